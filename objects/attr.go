@@ -268,7 +268,7 @@ func (o *object) setTimes(c Change) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if h, ok := o.body.(*hostFile); ok {
-		return h.setTimes(c)
+		return h.setTimes(c.Atime, c.Mtime)
 	}
 	if c.Atime != nil {
 		o.atime = *c.Atime
@@ -277,20 +277,6 @@ func (o *object) setTimes(c Change) error {
 		o.mtime = *c.Mtime
 	}
 	o.dirty.Store(true)
-	return nil
-}
-
-func (h *hostFile) setTimes(c Change) error {
-	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
-	ts := [2]unix.Timespec{omit, omit}
-	for i, t := range []*metadata.Timespec{c.Atime, c.Mtime} {
-		if t != nil {
-			ts[i] = unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}
-		}
-	}
-	if err := utimensFd(int(h.file.Fd()), &ts); err != nil {
-		return fmt.Errorf("set the times of object %d: %w", h.id, err)
-	}
 	return nil
 }
 

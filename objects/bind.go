@@ -102,14 +102,14 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 		}
 		now := bs.meta.Now()
 		_, err = bs.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
-			in.Size, in.Allocated, in.Epoch, in.Path = b.size, b.size, 0, ""
+			in.Size, in.Allocated, in.Epoch, in.Path = b.length(), b.length(), 0, ""
 			in.Atime, in.Mtime, in.Ctime = now, now, now
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		old = o.become(b, facts{size: b.size, atime: now, mtime: now, ctime: now})
+		old = o.become(b, facts{size: b.length(), atime: now, mtime: now, ctime: now})
 		return nil
 	})
 	if err != nil {
@@ -236,7 +236,7 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *bound) {
 		return
 	}
 	bs.tellLost(ctx, ino)
-	if b.made != nil {
+	if sourceOf(b) != nil {
 		bs.keyed.expireLost(ctx, ino)
 	} else {
 		bs.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))

@@ -138,9 +138,9 @@ func (bs *bindings) rebindOne(ctx context.Context, t *tier, in metadata.Inode, a
 		return errors.Join(err, op.abandon())
 	}
 	b := op.result()
-	if uint64(in.Size) != b.body.size {
+	if uint64(in.Size) != b.body.length() {
 		b.body.end()
-		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.size, in.Size, ErrLost), b.letOwnerGo())
+		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.length(), in.Size, ErrLost), b.letOwnerGo())
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
@@ -153,6 +153,7 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	op.begin()
 	want := op.record.Files
 	op.record.Files = nil
 	if len(want) != len(op.memory.Pieces) {
@@ -173,7 +174,6 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("piece %d: %w", i, err)
 		}
-		op.end += op.parts[i].n
 	}
 	return nil
 }

@@ -93,9 +93,9 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	defer b.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	body, bound := o.content().(*bound)
 	switch {
-	case !bound || !body.belongsTo(b.holder):
+	case !bound || !sourceOf(body).belongsTo(b.holder):
 		return false, metadata.ErrExist
-	case !body.isOf(b.holder, k.Blobs):
+	case !sourceOf(body).isOf(b.holder, k.Blobs):
 		return false, ErrInconsistent
 	}
 	return false, nil
@@ -110,7 +110,7 @@ func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Binding: record, Size: body.size, Allocated: body.size,
+		Name: k.Key, Binding: record, Size: body.length(), Allocated: body.length(),
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
@@ -141,7 +141,7 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 		j.file.Ino = inos[i]
 		files[i] = j.file
 		// Before its record, so that nobody finds the one without the other.
-		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.size, atime: now, mtime: now, ctime: now})
+		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.length(), atime: now, mtime: now, ctime: now})
 	}
 	done := s.keyed.put(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
 	for i, j := range jobs {
@@ -168,7 +168,7 @@ func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino := b.store, j.file.Ino
 	if err == nil {
-		j.body.attend(func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
+		sourceOf(j.body).attend(j.body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
 		return nil
 	}
 	s.table.dropBound(ino)

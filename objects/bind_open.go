@@ -98,35 +98,30 @@ type opener struct {
 	// asking says that reopen may ask file systems for names.
 	asking bool
 
-	parts []boundPart
+	body *bound
+	// files are those of body, with their ids.
 	files []*os.File
-	ids   []owner.FileID // of files
-	mems  []*devices.Memory
-	end   uint64
+	ids   []owner.FileID
+}
+
+// begin makes the content, which has no pieces yet. The tier is known by now.
+func (op *opener) begin() {
+	op.body = newBound(op.bindings.engine, devices.Name(op.tier.name), op.bindings.table.warn)
 }
 
 func (op *opener) result() opened {
-	s := op.bindings
-	return opened{owner: op.owner, tier: op.tier, body: &bound{
-		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
-		parts: op.parts, files: op.files, mems: op.mems,
-		logf: s.table.warn,
-	}}
+	return opened{owner: op.owner, tier: op.tier, body: op.body}
 }
 
 // abandon lets go what was opened.
 func (op *opener) abandon() error {
-	var errs []error
-	for _, f := range op.files {
-		errs = append(errs, f.Close())
+	if op.body != nil {
+		op.body.end()
 	}
-	for _, m := range op.mems {
-		errs = append(errs, m.Release())
+	if op.owner == nil {
+		return nil
 	}
-	if op.owner != nil {
-		errs = append(errs, op.owner.Close())
-	}
-	return errors.Join(errs...)
+	return op.owner.Close()
 }
 
 // check looks at all that needs no memory opened.
@@ -258,6 +253,7 @@ func handleError(err error) error {
 
 // open opens all pieces.
 func (op *opener) open(ctx context.Context) error {
+	op.begin()
 	for i := range op.memory.Pieces {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -265,7 +261,6 @@ func (op *opener) open(ctx context.Context) error {
 		if err := op.openPiece(ctx, i); err != nil {
 			return fmt.Errorf("piece %d: %w", i, err)
 		}
-		op.end += op.parts[i].n
 	}
 	return nil
 }
@@ -316,7 +311,7 @@ func (op *opener) addFile(i int, f *os.File) error {
 		op.files, op.ids = append(op.files, f), append(op.ids, id)
 	}
 	op.record.Files = append(op.record.Files, id)
-	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), file: f, at: uint64(p.Offset)})
+	op.body.addFile(f, uint64(p.Offset), uint64(p.Size))
 	return err
 }
 
@@ -393,17 +388,17 @@ func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) err
 	if cerr := h.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}
-	if mem != nil {
-		op.mems = append(op.mems, mem) // which are let go with an error
+	if mem != nil && mem.Size() < p.Size {
+		err = errors.Join(err, fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle))
 	}
 	if err != nil {
+		if mem != nil {
+			err = errors.Join(err, mem.Release())
+		}
 		return err
 	}
-	if mem.Size() < p.Size {
-		return fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle)
-	}
 	op.record.Files = append(op.record.Files, id)
-	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), mem: mem})
+	op.body.addMemory(mem, uint64(p.Size))
 	return nil
 }
 

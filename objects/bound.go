@@ -17,21 +17,21 @@ import (
 
 // bound is content in memory that another process owns, or a holder. Its
 // length never changes, and nothing is freed or cleared when it ends: only our
-// hold of the memory goes.
+// hold of the memory goes. Its parts are added before it has readers.
 type bound struct {
 	engine *transport.Engine
 	name   devices.Name
 	size   uint64
-	parts  []boundPart // in order, without gaps; immutable
-	// files, mems and of are what parts are in, once each; immutable.
+	parts  []boundPart // in order, without gaps
+	// files, mems and of are what parts are in, once each.
 	files []*os.File
 	mems  []*devices.Memory
 	of    []*bound
 	gate  gate
 	logf  func(msg string, err error)
-	// made tells of what is made of blobs whose they are; nil for all else.
-	// Immutable.
-	made *boundOf
+	// source is for the maker of the content, which notes here whose memory it is.
+	// Set before the content has readers.
+	source any
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -57,6 +57,52 @@ type boundPart struct {
 	of     *bound
 	at     uint64 // in the file, or in of
 }
+
+// newBound makes content of device name, of no length yet. Errors of closing its memory
+// go to logf.
+func newBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *bound {
+	return &bound{engine: e, name: name, logf: logf}
+}
+
+// addFile adds n bytes at at of a file, which the content takes over. Parts of one file
+// share it.
+func (b *bound) addFile(f *os.File, at, n uint64) {
+	if !slices.Contains(b.files, f) {
+		b.files = append(b.files, f)
+	}
+	b.add(boundPart{n: n, file: f, at: at})
+}
+
+// addMemory adds the first n bytes of device memory, which the content takes over.
+func (b *bound) addMemory(m *devices.Memory, n uint64) {
+	b.mems = append(b.mems, m)
+	b.add(boundPart{n: n, mem: m})
+}
+
+// addPart adds n bytes at at of other content, which lives on if this ends.
+func (b *bound) addPart(of *bound, at, n uint64) {
+	if k := len(b.parts); k > 0 && b.parts[k-1].of == of && b.parts[k-1].at+b.parts[k-1].n == at {
+		b.parts[k-1].n += n
+		b.size += n
+		return
+	}
+	if !slices.Contains(b.of, of) {
+		b.of = append(b.of, of)
+	}
+	b.add(boundPart{n: n, of: of, at: at})
+}
+
+func (b *bound) add(p boundPart) {
+	p.off = b.size
+	b.parts = append(b.parts, p)
+	b.size += p.n
+}
+
+// length returns the length in bytes.
+func (b *bound) length() uint64 { return b.size }
+
+// afterReaders runs fn when every reader that is inside now has left.
+func (b *bound) afterReaders(fn func()) { b.gate.after(fn) }
 
 // state says whether the owner is still there, or a replica.
 func (b *bound) state() metadata.BindState {
@@ -200,7 +246,7 @@ func (s *stay) enter(b *bound) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
-		return fmt.Errorf("its owner has ended: %w", ErrLost)
+		return fmt.Errorf("its owner has ended: %w", errLost)
 	}
 	*s = append(*s, stayed{b, b.gate.enter()})
 	return nil
@@ -305,7 +351,7 @@ func (b *bound) reserve(_ context.Context, off, n uint64) error {
 }
 
 func (b *bound) fixed(what string) error {
-	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, ErrBusy)
+	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, errBusy)
 }
 
 func (b *bound) usage() uint64                    { return b.size }

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// boundOf says what a bound content is made of.
-type boundOf struct {
+// blobSource names the blobs that bound content is made of.
+type blobSource struct {
 	holder *Holder
 	blobs  []Blob
 	tier   *tier
@@ -22,9 +22,18 @@ type boundOf struct {
 // most: each takes some 150 bytes of this process.
 const maxBlobs = 1 << 20
 
-// isOf says whether content is of a holder's blobs, just these.
-func (b *bound) isOf(h *Holder, blobs []Blob) bool {
-	return b.belongsTo(h) && slices.Equal(b.made.blobs, blobs)
+// sourceOf returns what content is made of; nil for all but blobs.
+func sourceOf(b *bound) *blobSource {
+	m, _ := b.source.(*blobSource)
+	return m
+}
+
+// belongsTo reports whether the blobs are of a holder's memory.
+func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder == h }
+
+// isOf reports whether the blobs are these of a holder.
+func (m *blobSource) isOf(h *Holder, blobs []Blob) bool {
+	return m.belongsTo(h) && slices.Equal(m.blobs, blobs)
 }
 
 // blobContent makes content of a holder's blobs, all on one device, which it
@@ -41,8 +50,9 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) 
 		bs.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
-	made := &boundOf{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
-	b := &bound{engine: bs.engine, name: devices.Name(made.tier.name), logf: bs.table.warn, made: made}
+	made := &blobSource{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
+	b := newBound(bs.engine, devices.Name(made.tier.name), bs.table.warn)
+	b.source = made
 	for i := range blobs {
 		r := blobs[i].Region
 		if r.body == nil {
@@ -52,26 +62,11 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) 
 			return nil, nil, fmt.Errorf("the memory of blob %d has ended: %w", i, ErrLost)
 		}
 		if !slices.Contains(made.regions, r) {
-			made.regions, b.of = append(made.regions, r), append(b.of, r.body)
+			made.regions = append(made.regions, r)
 		}
-		b.appendBlob(&blobs[i])
+		b.addPart(r.body, blobs[i].Off, blobs[i].Len)
 	}
 	return b, made.tier, nil
-}
-
-// appendBlob makes content longer before anybody has it. Blobs that are
-// neighbours in memory are one part.
-func (b *bound) appendBlob(blob *Blob) {
-	if n := len(b.parts); n > 0 {
-		last := &b.parts[n-1]
-		if last.of == blob.Region.body && last.at+last.n == blob.Off {
-			last.n += blob.Len
-			b.size += blob.Len
-			return
-		}
-	}
-	b.parts = append(b.parts, boundPart{off: b.size, n: blob.Len, of: blob.Region.body, at: blob.Off})
-	b.size += blob.Len
 }
 
 // checkBlobList says whether blobs are a holder's, inside their regions, and
@@ -92,21 +87,21 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 	return nil
 }
 
-// attend has fn called, in the background, when a region ends that content is
+// attend has fn called, in the background, when a region ends that b is
 // made of: at once when one has ended by now, and maybe more than once. It is
 // called when the records know of the content.
-func (b *bound) attend(fn func(ctx context.Context)) {
-	b.made.holder.blobs.Add(int64(len(b.made.blobs)))
-	for _, r := range b.made.regions {
+func (m *blobSource) attend(b *bound, fn func(ctx context.Context)) {
+	m.holder.blobs.Add(int64(len(m.blobs)))
+	for _, r := range m.regions {
 		r.join(b, fn)
 	}
-	b.watched(b.part)
+	b.watched(func() { m.part(b) })
 }
 
 // part ends what attend began.
-func (b *bound) part() {
-	b.made.holder.blobs.Add(-int64(len(b.made.blobs)))
-	for _, r := range b.made.regions {
+func (m *blobSource) part(b *bound) {
+	m.holder.blobs.Add(-int64(len(m.blobs)))
+	for _, r := range m.regions {
 		r.part(b)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // find and usage may be called at any time. All others change the content,
 // and the caller has the object's lane.
 //
-// What is not there reads as zeros. Every method fails with ErrLost when the
+// What is not there reads as zeros. Every method fails with errLost when the
 // device's memory is gone.
 type content interface {
 	// find tells what a range is made of, in order and without gaps. The
@@ -56,15 +56,15 @@ type piece struct {
 // lost is the content of an object whose device memory is gone.
 type lost struct{}
 
-func (lost) find(uint64, uint64, bool) ([]piece, func(), error) { return nil, nil, ErrLost }
+func (lost) find(uint64, uint64, bool) ([]piece, func(), error) { return nil, nil, errLost }
 
 func (lost) write(context.Context, uint64, transport.Span) (uint64, transport.Path, error) {
-	return 0, "", ErrLost
+	return 0, "", errLost
 }
 
-func (lost) cut(context.Context, uint64) error                 { return ErrLost }
-func (lost) clear(context.Context, uint64, uint64, bool) error { return ErrLost }
-func (lost) reserve(context.Context, uint64, uint64) error     { return ErrLost }
+func (lost) cut(context.Context, uint64) error                 { return errLost }
+func (lost) clear(context.Context, uint64, uint64, bool) error { return errLost }
+func (lost) reserve(context.Context, uint64, uint64) error     { return errLost }
 func (lost) usage() uint64                                     { return 0 }
 func (lost) settle(uint64) []metadata.Mapping                  { return nil }
 func (lost) discard() error                                    { return nil }

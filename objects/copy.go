@@ -5,10 +5,6 @@ import (
 	"fmt"
 )
 
-// copyStep is the number of bytes of a source that are looked at at a time: as much as
-// one device call may move.
-const copyStep = longPiece
-
 // CopyRange names the bytes of one copy between objects.
 type CopyRange struct {
 	Dst    *File
@@ -52,34 +48,6 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 		return done, fmt.Errorf("copy object %d to object %d: %w", r.Src.obj.ino, dst.ino, err)
 	}
 	return done, nil
-}
-
-// copyContent hands the pieces of a range to put, a step at a time, up to where
-// look finds the end. look is asked for each step: another content may have
-// taken the place of the first.
-func copyContent(ctx context.Context, look func(off, n uint64) (sight, error), off, n uint64, put func(piece) error) error {
-	for end := off + n; off < end; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		seen, err := look(off, min(end-off, copyStep))
-		if err != nil || seen.n == 0 {
-			return err
-		}
-		for _, at := range seen.pieces {
-			err := ctx.Err()
-			if err == nil {
-				err = put(at)
-			}
-			if err != nil {
-				seen.release()
-				return err
-			}
-		}
-		seen.release()
-		off += seen.n
-	}
-	return nil
 }
 
 // receive writes a piece of another object at off; a hole stays one. The

@@ -46,8 +46,19 @@ type startup struct {
 	log    *zap.Logger
 	tiers  tiers
 	// What was found.
+	host      map[*tier]*hostRecords
 	recovery  Recovery
 	witnesses witnesses
+}
+
+// hostRecords compares the records with one host tier before anything is changed.
+type hostRecords struct {
+	hasFiles bool
+	// bonded reports whether the records have a bond with the tier.
+	bonded bool
+	// older says in what the records differ from those that the tier was last used
+	// with; empty where they do not.
+	older string
 }
 
 // know looks, before anything is changed, whether the records are those that a host
@@ -56,6 +67,8 @@ func (st *startup) know(ctx context.Context, t *tier) error {
 	if err := t.files.Claim(TierOwner(st.meta.Generation())); err != nil {
 		return err
 	}
+	known := &hostRecords{}
+	st.host[t] = known
 	seen, err := t.files.Number(inosNumber)
 	if err != nil {
 		return err
@@ -64,11 +77,11 @@ func (st *startup) know(ctx context.Context, t *tier) error {
 		if id &^= redoBit; id < largestIno {
 			seen = max(seen, id+1)
 		}
-		t.hasFiles = true
+		known.hasFiles = true
 		return nil
 	})
 	if err == nil {
-		err = st.compare(ctx, t)
+		err = st.compare(ctx, t, known)
 	}
 	if err == nil {
 		err = st.meta.RaiseInos(ctx, Ino(seen))
@@ -77,7 +90,7 @@ func (st *startup) know(ctx context.Context, t *tier) error {
 }
 
 // compare finds out in what the records are not those of the tier.
-func (st *startup) compare(ctx context.Context, t *tier) error {
+func (st *startup) compare(ctx context.Context, t *tier, known *hostRecords) error {
 	bond, err := st.meta.DeviceBond(ctx, t.name)
 	if err != nil {
 		return err
@@ -87,13 +100,13 @@ func (st *startup) compare(ctx context.Context, t *tier) error {
 		return err
 	}
 	st.witnesses = append(st.witnesses, &witness{numbers: t.files})
-	t.bonded = bond.Now != 0
+	known.bonded = bond.Now != 0
 	switch {
 	case st.meta.Cut():
-		t.older = "something was cut from their end, or damaged ones were brought back"
-	case number == 0 && (bond.Now == 0 || !t.hasFiles): // the first use, or one by an earlier hmcfs
+		known.older = "something was cut from their end, or damaged ones were brought back"
+	case number == 0 && (bond.Now == 0 || !known.hasFiles): // the first use, or one by an earlier hmcfs
 	case !bond.Fits(number):
-		t.older = "they are a copy from another mount"
+		known.older = "they are a copy from another mount"
 	}
 	return nil
 }
@@ -125,7 +138,7 @@ func (st *startup) reckon(ctx context.Context) error {
 		if t.files == nil {
 			continue
 		}
-		r := reckoning{startup: st, tier: t}
+		r := reckoning{startup: st, tier: t, known: st.host[t]}
 		err := r.compare(ctx)
 		if err == nil {
 			err = r.settle(ctx)
@@ -146,6 +159,7 @@ func (st *startup) reckon(ctx context.Context) error {
 type reckoning struct {
 	startup *startup
 	tier    *tier
+	known   *hostRecords
 	// ids are the numbers of the files, ascending.
 	ids []uint64
 	// strays are those of them that no record is of, revived those whose records
@@ -192,7 +206,7 @@ func (r *reckoning) judge(in metadata.Inode, there bool) {
 	switch {
 	case ours && !lost && !there:
 		r.missing = append(r.missing, in.Ino)
-	case ours && lost && there && r.tier.older == "":
+	case ours && lost && there && r.known.older == "":
 		// It was cut to nothing, which gives it a new life, and its record was not
 		// written when the daemon died.
 		r.revived = append(r.revived, in.Ino)
@@ -227,7 +241,7 @@ func (r *reckoning) stray(id uint64) error {
 	if err != nil || !there {
 		return err
 	}
-	if r.tier.older == "" || st.Size == 0 && st.Blocks == 0 {
+	if r.known.older == "" || st.Size == 0 && st.Blocks == 0 {
 		r.removed++
 		return removeHost(r.tier, r.startup.engine, id)
 	}
@@ -240,12 +254,12 @@ func (r *reckoning) stray(id uint64) error {
 // absent sees to an object whose file is not there: it is lost. An earlier hmcfs made
 // files when they were first opened; those of its records are empty.
 func (r *reckoning) absent(ctx context.Context, ino Ino) error {
-	if !r.tier.bonded && r.tier.older == "" {
+	if !r.known.bonded && r.known.older == "" {
 		h, err := makeHostFile(r.tier, r.startup.engine, uint64(ino))
 		if err != nil {
 			return err
 		}
-		return h.file.Close()
+		return h.backing().Close()
 	}
 	r.startup.recovery.Missing++
 	return r.epoch(ctx, ino, r.tier.gone())
@@ -265,7 +279,7 @@ func (r *reckoning) tell() {
 	if r.removed > 0 {
 		s.log.Info("host memory of removed objects given back", zap.Int("objects", r.removed))
 	}
-	if older := r.tier.older; older != "" {
+	if older := r.known.older; older != "" {
 		s.recovery.Older = older
 	}
 }

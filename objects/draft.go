@@ -272,7 +272,7 @@ func (d *Draft) unchanged(own uint64) error {
 func (d *Draft) switches() bool {
 	o := d.file.obj
 	x, ok := o.content().(*extents)
-	return ok && o.exported() == 0 && x.pinned == 0
+	return ok && o.exported() == 0 && !x.isPinned()
 }
 
 // take makes the draft's memory the file's, and returns what was.

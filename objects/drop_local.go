@@ -54,7 +54,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
 	}
 	if err = goneIsFine(err); err != nil {
-		last.leaves(false)
+		last.setLeaving(false)
 	}
 	return err
 }
@@ -75,20 +75,13 @@ func (h *Holder) stepDown(ctx context.Context, o *object) (last *bound, err erro
 		if !ok {
 			return nil
 		}
-		b.dropReplicas(func(r *bound) bool { return r.belongsTo(h) })
-		if !b.belongsTo(h) || h.store.bindings.takeOver(context.WithoutCancel(ctx), o, b) == nil {
+		b.dropReplicas(func(r *bound) bool { return sourceOf(r).belongsTo(h) })
+		if !sourceOf(b).belongsTo(h) || h.store.bindings.takeOver(context.WithoutCancel(ctx), o, b) == nil {
 			return nil
 		}
-		b.leaves(true)
+		b.setLeaving(true)
 		last = b
 		return nil
 	})
 	return last, err
-}
-
-// leaves says whether content is about to go with its object.
-func (b *bound) leaves(now bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leaving = now
 }

@@ -96,31 +96,6 @@ func (tb *table) isOurs(id owner.FileID) bool {
 	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *tier) bool { return t.hasFile(id) })
 }
 
-// errFound ends a search.
-var errFound = errors.New("objects: found")
-
-// hasFile says whether a file is one of the tier's. All of those are on one
-// file system, so the first that is there tells whether to look at the others;
-// a tier that is not on one of its own is not alone there. One that can't be
-// searched has it.
-func (t *tier) hasFile(file owner.FileID) bool {
-	if t.files == nil {
-		return false
-	}
-	ours := false
-	err := t.files.Each(func(id uint64) error {
-		st, err := t.files.Stat(id)
-		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
-		}
-		if ours = st.Dev == file.Dev && st.Ino == file.Ino; ours || st.Dev != file.Dev {
-			return errFound
-		}
-		return nil
-	})
-	return ours || err != nil && !errors.Is(err, errFound)
-}
-
 // Export names the memory of the file ino for another process. The content is
 // moved into one allocation first where it is not. While it is exported, what
 // was exported can't be cut; a file that has grown since goes on being
@@ -265,7 +240,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		h, err := devices.Export(ctx, mem)
 		if err == nil {
 			h.Kind, h.Size, h.Allocation = kind, devices.Size(size), mem.Size()
-			b.pinned = size
+			b.pin(size)
 			// The records can't tell where the bytes are from now on.
 			o.dirty.Store(true)
 		}

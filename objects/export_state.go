@@ -46,7 +46,7 @@ func (o *object) endExport() error {
 	e := o.export
 	o.export = nil
 	if x, ok := o.body.(*extents); ok && e != nil {
-		x.pinned = 0
+		x.pin(0)
 	}
 	if _, theirs := o.body.(*bound); !theirs {
 		o.foreign.Store(false)
@@ -72,11 +72,9 @@ func (o *object) letGo() error {
 	case *bound:
 		b.end()
 	case *extents:
-		if b.wholeBytes() > 0 {
-			b.dropTail(0)
-		}
+		b.dropWholes()
 	case *hostFile:
-		err = errors.Join(err, b.file.Close())
+		err = errors.Join(err, b.backing().Close())
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func newExtents(t *tier, e *transport.Engine, logf func(string, error)) *extents
 // live fails when the device lost the memory that the content began in.
 func (x *extents) live() error {
 	if x.tier.epoch() != x.epoch {
-		return ErrLost
+		return errLost
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
 	end := off + n
 	for _, r := range x.bad {
 		if uint64(r.Off) < end && off < uint64(r.End()) {
-			return nil, nil, fmt.Errorf("read bytes %v: %w", r, ErrDamaged)
+			return nil, nil, fmt.Errorf("read bytes %v: %w", r, errDamaged)
 		}
 	}
 	pieces := make([]piece, 0, 2)
@@ -214,6 +214,13 @@ func (x *extents) settle(size uint64) []metadata.Mapping {
 		x.dropTail(max(x.ahead, x.ceil(size)))
 		x.ahead = 0
 	}
+	return x.records()
+}
+
+// mappings returns the records of the content as it is now. It may be called at any time.
+func (x *extents) mappings() []metadata.Mapping {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
 	return x.records()
 }
 

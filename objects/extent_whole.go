@@ -35,6 +35,20 @@ func (x *extents) wholeBytes() uint64 {
 	return x.wholes
 }
 
+// pin keeps the first n bytes where they are, since another process may have them
+// mapped. The caller has the lane.
+func (x *extents) pin(n uint64) { x.pinned = n }
+
+// isPinned reports whether bytes have to stay where they are. The caller has the lane.
+func (x *extents) isPinned() bool { return x.pinned > 0 }
+
+// dropWholes gives everything back if a part of it is not the arena's.
+func (x *extents) dropWholes() {
+	if x.wholeBytes() > 0 {
+		x.dropTail(0)
+	}
+}
+
 // gather makes the first size bytes one allocation that the device can export
 // as kind, and nothing but those bytes and zeros in it. What is one already
 // stays where it is.

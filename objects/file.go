@@ -350,7 +350,7 @@ func (o *object) extend(ctx context.Context, end uint64) error {
 // Seek finds data or a hole at or behind off; ErrNoData beyond the end.
 func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if h, ok := f.obj.content().(*hostFile); ok {
-		return h.next(off, w)
+		return h.next(off, w == SeekHole)
 	}
 	seen, err := f.obj.look(off, maxSize, true)
 	if err != nil {

@@ -241,7 +241,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 		return "", err
 	}
 	defer func() {
-		err = errors.Join(err, to.file.Close())
+		err = errors.Join(err, to.backing().Close())
 		if err != nil {
 			g.remove(ino)
 		}
@@ -254,15 +254,15 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 	})
 	paths := make([]transport.Path, len(parts))
 	err = Parallel(ctx, len(parts), min(workers, int(1+size/transferInline)), func(ctx context.Context, i int) error {
-		return to.gather(ctx, parts[i], &paths[i])
+		return copyStretch(ctx, to, parts[i], &paths[i])
 	})
 	if err != nil {
 		return "", err
 	}
 	// A hole at the end has made the file no longer.
 	if paths[len(paths)-1] == "" {
-		if err = to.file.Truncate(int64(size)); err != nil {
-			return "", to.failed("truncate", err)
+		if err = to.cut(ctx, size); err != nil {
+			return "", err
 		}
 	}
 	for _, p := range paths {
@@ -273,9 +273,9 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 	return path, nil
 }
 
-// gather copies a stretch of a region into the file; a hole stays one. The path
+// copyStretch copies a stretch of a region into a host file; a hole stays one. The path
 // is that of its last bytes, or empty where a hole is at its end.
-func (h *hostFile) gather(ctx context.Context, part stretch, path *transport.Path) error {
+func copyStretch(ctx context.Context, h *hostFile, part stretch, path *transport.Path) error {
 	look := func(off, n uint64) (sight, error) { return part.region.look(ctx, off, n) }
 	return copyAll(ctx, look, part.at, part.n, func(at piece) (err error) {
 		if *path = ""; !at.hole {

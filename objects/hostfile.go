@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -116,16 +117,18 @@ func (h *hostFile) whole() (bool, error) {
 	return st.Blocks*512 >= st.Size, err
 }
 
-// next is File.Seek. Memory that was taken and never written is a hole, which
-// whole does not tell.
-func (h *hostFile) next(off uint64, w Whence) (uint64, error) {
+// next returns where the first data, or the first hole, at or behind off begins.
+// Memory that was reserved and never written is a hole.
+//
+// Errors: errNoData.
+func (h *hostFile) next(off uint64, hole bool) (uint64, error) {
 	whence := unix.SEEK_DATA
-	if w == SeekHole {
+	if hole {
 		whence = unix.SEEK_HOLE
 	}
 	at, err := h.seek(off, whence)
 	if errors.Is(err, unix.ENXIO) {
-		err = fmt.Errorf("%w: %w", ErrNoData, err)
+		err = fmt.Errorf("%w: %w", errNoData, err)
 	}
 	return at, err
 }
@@ -195,7 +198,7 @@ func (h *hostFile) undo(ctx context.Context, src transport.Span, before, off, n 
 }
 
 func (h *hostFile) cut(ctx context.Context, size uint64) error {
-	release, err := h.withdraw(ctx, size, maxSize)
+	release, err := h.withdraw(ctx, size, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -257,6 +260,21 @@ func (h *hostFile) failed(what string, err error) error {
 		return fmt.Errorf("%s host memory: %w: %w", what, devices.ErrOutOfMemory, err)
 	}
 	return fmt.Errorf("%s the host memory of object %d: %w", what, h.id, err)
+}
+
+// setTimes sets the file's times; nil leaves one as it is.
+func (h *hostFile) setTimes(atime, mtime *metadata.Timespec) error {
+	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
+	ts := [2]unix.Timespec{omit, omit}
+	for i, t := range []*metadata.Timespec{atime, mtime} {
+		if t != nil {
+			ts[i] = unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}
+		}
+	}
+	if err := utimensFd(int(h.file.Fd()), &ts); err != nil {
+		return fmt.Errorf("set the times of object %d: %w", h.id, err)
+	}
+	return nil
 }
 
 func (h *hostFile) usage() uint64 {

@@ -57,15 +57,3 @@ func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	}
 	return slices.ContainsFunc(ac.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
 }
-
-// host is the tier of host memory.
-//
-// Errors: ErrUnsupported for a mount without one.
-func (ts tiers) host() (*tier, error) {
-	for _, t := range ts {
-		if t.files != nil {
-			return t, nil
-		}
-	}
-	return nil, fmt.Errorf("the mount has no device of host memory: %w", ErrUnsupported)
-}

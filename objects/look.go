@@ -2,15 +2,6 @@ package objects
 
 import "fmt"
 
-// sight describes a range of an object at one moment.
-type sight struct {
-	// n is the range's length: less than was asked for only at the end.
-	n      uint64
-	pieces []piece
-	// release lets go of the memory of the pieces.
-	release func()
-}
-
 // look finds what n bytes at off are made of, as content.find does, up to the
 // object's end.
 //

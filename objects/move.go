@@ -157,7 +157,7 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content, erro
 		return nil, err
 	}
 	if h, ok := to.body.(*hostFile); ok {
-		if err := h.setTimes(Change{Atime: &in.Atime, Mtime: &in.Mtime}); err != nil {
+		if err := h.setTimes(&in.Atime, &in.Mtime); err != nil {
 			return nil, err
 		}
 	} else if to.body.usage() == 0 {

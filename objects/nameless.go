@@ -1,22 +1,9 @@
 package objects
 
 import (
-	"time"
-
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
-)
-
-const (
-	// soon bounds how long memory of an inode without names and handles is
-	// expected back. The kernel forgets such an inode before unlink returns, unless
-	// a process refers to it, and the daemon hears of that a moment later, on a busy
-	// machine more than 100 ms later. A caller that finds the device full waits for
-	// it.
-	soon = 2 * time.Second
-	// statfsWait bounds how long an answer about free memory waits for it.
-	statfsWait = 100 * time.Millisecond
 )
 
 // remains holds what is left of an inode that nothing can reach any more.
@@ -59,7 +46,7 @@ func (e *entry) expect(t *tier) {
 	if e.came != nil {
 		e.came()
 	}
-	e.came = t.leaving.expect(soon)
+	e.came = t.expectMemory()
 }
 
 // end gives back what is left of an orphan.

@@ -120,14 +120,14 @@ func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.
 		if _, missing := s.meta.Get(context.WithoutCancel(ctx), n.Ino); errors.Is(missing, metadata.ErrNotExist) {
 			return Attr{}, errors.Join(err, h.discard())
 		}
-		return Attr{}, errors.Join(err, h.file.Close())
+		return Attr{}, errors.Join(err, h.backing().Close())
 	}
 	a := Attr{Inode: in, State: StateLive}
 	st, err := h.stat()
 	if err == nil {
 		overlayStat(&a.Inode, st)
 	}
-	return a, errors.Join(err, h.file.Close())
+	return a, errors.Join(err, h.backing().Close())
 }
 
 // homeOf returns the host tier that a new inode needs a file of; nil for none.
@@ -266,11 +266,6 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	// the name goes, or was seen here.
 	s.table.leaves(in.Ino, &nameless)
 	return v.obj.mayGo()
-}
-
-func (ts tiers) inHostTier(in metadata.Inode) bool {
-	t, err := ts.named(in.Device)
-	return err == nil && t.files != nil
 }
 
 // removed tells what became of the inode that had the name.

@@ -99,7 +99,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			n.body.attend(func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
+			sourceOf(n.body).attend(n.body, func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
 		}
 	}
 	for i, err := range errs {
@@ -146,7 +146,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 // who finds the name finds that.
 func (ps *publications) adoptOffered(n *newcomer) {
 	now := ps.meta.Now()
-	ps.table.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
+	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.length(), atime: now, mtime: now, ctime: now})
 	ps.table.peek(n.file.Ino).offer.Store(n.offer)
 }
 
@@ -191,10 +191,10 @@ func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publ
 		return nil, metadata.ErrExist
 	}
 	body, ok := o.content().(*bound)
-	switch h := n.body.made.holder; {
-	case !ok || body.made == nil || body.made.holder != h:
+	switch h := sourceOf(n.body).holder; {
+	case !ok || !sourceOf(body).belongsTo(h):
 		return nil, metadata.ErrExist
-	case !body.isOf(h, n.blobs):
+	case !sourceOf(body).isOf(h, n.blobs):
 		return nil, ErrInconsistent
 	}
 	return of.publication, nil

@@ -89,7 +89,7 @@ func (r *redo) read() (ino Ino, size uint64, ok bool) {
 // redoAll copies again what was being copied when the daemon before this one
 // died. It runs before anybody uses the store, and before the drafts are swept
 // away.
-func (s *Store) redoAll(ctx context.Context) error {
+func (s *Store) redoAll(ctx context.Context, st *startup) error {
 	for _, t := range s.tiers {
 		if t.files == nil {
 			continue
@@ -105,7 +105,7 @@ func (s *Store) redoAll(ctx context.Context) error {
 			return fmt.Errorf("find what was being copied on %s: %w", t.name, err)
 		}
 		for _, draft := range drafts {
-			if err := s.redoOne(ctx, t, draft); err != nil {
+			if err := s.redoOne(ctx, t, draft, st.host[t].older != ""); err != nil {
 				return fmt.Errorf("what was being copied on %s: %w", t.name, err)
 			}
 		}
@@ -113,8 +113,9 @@ func (s *Store) redoAll(ctx context.Context) error {
 	return nil
 }
 
-// redoOne copies one draft again, if that was under way.
-func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64) error {
+// redoOne copies one draft again, if that was under way. older says that the records
+// are not those that the tier was last used with.
+func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64, older bool) error {
 	f, err := t.files.Open(draft|redoBit, false)
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64) error {
 			s.log.Info("content copied again that was being replaced", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))
 		}
 	}
-	if t.older != "" {
+	if older {
 		// The file that it is for may have no record any more. The draft has none
 		// either, so it is set aside with what else has none.
 		return r.remove()
@@ -161,7 +162,7 @@ func (s *Store) copyAgain(ctx context.Context, t *tier, draft uint64, ino Ino, s
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.file.Close() }() // it was only read
+	defer func() { _ = body.backing().Close() }() // it was only read
 	if st, serr := body.stat(); serr != nil || uint64(st.Size) != size {
 		return errors.Join(serr, fmt.Errorf("the new bytes are %d, not %d: %w", st.Size, size, ErrLost))
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -54,7 +53,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if err != nil {
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
-	reg := h.newRegion(o.tier, o.body.size)
+	reg := h.newRegion(o.tier, o.body.length())
 	reg.body = o.body
 	if err = h.add(reg); err != nil {
 		o.body.end()
@@ -70,15 +69,6 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	}
 	o.body.watched(cancel)
 	return reg, nil
-}
-
-// deviceNamed is named for a name that a user gave.
-func (ts tiers) deviceNamed(device devices.Name) (*tier, error) {
-	t, err := ts.named(metadata.DeviceName(device))
-	if err != nil {
-		return nil, fmt.Errorf("device %q is not part of this mount: %w", device, ErrInvalid)
-	}
-	return t, nil
 }
 
 // Adopt makes memory of a device of this process known, and retains it.
@@ -99,10 +89,8 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 	size := uint64(m.Size())
 	reg := h.newRegion(t, size)
 	m.Retain()
-	reg.body = &bound{
-		engine: s.engine, name: device, size: size, mems: []*devices.Memory{m},
-		parts: []boundPart{{n: size, mem: m}}, logf: s.table.warn,
-	}
+	reg.body = newBound(s.engine, device, s.table.warn)
+	reg.body.addMemory(m, size)
 	if err := h.add(reg); err != nil {
 		return nil, errors.Join(err, m.Release())
 	}
@@ -145,7 +133,7 @@ func (r *Region) end(ctx context.Context) {
 	if r.body == nil {
 		close(r.left)
 	} else {
-		r.body.gate.after(func() { close(r.left) })
+		r.body.afterReaders(func() { close(r.left) })
 	}
 	if len(users) == 0 {
 		close(r.told)

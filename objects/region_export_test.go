@@ -15,7 +15,7 @@ func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
 // Leaves says whether bound content is about to go.
 func (f *File) Leaves(now bool) {
 	if b, ok := f.obj.content().(*bound); ok {
-		b.leaves(now)
+		b.setLeaving(now)
 	}
 }
 
@@ -54,7 +54,7 @@ func (r *Region) Write(ctx context.Context, off uint64, p []byte) error {
 // Attend makes content of blobs. What it returns begins to attend to it.
 func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
 	b, _, err := h.store.bindings.blobContent(h, blobs)
-	return func() { b.attend(func(context.Context) { fn() }) }, err
+	return func() { sourceOf(b).attend(b, func(context.Context) { fn() }) }, err
 }
 
 // Loaded counts the objects in memory.

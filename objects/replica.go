@@ -11,62 +11,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// replicas lists them, the oldest first.
-func (b *bound) replicas() []*bound {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.spares
-}
-
-// successor is the oldest replica that is alive, or nil.
-func (b *bound) successor() *bound {
-	for _, r := range b.replicas() {
-		if r.alive() {
-			return r
-		}
-	}
-	return nil
-}
-
-// dropReplicas lets replicas go: those that are meant, or all for nil. The
-// caller has the object's lane.
-func (b *bound) dropReplicas(meant func(*bound) bool) {
-	b.mu.Lock()
-	if len(b.spares) == 0 {
-		b.mu.Unlock()
-		return
-	}
-	var kept, gone []*bound
-	for _, r := range b.spares {
-		if meant == nil || meant(r) {
-			gone = append(gone, r)
-		} else {
-			kept = append(kept, r)
-		}
-	}
-	b.spares = kept
-	b.mu.Unlock()
-	for _, r := range gone {
-		r.end()
-	}
-}
-
-// addReplica makes content another source, in place of the one that its holder
-// has been before. The caller has the object's lane.
-func (b *bound) addReplica(r *bound) error {
-	b.dropReplicas(func(other *bound) bool { return other.made.holder == r.made.holder })
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.leaving {
-		return fmt.Errorf("its owner lets it go: %w", metadata.ErrNotExist)
-	}
-	b.spares = append(slices.Clip(b.spares), r)
-	return nil
-}
-
-// belongsTo says whether content is memory of a holder.
-func (b *bound) belongsTo(h *Holder) bool { return b.made != nil && b.made.holder == h }
-
 // exclusively runs fn as the only one that may change what the object's content
 // is. The bytes stay the same.
 func (o *object) exclusively(ctx context.Context, fn func() error) error {
@@ -86,7 +30,7 @@ func (o *object) exclusively(ctx context.Context, fn func() error) error {
 // when the bytes were changed meanwhile; ErrLost; metadata.ErrNotExist when the
 // object goes.
 func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs []Blob) error {
-	if b, ok := o.content().(*bound); !ok || b.made == nil {
+	if b, ok := o.content().(*bound); !ok || sourceOf(b) == nil {
 		return nil
 	}
 	r, _, err := h.store.bindings.blobContent(h, blobs)
@@ -99,19 +43,19 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		switch {
 		case !ok || b.state() == metadata.BoundLost:
 			return ErrLost
-		case r.size != b.size:
-			return fmt.Errorf("%d bytes of %d: %w", r.size, b.size, ErrInvalid)
+		case r.length() != b.length():
+			return fmt.Errorf("%d bytes of %d: %w", r.length(), b.length(), ErrInvalid)
 		case before%2 != 0 || o.version.Load() != before:
 			return fmt.Errorf("it was changed while it was copied: %w", ErrInconsistent)
 		}
 		added = true
-		return b.addReplica(r)
+		return b.addReplica(r, func(other *bound) bool { return sourceOf(other).belongsTo(h) })
 	})
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
 	if added {
-		r.attend(func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
+		sourceOf(r).attend(r, func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
 	}
 	return nil
 }
@@ -143,24 +87,25 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *bound) error {
 	heirs := slices.Clone(b.replicas())
 	here, _ := o.place()
 	slices.SortStableFunc(heirs, func(x, y *bound) int {
-		return boolInt(x.made.tier != here) - boolInt(y.made.tier != here)
+		return boolInt(sourceOf(x).tier != here) - boolInt(sourceOf(y).tier != here)
 	})
 	errs := ErrLost
 	for _, next := range heirs {
 		if !next.alive() {
 			continue
 		}
-		if err := bs.moveKeyed(ctx, o, next.made.tier); err != nil {
+		to := sourceOf(next).tier
+		if err := bs.moveKeyed(ctx, o, to); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
 		next.inherit(slices.DeleteFunc(heirs, func(r *bound) bool { return r == next }))
 		o.mu.Lock()
-		o.tier, o.body = next.made.tier, next
+		o.tier, o.body = to, next
 		o.mu.Unlock()
 		// Who has found the old content goes on with it, and its replicas.
-		b.part()
-		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(next.made.tier.name)))
+		sourceOf(b).part(b)
+		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.name)))
 		return nil
 	}
 	return errs
@@ -171,13 +116,6 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// inherit makes replicas those of content that had none.
-func (b *bound) inherit(spares []*bound) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.spares = spares
 }
 
 // moveKeyed moves the name of an object that was made for a key to another

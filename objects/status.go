@@ -30,7 +30,7 @@ type DeviceStatus struct {
 func (s *Store) Devices(ctx context.Context) ([]DeviceStatus, error) {
 	var all []DeviceStatus
 	for _, t := range s.tiers {
-		d, err := t.status()
+		d, err := statusOf(t)
 		if err != nil {
 			return nil, err
 		}
@@ -49,10 +49,10 @@ func (s *Store) DeviceOf(ctx context.Context, ino Ino) (DeviceStatus, error) {
 	if err != nil {
 		return DeviceStatus{}, err
 	}
-	return t.status()
+	return statusOf(t)
 }
 
-func (t *tier) status() (DeviceStatus, error) {
+func statusOf(t *tier) (DeviceStatus, error) {
 	usage, err := t.usage()
 	if err != nil {
 		return DeviceStatus{}, fmt.Errorf("memory of %s: %w", t.name, err)
@@ -71,9 +71,7 @@ func (t *tier) status() (DeviceStatus, error) {
 			d.AsideUsed += f.Used
 		}
 	}
-	if t.arena != nil {
-		d.Held = t.arena.Usage().Held
-	}
+	d.Held = t.held()
 	return d, nil
 }
 
@@ -96,7 +94,5 @@ func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error
 	if !ok {
 		return nil, nil
 	}
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.records(), nil
+	return x.mappings(), nil
 }

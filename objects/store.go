@@ -53,7 +53,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects")}
+	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*tier]*hostRecords{}}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
 		if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := s.bindings.rebind(ctx); err != nil {
 		return err
 	}
-	if err := s.redoAll(ctx); err != nil {
+	if err := s.redoAll(ctx, st); err != nil {
 		return err
 	}
 	return st.reckon(ctx)
@@ -200,21 +200,4 @@ func (tb *table) saveAll(ctx context.Context) error {
 		errs = append(errs, o.save(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-func (ts tiers) close() error {
-	var errs []error
-	for _, t := range ts {
-		errs = append(errs, t.close())
-	}
-	return errors.Join(errs...)
-}
-
-func (ts tiers) named(name metadata.DeviceName) (*tier, error) {
-	for _, t := range ts {
-		if t.name == name {
-			return t, nil
-		}
-	}
-	return nil, fmt.Errorf("device %q is not part of this mount: %w", name, ErrLost)
 }

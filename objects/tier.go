@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -8,6 +9,18 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+)
+
+const (
+	// soon bounds how long memory of an inode without names and handles is
+	// expected back. The kernel forgets such an inode before unlink returns, unless
+	// a process refers to it, and the daemon hears of that a moment later, on a busy
+	// machine more than 100 ms later. A caller that finds the device full waits for
+	// it.
+	soon = 2 * time.Second
+	// statfsWait bounds how long an answer about free memory waits for it.
+	statfsWait = 100 * time.Millisecond
 )
 
 // tier is one device as the store uses it: files of the host tier, or an
@@ -15,22 +28,14 @@ import (
 type tier struct {
 	dev   devices.Device
 	name  metadata.DeviceName
-	root  Ino
+	root  metadata.Ino
 	files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
 	late  late          // frees that wait for readers
 	// leaving counts orphans that the kernel is expected to forget soon.
 	leaving late
 	paces   paces
-	// What Open knows of a host tier: hasFiles that there were files, bonded that
-	// the records have a bond with it, and older in what they are not those that it
-	// was last used with; empty where they are.
-	hasFiles, bonded bool
-	older            string
 }
-
-// tiers are the devices of a store, in the order of Options.Devices.
-type tiers []*tier
 
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {
 	t := &tier{dev: dev, name: metadata.DeviceName(dev.Info().Name)}
@@ -94,11 +99,56 @@ func (t *tier) makeRoom(n devices.Size) {
 	}
 }
 
+// expectMemory has callers that find the device full wait a while for the memory of an
+// orphan, until the first call of end.
+func (t *tier) expectMemory() (end func()) { return t.leaving.expect(soon) }
+
+// held is the memory, in bytes, that the arena has taken from the device.
+func (t *tier) held() devices.Size {
+	if t.arena == nil {
+		return 0
+	}
+	return t.arena.Usage().Held
+}
+
+// trim gives memory back to the device that no object has used for a while.
+func (t *tier) trim() error {
+	if t.arena == nil {
+		return nil
+	}
+	return t.arena.Trim()
+}
+
 func (t *tier) close() error {
 	if t.arena == nil {
 		return nil
 	}
 	return t.arena.Close()
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// hasFile says whether a file is one of the tier's. All of those are on one
+// file system, so the first that is there tells whether to look at the others;
+// a tier that is not on one of its own is not alone there. One that can't be
+// searched has it.
+func (t *tier) hasFile(file owner.FileID) bool {
+	if t.files == nil {
+		return false
+	}
+	ours := false
+	err := t.files.Each(func(id uint64) error {
+		st, err := t.files.Stat(id)
+		if err != nil {
+			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
+		}
+		if ours = st.Dev == file.Dev && st.Ino == file.Ino; ours || st.Dev != file.Dev {
+			return errFound
+		}
+		return nil
+	})
+	return ours || err != nil && !errors.Is(err, errFound)
 }
 
 // late counts frees that are to come, so that a write that finds the device

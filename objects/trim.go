@@ -45,10 +45,3 @@ func (tb *table) saveIdle(ctx context.Context) {
 		tb.unpin(ctx, o, pinUse)
 	}
 }
-
-func (t *tier) trim() error {
-	if t.arena == nil {
-		return nil
-	}
-	return t.arena.Trim()
-}
