@@ -12,12 +12,12 @@ import (
 func (s *Store) Aside() ([]devices.AsideFile, error) {
 	var all []devices.AsideFile
 	for _, t := range s.tiers {
-		if t.files == nil {
+		if t.Files == nil {
 			continue
 		}
-		some, err := t.files.Aside()
+		some, err := t.Files.Aside()
 		if err != nil {
-			return nil, fmt.Errorf("what is set aside on %s: %w", t.name, err)
+			return nil, fmt.Errorf("what is set aside on %s: %w", t.Name, err)
 		}
 		all = append(all, some...)
 	}
@@ -28,8 +28,8 @@ func (s *Store) Aside() ([]devices.AsideFile, error) {
 func (s *Store) RemoveAside(name string) error {
 	var errs []error
 	for _, t := range s.tiers {
-		if t.files != nil {
-			errs = append(errs, t.files.RemoveAside(name))
+		if t.Files != nil {
+			errs = append(errs, t.Files.RemoveAside(name))
 		}
 	}
 	return errors.Join(errs...)

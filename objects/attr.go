@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -98,7 +99,7 @@ func (as *attributes) of(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	if t.files == nil {
+	if t.Files == nil {
 		// Who had it open may have written the record since it was read.
 		if now, failure := as.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
 			in = now
@@ -120,13 +121,13 @@ func (as *attributes) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	}
 	if o != nil {
 		err = o.overlay(&a.Inode)
-	} else if t.files != nil && !IsLost(in, t.epoch()) {
+	} else if t.Files != nil && !IsLost(in, t.Epoch()) {
 		var st unix.Stat_t
 		var ok bool
-		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
+		if st, ok, err = content.StatHostFile(t, uint64(in.Ino)); ok {
 			overlayStat(&a.Inode, st)
 		} else if err == nil && in.Bound == metadata.Unbound {
-			a.Epoch = t.gone()
+			a.Epoch = t.PastEpoch()
 		}
 	}
 	if err != nil {
@@ -134,7 +135,7 @@ func (as *attributes) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	}
 	a.Resident = a.Allocated
 	switch {
-	case IsLost(a.Inode, t.epoch()):
+	case IsLost(a.Inode, t.Epoch()):
 		a.State, a.Resident = StateLost, 0
 	case a.Bound == metadata.BoundLive:
 		a.State = StateBound
@@ -218,7 +219,7 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	}
 	_, body := o.place()
 	was := o.shrink(size)
-	err := body.cut(ctx, size)
+	err := body.Cut(ctx, size)
 	now := o.table.meta.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,7 +227,7 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 		o.size = was
 		return err
 	}
-	if o.body.backing() == nil {
+	if o.body.Backing() == nil {
 		o.size, o.mtime, o.ctime = size, now, now
 		o.dirty.Store(true)
 	}
@@ -237,9 +238,9 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 // more since it is cut to nothing, a new life in the present epoch.
 func (o *object) revive() {
 	t, body := o.place()
-	x, inDevice := body.(*extents)
-	_, gone := body.(lost)
-	if !gone && (!inDevice || x.live() == nil) {
+	x, inDevice := body.(*content.Extents)
+	_, gone := body.(content.Lost)
+	if !gone && (!inDevice || x.CheckEpoch() == nil) {
 		return
 	}
 	o.mu.Lock()
@@ -247,15 +248,15 @@ func (o *object) revive() {
 	// Who has taken the size of what is lost must not find the new content's
 	// holes below it: see look.
 	o.cuts.Add(1)
-	if t.files == nil {
+	if t.Files == nil {
 		o.body = o.table.emptyContent(t)
 		o.size, o.epoch = 0, 0
 		o.dirty.Store(true)
 		return
 	}
-	h, err := makeHostFile(t, o.table.engine, uint64(o.ino))
+	h, err := content.CreateHostFile(t, o.table.engine, uint64(o.ino))
 	if err == nil {
-		o.body, o.epoch = h, t.epoch()
+		o.body, o.epoch = h, t.Epoch()
 		o.revived.Store(true)
 		o.dirty.Store(true)
 	}
@@ -267,8 +268,8 @@ func (o *object) setTimes(c Change) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if h, ok := o.body.(*hostFile); ok {
-		return h.setTimes(c.Atime, c.Mtime)
+	if h, ok := o.body.(*content.HostFile); ok {
+		return h.SetTimes(c.Atime, c.Mtime)
 	}
 	if c.Atime != nil {
 		o.atime = *c.Atime

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/transport"
@@ -67,7 +68,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
 	if err = s.bindings.attach(ctx, ino, b, record); err != nil {
-		b.body.end()
+		b.body.End()
 		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
 	}
 	if err = s.bindings.describe(ctx, ino, record.Memory); err != nil {
@@ -95,34 +96,34 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 		return err
 	}
 	defer bs.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	var old content
+	var old content.Content
 	err = o.change(ctx, func() (err error) {
 		if err = o.mayBind(of.tier); err != nil {
 			return err
 		}
 		now := bs.meta.Now()
 		_, err = bs.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
-			in.Size, in.Allocated, in.Epoch, in.Path = b.length(), b.length(), 0, ""
+			in.Size, in.Allocated, in.Epoch, in.Path = b.Length(), b.Length(), 0, ""
 			in.Atime, in.Mtime, in.Ctime = now, now, now
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		old = o.become(b, facts{size: b.length(), atime: now, mtime: now, ctime: now})
+		old = o.become(b, facts{size: b.Length(), atime: now, mtime: now, ctime: now})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := old.discard(); err != nil {
+	if err := old.Discard(); err != nil {
 		bs.log.Warn("memory of a bound object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
 }
 
 // become gives the object another content and returns the old one.
-func (o *object) become(b *bound, f facts) content {
+func (o *object) become(b *content.Bound, f facts) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old := o.body
@@ -133,25 +134,25 @@ func (o *object) become(b *bound, f facts) content {
 
 // mayBind fails unless the object has no content, and is on the device that
 // the memory was found to be of. The caller has the lane.
-func (o *object) mayBind(of *tier) error {
+func (o *object) mayBind(of *content.Tier) error {
 	if err := o.notOffered(); err != nil {
 		return err
 	}
 	t, body := o.place()
 	if t != of {
-		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.name, t.name, ErrBusy)
+		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.Name, t.Name, ErrBusy)
 	}
 	switch body.(type) {
-	case *bound:
+	case *content.Bound:
 		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
-	case lost:
+	case content.Lost:
 		return fmt.Errorf("the file's content is lost; truncate it to 0 first: %w", ErrBusy)
 	}
 	size, err := o.end()
 	if err != nil {
 		return err
 	}
-	if size > 0 || body.usage() > 0 || o.exported() > 0 {
+	if size > 0 || body.Usage() > 0 || o.exported() > 0 {
 		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", size, ErrBusy)
 	}
 	return nil
@@ -190,24 +191,24 @@ func (bs *bindings) watch(ino Ino, b opened) error {
 	}
 	cancel, err := bs.owners.Watch(b.owner, func() { bs.ownerEnded(ino, b.body) })
 	if err != nil {
-		b.body.end()
+		b.body.End()
 		bs.lose(context.Background(), ino, b.body)
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
-	b.body.watched(cancel)
+	b.body.SetCancel(cancel)
 	return nil
 }
 
 // ownerEnded is called by the watcher. From its first line on nobody gets at
 // the memory; the record follows, which waits for who changes the object now.
-func (bs *bindings) ownerEnded(ino Ino, b *bound) {
-	b.end()
+func (bs *bindings) ownerEnded(ino Ino, b *content.Bound) {
+	b.End()
 	bs.work.Go(func() { bs.lose(context.Background(), ino, b) })
 }
 
 // lose makes the record say that the content is gone, unless a replica takes
 // its place.
-func (bs *bindings) lose(ctx context.Context, ino Ino, b *bound) {
+func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 	o := bs.table.pinLoaded(ino)
 	if o == nil {
 		return
@@ -215,7 +216,7 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *bound) {
 	defer bs.table.unpin(ctx, o, pinUse)
 	gone := false
 	err := o.exclusively(ctx, func() error {
-		if o.content() != content(b) || bs.takeOver(ctx, o, b) == nil {
+		if o.content() != content.Content(b) || bs.takeOver(ctx, o, b) == nil {
 			return nil
 		}
 		gone = true
@@ -224,7 +225,7 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *bound) {
 			return err
 		}
 		o.mu.Lock()
-		o.body = lost{}
+		o.body = content.Lost{}
 		o.mu.Unlock()
 		o.version.Add(2)
 		return nil
@@ -260,7 +261,7 @@ func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
 // forgetBinding makes an object whose owner is gone an ordinary one, since it
 // is cut to nothing. The caller has the lane.
 func (o *object) forgetBinding(ctx context.Context) error {
-	if _, gone := o.content().(lost); !gone {
+	if _, gone := o.content().(content.Lost); !gone {
 		return nil
 	}
 	err := o.table.meta.Unbind(context.WithoutCancel(ctx), o.ino, false)

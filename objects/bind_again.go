@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -111,7 +112,7 @@ func (w userWaits) look(uid uint32, fn func() error) error {
 	return err
 }
 
-func (bs *bindings) rebindOne(ctx context.Context, t *tier, in metadata.Inode, asking bool, waited userWaits) error {
+func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.Inode, asking bool, waited userWaits) error {
 	data, err := bs.meta.Binding(ctx, in.Ino)
 	if err != nil {
 		return err
@@ -138,9 +139,9 @@ func (bs *bindings) rebindOne(ctx context.Context, t *tier, in metadata.Inode, a
 		return errors.Join(err, op.abandon())
 	}
 	b := op.result()
-	if uint64(in.Size) != b.body.length() {
-		b.body.end()
-		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.length(), in.Size, ErrLost), b.letOwnerGo())
+	if uint64(in.Size) != b.body.Length() {
+		b.body.End()
+		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.Length(), in.Size, ErrLost), b.letOwnerGo())
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // Bind makes keys name the holder's memory, without a copy: an object of each
@@ -19,7 +20,7 @@ import (
 // ErrForbidden where the user may not make files on the device; ErrUnsupported
 // for a part of a file: a whole file gets the key itself; ErrLost; ErrClosed.
 func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
-	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*tier][]*bindJob{}}
+	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*content.Tier][]*bindJob{}}
 	for i := range set {
 		b.errs[i] = b.prepare(ctx, i)
 	}
@@ -40,13 +41,13 @@ type binder struct {
 	store  *Store
 	set    []Keyed
 	errs   []error
-	jobs   map[*tier][]*bindJob
+	jobs   map[*content.Tier][]*bindJob
 }
 
 // bindJob is one key for which an object is to be made.
 type bindJob struct {
 	at   int // in the set
-	body *bound
+	body *content.Bound
 	file metadata.NewFile
 }
 
@@ -91,7 +92,7 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 		return false, metadata.ErrExist
 	}
 	defer b.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	body, bound := o.content().(*bound)
+	body, bound := o.content().(*content.Bound)
 	switch {
 	case !bound || !sourceOf(body).belongsTo(b.holder):
 		return false, metadata.ErrExist
@@ -103,14 +104,14 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 
 // describe is the record of an object that is made of blobs, without its key
 // and number.
-func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
+func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
 	record, err := sessionBinding(who)
 	if err != nil {
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Binding: record, Size: body.length(), Allocated: body.length(),
+		Name: k.Key, Binding: record, Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
@@ -121,7 +122,7 @@ func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
 }
 
 // run makes the objects of one device.
-func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
+func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	s := b.store
 	jobs, claimed := b.claim(ctx, jobs)
 	defer claimed()
@@ -141,7 +142,7 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 		j.file.Ino = inos[i]
 		files[i] = j.file
 		// Before its record, so that nobody finds the one without the other.
-		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.length(), atime: now, mtime: now, ctime: now})
+		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.Length(), atime: now, mtime: now, ctime: now})
 	}
 	done := s.keyed.put(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
 	for i, j := range jobs {
@@ -270,7 +271,7 @@ func (ks *keyed) claimKey(ctx context.Context, key string) error {
 // make some.
 //
 // Errors: ErrForbidden.
-func (ac *access) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error) {
+func (ac *access) keysDirFor(ctx context.Context, who Caller, t *content.Tier) (Ino, error) {
 	dir, err := ac.keysDir(ctx, t)
 	if err != nil {
 		return 0, err
@@ -280,7 +281,7 @@ func (ac *access) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, err
 		return 0, err
 	}
 	if !who.May(&in, PermWrite) {
-		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.name, ErrForbidden)
+		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.Name, ErrForbidden)
 	}
 	return dir, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
@@ -41,9 +42,9 @@ type binding struct {
 
 // opened is a binding whose memory is open.
 type opened struct {
-	body *bound
+	body *content.Bound
 	// tier is the one that the memory was found to be of.
-	tier *tier
+	tier *content.Tier
 	// owner is nil where nobody is named.
 	owner *owner.Process
 }
@@ -89,7 +90,7 @@ func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, p
 // opener opens the memory of one binding.
 type opener struct {
 	bindings *bindings
-	tier     *tier
+	tier     *content.Tier
 	who      Caller
 	given    []devices.Handle
 	memory   share.Memory
@@ -98,7 +99,7 @@ type opener struct {
 	// asking says that reopen may ask file systems for names.
 	asking bool
 
-	body *bound
+	body *content.Bound
 	// files are those of body, with their ids.
 	files []*os.File
 	ids   []owner.FileID
@@ -106,7 +107,7 @@ type opener struct {
 
 // begin makes the content, which has no pieces yet. The tier is known by now.
 func (op *opener) begin() {
-	op.body = newBound(op.bindings.engine, devices.Name(op.tier.name), op.bindings.table.warn)
+	op.body = content.NewBound(op.bindings.engine, devices.Name(op.tier.Name), op.bindings.table.warn)
 }
 
 func (op *opener) result() opened {
@@ -116,7 +117,7 @@ func (op *opener) result() opened {
 // abandon lets go what was opened.
 func (op *opener) abandon() error {
 	if op.body != nil {
-		op.body.end()
+		op.body.End()
 	}
 	if op.owner == nil {
 		return nil
@@ -163,14 +164,14 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 
 // checkDevice says whether the memory can be of the directory's device.
 func (op *opener) checkDevice() error {
-	info, m := op.tier.dev.Info(), &op.memory
+	info, m := op.tier.Dev.Info(), &op.memory
 	if m.Family != info.Family {
 		return fmt.Errorf("memory of family %q bound in %s, which is %q: %w", m.Family, info.Name, info.Family, devices.ErrHandle)
 	}
 	if err := info.CheckUUID(m.Device); err != nil {
 		return err
 	}
-	hostLike := op.tier.files != nil || info.Family == simFamily
+	hostLike := op.tier.Files != nil || info.Family == simFamily
 	takes := fmt.Sprintf("%s and %s", devices.HandleIPC, devices.HandleVMM)
 	if hostLike {
 		takes = string(devices.HandleMemfd)
@@ -311,7 +312,7 @@ func (op *opener) addFile(i int, f *os.File) error {
 		op.files, op.ids = append(op.files, f), append(op.ids, id)
 	}
 	op.record.Files = append(op.record.Files, id)
-	op.body.addFile(f, uint64(p.Offset), uint64(p.Size))
+	op.body.AddFile(f, uint64(p.Offset), uint64(p.Size))
 	return err
 }
 
@@ -383,7 +384,7 @@ func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) err
 	}
 	var mem *devices.Memory
 	if err == nil {
-		mem, err = devices.Import(ctx, op.tier.dev, h)
+		mem, err = devices.Import(ctx, op.tier.Dev, h)
 	}
 	if cerr := h.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
@@ -398,7 +399,7 @@ func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) err
 		return err
 	}
 	op.record.Files = append(op.record.Files, id)
-	op.body.addMemory(mem, uint64(p.Size))
+	op.body.AddMemory(mem, uint64(p.Size))
 	return nil
 }
 

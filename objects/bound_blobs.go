@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // blobSource names the blobs that bound content is made of.
 type blobSource struct {
 	holder *Holder
 	blobs  []Blob
-	tier   *tier
+	tier   *content.Tier
 	// regions are those of the blobs, once each.
 	regions []*Region
 }
@@ -23,8 +24,8 @@ type blobSource struct {
 const maxBlobs = 1 << 20
 
 // sourceOf returns what content is made of; nil for all but blobs.
-func sourceOf(b *bound) *blobSource {
-	m, _ := b.source.(*blobSource)
+func sourceOf(b *content.Bound) *blobSource {
+	m, _ := b.Source.(*blobSource)
 	return m
 }
 
@@ -42,7 +43,7 @@ func (m *blobSource) isOf(h *Holder, blobs []Blob) bool {
 // Errors: ErrInvalid for blobs that are none of the holder's memory, or of
 // several devices; ErrUnsupported for those of a file; ErrLost when the memory
 // has ended; devices.ErrOutOfMemory when the holder has too many.
-func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) {
+func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *content.Tier, error) {
 	if err := checkBlobList(h, blobs); err != nil {
 		return nil, nil, err
 	}
@@ -51,20 +52,20 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) 
 		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
 	made := &blobSource{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
-	b := newBound(bs.engine, devices.Name(made.tier.name), bs.table.warn)
-	b.source = made
+	b := content.NewBound(bs.engine, devices.Name(made.tier.Name), bs.table.warn)
+	b.Source = made
 	for i := range blobs {
 		r := blobs[i].Region
 		if r.body == nil {
 			return nil, nil, fmt.Errorf("blob %d is of a file: %w", i, ErrUnsupported)
 		}
-		if r.body.hasEnded() {
+		if r.body.HasEnded() {
 			return nil, nil, fmt.Errorf("the memory of blob %d has ended: %w", i, ErrLost)
 		}
 		if !slices.Contains(made.regions, r) {
 			made.regions = append(made.regions, r)
 		}
-		b.addPart(r.body, blobs[i].Off, blobs[i].Len)
+		b.AddPart(r.body, blobs[i].Off, blobs[i].Len)
 	}
 	return b, made.tier, nil
 }
@@ -81,7 +82,7 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 		case r.holder != h:
 			return fmt.Errorf("blob %d is no memory of this user: %w", i, ErrInvalid)
 		case r.tier != first:
-			return fmt.Errorf("blob %d is on %s, blob 0 on %s: %w", i, r.tier.name, first.name, ErrInvalid)
+			return fmt.Errorf("blob %d is on %s, blob 0 on %s: %w", i, r.tier.Name, first.Name, ErrInvalid)
 		}
 	}
 	return nil
@@ -90,16 +91,16 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 // attend has fn called, in the background, when a region ends that b is
 // made of: at once when one has ended by now, and maybe more than once. It is
 // called when the records know of the content.
-func (m *blobSource) attend(b *bound, fn func(ctx context.Context)) {
+func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
 	m.holder.blobs.Add(int64(len(m.blobs)))
 	for _, r := range m.regions {
 		r.join(b, fn)
 	}
-	b.watched(func() { m.part(b) })
+	b.SetCancel(func() { m.part(b) })
 }
 
 // part ends what attend began.
-func (m *blobSource) part(b *bound) {
+func (m *blobSource) part(b *content.Bound) {
 	m.holder.blobs.Add(-int64(len(m.blobs)))
 	for _, r := range m.regions {
 		r.part(b)
@@ -109,7 +110,7 @@ func (m *blobSource) part(b *bound) {
 // adoptBound puts an object of bound content in the table, where it stays. One
 // that is new is put there before its record is written, so that who finds the
 // record finds the content; dropBound takes it out again.
-func (tb *table) adoptBound(ino Ino, t *tier, b *bound, f facts) {
+func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) {
 	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
 	o.foreign.Store(true)
 	sh := tb.shard(ino)

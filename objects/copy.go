@@ -3,6 +3,8 @@ package objects
 import (
 	"context"
 	"fmt"
+
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // CopyRange names the bytes of one copy between objects.
@@ -33,9 +35,9 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	dst := r.Dst.obj
 	var done uint64
 	err = dst.change(ctx, func() error {
-		return copyContent(ctx, r.Src.obj.lookSparse, r.SrcOff, r.N, func(at piece) (err error) {
+		return content.Walk(ctx, r.Src.obj.lookSparse, r.SrcOff, r.N, func(at content.Piece) (err error) {
 			var n uint64
-			n, err = dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
+			n, err = dst.receive(ctx, r.DstOff+at.Off-r.SrcOff, at)
 			done += n
 			return err
 		})
@@ -52,36 +54,36 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 
 // receive writes a piece of another object at off; a hole stays one. The
 // caller has the lane.
-func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, error) {
-	if !at.hole {
-		n, _, err := o.put(ctx, off, at.span, nil)
+func (o *object) receive(ctx context.Context, off uint64, at content.Piece) (uint64, error) {
+	if !at.Hole {
+		n, _, err := o.put(ctx, off, at.Span, nil)
 		return n, err
 	}
 	if err := o.notOffered(); err != nil {
 		return 0, err
 	}
 	body := o.content()
-	_, theirs := body.(*bound)
-	if err := body.clear(ctx, off, at.n, theirs); err != nil {
+	_, theirs := body.(*content.Bound)
+	if err := body.Clear(ctx, off, at.N, theirs); err != nil {
 		return 0, err
 	}
-	if err := o.extend(ctx, off+at.n); err != nil {
+	if err := o.extend(ctx, off+at.N); err != nil {
 		return 0, err
 	}
-	return at.n, o.noteSize(ctx)
+	return at.N, o.noteSize(ctx)
 }
 
 // duplicate makes a second content with the bytes of an object, on a tier.
-func (o *object) duplicate(ctx context.Context, to content) error {
+func (o *object) duplicate(ctx context.Context, to content.Content) error {
 	size, err := o.end()
 	if err != nil {
 		return err
 	}
-	err = copyContent(ctx, o.lookSparse, 0, size, func(at piece) error {
-		if at.hole {
+	err = content.Walk(ctx, o.lookSparse, 0, size, func(at content.Piece) error {
+		if at.Hole {
 			return nil
 		}
-		_, path, failure := to.write(ctx, at.off, at.span)
+		_, path, failure := to.Write(ctx, at.Off, at.Span)
 		if path != "" {
 			o.mu.Lock()
 			o.path = path
@@ -89,8 +91,8 @@ func (o *object) duplicate(ctx context.Context, to content) error {
 		}
 		return failure
 	})
-	if err != nil || to.backing() == nil {
+	if err != nil || to.Backing() == nil {
 		return err
 	}
-	return to.cut(ctx, size)
+	return to.Cut(ctx, size)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -29,19 +30,19 @@ type Moved struct {
 // After an error dst holds unspecified bytes behind those that were counted.
 func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Moved, error) {
 	m := Moved{Off: off}
-	look := func(off, n uint64) (sight, error) { return f.obj.look(off, n, false) }
-	put := func(at piece) error {
-		way, err := f.copyPiece(ctx, dst, at, at.off-off)
+	look := func(off, n uint64) (content.Range, error) { return f.obj.look(off, n, false) }
+	put := func(at content.Piece) error {
+		way, err := f.copyPiece(ctx, dst, at, at.Off-off)
 		if err == nil {
-			m.N += at.n
+			m.N += at.N
 		}
 		m.Path = cmp.Or(way, m.Path)
 		return err
 	}
-	err := copyContent(ctx, look, off, uint64(dst.Len()), put)
-	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().backing() != nil {
+	err := content.Walk(ctx, look, off, uint64(dst.Len()), put)
+	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().Backing() != nil {
 		// As in Peek: the file has another end now.
-		err = copyContent(ctx, look, off+m.N, uint64(dst.Len())-m.N, put)
+		err = content.Walk(ctx, look, off+m.N, uint64(dst.Len())-m.N, put)
 	}
 	if m.N > 0 {
 		f.Accessed()
@@ -56,24 +57,24 @@ func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Mov
 }
 
 // copyPiece copies a piece to where it begins in dst.
-func (f *File) copyPiece(ctx context.Context, dst transport.Span, at piece, where uint64) (transport.Path, error) {
-	to, err := dst.Part(devices.Offset(where), devices.Size(at.n))
+func (f *File) copyPiece(ctx context.Context, dst transport.Span, at content.Piece, where uint64) (transport.Path, error) {
+	to, err := dst.Part(devices.Offset(where), devices.Size(at.N))
 	if err != nil {
 		return "", err
 	}
 	switch {
-	case !at.hole:
-		return f.obj.table.engine.Copy(ctx, to, at.span)
+	case !at.Hole:
+		return f.obj.table.engine.Copy(ctx, to, at.Span)
 	case !dst.IsRemote():
 		return "", f.obj.table.engine.Fill(ctx, to, 0)
 	}
 	var path transport.Path
 	zeros := f.obj.table.hole
-	if at.n > uint64(len(zeros)) {
-		zeros = make([]byte, min(at.n, maxZeros))
+	if at.N > uint64(len(zeros)) {
+		zeros = make([]byte, min(at.N, maxZeros))
 	}
-	for done := uint64(0); done < at.n; {
-		n := min(at.n-done, uint64(len(zeros)))
+	for done := uint64(0); done < at.N; {
+		n := min(at.N-done, uint64(len(zeros)))
 		part, err := to.Part(devices.Offset(done), devices.Size(n))
 		if err == nil {
 			path, err = f.obj.table.engine.Copy(ctx, part, transport.HostSpan(zeros[:n]))

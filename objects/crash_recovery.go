@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -46,7 +47,7 @@ type startup struct {
 	log    *zap.Logger
 	tiers  tiers
 	// What was found.
-	host      map[*tier]*hostRecords
+	host      map[*content.Tier]*hostRecords
 	recovery  Recovery
 	witnesses witnesses
 }
@@ -63,17 +64,17 @@ type hostRecords struct {
 
 // know looks, before anything is changed, whether the records are those that a host
 // tier was last used with, and has numbers given that the tier has never seen.
-func (st *startup) know(ctx context.Context, t *tier) error {
-	if err := t.files.Claim(TierOwner(st.meta.Generation())); err != nil {
+func (st *startup) know(ctx context.Context, t *content.Tier) error {
+	if err := t.Files.Claim(TierOwner(st.meta.Generation())); err != nil {
 		return err
 	}
 	known := &hostRecords{}
 	st.host[t] = known
-	seen, err := t.files.Number(inosNumber)
+	seen, err := t.Files.Number(inosNumber)
 	if err != nil {
 		return err
 	}
-	err = t.files.Each(func(id uint64) error {
+	err = t.Files.Each(func(id uint64) error {
 		if id &^= redoBit; id < largestIno {
 			seen = max(seen, id+1)
 		}
@@ -90,16 +91,16 @@ func (st *startup) know(ctx context.Context, t *tier) error {
 }
 
 // compare finds out in what the records are not those of the tier.
-func (st *startup) compare(ctx context.Context, t *tier, known *hostRecords) error {
-	bond, err := st.meta.DeviceBond(ctx, t.name)
+func (st *startup) compare(ctx context.Context, t *content.Tier, known *hostRecords) error {
+	bond, err := st.meta.DeviceBond(ctx, t.Name)
 	if err != nil {
 		return err
 	}
-	number, err := t.files.Number(bondNumber)
+	number, err := t.Files.Number(bondNumber)
 	if err != nil {
 		return err
 	}
-	st.witnesses = append(st.witnesses, &witness{numbers: t.files})
+	st.witnesses = append(st.witnesses, &witness{numbers: t.Files})
 	known.bonded = bond.Now != 0
 	switch {
 	case st.meta.Cut():
@@ -112,8 +113,8 @@ func (st *startup) compare(ctx context.Context, t *tier, known *hostRecords) err
 }
 
 // tie makes the records and the tier known to each other.
-func (st *startup) tie(ctx context.Context, t *tier) error {
-	before, err := t.files.Number(bondNumber)
+func (st *startup) tie(ctx context.Context, t *content.Tier) error {
+	before, err := t.Files.Number(bondNumber)
 	if err != nil {
 		return err
 	}
@@ -122,10 +123,10 @@ func (st *startup) tie(ctx context.Context, t *tier) error {
 		return err
 	}
 	now := binary.BigEndian.Uint64(random[:])>>2 | 1
-	if err = st.meta.SetDeviceBond(ctx, t.name, metadata.Bond{Now: now, Before: before}); err != nil {
+	if err = st.meta.SetDeviceBond(ctx, t.Name, metadata.Bond{Now: now, Before: before}); err != nil {
 		return err
 	}
-	return t.files.SetNumber(bondNumber, now)
+	return t.Files.SetNumber(bondNumber, now)
 }
 
 // reckon compares the files of the host tiers with the records, before anybody can
@@ -135,7 +136,7 @@ func (st *startup) tie(ctx context.Context, t *tier) error {
 // with; else they may be all that is left of an object, and are set aside.
 func (st *startup) reckon(ctx context.Context) error {
 	for _, t := range st.tiers {
-		if t.files == nil {
+		if t.Files == nil {
 			continue
 		}
 		r := reckoning{startup: st, tier: t, known: st.host[t]}
@@ -147,7 +148,7 @@ func (st *startup) reckon(ctx context.Context) error {
 			err = st.tie(ctx, t)
 		}
 		if err != nil {
-			return fmt.Errorf("compare the host memory of %s with the records: %w", t.name, err)
+			return fmt.Errorf("compare the host memory of %s with the records: %w", t.Name, err)
 		}
 		r.tell()
 	}
@@ -158,7 +159,7 @@ func (st *startup) reckon(ctx context.Context) error {
 // reckoning is the comparison of one tier.
 type reckoning struct {
 	startup *startup
-	tier    *tier
+	tier    *content.Tier
 	known   *hostRecords
 	// ids are the numbers of the files, ascending.
 	ids []uint64
@@ -172,7 +173,7 @@ type reckoning struct {
 
 // compare finds what does not belong together.
 func (r *reckoning) compare(ctx context.Context) error {
-	err := r.tier.files.Each(func(id uint64) error {
+	err := r.tier.Files.Each(func(id uint64) error {
 		r.ids = append(r.ids, id)
 		return ctx.Err()
 	})
@@ -201,8 +202,8 @@ func (r *reckoning) compare(ctx context.Context) error {
 
 // judge looks at one inode, and whether there is a file under its number.
 func (r *reckoning) judge(in metadata.Inode, there bool) {
-	ours := in.IsRegular() && in.Device == r.tier.name && in.Bound == metadata.Unbound
-	lost := IsLost(in, r.tier.epoch())
+	ours := in.IsRegular() && in.Device == r.tier.Name && in.Bound == metadata.Unbound
+	lost := IsLost(in, r.tier.Epoch())
 	switch {
 	case ours && !lost && !there:
 		r.missing = append(r.missing, in.Ino)
@@ -228,7 +229,7 @@ func (r *reckoning) settle(ctx context.Context) error {
 		}
 	}
 	for _, ino := range r.revived {
-		if err := r.epoch(ctx, ino, r.tier.epoch()); err != nil {
+		if err := r.epoch(ctx, ino, r.tier.Epoch()); err != nil {
 			return err
 		}
 	}
@@ -237,32 +238,32 @@ func (r *reckoning) settle(ctx context.Context) error {
 
 // stray removes or sets aside one file. An empty one has nothing to keep.
 func (r *reckoning) stray(id uint64) error {
-	st, there, err := hostStat(r.tier, id)
+	st, there, err := content.StatHostFile(r.tier, id)
 	if err != nil || !there {
 		return err
 	}
 	if r.known.older == "" || st.Size == 0 && st.Blocks == 0 {
 		r.removed++
-		return removeHost(r.tier, r.startup.engine, id)
+		return content.RemoveHostFile(r.tier, r.startup.engine, id)
 	}
 	sum := &r.startup.recovery
 	sum.Aside++
 	sum.AsideUsed += devices.Size(st.Blocks) * 512
-	return r.tier.files.SetAside(id)
+	return r.tier.Files.SetAside(id)
 }
 
 // absent sees to an object whose file is not there: it is lost. An earlier hmcfs made
 // files when they were first opened; those of its records are empty.
 func (r *reckoning) absent(ctx context.Context, ino Ino) error {
 	if !r.known.bonded && r.known.older == "" {
-		h, err := makeHostFile(r.tier, r.startup.engine, uint64(ino))
+		h, err := content.CreateHostFile(r.tier, r.startup.engine, uint64(ino))
 		if err != nil {
 			return err
 		}
-		return h.backing().Close()
+		return h.Backing().Close()
 	}
 	r.startup.recovery.Missing++
-	return r.epoch(ctx, ino, r.tier.gone())
+	return r.epoch(ctx, ino, r.tier.PastEpoch())
 }
 
 func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
@@ -287,10 +288,10 @@ func (r *reckoning) tell() {
 // loseHost marks the objects of a host tier whose files are gone, as after a
 // reboot: they were in epoch before. Their records name no epoch while the
 // files are there.
-func (st *startup) loseHost(ctx context.Context, t *tier, before metadata.Epoch) error {
+func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadata.Epoch) error {
 	var gone []Ino
 	err := st.meta.Walk(ctx, func(in metadata.Inode) error {
-		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 && in.Bound == metadata.Unbound {
+		if in.Device == t.Name && in.IsRegular() && in.Epoch == 0 && in.Bound == metadata.Unbound {
 			gone = append(gone, in.Ino)
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -21,8 +22,8 @@ import (
 // with no CopyIn under way, and before the file is closed.
 type Draft struct {
 	file *File
-	tier *tier
-	body content
+	tier *content.Tier
+	body content.Content
 	size uint64
 	// redo is for a file of the host tier; nil for others.
 	redo *redo
@@ -75,10 +76,10 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 		return nil, fmt.Errorf("it is memory of %d bytes of another process, and is to have %d: %w", d.before.size, size, ErrInvalid)
 	}
 	d.tier = t
-	if t.files == nil {
+	if t.Files == nil {
 		d.body = f.store.table.emptyContent(t)
 		if err = reserveAll(ctx, d.body, size); err != nil {
-			return nil, errors.Join(err, d.body.discard())
+			return nil, errors.Join(err, d.body.Discard())
 		}
 		return d, nil
 	}
@@ -88,29 +89,29 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := makeHostFile(t, f.store.engine, uint64(inos[0]))
+	h, err := content.CreateHostFile(t, f.store.engine, uint64(inos[0]))
 	if err != nil {
 		return nil, err
 	}
 	d.body = h
 	if err = reserveAll(ctx, h, size); err == nil {
-		err = h.cut(ctx, size)
+		err = h.Cut(ctx, size)
 	}
 	if err == nil {
 		d.redo, err = newRedo(t, uint64(inos[0]))
 	}
 	if err != nil {
-		return nil, errors.Join(err, h.discard())
+		return nil, errors.Join(err, h.Discard())
 	}
 	return d, nil
 }
 
 // reserveAll takes memory for the first bytes of a content, or none.
-func reserveAll(ctx context.Context, body content, size uint64) error {
+func reserveAll(ctx context.Context, body content.Content, size uint64) error {
 	if size == 0 {
 		return nil
 	}
-	return body.reserve(ctx, 0, size)
+	return body.Reserve(ctx, 0, size)
 }
 
 // draftMark is by what a later change of the content is known.
@@ -120,8 +121,8 @@ func (o *object) draftMark() (draftMark, error) {
 	if m.size, err = o.end(); err != nil {
 		return m, err
 	}
-	if h, ok := o.content().(*hostFile); ok {
-		st, failure := h.stat()
+	if h, ok := o.content().(*content.HostFile); ok {
+		st, failure := h.Stat()
 		if failure != nil {
 			return m, failure
 		}
@@ -143,7 +144,7 @@ func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) erro
 		return nil
 	}
 	write := d.copyHost
-	if d.tier.files == nil {
+	if d.tier.Files == nil {
 		write = d.copyDevice
 	}
 	if done, err := write(ctx, off, src); err != nil {
@@ -154,7 +155,7 @@ func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) erro
 
 // copyHost writes to host memory, side by side with others.
 func (d *Draft) copyHost(ctx context.Context, off uint64, src transport.Span) (uint64, error) {
-	done, path, err := d.body.write(ctx, off, src)
+	done, path, err := d.body.Write(ctx, off, src)
 	d.turn.Lock()
 	defer d.turn.Unlock()
 	d.path = path
@@ -165,13 +166,13 @@ func (d *Draft) copyHost(ctx context.Context, off uint64, src transport.Span) (u
 func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) (done uint64, err error) {
 	d.turn.Lock()
 	defer d.turn.Unlock()
-	done, d.path, err = d.body.write(ctx, off, src)
+	done, d.path, err = d.body.Write(ctx, off, src)
 	return done, err
 }
 
 // Discard gives the memory back.
 func (d *Draft) Discard() {
-	if err := errors.Join(d.redo.remove(), d.body.discard()); err != nil {
+	if err := errors.Join(d.redo.remove(), d.body.Discard()); err != nil {
 		d.file.store.log.Warn("memory of a draft not given back", zap.Error(err))
 	}
 }
@@ -194,7 +195,7 @@ func (d *Draft) Discard() {
 func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 	ctx = context.WithoutCancel(ctx)
 	o := d.file.obj
-	var old content
+	var old content.Content
 	err := o.change(ctx, func() (err error) {
 		if err = d.mayCommit(); err != nil {
 			return err
@@ -223,7 +224,7 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 	if old == nil {
 		old = d.body
 	}
-	if failure := errors.Join(d.redo.remove(), old.discard()); failure != nil {
+	if failure := errors.Join(d.redo.remove(), old.Discard()); failure != nil {
 		o.table.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
 	}
 	if err != nil {
@@ -271,12 +272,12 @@ func (d *Draft) unchanged(own uint64) error {
 // switches says whether the draft's memory can take the place of the file's.
 func (d *Draft) switches() bool {
 	o := d.file.obj
-	x, ok := o.content().(*extents)
-	return ok && o.exported() == 0 && !x.isPinned()
+	x, ok := o.content().(*content.Extents)
+	return ok && o.exported() == 0 && !x.IsPinned()
 }
 
 // take makes the draft's memory the file's, and returns what was.
-func (d *Draft) take() content {
+func (d *Draft) take() content.Content {
 	o := d.file.obj
 	now := o.table.meta.Now()
 	d.turn.Lock()
@@ -305,20 +306,20 @@ func (d *Draft) copyOver(ctx context.Context) error {
 			return err
 		}
 	}
-	look := func(off, n uint64) (sight, error) {
-		pieces, release, err := d.body.find(off, n, false)
-		return sight{n: n, pieces: pieces, release: release}, err
+	look := func(off, n uint64) (content.Range, error) {
+		pieces, release, err := d.body.Find(off, n, false)
+		return content.Range{N: n, Pieces: pieces, Release: release}, err
 	}
 	d.turn.Lock()
 	path := d.path
 	d.turn.Unlock()
-	err := copyContent(ctx, look, 0, d.size, func(at piece) error {
-		if at.hole {
-			return body.clear(ctx, at.off, at.n, true)
+	err := content.Walk(ctx, look, 0, d.size, func(at content.Piece) error {
+		if at.Hole {
+			return body.Clear(ctx, at.Off, at.N, true)
 		}
-		n, _, err := body.write(ctx, at.off, at.span)
+		n, _, err := body.Write(ctx, at.Off, at.Span)
 		if n > 0 {
-			o.touch(at.off+n, path)
+			o.touch(at.Off+n, path)
 		}
 		return err
 	})
@@ -326,5 +327,5 @@ func (d *Draft) copyOver(ctx context.Context) error {
 		return err
 	}
 	o.shrink(d.size)
-	return body.cut(ctx, d.size)
+	return body.Cut(ctx, d.size)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // DropLocal removes what the holder itself has of keys: its replica, or what
@@ -54,7 +55,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
 	}
 	if err = goneIsFine(err); err != nil {
-		last.setLeaving(false)
+		last.SetLeaving(false)
 	}
 	return err
 }
@@ -69,17 +70,17 @@ func goneIsFine(err error) error {
 
 // stepDown makes an object go on without the holder. Where nobody takes its place
 // it returns the content that is to go, which gets no replicas any more.
-func (h *Holder) stepDown(ctx context.Context, o *object) (last *bound, err error) {
+func (h *Holder) stepDown(ctx context.Context, o *object) (last *content.Bound, err error) {
 	err = o.exclusively(ctx, func() error {
-		b, ok := o.content().(*bound)
+		b, ok := o.content().(*content.Bound)
 		if !ok {
 			return nil
 		}
-		b.dropReplicas(func(r *bound) bool { return sourceOf(r).belongsTo(h) })
+		b.DropReplicas(func(r *content.Bound) bool { return sourceOf(r).belongsTo(h) })
 		if !sourceOf(b).belongsTo(h) || h.store.bindings.takeOver(context.WithoutCancel(ctx), o, b) == nil {
 			return nil
 		}
-		b.setLeaving(true)
+		b.SetLeaving(true)
 		last = b
 		return nil
 	})

@@ -3,25 +3,27 @@ package objects
 import (
 	"errors"
 	"fmt"
+
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // What callers tell apart, beside the sentinels of metadata and devices,
 // which pass through wrapped.
 var (
 	// ErrLost: the object's device memory is gone.
-	ErrLost = errLost
+	ErrLost = content.ErrLost
 	// ErrUnsupported: the operation does not exist for this object.
 	ErrUnsupported = errors.New("objects: not supported")
 	// ErrInvalid: an argument has no meaning here.
 	ErrInvalid = errors.New("objects: invalid argument")
 	// ErrNoData: no data at or behind the offset (lseek's ENXIO).
-	ErrNoData = errNoData
+	ErrNoData = content.ErrNoData
 	// ErrTooLarge: the size or offset is beyond what an object can have.
 	ErrTooLarge = errors.New("objects: beyond the largest size of an object")
 	// ErrReadOnly: the attribute is hmcfs's own to set.
 	ErrReadOnly = errors.New("objects: attribute can't be set")
 	// ErrBusy: the memory is bound or exported, and would be taken away.
-	ErrBusy = errBusy
+	ErrBusy = content.ErrBusy
 	// ErrForbidden: the caller is not entitled to the memory.
 	ErrForbidden = errors.New("objects: not allowed to this user")
 	// ErrInconsistent: the key was set, or published, with other blobs.
@@ -31,7 +33,7 @@ var (
 	// ErrClosed: the queue, or the store, is closed.
 	ErrClosed = errors.New("objects: closed")
 	// ErrDamaged: a failed copy left unknown bytes here.
-	ErrDamaged = errDamaged
+	ErrDamaged = content.ErrDamaged
 )
 
 // ShapeError says that the blobs of a request don't fit those of their source.

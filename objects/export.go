@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
@@ -93,7 +94,7 @@ type exports struct {
 // isOurs says whether a file is memory of this mount: one that it exports, or
 // one of a host tier.
 func (tb *table) isOurs(id owner.FileID) bool {
-	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *tier) bool { return t.hasFile(id) })
+	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *content.Tier) bool { return t.HasFile(id) })
 }
 
 // Export names the memory of the file ino for another process. The content is
@@ -179,7 +180,7 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 		return err
 	}
 	if e := o.exporting(); e != nil {
-		if x, ok := o.content().(*extents); ok && x.live() != nil {
+		if x, ok := o.content().(*content.Extents); ok && x.CheckEpoch() != nil {
 			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())
 		}
 		if kind != "" && kind != e.kind {
@@ -219,28 +220,28 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.HandleKind) (devices.Handle, error) {
 	t, body := o.place()
 	switch b := body.(type) {
-	case *hostFile:
+	case *content.HostFile:
 		if kind != "" && kind != devices.HandleMemfd {
-			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.name, kind, devices.HandleMemfd, devices.ErrUnsupported)
+			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.Name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 		}
-		f, err := b.share(ctx)
+		f, err := b.Share(ctx)
 		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
-	case *extents:
-		kinds := devices.ExportKinds(t.dev)
+	case *content.Extents:
+		kinds := devices.ExportKinds(t.Dev)
 		if len(kinds) == 0 {
-			return devices.Handle{}, fmt.Errorf("export memory of %s: its library has no handles: %w", t.name, devices.ErrUnsupported)
+			return devices.Handle{}, fmt.Errorf("export memory of %s: its library has no handles: %w", t.Name, devices.ErrUnsupported)
 		}
 		if kind == "" {
 			kind = kinds[0]
 		}
-		mem, err := b.gather(ctx, size, kind)
+		mem, err := b.Gather(ctx, size, kind)
 		if err != nil {
 			return devices.Handle{}, err
 		}
 		h, err := devices.Export(ctx, mem)
 		if err == nil {
 			h.Kind, h.Size, h.Allocation = kind, devices.Size(size), mem.Size()
-			b.pin(size)
+			b.Pin(size)
 			// The records can't tell where the bytes are from now on.
 			o.dirty.Store(true)
 		}
@@ -339,7 +340,7 @@ func (o *object) beginSession() (Exported, error) {
 func (o *object) exportedAs() (Exported, error) {
 	e := o.exporting()
 	t, _ := o.place()
-	info := t.dev.Info()
+	info := t.Dev.Info()
 	h := e.handle
 	p := share.Piece{Kind: e.kind, Offset: h.Offset, Size: h.Size, Allocation: h.Allocation, Handle: hex.EncodeToString(h.Bytes)}
 	if h.File != nil {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // exporting returns the present export, or nil.
@@ -45,10 +46,10 @@ func (o *object) endExport() error {
 	o.mu.Lock()
 	e := o.export
 	o.export = nil
-	if x, ok := o.body.(*extents); ok && e != nil {
-		x.pin(0)
+	if x, ok := o.body.(*content.Extents); ok && e != nil {
+		x.Pin(0)
 	}
-	if _, theirs := o.body.(*bound); !theirs {
+	if _, theirs := o.body.(*content.Bound); !theirs {
 		o.foreign.Store(false)
 	}
 	o.mu.Unlock()
@@ -69,12 +70,12 @@ func (o *object) endExport() error {
 func (o *object) letGo() error {
 	err := o.endExport()
 	switch b := o.content().(type) {
-	case *bound:
-		b.end()
-	case *extents:
-		b.dropWholes()
-	case *hostFile:
-		err = errors.Join(err, b.backing().Close())
+	case *content.Bound:
+		b.End()
+	case *content.Extents:
+		b.DropWholes()
+	case *content.HostFile:
+		err = errors.Join(err, b.Backing().Close())
 	}
 	return err
 }
@@ -86,7 +87,7 @@ func (o *object) mayCut(size uint64) error {
 	if size >= length {
 		return nil
 	}
-	if x, ok := o.content().(*extents); ok && x.live() != nil {
+	if x, ok := o.content().(*content.Extents); ok && x.CheckEpoch() != nil {
 		return o.endExport()
 	}
 	return fmt.Errorf("cut an object to %d bytes of which %d are exported; end that first: %w", size, length, ErrBusy)

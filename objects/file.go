@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -36,8 +37,8 @@ func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	if t, _ := o.place(); t.files != nil {
-		t.makeRoom(0)
+	if t, _ := o.place(); t.Files != nil {
+		t.MakeRoom(0)
 	}
 	r, err := o.begin()
 	if err == nil && r != nil && who.UID != 0 {
@@ -96,17 +97,17 @@ func (f *File) Size() uint64 {
 // of the host tier, or memory of another process.
 func (f *File) Device() devices.Device {
 	t, body := f.obj.place()
-	if t.files != nil || isBound(body) {
+	if t.Files != nil || isBound(body) {
 		return nil
 	}
-	return t.dev
+	return t.Dev
 }
 
 // PinSlot locks a slot for the device that the content is on, so that reads
 // into it run at full speed. The caller holds the slot.
 func (f *File) PinSlot(s *transport.Slot) {
-	if t, _ := f.obj.place(); t.files == nil {
-		s.Pin(t.dev)
+	if t, _ := f.obj.place(); t.Files == nil {
+		s.Pin(t.Dev)
 	}
 }
 
@@ -114,7 +115,7 @@ func (f *File) PinSlot(s *transport.Slot) {
 // to serve by itself; ok is false for objects in device memory. The file
 // stays the object's.
 func (f *File) Backing() (backing *os.File, ok bool) {
-	backing = f.obj.content().backing()
+	backing = f.obj.content().Backing()
 	return backing, backing != nil
 }
 
@@ -156,7 +157,7 @@ func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.readAt(ctx, p, off)
 	// Our own file was cut meanwhile, so the object has another end now. That
 	// of another process has not: its owner has broken it.
-	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().backing() != nil {
+	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().Backing() != nil {
 		n, err = f.readAt(ctx, p, off)
 	}
 	return n, err
@@ -167,43 +168,43 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer seen.release()
-	for _, at := range seen.pieces {
-		part := p[at.off-off : at.off-off+at.n]
-		if at.hole {
+	defer seen.Release()
+	for _, at := range seen.Pieces {
+		part := p[at.Off-off : at.Off-off+at.N]
+		if at.Hole {
 			clear(part)
 			continue
 		}
-		if _, err := f.obj.table.engine.Copy(ctx, transport.HostSpan(part), at.span); err != nil {
+		if _, err := f.obj.table.engine.Copy(ctx, transport.HostSpan(part), at.Span); err != nil {
 			return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
 		}
 	}
-	return int(seen.n), nil
+	return int(seen.N), nil
 }
 
 // Views shows n bytes in place where the device's memory can be mapped; else
 // the error is devices.ErrUnsupported.
 func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
-	if f.obj.content().backing() != nil {
+	if f.obj.content().Backing() != nil {
 		return Views{}, fmt.Errorf("map a file of host memory: %w", devices.ErrUnsupported)
 	}
 	seen, err := f.obj.look(off, uint64(max(n, 0)), false)
-	if err != nil || seen.n == 0 {
+	if err != nil || seen.N == 0 {
 		return Views{Release: func() {}}, err
 	}
-	v, err := f.store.views(ctx, seen.pieces)
+	v, err := f.store.views(ctx, seen.Pieces)
 	if err != nil {
-		seen.release()
+		seen.Release()
 		return Views{}, err
 	}
 	f.obj.accessed()
 	unmap := v.Release
-	v.Release = func() { unmap(); seen.release() }
+	v.Release = func() { unmap(); seen.Release() }
 	return v, nil
 }
 
 // views maps pieces one by one.
-func (s *Store) views(ctx context.Context, pieces []piece) (Views, error) {
+func (s *Store) views(ctx context.Context, pieces []content.Piece) (Views, error) {
 	var v Views
 	var held []devices.View
 	v.Release = func() {
@@ -212,16 +213,16 @@ func (s *Store) views(ctx context.Context, pieces []piece) (Views, error) {
 		}
 	}
 	for _, at := range pieces {
-		v.Len += int(at.n)
-		if at.hole {
-			v.Slices = appendZeros(v.Slices, s.table.hole, at.n)
+		v.Len += int(at.N)
+		if at.Hole {
+			v.Slices = appendZeros(v.Slices, s.table.hole, at.N)
 			continue
 		}
-		if at.dev.Mem == nil {
+		if at.Dev.Mem == nil {
 			v.Release()
 			return Views{}, fmt.Errorf("map a file of another process: %w", devices.ErrUnsupported)
 		}
-		view, err := s.engine.View(ctx, at.dev)
+		view, err := s.engine.View(ctx, at.Dev)
 		if err != nil {
 			v.Release()
 			return Views{}, err
@@ -268,7 +269,7 @@ func (o *object) put(ctx context.Context, off uint64, src transport.Span, attrs 
 	if err := o.mark(ctx, off+uint64(src.Len())); err != nil {
 		return 0, "", err
 	}
-	n, path, err := o.content().write(ctx, off, src)
+	n, path, err := o.content().Write(ctx, off, src)
 	if n > 0 {
 		o.touch(off+n, path)
 	}
@@ -310,15 +311,15 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 	var err error
 	switch mode {
 	case AllocateExtend, AllocateKeepSize:
-		err = body.reserve(ctx, off, n)
+		err = body.Reserve(ctx, off, n)
 	case AllocatePunch:
 		if err = o.mayPunch(off); err == nil {
-			err = body.clear(ctx, off, n, false)
+			err = body.Clear(ctx, off, n, false)
 		}
 	case AllocateZero, AllocateZeroKeepSize:
 		// Memory first: without it nothing is to be destroyed.
-		if err = body.reserve(ctx, off, n); err == nil {
-			err = body.clear(ctx, off, n, true)
+		if err = body.Reserve(ctx, off, n); err == nil {
+			err = body.Clear(ctx, off, n, true)
 		}
 	default:
 		err = ErrInvalid
@@ -336,7 +337,7 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 // extend makes the object at least end bytes long.
 func (o *object) extend(ctx context.Context, end uint64) error {
 	body := o.content()
-	if body.backing() == nil {
+	if body.Backing() == nil {
 		o.touch(end, "")
 		return nil
 	}
@@ -344,29 +345,29 @@ func (o *object) extend(ctx context.Context, end uint64) error {
 	if err != nil || size >= end {
 		return err
 	}
-	return body.cut(ctx, end)
+	return body.Cut(ctx, end)
 }
 
 // Seek finds data or a hole at or behind off; ErrNoData beyond the end.
 func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
-	if h, ok := f.obj.content().(*hostFile); ok {
-		return h.next(off, w == SeekHole)
+	if h, ok := f.obj.content().(*content.HostFile); ok {
+		return h.Next(off, w == SeekHole)
 	}
 	seen, err := f.obj.look(off, maxSize, true)
 	if err != nil {
 		return 0, err
 	}
-	seen.release()
-	if seen.n == 0 {
+	seen.Release()
+	if seen.N == 0 {
 		return 0, fmt.Errorf("seek to %d, behind the end: %w", off, ErrNoData)
 	}
-	for _, at := range seen.pieces {
-		if at.hole == (w == SeekHole) {
-			return at.off, nil
+	for _, at := range seen.Pieces {
+		if at.Hole == (w == SeekHole) {
+			return at.Off, nil
 		}
 	}
 	if w == SeekHole {
-		return off + seen.n, nil
+		return off + seen.N, nil
 	}
 	return 0, fmt.Errorf("seek to data behind %d: %w", off, ErrNoData)
 }

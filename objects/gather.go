@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -59,7 +60,7 @@ func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gat
 // gathering is one call of Gather.
 type gathering struct {
 	store   *Store
-	tier    *tier
+	tier    *content.Tier
 	place   placing
 	options GatherOptions
 	set     []Keyed
@@ -224,24 +225,24 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 // fits refuses an object for which there is no room, before it takes from others
 // what there is. A small one finds out as it goes.
 func (g *gathering) fits(size uint64) error {
-	if size <= maxPiece {
+	if size <= content.MaxPiece {
 		return nil // counting what there is may take as long as the copy
 	}
-	u, err := g.tier.usage()
+	u, err := g.tier.Usage()
 	if err == nil && devices.Size(size) > u.Free {
-		err = &devices.OutOfMemoryError{Device: devices.Name(g.tier.name), Asked: devices.Size(size), Free: u.Free}
+		err = &devices.OutOfMemoryError{Device: devices.Name(g.tier.Name), Asked: devices.Size(size), Free: u.Free}
 	}
 	return err
 }
 
 // copy makes a host file of blobs. When it fails there is none.
 func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64, workers int) (path transport.Path, err error) {
-	to, err := makeHostFile(g.tier, g.store.engine, uint64(ino))
+	to, err := content.CreateHostFile(g.tier, g.store.engine, uint64(ino))
 	if err != nil {
 		return "", err
 	}
 	defer func() {
-		err = errors.Join(err, to.backing().Close())
+		err = errors.Join(err, to.Backing().Close())
 		if err != nil {
 			g.remove(ino)
 		}
@@ -261,7 +262,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 	}
 	// A hole at the end has made the file no longer.
 	if paths[len(paths)-1] == "" {
-		if err = to.cut(ctx, size); err != nil {
+		if err = to.Cut(ctx, size); err != nil {
 			return "", err
 		}
 	}
@@ -275,11 +276,11 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 
 // copyStretch copies a stretch of a region into a host file; a hole stays one. The path
 // is that of its last bytes, or empty where a hole is at its end.
-func copyStretch(ctx context.Context, h *hostFile, part stretch, path *transport.Path) error {
-	look := func(off, n uint64) (sight, error) { return part.region.look(ctx, off, n) }
-	return copyAll(ctx, look, part.at, part.n, func(at piece) (err error) {
-		if *path = ""; !at.hole {
-			_, *path, err = h.write(ctx, part.off+at.off-part.at, at.span)
+func copyStretch(ctx context.Context, h *content.HostFile, part stretch, path *transport.Path) error {
+	look := func(off, n uint64) (content.Range, error) { return part.region.look(ctx, off, n) }
+	return copyAll(ctx, look, part.at, part.n, func(at content.Piece) (err error) {
+		if *path = ""; !at.Hole {
+			_, *path, err = h.Write(ctx, part.off+at.Off-part.at, at.Span)
 		}
 		return err
 	})
@@ -316,7 +317,7 @@ func (g *gathering) removeUnrecorded(ctx context.Context, ino Ino) {
 }
 
 func (g *gathering) remove(ino Ino) {
-	if err := removeHost(g.tier, g.store.engine, uint64(ino)); err != nil {
+	if err := content.RemoveHostFile(g.tier, g.store.engine, uint64(ino)); err != nil {
 		g.store.log.Warn("host memory of an object that was not made stays until the next mount",
 			zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
@@ -194,11 +195,11 @@ func (m Mark) changing() bool { return m.version%2 == 1 }
 // Mark returns the present mark.
 func (f *File) Mark() (Mark, error) {
 	m := Mark{version: f.obj.version.Load()}
-	h, ok := f.obj.content().(*hostFile)
+	h, ok := f.obj.content().(*content.HostFile)
 	if !ok {
 		return m, nil
 	}
-	st, err := h.stat()
+	st, err := h.Stat()
 	m.size = st.Size
 	m.mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
 	m.ctime = metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}

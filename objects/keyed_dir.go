@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // keysDirName is the directory, in that of a device, of the objects that are
@@ -18,28 +19,28 @@ const keysDirName = ".keys"
 //
 // Errors: ErrForbidden for one that a user has made, as hmcfs once let users of
 // other nodes do.
-func (ac *access) keysDir(ctx context.Context, t *tier) (Ino, error) {
-	in, err := ac.meta.Lookup(ctx, t.root, keysDirName)
+func (ac *access) keysDir(ctx context.Context, t *content.Tier) (Ino, error) {
+	in, err := ac.meta.Lookup(ctx, t.Root, keysDirName)
 	there := err == nil && in.IsDir()
 	if there && in.UID == 0 {
 		return in.Ino, nil
 	}
-	root, err := ac.meta.Get(ctx, t.root)
+	root, err := ac.meta.Get(ctx, t.Root)
 	if err != nil {
-		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
+		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.Name, err)
 	}
 	if there {
 		if in.UID != root.UID {
 			return 0, fmt.Errorf("%s/%s belongs to user %d; remove it, or make it user %d's: %w",
-				t.name, keysDirName, in.UID, root.UID, ErrForbidden)
+				t.Name, keysDirName, in.UID, root.UID, ErrForbidden)
 		}
 		return in.Ino, nil
 	}
-	dir, err := ac.meta.EnsureDir(ctx, t.root, keysDirName, metadata.Node{
+	dir, err := ac.meta.EnsureDir(ctx, t.Root, keysDirName, metadata.Node{
 		Mode: metadata.TypeDir | root.Mode.Perm(), UID: root.UID, GID: root.GID,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
+		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.Name, err)
 	}
 	return dir.Ino, nil
 }
@@ -55,5 +56,5 @@ func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	case in.Name != keysDirName || !in.IsDir():
 		return false, nil
 	}
-	return slices.ContainsFunc(ac.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
+	return slices.ContainsFunc(ac.tiers, func(t *content.Tier) bool { return t.Root == in.Parent }), nil
 }

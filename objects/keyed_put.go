@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // placing says into which directory of keyed objects files go, for which user, and
@@ -205,19 +206,19 @@ func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	}
 	sh.mu.Unlock()
 	if o == nil {
-		return IsLost(in, t.epoch())
+		return IsLost(in, t.Epoch())
 	}
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	switch b := o.body.(type) {
-	case lost:
+	case content.Lost:
 		return true
-	case *bound:
-		return b.state() == metadata.BoundLost
-	case *hostFile:
+	case *content.Bound:
+		return b.State() == metadata.BoundLost
+	case *content.HostFile:
 		return false
 	}
-	return o.epoch != 0 && o.epoch != o.tier.epoch()
+	return o.epoch != 0 && o.epoch != o.tier.Epoch()
 }
 
 // holder is the inode that carries a key, also one whose time is over.

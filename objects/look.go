@@ -1,6 +1,10 @@
 package objects
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/objects/content"
+)
 
 // look finds what n bytes at off are made of, as content.find does, up to the
 // object's end.
@@ -9,26 +13,26 @@ import "fmt"
 // then raises cuts, and only then gives memory back; bytes are there before the
 // size that includes them. So who finds a hole where a cut took the memory
 // finds another count too.
-func (o *object) look(off, n uint64, sparse bool) (sight, error) {
+func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 	for {
 		cuts := o.cuts.Load()
 		length, err := o.clip(off, n)
 		if err != nil || length == 0 {
-			return sight{release: func() {}}, err
+			return content.Range{Release: func() {}}, err
 		}
-		pieces, release, err := o.content().find(off, length, sparse)
+		pieces, release, err := o.content().Find(off, length, sparse)
 		if err != nil {
-			return sight{}, fmt.Errorf("read object %d: %w", o.ino, err)
+			return content.Range{}, fmt.Errorf("read object %d: %w", o.ino, err)
 		}
 		if o.cuts.Load() == cuts {
-			return sight{n: length, pieces: pieces, release: release}, nil
+			return content.Range{N: length, Pieces: pieces, Release: release}, nil
 		}
 		release()
 	}
 }
 
 // lookSparse is look for copies, which keep holes.
-func (o *object) lookSparse(off, n uint64) (sight, error) { return o.look(off, n, true) }
+func (o *object) lookSparse(off, n uint64) (content.Range, error) { return o.look(off, n, true) }
 
 // clip shortens a range to the object's end.
 func (o *object) clip(off, n uint64) (uint64, error) {

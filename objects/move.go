@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // moves takes files from one device to another.
@@ -93,14 +94,14 @@ func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to hom
 	if now.Ino != ino {
 		return metadata.RenameResult{}, fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
 	}
-	return n.meta.MoveDevice(ctx, r, to.tier.name, to.epoch, maps)
+	return n.meta.MoveDevice(ctx, r, to.tier.Name, to.epoch, maps)
 }
 
 // move is a file on its way to another tier.
 type move struct {
 	metadata.Rename
 	object *object
-	to     *tier
+	to     *content.Tier
 	// commit, where it is not nil, is given what moves the name, and may refuse
 	// that. With it, content that is bound is copied too.
 	commit func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error)
@@ -109,7 +110,7 @@ type move struct {
 // moveObject moves a file that nobody has open; the caller keeps it so.
 func (mv *moves) moveObject(ctx context.Context, m move) error {
 	o := m.object
-	var old, fresh content
+	var old, fresh content.Content
 	err := o.change(ctx, func() (err error) {
 		// It may have been bound, or published, since its record was read.
 		if m.commit == nil && (isBound(o.content()) || o.notOffered() != nil) {
@@ -127,11 +128,11 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 	})
 	switch {
 	case err != nil && fresh != nil:
-		return errors.Join(err, fresh.discard())
+		return errors.Join(err, fresh.Discard())
 	case err != nil:
 		return err
 	}
-	if err = old.discard(); err != nil {
+	if err = old.Discard(); err != nil {
 		mv.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	return nil
@@ -139,14 +140,14 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 
 // home is the place of content, present or future.
 type home struct {
-	tier  *tier
-	body  content
+	tier  *content.Tier
+	body  content.Content
 	epoch metadata.Epoch // what the record says of the content
 }
 
 // transplant copies the object's content to a new home and moves the name
 // there. It returns the old content, or an error and nothing has changed.
-func (mv *moves) transplant(ctx context.Context, m move, to home) (content, error) {
+func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Content, error) {
 	o := m.object
 	if err := o.duplicate(ctx, to.body); err != nil {
 		return nil, err
@@ -156,14 +157,14 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content, erro
 	if err := o.overlay(&in); err != nil {
 		return nil, err
 	}
-	if h, ok := to.body.(*hostFile); ok {
-		if err := h.setTimes(&in.Atime, &in.Mtime); err != nil {
+	if h, ok := to.body.(*content.HostFile); ok {
+		if err := h.SetTimes(&in.Atime, &in.Mtime); err != nil {
 			return nil, err
 		}
-	} else if to.body.usage() == 0 {
+	} else if to.body.Usage() == 0 {
 		to.epoch = 0
 	}
-	maps := to.body.settle(in.Size)
+	maps := to.body.Settle(in.Size)
 	commit := m.commit
 	if commit == nil {
 		commit = func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) { return run() }
@@ -180,20 +181,20 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content, erro
 // newContent makes empty content on a tier for an object that lives on
 // another. The caller has the object's lane: what is in the tier for an object
 // that lives elsewhere is swept away else.
-func (tb *table) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
-	if to.files == nil {
-		return tb.emptyContent(to), to.epoch(), nil
+func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, metadata.Epoch, error) {
+	if to.Files == nil {
+		return tb.emptyContent(to), to.Epoch(), nil
 	}
-	h, err := makeHostFile(to, tb.engine, uint64(ino))
+	h, err := content.CreateHostFile(to, tb.engine, uint64(ino))
 	if err != nil {
 		return nil, 0, err
 	}
-	return h, to.epoch(), nil
+	return h, to.Epoch(), nil
 }
 
 // rehome gives the object its new content and returns the old one. Times and
 // size stay as they were, as in says: a rename changes neither.
-func (o *object) rehome(to home, in metadata.Inode) content {
+func (o *object) rehome(to home, in metadata.Inode) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old := o.body

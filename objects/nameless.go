@@ -4,6 +4,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // remains holds what is left of an inode that nothing can reach any more.
@@ -39,14 +40,14 @@ func (e *entry) leave() remains {
 
 // expect has callers that need memory of a tier wait for an orphan's for a
 // while. The caller has the lock of the shard.
-func (e *entry) expect(t *tier) {
+func (e *entry) expect(t *content.Tier) {
 	if e.orphan == nil || e.lookups == 0 || e.dropped {
 		return
 	}
 	if e.came != nil {
 		e.came()
 	}
-	e.came = t.expectMemory()
+	e.came = t.ExpectMemory()
 }
 
 // end gives back what is left of an orphan.
@@ -70,10 +71,10 @@ func (tb *table) end(left remains) {
 // forgetHost removes the host-tier file of an object that is not loaded.
 func (tb *table) forgetHost(in metadata.Inode) {
 	t, err := tb.tiers.named(in.Device)
-	if err != nil || t.files == nil || !in.IsRegular() {
+	if err != nil || t.Files == nil || !in.IsRegular() {
 		return
 	}
-	if err := removeHost(t, tb.engine, uint64(in.Ino)); err != nil {
+	if err := content.RemoveHostFile(t, tb.engine, uint64(in.Ino)); err != nil {
 		tb.log.Warn("host memory of a removed object not given back", zap.Error(err))
 	}
 }

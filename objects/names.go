@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // nameStripes is the number of locks that the directories share. A power of two.
@@ -110,7 +111,7 @@ func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.
 		return Attr{}, err
 	}
 	n.Ino = inos[0]
-	h, err := makeHostFile(t, s.engine, uint64(n.Ino))
+	h, err := content.CreateHostFile(t, s.engine, uint64(n.Ino))
 	if err != nil {
 		return Attr{}, err
 	}
@@ -118,20 +119,20 @@ func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.
 	if err != nil {
 		// Whether there is a record is not certain when writing it failed.
 		if _, missing := s.meta.Get(context.WithoutCancel(ctx), n.Ino); errors.Is(missing, metadata.ErrNotExist) {
-			return Attr{}, errors.Join(err, h.discard())
+			return Attr{}, errors.Join(err, h.Discard())
 		}
-		return Attr{}, errors.Join(err, h.backing().Close())
+		return Attr{}, errors.Join(err, h.Backing().Close())
 	}
 	a := Attr{Inode: in, State: StateLive}
-	st, err := h.stat()
+	st, err := h.Stat()
 	if err == nil {
 		overlayStat(&a.Inode, st)
 	}
-	return a, errors.Join(err, h.backing().Close())
+	return a, errors.Join(err, h.Backing().Close())
 }
 
 // homeOf returns the host tier that a new inode needs a file of; nil for none.
-func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *tier {
+func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *content.Tier {
 	if typ := n.Mode.Type(); typ != 0 && typ != metadata.TypeRegular {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *tier {
 		return nil // making the record tells why
 	}
 	t, err := s.tiers.named(dir.Device)
-	if err != nil || t.files == nil {
+	if err != nil || t.Files == nil {
 		return nil
 	}
 	return t

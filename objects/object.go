@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -32,9 +33,9 @@ type object struct {
 
 	mu sync.RWMutex
 	// +checklocks:mu
-	tier *tier
+	tier *content.Tier
 	// +checklocks:mu
-	body content
+	body content.Content
 	// mu also guards the facts.
 	facts
 	// foreign says that another process can change the bytes by itself.
@@ -85,8 +86,8 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
-	if _, gone := o.body.(lost); gone && in.Epoch == 0 && in.Bound == metadata.Unbound {
-		o.epoch = t.gone()
+	if _, gone := o.body.(content.Lost); gone && in.Epoch == 0 && in.Bound == metadata.Unbound {
+		o.epoch = t.PastEpoch()
 	}
 	if in.Parent == metadata.PublishIno {
 		o.offer.Store(newOffer(in.Name, in.Taken, nil))
@@ -105,32 +106,32 @@ func (o *object) notOffered() error {
 	return nil
 }
 
-func (tb *table) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
+func (tb *table) loadContent(ctx context.Context, t *content.Tier, in metadata.Inode) (content.Content, error) {
 	// A bound object is in the table from its binding, or the recovery of the
 	// next run, on.
-	if IsLost(in, t.epoch()) || in.Bound == metadata.BoundLive {
-		return lost{}, nil
+	if IsLost(in, t.Epoch()) || in.Bound == metadata.BoundLive {
+		return content.Lost{}, nil
 	}
-	if t.files != nil {
-		h, err := openHostFile(t, tb.engine, uint64(in.Ino))
+	if t.Files != nil {
+		h, err := content.OpenHostFile(t, tb.engine, uint64(in.Ino))
 		if errors.Is(err, fs.ErrNotExist) {
-			return lost{}, nil
+			return content.Lost{}, nil
 		}
 		return h, err
 	}
 	x := tb.emptyContent(t)
-	if in.Epoch != t.epoch() {
+	if in.Epoch != t.Epoch() {
 		return x, nil
 	}
 	maps, err := tb.meta.Mappings(ctx, in.Ino)
 	if err != nil {
 		return nil, err
 	}
-	return x, x.load(maps)
+	return x, x.Load(maps)
 }
 
-func (tb *table) emptyContent(t *tier) *extents {
-	return newExtents(t, tb.engine, func(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) })
+func (tb *table) emptyContent(t *content.Tier) *content.Extents {
+	return content.NewExtents(t, tb.engine, func(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) })
 }
 
 // IsLost says whether an inode's content was in memory that is gone: in that of
@@ -140,13 +141,13 @@ func IsLost(in metadata.Inode, present metadata.Epoch) bool {
 	return in.IsRegular() && (in.Bound == metadata.BoundLost || in.Epoch != 0 && in.Epoch != present)
 }
 
-func (o *object) content() content {
+func (o *object) content() content.Content {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.body
 }
 
-func (o *object) place() (*tier, content) {
+func (o *object) place() (*content.Tier, content.Content) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.tier, o.body
@@ -162,9 +163,9 @@ func (o *object) mustStay() bool {
 	body, exported := o.body, o.export != nil
 	o.mu.RUnlock()
 	switch b := body.(type) {
-	case *extents:
-		return exported || b.damaged() || b.wholeBytes() > 0
-	case *bound:
+	case *content.Extents:
+		return exported || b.Damaged() || b.WholeBytes() > 0
+	case *content.Bound:
 		return true
 	}
 	return exported
@@ -177,8 +178,8 @@ func (o *object) overlay(in *metadata.Inode) error {
 	if o.path != "" {
 		in.Path = string(o.path)
 	}
-	if h, ok := o.body.(*hostFile); ok {
-		st, err := h.stat()
+	if h, ok := o.body.(*content.HostFile); ok {
+		st, err := h.Stat()
 		if err != nil {
 			return err
 		}
@@ -190,11 +191,11 @@ func (o *object) overlay(in *metadata.Inode) error {
 		in.Ctime = o.ctime
 	}
 	in.Epoch = o.epoch
-	in.Allocated = o.body.usage()
+	in.Allocated = o.body.Usage()
 	switch b := o.body.(type) {
-	case *bound:
-		in.Bound = b.state()
-	case lost:
+	case *content.Bound:
+		in.Bound = b.State()
+	case content.Lost:
 		if in.Bound == metadata.BoundLive {
 			in.Bound = metadata.BoundLost
 		}
@@ -227,11 +228,11 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 func (o *object) end() (uint64, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	if _, gone := o.body.(lost); gone {
+	if _, gone := o.body.(content.Lost); gone {
 		return 0, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
 	}
-	if h, ok := o.body.(*hostFile); ok {
-		st, err := h.stat()
+	if h, ok := o.body.(*content.HostFile); ok {
+		st, err := h.Stat()
 		return uint64(st.Size), err
 	}
 	return o.size, nil
@@ -242,14 +243,14 @@ func (o *object) end() (uint64, error) {
 // lost and not empty. The caller has the lane.
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
-	now, known, t := o.tier.epoch(), o.epoch, o.tier
-	_, theirs := o.body.(*bound)
+	now, known, t := o.tier.Epoch(), o.epoch, o.tier
+	_, theirs := o.body.(*content.Bound)
 	o.mu.RUnlock()
-	if t.files != nil || known == now || theirs {
+	if t.Files != nil || known == now || theirs {
 		return nil
 	}
 	if known != 0 {
-		return fmt.Errorf("object %d on %s: %w", o.ino, t.name, ErrLost)
+		return fmt.Errorf("object %d on %s: %w", o.ino, t.Name, ErrLost)
 	}
 	_, err := o.table.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
 		in.Epoch, in.Size = now, max(in.Size, end)
@@ -268,8 +269,8 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 // yet, only a hole: it is live after a death, so it must have its length.
 func (o *object) noteSize(ctx context.Context) error {
 	o.mu.RLock()
-	_, theirs := o.body.(*bound)
-	size, none := o.size, o.epoch == 0 && o.tier.files == nil && !theirs
+	_, theirs := o.body.(*content.Bound)
+	size, none := o.size, o.epoch == 0 && o.tier.Files == nil && !theirs
 	o.mu.RUnlock()
 	if !none {
 		return nil
@@ -300,7 +301,7 @@ func (o *object) touch(end uint64, path transport.Path) {
 // accessed notes a read, where Options.Atime has it noted.
 func (o *object) accessed() {
 	o.mu.RLock()
-	_, host := o.body.(*hostFile)
+	_, host := o.body.(*content.HostFile)
 	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
 	last := o.atime
 	o.mu.RUnlock()
@@ -327,17 +328,17 @@ func (o *object) save(ctx context.Context) error {
 	o.mu.RLock()
 	f, body := o.facts, o.body
 	o.mu.RUnlock()
-	maps := body.settle(f.size)
+	maps := body.Settle(f.size)
 	_, err := o.table.meta.SaveContent(ctx, o.ino, func(in *metadata.Inode) error {
 		in.Path, in.Epoch = string(f.path), f.epoch
-		if body.backing() != nil {
+		if body.Backing() != nil {
 			return nil
 		}
 		in.Size, in.Atime, in.Mtime = f.size, f.atime, f.mtime
 		if f.ctime.After(in.Ctime) {
 			in.Ctime = f.ctime
 		}
-		in.Allocated = body.usage()
+		in.Allocated = body.Usage()
 		return nil
 	}, maps)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishChunk is the number of keys that are published under the lock of the names at a
@@ -135,7 +136,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 		return nil, err
 	}
 	file, err := h.describe(k, body)
-	file.Device = t.name
+	file.Device = t.Name
 	return &newcomer{
 		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
 		offer: newOffer(k.Key, false, newPublication()),
@@ -146,7 +147,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 // who finds the name finds that.
 func (ps *publications) adoptOffered(n *newcomer) {
 	now := ps.meta.Now()
-	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.length(), atime: now, mtime: now, ctime: now})
+	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.Length(), atime: now, mtime: now, ctime: now})
 	ps.table.peek(n.file.Ino).offer.Store(n.offer)
 }
 
@@ -190,7 +191,7 @@ func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publ
 	if of == nil || of.publication == nil {
 		return nil, metadata.ErrExist
 	}
-	body, ok := o.content().(*bound)
+	body, ok := o.content().(*content.Bound)
 	switch h := sourceOf(n.body).holder; {
 	case !ok || !sourceOf(body).belongsTo(h):
 		return nil, metadata.ErrExist

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishFile renames a file into publish/: from then on it is offered to one
@@ -67,13 +68,13 @@ func (o *object) mayPublish(ctx context.Context) error {
 	if err := o.notOffered(); err != nil {
 		return err
 	}
-	if _, theirs := o.content().(*bound); theirs {
+	if _, theirs := o.content().(*content.Bound); theirs {
 		return fmt.Errorf("it is memory of another process: %w", ErrBusy)
 	}
 	if length := o.exported(); length > 0 {
 		return fmt.Errorf("publish an object of which %d bytes are exported: %w", length, ErrBusy)
 	}
-	if f := o.content().backing(); f != nil {
+	if f := o.content().Backing(); f != nil {
 		return awaitAlone(ctx, f)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // receiveFile renames a file out of publish/: whoever does it has received it.
@@ -61,8 +62,8 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 	return nil
 }
 
-func isBound(body content) bool {
-	_, theirs := body.(*bound)
+func isBound(body content.Content) bool {
+	_, theirs := body.(*content.Bound)
 	return theirs
 }
 
@@ -89,7 +90,7 @@ func (r *receipt) moveName(ctx context.Context) error {
 }
 
 // moveBytes copies the content to a tier and moves the name then.
-func (r *receipt) moveBytes(ctx context.Context, to *tier) error {
+func (r *receipt) moveBytes(ctx context.Context, to *content.Tier) error {
 	end, ok := r.publications.table.awaitMove(ctx, r.object.ino)
 	if !ok {
 		return fmt.Errorf("somebody else has the file open: %w", ErrBusy)

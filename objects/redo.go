@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // redo makes a draft whole that is being copied over a file of the host
@@ -20,7 +21,7 @@ import (
 // anybody sees the object. It is made with the draft, and has its memory from
 // then on.
 type redo struct {
-	tier *tier
+	tier *content.Tier
 	// draft is the number of the draft's file.
 	draft uint64
 	file  *os.File
@@ -43,11 +44,11 @@ const (
 )
 
 // newRedo makes the file for a draft.
-func newRedo(t *tier, draft uint64) (*redo, error) {
-	if err := t.files.Reserve(redoSize); err != nil {
+func newRedo(t *content.Tier, draft uint64) (*redo, error) {
+	if err := t.Files.Reserve(redoSize); err != nil {
 		return nil, err
 	}
-	f, err := t.files.Open(draft|redoBit, true)
+	f, err := t.Files.Open(draft|redoBit, true)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (r *redo) remove() error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.tier.files.Remove(r.draft|redoBit), r.file.Close())
+	return errors.Join(r.tier.Files.Remove(r.draft|redoBit), r.file.Close())
 }
 
 // read returns what the file says; ok is false where it says nothing.
@@ -91,22 +92,22 @@ func (r *redo) read() (ino Ino, size uint64, ok bool) {
 // away.
 func (s *Store) redoAll(ctx context.Context, st *startup) error {
 	for _, t := range s.tiers {
-		if t.files == nil {
+		if t.Files == nil {
 			continue
 		}
 		var drafts []uint64
-		err := t.files.Each(func(id uint64) error {
+		err := t.Files.Each(func(id uint64) error {
 			if id&redoBit != 0 {
 				drafts = append(drafts, id&^redoBit)
 			}
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("find what was being copied on %s: %w", t.name, err)
+			return fmt.Errorf("find what was being copied on %s: %w", t.Name, err)
 		}
 		for _, draft := range drafts {
 			if err := s.redoOne(ctx, t, draft, st.host[t].older != ""); err != nil {
-				return fmt.Errorf("what was being copied on %s: %w", t.name, err)
+				return fmt.Errorf("what was being copied on %s: %w", t.Name, err)
 			}
 		}
 	}
@@ -115,8 +116,8 @@ func (s *Store) redoAll(ctx context.Context, st *startup) error {
 
 // redoOne copies one draft again, if that was under way. older says that the records
 // are not those that the tier was last used with.
-func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64, older bool) error {
-	f, err := t.files.Open(draft|redoBit, false)
+func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, older bool) error {
+	f, err := t.Files.Open(draft|redoBit, false)
 	if err != nil {
 		return err
 	}
@@ -138,12 +139,12 @@ func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64, older bool) 
 		// either, so it is set aside with what else has none.
 		return r.remove()
 	}
-	return errors.Join(r.remove(), removeHost(t, s.engine, draft))
+	return errors.Join(r.remove(), content.RemoveHostFile(t, s.engine, draft))
 }
 
 // copyAgain copies the content of a draft's file over an object.
-func (s *Store) copyAgain(ctx context.Context, t *tier, draft uint64, ino Ino, size uint64) error {
-	_, err := t.files.Stat(draft)
+func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, ino Ino, size uint64) error {
+	_, err := t.Files.Stat(draft)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the new bytes are gone: %w", ErrLost)
 	}
@@ -158,12 +159,12 @@ func (s *Store) copyAgain(ctx context.Context, t *tier, draft uint64, ino Ino, s
 		return err
 	}
 	defer f.Abandon(ctx)
-	body, err := openHostFile(t, s.engine, draft)
+	body, err := content.OpenHostFile(t, s.engine, draft)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.backing().Close() }() // it was only read
-	if st, serr := body.stat(); serr != nil || uint64(st.Size) != size {
+	defer func() { _ = body.Backing().Close() }() // it was only read
+	if st, serr := body.Stat(); serr != nil || uint64(st.Size) != size {
 		return errors.Join(serr, fmt.Errorf("the new bytes are %d, not %d: %w", st.Size, size, ErrLost))
 	}
 	if now, _ := f.obj.place(); now != t {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -15,10 +16,10 @@ import (
 // any goroutine.
 type Region struct {
 	holder *Holder
-	tier   *tier
+	tier   *content.Tier
 	size   uint64
 	// body is the memory; nil for a file's, which is ino.
-	body *bound
+	body *content.Bound
 	ino  Ino
 	// told is closed when all that was made of it knows that it has ended.
 	told chan struct{}
@@ -30,13 +31,13 @@ type Region struct {
 	ended bool
 	// users has the contents made of it, and the calls for when it ends.
 	// +checklocks:mu
-	users map[*bound]func(ctx context.Context)
+	users map[*content.Bound]func(ctx context.Context)
 }
 
-func (h *Holder) newRegion(t *tier, size uint64) *Region {
+func (h *Holder) newRegion(t *content.Tier, size uint64) *Region {
 	return &Region{
 		holder: h, tier: t, size: size, told: make(chan struct{}), left: make(chan struct{}),
-		users: map[*bound]func(context.Context){},
+		users: map[*content.Bound]func(context.Context){},
 	}
 }
 
@@ -53,10 +54,10 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if err != nil {
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
-	reg := h.newRegion(o.tier, o.body.length())
+	reg := h.newRegion(o.tier, o.body.Length())
 	reg.body = o.body
 	if err = h.add(reg); err != nil {
-		o.body.end()
+		o.body.End()
 		return nil, errors.Join(err, o.letOwnerGo())
 	}
 	if o.owner == nil {
@@ -67,7 +68,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 		reg.end(ctx)
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
-	o.body.watched(cancel)
+	o.body.SetCancel(cancel)
 	return reg, nil
 }
 
@@ -89,8 +90,8 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 	size := uint64(m.Size())
 	reg := h.newRegion(t, size)
 	m.Retain()
-	reg.body = newBound(s.engine, device, s.table.warn)
-	reg.body.addMemory(m, size)
+	reg.body = content.NewBound(s.engine, device, s.table.warn)
+	reg.body.AddMemory(m, size)
 	if err := h.add(reg); err != nil {
 		return nil, errors.Join(err, m.Release())
 	}
@@ -99,7 +100,7 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 
 // Device is the device that the memory is on: for a file the one that it was on
 // when it was registered.
-func (r *Region) Device() devices.Name { return devices.Name(r.tier.name) }
+func (r *Region) Device() devices.Name { return devices.Name(r.tier.Name) }
 
 // Size returns its size in bytes.
 func (r *Region) Size() uint64 { return r.size }
@@ -121,7 +122,7 @@ func (r *Region) Close(ctx context.Context) error {
 // in the background.
 func (r *Region) end(ctx context.Context) {
 	if r.body != nil {
-		r.body.end()
+		r.body.End()
 	}
 	r.mu.Lock()
 	was, users := r.ended, r.users
@@ -133,7 +134,7 @@ func (r *Region) end(ctx context.Context) {
 	if r.body == nil {
 		close(r.left)
 	} else {
-		r.body.afterReaders(func() { close(r.left) })
+		r.body.AfterReaders(func() { close(r.left) })
 	}
 	if len(users) == 0 {
 		close(r.told)
@@ -161,7 +162,7 @@ func (r *Region) settled(ctx context.Context) error {
 }
 
 // join has tell called when the region ends, or has ended.
-func (r *Region) join(b *bound, tell func(ctx context.Context)) {
+func (r *Region) join(b *content.Bound, tell func(ctx context.Context)) {
 	r.mu.Lock()
 	ended := r.ended
 	if !ended {
@@ -174,7 +175,7 @@ func (r *Region) join(b *bound, tell func(ctx context.Context)) {
 }
 
 // part ends what join began.
-func (r *Region) part(b *bound) {
+func (r *Region) part(b *content.Bound) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.users, b)
@@ -201,14 +202,14 @@ func (r *Region) has(off, n uint64) error {
 //
 // Errors: ErrLost when the region has ended, or its file is gone;
 // devices.ErrRange also when the file is shorter by now.
-func (r *Region) find(ctx context.Context, off, n uint64) (pieces []piece, release func(), err error) {
+func (r *Region) find(ctx context.Context, off, n uint64) (pieces []content.Piece, release func(), err error) {
 	if err = r.has(off, n); err != nil {
 		return nil, nil, err
 	}
 	if r.body == nil {
 		return r.findFile(ctx, off, n)
 	}
-	return r.body.own(off, n)
+	return r.body.FindOwn(off, n)
 }
 
 // write copies src to off. After an error any part of the range may hold other
@@ -223,7 +224,7 @@ func (r *Region) write(ctx context.Context, off uint64, src transport.Span) erro
 	if r.body == nil {
 		return r.writeFile(ctx, off, src)
 	}
-	_, _, err := r.body.write(ctx, off, src)
+	_, _, err := r.body.Write(ctx, off, src)
 	return err
 }
 

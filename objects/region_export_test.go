@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -14,8 +15,8 @@ func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
 
 // Leaves says whether bound content is about to go.
 func (f *File) Leaves(now bool) {
-	if b, ok := f.obj.content().(*bound); ok {
-		b.setLeaving(now)
+	if b, ok := f.obj.content().(*content.Bound); ok {
+		b.SetLeaving(now)
 	}
 }
 
@@ -35,10 +36,10 @@ func (r *Region) Find(ctx context.Context, off, n uint64) error {
 	defer release()
 	end := off
 	for _, at := range pieces {
-		if at.off != end {
-			return fmt.Errorf("a piece at %d, want it at %d", at.off, end)
+		if at.Off != end {
+			return fmt.Errorf("a piece at %d, want it at %d", at.Off, end)
 		}
-		end += at.n
+		end += at.N
 	}
 	if end != off+n {
 		return fmt.Errorf("the pieces end at %d, want %d", end, off+n)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -84,21 +85,21 @@ func (r *Region) isGone() error {
 	return fmt.Errorf("registered file %d is gone: %w", r.ino, ErrLost)
 }
 
-func (r *Region) findFile(ctx context.Context, off, n uint64) ([]piece, func(), error) {
+func (r *Region) findFile(ctx context.Context, off, n uint64) ([]content.Piece, func(), error) {
 	f, err := r.open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	seen, err := f.obj.lookSparse(off, n)
-	if err == nil && seen.n < n {
-		seen.release()
-		err = r.cutTo(off + seen.n)
+	if err == nil && seen.N < n {
+		seen.Release()
+		err = r.cutTo(off + seen.N)
 	}
 	if err != nil {
 		f.Abandon(ctx)
 		return nil, nil, err
 	}
-	return seen.pieces, func() { seen.release(); f.Abandon(ctx) }, nil
+	return seen.Pieces, func() { seen.Release(); f.Abandon(ctx) }, nil
 }
 
 func (r *Region) cutTo(size uint64) error {

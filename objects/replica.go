@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // exclusively runs fn as the only one that may change what the object's content
@@ -30,7 +31,7 @@ func (o *object) exclusively(ctx context.Context, fn func() error) error {
 // when the bytes were changed meanwhile; ErrLost; metadata.ErrNotExist when the
 // object goes.
 func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs []Blob) error {
-	if b, ok := o.content().(*bound); !ok || sourceOf(b) == nil {
+	if b, ok := o.content().(*content.Bound); !ok || sourceOf(b) == nil {
 		return nil
 	}
 	r, _, err := h.store.bindings.blobContent(h, blobs)
@@ -39,17 +40,17 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	}
 	added := false
 	err = o.exclusively(ctx, func() error {
-		b, ok := o.content().(*bound)
+		b, ok := o.content().(*content.Bound)
 		switch {
-		case !ok || b.state() == metadata.BoundLost:
+		case !ok || b.State() == metadata.BoundLost:
 			return ErrLost
-		case r.length() != b.length():
-			return fmt.Errorf("%d bytes of %d: %w", r.length(), b.length(), ErrInvalid)
+		case r.Length() != b.Length():
+			return fmt.Errorf("%d bytes of %d: %w", r.Length(), b.Length(), ErrInvalid)
 		case before%2 != 0 || o.version.Load() != before:
 			return fmt.Errorf("it was changed while it was copied: %w", ErrInconsistent)
 		}
 		added = true
-		return b.addReplica(r, func(other *bound) bool { return sourceOf(other).belongsTo(h) })
+		return b.AddReplica(r, func(other *content.Bound) bool { return sourceOf(other).belongsTo(h) })
 	})
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
@@ -62,14 +63,14 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 
 // memoryEnded follows the end of memory that an object is made of, or a
 // replica of it.
-func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *bound) {
+func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *content.Bound) {
 	o := bs.table.pinLoaded(ino)
 	if o == nil {
 		return
 	}
 	err := o.exclusively(ctx, func() error {
-		if now, ok := o.content().(*bound); ok && now != b {
-			now.dropReplicas(func(r *bound) bool { return r == b })
+		if now, ok := o.content().(*content.Bound); ok && now != b {
+			now.DropReplicas(func(r *content.Bound) bool { return r == b })
 		}
 		return nil
 	})
@@ -83,15 +84,15 @@ func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *bound) {
 // The caller has the lane.
 //
 // Errors: ErrLost when there is none that can.
-func (bs *bindings) takeOver(ctx context.Context, o *object, b *bound) error {
-	heirs := slices.Clone(b.replicas())
+func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) error {
+	heirs := slices.Clone(b.Replicas())
 	here, _ := o.place()
-	slices.SortStableFunc(heirs, func(x, y *bound) int {
+	slices.SortStableFunc(heirs, func(x, y *content.Bound) int {
 		return boolInt(sourceOf(x).tier != here) - boolInt(sourceOf(y).tier != here)
 	})
 	errs := ErrLost
 	for _, next := range heirs {
-		if !next.alive() {
+		if !next.Alive() {
 			continue
 		}
 		to := sourceOf(next).tier
@@ -99,13 +100,13 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *bound) error {
 			errs = errors.Join(errs, err)
 			continue
 		}
-		next.inherit(slices.DeleteFunc(heirs, func(r *bound) bool { return r == next }))
+		next.SetReplicas(slices.DeleteFunc(heirs, func(r *content.Bound) bool { return r == next }))
 		o.mu.Lock()
 		o.tier, o.body = to, next
 		o.mu.Unlock()
 		// Who has found the old content goes on with it, and its replicas.
 		sourceOf(b).part(b)
-		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.name)))
+		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.Name)))
 		return nil
 	}
 	return errs
@@ -120,7 +121,7 @@ func boolInt(b bool) int {
 
 // moveKeyed moves the name of an object that was made for a key to another
 // device, without a copy. The caller has the lane.
-func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *tier) error {
+func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *content.Tier) error {
 	if here, _ := o.place(); here == to {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *tier) error {
 	return err
 }
 
-func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *tier) error {
+func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier) error {
 	in, err := bs.meta.Get(ctx, ino)
 	if err != nil {
 		return err

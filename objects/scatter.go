@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -115,13 +116,13 @@ func (sc *Scatter) fits(want []uint64) error {
 
 // scatterPart copies a stretch of the object into its region.
 func (o *object) scatterPart(ctx context.Context, part stretch) error {
-	look := func(off, n uint64) (sight, error) { return o.look(off, n, false) }
-	return copyAll(ctx, look, part.off, part.n, func(at piece) error {
-		to := part.at + at.off - part.off
-		if at.hole {
-			return part.region.zero(ctx, to, at.n, o.table.hole)
+	look := func(off, n uint64) (content.Range, error) { return o.look(off, n, false) }
+	return copyAll(ctx, look, part.off, part.n, func(at content.Piece) error {
+		to := part.at + at.Off - part.off
+		if at.Hole {
+			return part.region.zero(ctx, to, at.N, o.table.hole)
 		}
-		return part.region.write(ctx, to, at.span)
+		return part.region.write(ctx, to, at.Span)
 	})
 }
 

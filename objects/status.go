@@ -6,6 +6,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // DeviceStatus is one device of a store, for status, df and metrics.
@@ -52,26 +53,26 @@ func (s *Store) DeviceOf(ctx context.Context, ino Ino) (DeviceStatus, error) {
 	return statusOf(t)
 }
 
-func statusOf(t *tier) (DeviceStatus, error) {
-	usage, err := t.usage()
+func statusOf(t *content.Tier) (DeviceStatus, error) {
+	usage, err := t.Usage()
 	if err != nil {
-		return DeviceStatus{}, fmt.Errorf("memory of %s: %w", t.name, err)
+		return DeviceStatus{}, fmt.Errorf("memory of %s: %w", t.Name, err)
 	}
 	d := DeviceStatus{
-		Info: t.dev.Info(), Epoch: t.dev.Epoch(), Usage: usage,
-		Root: t.root, Passthrough: t.files != nil,
+		Info: t.Dev.Info(), Epoch: t.Dev.Epoch(), Usage: usage,
+		Root: t.Root, Passthrough: t.Files != nil,
 	}
-	if t.files != nil {
-		aside, err := t.files.Aside()
+	if t.Files != nil {
+		aside, err := t.Files.Aside()
 		if err != nil {
-			return DeviceStatus{}, fmt.Errorf("what is set aside on %s: %w", t.name, err)
+			return DeviceStatus{}, fmt.Errorf("what is set aside on %s: %w", t.Name, err)
 		}
 		d.Aside = len(aside)
 		for _, f := range aside {
 			d.AsideUsed += f.Used
 		}
 	}
-	d.Held = t.held()
+	d.Held = t.Held()
 	return d, nil
 }
 
@@ -90,9 +91,9 @@ func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error
 		return nil, err
 	}
 	defer s.table.unpin(ctx, o, pinUse)
-	x, ok := o.content().(*extents)
+	x, ok := o.content().(*content.Extents)
 	if !ok {
 		return nil, nil
 	}
-	return x.mappings(), nil
+	return x.Mappings(), nil
 }

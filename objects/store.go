@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -53,9 +54,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*tier]*hostRecords{}}
+	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*content.Tier]*hostRecords{}}
 	for _, dev := range o.Devices {
-		t, err := newTier(dev, o.Arena)
+		t, err := content.NewTier(dev, o.Arena)
 		if err != nil {
 			return nil, errors.Join(err, st.tiers.close())
 		}
@@ -135,32 +136,32 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 //
 // Files of the host tier that belong to other records are refused: their
 // numbers are given anew here, and old bytes would be seen in new objects.
-func (st *startup) adopt(ctx context.Context, t *tier, o Options) error {
-	if t.files != nil {
+func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error {
+	if t.Files != nil {
 		if err := st.know(ctx, t); err != nil {
-			return fmt.Errorf("adopt device %s: %w", t.name, err)
+			return fmt.Errorf("adopt device %s: %w", t.Name, err)
 		}
 		st.meta.SetWitness(st.witnesses)
 	}
-	before, err := st.meta.DeviceEpoch(ctx, t.name)
+	before, err := st.meta.DeviceEpoch(ctx, t.Name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		return fmt.Errorf("adopt device %s: %w", t.name, err)
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
 	}
-	root, err := st.meta.EnsureDevice(ctx, t.name, o.DirMode, o.UID, o.GID)
+	root, err := st.meta.EnsureDevice(ctx, t.Name, o.DirMode, o.UID, o.GID)
 	if err != nil {
-		return fmt.Errorf("adopt device %s: %w", t.name, err)
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
 	}
-	t.root = root.Ino
-	if t.files != nil && before != 0 && before != t.epoch() {
+	t.Root = root.Ino
+	if t.Files != nil && before != 0 && before != t.Epoch() {
 		if err := st.loseHost(ctx, t, before); err != nil {
-			return fmt.Errorf("adopt device %s: %w", t.name, err)
+			return fmt.Errorf("adopt device %s: %w", t.Name, err)
 		}
 	}
-	if err := st.meta.SetDeviceEpoch(ctx, t.name, t.epoch()); err != nil {
-		return fmt.Errorf("adopt device %s: %w", t.name, err)
+	if err := st.meta.SetDeviceEpoch(ctx, t.Name, t.Epoch()); err != nil {
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
 	}
-	st.log.Info("device adopted", zap.String("device", string(t.name)),
-		zap.Uint64("epoch", uint64(t.epoch())), zap.Bool("same_epoch", before == t.epoch()))
+	st.log.Info("device adopted", zap.String("device", string(t.Name)),
+		zap.Uint64("epoch", uint64(t.Epoch())), zap.Bool("same_epoch", before == t.Epoch()))
 	return nil
 }
 

@@ -327,8 +327,8 @@ func (tb *table) retire(o *object, discard bool) {
 		tb.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	if discard {
-		err = body.discard()
-	} else if f := body.backing(); f != nil {
+		err = body.Discard()
+	} else if f := body.Backing(); f != nil {
 		err = f.Close()
 	}
 	if err != nil {

@@ -6,14 +6,15 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // tiers are the devices of a store, in the order of Options.Devices.
-type tiers []*tier
+type tiers []*content.Tier
 
-func (ts tiers) named(name metadata.DeviceName) (*tier, error) {
+func (ts tiers) named(name metadata.DeviceName) (*content.Tier, error) {
 	for _, t := range ts {
-		if t.name == name {
+		if t.Name == name {
 			return t, nil
 		}
 	}
@@ -21,7 +22,7 @@ func (ts tiers) named(name metadata.DeviceName) (*tier, error) {
 }
 
 // deviceNamed is named for a name that a user gave.
-func (ts tiers) deviceNamed(device devices.Name) (*tier, error) {
+func (ts tiers) deviceNamed(device devices.Name) (*content.Tier, error) {
 	t, err := ts.named(metadata.DeviceName(device))
 	if err != nil {
 		return nil, fmt.Errorf("device %q is not part of this mount: %w", device, ErrInvalid)
@@ -32,9 +33,9 @@ func (ts tiers) deviceNamed(device devices.Name) (*tier, error) {
 // host is the tier of host memory.
 //
 // Errors: ErrUnsupported for a mount without one.
-func (ts tiers) host() (*tier, error) {
+func (ts tiers) host() (*content.Tier, error) {
 	for _, t := range ts {
-		if t.files != nil {
+		if t.Files != nil {
 			return t, nil
 		}
 	}
@@ -43,13 +44,13 @@ func (ts tiers) host() (*tier, error) {
 
 func (ts tiers) inHostTier(in metadata.Inode) bool {
 	t, err := ts.named(in.Device)
-	return err == nil && t.files != nil
+	return err == nil && t.Files != nil
 }
 
 func (ts tiers) close() error {
 	var errs []error
 	for _, t := range ts {
-		errs = append(errs, t.close())
+		errs = append(errs, t.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 const (
@@ -73,23 +75,23 @@ func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 }
 
 // look is find in the form that copies want.
-func (r *Region) look(ctx context.Context, off, n uint64) (sight, error) {
+func (r *Region) look(ctx context.Context, off, n uint64) (content.Range, error) {
 	pieces, release, err := r.find(ctx, off, n)
 	if err != nil {
-		return sight{}, err
+		return content.Range{}, err
 	}
-	seen := sight{pieces: pieces, release: release}
+	seen := content.Range{Pieces: pieces, Release: release}
 	for i := range pieces {
-		seen.n += pieces[i].n
+		seen.N += pieces[i].N
 	}
 	return seen, nil
 }
 
 // copyAll is copyContent for a range that must be there whole.
-func copyAll(ctx context.Context, look func(off, n uint64) (sight, error), off, n uint64, put func(piece) error) error {
+func copyAll(ctx context.Context, look func(off, n uint64) (content.Range, error), off, n uint64, put func(content.Piece) error) error {
 	var done uint64
-	err := copyContent(ctx, look, off, n, func(at piece) error {
-		done += at.n
+	err := content.Walk(ctx, look, off, n, func(at content.Piece) error {
+		done += at.N
 		return put(at)
 	})
 	if err == nil && done < n {

@@ -22,9 +22,9 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 			}
 			s.table.saveIdle(ctx)
 			for _, t := range s.tiers {
-				if err := t.trim(); err != nil {
+				if err := t.Trim(); err != nil {
 					s.log.Warn("device memory could not be given back",
-						zap.String("device", string(t.name)), zap.Error(err))
+						zap.String("device", string(t.Name)), zap.Error(err))
 				}
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // endOffer ends the offer of a file whose name in publish/ has gone, and says
@@ -38,7 +39,7 @@ func (v *victim) endOffer(ino Ino) EventKind {
 // publisherEnded returns the error for a receiver when the memory has gone; nil while
 // it is there.
 func (o *object) publisherEnded(of *offer) error {
-	if b, theirs := o.content().(*bound); theirs && b.state() == metadata.BoundLost {
+	if b, theirs := o.content().(*content.Bound); theirs && b.State() == metadata.BoundLost {
 		return fmt.Errorf("the publisher of %q has ended: %w", of.name, ErrLost)
 	}
 	return nil

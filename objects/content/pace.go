@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"sync/atomic"
@@ -11,7 +11,7 @@ import (
 const (
 	// maxPiece is the most that one device call moves before it is known how
 	// fast it is, in bytes: a few milliseconds on any device.
-	maxPiece = 16 << 20
+	MaxPiece = 16 << 20
 	// longPiece is the most that one device call moves, in bytes.
 	longPiece = 1 << 30
 	// pieceTime is the time that a piece should take, so that an interrupted copy
@@ -30,7 +30,7 @@ const (
 type pace struct{ length atomic.Uint64 }
 
 // piece returns the length of the next piece, in bytes.
-func (p *pace) piece() uint64 { return max(p.length.Load(), maxPiece) }
+func (p *pace) piece() uint64 { return max(p.length.Load(), MaxPiece) }
 
 // took learns from a piece of n bytes that should have taken as long as want.
 // Shorter ones than were asked for say nothing of longer ones.
@@ -41,7 +41,7 @@ func (p *pace) took(n uint64, spent, want time.Duration) {
 	case spent < want/2:
 		p.length.Store(min(2*now, longPiece))
 	case spent > 2*want:
-		p.length.Store(max(now/2, maxPiece))
+		p.length.Store(max(now/2, MaxPiece))
 	}
 }
 

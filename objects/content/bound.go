@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // bound is content in memory that another process owns, or a holder. Its
 // length never changes, and nothing is freed or cleared when it ends: only our
 // hold of the memory goes. Its parts are added before it has readers.
-type bound struct {
+type Bound struct {
 	engine *transport.Engine
 	name   devices.Name
 	size   uint64
@@ -26,12 +26,12 @@ type bound struct {
 	// files, mems and of are what parts are in, once each.
 	files []*os.File
 	mems  []*devices.Memory
-	of    []*bound
+	of    []*Bound
 	gate  gate
 	logf  func(msg string, err error)
 	// source is for the maker of the content, which notes here whose memory it is.
 	// Set before the content has readers.
-	source any
+	Source any
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -42,7 +42,7 @@ type bound struct {
 	// spares are replicas, each as long as this, that are read when this can't
 	// be. They change under the object's lane.
 	// +checklocks:mu
-	spares []*bound
+	spares []*Bound
 	// leaving says that its holder takes it away, and its object with it.
 	// +checklocks:mu
 	leaving bool
@@ -54,19 +54,19 @@ type boundPart struct {
 	off, n uint64
 	file   *os.File
 	mem    *devices.Memory
-	of     *bound
+	of     *Bound
 	at     uint64 // in the file, or in of
 }
 
 // newBound makes content of device name, of no length yet. Errors of closing its memory
 // go to logf.
-func newBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *bound {
-	return &bound{engine: e, name: name, logf: logf}
+func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *Bound {
+	return &Bound{engine: e, name: name, logf: logf}
 }
 
 // addFile adds n bytes at at of a file, which the content takes over. Parts of one file
 // share it.
-func (b *bound) addFile(f *os.File, at, n uint64) {
+func (b *Bound) AddFile(f *os.File, at, n uint64) {
 	if !slices.Contains(b.files, f) {
 		b.files = append(b.files, f)
 	}
@@ -74,13 +74,13 @@ func (b *bound) addFile(f *os.File, at, n uint64) {
 }
 
 // addMemory adds the first n bytes of device memory, which the content takes over.
-func (b *bound) addMemory(m *devices.Memory, n uint64) {
+func (b *Bound) AddMemory(m *devices.Memory, n uint64) {
 	b.mems = append(b.mems, m)
 	b.add(boundPart{n: n, mem: m})
 }
 
 // addPart adds n bytes at at of other content, which lives on if this ends.
-func (b *bound) addPart(of *bound, at, n uint64) {
+func (b *Bound) AddPart(of *Bound, at, n uint64) {
 	if k := len(b.parts); k > 0 && b.parts[k-1].of == of && b.parts[k-1].at+b.parts[k-1].n == at {
 		b.parts[k-1].n += n
 		b.size += n
@@ -92,47 +92,47 @@ func (b *bound) addPart(of *bound, at, n uint64) {
 	b.add(boundPart{n: n, of: of, at: at})
 }
 
-func (b *bound) add(p boundPart) {
+func (b *Bound) add(p boundPart) {
 	p.off = b.size
 	b.parts = append(b.parts, p)
 	b.size += p.n
 }
 
 // length returns the length in bytes.
-func (b *bound) length() uint64 { return b.size }
+func (b *Bound) Length() uint64 { return b.size }
 
 // afterReaders runs fn when every reader that is inside now has left.
-func (b *bound) afterReaders(fn func()) { b.gate.after(fn) }
+func (b *Bound) AfterReaders(fn func()) { b.gate.after(fn) }
 
 // state says whether the owner is still there, or a replica.
-func (b *bound) state() metadata.BindState {
-	if b.alive() || b.successor() != nil {
+func (b *Bound) State() metadata.BindState {
+	if b.Alive() || b.successor() != nil {
 		return metadata.BoundLive
 	}
 	return metadata.BoundLost
 }
 
 // alive says whether its own memory is there, without replicas.
-func (b *bound) alive() bool {
-	if b.hasEnded() {
+func (b *Bound) Alive() bool {
+	if b.HasEnded() {
 		return false
 	}
 	for _, of := range b.of {
-		if of.hasEnded() {
+		if of.HasEnded() {
 			return false
 		}
 	}
 	return true
 }
 
-func (b *bound) hasEnded() bool {
+func (b *Bound) HasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended
 }
 
 // watched keeps what ends the watch over the owner.
-func (b *bound) watched(cancel func()) {
+func (b *Bound) SetCancel(cancel func()) {
 	b.mu.Lock()
 	b.cancel = cancel
 	ended := b.ended
@@ -144,7 +144,7 @@ func (b *bound) watched(cancel func()) {
 
 // end lets the memory go: at once for who comes now, and the hold of it when
 // the last reader has left.
-func (b *bound) end() {
+func (b *Bound) End() {
 	b.mu.Lock()
 	was, cancel, spares := b.ended, b.cancel, b.spares
 	b.ended, b.spares = true, nil
@@ -156,7 +156,7 @@ func (b *bound) end() {
 		cancel()
 	}
 	for _, r := range spares {
-		r.end()
+		r.End()
 	}
 	b.gate.after(func() {
 		var errs []error
@@ -173,13 +173,13 @@ func (b *bound) end() {
 }
 
 // find prefers the owner's memory to a replica's.
-func (b *bound) find(off, n uint64, _ bool) ([]piece, func(), error) {
-	pieces, release, err := b.own(off, n)
+func (b *Bound) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
+	pieces, release, err := b.FindOwn(off, n)
 	if err == nil {
 		return pieces, release, nil
 	}
-	for _, r := range b.replicas() {
-		if found, leave, other := r.own(off, n); other == nil {
+	for _, r := range b.Replicas() {
+		if found, leave, other := r.FindOwn(off, n); other == nil {
 			return found, leave, nil
 		}
 	}
@@ -187,7 +187,7 @@ func (b *bound) find(off, n uint64, _ bool) ([]piece, func(), error) {
 }
 
 // own is find without replicas.
-func (b *bound) own(off, n uint64) ([]piece, func(), error) {
+func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
 	var in stay
 	err := in.enter(b)
 	end := min(off+n, b.size)
@@ -204,13 +204,13 @@ func (b *bound) own(off, n uint64) ([]piece, func(), error) {
 }
 
 // first is the part that a byte is in.
-func (b *bound) first(off uint64) int {
+func (b *Bound) first(off uint64) int {
 	return sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > off })
 }
 
 // pieces appends what [off, end) is made of, where off is told as to. The
 // caller has entered all that it is in.
-func (b *bound) pieces(have []piece, off, end, to uint64) []piece {
+func (b *Bound) pieces(have []Piece, off, end, to uint64) []Piece {
 	for i := b.first(off); i < len(b.parts) && b.parts[i].off < end; i++ {
 		p := &b.parts[i]
 		from, upto := max(off, p.off), min(end, p.off+p.n)
@@ -218,12 +218,12 @@ func (b *bound) pieces(have []piece, off, end, to uint64) []piece {
 			have = p.of.pieces(have, p.at+from-p.off, p.at+upto-p.off, to+from-off)
 			continue
 		}
-		at := piece{off: to + from - off, n: upto - from}
+		at := Piece{Off: to + from - off, N: upto - from}
 		if p.file != nil {
-			at.span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.n))
+			at.Span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.N))
 		} else {
-			at.dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, upto-p.off)}
-			at.span = transport.DeviceSpan(at.dev)
+			at.Dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, upto-p.off)}
+			at.Span = transport.DeviceSpan(at.Dev)
 		}
 		have = append(have, at)
 	}
@@ -234,19 +234,19 @@ func (b *bound) pieces(have []piece, off, end, to uint64) []piece {
 type stay []stayed
 
 type stayed struct {
-	of *bound
+	of *Bound
 	in *generation
 }
 
 // enter goes in, once.
-func (s *stay) enter(b *bound) error {
+func (s *stay) enter(b *Bound) error {
 	if slices.ContainsFunc(*s, func(e stayed) bool { return e.of == b }) {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
-		return fmt.Errorf("its owner has ended: %w", errLost)
+		return fmt.Errorf("its owner has ended: %w", ErrLost)
 	}
 	*s = append(*s, stayed{b, b.gate.enter()})
 	return nil
@@ -260,7 +260,7 @@ func (s *stay) leave() {
 
 // change runs fn on the pieces of a range that holds what the object has of
 // [off, off+n), and fails like a full device when that is not all of it.
-func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.Context, at piece) error) (uint64, error) {
+func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.Context, at Piece) error) (uint64, error) {
 	fits := min(off+n, max(off, b.size)) - off
 	var done uint64
 	for done < fits {
@@ -268,12 +268,12 @@ func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 		if err := ctx.Err(); err != nil && done > 0 {
 			return done, err
 		}
-		step := min(fits-done, maxPiece)
-		pieces, release, err := b.own(off+done, step)
+		step := min(fits-done, MaxPiece)
+		pieces, release, err := b.FindOwn(off+done, step)
 		if err != nil {
 			return done, err
 		}
-		b.dropReplicas(nil) // they are none of what is here from now on
+		b.DropReplicas(nil) // they are none of what is here from now on
 		for _, at := range pieces {
 			if err = b.whole(at); err == nil {
 				err = fn(context.WithoutCancel(ctx), at)
@@ -282,7 +282,7 @@ func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 				release()
 				return done, err
 			}
-			done += at.n
+			done += at.N
 		}
 		release()
 	}
@@ -294,10 +294,10 @@ func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 
 // whole fails when the owner has cut the file that a piece is in. A write
 // would make it longer again, which is not ours to do.
-func (b *bound) whole(at piece) error {
-	p := &b.parts[b.first(at.off)]
+func (b *Bound) whole(at Piece) error {
+	p := &b.parts[b.first(at.Off)]
 	if p.of != nil {
-		at.off += p.at - p.off
+		at.Off += p.at - p.off
 		return p.of.whole(at)
 	}
 	if p.file == nil {
@@ -307,54 +307,54 @@ func (b *bound) whole(at piece) error {
 	if err != nil {
 		return err
 	}
-	if need := p.at + at.off - p.off + at.n; size < need {
+	if need := p.at + at.Off - p.off + at.N; size < need {
 		return fmt.Errorf("its owner has cut the memory to %d bytes, %d are needed: %w", size, need, devices.ErrRange)
 	}
 	return nil
 }
 
-func (b *bound) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+func (b *Bound) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var path transport.Path
-	done, err := b.change(ctx, off, uint64(src.Len()), func(ctx context.Context, at piece) error {
-		from, err := src.Part(devices.Offset(at.off-off), devices.Size(at.n))
+	done, err := b.change(ctx, off, uint64(src.Len()), func(ctx context.Context, at Piece) error {
+		from, err := src.Part(devices.Offset(at.Off-off), devices.Size(at.N))
 		if err != nil {
 			return err
 		}
-		path, err = b.engine.Copy(ctx, at.span, from)
+		path, err = b.engine.Copy(ctx, at.Span, from)
 		return err
 	})
 	return done, path, err
 }
 
-func (b *bound) clear(ctx context.Context, off, n uint64, keep bool) error {
+func (b *Bound) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if !keep {
 		return b.fixed("give a part of it back")
 	}
-	_, err := b.change(ctx, off, n, func(ctx context.Context, at piece) error {
-		return b.engine.Fill(ctx, at.span, 0)
+	_, err := b.change(ctx, off, n, func(ctx context.Context, at Piece) error {
+		return b.engine.Fill(ctx, at.Span, 0)
 	})
 	return err
 }
 
-func (b *bound) cut(_ context.Context, size uint64) error {
+func (b *Bound) Cut(_ context.Context, size uint64) error {
 	if size == b.size {
 		return nil
 	}
 	return b.fixed(fmt.Sprintf("resize it to %d bytes", size))
 }
 
-func (b *bound) reserve(_ context.Context, off, n uint64) error {
+func (b *Bound) Reserve(_ context.Context, off, n uint64) error {
 	if off+n <= b.size {
 		return nil
 	}
 	return fmt.Errorf("%d bytes at %d of memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
 }
 
-func (b *bound) fixed(what string) error {
-	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, errBusy)
+func (b *Bound) fixed(what string) error {
+	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, ErrBusy)
 }
 
-func (b *bound) usage() uint64                    { return b.size }
-func (b *bound) settle(uint64) []metadata.Mapping { return nil }
-func (b *bound) backing() *os.File                { return nil }
-func (b *bound) discard() error                   { b.end(); return nil }
+func (b *Bound) Usage() uint64                    { return b.size }
+func (b *Bound) Settle(uint64) []metadata.Mapping { return nil }
+func (b *Bound) Backing() *os.File                { return nil }
+func (b *Bound) Discard() error                   { b.End(); return nil }

@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 // reserve takes memory for all of a range that has none, or for nothing of it:
 // what a call took that fails would be missing to all others, and nobody could
 // tell where it is.
-func (x *extents) reserve(ctx context.Context, off, n uint64) error {
-	if err := x.live(); err != nil {
+func (x *Extents) Reserve(ctx context.Context, off, n uint64) error {
+	if err := x.CheckEpoch(); err != nil {
 		return err
 	}
 	end := off + n
@@ -30,7 +30,7 @@ func (x *extents) reserve(ctx context.Context, off, n uint64) error {
 
 // fill takes memory from at, which is a page boundary, up to end at least. It
 // returns the ranges that have memory since, also with an error.
-func (x *extents) fill(ctx context.Context, at, end uint64) (taken []devices.Range, err error) {
+func (x *Extents) fill(ctx context.Context, at, end uint64) (taken []devices.Range, err error) {
 	for at < end {
 		if err = ctx.Err(); err != nil {
 			return taken, err
@@ -49,7 +49,7 @@ func (x *extents) fill(ctx context.Context, at, end uint64) (taken []devices.Ran
 
 // missing returns the number of bytes of [off, end), page boundaries both, that have no
 // memory.
-func (x *extents) missing(off, end uint64) uint64 {
+func (x *Extents) missing(off, end uint64) uint64 {
 	n := end - off
 	x.from(off, end, func(e extent) bool {
 		n -= min(end, e.end()) - max(off, e.off)
@@ -61,13 +61,13 @@ func (x *extents) missing(off, end uint64) uint64 {
 // full makes the error of a device that is full tell what the caller asked
 // for and what is free now; the arena's tells of the last piece it was asked
 // for. What else went wrong, such as giving back an empty slab, stays.
-func (x *extents) full(err error, asked uint64) error {
+func (x *Extents) full(err error, asked uint64) error {
 	oom, ok := errors.AsType[*devices.OutOfMemoryError](err)
 	if !ok {
 		return err
 	}
 	told := &devices.OutOfMemoryError{Device: oom.Device, Asked: devices.Size(asked), Free: oom.Free}
-	if u, usageErr := x.tier.usage(); usageErr == nil {
+	if u, usageErr := x.tier.Usage(); usageErr == nil {
 		told.Free = u.Free
 	}
 	all := []error{told}
@@ -86,7 +86,7 @@ func (x *extents) full(err error, asked uint64) error {
 
 // settleAhead keeps what a reservation took and what holds data, and gives
 // back what grow took beyond.
-func (x *extents) settleAhead(end uint64) {
+func (x *Extents) settleAhead(end uint64) {
 	if x.ahead == 0 {
 		return
 	}

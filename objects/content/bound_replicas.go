@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 )
 
 // replicas lists them, the oldest first.
-func (b *bound) replicas() []*bound {
+func (b *Bound) Replicas() []*Bound {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.spares
 }
 
 // successor is the oldest replica that is alive, or nil.
-func (b *bound) successor() *bound {
-	for _, r := range b.replicas() {
-		if r.alive() {
+func (b *Bound) successor() *Bound {
+	for _, r := range b.Replicas() {
+		if r.Alive() {
 			return r
 		}
 	}
@@ -26,13 +26,13 @@ func (b *bound) successor() *bound {
 
 // dropReplicas lets replicas go: those that are meant, or all for nil. The
 // caller has the object's lane.
-func (b *bound) dropReplicas(meant func(*bound) bool) {
+func (b *Bound) DropReplicas(meant func(*Bound) bool) {
 	b.mu.Lock()
 	if len(b.spares) == 0 {
 		b.mu.Unlock()
 		return
 	}
-	var kept, gone []*bound
+	var kept, gone []*Bound
 	for _, r := range b.spares {
 		if meant == nil || meant(r) {
 			gone = append(gone, r)
@@ -43,7 +43,7 @@ func (b *bound) dropReplicas(meant func(*bound) bool) {
 	b.spares = kept
 	b.mu.Unlock()
 	for _, r := range gone {
-		r.end()
+		r.End()
 	}
 }
 
@@ -51,8 +51,8 @@ func (b *bound) dropReplicas(meant func(*bound) bool) {
 // replaces. The caller has the object's lane.
 //
 // Errors: metadata.ErrNotExist when the content is about to go with its object.
-func (b *bound) addReplica(r *bound, replaces func(*bound) bool) error {
-	b.dropReplicas(replaces)
+func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
+	b.DropReplicas(replaces)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leaving {
@@ -63,7 +63,7 @@ func (b *bound) addReplica(r *bound, replaces func(*bound) bool) error {
 }
 
 // inherit makes replicas those of content that had none.
-func (b *bound) inherit(spares []*bound) {
+func (b *Bound) SetReplicas(spares []*Bound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spares = spares
@@ -71,7 +71,7 @@ func (b *bound) inherit(spares []*bound) {
 
 // setLeaving notes whether the content is about to go with its object: it gets no
 // replicas then.
-func (b *bound) setLeaving(now bool) {
+func (b *Bound) SetLeaving(now bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leaving = now

@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"errors"
@@ -25,11 +25,11 @@ const (
 
 // tier is one device as the store uses it: files of the host tier, or an
 // arena in device memory, which starts empty with every epoch.
-type tier struct {
-	dev   devices.Device
-	name  metadata.DeviceName
-	root  metadata.Ino
-	files devices.Files // nil for device memory
+type Tier struct {
+	Dev   devices.Device
+	Name  metadata.DeviceName
+	Root  metadata.Ino
+	Files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
 	late  late          // frees that wait for readers
 	// leaving counts orphans that the kernel is expected to forget soon.
@@ -37,32 +37,32 @@ type tier struct {
 	paces   paces
 }
 
-func newTier(dev devices.Device, o arena.Options) (*tier, error) {
-	t := &tier{dev: dev, name: metadata.DeviceName(dev.Info().Name)}
+func NewTier(dev devices.Device, o arena.Options) (*Tier, error) {
+	t := &Tier{Dev: dev, Name: metadata.DeviceName(dev.Info().Name)}
 	if files, ok := devices.FilesOf(dev); ok {
-		t.files = files
+		t.Files = files
 		return t, nil
 	}
 	a, err := arena.New(dev, o)
 	if err != nil {
-		return nil, fmt.Errorf("set up the memory of %s: %w", t.name, err)
+		return nil, fmt.Errorf("set up the memory of %s: %w", t.Name, err)
 	}
 	t.arena = a
 	return t, nil
 }
 
 // epoch is the device's present incarnation as the records keep it.
-func (t *tier) epoch() metadata.Epoch { return metadata.Epoch(t.dev.Epoch()) }
+func (t *Tier) Epoch() metadata.Epoch { return metadata.Epoch(t.Dev.Epoch()) }
 
 // gone is an incarnation before the present one: that of content which is lost.
-func (t *tier) gone() metadata.Epoch { return t.epoch() - 1 }
+func (t *Tier) PastEpoch() metadata.Epoch { return t.Epoch() - 1 }
 
 // usage returns the numbers for df: the files' memory on the host tier, leased pages on
 // all others. Pages that the arena holds and nobody leases are free.
-func (t *tier) usage() (devices.Usage, error) {
+func (t *Tier) Usage() (devices.Usage, error) {
 	t.settle(statfsWait)
-	device, err := t.dev.Usage()
-	if err != nil || t.files != nil {
+	device, err := t.Dev.Usage()
+	if err != nil || t.Files != nil {
 		return device, err
 	}
 	a := t.arena.Usage()
@@ -71,7 +71,7 @@ func (t *tier) usage() (devices.Usage, error) {
 }
 
 // settle waits for the memory of orphans that is expected, for at most limit.
-func (t *tier) settle(limit time.Duration) {
+func (t *Tier) settle(limit time.Duration) {
 	came := t.leaving.next()
 	if came == nil {
 		return
@@ -90,21 +90,21 @@ func (t *tier) settle(limit time.Duration) {
 // makeRoom is settle where less than n, or than an eighth of all, is free. On
 // the host tier the kernel's own file system says that it is full, also to
 // programs that write to it by passthrough.
-func (t *tier) makeRoom(n devices.Size) {
+func (t *Tier) MakeRoom(n devices.Size) {
 	if t.leaving.next() == nil {
 		return
 	}
-	if u, err := t.dev.Usage(); err != nil || u.Free < max(n, u.Total/8) {
+	if u, err := t.Dev.Usage(); err != nil || u.Free < max(n, u.Total/8) {
 		t.settle(soon)
 	}
 }
 
 // expectMemory has callers that find the device full wait a while for the memory of an
 // orphan, until the first call of end.
-func (t *tier) expectMemory() (end func()) { return t.leaving.expect(soon) }
+func (t *Tier) ExpectMemory() (end func()) { return t.leaving.expect(soon) }
 
 // held is the memory, in bytes, that the arena has taken from the device.
-func (t *tier) held() devices.Size {
+func (t *Tier) Held() devices.Size {
 	if t.arena == nil {
 		return 0
 	}
@@ -112,14 +112,14 @@ func (t *tier) held() devices.Size {
 }
 
 // trim gives memory back to the device that no object has used for a while.
-func (t *tier) trim() error {
+func (t *Tier) Trim() error {
 	if t.arena == nil {
 		return nil
 	}
 	return t.arena.Trim()
 }
 
-func (t *tier) close() error {
+func (t *Tier) Close() error {
 	if t.arena == nil {
 		return nil
 	}
@@ -133,13 +133,13 @@ var errFound = errors.New("found")
 // file system, so the first that is there tells whether to look at the others;
 // a tier that is not on one of its own is not alone there. One that can't be
 // searched has it.
-func (t *tier) hasFile(file owner.FileID) bool {
-	if t.files == nil {
+func (t *Tier) HasFile(file owner.FileID) bool {
+	if t.Files == nil {
 		return false
 	}
 	ours := false
-	err := t.files.Each(func(id uint64) error {
-		st, err := t.files.Stat(id)
+	err := t.Files.Each(func(id uint64) error {
+		st, err := t.Files.Stat(id)
 		if err != nil {
 			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
 		}

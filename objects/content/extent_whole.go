@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (w *whole) drop(n uint64) error {
 
 // wholeBytes returns the number of bytes of the content that are not in the arena, so that records
 // can't tell where it is.
-func (x *extents) wholeBytes() uint64 {
+func (x *Extents) WholeBytes() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.wholes
@@ -37,14 +37,14 @@ func (x *extents) wholeBytes() uint64 {
 
 // pin keeps the first n bytes where they are, since another process may have them
 // mapped. The caller has the lane.
-func (x *extents) pin(n uint64) { x.pinned = n }
+func (x *Extents) Pin(n uint64) { x.pinned = n }
 
 // isPinned reports whether bytes have to stay where they are. The caller has the lane.
-func (x *extents) isPinned() bool { return x.pinned > 0 }
+func (x *Extents) IsPinned() bool { return x.pinned > 0 }
 
 // dropWholes gives everything back if a part of it is not the arena's.
-func (x *extents) dropWholes() {
-	if x.wholeBytes() > 0 {
+func (x *Extents) DropWholes() {
+	if x.WholeBytes() > 0 {
 		x.dropTail(0)
 	}
 }
@@ -52,8 +52,8 @@ func (x *extents) dropWholes() {
 // gather makes the first size bytes one allocation that the device can export
 // as kind, and nothing but those bytes and zeros in it. What is one already
 // stays where it is.
-func (x *extents) gather(ctx context.Context, size uint64, kind devices.HandleKind) (*devices.Memory, error) {
-	if err := x.live(); err != nil {
+func (x *Extents) Gather(ctx context.Context, size uint64, kind devices.HandleKind) (*devices.Memory, error) {
+	if err := x.CheckEpoch(); err != nil {
 		return nil, err
 	}
 	if e, ok := x.at(0); ok && e.whole != nil && e.whole.kind == kind && e.lease.Span.Off == 0 && e.written >= size {
@@ -82,61 +82,61 @@ func (x *extents) gather(ctx context.Context, size uint64, kind devices.HandleKi
 
 // allocShared asks the device, and once more when the arena has given back
 // what it only keeps ready.
-func (x *extents) allocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
-	mem, err := devices.AllocShared(ctx, x.tier.dev, n, kind)
+func (x *Extents) allocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
+	mem, err := devices.AllocShared(ctx, x.tier.Dev, n, kind)
 	if !errors.Is(err, devices.ErrOutOfMemory) {
 		return mem, err
 	}
 	for range 2 { // the first marks what is idle
-		if err := x.tier.trim(); err != nil {
+		if err := x.tier.Trim(); err != nil {
 			return nil, err
 		}
 	}
-	return devices.AllocShared(ctx, x.tier.dev, n, kind)
+	return devices.AllocShared(ctx, x.tier.Dev, n, kind)
 }
 
 // copyTo copies the first size bytes, holes as zeros. Of an interrupted copy
 // nothing is kept, so the device itself looks at the context.
-func (x *extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
-	look := func(off, n uint64) (sight, error) {
-		pieces, release, err := x.find(off, n, true)
-		return sight{n: n, pieces: pieces, release: release}, err
+func (x *Extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
+	look := func(off, n uint64) (Range, error) {
+		pieces, release, err := x.Find(off, n, true)
+		return Range{N: n, Pieces: pieces, Release: release}, err
 	}
-	err := copyContent(ctx, look, 0, size, func(at piece) error {
-		dst, err := mem.Span(rangeOf(at.off, at.off+at.n))
+	err := Walk(ctx, look, 0, size, func(at Piece) error {
+		dst, err := mem.Span(rangeOf(at.Off, at.Off+at.N))
 		switch {
 		case err != nil:
 			return err
-		case at.hole:
+		case at.Hole:
 			return x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
 		}
-		_, err = x.engine.Copy(ctx, transport.DeviceSpan(dst), at.span)
+		_, err = x.engine.Copy(ctx, transport.DeviceSpan(dst), at.Span)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("gather %d bytes on %s: %w", size, x.tier.name, err)
+		return fmt.Errorf("gather %d bytes on %s: %w", size, x.tier.Name, err)
 	}
 	return nil
 }
 
 // blank zeroes an allocation behind its first size bytes: whoever maps it sees
 // them too, and nobody's old bytes are to be seen there.
-func (x *extents) blank(ctx context.Context, mem *devices.Memory, size uint64) error {
+func (x *Extents) blank(ctx context.Context, mem *devices.Memory, size uint64) error {
 	end := uint64(mem.Size())
-	for off := size; off < end; off += maxPiece {
-		dst, err := mem.Span(rangeOf(off, min(end, off+maxPiece)))
+	for off := size; off < end; off += MaxPiece {
+		dst, err := mem.Span(rangeOf(off, min(end, off+MaxPiece)))
 		if err == nil {
 			err = x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
 		}
 		if err != nil {
-			return fmt.Errorf("clear %d bytes behind what is exported on %s: %w", end-size, x.tier.name, err)
+			return fmt.Errorf("clear %d bytes behind what is exported on %s: %w", end-size, x.tier.Name, err)
 		}
 	}
 	return nil
 }
 
 // swap puts e in the place of all that was in its range.
-func (x *extents) swap(e extent) {
+func (x *Extents) swap(e extent) {
 	x.mu.Lock()
 	freed := x.dropLocked(e.off, e.end(), false)
 	x.insertLocked(e)
@@ -148,14 +148,14 @@ func (x *extents) swap(e extent) {
 }
 
 // wipe writes zeros over a range that another process has mapped.
-func (x *extents) wipe(ctx context.Context, off, end uint64) error {
-	for ; off < end; off += min(end-off, maxPiece) {
-		n := min(end-off, maxPiece)
+func (x *Extents) wipe(ctx context.Context, off, end uint64) error {
+	for ; off < end; off += min(end-off, MaxPiece) {
+		n := min(end-off, MaxPiece)
 		for _, e := range x.overlapping(off, off+n) {
 			a, b := max(off, e.off), min(off+n, e.end())
 			if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
 				x.damage(a, b-a)
-				return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.name, err)
+				return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.Name, err)
 			}
 		}
 		x.mu.Lock()

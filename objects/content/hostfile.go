@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 //
 // Devices may have registered the file's pages, also while nobody has it
 // open. Whatever takes pages from it withdraws them first.
-type hostFile struct {
-	tier   *tier
+type HostFile struct {
+	tier   *Tier
 	engine *transport.Engine
 	id     uint64
 	file   *os.File
@@ -33,31 +33,31 @@ type hostFile struct {
 // openHostFile opens the file that an object has.
 //
 // Errors: fs.ErrNotExist.
-func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
-	f, err := t.files.Open(id, false)
+func OpenHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) {
+	f, err := t.Files.Open(id, false)
 	if err != nil {
 		return nil, fmt.Errorf("open the host memory of object %d: %w", id, err)
 	}
-	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
+	return &HostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
 // makeHostFile makes the file of an object that has none. It is empty: a file that is
 // already there under the number belongs to no object, and is set aside.
-func makeHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
-	f, err := t.files.Open(id, true)
+func CreateHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) {
+	f, err := t.Files.Open(id, true)
 	if errors.Is(err, fs.ErrExist) {
-		if err = t.files.SetAside(id); err == nil {
-			f, err = t.files.Open(id, true)
+		if err = t.Files.SetAside(id); err == nil {
+			f, err = t.Files.Open(id, true)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the host memory of object %d: %w", id, err)
 	}
-	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
+	return &HostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
 // stat returns what the file knows.
-func (h *hostFile) stat() (unix.Stat_t, error) {
+func (h *HostFile) Stat() (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(h.file.Fd()), &st); err != nil {
 		return st, fmt.Errorf("stat the host memory of object %d: %w", h.id, err)
@@ -65,11 +65,11 @@ func (h *hostFile) stat() (unix.Stat_t, error) {
 	return st, nil
 }
 
-func (h *hostFile) span(off, n uint64) transport.Span {
-	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n)).Registrable()
+func (h *HostFile) span(off, n uint64) transport.Span {
+	return transport.FileSpan(devices.Name(h.tier.Name), h.file, int64(off), devices.Size(n)).Registrable()
 }
 
-func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
+func (h *HostFile) Find(off, n uint64, sparse bool) ([]Piece, func(), error) {
 	if sparse {
 		whole, err := h.whole()
 		if err != nil {
@@ -78,9 +78,9 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 		sparse = !whole
 	}
 	if !sparse {
-		return []piece{{off: off, n: n, span: h.span(off, n)}}, func() {}, nil
+		return []Piece{{Off: off, N: n, Span: h.span(off, n)}}, func() {}, nil
 	}
-	var pieces []piece
+	var pieces []Piece
 	for end := off + n; off < end; {
 		data, err := h.seek(off, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
@@ -90,7 +90,7 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 			return nil, nil, err
 		}
 		if data = min(data, end); data > off {
-			pieces = append(pieces, piece{off: off, n: data - off, hole: true})
+			pieces = append(pieces, Piece{Off: off, N: data - off, Hole: true})
 			off = data
 			continue
 		}
@@ -102,7 +102,7 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 			return nil, nil, err
 		}
 		hole = min(hole, end)
-		pieces = append(pieces, piece{off: off, n: hole - off, span: h.span(off, hole-off)})
+		pieces = append(pieces, Piece{Off: off, N: hole - off, Span: h.span(off, hole-off)})
 		off = hole
 	}
 	return pieces, func() {}, nil
@@ -112,8 +112,8 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 // need look for holes: the kernel finds one, or that there is none, by walking
 // over every page up to the next, and a copy asks again and again. Memory
 // behind the end can hide a hole, which reads as zeros all the same.
-func (h *hostFile) whole() (bool, error) {
-	st, err := h.stat()
+func (h *HostFile) whole() (bool, error) {
+	st, err := h.Stat()
 	return st.Blocks*512 >= st.Size, err
 }
 
@@ -121,20 +121,20 @@ func (h *hostFile) whole() (bool, error) {
 // Memory that was reserved and never written is a hole.
 //
 // Errors: errNoData.
-func (h *hostFile) next(off uint64, hole bool) (uint64, error) {
+func (h *HostFile) Next(off uint64, hole bool) (uint64, error) {
 	whence := unix.SEEK_DATA
 	if hole {
 		whence = unix.SEEK_HOLE
 	}
 	at, err := h.seek(off, whence)
 	if errors.Is(err, unix.ENXIO) {
-		err = fmt.Errorf("%w: %w", errNoData, err)
+		err = fmt.Errorf("%w: %w", ErrNoData, err)
 	}
 	return at, err
 }
 
 // seek moves the file's own position, which nothing else uses.
-func (h *hostFile) seek(off uint64, whence int) (uint64, error) {
+func (h *HostFile) seek(off uint64, whence int) (uint64, error) {
 	at, err := unix.Seek(int(h.file.Fd()), int64(off), whence)
 	if err != nil {
 		return 0, fmt.Errorf("seek in the host memory of object %d: %w", h.id, err)
@@ -142,13 +142,13 @@ func (h *hostFile) seek(off uint64, whence int) (uint64, error) {
 	return uint64(at), nil
 }
 
-func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+func (h *HostFile) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var done uint64
 	var path transport.Path
 	if err := h.room(off, uint64(src.Len())); err != nil {
 		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
 	}
-	pace := h.tier.paces.of(devices.Name(h.tier.name), src)
+	pace := h.tier.paces.of(devices.Name(h.tier.Name), src)
 	for total := uint64(src.Len()); done < total; {
 		if err := ctx.Err(); err != nil {
 			return done, path, err
@@ -170,11 +170,11 @@ func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (u
 }
 
 // end returns the file's length before bytes of another machine are written.
-func (h *hostFile) end(src transport.Span) uint64 {
+func (h *HostFile) end(src transport.Span) uint64 {
 	if !src.IsRemote() {
 		return 0
 	}
-	st, err := h.stat()
+	st, err := h.Stat()
 	if err != nil {
 		return 0
 	}
@@ -184,7 +184,7 @@ func (h *hostFile) end(src transport.Span) uint64 {
 // undo takes back what a failed copy of n bytes to off has made the file longer
 // by: bytes of another machine may have come without those before them. What
 // the kernel has written behind them meanwhile stays.
-func (h *hostFile) undo(ctx context.Context, src transport.Span, before, off, n uint64) error {
+func (h *HostFile) undo(ctx context.Context, src transport.Span, before, off, n uint64) error {
 	from := max(before, off)
 	now := h.end(src)
 	if !src.IsRemote() || now <= from {
@@ -192,12 +192,12 @@ func (h *hostFile) undo(ctx context.Context, src transport.Span, before, off, n 
 	}
 	ctx = context.WithoutCancel(ctx)
 	if now <= off+n {
-		return h.cut(ctx, from)
+		return h.Cut(ctx, from)
 	}
-	return h.clear(ctx, from, off+n-from, false)
+	return h.Clear(ctx, from, off+n-from, false)
 }
 
-func (h *hostFile) cut(ctx context.Context, size uint64) error {
+func (h *HostFile) Cut(ctx context.Context, size uint64) error {
 	release, err := h.withdraw(ctx, size, math.MaxInt64)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (h *hostFile) cut(ctx context.Context, size uint64) error {
 	return nil
 }
 
-func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
+func (h *HostFile) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if keep {
 		return h.overwrite(ctx, off, n)
 	}
@@ -225,7 +225,7 @@ func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
 	return nil
 }
 
-func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
+func (h *HostFile) Reserve(_ context.Context, off, n uint64) error {
 	if err := h.room(off, n); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
 
 // withdraw keeps the devices from the file until release, and waits for those
 // that copy from or to the range: readers do not have the lane.
-func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(), err error) {
+func (h *HostFile) withdraw(ctx context.Context, off, n uint64) (release func(), err error) {
 	release, err = h.engine.Withdraw(ctx, h.file, off, devices.Size(n))
 	if err != nil {
 		return nil, fmt.Errorf("host memory of object %d: %w", h.id, err)
@@ -247,7 +247,7 @@ func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 
 // share hands the file to another process, which may cut it whenever it likes:
 // devices do not register its pages from then on, whoever opens it here.
-func (h *hostFile) share(ctx context.Context) (*os.File, error) {
+func (h *HostFile) Share(ctx context.Context) (*os.File, error) {
 	if err := h.engine.Share(ctx, h.file); err != nil {
 		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
 	}
@@ -255,7 +255,7 @@ func (h *hostFile) share(ctx context.Context) (*os.File, error) {
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.
-func (h *hostFile) failed(what string, err error) error {
+func (h *HostFile) failed(what string, err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("%s host memory: %w: %w", what, devices.ErrOutOfMemory, err)
 	}
@@ -263,7 +263,7 @@ func (h *hostFile) failed(what string, err error) error {
 }
 
 // setTimes sets the file's times; nil leaves one as it is.
-func (h *hostFile) setTimes(atime, mtime *metadata.Timespec) error {
+func (h *HostFile) SetTimes(atime, mtime *metadata.Timespec) error {
 	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
 	ts := [2]unix.Timespec{omit, omit}
 	for i, t := range []*metadata.Timespec{atime, mtime} {
@@ -277,36 +277,36 @@ func (h *hostFile) setTimes(atime, mtime *metadata.Timespec) error {
 	return nil
 }
 
-func (h *hostFile) usage() uint64 {
-	st, err := h.stat()
+func (h *HostFile) Usage() uint64 {
+	st, err := h.Stat()
 	if err != nil {
 		return 0
 	}
 	return uint64(st.Blocks) * 512
 }
 
-func (h *hostFile) settle(uint64) []metadata.Mapping { return nil }
+func (h *HostFile) Settle(uint64) []metadata.Mapping { return nil }
 
-func (h *hostFile) discard() error {
-	return errors.Join(removeHost(h.tier, h.engine, h.id), h.file.Close())
+func (h *HostFile) Discard() error {
+	return errors.Join(RemoveHostFile(h.tier, h.engine, h.id), h.file.Close())
 }
 
-func (h *hostFile) backing() *os.File { return h.file }
+func (h *HostFile) Backing() *os.File { return h.file }
 
 // removeHost gives a file's memory back. Pages that a device has registered
 // would keep it.
-func removeHost(t *tier, e *transport.Engine, id uint64) error {
-	st, ok, err := hostStat(t, id)
+func RemoveHostFile(t *Tier, e *transport.Engine, id uint64) error {
+	st, ok, err := StatHostFile(t, id)
 	if ok {
 		e.Forget(transport.FileIDOf(st))
 	}
-	return errors.Join(err, t.files.Remove(id))
+	return errors.Join(err, t.Files.Remove(id))
 }
 
 // hostStat asks for what the file of an object that is not open knows; ok is
 // false when it has none yet.
-func hostStat(t *tier, id uint64) (st unix.Stat_t, ok bool, err error) {
-	st, err = t.files.Stat(id)
+func StatHostFile(t *Tier, id uint64) (st unix.Stat_t, ok bool, err error) {
+	st, err = t.Files.Stat(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, false, nil
 	}

@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 // overwrite zeroes what there is of a range in place, so that nobody else can
 // take its memory meanwhile. Behind the end there is nothing to zero.
-func (h *hostFile) overwrite(ctx context.Context, off, n uint64) error {
-	st, err := h.stat()
+func (h *HostFile) overwrite(ctx context.Context, off, n uint64) error {
+	st, err := h.Stat()
 	if err != nil {
 		return err
 	}
@@ -17,16 +17,16 @@ func (h *hostFile) overwrite(ctx context.Context, off, n uint64) error {
 	if off >= end {
 		return nil
 	}
-	pieces, release, err := h.find(off, end-off, true)
+	pieces, release, err := h.Find(off, end-off, true)
 	if err != nil {
 		return err
 	}
 	defer release()
 	for _, at := range pieces {
-		if at.hole {
+		if at.Hole {
 			continue
 		}
-		if err := h.engine.Fill(ctx, at.span, 0); err != nil {
+		if err := h.engine.Fill(ctx, at.Span, 0); err != nil {
 			return err
 		}
 	}
@@ -35,18 +35,18 @@ func (h *hostFile) overwrite(ctx context.Context, off, n uint64) error {
 
 // room asks for the memory that a range still needs: what has some already
 // is written over in place.
-func (h *hostFile) room(off, n uint64) error {
+func (h *HostFile) room(off, n uint64) error {
 	missing, err := h.missing(off, n)
 	if err != nil || missing == 0 {
 		return err
 	}
-	h.tier.makeRoom(missing)
-	return h.tier.files.Reserve(missing)
+	h.tier.MakeRoom(missing)
+	return h.tier.Files.Reserve(missing)
 }
 
 // missing returns the number of bytes of a range that have no memory yet.
-func (h *hostFile) missing(off, n uint64) (devices.Size, error) {
-	st, err := h.stat()
+func (h *HostFile) missing(off, n uint64) (devices.Size, error) {
+	st, err := h.Stat()
 	if err != nil {
 		return 0, err
 	}
@@ -55,14 +55,14 @@ func (h *hostFile) missing(off, n uint64) (devices.Size, error) {
 	if inside == off {
 		return devices.Size(missing), nil
 	}
-	pieces, release, err := h.find(off, inside-off, true)
+	pieces, release, err := h.Find(off, inside-off, true)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
 	for _, at := range pieces {
-		if at.hole {
-			missing += at.n
+		if at.Hole {
+			missing += at.N
 		}
 	}
 	return devices.Size(missing), nil

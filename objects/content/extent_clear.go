@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-func (x *extents) cut(_ context.Context, size uint64) error {
-	if err := x.live(); err != nil {
+func (x *Extents) Cut(_ context.Context, size uint64) error {
+	if err := x.CheckEpoch(); err != nil {
 		return err
 	}
 	x.dropTail(x.ceil(size))
@@ -23,8 +23,8 @@ func (x *extents) cut(_ context.Context, size uint64) error {
 	return nil
 }
 
-func (x *extents) clear(ctx context.Context, off, n uint64, keep bool) error {
-	if err := x.live(); err != nil {
+func (x *Extents) Clear(ctx context.Context, off, n uint64, keep bool) error {
+	if err := x.CheckEpoch(); err != nil {
 		return err
 	}
 	end := off + n
@@ -53,7 +53,7 @@ func (x *extents) clear(ctx context.Context, off, n uint64, keep bool) error {
 }
 
 // zero makes bytes read as zeros where they are.
-func (x *extents) zero(ctx context.Context, off, end uint64) error {
+func (x *Extents) zero(ctx context.Context, off, end uint64) error {
 	for _, e := range x.overlapping(off, end) {
 		a, b := max(off, e.off), min(end, e.off+e.written)
 		if a >= b {
@@ -66,7 +66,7 @@ func (x *extents) zero(ctx context.Context, off, end uint64) error {
 		}
 		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
 			x.damage(a, b-a)
-			return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.name, err)
+			return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.Name, err)
 		}
 	}
 	x.mu.Lock()
@@ -76,21 +76,21 @@ func (x *extents) zero(ctx context.Context, off, end uint64) error {
 }
 
 // put replaces an extent by one with the same offset and length.
-func (x *extents) put(e extent) {
+func (x *Extents) put(e extent) {
 	x.mu.Lock()
 	x.tree.Set(e.off, e)
 	x.mu.Unlock()
 }
 
 // damage notes bytes that nobody knows any more.
-func (x *extents) damage(off, n uint64) {
+func (x *Extents) damage(off, n uint64) {
 	x.mu.Lock()
 	x.bad = append(x.bad, devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
 	x.mu.Unlock()
 }
 
 // healLocked forgets damage in [off, end), which has new bytes.
-func (x *extents) healLocked(off, end uint64) {
+func (x *Extents) healLocked(off, end uint64) {
 	if len(x.bad) == 0 {
 		return
 	}
@@ -113,7 +113,7 @@ func rangeOf(from, to uint64) devices.Range {
 
 // damaged says whether there are bytes that nobody knows. Such content is
 // kept in memory, since the records can't tell of it.
-func (x *extents) damaged() bool {
+func (x *Extents) Damaged() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.bad) > 0

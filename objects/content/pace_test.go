@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestPaceFollowsTheDevice(t *testing.T) {
 		}
 		return longest
 	}
-	if p.piece() != maxPiece {
+	if p.piece() != MaxPiece {
 		t.Fatalf("begins with %d bytes", p.piece())
 	}
 	moves(6, 2e12)
@@ -40,7 +40,7 @@ func TestPaceFollowsTheDevice(t *testing.T) {
 		t.Error("a piece that was short of what was asked has changed the next")
 	}
 	moves(20, 1e6)
-	if p.piece() != maxPiece {
+	if p.piece() != MaxPiece {
 		t.Errorf("the slowest get %d bytes", p.piece())
 	}
 }

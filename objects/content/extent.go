@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"errors"
@@ -54,8 +54,8 @@ func (e extent) span(off, n uint64) devices.Span {
 //
 // The lane of the object makes changes follow one another, so a change reads
 // the map without mu and takes it only to alter it.
-type extents struct {
-	tier   *tier
+type Extents struct {
+	tier   *Tier
 	engine *transport.Engine
 	epoch  metadata.Epoch // of the device when the content began
 	page   uint64
@@ -77,32 +77,32 @@ type extents struct {
 	pinned uint64
 }
 
-func newExtents(t *tier, e *transport.Engine, logf func(string, error)) *extents {
-	return &extents{tier: t, engine: e, epoch: t.epoch(), page: uint64(t.arena.PageSize()), logf: logf}
+func NewExtents(t *Tier, e *transport.Engine, logf func(string, error)) *Extents {
+	return &Extents{tier: t, engine: e, epoch: t.Epoch(), page: uint64(t.arena.PageSize()), logf: logf}
 }
 
 // live fails when the device lost the memory that the content began in.
-func (x *extents) live() error {
-	if x.tier.epoch() != x.epoch {
-		return errLost
+func (x *Extents) CheckEpoch() error {
+	if x.tier.Epoch() != x.epoch {
+		return ErrLost
 	}
 	return nil
 }
 
 // load rebuilds the content from its records.
-func (x *extents) load(maps []metadata.Mapping) error {
+func (x *Extents) Load(maps []metadata.Mapping) error {
 	for _, m := range maps {
 		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
 			devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)})
 		if err != nil {
-			return fmt.Errorf("find memory of %s from its record: %w", x.tier.name, err)
+			return fmt.Errorf("find memory of %s from its record: %w", x.tier.Name, err)
 		}
 		x.insertLocked(extent{off: m.FileOff, len: m.Len, written: m.Written, lease: lease})
 	}
 	return nil
 }
 
-func (x *extents) insertLocked(e extent) {
+func (x *Extents) insertLocked(e extent) {
 	x.tree.Set(e.off, e)
 	x.bytes += e.len
 	if e.whole != nil {
@@ -110,7 +110,7 @@ func (x *extents) insertLocked(e extent) {
 	}
 }
 
-func (x *extents) removeLocked(e extent) {
+func (x *Extents) removeLocked(e extent) {
 	x.tree.Delete(e.off)
 	x.bytes -= e.len
 	if e.whole != nil {
@@ -119,7 +119,7 @@ func (x *extents) removeLocked(e extent) {
 }
 
 // at returns the extent that holds off.
-func (x *extents) at(off uint64) (extent, bool) {
+func (x *Extents) at(off uint64) (extent, bool) {
 	var found extent
 	var ok bool
 	x.tree.Descend(off, func(_ uint64, e extent) bool {
@@ -130,7 +130,7 @@ func (x *extents) at(off uint64) (extent, bool) {
 }
 
 // from visits the extents that hold a byte of [off, end), in order.
-func (x *extents) from(off, end uint64, visit func(e extent) bool) {
+func (x *Extents) from(off, end uint64, visit func(e extent) bool) {
 	start := off
 	if e, ok := x.at(off); ok {
 		start = e.off
@@ -141,7 +141,7 @@ func (x *extents) from(off, end uint64, visit func(e extent) bool) {
 }
 
 // overlapping is from, gathered, for changes that alter the map.
-func (x *extents) overlapping(off, end uint64) []extent {
+func (x *Extents) overlapping(off, end uint64) []extent {
 	var found []extent
 	x.from(off, end, func(e extent) bool {
 		found = append(found, e)
@@ -151,7 +151,7 @@ func (x *extents) overlapping(off, end uint64) []extent {
 }
 
 // free gives an extent's memory back once no reader can be using it.
-func (x *extents) free(e extent) {
+func (x *Extents) free(e extent) {
 	x.tier.late.begin()
 	x.gate.after(func() {
 		defer x.tier.late.end()
@@ -167,8 +167,8 @@ func (x *extents) free(e extent) {
 	})
 }
 
-func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
-	if err := x.live(); err != nil {
+func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
+	if err := x.CheckEpoch(); err != nil {
 		return nil, nil, err
 	}
 	x.mu.RLock()
@@ -176,14 +176,14 @@ func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
 	end := off + n
 	for _, r := range x.bad {
 		if uint64(r.Off) < end && off < uint64(r.End()) {
-			return nil, nil, fmt.Errorf("read bytes %v: %w", r, errDamaged)
+			return nil, nil, fmt.Errorf("read bytes %v: %w", r, ErrDamaged)
 		}
 	}
-	pieces := make([]piece, 0, 2)
+	pieces := make([]Piece, 0, 2)
 	at := off
 	hole := func(to uint64) {
 		if to > at {
-			pieces = append(pieces, piece{off: at, n: to - at, hole: true})
+			pieces = append(pieces, Piece{Off: at, N: to - at, Hole: true})
 			at = to
 		}
 	}
@@ -191,7 +191,7 @@ func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
 		hole(min(e.off, end))
 		if data := min(e.off+e.written, end); data > at {
 			s := e.span(at, data-at)
-			pieces = append(pieces, piece{off: at, n: data - at, span: transport.DeviceSpan(s), dev: s})
+			pieces = append(pieces, Piece{Off: at, N: data - at, Span: transport.DeviceSpan(s), Dev: s})
 			at = data
 		}
 		return true
@@ -201,15 +201,15 @@ func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
 	return pieces, func() { x.gate.leave(in) }, nil
 }
 
-func (x *extents) usage() uint64 {
+func (x *Extents) Usage() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.bytes
 }
 
-func (x *extents) backing() *os.File { return nil }
+func (x *Extents) Backing() *os.File { return nil }
 
-func (x *extents) settle(size uint64) []metadata.Mapping {
+func (x *Extents) Settle(size uint64) []metadata.Mapping {
 	if x.ahead > 0 {
 		x.dropTail(max(x.ahead, x.ceil(size)))
 		x.ahead = 0
@@ -218,19 +218,19 @@ func (x *extents) settle(size uint64) []metadata.Mapping {
 }
 
 // mappings returns the records of the content as it is now. It may be called at any time.
-func (x *extents) mappings() []metadata.Mapping {
+func (x *Extents) Mappings() []metadata.Mapping {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.records()
 }
 
 // records describes the extents as they are.
-func (x *extents) records() []metadata.Mapping {
+func (x *Extents) records() []metadata.Mapping {
 	var maps []metadata.Mapping
 	x.tree.Scan(func(_ uint64, e extent) bool {
 		maps = append(maps, metadata.Mapping{
 			FileOff: e.off, Len: e.len, Written: e.written,
-			Device: x.tier.name, Epoch: x.epoch,
+			Device: x.tier.Name, Epoch: x.epoch,
 			Allocation: metadata.AllocationID(e.lease.Slab), Off: uint64(e.lease.Span.Off),
 		})
 		return true
@@ -238,20 +238,20 @@ func (x *extents) records() []metadata.Mapping {
 	return maps
 }
 
-func (x *extents) discard() error {
+func (x *Extents) Discard() error {
 	x.dropTail(0)
 	return nil
 }
 
 // dropTail gives back every page from off, which is a page boundary, on. The
 // last page that a file can have ends behind the largest size.
-func (x *extents) dropTail(off uint64) {
+func (x *Extents) dropTail(off uint64) {
 	x.drop(off, x.floor(^uint64(0)), false)
 }
 
 // drop gives back the pages of [from, to), page boundaries both, or keeps
 // them as memory that holds no data.
-func (x *extents) drop(from, to uint64, keep bool) {
+func (x *Extents) drop(from, to uint64, keep bool) {
 	x.mu.Lock()
 	freed := x.dropLocked(from, to, keep)
 	x.mu.Unlock()
@@ -261,7 +261,7 @@ func (x *extents) drop(from, to uint64, keep bool) {
 }
 
 // dropLocked is drop, but for giving the memory back that it returns.
-func (x *extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
+func (x *Extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
 	for _, e := range x.overlapping(from, to) {
 		x.removeLocked(e)
 		a, b := max(from, e.off), min(to, e.end())
@@ -282,5 +282,5 @@ func (x *extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
 	return freed
 }
 
-func (x *extents) floor(off uint64) uint64 { return off &^ (x.page - 1) }
-func (x *extents) ceil(off uint64) uint64  { return (off + x.page - 1) &^ (x.page - 1) }
+func (x *Extents) floor(off uint64) uint64 { return off &^ (x.page - 1) }
+func (x *Extents) ceil(off uint64) uint64  { return (off + x.page - 1) &^ (x.page - 1) }

@@ -1,4 +1,4 @@
-package objects
+package content
 
 import (
 	"context"
@@ -19,25 +19,25 @@ const (
 	minAhead = 1 << 20
 )
 
-func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var done uint64
 	var path transport.Path
-	if err := x.live(); err != nil {
+	if err := x.CheckEpoch(); err != nil {
 		return 0, path, err
 	}
 	// A piece that was begun is finished: of an interrupted one it would not
 	// be known what is where. And what is no longer than a piece, as the
 	// kernel's requests are, is not interrupted at all: few programs expect
 	// EINTR or a short count of a write to a file.
-	interrupted, look := ctx.Err, uint64(maxPiece)
+	interrupted, look := ctx.Err, uint64(MaxPiece)
 	ctx = context.WithoutCancel(ctx)
-	pace := x.tier.paces.of(devices.Name(x.tier.name), src)
+	pace := x.tier.paces.of(devices.Name(x.tier.Name), src)
 	for total := uint64(src.Len()); done < total; {
 		if done >= look {
 			if err := interrupted(); err != nil {
 				return done, path, err
 			}
-			look = done + maxPiece
+			look = done + MaxPiece
 		}
 		e, err := x.ready(ctx, off+done, off+total)
 		if err != nil {
@@ -65,26 +65,26 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 
 // clean zeroes what is unwritten before end, where the memory is lent to another
 // machine to write it: what that does not write would show what was there before.
-func (x *extents) clean(ctx context.Context, e extent, end uint64, src transport.Span) error {
+func (x *Extents) clean(ctx context.Context, e extent, end uint64, src transport.Span) error {
 	data := e.off + e.written
 	if data >= end || !src.IsLent() {
 		return nil
 	}
 	if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, end-data)), 0); err != nil {
-		return fmt.Errorf("zero %d bytes on %s: %w", end-data, x.tier.name, err)
+		return fmt.Errorf("zero %d bytes on %s: %w", end-data, x.tier.Name, err)
 	}
 	return nil
 }
 
 // failed notes what a failed copy into [off, off+n) leaves: bytes that were
 // data before are unknown now, all others still read as zeros.
-func (x *extents) failed(e extent, off, n uint64) {
+func (x *Extents) failed(e extent, off, n uint64) {
 	if data := e.off + e.written; data > off {
 		x.damage(off, min(data, off+n)-off)
 	}
 }
 
-func (x *extents) wrote(e extent, off, n uint64) {
+func (x *Extents) wrote(e extent, off, n uint64) {
 	e.written = max(e.written, off+n-e.off)
 	x.mu.Lock()
 	x.tree.Set(e.off, e)
@@ -102,7 +102,7 @@ func (x *extents) wrote(e extent, off, n uint64) {
 
 // joinLocked makes one of two neighbours again that ready has split, when there
 // is nothing unwritten between their bytes, and returns where the second is.
-func (x *extents) joinLocked(a, b extent) extent {
+func (x *Extents) joinLocked(a, b extent) extent {
 	between := a.lease.Span
 	between.Off += devices.Offset(a.len)
 	between.Len = b.lease.Span.Len
@@ -121,7 +121,7 @@ func (x *extents) joinLocked(a, b extent) extent {
 // page of which bytes are missing is zeroed up to off, and whole pages are
 // split off and stay unwritten. It takes memory where there is none, for bytes
 // up to end at most.
-func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
+func (x *Extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	e, ok := x.at(off)
 	if !ok {
 		var err error
@@ -139,7 +139,7 @@ func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	}
 	if off > data {
 		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, off-data)), 0); err != nil {
-			return extent{}, fmt.Errorf("zero %d bytes on %s: %w", off-data, x.tier.name, err)
+			return extent{}, fmt.Errorf("zero %d bytes on %s: %w", off-data, x.tier.Name, err)
 		}
 		e.written = off - e.off
 		x.put(e)
@@ -148,7 +148,7 @@ func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 }
 
 // split cuts an extent in two at a page boundary and returns the second.
-func (x *extents) split(e extent, at uint64) extent {
+func (x *Extents) split(e extent, at uint64) extent {
 	if at == e.off {
 		return e
 	}
@@ -163,7 +163,7 @@ func (x *extents) split(e extent, at uint64) extent {
 
 // grow takes memory for off, and up to end as far as it comes in one piece:
 // behind the extent before, where that can be longer, else a new one.
-func (x *extents) grow(ctx context.Context, off, end uint64) (extent, error) {
+func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 	from, to, last := x.floor(off), x.ceil(end), true
 	x.tree.Ascend(from, func(_ uint64, next extent) bool {
 		to, last = min(to, next.off), false
@@ -191,7 +191,7 @@ func (x *extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 }
 
 // longer makes the extent that ends at from longer in place.
-func (x *extents) longer(from, want uint64) (extent, bool) {
+func (x *Extents) longer(from, want uint64) (extent, bool) {
 	if from == 0 {
 		return extent{}, false
 	}
@@ -214,7 +214,7 @@ func (x *extents) longer(from, want uint64) (extent, bool) {
 
 // take leases memory: with something extra if there is enough, else what is
 // wanted, else whatever comes in one piece.
-func (x *extents) take(ctx context.Context, want, extra uint64) (arena.Lease, error) {
+func (x *Extents) take(ctx context.Context, want, extra uint64) (arena.Lease, error) {
 	if extra > 0 {
 		lease, err := x.tier.arena.Alloc(ctx, devices.Size(want+extra))
 		if err == nil || !errors.Is(err, devices.ErrOutOfMemory) {
@@ -237,7 +237,7 @@ func (x *extents) take(ctx context.Context, want, extra uint64) (arena.Lease, er
 }
 
 // noteAhead remembers from where on memory was taken ahead of need.
-func (x *extents) noteAhead(e extent, needed uint64) {
+func (x *Extents) noteAhead(e extent, needed uint64) {
 	if e.end() > needed {
 		x.ahead = needed
 	}
