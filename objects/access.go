@@ -23,22 +23,6 @@ type access struct {
 // descriptor has been let in. A key or an inode number proves neither, so the
 // functions below check the path for them.
 
-// MayReach says whether a user could have come to an inode by its path, which needs
-// the right to search all directories above it. A caller that has found it by
-// another of its names shows a descriptor instead.
-//
-// Errors: ErrForbidden; metadata.ErrNotExist; ErrBusy.
-func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
-	if who.UID == 0 {
-		return nil
-	}
-	a, err := s.attrs.get(ctx, ino)
-	if err != nil {
-		return err
-	}
-	return s.access.maySearchAbove(ctx, who, a.Inode)
-}
-
 // maySearchAbove is MayReach for a record.
 func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
 	for depth := 0; who.UID != 0 && in.Ino != metadata.RootIno; depth++ {
@@ -174,4 +158,12 @@ func (ac *access) mayRename(ctx context.Context, r metadata.Rename) error {
 		return nil
 	}
 	return ac.mayName(ctx, r.To, r.NewName)
+}
+
+func (ac *access) volatile(ctx context.Context, dir Ino) bool {
+	if dir == metadata.PublishIno {
+		return true
+	}
+	made, err := ac.isKeysDir(ctx, dir)
+	return made || err != nil
 }

@@ -10,26 +10,10 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
-	"github.com/hmcfs/hmcfs/transport"
 )
 
 // maxSize is the largest size of an object: what lseek can reach.
 const maxSize = 1<<63 - 1
-
-// overlayStat lays what a file of the host tier knows over its record.
-func overlayStat(in *metadata.Inode, st unix.Stat_t) {
-	in.Size = uint64(st.Size)
-	in.Allocated = uint64(st.Blocks) * 512
-	if in.Path == "" && in.Allocated > 0 {
-		// Nothing came through hmcfs, so the kernel wrote it by itself.
-		in.Path = string(transport.PathPassthrough)
-	}
-	in.Atime = metadata.Timespec{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}
-	in.Mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
-	if ctime := (metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}); ctime.After(in.Ctime) {
-		in.Ctime = ctime
-	}
-}
 
 // attributes reads and changes inodes: their records, with what the objects in use
 // know beyond them.
@@ -177,108 +161,6 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 		s.keyed.inodeCame(ctx, ino)
 	}
 	return after, err
-}
-
-// setAttr changes size and times, which the object itself knows, and then the
-// record with commit.
-func (o *object) setAttr(ctx context.Context, c Change, commit func() error) error {
-	if err := o.lane.enter(ctx); err != nil {
-		return err
-	}
-	defer o.lane.leave()
-	defer o.table.notices.send(Notice{Ino: o.ino})
-	if c.Size != nil {
-		o.version.Add(1)
-		defer o.version.Add(1)
-		if err := o.resize(ctx, *c.Size); err != nil {
-			return err
-		}
-	}
-	if err := o.setTimes(c); err != nil {
-		return err
-	}
-	return commit()
-}
-
-// resize cuts or grows the object. The caller has the lane.
-func (o *object) resize(ctx context.Context, size uint64) error {
-	if size > maxSize {
-		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
-	}
-	if err := o.notOffered(); err != nil {
-		return err
-	}
-	if err := o.mayCut(size); err != nil {
-		return err
-	}
-	if size == 0 {
-		if err := o.forgetBinding(ctx); err != nil {
-			return err
-		}
-		o.revive()
-	}
-	_, body := o.place()
-	was := o.shrink(size)
-	err := body.Cut(ctx, size)
-	now := o.table.meta.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err != nil {
-		o.size = was
-		return err
-	}
-	if o.body.Backing() == nil {
-		o.size, o.mtime, o.ctime = size, now, now
-		o.dirty.Store(true)
-	}
-	return nil
-}
-
-// revive gives an object whose bytes are lost, and which nobody needs any
-// more since it is cut to nothing, a new life in the present epoch.
-func (o *object) revive() {
-	t, body := o.place()
-	x, inDevice := body.(*content.Extents)
-	_, gone := body.(content.Lost)
-	if !gone && (!inDevice || x.CheckEpoch() == nil) {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	// Who has taken the size of what is lost must not find the new content's
-	// holes below it: see look.
-	o.cuts.Add(1)
-	if t.Files == nil {
-		o.body = o.table.emptyContent(t)
-		o.size, o.epoch = 0, 0
-		o.dirty.Store(true)
-		return
-	}
-	h, err := content.CreateHostFile(t, o.table.engine, uint64(o.ino))
-	if err == nil {
-		o.body, o.epoch = h, t.Epoch()
-		o.revived.Store(true)
-		o.dirty.Store(true)
-	}
-}
-
-func (o *object) setTimes(c Change) error {
-	if c.Atime == nil && c.Mtime == nil {
-		return nil
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if h, ok := o.body.(*content.HostFile); ok {
-		return h.SetTimes(c.Atime, c.Mtime)
-	}
-	if c.Atime != nil {
-		o.atime = *c.Atime
-	}
-	if c.Mtime != nil {
-		o.mtime = *c.Mtime
-	}
-	o.dirty.Store(true)
-	return nil
 }
 
 // setRecord changes the record, or the orphan that has none any more.

@@ -2,11 +2,8 @@ package objects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-
-	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -34,24 +31,6 @@ type KeyAuthority interface {
 	Have(s KeySpace, keys []string)
 	// Release gives keys up. It does not wait, and is called with locks held.
 	Release(s KeySpace, keys []string)
-}
-
-// SetAuthority has a decide from now on, and tells it of all keys that are
-// there. nil is nobody: every key that is free here may be used.
-//
-// Errors: those of reading the records; a decides all the same.
-func (s *Store) SetAuthority(ctx context.Context, a KeyAuthority) error {
-	c := s.claims
-	c.mu.Lock()
-	c.authority = a
-	c.mu.Unlock()
-	if a == nil {
-		return nil
-	}
-	if err := s.claims.tellKeys(ctx); err != nil {
-		return fmt.Errorf("tell of the keys that are there: %w", err)
-	}
-	return nil
 }
 
 // tellKeys tells the authority of all keys.
@@ -164,42 +143,6 @@ func (c *claims) have(ctx context.Context, space KeySpace, key string) {
 	if c.authority != nil && c.index.shows(context.WithoutCancel(ctx), space, key) {
 		c.authority.Have(space, []string{key})
 	}
-}
-
-// shows says whether a key names something here. A lost object does not show
-// its key: it gives way, here and elsewhere. The caller has claims.mu.
-func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool {
-	var in metadata.Inode
-	var err error
-	if space == SpacePublish {
-		in, err = ix.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else {
-		in, err = ix.holder(ctx, key)
-	}
-	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		// It is given up later, or with our incarnation.
-		ix.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
-		return true
-	}
-	return err == nil && (space == SpacePublish || !ix.lostNow(in))
-}
-
-// KeyMade tells when the object was made that shows a key, or was published under
-// it.
-//
-// Errors: metadata.ErrNotExist, also for a key whose object is lost.
-func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metadata.Timespec, error) {
-	var in metadata.Inode
-	var err error
-	if space == SpacePublish {
-		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else if in, err = s.index.find(ctx, key); err == nil && s.index.lostNow(in) {
-		err = metadata.ErrNotExist
-	}
-	if err != nil {
-		return metadata.Timespec{}, fmt.Errorf("when %q was made: %w", key, err)
-	}
-	return in.Btime, nil
 }
 
 // Conflict tells of a key that another machine has too. Where it yields, the

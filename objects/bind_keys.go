@@ -266,22 +266,3 @@ func (ks *keyed) claimKey(ctx context.Context, key string) error {
 	}
 	return goneIsFine(ks.vacate(ctx, in))
 }
-
-// keysDirFor is the directory of a device's keyed objects for a user who is to
-// make some.
-//
-// Errors: ErrForbidden.
-func (ac *access) keysDirFor(ctx context.Context, who Caller, t *content.Tier) (Ino, error) {
-	dir, err := ac.keysDir(ctx, t)
-	if err != nil {
-		return 0, err
-	}
-	in, err := ac.meta.Get(ctx, dir)
-	if err != nil {
-		return 0, err
-	}
-	if !who.May(&in, PermWrite) {
-		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.Name, ErrForbidden)
-	}
-	return dir, nil
-}

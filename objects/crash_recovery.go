@@ -311,3 +311,37 @@ func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadat
 	st.log.Warn("host memory of an earlier run is gone", zap.Int("objects", len(gone)))
 	return nil
 }
+
+// adopt makes the device's directory, or finds the one of an earlier run,
+// and records the device's present epoch.
+//
+// Files of the host tier that belong to other records are refused: their
+// numbers are given anew here, and old bytes would be seen in new objects.
+func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error {
+	if t.Files != nil {
+		if err := st.know(ctx, t); err != nil {
+			return fmt.Errorf("adopt device %s: %w", t.Name, err)
+		}
+		st.meta.SetWitness(st.witnesses)
+	}
+	before, err := st.meta.DeviceEpoch(ctx, t.Name)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
+	}
+	root, err := st.meta.EnsureDevice(ctx, t.Name, o.DirMode, o.UID, o.GID)
+	if err != nil {
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
+	}
+	t.Root = root.Ino
+	if t.Files != nil && before != 0 && before != t.Epoch() {
+		if err := st.loseHost(ctx, t, before); err != nil {
+			return fmt.Errorf("adopt device %s: %w", t.Name, err)
+		}
+	}
+	if err := st.meta.SetDeviceEpoch(ctx, t.Name, t.Epoch()); err != nil {
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
+	}
+	st.log.Info("device adopted", zap.String("device", string(t.Name)),
+		zap.Uint64("epoch", uint64(t.Epoch())), zap.Bool("same_epoch", before == t.Epoch()))
+	return nil
+}

@@ -99,25 +99,6 @@ type Events struct {
 	ended bool
 }
 
-// Listen begins a queue of what happens from now on. Close ends it. A queue
-// that nobody reads is bounded: the oldest events go, and one EventDropped
-// stands in their place.
-func (s *Store) Listen() *Events {
-	h := s.events
-	e := &Events{hub: h, came: make(chan struct{})}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e.ended = h.closed; e.ended {
-		return e
-	}
-	if h.queues == nil {
-		h.queues = map[*Events]struct{}{}
-	}
-	h.queues[e] = struct{}{}
-	e.next = h.seq + 1
-	return e
-}
-
 // emit tells all who listen. It is called when what happened is in the
 // records, and by who changes one key in the order of the changes: under the
 // lock that puts them in order. It waits for nobody.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -36,51 +35,6 @@ type Exported struct {
 	End func()
 }
 
-// export is memory of an object that other processes may have mapped. The
-// object's mu guards it.
-type export struct {
-	kind   devices.HandleKind
-	length uint64 // of the object, from its start
-	// handle is kept open as long as the export lasts: its descriptor is what
-	// others find under this process.
-	handle devices.Handle
-	file   owner.FileID // of a descriptor of host memory
-	// lasting is an export that no process's end ends.
-	lasting bool
-	// holders are the processes that it lasts for, with what ends their watch.
-	holders map[owner.ID]func()
-	// sessions counts the sessions that it lasts for.
-	sessions int
-}
-
-// held says whether there is a holder for which the export lasts. The caller
-// has the object's mu.
-func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }
-
-// shared knows which files of this mount other processes were given.
-type shared struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	files map[owner.FileID]int
-}
-
-func (s *shared) add(id owner.FileID, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files == nil {
-		s.files = map[owner.FileID]int{}
-	}
-	if s.files[id] += n; s.files[id] <= 0 {
-		delete(s.files, id)
-	}
-}
-
-func (s *shared) has(id owner.FileID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.files[id] > 0
-}
-
 // exports names the memory of objects for other processes, and follows the end of
 // those.
 type exports struct {
@@ -89,12 +43,6 @@ type exports struct {
 	table   *table
 	attrs   *attributes
 	headers *headers
-}
-
-// isOurs says whether a file is memory of this mount: one that it exports, or
-// one of a host tier.
-func (tb *table) isOurs(id owner.FileID) bool {
-	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *content.Tier) bool { return t.HasFile(id) })
 }
 
 // Export names the memory of the file ino for another process. The content is
@@ -398,4 +346,18 @@ func (s *Store) EndExport(ctx context.Context, ino Ino) error {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}
 	return o.endExport()
+}
+
+// Exported tells how many of an object's first bytes other processes may have
+// mapped, and by which kind of handle; 0 when it is not exported.
+func (s *Store) Exported(ctx context.Context, ino Ino) (uint64, devices.HandleKind) {
+	o := s.table.pinLoaded(ino) // one that is not loaded is not exported
+	if o == nil {
+		return 0, ""
+	}
+	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
+	if e := o.exporting(); e != nil {
+		return e.length, e.kind
+	}
+	return 0, ""
 }

@@ -1,14 +1,12 @@
 package objects
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/content"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // exporting returns the present export, or nil.
@@ -24,20 +22,6 @@ func (o *object) exported() uint64 {
 		return e.length
 	}
 	return 0
-}
-
-// Exported tells how many of an object's first bytes other processes may have
-// mapped, and by which kind of handle; 0 when it is not exported.
-func (s *Store) Exported(ctx context.Context, ino Ino) (uint64, devices.HandleKind) {
-	o := s.table.pinLoaded(ino) // one that is not loaded is not exported
-	if o == nil {
-		return 0, ""
-	}
-	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	if e := o.exporting(); e != nil {
-		return e.length, e.kind
-	}
-	return 0, ""
 }
 
 // endExport ends the export, if there is one. The memory stays where it is.
@@ -110,10 +94,23 @@ func (o *object) mayGo() error {
 	return nil
 }
 
-// isLeaving says whether an inode has lost its last name, or is about to.
-func (tb *table) isLeaving(ino Ino) bool {
-	_, leaving := tb.orphanOf(ino)
-	return leaving
+// export is memory of an object that other processes may have mapped. The
+// object's mu guards it.
+type export struct {
+	kind   devices.HandleKind
+	length uint64 // of the object, from its start
+	// handle is kept open as long as the export lasts: its descriptor is what
+	// others find under this process.
+	handle devices.Handle
+	file   owner.FileID // of a descriptor of host memory
+	// lasting is an export that no process's end ends.
+	lasting bool
+	// holders are the processes that it lasts for, with what ends their watch.
+	holders map[owner.ID]func()
+	// sessions counts the sessions that it lasts for.
+	sessions int
 }
 
-func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
+// held says whether there is a holder for which the export lasts. The caller
+// has the object's mu.
+func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }

@@ -58,3 +58,22 @@ func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	}
 	return slices.ContainsFunc(ac.tiers, func(t *content.Tier) bool { return t.Root == in.Parent }), nil
 }
+
+// keysDirFor is the directory of a device's keyed objects for a user who is to
+// make some.
+//
+// Errors: ErrForbidden.
+func (ac *access) keysDirFor(ctx context.Context, who Caller, t *content.Tier) (Ino, error) {
+	dir, err := ac.keysDir(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	in, err := ac.meta.Get(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	if !who.May(&in, PermWrite) {
+		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.Name, ErrForbidden)
+	}
+	return dir, nil
+}

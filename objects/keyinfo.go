@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -111,4 +113,40 @@ func blobsText(sizes []uint64) ([]byte, error) {
 			len(sizes), text.Len(), metadata.MaxXattr, metadata.ErrTooLarge)
 	}
 	return []byte(text.String()), nil
+}
+
+// shows says whether a key names something here. A lost object does not show
+// its key: it gives way, here and elsewhere. The caller has claims.mu.
+func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool {
+	var in metadata.Inode
+	var err error
+	if space == SpacePublish {
+		in, err = ix.meta.Lookup(ctx, metadata.PublishIno, key)
+	} else {
+		in, err = ix.holder(ctx, key)
+	}
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		// It is given up later, or with our incarnation.
+		ix.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
+		return true
+	}
+	return err == nil && (space == SpacePublish || !ix.lostNow(in))
+}
+
+// KeyMade tells when the object was made that shows a key, or was published under
+// it.
+//
+// Errors: metadata.ErrNotExist, also for a key whose object is lost.
+func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metadata.Timespec, error) {
+	var in metadata.Inode
+	var err error
+	if space == SpacePublish {
+		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
+	} else if in, err = s.index.find(ctx, key); err == nil && s.index.lostNow(in) {
+		err = metadata.ErrNotExist
+	}
+	if err != nil {
+		return metadata.Timespec{}, fmt.Errorf("when %q was made: %w", key, err)
+	}
+	return in.Btime, nil
 }

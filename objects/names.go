@@ -310,38 +310,6 @@ func (v *victim) release(ctx context.Context) {
 	}
 }
 
-// Rename moves a name. Between devices it copies the content device to
-// device and is refused with metadata.ErrCrossDevice for a directory, a file
-// with several names, one that is open, and an exchange. Only the copying
-// ends with the context, and nothing has changed then. Into publish/ it
-// publishes a file, and out of it it receives one, see publishFile and
-// receiveFile.
-func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.access.mayRename(ctx, r)
-	switch {
-	case err != nil:
-	case r.To == metadata.PublishIno:
-		err = s.publications.publishFile(ctx, r)
-	case r.From == metadata.PublishIno:
-		err = s.publications.receiveFile(ctx, r)
-	default:
-		err = s.rename(context.WithoutCancel(ctx), r)
-		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
-			err = s.moves.moveBetween(ctx, r)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("rename %q to %q: %w", r.Name, r.NewName, err)
-	}
-	return nil
-}
-
-func (s *Store) rename(ctx context.Context, r metadata.Rename) error {
-	return s.names.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return s.meta.Rename(ctx, r)
-	})
-}
-
 // replace runs a rename that may take the last name of what is at its new
 // name.
 func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {

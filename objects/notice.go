@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -26,30 +25,6 @@ type notices struct {
 	listeners []*func(Notice)
 }
 
-// OnNotice has fn called after every change of attributes, content or names
-// that went through the store, by any caller; what the kernel writes to a host
-// file by itself is noticed when the file is closed. fn may be told of more
-// than has changed. It must not wait and calls nothing of the store's. cancel
-// returns when fn is not running and won't be called again.
-func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
-	n := s.notices
-	mine := &fn
-	n.mu.Lock()
-	n.listeners = append(slices.Clone(n.listeners), mine)
-	n.count.Store(int32(len(n.listeners)))
-	s.meta.OnWrite(s.notices.sendWritten)
-	n.mu.Unlock()
-	return func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.listeners = slices.DeleteFunc(slices.Clone(n.listeners), func(l *func(Notice)) bool { return l == mine })
-		n.count.Store(int32(len(n.listeners)))
-		if len(n.listeners) == 0 {
-			s.meta.OnWrite(nil)
-		}
-	}
-}
-
 func (ns *notices) send(n Notice) {
 	if ns.count.Load() == 0 {
 		return
@@ -67,5 +42,22 @@ func (ns *notices) sendWritten(ino Ino, names bool) {
 		ns.send(Notice{Dir: ino})
 	} else {
 		ns.send(Notice{Ino: ino})
+	}
+}
+
+// changes tells the function of OnChange of changes that no request made.
+type changes struct {
+	notices   *notices
+	notifying sync.RWMutex
+	// +checklocks:notifying
+	notify func(ino Ino, lost bool)
+}
+
+func (ch *changes) tell(ino Ino, lost bool) {
+	ch.notices.send(Notice{Ino: ino})
+	ch.notifying.RLock()
+	defer ch.notifying.RUnlock()
+	if ch.notify != nil {
+		ch.notify(ino, lost)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
@@ -346,4 +347,24 @@ func (o *object) save(ctx context.Context) error {
 		return fmt.Errorf("write the record of object %d: %w", o.ino, err)
 	}
 	return nil
+}
+
+// overlayStat lays what a file of the host tier knows over its record.
+func overlayStat(in *metadata.Inode, st unix.Stat_t) {
+	in.Size = uint64(st.Size)
+	in.Allocated = uint64(st.Blocks) * 512
+	if in.Path == "" && in.Allocated > 0 {
+		// Nothing came through hmcfs, so the kernel wrote it by itself.
+		in.Path = string(transport.PathPassthrough)
+	}
+	in.Atime = metadata.Timespec{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}
+	in.Mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
+	if ctime := (metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}); ctime.After(in.Ctime) {
+		in.Ctime = ctime
+	}
+}
+
+func isBound(body content.Content) bool {
+	_, theirs := body.(*content.Bound)
+	return theirs
 }

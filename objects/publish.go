@@ -237,18 +237,3 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 	}
 	return a, nil
 }
-
-// Volatile says that names in a directory come and go without the kernel's
-// doing, so that it must not keep them: publish/, and the directories of keyed
-// objects.
-func (s *Store) Volatile(dir Ino) bool {
-	return s.access.volatile(context.Background(), dir)
-}
-
-func (ac *access) volatile(ctx context.Context, dir Ino) bool {
-	if dir == metadata.PublishIno {
-		return true
-	}
-	made, err := ac.isKeysDir(ctx, dir)
-	return made || err != nil
-}

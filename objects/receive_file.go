@@ -62,11 +62,6 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 	return nil
 }
 
-func isBound(body content.Content) bool {
-	_, theirs := body.(*content.Bound)
-	return theirs
-}
-
 // receipt is a file on its way out of publish/ to another name.
 type receipt struct {
 	publications *publications

@@ -61,25 +61,6 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	return nil
 }
 
-// memoryEnded follows the end of memory that an object is made of, or a
-// replica of it.
-func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *content.Bound) {
-	o := bs.table.pinLoaded(ino)
-	if o == nil {
-		return
-	}
-	err := o.exclusively(ctx, func() error {
-		if now, ok := o.content().(*content.Bound); ok && now != b {
-			now.DropReplicas(func(r *content.Bound) bool { return r == b })
-		}
-		return nil
-	})
-	bs.table.unpin(ctx, o, pinUse)
-	if err == nil {
-		bs.lose(ctx, ino, b)
-	}
-}
-
 // takeOver makes a replica the content of an object, on whatever device it is.
 // The caller has the lane.
 //

@@ -2,14 +2,11 @@ package objects
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -48,157 +45,34 @@ type Store struct {
 	recovery Recovery
 }
 
-// Open recovers the records of the devices and starts the store.
-func Open(ctx context.Context, o Options) (*Store, error) {
-	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*content.Tier]*hostRecords{}}
-	for _, dev := range o.Devices {
-		t, err := content.NewTier(dev, o.Arena)
-		if err != nil {
-			return nil, errors.Join(err, st.tiers.close())
-		}
-		st.tiers = append(st.tiers, t)
-		if err := st.adopt(ctx, t, o); err != nil {
-			return nil, errors.Join(err, st.tiers.close())
-		}
-	}
-	s := newStore(ctx, o, st.tiers)
-	if err := s.recover(ctx, st, o); err != nil {
-		err = errors.Join(err, s.owners.Close())
-		s.work.Wait()
-		return nil, errors.Join(err, s.table.letGo(), s.tiers.close())
-	}
-	s.recovery = st.recovery
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
-	s.startExpiry(background)
-	s.startTrim(background, o.TrimEvery)
-	return s, nil
-}
-
-// newStore makes the parts of a store, each of those above it.
-func newStore(ctx context.Context, o Options, ts tiers) *Store {
-	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
-	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
-	ns := &notices{}
-	tb := &table{
-		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
-		hole: make([]byte, 64<<10),
-	}
-	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
-	ac := &access{meta: meta, tiers: ts}
-	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
-	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx)}
-	ev := &events{claims: cl}
-	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
-	ch := &changes{notices: ns}
-	ks := &keyed{
-		meta: meta, log: log, attrs: as, access: ac, index: ix, claims: cl, events: ev, names: nm,
-		changes: ch, expiry: expiry{wake: make(chan struct{}, 1)},
-	}
-	mv := &moves{meta: meta, log: log, tiers: ts, table: tb, names: nm}
-	hs := newHeaders(tb, as)
-	return &Store{
-		meta: meta, engine: engine, log: log, tiers: ts, notices: ns, table: tb, attrs: as, access: ac,
-		index: ix, claims: cl, events: ev, names: nm, changes: ch, keyed: ks,
-		bindings: &bindings{
-			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
-			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
-		},
-		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
-		moves:   mv,
-		publications: &publications{
-			meta: meta, log: log, tiers: ts, table: tb, claims: cl, events: ev, names: nm, moves: mv,
-		},
-		headers: hs, work: work, owners: owners,
-	}
-}
-
-// recover sees to what an earlier run has left that depends on others.
-func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
-	if err := st.clearPublished(ctx, o); err != nil {
-		return err
-	}
-	if err := s.bindings.rebind(ctx); err != nil {
-		return err
-	}
-	if err := s.redoAll(ctx, st); err != nil {
-		return err
-	}
-	return st.reckon(ctx)
-}
-
-// adopt makes the device's directory, or finds the one of an earlier run,
-// and records the device's present epoch.
+// MayReach says whether a user could have come to an inode by its path, which needs
+// the right to search all directories above it. A caller that has found it by
+// another of its names shows a descriptor instead.
 //
-// Files of the host tier that belong to other records are refused: their
-// numbers are given anew here, and old bytes would be seen in new objects.
-func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error {
-	if t.Files != nil {
-		if err := st.know(ctx, t); err != nil {
-			return fmt.Errorf("adopt device %s: %w", t.Name, err)
-		}
-		st.meta.SetWitness(st.witnesses)
+// Errors: ErrForbidden; metadata.ErrNotExist; ErrBusy.
+func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
+	if who.UID == 0 {
+		return nil
 	}
-	before, err := st.meta.DeviceEpoch(ctx, t.Name)
-	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		return fmt.Errorf("adopt device %s: %w", t.Name, err)
-	}
-	root, err := st.meta.EnsureDevice(ctx, t.Name, o.DirMode, o.UID, o.GID)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
-		return fmt.Errorf("adopt device %s: %w", t.Name, err)
+		return err
 	}
-	t.Root = root.Ino
-	if t.Files != nil && before != 0 && before != t.Epoch() {
-		if err := st.loseHost(ctx, t, before); err != nil {
-			return fmt.Errorf("adopt device %s: %w", t.Name, err)
-		}
-	}
-	if err := st.meta.SetDeviceEpoch(ctx, t.Name, t.Epoch()); err != nil {
-		return fmt.Errorf("adopt device %s: %w", t.Name, err)
-	}
-	st.log.Info("device adopted", zap.String("device", string(t.Name)),
-		zap.Uint64("epoch", uint64(t.Epoch())), zap.Bool("same_epoch", before == t.Epoch()))
-	return nil
+	return s.access.maySearchAbove(ctx, who, a.Inode)
 }
 
-// CloseOptions say what a store leaves behind.
-type CloseOptions struct {
-	// Keep writes the records of what is still in use. Without it they are
-	// left as they are, for a caller who throws the metadata away.
-	Keep bool
+// Volatile says that names in a directory come and go without the kernel's
+// doing, so that it must not keep them: publish/, and the directories of keyed
+// objects.
+func (s *Store) Volatile(dir Ino) bool {
+	return s.access.volatile(context.Background(), dir)
 }
 
-// Close gives the device memory back. Nobody may use the store any more.
-func (s *Store) Close(ctx context.Context, o CloseOptions) error {
-	s.holders.end(ctx)
-	s.stop()
-	s.events.close()
-	errs := []error{s.owners.Close()}
-	s.work.Wait()
-	if o.Keep {
-		errs = append(errs, s.table.saveAll(ctx))
-	}
-	s.table.endOrphans()
-	return errors.Join(append(errs, s.table.letGo(), s.tiers.close())...)
-}
-
-// letGo gives back what the table holds for other processes.
-func (tb *table) letGo() error {
-	var errs []error
-	for _, o := range tb.loaded(func(e *entry) bool { return e.pins == 0 }) {
-		errs = append(errs, o.letGo())
-	}
-	return errors.Join(errs...)
-}
-
-func (tb *table) saveAll(ctx context.Context) error {
-	var errs []error
-	for _, o := range tb.loaded(func(e *entry) bool { return e.orphan == nil }) {
-		errs = append(errs, o.save(ctx))
-	}
-	return errors.Join(errs...)
+// TakeTurn waits until nobody else has a turn who replaces one of these files, or
+// reads one that is to be replaced; who comes first is first. It takes all of them
+// at once, so that nobody waits for ever. done ends the turn, once.
+//
+// Errors: the context's.
+func (s *Store) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
+	return s.turns.take(ctx, reads, writes)
 }

@@ -2,13 +2,17 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -89,57 +93,6 @@ func (s *tableShard) getLocked(ino Ino) *entry {
 func (s *tableShard) sweepLocked(ino Ino, e *entry) {
 	if e.idle() {
 		delete(s.entries, ino)
-	}
-}
-
-// Reference counts n references that the kernel holds to an inode. While
-// there are any, an inode without names is as it was: a descriptor of O_PATH,
-// or a working directory, is no handle, and what it refers to can be opened.
-func (s *Store) Reference(ino Ino, n uint64) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	sh.getLocked(ino).lookups += n
-	sh.mu.Unlock()
-}
-
-// Forget drops n references of the kernel's, and says whether those were the
-// last.
-func (s *Store) Forget(ino Ino, n uint64) (last bool) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	last = true
-	var left remains
-	if e := sh.entries[ino]; e != nil {
-		e.lookups -= min(n, e.lookups)
-		last = e.lookups == 0
-		left = e.leave()
-		sh.sweepLocked(ino, e)
-	}
-	sh.mu.Unlock()
-	s.table.end(left)
-	if last {
-		s.headers.forget(ino)
-	}
-	return last
-}
-
-// ReferencePart counts a reference to what is shown of an inode elsewhere.
-// While there is any, the attributes of an inode without names can be asked for.
-func (s *Store) ReferencePart(ino Ino) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.getLocked(ino).parts++
-}
-
-// ForgetPart drops a reference of ReferencePart's.
-func (s *Store) ForgetPart(ino Ino) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if e := sh.entries[ino]; e != nil {
-		e.parts -= min(1, e.parts)
-		sh.sweepLocked(ino, e)
 	}
 }
 
@@ -362,16 +315,6 @@ func (tb *table) isOpen(ino Ino) bool {
 	return e != nil && e.opens > 0
 }
 
-// Nameless says that an inode which the kernel refers to has no name any more,
-// and whether anybody has it open.
-func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
-	if _, err := s.meta.Get(ctx, ino); err == nil {
-		return false, false
-	}
-	_, known := s.table.orphanOf(ino)
-	return known, s.table.isOpen(ino)
-}
-
 // beginMove keeps everybody from opening the object until the result is
 // called. ok is false when somebody has it open, or it moves already.
 func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
@@ -391,4 +334,35 @@ func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
 		e.moving = nil
 		sh.sweepLocked(ino, e)
 	}, true
+}
+
+// letGo gives back what the table holds for other processes.
+func (tb *table) letGo() error {
+	var errs []error
+	for _, o := range tb.loaded(func(e *entry) bool { return e.pins == 0 }) {
+		errs = append(errs, o.letGo())
+	}
+	return errors.Join(errs...)
+}
+
+func (tb *table) saveAll(ctx context.Context) error {
+	var errs []error
+	for _, o := range tb.loaded(func(e *entry) bool { return e.orphan == nil }) {
+		errs = append(errs, o.save(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// isOurs says whether a file is memory of this mount: one that it exports, or
+// one of a host tier.
+func (tb *table) isOurs(id owner.FileID) bool {
+	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *content.Tier) bool { return t.HasFile(id) })
+}
+
+func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
+
+// isLeaving says whether an inode has lost its last name, or is about to.
+func (tb *table) isLeaving(ino Ino) bool {
+	_, leaving := tb.orphanOf(ino)
+	return leaving
 }

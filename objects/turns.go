@@ -25,13 +25,9 @@ type turn struct {
 	on bool
 }
 
-// TakeTurn waits until nobody else has a turn who replaces one of these files, or
-// reads one that is to be replaced; who comes first is first. It takes all of them
-// at once, so that nobody waits for ever. done ends the turn, once.
-//
-// Errors: the context's.
-func (s *Store) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
-	q := &s.turns
+// take is Store.TakeTurn.
+func (q *turns) take(ctx context.Context, reads, writes []Ino) (done func(), err error) {
+
 	t := &turn{reads: reads, writes: writes, begun: make(chan struct{})}
 	q.mu.Lock()
 	q.queue = append(q.queue, t)

@@ -1,0 +1,105 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
+)
+
+// lose makes the record say that the content is gone, unless a replica takes
+// its place.
+func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
+	o := bs.table.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	defer bs.table.unpin(ctx, o, pinUse)
+	gone := false
+	err := o.exclusively(ctx, func() error {
+		if o.content() != content.Content(b) || bs.takeOver(ctx, o, b) == nil {
+			return nil
+		}
+		gone = true
+		err := bs.meta.Unbind(ctx, ino, true)
+		if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			return err
+		}
+		o.mu.Lock()
+		o.body = content.Lost{}
+		o.mu.Unlock()
+		o.version.Add(2)
+		return nil
+	})
+	if err != nil {
+		bs.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	if !gone {
+		return
+	}
+	bs.tellLost(ctx, ino)
+	if sourceOf(b) != nil {
+		bs.keyed.expireLost(ctx, ino)
+	} else {
+		bs.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+	}
+	bs.changes.tell(ino, true)
+}
+
+// tellLost tells of a key whose object is lost.
+func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
+	in, err := bs.meta.Get(ctx, ino)
+	if err != nil || in.Key == "" {
+		return
+	}
+	// Before anybody tells that the name is gone.
+	defer bs.names.lock(in.Parent, in.Parent)()
+	if now, gone := bs.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
+		bs.events.emit(EventLost, now.Key, now)
+	}
+}
+
+// ownerEnded is called by the watcher. From its first line on nobody gets at
+// the memory; the record follows, which waits for who changes the object now.
+func (bs *bindings) ownerEnded(ino Ino, b *content.Bound) {
+	b.End()
+	bs.work.Go(func() { bs.lose(context.Background(), ino, b) })
+}
+
+// watch makes the object lost when its owner ends.
+func (bs *bindings) watch(ino Ino, b opened) error {
+	if b.owner == nil {
+		return nil
+	}
+	cancel, err := bs.owners.Watch(b.owner, func() { bs.ownerEnded(ino, b.body) })
+	if err != nil {
+		b.body.End()
+		bs.lose(context.Background(), ino, b.body)
+		return fmt.Errorf("bind object %d: %w", ino, err)
+	}
+	b.body.SetCancel(cancel)
+	return nil
+}
+
+// memoryEnded follows the end of memory that an object is made of, or a
+// replica of it.
+func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *content.Bound) {
+	o := bs.table.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	err := o.exclusively(ctx, func() error {
+		if now, ok := o.content().(*content.Bound); ok && now != b {
+			now.DropReplicas(func(r *content.Bound) bool { return r == b })
+		}
+		return nil
+	})
+	bs.table.unpin(ctx, o, pinUse)
+	if err == nil {
+		bs.lose(ctx, ino, b)
+	}
+}

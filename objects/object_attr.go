@@ -1,0 +1,126 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
+)
+
+// resize cuts or grows the object. The caller has the lane.
+func (o *object) resize(ctx context.Context, size uint64) error {
+	if size > maxSize {
+		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
+	}
+	if err := o.notOffered(); err != nil {
+		return err
+	}
+	if err := o.mayCut(size); err != nil {
+		return err
+	}
+	if size == 0 {
+		if err := o.forgetBinding(ctx); err != nil {
+			return err
+		}
+		o.revive()
+	}
+	_, body := o.place()
+	was := o.shrink(size)
+	err := body.Cut(ctx, size)
+	now := o.table.meta.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.size = was
+		return err
+	}
+	if o.body.Backing() == nil {
+		o.size, o.mtime, o.ctime = size, now, now
+		o.dirty.Store(true)
+	}
+	return nil
+}
+
+// revive gives an object whose bytes are lost, and which nobody needs any
+// more since it is cut to nothing, a new life in the present epoch.
+func (o *object) revive() {
+	t, body := o.place()
+	x, inDevice := body.(*content.Extents)
+	_, gone := body.(content.Lost)
+	if !gone && (!inDevice || x.CheckEpoch() == nil) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// Who has taken the size of what is lost must not find the new content's
+	// holes below it: see look.
+	o.cuts.Add(1)
+	if t.Files == nil {
+		o.body = o.table.emptyContent(t)
+		o.size, o.epoch = 0, 0
+		o.dirty.Store(true)
+		return
+	}
+	h, err := content.CreateHostFile(t, o.table.engine, uint64(o.ino))
+	if err == nil {
+		o.body, o.epoch = h, t.Epoch()
+		o.revived.Store(true)
+		o.dirty.Store(true)
+	}
+}
+
+// forgetBinding makes an object whose owner is gone an ordinary one, since it
+// is cut to nothing. The caller has the lane.
+func (o *object) forgetBinding(ctx context.Context) error {
+	if _, gone := o.content().(content.Lost); !gone {
+		return nil
+	}
+	err := o.table.meta.Unbind(context.WithoutCancel(ctx), o.ino, false)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("unbind object %d: %w", o.ino, err)
+	}
+	o.foreign.Store(false)
+	return nil
+}
+
+// setAttr changes size and times, which the object itself knows, and then the
+// record with commit.
+func (o *object) setAttr(ctx context.Context, c Change, commit func() error) error {
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	defer o.table.notices.send(Notice{Ino: o.ino})
+	if c.Size != nil {
+		o.version.Add(1)
+		defer o.version.Add(1)
+		if err := o.resize(ctx, *c.Size); err != nil {
+			return err
+		}
+	}
+	if err := o.setTimes(c); err != nil {
+		return err
+	}
+	return commit()
+}
+
+func (o *object) setTimes(c Change) error {
+	if c.Atime == nil && c.Mtime == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h, ok := o.body.(*content.HostFile); ok {
+		return h.SetTimes(c.Atime, c.Mtime)
+	}
+	if c.Atime != nil {
+		o.atime = *c.Atime
+	}
+	if c.Mtime != nil {
+		o.mtime = *c.Mtime
+	}
+	o.dirty.Store(true)
+	return nil
+}

@@ -1,0 +1,114 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/objects/content"
+	"github.com/hmcfs/hmcfs/objects/owner"
+)
+
+// Open recovers the records of the devices and starts the store.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*content.Tier]*hostRecords{}}
+	for _, dev := range o.Devices {
+		t, err := content.NewTier(dev, o.Arena)
+		if err != nil {
+			return nil, errors.Join(err, st.tiers.close())
+		}
+		st.tiers = append(st.tiers, t)
+		if err := st.adopt(ctx, t, o); err != nil {
+			return nil, errors.Join(err, st.tiers.close())
+		}
+	}
+	s := newStore(ctx, o, st.tiers)
+	if err := s.recover(ctx, st, o); err != nil {
+		err = errors.Join(err, s.owners.Close())
+		s.work.Wait()
+		return nil, errors.Join(err, s.table.letGo(), s.tiers.close())
+	}
+	s.recovery = st.recovery
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.startExpiry(background)
+	s.startTrim(background, o.TrimEvery)
+	return s, nil
+}
+
+// newStore makes the parts of a store, each of those above it.
+func newStore(ctx context.Context, o Options, ts tiers) *Store {
+	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
+	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
+	ns := &notices{}
+	tb := &table{
+		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
+		hole: make([]byte, 64<<10),
+	}
+	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
+	ac := &access{meta: meta, tiers: ts}
+	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
+	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx)}
+	ev := &events{claims: cl}
+	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
+	ch := &changes{notices: ns}
+	ks := &keyed{
+		meta: meta, log: log, attrs: as, access: ac, index: ix, claims: cl, events: ev, names: nm,
+		changes: ch, expiry: expiry{wake: make(chan struct{}, 1)},
+	}
+	mv := &moves{meta: meta, log: log, tiers: ts, table: tb, names: nm}
+	hs := newHeaders(tb, as)
+	return &Store{
+		meta: meta, engine: engine, log: log, tiers: ts, notices: ns, table: tb, attrs: as, access: ac,
+		index: ix, claims: cl, events: ev, names: nm, changes: ch, keyed: ks,
+		bindings: &bindings{
+			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
+			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
+		},
+		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
+		moves:   mv,
+		publications: &publications{
+			meta: meta, log: log, tiers: ts, table: tb, claims: cl, events: ev, names: nm, moves: mv,
+		},
+		headers: hs, work: work, owners: owners,
+	}
+}
+
+// recover sees to what an earlier run has left that depends on others.
+func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
+	if err := st.clearPublished(ctx, o); err != nil {
+		return err
+	}
+	if err := s.bindings.rebind(ctx); err != nil {
+		return err
+	}
+	if err := s.redoAll(ctx, st); err != nil {
+		return err
+	}
+	return st.reckon(ctx)
+}
+
+// CloseOptions say what a store leaves behind.
+type CloseOptions struct {
+	// Keep writes the records of what is still in use. Without it they are
+	// left as they are, for a caller who throws the metadata away.
+	Keep bool
+}
+
+// Close gives the device memory back. Nobody may use the store any more.
+func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.holders.end(ctx)
+	s.stop()
+	s.events.close()
+	errs := []error{s.owners.Close()}
+	s.work.Wait()
+	if o.Keep {
+		errs = append(errs, s.table.saveAll(ctx))
+	}
+	s.table.endOrphans()
+	return errors.Join(append(errs, s.table.letGo(), s.tiers.close())...)
+}
