@@ -15,41 +15,41 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// bound is content in memory that another process owns, or a holder. Its
-// length never changes, and nothing is freed or cleared when it ends: only our
-// hold of the memory goes. Its parts are added before it has readers.
+// Bound is content in memory that another process owns, or that a session has registered.
+// Its length never changes, and ending it frees and clears nothing: only the reference to
+// the memory goes. Parts are added before it has readers; after that, its methods may be
+// called from any goroutine.
 type Bound struct {
 	engine *transport.Engine
 	name   devices.Name
 	size   uint64
 	parts  []boundPart // in order, without gaps
-	// files, mems and of are what parts are in, once each.
+	// files, mems and of hold the parts, once each.
 	files []*os.File
 	mems  []*devices.Memory
 	of    []*Bound
 	gate  gate
 	logf  func(msg string, err error)
-	// source is for the maker of the content, which notes here whose memory it is.
-	// Set before the content has readers.
+	// Source is for the creator of the content, which stores here whose memory it is.
+	// It is set before the content has readers.
 	Source any
 
 	mu sync.Mutex
 	// +checklocks:mu
 	ended bool
-	// cancel ends the watch over the owner; nil when there is none.
+	// cancel ends the watch over the owner; nil for none.
 	// +checklocks:mu
 	cancel func()
-	// spares are replicas, each as long as this, that are read when this can't
-	// be. They change under the object's lane.
+	// spares are replicas of the same length, read when this memory can't be. They
+	// change under the object's lane.
 	// +checklocks:mu
 	spares []*Bound
-	// leaving says that its holder takes it away, and its object with it.
+	// leaving reports that the content is about to go, and its object with it.
 	// +checklocks:mu
 	leaving bool
 }
 
-// boundPart is a stretch of the object in one file, one memory, or memory that
-// a holder has registered.
+// boundPart is a range of the content in one file, one device memory, or one other Bound.
 type boundPart struct {
 	off, n uint64
 	file   *os.File
@@ -58,14 +58,14 @@ type boundPart struct {
 	at     uint64 // in the file, or in of
 }
 
-// newBound makes content of device name, of no length yet. Errors of closing its memory
-// go to logf.
+// NewBound returns content of the device with that name, without parts. Errors of closing
+// its memory go to logf.
 func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *Bound {
 	return &Bound{engine: e, name: name, logf: logf}
 }
 
-// addFile adds n bytes at at of a file, which the content takes over. Parts of one file
-// share it.
+// AddFile appends n bytes at offset at of a file. The content takes over the file; several
+// parts may be in one.
 func (b *Bound) AddFile(f *os.File, at, n uint64) {
 	if !slices.Contains(b.files, f) {
 		b.files = append(b.files, f)
@@ -73,13 +73,13 @@ func (b *Bound) AddFile(f *os.File, at, n uint64) {
 	b.add(boundPart{n: n, file: f, at: at})
 }
 
-// addMemory adds the first n bytes of device memory, which the content takes over.
+// AddMemory appends the first n bytes of device memory, which the content takes over.
 func (b *Bound) AddMemory(m *devices.Memory, n uint64) {
 	b.mems = append(b.mems, m)
 	b.add(boundPart{n: n, mem: m})
 }
 
-// addPart adds n bytes at at of other content, which lives on if this ends.
+// AddPart appends n bytes at offset at of other content, which does not end with this one.
 func (b *Bound) AddPart(of *Bound, at, n uint64) {
 	if k := len(b.parts); k > 0 && b.parts[k-1].of == of && b.parts[k-1].at+b.parts[k-1].n == at {
 		b.parts[k-1].n += n
@@ -98,13 +98,13 @@ func (b *Bound) add(p boundPart) {
 	b.size += p.n
 }
 
-// length returns the length in bytes.
+// Length returns the length in bytes.
 func (b *Bound) Length() uint64 { return b.size }
 
-// afterReaders runs fn when every reader that is inside now has left.
+// AfterReaders runs fn when every reader that is inside now has left.
 func (b *Bound) AfterReaders(fn func()) { b.gate.after(fn) }
 
-// state says whether the owner is still there, or a replica.
+// State reports whether the owner's memory, or a replica, can be read.
 func (b *Bound) State() metadata.BindState {
 	if b.Alive() || b.successor() != nil {
 		return metadata.BoundLive
@@ -112,7 +112,7 @@ func (b *Bound) State() metadata.BindState {
 	return metadata.BoundLost
 }
 
-// alive says whether its own memory is there, without replicas.
+// Alive reports whether its own memory can be read, replicas aside.
 func (b *Bound) Alive() bool {
 	if b.HasEnded() {
 		return false
@@ -125,13 +125,15 @@ func (b *Bound) Alive() bool {
 	return true
 }
 
+// HasEnded reports whether End was called, of its own memory alone.
 func (b *Bound) HasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended
 }
 
-// watched keeps what ends the watch over the owner.
+// SetCancel stores the function that ends the watch over the owner. If the content has ended
+// it is called at once.
 func (b *Bound) SetCancel(cancel func()) {
 	b.mu.Lock()
 	b.cancel = cancel
@@ -142,8 +144,8 @@ func (b *Bound) SetCancel(cancel func()) {
 	}
 }
 
-// end lets the memory go: at once for who comes now, and the hold of it when
-// the last reader has left.
+// End makes the memory unreadable for new readers at once, and releases it when the last
+// reader has left. Ending twice does nothing.
 func (b *Bound) End() {
 	b.mu.Lock()
 	was, cancel, spares := b.ended, b.cancel, b.spares
@@ -172,7 +174,7 @@ func (b *Bound) End() {
 	})
 }
 
-// find prefers the owner's memory to a replica's.
+// Find implements Content. It prefers the owner's memory to a replica's.
 func (b *Bound) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	pieces, release, err := b.FindOwn(off, n)
 	if err == nil {
@@ -186,7 +188,7 @@ func (b *Bound) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	return nil, nil, err
 }
 
-// own is find without replicas.
+// FindOwn is Find without replicas.
 func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
 	var in stay
 	err := in.enter(b)
@@ -203,13 +205,13 @@ func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
 	return b.pieces(nil, off, end, off), in.leave, nil
 }
 
-// first is the part that a byte is in.
+// first returns the index of the part that holds a byte.
 func (b *Bound) first(off uint64) int {
 	return sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > off })
 }
 
-// pieces appends what [off, end) is made of, where off is told as to. The
-// caller has entered all that it is in.
+// pieces appends the pieces of [off, end), the first of which gets offset to. The caller
+// has entered the gates of all their memory.
 func (b *Bound) pieces(have []Piece, off, end, to uint64) []Piece {
 	for i := b.first(off); i < len(b.parts) && b.parts[i].off < end; i++ {
 		p := &b.parts[i]
@@ -230,7 +232,7 @@ func (b *Bound) pieces(have []Piece, off, end, to uint64) []Piece {
 	return have
 }
 
-// stay is a reader's in the gates of all that it reads.
+// stay is a reader's presence in the gates of everything that it reads.
 type stay []stayed
 
 type stayed struct {
@@ -238,7 +240,9 @@ type stayed struct {
 	in *generation
 }
 
-// enter goes in, once.
+// enter enters a gate, once per content.
+//
+// Errors: ErrLost.
 func (s *stay) enter(b *Bound) error {
 	if slices.ContainsFunc(*s, func(e stayed) bool { return e.of == b }) {
 		return nil
@@ -258,13 +262,13 @@ func (s *stay) leave() {
 	}
 }
 
-// change runs fn on the pieces of a range that holds what the object has of
-// [off, off+n), and fails like a full device when that is not all of it.
+// change runs fn on the pieces of the part of [off, off+n) that the content has, and fails
+// as a full device does when that is not all of it.
 func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.Context, at Piece) error) (uint64, error) {
 	fits := min(off+n, max(off, b.size)) - off
 	var done uint64
 	for done < fits {
-		// What was begun is finished, see extents.write.
+		// A piece that has begun is finished, see Extents.Write.
 		if err := ctx.Err(); err != nil && done > 0 {
 			return done, err
 		}
@@ -292,8 +296,8 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 	return done, nil
 }
 
-// whole fails when the owner has cut the file that a piece is in. A write
-// would make it longer again, which is not ours to do.
+// whole fails when the owner has truncated the file that a piece is in. A write would
+// extend it again, which is the owner's business.
 func (b *Bound) whole(at Piece) error {
 	p := &b.parts[b.first(at.Off)]
 	if p.of != nil {
@@ -313,6 +317,7 @@ func (b *Bound) whole(at Piece) error {
 	return nil
 }
 
+// Write implements Content.
 func (b *Bound) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var path transport.Path
 	done, err := b.change(ctx, off, uint64(src.Len()), func(ctx context.Context, at Piece) error {
@@ -326,6 +331,7 @@ func (b *Bound) Write(ctx context.Context, off uint64, src transport.Span) (uint
 	return done, path, err
 }
 
+// Clear implements Content. Without keep it fails with ErrBusy.
 func (b *Bound) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if !keep {
 		return b.fixed("give a part of it back")
@@ -336,6 +342,7 @@ func (b *Bound) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	return err
 }
 
+// Cut implements Content. It fails with ErrBusy for any other size than the present one.
 func (b *Bound) Cut(_ context.Context, size uint64) error {
 	if size == b.size {
 		return nil
@@ -343,6 +350,7 @@ func (b *Bound) Cut(_ context.Context, size uint64) error {
 	return b.fixed(fmt.Sprintf("resize it to %d bytes", size))
 }
 
+// Reserve implements Content. It fails as a full device does behind the end.
 func (b *Bound) Reserve(_ context.Context, off, n uint64) error {
 	if off+n <= b.size {
 		return nil
@@ -354,7 +362,14 @@ func (b *Bound) fixed(what string) error {
 	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, ErrBusy)
 }
 
-func (b *Bound) Usage() uint64                    { return b.size }
+// Usage implements Content.
+func (b *Bound) Usage() uint64 { return b.size }
+
+// Settle implements Content.
 func (b *Bound) Settle(uint64) []metadata.Mapping { return nil }
-func (b *Bound) Backing() *os.File                { return nil }
-func (b *Bound) Discard() error                   { b.End(); return nil }
+
+// Backing implements Content.
+func (b *Bound) Backing() *os.File { return nil }
+
+// Discard implements Content.
+func (b *Bound) Discard() error { b.End(); return nil }

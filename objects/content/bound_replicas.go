@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// replicas lists them, the oldest first.
+// Replicas returns the replicas, oldest first. The caller does not change the slice.
 func (b *Bound) Replicas() []*Bound {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.spares
 }
 
-// successor is the oldest replica that is alive, or nil.
+// successor returns the oldest replica that is alive, or nil.
 func (b *Bound) successor() *Bound {
 	for _, r := range b.Replicas() {
 		if r.Alive() {
@@ -24,8 +24,8 @@ func (b *Bound) successor() *Bound {
 	return nil
 }
 
-// dropReplicas lets replicas go: those that are meant, or all for nil. The
-// caller has the object's lane.
+// DropReplicas ends the replicas for which meant returns true, or all for nil. The caller
+// holds the object's lane.
 func (b *Bound) DropReplicas(meant func(*Bound) bool) {
 	b.mu.Lock()
 	if len(b.spares) == 0 {
@@ -47,8 +47,8 @@ func (b *Bound) DropReplicas(meant func(*Bound) bool) {
 	}
 }
 
-// addReplica adds another source of the same bytes, in place of those that it
-// replaces. The caller has the object's lane.
+// AddReplica adds another source of the same bytes, in place of those for which replaces
+// returns true. The caller holds the object's lane.
 //
 // Errors: metadata.ErrNotExist when the content is about to go with its object.
 func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
@@ -62,14 +62,14 @@ func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
 	return nil
 }
 
-// inherit makes replicas those of content that had none.
+// SetReplicas sets the replicas of content that had none.
 func (b *Bound) SetReplicas(spares []*Bound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spares = spares
 }
 
-// setLeaving notes whether the content is about to go with its object: it gets no
+// SetLeaving sets whether the content is about to go with its object. It accepts no
 // replicas then.
 func (b *Bound) SetLeaving(now bool) {
 	b.mu.Lock()

@@ -9,63 +9,78 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// content has an object's bytes. It knows ranges, not sizes: the
-// object says where its end is.
+// Content holds an object's bytes. It knows ranges, not the size: the object says where
+// its end is.
 //
-// find and usage may be called at any time. All others change the content,
-// and the caller has the object's lane.
+// Find and Usage may be called at any time. All other methods change the content, and
+// their caller holds the object's lane.
 //
-// What is not there reads as zeros. Every method fails with errLost when the
+// Bytes that were never written read as zeros. Every method fails with ErrLost when the
 // device's memory is gone.
 type Content interface {
-	// find tells what a range is made of, in order and without gaps. The
-	// memory of the pieces stays until release, whatever happens meanwhile.
-	// With sparse false a hole inside a file may be part of a piece.
+	// Find returns the pieces of a range, in order and without gaps. Their memory
+	// stays until release is called. With sparse false, a hole inside a file may be
+	// part of a piece.
 	Find(off, n uint64, sparse bool) (pieces []Piece, release func(), err error)
-	// write copies src to off and returns how many bytes are there now: all
-	// of them, or those before an error.
+	// Write copies src to off and returns the number of bytes written: all of them, or
+	// those before an error.
 	Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error)
-	// cut gives back everything from size on.
+	// Cut frees everything from size on.
 	Cut(ctx context.Context, size uint64) error
-	// clear makes a range read as zeros. It keeps the memory, or gives back
-	// what it can.
+	// Clear makes a range read as zeros. With keep it leaves the memory allocated,
+	// otherwise it frees what it can.
 	Clear(ctx context.Context, off, n uint64, keep bool) error
-	// reserve takes memory for a range.
+	// Reserve allocates memory for a range.
 	Reserve(ctx context.Context, off, n uint64) error
-	// usage is the device memory taken, in bytes.
+	// Usage returns the allocated device memory in bytes.
 	Usage() uint64
-	// settle gives back memory that was taken ahead of need, and returns the
-	// records of the rest.
+	// Settle frees memory that was allocated ahead of need, and returns the records of
+	// the rest. size is the object's size in bytes.
 	Settle(size uint64) []metadata.Mapping
-	// discard gives everything back. The content is not used afterwards.
+	// Discard frees everything. The content is not used afterwards.
 	Discard() error
-	// backing is the host-tier file, or nil.
+	// Backing returns the host-tier file, or nil.
 	Backing() *os.File
 }
 
-// piece is a stretch of content in one place.
+// Piece is a range of content that is contiguous in one memory, or a hole.
 type Piece struct {
-	Off  uint64 // in the object
-	N    uint64
-	Hole bool // reads as zeros; the spans are empty
+	Off  uint64 // in the object, in bytes
+	N    uint64 // length in bytes
+	Hole bool   // reads as zeros; the spans are empty
 	Span transport.Span
-	// dev is the same place for a device that can be mapped.
+	// Dev is the same range as device memory; zero for a file.
 	Dev devices.Span
 }
 
-// lost is the content of an object whose device memory is gone.
+// Lost is the content of an object whose memory is gone: every method fails with ErrLost.
 type Lost struct{}
 
+// Find implements Content.
 func (Lost) Find(uint64, uint64, bool) ([]Piece, func(), error) { return nil, nil, ErrLost }
 
+// Write implements Content.
 func (Lost) Write(context.Context, uint64, transport.Span) (uint64, transport.Path, error) {
 	return 0, "", ErrLost
 }
 
-func (Lost) Cut(context.Context, uint64) error                 { return ErrLost }
+// Cut implements Content.
+func (Lost) Cut(context.Context, uint64) error { return ErrLost }
+
+// Clear implements Content.
 func (Lost) Clear(context.Context, uint64, uint64, bool) error { return ErrLost }
-func (Lost) Reserve(context.Context, uint64, uint64) error     { return ErrLost }
-func (Lost) Usage() uint64                                     { return 0 }
-func (Lost) Settle(uint64) []metadata.Mapping                  { return nil }
-func (Lost) Discard() error                                    { return nil }
-func (Lost) Backing() *os.File                                 { return nil }
+
+// Reserve implements Content.
+func (Lost) Reserve(context.Context, uint64, uint64) error { return ErrLost }
+
+// Usage implements Content.
+func (Lost) Usage() uint64 { return 0 }
+
+// Settle implements Content.
+func (Lost) Settle(uint64) []metadata.Mapping { return nil }
+
+// Discard implements Content.
+func (Lost) Discard() error { return nil }
+
+// Backing implements Content.
+func (Lost) Backing() *os.File { return nil }

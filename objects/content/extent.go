@@ -14,24 +14,22 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// extent is a stretch of an object in one lease. Its offset and length are
-// whole pages.
+// extent is a range of an object in one lease. Its offset and length are whole pages.
 //
-// INVARIANT: only its first written bytes hold data of this object. The rest
-// may hold another object's old bytes, and is never shown: it reads as zeros.
+// INVARIANT: only its first written bytes hold data of this object. The rest may hold old
+// bytes of another object, is never read, and counts as zeros.
 type extent struct {
 	off     uint64
 	len     uint64
 	written uint64
 	lease   arena.Lease
-	// whole is the allocation that the extent is a part of, where that is not
-	// the arena's.
+	// whole is the allocation that the extent is a part of, if it is not in the arena.
 	whole *whole
 }
 
 func (e extent) end() uint64 { return e.off + e.len }
 
-// part is the extent's range [from, to), in whole pages of the object.
+// part returns the extent's range [from, to), in whole pages of the object.
 func (e extent) part(from, to uint64) extent {
 	p := extent{off: from, len: to - from, lease: e.lease, whole: e.whole}
 	p.lease.Span.Off += devices.Offset(from - e.off)
@@ -42,7 +40,7 @@ func (e extent) part(from, to uint64) extent {
 	return p
 }
 
-// span is the device memory of n bytes of the object from off on.
+// span returns the device memory of n bytes of the object at off.
 func (e extent) span(off, n uint64) devices.Span {
 	s := e.lease.Span
 	s.Off += devices.Offset(off - e.off)
@@ -50,10 +48,10 @@ func (e extent) span(off, n uint64) devices.Span {
 	return s
 }
 
-// extents is content in device memory.
+// Extents is content in device memory.
 //
-// The lane of the object makes changes follow one another, so a change reads
-// the map without mu and takes it only to alter it.
+// The object's lane serializes changes, so a change reads the map without mu and locks it
+// only to alter it.
 type Extents struct {
 	tier   *Tier
 	engine *transport.Engine
@@ -65,23 +63,26 @@ type Extents struct {
 	mu    sync.RWMutex
 	tree  btree.Map[uint64, extent] // by offset; never overlapping
 	bytes uint64                    // sum of the lengths
-	// ahead is the beginning of memory that was taken before it was needed; 0
-	// for none.
+	// ahead is the offset from which memory was allocated ahead of need; 0 for none.
 	ahead uint64
-	// bad are ranges that a failed copy left with unknown bytes.
+	// bad holds the ranges that a failed copy left with unknown bytes.
 	bad []devices.Range
-	// wholes is the sum of the lengths that are not the arena's.
+	// wholes is the sum of the lengths that are not in the arena.
 	wholes uint64
-	// pinned is the number of the first bytes that another process may have mapped:
-	// they stay where they are. Whoever has the lane may use it.
+	// pinned is the number of leading bytes that another process may have mapped: they
+	// stay where they are. The object's lane guards it.
 	pinned uint64
 }
 
+// NewExtents returns empty content of the tier, in its current epoch. Errors of freeing its
+// memory go to logf.
 func NewExtents(t *Tier, e *transport.Engine, logf func(string, error)) *Extents {
 	return &Extents{tier: t, engine: e, epoch: t.Epoch(), page: uint64(t.arena.PageSize()), logf: logf}
 }
 
-// live fails when the device lost the memory that the content began in.
+// CheckEpoch fails when the device has lost the memory that the content began in.
+//
+// Errors: ErrLost.
 func (x *Extents) CheckEpoch() error {
 	if x.tier.Epoch() != x.epoch {
 		return ErrLost
@@ -89,7 +90,7 @@ func (x *Extents) CheckEpoch() error {
 	return nil
 }
 
-// load rebuilds the content from its records.
+// Load rebuilds the content from its records, before it has readers.
 func (x *Extents) Load(maps []metadata.Mapping) error {
 	for _, m := range maps {
 		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
@@ -118,7 +119,7 @@ func (x *Extents) removeLocked(e extent) {
 	}
 }
 
-// at returns the extent that holds off.
+// at returns the extent that holds the byte at off.
 func (x *Extents) at(off uint64) (extent, bool) {
 	var found extent
 	var ok bool
@@ -140,7 +141,7 @@ func (x *Extents) from(off, end uint64, visit func(e extent) bool) {
 	})
 }
 
-// overlapping is from, gathered, for changes that alter the map.
+// overlapping returns the extents that from visits, for changes that alter the map.
 func (x *Extents) overlapping(off, end uint64) []extent {
 	var found []extent
 	x.from(off, end, func(e extent) bool {
@@ -150,7 +151,7 @@ func (x *Extents) overlapping(off, end uint64) []extent {
 	return found
 }
 
-// free gives an extent's memory back once no reader can be using it.
+// free frees an extent's memory once no reader can be using it.
 func (x *Extents) free(e extent) {
 	x.tier.late.begin()
 	x.gate.after(func() {
@@ -167,6 +168,7 @@ func (x *Extents) free(e extent) {
 	})
 }
 
+// Find implements Content.
 func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	if err := x.CheckEpoch(); err != nil {
 		return nil, nil, err
@@ -201,14 +203,17 @@ func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	return pieces, func() { x.gate.leave(in) }, nil
 }
 
+// Usage implements Content.
 func (x *Extents) Usage() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.bytes
 }
 
+// Backing implements Content.
 func (x *Extents) Backing() *os.File { return nil }
 
+// Settle implements Content.
 func (x *Extents) Settle(size uint64) []metadata.Mapping {
 	if x.ahead > 0 {
 		x.dropTail(max(x.ahead, x.ceil(size)))
@@ -217,7 +222,7 @@ func (x *Extents) Settle(size uint64) []metadata.Mapping {
 	return x.records()
 }
 
-// mappings returns the records of the content as it is now. It may be called at any time.
+// Mappings returns the records of the content as it is now. It may be called at any time.
 func (x *Extents) Mappings() []metadata.Mapping {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -238,19 +243,20 @@ func (x *Extents) records() []metadata.Mapping {
 	return maps
 }
 
+// Discard implements Content.
 func (x *Extents) Discard() error {
 	x.dropTail(0)
 	return nil
 }
 
-// dropTail gives back every page from off, which is a page boundary, on. The
-// last page that a file can have ends behind the largest size.
+// dropTail frees every page from off, a page boundary, to the end. The last page that a
+// file can have ends beyond the largest size.
 func (x *Extents) dropTail(off uint64) {
 	x.drop(off, x.floor(^uint64(0)), false)
 }
 
-// drop gives back the pages of [from, to), page boundaries both, or keeps
-// them as memory that holds no data.
+// drop frees the pages of [from, to), both page boundaries, or keeps them as memory that
+// holds no data.
 func (x *Extents) drop(from, to uint64, keep bool) {
 	x.mu.Lock()
 	freed := x.dropLocked(from, to, keep)
@@ -260,7 +266,7 @@ func (x *Extents) drop(from, to uint64, keep bool) {
 	}
 }
 
-// dropLocked is drop, but for giving the memory back that it returns.
+// dropLocked is drop, except that the caller frees the extents that it returns.
 func (x *Extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
 	for _, e := range x.overlapping(from, to) {
 		x.removeLocked(e)

@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
+// Cut implements Content.
 func (x *Extents) Cut(_ context.Context, size uint64) error {
 	if err := x.CheckEpoch(); err != nil {
 		return err
@@ -23,6 +24,7 @@ func (x *Extents) Cut(_ context.Context, size uint64) error {
 	return nil
 }
 
+// Clear implements Content.
 func (x *Extents) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if err := x.CheckEpoch(); err != nil {
 		return err
@@ -52,7 +54,7 @@ func (x *Extents) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	return nil
 }
 
-// zero makes bytes read as zeros where they are.
+// zero makes bytes read as zeros in place.
 func (x *Extents) zero(ctx context.Context, off, end uint64) error {
 	for _, e := range x.overlapping(off, end) {
 		a, b := max(off, e.off), min(end, e.off+e.written)
@@ -82,14 +84,14 @@ func (x *Extents) put(e extent) {
 	x.mu.Unlock()
 }
 
-// damage notes bytes that nobody knows any more.
+// damage records bytes whose value is unknown.
 func (x *Extents) damage(off, n uint64) {
 	x.mu.Lock()
 	x.bad = append(x.bad, devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
 	x.mu.Unlock()
 }
 
-// healLocked forgets damage in [off, end), which has new bytes.
+// healLocked removes damage in [off, end), which has new bytes.
 func (x *Extents) healLocked(off, end uint64) {
 	if len(x.bad) == 0 {
 		return
@@ -107,12 +109,13 @@ func (x *Extents) healLocked(off, end uint64) {
 	x.bad = left
 }
 
+// rangeOf returns the range [from, to).
 func rangeOf(from, to uint64) devices.Range {
 	return devices.Range{Off: devices.Offset(from), Len: devices.Size(to - from)}
 }
 
-// damaged says whether there are bytes that nobody knows. Such content is
-// kept in memory, since the records can't tell of it.
+// Damaged reports whether the value of some bytes is unknown. Such content stays in
+// memory, since records can't express it.
 func (x *Extents) Damaged() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

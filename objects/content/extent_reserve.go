@@ -7,9 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// reserve takes memory for all of a range that has none, or for nothing of it:
-// what a call took that fails would be missing to all others, and nobody could
-// tell where it is.
+// Reserve implements Content. It allocates memory for all of a range, or on error for none
+// of it: memory that a failed call kept would be missing elsewhere without a trace.
 func (x *Extents) Reserve(ctx context.Context, off, n uint64) error {
 	if err := x.CheckEpoch(); err != nil {
 		return err
@@ -28,8 +27,8 @@ func (x *Extents) Reserve(ctx context.Context, off, n uint64) error {
 	return x.full(err, x.missing(x.floor(off), x.ceil(end)))
 }
 
-// fill takes memory from at, which is a page boundary, up to end at least. It
-// returns the ranges that have memory since, also with an error.
+// fill allocates memory from at, a page boundary, up to end at least. It returns the ranges
+// that it allocated, also with an error.
 func (x *Extents) fill(ctx context.Context, at, end uint64) (taken []devices.Range, err error) {
 	for at < end {
 		if err = ctx.Err(); err != nil {
@@ -47,7 +46,7 @@ func (x *Extents) fill(ctx context.Context, at, end uint64) (taken []devices.Ran
 	return taken, nil
 }
 
-// missing returns the number of bytes of [off, end), page boundaries both, that have no
+// missing returns the number of bytes of [off, end), both page boundaries, that have no
 // memory.
 func (x *Extents) missing(off, end uint64) uint64 {
 	n := end - off
@@ -58,9 +57,9 @@ func (x *Extents) missing(off, end uint64) uint64 {
 	return n
 }
 
-// full makes the error of a device that is full tell what the caller asked
-// for and what is free now; the arena's tells of the last piece it was asked
-// for. What else went wrong, such as giving back an empty slab, stays.
+// full replaces the out-of-memory error of the arena, which names the last piece, by one
+// that names the bytes that the caller asked for and those that are free now. Other
+// errors joined to it, such as that of freeing an empty slab, stay.
 func (x *Extents) full(err error, asked uint64) error {
 	oom, ok := errors.AsType[*devices.OutOfMemoryError](err)
 	if !ok {
@@ -84,8 +83,8 @@ func (x *Extents) full(err error, asked uint64) error {
 	return errors.Join(all...)
 }
 
-// settleAhead keeps what a reservation took and what holds data, and gives
-// back what grow took beyond.
+// settleAhead keeps the memory of a reservation and of data, and frees what grow allocated
+// beyond.
 func (x *Extents) settleAhead(end uint64) {
 	if x.ahead == 0 {
 		return

@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// whole is an allocation of its own, which extents are parts of. It goes back
-// to the device with the last of them.
+// whole is an allocation outside the arena that extents are parts of. It is freed with the
+// last of them.
 type whole struct {
 	mem  *devices.Memory
 	kind devices.HandleKind
-	// left is the number of bytes that are some extent's.
+	// left is the number of bytes that belong to extents.
 	left atomic.Int64
 }
 
@@ -27,31 +27,31 @@ func (w *whole) drop(n uint64) error {
 	return w.mem.Release()
 }
 
-// wholeBytes returns the number of bytes of the content that are not in the arena, so that records
-// can't tell where it is.
+// WholeBytes returns the number of bytes that are not in the arena, so that records can't
+// say where they are.
 func (x *Extents) WholeBytes() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.wholes
 }
 
-// pin keeps the first n bytes where they are, since another process may have them
-// mapped. The caller has the lane.
+// Pin keeps the first n bytes where they are, since another process may have them mapped;
+// 0 ends that. The caller holds the object's lane.
 func (x *Extents) Pin(n uint64) { x.pinned = n }
 
-// isPinned reports whether bytes have to stay where they are. The caller has the lane.
+// IsPinned reports whether bytes have to stay where they are. The caller holds the object's
+// lane.
 func (x *Extents) IsPinned() bool { return x.pinned > 0 }
 
-// dropWholes gives everything back if a part of it is not the arena's.
+// DropWholes frees everything if a part of it is not in the arena.
 func (x *Extents) DropWholes() {
 	if x.WholeBytes() > 0 {
 		x.dropTail(0)
 	}
 }
 
-// gather makes the first size bytes one allocation that the device can export
-// as kind, and nothing but those bytes and zeros in it. What is one already
-// stays where it is.
+// Gather moves the first size bytes into one allocation that the device can export as kind
+// and that holds nothing but those bytes and zeros. Bytes that are in one already stay.
 func (x *Extents) Gather(ctx context.Context, size uint64, kind devices.HandleKind) (*devices.Memory, error) {
 	if err := x.CheckEpoch(); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (x *Extents) Gather(ctx context.Context, size uint64, kind devices.HandleKi
 	return mem, nil
 }
 
-// allocShared asks the device, and once more when the arena has given back
-// what it only keeps ready.
+// allocShared allocates memory that can be exported; if the device is full, once more
+// after the arena has freed its idle slabs.
 func (x *Extents) allocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	mem, err := devices.AllocShared(ctx, x.tier.Dev, n, kind)
 	if !errors.Is(err, devices.ErrOutOfMemory) {
@@ -95,8 +95,8 @@ func (x *Extents) allocShared(ctx context.Context, n devices.Size, kind devices.
 	return devices.AllocShared(ctx, x.tier.Dev, n, kind)
 }
 
-// copyTo copies the first size bytes, holes as zeros. Of an interrupted copy
-// nothing is kept, so the device itself looks at the context.
+// copyTo copies the first size bytes, holes as zeros. An interrupted copy is discarded, so
+// the device itself may stop when the context ends.
 func (x *Extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
 	look := func(off, n uint64) (Range, error) {
 		pieces, release, err := x.Find(off, n, true)
@@ -119,8 +119,8 @@ func (x *Extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) 
 	return nil
 }
 
-// blank zeroes an allocation behind its first size bytes: whoever maps it sees
-// them too, and nobody's old bytes are to be seen there.
+// blank zeroes an allocation behind its first size bytes: a process that maps it can read
+// them too, and must not see another object's old bytes.
 func (x *Extents) blank(ctx context.Context, mem *devices.Memory, size uint64) error {
 	end := uint64(mem.Size())
 	for off := size; off < end; off += MaxPiece {
@@ -135,7 +135,7 @@ func (x *Extents) blank(ctx context.Context, mem *devices.Memory, size uint64) e
 	return nil
 }
 
-// swap puts e in the place of all that was in its range.
+// swap replaces everything in e's range by e.
 func (x *Extents) swap(e extent) {
 	x.mu.Lock()
 	freed := x.dropLocked(e.off, e.end(), false)
@@ -147,7 +147,7 @@ func (x *Extents) swap(e extent) {
 	}
 }
 
-// wipe writes zeros over a range that another process has mapped.
+// wipe zeroes a range that another process has mapped, in place.
 func (x *Extents) wipe(ctx context.Context, off, end uint64) error {
 	for ; off < end; off += min(end-off, MaxPiece) {
 		n := min(end-off, MaxPiece)

@@ -12,23 +12,24 @@ import (
 )
 
 const (
-	// maxAhead bounds the memory that a growing object takes ahead of need at
-	// most, so that a stream of small writes ends in few long extents.
+	// maxAhead bounds the memory, in bytes, that a growing object allocates ahead of
+	// need, so that a stream of small writes ends in few long extents.
 	maxAhead = 16 << 20
-	// minAhead is the size from which an object is taken to be growing.
+	// minAhead is the size, in bytes, from which an object counts as growing.
 	minAhead = 1 << 20
 )
 
+// Write implements Content.
 func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var done uint64
 	var path transport.Path
 	if err := x.CheckEpoch(); err != nil {
 		return 0, path, err
 	}
-	// A piece that was begun is finished: of an interrupted one it would not
-	// be known what is where. And what is no longer than a piece, as the
-	// kernel's requests are, is not interrupted at all: few programs expect
-	// EINTR or a short count of a write to a file.
+	// A piece that has begun is finished: after an interrupted one its bytes would be
+	// unknown. And a write no longer than one piece, as the kernel's requests are, is
+	// not interrupted at all: few programs expect EINTR or a short count from a write
+	// to a file.
 	interrupted, look := ctx.Err, uint64(MaxPiece)
 	ctx = context.WithoutCancel(ctx)
 	pace := x.tier.paces.of(devices.Name(x.tier.Name), src)
@@ -63,8 +64,8 @@ func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (ui
 	return done, path, nil
 }
 
-// clean zeroes what is unwritten before end, where the memory is lent to another
-// machine to write it: what that does not write would show what was there before.
+// clean zeroes the unwritten bytes before end if src is written by another machine into
+// this memory: bytes that it does not write would show old contents.
 func (x *Extents) clean(ctx context.Context, e extent, end uint64, src transport.Span) error {
 	data := e.off + e.written
 	if data >= end || !src.IsLent() {
@@ -76,14 +77,15 @@ func (x *Extents) clean(ctx context.Context, e extent, end uint64, src transport
 	return nil
 }
 
-// failed notes what a failed copy into [off, off+n) leaves: bytes that were
-// data before are unknown now, all others still read as zeros.
+// failed records the result of a failed copy into [off, off+n): bytes that were data before
+// are unknown now, all others still read as zeros.
 func (x *Extents) failed(e extent, off, n uint64) {
 	if data := e.off + e.written; data > off {
 		x.damage(off, min(data, off+n)-off)
 	}
 }
 
+// wrote records that [off, off+n) of an extent holds data.
 func (x *Extents) wrote(e extent, off, n uint64) {
 	e.written = max(e.written, off+n-e.off)
 	x.mu.Lock()
@@ -100,8 +102,8 @@ func (x *Extents) wrote(e extent, off, n uint64) {
 	x.mu.Unlock()
 }
 
-// joinLocked makes one of two neighbours again that ready has split, when there
-// is nothing unwritten between their bytes, and returns where the second is.
+// joinLocked joins two neighbours that ready has split, if no unwritten bytes lie between
+// them, and returns the extent that holds the second.
 func (x *Extents) joinLocked(a, b extent) extent {
 	between := a.lease.Span
 	between.Off += devices.Offset(a.len)
@@ -117,10 +119,9 @@ func (x *Extents) joinLocked(a, b extent) extent {
 	return a
 }
 
-// ready returns the extent that holds off, with no unwritten gap before it: a
-// page of which bytes are missing is zeroed up to off, and whole pages are
-// split off and stay unwritten. It takes memory where there is none, for bytes
-// up to end at most.
+// ready returns the extent that holds off, with no unwritten gap before it: a partly
+// written page is zeroed up to off, and whole unwritten pages are split off. It allocates
+// memory where there is none, for bytes up to end at most.
 func (x *Extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	e, ok := x.at(off)
 	if !ok {
@@ -147,7 +148,7 @@ func (x *Extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	return e, nil
 }
 
-// split cuts an extent in two at a page boundary and returns the second.
+// split splits an extent at a page boundary and returns the second part.
 func (x *Extents) split(e extent, at uint64) extent {
 	if at == e.off {
 		return e
@@ -161,8 +162,8 @@ func (x *Extents) split(e extent, at uint64) extent {
 	return second
 }
 
-// grow takes memory for off, and up to end as far as it comes in one piece:
-// behind the extent before, where that can be longer, else a new one.
+// grow allocates memory for off, and up to end as far as it is contiguous: by extending the
+// extent before, or else as a new one.
 func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 	from, to, last := x.floor(off), x.ceil(end), true
 	x.tree.Ascend(from, func(_ uint64, next extent) bool {
@@ -190,7 +191,7 @@ func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 	return e, nil
 }
 
-// longer makes the extent that ends at from longer in place.
+// longer extends the extent that ends at from, in place.
 func (x *Extents) longer(from, want uint64) (extent, bool) {
 	if from == 0 {
 		return extent{}, false
@@ -212,8 +213,8 @@ func (x *Extents) longer(from, want uint64) (extent, bool) {
 	return e, true
 }
 
-// take leases memory: with something extra if there is enough, else what is
-// wanted, else whatever comes in one piece.
+// take leases memory: want+extra bytes if there is room, else want, else the largest
+// contiguous range. On a full device it waits for frees that are expected.
 func (x *Extents) take(ctx context.Context, want, extra uint64) (arena.Lease, error) {
 	if extra > 0 {
 		lease, err := x.tier.arena.Alloc(ctx, devices.Size(want+extra))
@@ -236,7 +237,7 @@ func (x *Extents) take(ctx context.Context, want, extra uint64) (arena.Lease, er
 	}
 }
 
-// noteAhead remembers from where on memory was taken ahead of need.
+// noteAhead records the offset from which memory is ahead of need.
 func (x *Extents) noteAhead(e extent, needed uint64) {
 	if e.end() > needed {
 		x.ahead = needed

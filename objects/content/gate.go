@@ -2,18 +2,18 @@ package content
 
 import "sync"
 
-// gate holds back the freeing of device memory until every reader that may
-// have found it has gone. Readers never wait: what is freed while they are
-// inside is queued behind the generation that they belong to.
+// gate delays the freeing of memory until every reader that may have found it has left.
+// Readers never wait: memory that is freed while they are inside is queued behind their
+// generation.
 //
 //	generation 1 (2 readers) ── frees of 1 ──> generation 2 (0 readers) …
 //	the frees of 1 run when its last reader leaves
 type gate struct {
 	mu sync.Mutex
-	// first is the oldest that still has readers, or the present one.
+	// first is the oldest generation that still has readers, or the current one.
 	// +checklocks:mu
 	first *generation
-	// last is the present one, which new readers enter.
+	// last is the current generation, which new readers enter.
 	// +checklocks:mu
 	last *generation
 }
@@ -36,7 +36,7 @@ func (g *gate) enter() *generation {
 	return g.last
 }
 
-// leave ends a reader's stay and runs the frees that waited for it.
+// leave removes a reader and runs the frees that waited for it.
 func (g *gate) leave(in *generation) {
 	g.mu.Lock()
 	in.readers--
@@ -47,8 +47,8 @@ func (g *gate) leave(in *generation) {
 	}
 }
 
-// after runs free as soon as no reader is left that entered before now. What
-// free gives back must no longer be found by readers that enter later.
+// after runs free as soon as no reader is left that entered before now. Readers that enter
+// later must not be able to find the memory that free releases.
 func (g *gate) after(free func()) {
 	g.mu.Lock()
 	if g.last == nil || (g.first == g.last && g.last.readers == 0) {
@@ -64,7 +64,7 @@ func (g *gate) after(free func()) {
 	g.mu.Unlock()
 }
 
-// ripeLocked takes the frees of every oldest generation without readers.
+// ripeLocked removes and returns the frees of the oldest generations without readers.
 //
 // +checklocks:g.mu
 func (g *gate) ripeLocked() []func() {

@@ -17,12 +17,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// hostFile is content in a file of the host tier. The kernel may be reading
-// and writing the file at the same time by passthrough, so the file alone
-// knows its size and times.
+// HostFile is content in a file of the host tier. The kernel may read and write the file at
+// the same time by passthrough, so the file alone knows its size and times.
 //
-// Devices may have registered the file's pages, also while nobody has it
-// open. Whatever takes pages from it withdraws them first.
+// Devices may have registered the file's pages, also while it is not open. Operations that
+// remove pages withdraw the registrations first.
 type HostFile struct {
 	tier   *Tier
 	engine *transport.Engine
@@ -30,7 +29,7 @@ type HostFile struct {
 	file   *os.File
 }
 
-// openHostFile opens the file that an object has.
+// OpenHostFile opens the file of an object.
 //
 // Errors: fs.ErrNotExist.
 func OpenHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) {
@@ -41,8 +40,8 @@ func OpenHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) {
 	return &HostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
-// makeHostFile makes the file of an object that has none. It is empty: a file that is
-// already there under the number belongs to no object, and is set aside.
+// CreateHostFile creates the file of an object that has none. A file that exists already
+// under its number belongs to no object, and is set aside.
 func CreateHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) {
 	f, err := t.Files.Open(id, true)
 	if errors.Is(err, fs.ErrExist) {
@@ -56,7 +55,7 @@ func CreateHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) 
 	return &HostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
-// stat returns what the file knows.
+// Stat returns the file's attributes.
 func (h *HostFile) Stat() (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(h.file.Fd()), &st); err != nil {
@@ -69,6 +68,7 @@ func (h *HostFile) span(off, n uint64) transport.Span {
 	return transport.FileSpan(devices.Name(h.tier.Name), h.file, int64(off), devices.Size(n)).Registrable()
 }
 
+// Find implements Content.
 func (h *HostFile) Find(off, n uint64, sparse bool) ([]Piece, func(), error) {
 	if sparse {
 		whole, err := h.whole()
@@ -108,19 +108,19 @@ func (h *HostFile) Find(off, n uint64, sparse bool) ([]Piece, func(), error) {
 	return pieces, func() {}, nil
 }
 
-// whole says that the file has as much memory as it is long, so that nobody
-// need look for holes: the kernel finds one, or that there is none, by walking
-// over every page up to the next, and a copy asks again and again. Memory
-// behind the end can hide a hole, which reads as zeros all the same.
+// whole reports whether the file has at least as much memory as its length, which saves
+// looking for holes: the kernel walks over every page up to the next hole, and a copy asks
+// again and again. Memory behind the end can hide a hole, which reads as zeros all the
+// same.
 func (h *HostFile) whole() (bool, error) {
 	st, err := h.Stat()
 	return st.Blocks*512 >= st.Size, err
 }
 
-// next returns where the first data, or the first hole, at or behind off begins.
-// Memory that was reserved and never written is a hole.
+// Next returns the offset of the first data, or the first hole, at or behind off. Memory
+// that was reserved and never written is a hole.
 //
-// Errors: errNoData.
+// Errors: ErrNoData.
 func (h *HostFile) Next(off uint64, hole bool) (uint64, error) {
 	whence := unix.SEEK_DATA
 	if hole {
@@ -133,7 +133,7 @@ func (h *HostFile) Next(off uint64, hole bool) (uint64, error) {
 	return at, err
 }
 
-// seek moves the file's own position, which nothing else uses.
+// seek moves the descriptor's position, which nothing else uses.
 func (h *HostFile) seek(off uint64, whence int) (uint64, error) {
 	at, err := unix.Seek(int(h.file.Fd()), int64(off), whence)
 	if err != nil {
@@ -142,6 +142,7 @@ func (h *HostFile) seek(off uint64, whence int) (uint64, error) {
 	return uint64(at), nil
 }
 
+// Write implements Content.
 func (h *HostFile) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var done uint64
 	var path transport.Path
@@ -169,7 +170,8 @@ func (h *HostFile) Write(ctx context.Context, off uint64, src transport.Span) (u
 	return done, path, nil
 }
 
-// end returns the file's length before bytes of another machine are written.
+// end returns the file's length before bytes of another machine are written; 0 for other
+// sources.
 func (h *HostFile) end(src transport.Span) uint64 {
 	if !src.IsRemote() {
 		return 0
@@ -181,9 +183,9 @@ func (h *HostFile) end(src transport.Span) uint64 {
 	return uint64(st.Size)
 }
 
-// undo takes back what a failed copy of n bytes to off has made the file longer
-// by: bytes of another machine may have come without those before them. What
-// the kernel has written behind them meanwhile stays.
+// undo removes the bytes by which a failed copy of n bytes to off has extended the file:
+// bytes of another machine may have arrived without those before them. Bytes that the
+// kernel has written behind them meanwhile stay.
 func (h *HostFile) undo(ctx context.Context, src transport.Span, before, off, n uint64) error {
 	from := max(before, off)
 	now := h.end(src)
@@ -197,6 +199,7 @@ func (h *HostFile) undo(ctx context.Context, src transport.Span, before, off, n 
 	return h.Clear(ctx, from, off+n-from, false)
 }
 
+// Cut implements Content.
 func (h *HostFile) Cut(ctx context.Context, size uint64) error {
 	release, err := h.withdraw(ctx, size, math.MaxInt64)
 	if err != nil {
@@ -209,6 +212,7 @@ func (h *HostFile) Cut(ctx context.Context, size uint64) error {
 	return nil
 }
 
+// Clear implements Content.
 func (h *HostFile) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if keep {
 		return h.overwrite(ctx, off, n)
@@ -225,6 +229,7 @@ func (h *HostFile) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	return nil
 }
 
+// Reserve implements Content.
 func (h *HostFile) Reserve(_ context.Context, off, n uint64) error {
 	if err := h.room(off, n); err != nil {
 		return err
@@ -235,8 +240,8 @@ func (h *HostFile) Reserve(_ context.Context, off, n uint64) error {
 	return nil
 }
 
-// withdraw keeps the devices from the file until release, and waits for those
-// that copy from or to the range: readers do not have the lane.
+// withdraw keeps devices from registering the file until release, and waits for those that
+// copy from or to the range: readers do not hold the lane.
 func (h *HostFile) withdraw(ctx context.Context, off, n uint64) (release func(), err error) {
 	release, err = h.engine.Withdraw(ctx, h.file, off, devices.Size(n))
 	if err != nil {
@@ -245,8 +250,8 @@ func (h *HostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 	return release, nil
 }
 
-// share hands the file to another process, which may cut it whenever it likes:
-// devices do not register its pages from then on, whoever opens it here.
+// Share returns a descriptor for another process, which may truncate the file at any time:
+// devices do not register its pages from then on.
 func (h *HostFile) Share(ctx context.Context) (*os.File, error) {
 	if err := h.engine.Share(ctx, h.file); err != nil {
 		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
@@ -254,7 +259,7 @@ func (h *HostFile) Share(ctx context.Context) (*os.File, error) {
 	return owner.Anew(h.file)
 }
 
-// failed wraps an error of the tmpfs; a full one is out of memory.
+// failed wraps an error of the tmpfs; ENOSPC becomes devices.ErrOutOfMemory.
 func (h *HostFile) failed(what string, err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("%s host memory: %w: %w", what, devices.ErrOutOfMemory, err)
@@ -262,7 +267,7 @@ func (h *HostFile) failed(what string, err error) error {
 	return fmt.Errorf("%s the host memory of object %d: %w", what, h.id, err)
 }
 
-// setTimes sets the file's times; nil leaves one as it is.
+// SetTimes sets the file's times; nil leaves one unchanged.
 func (h *HostFile) SetTimes(atime, mtime *metadata.Timespec) error {
 	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
 	ts := [2]unix.Timespec{omit, omit}
@@ -277,6 +282,7 @@ func (h *HostFile) SetTimes(atime, mtime *metadata.Timespec) error {
 	return nil
 }
 
+// Usage implements Content.
 func (h *HostFile) Usage() uint64 {
 	st, err := h.Stat()
 	if err != nil {
@@ -285,16 +291,19 @@ func (h *HostFile) Usage() uint64 {
 	return uint64(st.Blocks) * 512
 }
 
+// Settle implements Content.
 func (h *HostFile) Settle(uint64) []metadata.Mapping { return nil }
 
+// Discard implements Content.
 func (h *HostFile) Discard() error {
 	return errors.Join(RemoveHostFile(h.tier, h.engine, h.id), h.file.Close())
 }
 
+// Backing implements Content.
 func (h *HostFile) Backing() *os.File { return h.file }
 
-// removeHost gives a file's memory back. Pages that a device has registered
-// would keep it.
+// RemoveHostFile removes the file of an object and frees its memory, which registrations
+// of devices would keep.
 func RemoveHostFile(t *Tier, e *transport.Engine, id uint64) error {
 	st, ok, err := StatHostFile(t, id)
 	if ok {
@@ -303,7 +312,7 @@ func RemoveHostFile(t *Tier, e *transport.Engine, id uint64) error {
 	return errors.Join(err, t.Files.Remove(id))
 }
 
-// hostStat asks for what the file of an object that is not open knows; ok is
+// StatHostFile returns the attributes of the file of an object that is not open; ok is
 // false when it has none yet.
 func StatHostFile(t *Tier, id uint64) (st unix.Stat_t, ok bool, err error) {
 	st, err = t.Files.Stat(id)

@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// overwrite zeroes what there is of a range in place, so that nobody else can
-// take its memory meanwhile. Behind the end there is nothing to zero.
+// overwrite zeroes the existing bytes of a range in place, so that its memory can't be
+// allocated elsewhere meanwhile.
 func (h *HostFile) overwrite(ctx context.Context, off, n uint64) error {
 	st, err := h.Stat()
 	if err != nil {
@@ -33,8 +33,8 @@ func (h *HostFile) overwrite(ctx context.Context, off, n uint64) error {
 	return nil
 }
 
-// room asks for the memory that a range still needs: what has some already
-// is written over in place.
+// room reserves the memory that a range still needs: pages that exist are overwritten in
+// place.
 func (h *HostFile) room(off, n uint64) error {
 	missing, err := h.missing(off, n)
 	if err != nil || missing == 0 {

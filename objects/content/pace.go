@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// maxPiece is the most that one device call moves before it is known how
-	// fast it is, in bytes: a few milliseconds on any device.
+	// MaxPiece is the largest piece, in bytes, that one device call moves before the
+	// device's speed is known: a few milliseconds on any device.
 	MaxPiece = 16 << 20
-	// longPiece is the most that one device call moves, in bytes.
+	// longPiece is the largest piece of all, in bytes.
 	longPiece = 1 << 30
-	// pieceTime is the time that a piece should take, so that an interrupted copy
+	// pieceTime is the duration that a piece should take, so that an interrupted copy
 	// ends soon.
 	pieceTime = 8 * time.Millisecond
-	// farTime is the same for bytes of another machine. Each piece is asked for,
-	// and nothing moves until the answer begins.
+	// farTime is the same for bytes of another machine, where each piece costs a round
+	// trip.
 	farTime = 100 * time.Millisecond
 )
 
-// pace sizes what is moved between two looks at the context. A call costs the
-// same however much it moves: a card that copies 16 MiB inside itself in 8 us
-// waits as long for the next. So pieces grow while they take less than
-// pieceTime, and get shorter again when they take longer. The zero value begins
-// with maxPiece. It may be used from any goroutine.
+// pace chooses how many bytes are moved between two looks at the context. The cost of a
+// call does not depend on its length: a card that copies 16 MiB internally in 8 us waits
+// as long for the next call. So pieces grow while they take less than pieceTime, and
+// shrink when they take longer. The zero value begins with MaxPiece. It may be used from
+// any goroutine.
 type pace struct{ length atomic.Uint64 }
 
 // piece returns the length of the next piece, in bytes.
 func (p *pace) piece() uint64 { return max(p.length.Load(), MaxPiece) }
 
-// took learns from a piece of n bytes that should have taken as long as want.
-// Shorter ones than were asked for say nothing of longer ones.
+// took adapts to a piece of n bytes that took spent and should have taken want. A piece
+// that was shorter than planned changes nothing.
 func (p *pace) took(n uint64, spent, want time.Duration) {
 	now := p.piece()
 	switch {
@@ -45,11 +45,11 @@ func (p *pace) took(n uint64, spent, want time.Duration) {
 	}
 }
 
-// paces are those of copies to one tier: inside of it, from elsewhere, and from
-// other machines.
+// paces are the paces of copies to one tier: within it, from another device, and from
+// another machine.
 type paces struct{ inside, across, remote pace }
 
-// pacing is a pace, and how long a piece should take.
+// pacing is a pace with the duration that a piece should take.
 type pacing struct {
 	*pace
 
@@ -58,7 +58,7 @@ type pacing struct {
 
 func (p pacing) took(n uint64, spent time.Duration) { p.pace.took(n, spent, p.want) }
 
-// of is the pace of copies from a span to the tier of that name.
+// of returns the pace of copies from src to the tier of that name.
 func (p *paces) of(name devices.Name, src transport.Span) pacing {
 	switch {
 	case src.IsRemote():

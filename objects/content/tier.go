@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// soon bounds how long memory of an inode without names and handles is
-	// expected back. The kernel forgets such an inode before unlink returns, unless
-	// a process refers to it, and the daemon hears of that a moment later, on a busy
-	// machine more than 100 ms later. A caller that finds the device full waits for
-	// it.
+	// soon bounds how long a caller that finds the device full waits for the memory of
+	// an inode without names and handles. The kernel forgets such an inode before
+	// unlink returns, unless a process refers to it, and the daemon receives the
+	// FORGET a moment later: on a busy machine more than 100 ms later.
 	soon = 2 * time.Second
-	// statfsWait bounds how long an answer about free memory waits for it.
+	// statfsWait bounds how long a query for free memory waits for it.
 	statfsWait = 100 * time.Millisecond
 )
 
-// tier is one device as the store uses it: files of the host tier, or an
-// arena in device memory, which starts empty with every epoch.
+// Tier is one device as the store uses it: files of the host tier, or an arena in device
+// memory, which starts empty with every epoch. Its methods may be called from any
+// goroutine.
 type Tier struct {
 	Dev   devices.Device
 	Name  metadata.DeviceName
-	Root  metadata.Ino
+	Root  metadata.Ino  // the device's directory
 	Files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
 	late  late          // frees that wait for readers
@@ -37,6 +37,7 @@ type Tier struct {
 	paces   paces
 }
 
+// NewTier sets up a device for the store. Close releases what it takes.
 func NewTier(dev devices.Device, o arena.Options) (*Tier, error) {
 	t := &Tier{Dev: dev, Name: metadata.DeviceName(dev.Info().Name)}
 	if files, ok := devices.FilesOf(dev); ok {
@@ -51,14 +52,14 @@ func NewTier(dev devices.Device, o arena.Options) (*Tier, error) {
 	return t, nil
 }
 
-// epoch is the device's present incarnation as the records keep it.
+// Epoch returns the device's current incarnation, as records store it.
 func (t *Tier) Epoch() metadata.Epoch { return metadata.Epoch(t.Dev.Epoch()) }
 
-// gone is an incarnation before the present one: that of content which is lost.
+// PastEpoch returns an incarnation before the current one, for records of lost content.
 func (t *Tier) PastEpoch() metadata.Epoch { return t.Epoch() - 1 }
 
-// usage returns the numbers for df: the files' memory on the host tier, leased pages on
-// all others. Pages that the arena holds and nobody leases are free.
+// Usage returns the numbers for df: the memory of the files on the host tier, leased pages
+// on all others. Pages that the arena holds and that are not leased count as free.
 func (t *Tier) Usage() (devices.Usage, error) {
 	t.settle(statfsWait)
 	device, err := t.Dev.Usage()
@@ -70,7 +71,7 @@ func (t *Tier) Usage() (devices.Usage, error) {
 	return devices.Usage{Total: a.Total, Used: a.Total - free, Free: free}, nil
 }
 
-// settle waits for the memory of orphans that is expected, for at most limit.
+// settle waits, for at most limit, for the memory of orphans that is about to be freed.
 func (t *Tier) settle(limit time.Duration) {
 	came := t.leaving.next()
 	if came == nil {
@@ -87,9 +88,9 @@ func (t *Tier) settle(limit time.Duration) {
 	}
 }
 
-// makeRoom is settle where less than n, or than an eighth of all, is free. On
-// the host tier the kernel's own file system says that it is full, also to
-// programs that write to it by passthrough.
+// MakeRoom waits for the memory of orphans if less than n bytes, or less than an eighth of
+// the total, is free. On the host tier a full tmpfs also fails writes by passthrough,
+// which the daemon does not see.
 func (t *Tier) MakeRoom(n devices.Size) {
 	if t.leaving.next() == nil {
 		return
@@ -99,11 +100,12 @@ func (t *Tier) MakeRoom(n devices.Size) {
 	}
 }
 
-// expectMemory has callers that find the device full wait a while for the memory of an
-// orphan, until the first call of end.
+// ExpectMemory makes callers that find the device full wait for the memory of an orphan,
+// until the first call of end, or for two seconds.
 func (t *Tier) ExpectMemory() (end func()) { return t.leaving.expect(soon) }
 
-// held is the memory, in bytes, that the arena has taken from the device.
+// Held returns the memory, in bytes, that the arena has allocated on the device; 0 for the
+// host tier.
 func (t *Tier) Held() devices.Size {
 	if t.arena == nil {
 		return 0
@@ -111,7 +113,7 @@ func (t *Tier) Held() devices.Size {
 	return t.arena.Usage().Held
 }
 
-// trim gives memory back to the device that no object has used for a while.
+// Trim returns memory to the device that no object has used for a while.
 func (t *Tier) Trim() error {
 	if t.arena == nil {
 		return nil
@@ -119,6 +121,7 @@ func (t *Tier) Trim() error {
 	return t.arena.Trim()
 }
 
+// Close returns the arena's memory to the device.
 func (t *Tier) Close() error {
 	if t.arena == nil {
 		return nil
@@ -129,10 +132,9 @@ func (t *Tier) Close() error {
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// hasFile says whether a file is one of the tier's. All of those are on one
-// file system, so the first that is there tells whether to look at the others;
-// a tier that is not on one of its own is not alone there. One that can't be
-// searched has it.
+// HasFile reports whether a file is one of the tier's. All of them are on one filesystem,
+// so the first one that exists decides whether to look at the others; a filesystem that
+// is not the tier's own has other files too. If the search fails, the answer is true.
 func (t *Tier) HasFile(file owner.FileID) bool {
 	if t.Files == nil {
 		return false
@@ -151,14 +153,13 @@ func (t *Tier) HasFile(file owner.FileID) bool {
 	return ours || err != nil && !errors.Is(err, errFound)
 }
 
-// late counts frees that are to come, so that a write that finds the device
-// full waits for them too, instead of failing while memory that has no name any
-// more is on its way back.
+// late counts frees that are about to happen, so that a write that finds the device full
+// waits for them instead of failing while memory without a name is being freed.
 type late struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	count int
-	// came is closed, and made anew, when a free has happened.
+	// came is closed and replaced when a free has happened.
 	// +checklocks:mu
 	came chan struct{}
 }
@@ -179,7 +180,7 @@ func (l *late) end() {
 	}
 }
 
-// expect is begin; the end is the first call of the result, or comes after a while.
+// expect counts one free until the first call of end, or until within has passed.
 func (l *late) expect(within time.Duration) (end func()) {
 	l.begin()
 	once := sync.OnceFunc(l.end)
@@ -190,7 +191,7 @@ func (l *late) expect(within time.Duration) (end func()) {
 	}
 }
 
-// next is closed with the next late free; nil when none is on its way.
+// next returns a channel that is closed with the next free; nil when none is expected.
 func (l *late) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,28 +2,29 @@ package content
 
 import "context"
 
-// copyStep is the number of bytes of a source that are looked at at a time: as much as
+// walkStep is the number of bytes of a source that Walk looks up at a time: as many as
 // one device call may move.
-const copyStep = longPiece
+const walkStep = longPiece
 
-// sight describes a range of an object at one moment.
+// Range describes a range of an object at one moment.
 type Range struct {
-	// n is the range's length: less than was asked for only at the end.
+	// N is the length in bytes. It is shorter than the request only at the object's end.
 	N      uint64
 	Pieces []Piece
-	// release lets go of the memory of the pieces.
+	// Release ends the use of the pieces.
 	Release func()
 }
 
-// copyContent hands the pieces of a range to put, a step at a time, up to where
-// look finds the end. look is asked for each step: another content may have
-// taken the place of the first.
+// Walk passes the pieces of n bytes at off to put, in order, until look returns an empty
+// range. It calls look for each step, since the object may get other content meanwhile.
+//
+// Errors: the context's, look's and put's.
 func Walk(ctx context.Context, look func(off, n uint64) (Range, error), off, n uint64, put func(Piece) error) error {
 	for end := off + n; off < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		seen, err := look(off, min(end-off, copyStep))
+		seen, err := look(off, min(end-off, walkStep))
 		if err != nil || seen.N == 0 {
 			return err
 		}

@@ -1,0 +1,45 @@
+// Package content holds the bytes of objects: it knows ranges of memory, not names,
+// records or sizes. Package objects decides what an object is and when it changes.
+//
+//	Content    the interface; four types implement it
+//	  Extents    device memory: leases of the device's arena, by offset
+//	  HostFile   one tmpfs file per object on the host tier
+//	  Bound      memory that another process owns, or that a session has registered
+//	  Lost       memory that is gone
+//	Tier       one device, as the store uses it: an arena, or a folder of host files
+//	Walk       passes the pieces of a range, in steps, to a function that copies them
+//
+// # Reading
+//
+// Find returns the pieces of a range, in order and without gaps, and a function that
+// releases them. Until it is called the memory of the pieces stays allocated and holds
+// what was there, whatever happens to the object meanwhile. Readers take no lock of the
+// object.
+//
+// # Changing
+//
+// All methods but Find and Usage change the content, one at a time: the caller holds the
+// object's lane (see package objects).
+//
+// # Kinds
+//
+// The kernel may serve a HostFile by itself (passthrough), so the file alone knows its
+// size and times. A Bound file is read and written but never mapped, since its owner can
+// truncate it; a Bound content has a fixed length, and nothing of it is freed or cleared.
+//
+// INVARIANT (old bytes): an extent counts how many of its first bytes were written. The
+// rest is never read from the device, so memory need not be zeroed before it is handed
+// out, and another object's bytes are never seen.
+//
+// INVARIANT (no use after free): memory that a change frees goes back to the arena only
+// after every reader that may have found it has left the content's gate.
+//
+// # Lock order
+//
+//	Extents.mu, Bound.mu
+//	  gate.mu
+//	    late.mu, and the locks of the arena
+//
+// No two Bound.mu and no two gate.mu are held at once: a reader of parts enters one
+// memory after the other. None of these locks is held while a device moves bytes.
+package content
