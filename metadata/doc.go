@@ -22,11 +22,11 @@
 //	'l' ino:8 parent:8 cookie:8    a link of an inode besides its primary one
 //	'x' ino:8 name                 extended attribute
 //	'm' ino:8 offset:8             mapping: one pinned buffer of the content
-//	'k' key                        the inode that carries the key
-//	'z' ino:8                      inode that is gone, some records left over
+//	'k' key                        the inode that has the key
+//	'z' ino:8                      removed inode of which records are left
 //	'b' ino:8                      binding: how to find another process's memory
-//	'e' sec:8 nsec:4 ino:8         the inode ends at that time
-//	'n' device                     bond: what the device's memory has to say
+//	'e' sec:8 nsec:4 ino:8         expiry time of an inode
+//	'n' device                     bond: ties the records to a device's memory
 //
 // # Directory entries and cookies
 //

@@ -129,7 +129,7 @@ func dropEntries(ctx context.Context, kv KV) error {
 				return err
 			}
 			if more = len(keys) > 0; more {
-				from = keys[len(keys)-1] // so that the next scan does not pass all deleted keys again
+				from = keys[len(keys)-1] // skips the deleted keys in the next scan
 			}
 		}
 	}

@@ -66,7 +66,7 @@ const (
 	cnIPCMemDefault                 = 0
 	cnQueueDefault                  = 0
 	cnTextSize                      = 256
-	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer that is valid in every process
+	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer valid in every process
 )
 
 // NewCambricon returns the driver of Cambricon's MLUs.

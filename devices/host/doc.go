@@ -11,7 +11,7 @@
 //
 //	Dir/host/  or  /dev/shm/hmcfs-UID-HASH/
 //	  epoch -> 1785…      a symlink, which takes no memory of the tier
-//	  number-…            its time is the number, which takes none either
+//	  number-…            a number, stored as the file's time; takes none either
 //	  aside/00000000000003f1
 //	  files/00000000000003f2
 //

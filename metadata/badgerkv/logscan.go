@@ -14,7 +14,7 @@ import (
 
 // The format of Badger's logs and tables.
 const (
-	logHeader = 20 // bytes before a log's first entry: a key number, which is 0, and 12 random bytes
+	logHeader = 20 // bytes before the first entry: a key number, which is 0, and 12 random bytes
 
 	bitDelete = 1 << 0 // the entry deletes its key
 	bitTxn    = 1 << 6 // the entry is part of a commit

@@ -20,7 +20,7 @@ type Options struct {
 	// node's epoch, and a channel that is closed when either changes. Required; usually
 	// members.Members.Lease.
 	Lease func() (l coord.Lease, epoch members.Epoch, changed <-chan struct{})
-	// Remember is how long Find remembers a key's place. Default 5 s.
+	// Remember is the time for which Find remembers a key's place. Default 5 s.
 	Remember time.Duration
 	// Retry is the delay before an unavailable service is asked again. Default 1 s.
 	Retry time.Duration

@@ -125,7 +125,7 @@ func (s *Service) moveFence(ctx context.Context) error {
 	if err != nil {
 		if err = s.fault(ctx, err); errors.Is(err, coord.ErrLease) {
 			s.fence.lease = 0
-			err = fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // the next attempt grants a new lease
+			err = fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // retried with a new lease
 		}
 		return err
 	}
