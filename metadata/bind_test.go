@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A binding lives and dies with its inode, and is refused where it can't be.
+// A binding is created and removed with its inode, and is refused where it is not allowed.
 func TestBinding(t *testing.T) {
 	s := newMapStore(t)
 	ctx := t.Context()
