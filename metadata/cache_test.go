@@ -10,8 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// The changes of an operation are visible to every reader as soon as it has returned,
-// however many readers add old values to the cache meanwhile.
+// TestCacheIsNeverBehind checks that the changes of an operation are visible to every
+// reader as soon as it has returned, however many readers add old values to the cache
+// meanwhile.
 func TestCacheIsNeverBehind(t *testing.T) {
 	ctx := t.Context()
 	s, err := metadata.Open(ctx, memkv.New(), metadata.Options{})

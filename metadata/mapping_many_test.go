@@ -8,7 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// An object of very many pieces is saved, shortened and removed in several transactions.
+// TestManyMappings has an object of very many pieces, which is saved, shortened and removed
+// in several transactions.
 func TestManyMappings(t *testing.T) {
 	ctx := t.Context()
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: t.TempDir()})

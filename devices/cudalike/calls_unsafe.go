@@ -6,9 +6,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// The call signatures of the runtimes differ in the position of Go's memory among the
-// arguments. words are the arguments after it; a function ignores the words beyond its last
-// parameter.
+// words are the arguments that follow Go's memory in a call. The calls of the runtimes
+// differ in the position of that memory, hence the functions below. A function ignores the
+// words beyond its last parameter.
 type words [5]uintptr
 
 func from(args []uintptr) (w words) {

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Memory mapped through the descriptor is the device's memory, in both directions, and its
-// size can't be changed.
+// TestShare maps the descriptor: the mapping is the device's memory, in both directions,
+// and its size can't be changed.
 func TestShare(t *testing.T) {
 	kit.Check(t)
 	for _, mapped := range []bool{false, true} {

@@ -106,7 +106,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// A crash during a flush leaves a table that the manifest does not list. That is no damage.
+// TestHalfWrittenTable opens a store with a table that the manifest does not list, as a
+// crash during a flush leaves it. That is no damage.
 func TestHalfWrittenTable(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir)
