@@ -34,7 +34,7 @@ type records struct {
 	logs   []*logScan
 	listed []tableScan // the tables that the manifest lists
 	others []tableScan // all other tables
-	// useless are files without content that Badger would fail on.
+	// useless are files without records that Badger would fail on.
 	useless []string
 	// highest is the version of the last commit found.
 	highest uint64

@@ -18,7 +18,7 @@ import (
 // with at least five digits.
 const logSuffix = ".mem"
 
-// dropUseless removes files without content that Badger would fail on. A crash leaves empty
+// dropUseless removes files without records that Badger would fail on. A crash leaves empty
 // logs in two cases: the newest ones are created empty, and the oldest is truncated before
 // it is removed, when all of its content is in a table.
 func dropUseless(opts Options, names []string) error {
