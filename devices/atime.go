@@ -1,18 +1,18 @@
 package devices
 
-// Atime says which reads of a file change its access time.
+// Atime is the policy by which reads change a file's access time.
 type Atime int
 
 const (
-	// AtimeRelative changes it when it is not later than the last change, or
-	// older than a day.
+	// AtimeRelative updates it if it is not later than the last change, or is older than a
+	// day.
 	AtimeRelative Atime = iota
-	// AtimeNever leaves it as it is.
+	// AtimeNever never updates it.
 	AtimeNever
-	// AtimeAlways changes it with each read.
+	// AtimeAlways updates it with each read.
 	AtimeAlways
 )
 
-// Notes reports whether a read changes the access time; due says whether it
-// does so relative to the last change.
+// Notes reports whether a read updates the access time; due reports whether AtimeRelative
+// would update it.
 func (a Atime) Notes(due bool) bool { return a == AtimeAlways || a == AtimeRelative && due }

@@ -11,43 +11,43 @@ type Family string
 // Ordinal counts the devices of one family from 0.
 type Ordinal int
 
-// Name is the name of a device everywhere: its directory in the mount,
-// its row in a table. "host" has no ordinal; others are "sim0", "ocl1".
+// Name is the name of a device everywhere: the directory in the mount, the row in a table.
+// "host" has no ordinal; others are "sim0", "ocl1".
 type Name string
 
-// Epoch is one incarnation of a device's memory. 0 is no epoch.
+// Epoch is one incarnation of a device's memory. 0 is not a valid epoch.
 type Epoch uint64
 
-// Info tells the facts of a device that do not change while it is open.
+// Info describes a device by facts that do not change while it is open.
 type Info struct {
 	Name    Name
 	Family  Family
 	Ordinal Ordinal
-	// Model is the vendor's name for it, for people.
+	// Model is the vendor's name for the model, for people.
 	Model string
-	// Total is the memory that hmcfs may use of it, in bytes.
+	// Total is the memory of the device that hmcfs may use, in bytes.
 	Total Size
 	// MaxAlloc is the largest single allocation; 0 means Total.
 	MaxAlloc Size
 	// Align is the alignment of the start of an allocation, in bytes.
 	Align Size
-	// PCI is the bus address ("0000:65:00.0"), empty where there is none.
+	// PCI is the bus address ("0000:65:00.0"), empty if there is none.
 	PCI string
-	// UUID is the vendor's name for this very card on any machine
-	// ("GPU-8f…"), empty where there is none.
+	// UUID is the vendor's identifier of this card on any machine ("GPU-8f…"), empty if
+	// there is none.
 	UUID string
-	// Card is the UUID of the whole card where the device is a part of one
-	// (MIG), else empty.
+	// Card is the UUID of the whole card if the device is a partition of one (MIG),
+	// otherwise empty.
 	Card string
-	// NUMA is the node of the host that it hangs on, -1 where unknown.
+	// NUMA is the host's NUMA node that the device is attached to, -1 if unknown.
 	NUMA int
-	// HostMemory says that the device's memory is the host's own, so a map
+	// HostMemory reports whether the device's memory is the host's own, so that mapping it
 	// costs nothing.
 	HostMemory bool
 }
 
-// CheckUUID returns an ErrHandle unless memory of the device with the given UUID
-// is memory of this one. What either side does not know passes.
+// CheckUUID returns an ErrHandle unless memory of the device with the given UUID is memory
+// of this one. If either UUID is unknown, it returns nil.
 func (i Info) CheckUUID(uuid string) error {
 	switch uuid {
 	case "", i.UUID:
@@ -62,8 +62,8 @@ func (i Info) CheckUUID(uuid string) error {
 	return fmt.Errorf("the memory is of device %s, and %s is %s: %w", uuid, i.Name, i.UUID, ErrHandle)
 }
 
-// Usage is a device's memory at one moment, in bytes. Used + Free is Total,
-// unless other programs take memory of the same device: then Free is less.
+// Usage is a device's memory at one moment, in bytes. Used + Free is Total, unless other
+// programs use memory of the same device: then Free is less.
 type Usage struct {
 	Total Size `json:"total"`
 	Used  Size `json:"used"`
@@ -72,56 +72,52 @@ type Usage struct {
 
 // Device is memory that can be allocated and copied to and from.
 //
-// All methods may be called at the same time from any goroutine. A copy is
-// complete, and visible to every later call, when its method returns. Copies
-// to overlapping ranges at the same time leave unspecified bytes in the
-// overlap and nowhere else.
+// All methods are safe for concurrent use. A copy is complete, and visible to every later
+// call, when its method returns. Concurrent copies to overlapping ranges leave unspecified
+// bytes in the overlap and nowhere else.
 //
-// Every method that takes a context gives up between two pieces of work when
-// the context ends, returns its error, and leaves unspecified bytes in the
-// destination span only.
+// Every method with a context stops between two pieces of work when the context ends,
+// returns its error, and leaves unspecified bytes in the destination span only.
 //
 // Errors:
 //   - ErrOutOfMemory (as *OutOfMemoryError) from Alloc;
-//   - ErrRange for a span that does not lie inside its memory, or lengths
-//     that differ;
-//   - ErrLost when the memory belongs to an epoch that is gone;
+//   - ErrRange for a span that is not inside its memory, or lengths that differ;
+//   - ErrLost if the memory belongs to an epoch that has ended;
 //   - ErrClosed after Close;
-//   - ErrDevice, wrapped with the vendor's code and text, for all else. After
+//   - ErrDevice, wrapped with the vendor's code and text, for all other errors. After
 //     it the destination span holds unspecified bytes.
 type Device interface {
-	// Info returns the facts. It does not block.
+	// Info returns the description of the device. It does not block.
 	Info() Info
-	// Epoch returns the present incarnation of the memory. It does not block.
+	// Epoch returns the current incarnation of the memory. It does not block.
 	Epoch() Epoch
-	// Alloc takes n bytes, n > 0, of unspecified content: the caller must
-	// not show them to anyone before it has written them. n = 0 is ErrRange.
+	// Alloc allocates n bytes, n > 0, with unspecified content, which the caller must not
+	// disclose before it has overwritten it. n = 0 is ErrRange.
 	Alloc(ctx context.Context, n Size) (*Memory, error)
-	// CopyIn moves bytes host to device (H2D). len(src) must be dst.Len. src
-	// is not kept.
+	// CopyIn copies bytes from host to device (H2D). len(src) must be dst.Len. src is not
+	// retained.
 	CopyIn(ctx context.Context, dst Span, src []byte) error
-	// CopyOut moves bytes device to host (D2H). len(dst) must be src.Len.
+	// CopyOut copies bytes from device to host (D2H). len(dst) must be src.Len.
 	CopyOut(ctx context.Context, dst []byte, src Span) error
-	// Copy moves bytes inside the device, as memmove does: the spans may
-	// overlap. Both memories must be this device's.
+	// Copy copies bytes within the device, as memmove does: the spans may overlap. Both
+	// memories must be this device's.
 	Copy(ctx context.Context, dst, src Span) error
 	// Fill sets every byte of the span.
 	Fill(ctx context.Context, dst Span, value byte) error
-	// Usage tells how much memory is used and free now.
+	// Usage returns how much memory is used and free at present.
 	Usage() (Usage, error)
-	// Close gives everything back. Memories that are still held become
-	// ErrClosed. Closing twice is harmless.
+	// Close frees everything. Memories that are still held become ErrClosed. A second Close
+	// is harmless.
 	Close() error
 }
 
-// Span is a part of one allocation. Make it with Memory.Span, which checks
-// that it lies inside.
+// Span is a part of one allocation. Memory.Span creates one and checks that it is inside.
 type Span struct {
 	Mem *Memory
 	Range
 }
 
-// Sub returns the part of the span that begins off bytes in and is n long.
+// Sub returns the part of the span with offset off and length n.
 func (s Span) Sub(off Offset, n Size) (Span, error) {
 	r := Range{Off: off, Len: n}
 	if !r.Within(s.Len) {
@@ -130,8 +126,8 @@ func (s Span) Sub(off Offset, n Size) (Span, error) {
 	return Span{Mem: s.Mem, Range: Range{Off: s.Off + off, Len: n}}, nil
 }
 
-// Check says whether the span is usable on the device: memory of that
-// device, not released, a range inside it. Every Device calls it first.
+// Check returns an error unless the span can be used on the device: memory of that device,
+// not released, and a range inside it. Every Device calls it first.
 func (s Span) Check(d Device) error {
 	switch {
 	case s.Mem == nil:

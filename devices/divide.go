@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// Divide sets dst = dst / n, element by element: the end of elem.Avg. The host
-// does it, in place where it can map the device's memory, and otherwise by
-// copying to itself and back in pieces.
+// Divide sets dst = dst / n, element by element: the last step of elem.Avg. The host
+// computes it, in place if it can map the device's memory, and otherwise by copying pieces
+// to the host and back.
 //
 // Errors: elem.ErrType; those of Device.
 func Divide(ctx context.Context, dst Span, t elem.Type, n uint64) error {

@@ -1,33 +1,32 @@
-// Package devices is device memory and who owns it: what one can allocate
-// from, and copy to and from. It imports nothing else of hmcfs.
+// Package devices defines the interface to device memory: devices that memory can be
+// allocated from and copied to and from, and the ownership of that memory. It imports
+// nothing else of hmcfs except its subpackage elem.
 //
-// # The life of a memory
+// # Lifetime of a Memory
 //
 //	Device.Alloc ──> Memory (one reference)
 //	                   │  Retain / Release, any number of times
 //	                   ▼
 //	             last Release ──> the device gets the bytes back, once
 //
-// A Memory is the only owner of an allocation. A Span names a part of it,
-// checked against its size, and is what every copy takes: no raw pointer
-// crosses this package's border, apart from the bytes of a View.
+// A Memory is the only owner of an allocation. A Span is a part of it, checked against its
+// size, and is the argument of every copy: no raw pointer crosses the boundary of this
+// package, except the bytes of a View.
 //
 // # Epochs
 //
-// A device has an Epoch, one incarnation of its memory. When the memory is
-// lost (the process that held it died, the card was reset, a simulated
-// device crashed) the next incarnation has another epoch, and a record of an
-// older one can't be read as if it were live.
+// Each incarnation of a device's memory has an Epoch. When the memory is lost (the process
+// that held it died, the card was reset, a simulated device crashed), the next incarnation
+// gets another epoch, and a record of an older one can't be read as if it were live.
 //
 // # Abilities
 //
-// [Device] is what every family has. What only some have is a one-method
-// interface (HostMapper, PeerCopier, …) reached through a helper of this
-// package, which documents what happens where the ability is absent.
+// [Device] contains the methods that every family has. An ability that only some families
+// have is an interface of few methods (HostMapper, PeerCopier, …), used through a helper
+// function of this package, which documents the behaviour when the ability is absent.
 //
 // # Lock order
 //
-// No lock of this package is held while a device moves bytes: those of Queue and
-// Signal are leaves. Memory's reference count is atomic; Registry is immutable
-// once built.
+// No lock of this package is held while a device moves bytes: those of Queue and Signal are
+// leaves. Memory's reference count is atomic; Registry is immutable once built.
 package devices

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What callers tell apart. All else that a device reports is ErrDevice.
+// Errors that callers distinguish. Any other error of a device is ErrDevice.
 var (
 	ErrOutOfMemory = errors.New("devices: out of memory")
 	ErrRange       = errors.New("devices: range outside the memory")
@@ -18,7 +18,7 @@ var (
 	ErrHandle      = errors.New("devices: handle names no memory here")
 )
 
-// OutOfMemoryError tells how much was asked and how much is there. It is
+// OutOfMemoryError reports how much memory was requested and how much is available. It is
 // ErrOutOfMemory.
 type OutOfMemoryError struct {
 	Device Name
@@ -26,10 +26,10 @@ type OutOfMemoryError struct {
 	Free   Size
 }
 
-// Error names the device, the figures and the way out.
+// Error names the device, the amounts and the remedy.
 func (e *OutOfMemoryError) Error() string {
 	return fmt.Sprintf("%s: out of memory: %v asked, %v free; remove files or mount with a larger size=", e.Device, e.Asked, e.Free)
 }
 
-// Is makes errors.Is(err, ErrOutOfMemory) true.
+// Is reports whether target is ErrOutOfMemory.
 func (e *OutOfMemoryError) Is(target error) bool { return target == ErrOutOfMemory }

@@ -5,34 +5,34 @@ import (
 	"errors"
 )
 
-// Mark is the host's part of an event that a device keeps: who needs it, and
-// whether it is in its stream. Implementations of Stream embed it.
+// Mark is the host's part of an event on a device: the count of its users, and whether it
+// is in its stream yet. Implementations of Stream embed it.
 type Mark struct {
-	// Refs counts who needs the device's event: who has recorded it, the job that
-	// does so, and all that wait for it.
+	// Refs counts the users of the device's event: the caller of Record, the job that
+	// records it, and all jobs that wait for it.
 	Refs
-	// Recorded is set once the event is in its stream, or with the reason why it
-	// never will be.
+	// Recorded is set once the event is in its stream, or with the error because of which
+	// it never will be.
 	Recorded *Signal
 
 	closed func()
 }
 
-// Open makes the mark of an event that the caller closes. free gives up what the
-// device keeps of it, once nobody needs that.
+// Open initializes the mark of an event that the caller closes. free releases the device's
+// event once it has no users left.
 func (m *Mark) Open(free func()) {
 	m.Recorded, m.Free = NewSignal(), free
 	m.closed = m.Keep()
 }
 
-// Close lets go of the event. Streams that wait for it go on to.
+// Close ends the caller's use of the event. Streams that wait for it still do.
 func (m *Mark) Close() error {
 	m.closed()
 	return nil
 }
 
-// ByHost adds work of the host, on spans as Begin, that follows what the queue
-// has given to the device: record makes an event behind that.
+// ByHost adds work to be done by the host, on spans as in Begin, after all work that the
+// queue has submitted to the device: record creates an event after that work.
 func (q *Queue) ByHost(record func(context.Context) (Event, error), work func(context.Context) error, spans ...Span) error {
 	return q.Begin(func(ctx context.Context) error {
 		before, err := record(ctx)

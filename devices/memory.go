@@ -5,12 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Memory is the one owner of an allocation. It begins with one reference,
-// and the device gets the bytes back when the last one is released.
+// Memory is the single owner of an allocation. It starts with one reference, and the device
+// gets the bytes back when the last one is released.
 //
-// Retain and Release may be called from any goroutine. Releasing more often
-// than retaining is a bug of the caller and panics: going on would free
-// memory that somebody else uses.
+// Retain and Release are safe for concurrent use. Releasing more often than retaining is a
+// bug of the caller and panics: continuing would free memory that is in use elsewhere.
 type Memory struct {
 	device Device
 	name   Name
@@ -21,19 +20,19 @@ type Memory struct {
 	refs   atomic.Int64
 }
 
-// MemorySpec describes an allocation that a device hands out.
+// MemorySpec describes an allocation that a device returns.
 type MemorySpec struct {
 	Device Device
 	Size   Size
 	Epoch  Epoch
-	// Handle is the device's own name for the allocation, a pointer or an id
-	// in a type of its package.
+	// Handle is the device's identifier of the allocation, a pointer or an ID of a type of
+	// the device's package.
 	Handle any
-	// Free gives the bytes back. It is called once, after the last Release.
+	// Free frees the bytes. It is called once, after the last Release.
 	Free func() error
 }
 
-// NewMemory is for implementations of Device.
+// NewMemory returns a Memory. It is for implementations of Device.
 func NewMemory(spec MemorySpec) *Memory {
 	m := &Memory{
 		device: spec.Device,
@@ -53,10 +52,10 @@ func (m *Memory) Device() Device { return m.device }
 // Size returns the length in bytes.
 func (m *Memory) Size() Size { return m.size }
 
-// Epoch returns the incarnation of the device that the memory was taken in.
+// Epoch returns the incarnation of the device in which the memory was allocated.
 func (m *Memory) Epoch() Epoch { return m.epoch }
 
-// Handle returns what the device's own package put in.
+// Handle returns the handle that the device's package set.
 func (m *Memory) Handle() any { return m.handle }
 
 // Retain adds a reference.
@@ -67,7 +66,7 @@ func (m *Memory) Retain() {
 	}
 }
 
-// Release drops a reference and, with the last one, gives the bytes back.
+// Release drops a reference; the last one frees the bytes.
 func (m *Memory) Release() error {
 	left := m.refs.Add(-1)
 	if left < 0 {

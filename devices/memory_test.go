@@ -11,7 +11,7 @@ import (
 
 func newStub() *stub { return &stub{info: Info{Name: "stub0"}, epoch: 5} }
 
-// memoryOf makes memory that counts how often it was freed.
+// memoryOf returns memory that counts how often it was freed.
 func memoryOf(d Device, n Size, freed *int, err error) *Memory {
 	return NewMemory(MemorySpec{Device: d, Size: n, Epoch: d.Epoch(), Handle: "handle", Free: func() error {
 		*freed++

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Queue is jobs that a goroutine of the host does in order, for implementations
-// of Stream. Once one has failed, those behind it are not done.
+// Queue is a list of jobs that a goroutine of the host executes in order, for
+// implementations of Stream. Once one has failed, the ones after it are not executed.
 type Queue struct {
 	dev    Device
 	cancel context.CancelFunc
@@ -26,21 +26,21 @@ type Queue struct {
 
 // Job is a piece of work.
 type Job struct {
-	// Work does it. Its context ends with the queue.
+	// Work executes it. Its context ends with the queue.
 	Work func(ctx context.Context) error
-	// Told, if not nil, is called afterwards with the error of the work, or of
-	// that before it.
+	// Told, if not nil, is called afterwards with the error of the work, or of a job before
+	// it.
 	Told func(error)
-	// Hold is memory that is released when the job is over.
+	// Hold lists memory that is released when the job has ended.
 	Hold []*Memory
-	// Event, if not nil, is what the work waits for or records. Add keeps it
-	// until the job is over, since it may be closed before.
+	// Event, if not nil, is the event that the work waits for or records. Add keeps it
+	// until the job has ended, since it may be closed before.
 	Event Event
 
 	release func()
 }
 
-// NewQueue makes a queue for a device's stream, which Close ends.
+// NewQueue returns a queue for a device's stream. Close ends it.
 func NewQueue(ctx context.Context, d Device) *Queue {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	q := &Queue{dev: d, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
@@ -48,7 +48,7 @@ func NewQueue(ctx context.Context, d Device) *Queue {
 	return q
 }
 
-// Begin adds work on spans, which are checked, and held until it is done.
+// Begin adds work on spans, which it checks, and holds until the work is done.
 func (q *Queue) Begin(work func(context.Context) error, spans ...Span) error {
 	j := Job{Work: work}
 	for _, span := range spans {
@@ -67,8 +67,8 @@ func (q *Queue) Begin(work func(context.Context) error, spans ...Span) error {
 	return err
 }
 
-// Add adds a job, or says why none can be any more: ErrClosed, or what has
-// failed.
+// Add adds a job. If that is no longer possible, it returns ErrClosed or the error of the
+// failed job.
 func (q *Queue) Add(j Job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +89,7 @@ func (q *Queue) Add(j Job) error {
 	return nil
 }
 
-// Close gives up what has not begun, which fails with ErrClosed, and waits for
+// Close cancels the jobs that have not started, which fail with ErrClosed, and waits for
 // the rest.
 func (q *Queue) Close() {
 	q.mu.Lock()
@@ -103,7 +103,7 @@ func (q *Queue) errClosed() error {
 	return fmt.Errorf("stream of %s: %w", q.dev.Info().Name, ErrClosed)
 }
 
-// run does the jobs until the queue is closed.
+// run executes the jobs until the queue is closed.
 func (q *Queue) run(ctx context.Context) {
 	defer close(q.ended)
 	for {
@@ -137,7 +137,7 @@ func (q *Queue) next() (Job, bool) {
 	return j, true
 }
 
-// do does a job, unless one before it has failed.
+// do executes a job, unless one before it has failed.
 func (q *Queue) do(ctx context.Context, j Job) {
 	defer j.end()
 	if ctx.Err() != nil {
@@ -157,14 +157,14 @@ func (q *Queue) do(ctx context.Context, j Job) {
 	}
 }
 
-// Failure returns the error of what has failed.
+// Failure returns the first error, or nil.
 func (q *Queue) Failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failed
 }
 
-// Fail has all jobs that have not begun fail. Only the first error counts.
+// Fail makes all jobs that have not started fail. Only the first error counts.
 func (q *Queue) Fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,8 +173,8 @@ func (q *Queue) Fail(err error) {
 	}
 }
 
-// end gives back what the job held. An error of memory is the device's, which has
-// the memory no longer.
+// end releases everything that the job held. Errors of releasing memory are ignored: the
+// memory is the device's concern by then.
 func (j Job) end() {
 	for _, m := range j.Hold {
 		_ = m.Release()

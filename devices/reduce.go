@@ -10,23 +10,23 @@ import (
 
 // Reducer is the ability to combine elements on the device.
 type Reducer interface {
-	// Reduce sets dst = dst op src, element by element; elem.Avg adds. The spans
-	// are as long as each other, and the same or apart. Both memories must be
-	// this device's. Its results are those of elem.Combine.
+	// Reduce sets dst = dst op src, element by element; for elem.Avg it adds. The spans
+	// must have the same length, and be identical or disjoint. Both memories must be this
+	// device's. Its results are those of elem.Combine.
 	//
-	// Errors: those of CheckReduce and Device; ErrUnsupported, with nothing
-	// changed, for elements that the device can't combine to the bit, or that
-	// are not aligned.
+	// Errors: those of CheckReduce and Device; ErrUnsupported, with nothing changed, for
+	// elements that the device can't combine with bit-identical results, or that are not
+	// aligned.
 	Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error
 }
 
-// reducePiece is the number of bytes combined between two looks at the context, in
-// bytes, and what goes by way of the host at once.
+// reducePiece is the number of bytes combined between two checks of the context, and the
+// number staged through the host at a time.
 const reducePiece = MiB
 
-// Reduce sets dst = dst op src, element by element, where both are on one
-// device: by the device if it can, in place where the host can map its memory,
-// and otherwise by copying to the host and back in pieces.
+// Reduce sets dst = dst op src, element by element, for two spans on one device: by the
+// device if it can, in place if the host can map its memory, and otherwise by copying
+// pieces to the host and back.
 //
 // Errors: those of CheckReduce; those of Device.
 func Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
@@ -50,12 +50,12 @@ func Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
 	return reduceByHost(ctx, dst, src, t, op)
 }
 
-// CheckReduce says whether two spans can be combined on a device. Every Reducer
+// CheckReduce returns an error unless two spans can be combined on a device. Every Reducer
 // calls it first.
 //
-// Errors: elem.ErrType for elements that don't combine, or that the spans are
-// no multiple of; ErrRange for spans that differ in length or overlap in part;
-// those of Span.Check.
+// Errors: elem.ErrType for elements that can't be combined, or if the length is not a
+// multiple of the element size; ErrRange for spans that differ in length or overlap
+// partially; those of Span.Check.
 func CheckReduce(d Device, dst, src Span, t elem.Type, op elem.Op) error {
 	if err := dst.Check(d); err != nil {
 		return err
@@ -76,8 +76,8 @@ func CheckReduce(d Device, dst, src Span, t elem.Type, op elem.Op) error {
 	return nil
 }
 
-// Aligned says whether the elements of all spans lie at multiples of their
-// size, as an allocation does.
+// Aligned reports whether the elements of all spans are at multiples of their size, as they
+// are at the start of an allocation.
 func Aligned(t elem.Type, spans ...Span) bool {
 	for _, s := range spans {
 		if uint64(s.Off)%t.Size() != 0 {
@@ -102,8 +102,8 @@ func reduceMapped(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) e
 	return CombinePieces(ctx, to.Bytes, from.Bytes, t, op)
 }
 
-// CombinePieces is dst = dst op src on memory that the host sees, looking at
-// the context between two pieces. It is for implementations of Reducer.
+// CombinePieces sets dst = dst op src in memory visible to the host, checking the context
+// between two pieces. It is for implementations of Reducer.
 func CombinePieces(ctx context.Context, dst, src []byte, t elem.Type, op elem.Op) error {
 	for len(dst) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -118,7 +118,7 @@ func CombinePieces(ctx context.Context, dst, src []byte, t elem.Type, op elem.Op
 	return ctx.Err()
 }
 
-// reduceByHost copies pieces out, combines them and copies them in.
+// reduceByHost copies pieces out, combines them and copies the results in.
 func reduceByHost(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
 	d := dst.Mem.Device()
 	a, b := make([]byte, min(dst.Len, reducePiece)), make([]byte, min(dst.Len, reducePiece))

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Found is a device that a family sees on this machine, opened or not.
+// Found is a device that a family finds on this machine, whether opened or not.
 type Found struct {
 	Info  Info  `json:"info"`
 	Usage Usage `json:"usage"`
@@ -16,22 +16,21 @@ type Found struct {
 
 // Driver opens the devices of one family.
 type Driver interface {
-	// Family names the family, as specs do.
+	// Family returns the family's name, as used in specs.
 	Family() Family
-	// Discover lists what is there without opening it. An error tells why
-	// there is none ("libcuda.so.1 is not installed"): not a failure.
+	// Discover lists the available devices without opening them. An error explains why
+	// there are none ("libcuda.so.1 is not installed"); it is not a failure.
 	Discover(ctx context.Context) ([]Found, error)
 	// Open opens the device that the spec names.
 	Open(ctx context.Context, spec Spec) (Device, error)
 }
 
-// Registry is the explicit list of the families that a program knows. It does
-// not change once made.
+// Registry is the explicit list of the families that a program supports. It is immutable.
 type Registry struct {
 	drivers []Driver
 }
 
-// NewRegistry lists the families in the order in which they are shown.
+// NewRegistry returns a registry of the families, in the order in which they are shown.
 func NewRegistry(drivers ...Driver) *Registry {
 	return &Registry{drivers: drivers}
 }
@@ -39,7 +38,7 @@ func NewRegistry(drivers ...Driver) *Registry {
 // Drivers returns the families in order.
 func (r *Registry) Drivers() []Driver { return r.drivers }
 
-// Open opens the device of a specification text.
+// Open opens the device given by the text of a spec.
 func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
 	spec, err := ParseSpec(text)
 	if err != nil {
@@ -58,8 +57,8 @@ func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
 		text, spec.Family, strings.Join(r.families(), ", "), ErrNoDevice)
 }
 
-// OpenAll opens every spec, or none: with one fault, what is already open is
-// closed. Two specs with one name are refused.
+// OpenAll opens every spec, or none: on an error, the devices already opened are closed.
+// Two specs with the same device name are refused.
 func (r *Registry) OpenAll(ctx context.Context, texts []string) (devs []Device, err error) {
 	defer func() {
 		if err != nil {

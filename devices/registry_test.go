@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// stub is a device that only has facts and counts its closing.
+// stub is a device that only has a description and counts its closing.
 type stub struct {
 	Device
 	info   Info
@@ -20,7 +20,7 @@ func (s *stub) Info() Info   { return s.info }
 func (s *stub) Epoch() Epoch { return s.epoch }
 func (s *stub) Close() error { s.closed++; return s.fail }
 
-// stubDriver opens stubs, but number 13.
+// stubDriver opens stubs, except for number 13.
 type stubDriver struct {
 	family Family
 	opened *[]*stub

@@ -5,39 +5,38 @@ import (
 	"sync"
 )
 
-// Event is something that happens once: that a stream has come to a place in
-// its work, or that somebody has said so (Signal).
+// Event is something that happens once: a stream reaching a point in its work, or a signal
+// set by the host (Signal).
 type Event interface {
-	// Wait returns once it has happened: what came before it is in memory then,
-	// for everybody. Its error is that of the work which should have come before,
-	// or the context's.
+	// Wait returns once the event has happened: the results of the work before it are then
+	// in memory, visible to all. The error is that of the work before it, or the context's.
 	Wait(ctx context.Context) error
-	// Close gives up what the event takes. A stream that waits for it goes on to.
+	// Close releases the event's resources. A stream that waits for it still does.
 	Close() error
 }
 
-// Keeper is an Event that takes something of its device, which Close gives up. What
-// implements Stream calls Keep for an event that its work is going to wait for,
-// since whoever has recorded it may close it.
+// Keeper is an Event that holds resources of its device, which Close releases.
+// Implementations of Stream call Keep for an event that their work will wait for, since its
+// recorder may close it.
 type Keeper interface {
 	Event
-	// Keep has the event outlive Close until release is called.
+	// Keep makes the event outlive Close until release is called.
 	Keep() (release func())
 }
 
-// Notifier is an Event that can call back, so that nobody has to wait for it.
+// Notifier is an Event that can call a function, so that no goroutine has to wait for it.
 type Notifier interface {
 	Event
-	// Notify has fn called once, when the event has happened: at once if it has.
-	// fn must not block.
+	// Notify has fn called once, when the event has happened: immediately if it already
+	// has. fn must not block.
 	Notify(fn func(error))
 }
 
-// Signal is an Event that the host sets: that bytes have come from the network,
-// say, for which a device's stream waits. No device sees the network by itself,
-// so that word always goes by way of the host.
+// Signal is an Event that the host sets, for example when bytes for which a device's stream
+// waits have arrived from the network. No device can observe the network itself, so the
+// notification always goes through the host.
 //
-// It may be used from any goroutine.
+// It is safe for concurrent use.
 type Signal struct {
 	happened chan struct{}
 
@@ -52,11 +51,10 @@ type Signal struct {
 
 var _ Notifier = (*Signal)(nil)
 
-// NewSignal makes a signal that nobody has set.
+// NewSignal returns a signal that is not set.
 func NewSignal() *Signal { return &Signal{happened: make(chan struct{})} }
 
-// Set has the event happen, or fail where err is not nil. Only the first call
-// counts.
+// Set makes the event happen, or fail if err is not nil. Only the first call has an effect.
 func (s *Signal) Set(err error) {
 	s.mu.Lock()
 	if s.set {
@@ -73,7 +71,7 @@ func (s *Signal) Set(err error) {
 	}
 }
 
-// Wait returns once it is set, with its error.
+// Wait returns once the signal is set, with its error.
 func (s *Signal) Wait(ctx context.Context) error {
 	select {
 	case <-s.happened:
@@ -94,7 +92,7 @@ func (s *Signal) error() error {
 	return s.err
 }
 
-// Notify calls fn once it is set.
+// Notify calls fn once the signal is set.
 func (s *Signal) Notify(fn func(error)) {
 	s.mu.Lock()
 	if !s.set {

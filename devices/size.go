@@ -18,7 +18,7 @@ const (
 	TiB Size = 1 << 40
 )
 
-// String writes the size as a person reads it, with one decimal: "12.0 GiB".
+// String formats the size for people, with one decimal: "12.0 GiB".
 func (s Size) String() string {
 	switch {
 	case s >= TiB:
@@ -59,13 +59,12 @@ func sizeUnit(unit string) (Size, bool) {
 	return 0, false
 }
 
-// maxSize is the largest size that is taken from a user: every sum of an
-// offset and a length inside it fits 64 bits.
+// maxSize is the largest size accepted from a user: any sum of an offset and a length
+// inside it fits into 64 bits.
 const maxSize Size = math.MaxInt64
 
-// ParseSize reads "4GiB", "512M", "1.5gib", "2GB" or plain bytes. A bare
-// letter is binary (M = MiB), MB is decimal. Whole numbers are exact, and no
-// size is 2^63 or more.
+// ParseSize parses "4GiB", "512M", "1.5gib", "2GB" or plain bytes. A single letter is
+// binary (M = MiB), MB is decimal. Integers are exact, and no size is 2^63 or more.
 func ParseSize(text string) (Size, error) {
 	t := strings.TrimSpace(text)
 	cut := strings.IndexFunc(t, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
@@ -98,26 +97,26 @@ type Range struct {
 	Len Size
 }
 
-// WellFormed says whether the end of the range fits 63 bits, so that no sum
-// made from it overflows.
+// WellFormed reports whether the end of the range fits into 63 bits, so that no sum
+// computed from it overflows.
 func (r Range) WellFormed() bool {
 	return uint64(r.Off) <= math.MaxInt64 && uint64(r.Len) <= math.MaxInt64-uint64(r.Off)
 }
 
-// End is the first offset behind the range.
+// End returns the first offset after the range.
 func (r Range) End() Offset { return r.Off + Offset(r.Len) }
 
-// Within says whether the range lies inside n bytes.
+// Within reports whether the range is inside n bytes.
 func (r Range) Within(n Size) bool {
 	return r.WellFormed() && uint64(r.End()) <= uint64(n)
 }
 
-// Overlaps says whether two well-formed ranges share a byte.
+// Overlaps reports whether two well-formed ranges have a byte in common.
 func (r Range) Overlaps(o Range) bool {
 	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()
 }
 
-// String writes the range as [off, end).
+// String formats the range as [off, end).
 func (r Range) String() string {
 	if !r.WellFormed() {
 		return fmt.Sprintf("[%d, +%d)", uint64(r.Off), uint64(r.Len))

@@ -14,14 +14,14 @@ import (
 type Spec struct {
 	Family  Family
 	Ordinal Ordinal
-	// Params are the key=value parts, in no order. A family refuses those
-	// that it does not know.
+	// Params are the key=value parts, unordered. A family rejects those that it does not
+	// know.
 	Params map[string]string
 	// Text is the user's text, for messages.
 	Text string
 }
 
-// ParseSpec reads a specification. The ordinal may be left out and is 0 then.
+// ParseSpec parses a specification. The ordinal may be omitted and is then 0.
 func ParseSpec(text string) (Spec, error) {
 	head, rest, _ := strings.Cut(strings.TrimSpace(text), ",")
 	family, ordinal, hasOrdinal := strings.Cut(head, ":")
@@ -52,15 +52,15 @@ func ParseSpec(text string) (Spec, error) {
 	return spec, nil
 }
 
-// Params reads the parameters of a spec one by one and gathers every fault,
-// so that a user sees all of them at once.
+// Params reads the parameters of a spec one by one and collects every fault, so that a user
+// sees all of them at once.
 type Params struct {
 	spec   Spec
 	unread map[string]bool
 	faults []string
 }
 
-// Read begins reading the parameters.
+// Read starts reading the parameters.
 func (s Spec) Read() *Params {
 	p := &Params{spec: s, unread: map[string]bool{}}
 	for key := range s.Params {
@@ -142,8 +142,8 @@ func (p *Params) Text(key, byDefault string) string {
 	return byDefault
 }
 
-// Err returns every fault found and every parameter that nobody read, the
-// latter by name.
+// Err returns every fault found and every parameter that was not read, the latter sorted by
+// name.
 func (p *Params) Err() error {
 	faults := slices.Clone(p.faults)
 	for _, key := range slices.Sorted(maps.Keys(p.unread)) {

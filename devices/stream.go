@@ -7,50 +7,46 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// Streamer is the ability of a device to keep streams by itself.
+// Streamer is the ability of a device to execute streams itself.
 type Streamer interface {
-	// NewStream makes a stream of the device's own.
+	// NewStream returns a stream executed by the device.
 	NewStream(ctx context.Context) (Stream, error)
 }
 
-// Stream is work on one device that is done in order, each piece after the one
-// before, while whoever has asked for it goes on. Two streams have no order but
-// that of events: one records, the other waits.
+// Stream is a sequence of work on one device that is executed in order, each piece after
+// the previous one, while the caller continues. Two streams are ordered only by events: one
+// records, the other waits.
 //
-// The memory of what a stream has to do is held until it is done. Other
-// operations of the device see it once an event that was recorded behind it has
-// happened, or Sync has returned. Work that fails has all that comes behind it
-// fail, and the events with it.
+// The memory used by a stream's work is held until the work is done. Other operations of
+// the device see its results once an event recorded after it has happened, or Sync has
+// returned. If work fails, all later work and events fail too.
 //
-// The methods may be called from any goroutine and do not wait, but for Sync
-// and Close.
+// The methods are safe for concurrent use and do not wait, except Sync and Close.
 //
-// Errors: those of Device at once, as far as they are known then; ErrClosed
-// after Close; the error of work that has failed before.
+// Errors: those of Device, immediately as far as they can be detected then; ErrClosed after
+// Close; the error of earlier work that has failed.
 type Stream interface {
-	// Copy, Fill and Reduce are those of the device.
+	// Copy, Fill and Reduce are like those of the device.
 	Copy(dst, src Span) error
 	Fill(dst Span, value byte) error
 	Reduce(dst, src Span, t elem.Type, op elem.Op) error
-	// Record makes an event that happens when all work asked for until now is
-	// done.
+	// Record returns an event that happens when all work submitted so far is done.
 	Record() (Event, error)
-	// After has all that is asked for from now on wait until an event has
-	// happened: of this device, of another one, or a Signal. One that fails has
-	// the stream fail.
+	// After makes all work submitted from now on wait until an event has happened: one of
+	// this device, of another one, or a Signal. If it fails, the stream fails.
 	After(e Event) error
-	// Sync waits until all is done, and returns the error of what has failed.
+	// Sync waits until all work is done, and returns the error of work that has failed.
 	Sync(ctx context.Context) error
-	// HostDriven says that the host starts each piece of work, because the
-	// device has no streams or can't wait by itself.
+	// HostDriven reports whether the host starts each piece of work, because the device has
+	// no streams or can't wait itself.
 	HostDriven() bool
-	// Close gives up what has not begun and waits for the rest. Events that
-	// have not happened fail with ErrClosed.
+	// Close cancels work that has not started and waits for the rest. Events that have not
+	// happened fail with ErrClosed.
 	Close() error
 }
 
-// NewStream makes a stream of the device where it can, else one that a
-// goroutine of the host drives, by the device's own operations.
+// NewStream returns a stream of the device if it has streams, otherwise one that a
+// goroutine of the host drives with the device's operations.
 func NewStream(ctx context.Context, d Device) (Stream, error) {
 	if s, ok := d.(Streamer); ok {
 		return s.NewStream(ctx)
@@ -58,22 +54,22 @@ func NewStream(ctx context.Context, d Device) (Stream, error) {
 	return NewHostStream(ctx, d), nil
 }
 
-// hostStream is a stream that a goroutine drives.
+// hostStream is a stream driven by a goroutine.
 type hostStream struct {
 	dev   Device
 	queue *Queue
 }
 
-// NewHostStream makes a stream of any device, whose work a goroutine of the
-// host does piece by piece, until the stream is closed.
+// NewHostStream returns a stream for any device. A goroutine of the host executes its work
+// piece by piece until the stream is closed.
 func NewHostStream(ctx context.Context, d Device) Stream {
 	return &hostStream{dev: d, queue: NewQueue(ctx, d)}
 }
 
-// HostDriven says that it is.
+// HostDriven returns true.
 func (s *hostStream) HostDriven() bool { return true }
 
-// Copy moves bytes inside the device.
+// Copy copies bytes within the device.
 func (s *hostStream) Copy(dst, src Span) error {
 	if dst.Len != src.Len {
 		return fmt.Errorf("copy of %v to %v: %w", src.Range, dst.Range, ErrRange)
@@ -94,16 +90,16 @@ func (s *hostStream) Reduce(dst, src Span, t elem.Type, op elem.Op) error {
 	return s.queue.Begin(func(ctx context.Context) error { return Reduce(ctx, dst, src, t, op) }, dst, src)
 }
 
-// Record makes an event.
+// Record returns an event for all work submitted so far.
 func (s *hostStream) Record() (Event, error) {
 	e := NewSignal()
 	return e, s.queue.Add(Job{Told: e.Set})
 }
 
-// After waits for an event.
+// After makes later work wait for an event.
 func (s *hostStream) After(e Event) error { return s.queue.Add(Job{Work: e.Wait, Event: e}) }
 
-// Sync waits for all that was asked for.
+// Sync waits for all work submitted so far.
 func (s *hostStream) Sync(ctx context.Context) error {
 	e, err := s.Record()
 	if err != nil {
@@ -112,7 +108,7 @@ func (s *hostStream) Sync(ctx context.Context) error {
 	return e.Wait(ctx)
 }
 
-// Close gives up what has not begun.
+// Close cancels the work that has not started.
 func (s *hostStream) Close() error {
 	s.queue.Close()
 	return nil

@@ -7,19 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// inoBatch is the number of inode numbers that are taken from the KV at once. A crash
-// wastes at most this many.
+// inoBatch is the number of inode numbers reserved in the KV at a time. A crash wastes at
+// most this many.
 const inoBatch = 4096
 
-// allocator hands out inode numbers, each once. The number of next is free,
-// and so are all up to limit, which has been stored.
+// allocator assigns inode numbers, each once. The numbers from next up to limit, exclusive,
+// are free, and limit has been stored.
 type allocator struct {
 	next  atomic.Uint64
 	limit atomic.Uint64
-	mu    sync.Mutex // held while a batch is taken
+	mu    sync.Mutex // held while a batch is reserved
 }
 
-// start sets the first free number; none is ready to be given yet.
+// start sets the first free number, with an empty batch.
 func (a *allocator) start(next Ino) {
 	a.next.Store(uint64(next))
 	a.limit.Store(uint64(next))
@@ -38,12 +38,12 @@ func (a *allocator) take() (Ino, bool) {
 	}
 }
 
-// NextIno returns the lowest inode number that has not been given yet: every
-// inode that exists has a lower one.
+// NextIno returns the lowest inode number that has not been assigned: every existing inode
+// has a lower one.
 func (s *Store) NextIno() Ino { return Ino(s.alloc.next.Load()) }
 
-// RaiseInos has no number below a floor given from now on. It is called before
-// numbers are drawn by others.
+// RaiseInos ensures that only numbers of at least floor are assigned from now on. It must
+// be called before other goroutines allocate numbers.
 func (s *Store) RaiseInos(ctx context.Context, floor Ino) error {
 	s.alloc.mu.Lock()
 	defer s.alloc.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Store) RaiseInos(ctx context.Context, floor Ino) error {
 	return nil
 }
 
-// newIno returns an inode number that was never given before. No transaction
-// is open when it is called, since it may need one of its own.
+// newIno returns an inode number that was never assigned before. It must not be called
+// within a transaction, since it may need one of its own.
 func (s *Store) newIno(ctx context.Context) (Ino, error) {
 	for {
 		if ino, ok := s.alloc.take(); ok {

@@ -93,8 +93,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestSaveContentDelta makes sure that mappings which are stored already are
-// not written again.
+// TestSaveContentDelta checks that mappings that are stored already are not written again.
 func TestSaveContentDelta(t *testing.T) {
 	base := &countKV{KV: newFixture(t).kv}
 	s, err := metadata.Open(t.Context(), base, metadata.Options{})

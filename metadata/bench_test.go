@@ -54,8 +54,8 @@ func benchFile() metadata.Node {
 	return metadata.Node{Mode: metadata.TypeRegular | 0o644, UID: 1000, GID: 1000}
 }
 
-// BenchmarkCreateUnlink makes and removes one file per operation, in a
-// directory where 1000 others stay.
+// BenchmarkCreateUnlink creates and removes one file per operation, in a directory with
+// 1000 other files.
 func BenchmarkCreateUnlink(b *testing.B) {
 	benchStores(b, func(x storeBench) {
 		const window = 1000
@@ -73,7 +73,7 @@ func BenchmarkCreateUnlink(b *testing.B) {
 	})
 }
 
-// BenchmarkCreateParallel makes files of many goroutines in one directory.
+// BenchmarkCreateParallel creates files in one directory from many goroutines.
 func BenchmarkCreateParallel(b *testing.B) {
 	benchStores(b, func(x storeBench) {
 		x.RunParallel(func(pb *testing.PB) {
@@ -107,7 +107,7 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// BenchmarkReadDir lists a directory with 10 000 files whole.
+// BenchmarkReadDir lists a whole directory with 10 000 files.
 func BenchmarkReadDir(b *testing.B) {
 	benchStores(b, func(x storeBench) {
 		for i := range 10_000 {
@@ -131,7 +131,7 @@ func BenchmarkReadDir(b *testing.B) {
 	})
 }
 
-// BenchmarkUpdate changes one inode again and again.
+// BenchmarkUpdate changes one inode repeatedly.
 func BenchmarkUpdate(b *testing.B) {
 	benchStores(b, func(x storeBench) {
 		in, err := x.s.Create(x.Context(), x.dir, "file", benchFile())
@@ -151,8 +151,8 @@ func BenchmarkUpdate(b *testing.B) {
 	})
 }
 
-// BenchmarkPut makes 256 files with a key, a mapping and an attribute in one
-// call; an operation is one file.
+// BenchmarkPut creates 256 files with a key, a mapping and an attribute in one call; an
+// operation is one file.
 func BenchmarkPut(b *testing.B) {
 	benchStores(b, func(x storeBench) {
 		const batch = 256

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// MaxBinding is the size in bytes of the largest binding record.
+// MaxBinding is the maximum size, in bytes, of a binding record.
 const MaxBinding = 1 << 20
 
-// Bind notes that the content of a regular file is memory of another process:
-// what is needed to find it again is kept beside the inode, which fn changes
-// as in Update, in the same transaction.
+// Bind records that the content of a regular file is memory of another process. It stores
+// binding, the data needed to find that memory again, beside the inode, and changes the
+// inode by fn, as Update does, in the same transaction.
 //
-// Errors: those of Update; ErrExist when the file is bound already;
-// ErrTooLarge; ErrInvalid for what is not a regular file.
+// Errors: those of Update; ErrExist if the file is bound already; ErrTooLarge; ErrInvalid
+// if it is not a regular file.
 func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inode) error) (Inode, error) {
 	if len(binding) > MaxBinding {
 		return Inode{}, fmt.Errorf("binding of %d bytes: %w", len(binding), ErrTooLarge)
@@ -40,8 +40,8 @@ func (t *txn) putBinding(ino Ino, binding []byte) error {
 	return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
 }
 
-// Unbind removes what Bind has noted. A lost file goes on saying that it was
-// bound; one that is not may have content of its own again.
+// Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
+// but lost; otherwise it may have content of its own again.
 //
 // Errors: ErrNotExist.
 func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
@@ -62,8 +62,7 @@ func unboundState(lost bool) BindState {
 	return Unbound
 }
 
-// unbind removes the binding of an inode, which is the caller's to store; one
-// that has none stays as it is.
+// unbind removes the binding of an inode, if it has one. The caller stores the inode.
 func (t *txn) unbind(rec *record, lost bool) error {
 	if rec.Bound != BoundLive {
 		return nil
@@ -72,7 +71,7 @@ func (t *txn) unbind(rec *record, lost bool) error {
 	return t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino)))
 }
 
-// changeBinding is Update with a change that fn may not make.
+// changeBinding is Update with an additional change that fn may not make.
 func (s *Store) changeBinding(ctx context.Context, ino Ino, fn func(*Inode) error, change func(*txn, *record) error) (Inode, error) {
 	defer s.locks.lock(ino)()
 	var rec record
@@ -91,9 +90,9 @@ func (s *Store) changeBinding(ctx context.Context, ino Ino, fn func(*Inode) erro
 	return rec.Inode, err
 }
 
-// Binding returns what Bind has noted of a file; the slice is the caller's.
+// Binding returns the data that Bind stored for a file; the caller owns the slice.
 //
-// Errors: ErrNoXattr when the file is not bound, or lost.
+// Errors: ErrNoXattr if the file is not bound, or lost.
 func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	var binding []byte
 	err := s.view(ctx, func(t *txn) error {
@@ -111,7 +110,7 @@ func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	return binding, err
 }
 
-// Bindings lists the files that are bound, by number.
+// Bindings lists the bound files, by inode number.
 func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
 	var bound []Ino
 	err := s.view(ctx, func(t *txn) error {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A binding lives and dies with its inode, and is refused where it can't be.
+// TestBinding checks that a binding is removed with its inode, and refused where it is not
+// allowed.
 func TestBinding(t *testing.T) {
 	s := newMapStore(t)
 	ctx := t.Context()

@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// Bond ties records to the memory of a device that outlives the process: the same
-// random number is kept with both. So records that are a copy from another time are
-// known. The zero Bond is of no memory.
+// Bond ties records to the memory of a device that outlives the process: the same random
+// number is stored with both, so that an outdated copy of the records is recognized. The
+// zero Bond belongs to no memory.
 type Bond struct {
-	// Now is the number of the present use, and Before that of the one before it,
-	// which the memory still has when the process died between the two changes.
+	// Now is the number of the current use. Before is that of the previous use, which the
+	// memory still has if the process died between the two updates.
 	Now, Before uint64
 }
 
-// Fits says whether the memory that has a number was last used with these records.
+// Fits reports whether memory with the given number was last used with these records.
 func (b Bond) Fits(number uint64) bool { return number == b.Now || number == b.Before }
 
-// DeviceBond returns the bond of a device; zero when there is none.
+// DeviceBond returns the bond of a device; zero if there is none.
 func (s *Store) DeviceBond(ctx context.Context, name DeviceName) (Bond, error) {
 	var b Bond
 	err := s.view(ctx, func(t *txn) error {

@@ -8,31 +8,29 @@ import (
 )
 
 const (
-	// cacheShards spreads the cache over locks. A power of two.
+	// cacheShards is the number of shards, each with its own lock. A power of two.
 	cacheShards = 16
-	// shardEntries is the number of inodes, and as many names, that one shard keeps:
-	// 32768 of each in all, some 20 MB when full.
+	// shardEntries is the number of inodes, and of names, that one shard keeps: 32768 of
+	// each in total, about 20 MB when full.
 	shardEntries = 2048
 )
 
-// cache keeps inodes and names that were read lately, so that looking up what
-// is in use costs no transaction. It is bounded and holds nothing that is not
-// in the KV.
+// cache keeps recently read inodes and names, so that lookups of those in use need no
+// transaction. It is bounded and contains only data that is in the KV.
 //
-// What a transaction has written leaves the cache after the commit and before
-// the operation returns. A reader puts in what it read only if nothing of the
-// shard was dropped since before its snapshot, so an old value can't come
-// back. What a transaction makes enters before the commit, and leaves again if
-// that fails. The two reads of a lookup are not one snapshot: it finds the inode as
-// it is now behind a name as it was a moment ago, as if the name had been
-// looked up then.
+// Whatever a transaction has written is dropped from the cache after the commit and before
+// the operation returns. A reader adds what it has read only if nothing was dropped from
+// the shard since before its snapshot, so an old value can't come back. An inode that a
+// transaction creates is added before the commit, and dropped again if the commit fails.
+// The two reads of a lookup are not one snapshot: it may find the current state of an inode
+// by a name that has just been removed, as if the name had been looked up earlier.
 type cache struct {
 	shards [cacheShards]cacheShard
 }
 
 type cacheShard struct {
 	mu sync.Mutex
-	// drops counts what was dropped. +checklocks:mu
+	// drops counts the dropped entries. +checklocks:mu
 	drops uint64
 	// +checklocks:mu
 	inodes *simplelru.LRU[Ino, Inode]
@@ -40,8 +38,7 @@ type cacheShard struct {
 	names *simplelru.LRU[nameKey, cachedName]
 }
 
-// nameKey is the place of slot 0 of a name: names in later slots are not
-// kept.
+// nameKey identifies slot 0 of a name's hash: names in later slots are not cached.
 type nameKey struct {
 	parent Ino
 	cookie Cookie
@@ -73,7 +70,7 @@ func (c *cache) ofName(k nameKey) *cacheShard {
 	return &c.shards[(uint64(k.parent)+uint64(k.cookie)>>slotBits)%cacheShards]
 }
 
-// inode returns an inode, or what put needs to bring it in.
+// inode returns a cached inode, or the drop count that put needs to add it.
 func (c *cache) inode(ino Ino) (in Inode, ok bool, drops uint64) {
 	sh := c.ofInode(ino)
 	sh.mu.Lock()
@@ -91,9 +88,9 @@ func (c *cache) putInode(in Inode, drops uint64) {
 	}
 }
 
-// putFresh brings in an inode whose number nobody else knows yet. It comes in
-// before the commit: who finds the name behind that may change the inode at
-// once, and then drops what is here.
+// putFresh adds an inode whose number is not visible to others yet. It is added before the
+// commit: an operation that finds its name after the commit may change the inode at once,
+// and then drops this entry.
 func (c *cache) putFresh(in Inode) {
 	sh := c.ofInode(in.Ino)
 	sh.mu.Lock()
@@ -118,7 +115,7 @@ func (c *cache) putName(k nameKey, n cachedName, drops uint64) {
 	}
 }
 
-// drop takes out what was under a key of the KV.
+// drop removes the entry for a key of the KV.
 func (c *cache) drop(key []byte) {
 	switch {
 	case len(key) == inoKeyLen && key[0] == kindInode:

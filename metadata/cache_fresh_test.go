@@ -9,10 +9,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// committedKV tells of each commit before the operation hears of it.
+// committedKV calls committed after each commit, before the operation returns.
 type committedKV struct {
 	metadata.KV
-	committed func() // nil when nobody asks
+	committed func() // nil for no call
 }
 
 func (k *committedKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
@@ -24,10 +24,10 @@ func (k *committedKV) Update(ctx context.Context, fn func(metadata.KVTxn) error)
 	return err
 }
 
-// abortKV runs a transaction, and gives it up.
+// abortKV runs a transaction, and aborts it.
 type abortKV struct {
 	metadata.KV
-	abort func() error // nil when nothing is to be given up; its error ends it
+	abort func() error // nil for no abort; its error ends the transaction
 }
 
 func (k *abortKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
@@ -46,8 +46,8 @@ func (k *abortKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) err
 
 var errAborted = errors.New("given up")
 
-// TestCacheOfWhatIsNotMade has nothing in the cache of a transaction that was
-// given up, for good or for another run in which the name is taken.
+// TestCacheOfWhatIsNotMade checks that the cache contains nothing of a transaction that was
+// aborted, for good or for another run in which the name is taken.
 func TestCacheOfWhatIsNotMade(t *testing.T) {
 	ctx := t.Context()
 	kv := &abortKV{KV: memkv.New()}
@@ -74,8 +74,8 @@ func TestCacheOfWhatIsNotMade(t *testing.T) {
 	}
 }
 
-// rival makes a file in sim0 behind the store's back, as a transaction does
-// that another one conflicts with.
+// rival creates a file in sim0 without the store's knowledge, like a conflicting
+// transaction.
 func (f *fixture) rival(name string) error {
 	inos, err := f.NewInos(f.t.Context(), 1)
 	if err != nil {
@@ -89,8 +89,8 @@ func (f *fixture) rival(name string) error {
 	return errors.Join(err, results[0].Err)
 }
 
-// TestCacheOfWhatIsJustMade lets somebody find a new name and write the inode
-// before the operation that made it has returned: what it wrote stays.
+// TestCacheOfWhatIsJustMade has another operation find a new name and write the inode
+// before the operation that created it has returned: the cache must keep what it wrote.
 func TestCacheOfWhatIsJustMade(t *testing.T) {
 	ctx := t.Context()
 	kv := &committedKV{KV: memkv.New()}

@@ -10,8 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// What an operation has changed is seen by every reader as soon as it has
-// returned, however many readers bring old values into the cache meanwhile.
+// TestCacheIsNeverBehind checks that the changes of an operation are visible to every
+// reader as soon as it has returned, however many readers add old values to the cache
+// meanwhile.
 func TestCacheIsNeverBehind(t *testing.T) {
 	ctx := t.Context()
 	s, err := metadata.Open(ctx, memkv.New(), metadata.Options{})
@@ -47,8 +48,8 @@ func TestCacheIsNeverBehind(t *testing.T) {
 	readers.Wait()
 }
 
-// changeAndLook changes one name again and again, and looks at it after each
-// step, as its only writer.
+// changeAndLook repeatedly changes one name, as its only writer, and looks it up after each
+// step.
 func changeAndLook(t *testing.T, s *metadata.Store, dir metadata.Ino, name string) {
 	ctx := t.Context()
 	for i := range 300 {

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Check looks for contradictions among all records, as of one moment, and
-// calls fn with each, after it has read everything; so fn may call Repair. It
-// keeps about 200 bytes of memory for every inode while it runs.
+// Check looks for inconsistencies among all records, in one snapshot. It calls fn with each
+// after it has read everything, so fn may call Repair. It needs about 200 bytes of memory
+// for every inode while it runs.
 //
-// Errors: those of the KV; ErrNewer for a record of a newer version. A record
-// that cannot be decoded is a problem, not an error.
+// Errors: those of the KV; ErrNewer for a record of a newer version. A record that cannot
+// be decoded is a problem, not an error.
 func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 	c := &checker{s: s, nodes: map[Ino]*checkNode{}, purged: map[Ino]bool{}}
 	err := s.view(ctx, func(t *txn) error {
@@ -37,25 +37,25 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 	return nil
 }
 
-// checkNode has what an inode says of itself, and what was found of it.
+// checkNode holds an inode's record, and what was found about the inode elsewhere.
 type checkNode struct {
 	rec record
 
 	entries  uint64 // in the directory
 	subdirs  uint64 // in the directory
-	links    uint64 // entries that name the inode
+	links    uint64 // entries that refer to the inode
 	primary  bool   // the primary link is among them
 	place    linkPlace
 	xattrs   uint64
 	maps     uint64
 	firstMap uint64
-	keyed    bool // the key names the inode
-	device   bool // a device names the directory
-	bound    bool // there is a binding
-	expires  bool // there is an expiry record
+	keyed    bool // the key refers to the inode
+	device   bool // a device refers to the directory
+	bound    bool // a binding exists
+	expires  bool // an expiry record exists
 }
 
-// checker is a Check under way.
+// checker is the state of a running Check.
 type checker struct {
 	s        *Store
 	t        *txn
@@ -66,7 +66,7 @@ type checker struct {
 
 func (c *checker) report(p Problem) { c.problems = append(c.problems, p) }
 
-// scan reads all records of a kind; what decode cannot read is a problem.
+// scan reads all records of a kind; a record that decode cannot read is a problem.
 func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []byte) error) error {
 	n := 0
 	return c.t.kv.Scan([]byte{kind}, nil, func(key, value []byte) (bool, error) {
@@ -82,7 +82,7 @@ func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []
 	})
 }
 
-// inoOfKey is the inode that a key is about, 0 when it is about none.
+// inoOfKey returns the inode that a key is about; 0 if it is about none.
 func inoOfKey(key []byte) Ino {
 	switch key[0] {
 	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
@@ -102,8 +102,8 @@ func (c *checker) readInodes(ctx context.Context) error {
 		return err
 	})
 	if n := c.nodes[PublishIno]; n == nil || !n.rec.isPublishDir() {
-		// It comes first, and what is in it is judged as if it were there: so
-		// Repair makes it before it comes to that.
+		// This problem is reported first, and the directory's entries are judged as if it
+		// existed, so that Repair creates it before it handles them.
 		c.report(Problem{Kind: MissingPublish, Ino: PublishIno})
 		c.nodes[PublishIno] = &checkNode{rec: c.t.publishDir()}
 	}
@@ -128,7 +128,7 @@ func (c *checker) readEntries(ctx context.Context) error {
 	})
 }
 
-// entry takes account of one entry.
+// entry checks one entry.
 func (c *checker) entry(at linkPlace, d dirent) error {
 	p := Problem{Ino: d.ino, Parent: at.dir, Name: at.name, cookie: at.at}
 	dir, node := c.nodes[at.dir], c.nodes[d.ino]
@@ -141,12 +141,12 @@ func (c *checker) entry(at linkPlace, d dirent) error {
 	primary := rec.isPrimary(at.dir, at.name) && !isTop(d.ino)
 	if rec.IsDir() && (isTop(d.ino) || node.links > 0) {
 		p.Kind = SecondEntry
-		if primary { // then the one found before is too many
+		if primary { // then the entry found before is the surplus one
 			p.Parent, p.Name, p.cookie = node.place.dir, node.place.name, node.place.at
 			node.primary, node.place = true, at
 		}
 		c.report(p)
-		dir.entries++ // as long as it is there
+		dir.entries++ // as long as the entry exists
 		dir.subdirs++
 		return nil
 	}
@@ -169,7 +169,7 @@ func (c *checker) entry(at linkPlace, d dirent) error {
 	return c.knownLink(p)
 }
 
-// knownLink makes sure that an inode knows of a link besides its primary one.
+// knownLink checks that an inode has a record of a further link.
 func (c *checker) knownLink(p Problem) error {
 	_, err := c.t.kv.Get(c.t.key3(kindLink, uint64(p.Ino), uint64(p.Parent), uint64(p.cookie)))
 	if errors.Is(err, ErrNoKey) {
@@ -207,7 +207,7 @@ func (c *checker) readLinks(ctx context.Context) error {
 	})
 }
 
-// direntAt reads the entry at a place; the zero dirent when there is none.
+// direntAt reads the entry with a cookie; it returns the zero dirent if there is none.
 func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
 	data, err := t.kv.Get(t.key2(kindDirent, uint64(dir), uint64(at)))
 	if errors.Is(err, ErrNoKey) {
@@ -219,7 +219,7 @@ func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
 	return decodeDirent(data)
 }
 
-// dangling reports, once for each inode, that its records outlived it.
+// dangling reports, once per inode, records that outlived their inode.
 func (c *checker) dangling(ino Ino, last *Ino) {
 	if ino != *last && !c.purged[ino] {
 		c.report(Problem{Kind: DanglingRecords, Ino: ino})
@@ -227,8 +227,8 @@ func (c *checker) dangling(ino Ino, last *Ino) {
 	*last = ino
 }
 
-// sorted lists the inodes by number, so that problems come in an order that
-// does not change from run to run.
+// sorted returns the inodes by number, so that the order of problems does not change from
+// run to run.
 func (c *checker) sorted() []*checkNode {
 	nodes := make([]*checkNode, 0, len(c.nodes))
 	for _, ino := range slices.Sorted(maps.Keys(c.nodes)) {

@@ -98,7 +98,7 @@ func (c *checker) readExpiries(ctx context.Context) error {
 	})
 }
 
-// judge compares what the inodes say with what was found.
+// judge compares the inodes' records with what was found elsewhere.
 func (c *checker) judge() {
 	for _, n := range c.sorted() {
 		c.judgeLinks(n)
@@ -160,8 +160,8 @@ func (c *checker) judgeCounts(n *checkNode) {
 	}
 }
 
-// judgeCircles finds directories from which the way up leads back to them,
-// and reports one of each circle.
+// judgeCircles finds directories that are their own ancestors, and reports one of each
+// circle.
 func (c *checker) judgeCircles() {
 	const onThisWay, done = 1, 2
 	state := map[Ino]int{}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// problems lists what Check finds.
+// problems returns the problems that Check finds.
 func problems(t *testing.T, s *Store) []Problem {
 	t.Helper()
 	var found []Problem
@@ -28,8 +28,8 @@ func kinds(found []Problem) string {
 	return strings.Join(names, "; ")
 }
 
-// TestCheckAndRepair breaks a tree in every known way, lets Check find it and
-// Repair mend it, until nothing is found any more.
+// TestCheckAndRepair damages a tree in every known way, and has Check find the damage and
+// Repair fix it, until nothing is found any more.
 func TestCheckAndRepair(t *testing.T) {
 	seen := map[ProblemKind]bool{}
 	for _, test := range damages() {
@@ -62,7 +62,7 @@ func TestCheckAndRepair(t *testing.T) {
 	}
 }
 
-// repair mends problems, or finds that they are gone.
+// repair fixes problems, or finds that they are gone.
 func repair(t *testing.T, s *Store, found []Problem) {
 	t.Helper()
 	for _, p := range found {
@@ -75,7 +75,7 @@ func repair(t *testing.T, s *Store, found []Problem) {
 	}
 }
 
-// useWhole goes through the whole tree by names and removes it.
+// useWhole walks the whole tree by names and removes it.
 func useWhole(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -152,7 +152,7 @@ func TestRepairStale(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := problems(t, d.s)
-		sound := newDamaged(t) // where the same problems are not
+		sound := newDamaged(t) // the same problems do not exist there
 		for _, p := range found {
 			err := sound.s.Repair(t.Context(), p)
 			if err != nil && !errors.Is(err, ErrChanged) {

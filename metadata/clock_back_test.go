@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestClockSetBack opens a store a year before it was written: the names are there
-// and can be changed, new ones are made, and files end when they were told to.
+// TestClockSetBack opens a store a year before it was written: the names exist and can be
+// changed, new ones are created, and files expire at their time.
 func TestClockSetBack(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(2_000_000_000, 0)

@@ -1,8 +1,8 @@
 package metadata
 
-// The versions of the records that this program writes. It reads these and
-// all before them. A change of a record's fields takes the next number, a
-// reader for both, and a new golden file in testdata.
+// The versions of the records that this program writes. It reads these and all earlier
+// ones. A change of a record's fields needs the next number, code that reads both versions,
+// and a new golden file in testdata.
 const (
 	superVersion   = 1
 	inodeVersion   = 3
@@ -16,9 +16,9 @@ const (
 	bondVersion    = 1
 )
 
-// formatVersion is the version of the whole: which records there are and how
-// they hang together. A store with a newer one is refused by Open, and one
-// with an older one is brought to this one: format 1 has no PublishIno.
+// formatVersion is the version of the store as a whole: which records exist and how they
+// relate. Open refuses a store with a newer version, and upgrades one with an older
+// version: format 1 has no PublishIno.
 const formatVersion = 2
 
 // superblock is the first record of a store.
@@ -52,22 +52,22 @@ func decodeSuperblock(data []byte) (superblock, error) {
 	return s, r.done()
 }
 
-// record is an inode with what only the store needs to know of it: counts
-// that save a scan for what is not there.
+// record is an inode with fields that only the store uses: counts that make it unnecessary
+// to scan for records that do not exist.
 type record struct {
 	Inode
 	// xattrs is the number of extended attributes of the inode.
 	xattrs uint32
-	// maps is the number of mappings of the content, and firstMap the file offset
-	// of the first one.
+	// maps is the number of mappings of the content, and firstMap the file offset of the
+	// first one.
 	maps     uint64
 	firstMap uint64
-	// charged is the charge of the record as it is stored; zero for one that is
-	// not stored yet. It is the transaction's, and no part of the record.
+	// charged is the charge of the stored record; zero if the record is not stored yet. It
+	// belongs to the transaction and is not part of the stored record.
 	charged charge
 }
 
-// version is the lowest that has all that the inode says.
+// version returns the lowest record version that can represent the inode.
 func (i *record) version() byte {
 	switch {
 	case i.Expires != Timespec{} || i.Taken:
@@ -78,7 +78,7 @@ func (i *record) version() byte {
 	return 1
 }
 
-// inodeTaken is the flag of an inode that says Taken.
+// inodeTaken is the flag for an inode with Taken set.
 const inodeTaken = 1
 
 func (i *record) encode(b []byte) []byte {
@@ -150,7 +150,7 @@ func decodeRecord(ino Ino, data []byte) (record, error) {
 	return i, r.done()
 }
 
-// readNewer reads what versions after the first have besides.
+// readNewer reads the fields that were added after version 1.
 func (i *record) readNewer(r *wireReader) {
 	if r.version >= 2 {
 		if i.Bound = BindState(r.b()); i.Bound > BoundLost {
@@ -170,11 +170,11 @@ func (i *record) readNewer(r *wireReader) {
 	}
 }
 
-// dirent is a directory entry, or a tombstone when its inode is 0.
+// dirent is a directory entry, or a tombstone if its inode is 0.
 type dirent struct {
 	ino     Ino
 	mode    Mode // the type bits
-	chained bool // other names of the same hash are, or were, in later slots
+	chained bool // later slots contain, or contained, other names with the same hash
 	name    string
 }
 
@@ -256,8 +256,8 @@ func decodeBinding(data []byte) ([]byte, error) {
 	return r.rest, r.err
 }
 
-// encodeNumber is the record of a single number: the next inode number, the
-// inode of a key, or nothing but its presence.
+// encodeNumber encodes a record of a single number: the next inode number, the inode of a
+// key, or 1 for a record that only marks its presence.
 func encodeNumber(b []byte, v uint64) []byte {
 	w := wireWriter(append(b, numberVersion))
 	w.u(v)
@@ -270,7 +270,7 @@ func decodeNumber(what string, data []byte) (uint64, error) {
 	return v, r.done()
 }
 
-// encodeLink is the record of a further link: its name.
+// encodeLink encodes the record of a further link: its name.
 func encodeLink(b []byte, name string) []byte {
 	w := wireWriter(append(b, linkVersion))
 	w.str(name)
@@ -283,7 +283,7 @@ func decodeLink(data []byte) (string, error) {
 	return name, r.done()
 }
 
-// encodeXattr is the record of an attribute's value.
+// encodeXattr encodes the record of an attribute's value.
 func encodeXattr(b, value []byte) []byte {
 	return append(append(b, xattrVersion), value...)
 }

@@ -94,8 +94,8 @@ func samples() []sample {
 	}
 }
 
-// TestGolden makes sure that what is written today is what was written
-// before, so that a store outlives an upgrade.
+// TestGolden checks that records are written as they were before, so that a store survives
+// an upgrade.
 func TestGolden(t *testing.T) {
 	for _, s := range samples() {
 		file := filepath.Join("testdata", "records", s.name+".hex")
@@ -142,7 +142,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// checkVersions gives a record versions that there are not.
+// checkVersions gives a record versions that do not exist.
 func (s sample) checkVersions(t *testing.T) {
 	t.Helper()
 	supported := byte(1)
@@ -195,8 +195,8 @@ func TestTimespec(t *testing.T) {
 	}
 }
 
-// fuzz checks that a decoder takes anything, and that what it accepts it
-// writes in a form that reads the same.
+// fuzz checks that a decoder survives any input, and that what it accepts is written in a
+// form that decodes to the same value.
 func fuzz(f *testing.F, prefix string, read func([]byte) (any, error), write func(any) []byte) {
 	f.Helper()
 	for _, s := range samples() {
@@ -222,7 +222,7 @@ func fuzz(f *testing.F, prefix string, read func([]byte) (any, error), write fun
 	})
 }
 
-// as is v's value of a type that it is known to have.
+// as returns v's value of a type that it is known to have.
 func as[T any](v any) T {
 	value, ok := v.(T)
 	if !ok {
@@ -263,8 +263,8 @@ func FuzzNumber(f *testing.F) {
 	fuzz(f, "number", readNumber, func(v any) []byte { return encodeNumber(nil, as[uint64](v)) })
 }
 
-// FuzzExpiry checks that a key that is taken for an expiry's is one that
-// would be written.
+// FuzzExpiry checks that a key that is accepted as an expiry record's is one that would be
+// written.
 func FuzzExpiry(f *testing.F) {
 	tx := txn{chunk: viewChunk}
 	for _, at := range []Timespec{{Sec: 5}, {Sec: -1 << 63, Nsec: 999_999_999}, {Nsec: 1}, {}} {

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// checkClean fails when Check finds anything.
+// checkClean fails the test if Check finds anything.
 func checkClean(t *testing.T, s *metadata.Store) {
 	t.Helper()
 	err := s.Check(t.Context(), func(p metadata.Problem) { t.Errorf("Check: %v", p) })
@@ -21,7 +21,7 @@ func checkClean(t *testing.T, s *metadata.Store) {
 	}
 }
 
-// listAll lists a directory with changing limits.
+// listAll lists a directory with varying limits.
 func listAll(t *testing.T, s *metadata.Store, dir metadata.Ino, limit int) []metadata.Entry {
 	t.Helper()
 	var all []metadata.Entry
@@ -153,7 +153,7 @@ func (x *randomRun) compareDir(ino metadata.Ino, n *modelNode) {
 	}
 }
 
-// comparePath goes along a path through the model.
+// comparePath follows a path through the model.
 func (x *randomRun) comparePath(ino metadata.Ino, n *modelNode) {
 	x.t.Helper()
 	path, err := x.s.PathOf(x.t.Context(), ino)

@@ -45,7 +45,7 @@ func workers(n int, fn func(worker int)) {
 	wg.Wait()
 }
 
-// TestOneWinner lets 32 create one name: exactly one does.
+// TestOneWinner has 32 goroutines create one name: exactly one succeeds.
 func TestOneWinner(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		for round := range 10 {
@@ -66,8 +66,8 @@ func TestOneWinner(t *testing.T) {
 	})
 }
 
-// TestListWhileChanging lists a directory whose other names come, go and
-// move: each name that stays is listed exactly once.
+// TestListWhileChanging lists a directory while other names are added, removed and renamed:
+// each name that stays is listed exactly once.
 func TestListWhileChanging(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		metadata.CollideNames(s, weakHash)
@@ -98,7 +98,7 @@ func TestListWhileChanging(t *testing.T) {
 	})
 }
 
-// churn makes, renames and removes files until it is stopped.
+// churn creates, renames and removes files until it is stopped.
 func churn(t *testing.T, s *metadata.Store, dev metadata.Ino, worker int, stop *atomic.Bool) {
 	t.Helper()
 	for i := 0; !stop.Load(); i++ {
@@ -120,7 +120,7 @@ func churn(t *testing.T, s *metadata.Store, dev metadata.Ino, worker int, stop *
 	}
 }
 
-// TestNoCircle lets many rename directories into each other.
+// TestNoCircle has many goroutines rename directories into each other.
 func TestNoCircle(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		var dirs []metadata.Ino
@@ -156,8 +156,8 @@ func TestNoCircle(t *testing.T) {
 	})
 }
 
-// TestConcurrentMix runs all kinds of operations at once on few names, and
-// leaves it to Check to find what went wrong.
+// TestConcurrentMix runs all kinds of operations concurrently on few names, and relies on
+// Check to detect errors.
 func TestConcurrentMix(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		metadata.CollideNames(s, weakHash)
@@ -220,7 +220,7 @@ func mixedStep(t *testing.T, s *metadata.Store, r *rand.Rand, dirs []metadata.In
 	return err
 }
 
-// TestInosAreUnique draws numbers from many goroutines.
+// TestInosAreUnique allocates numbers from many goroutines.
 func TestInosAreUnique(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		var mu sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// countKV counts what is asked of a KV.
+// countKV counts the operations on a KV.
 type countKV struct {
 	metadata.KV
 	reads, writes, scans, txns int
@@ -49,8 +49,7 @@ func (t *countTxn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, e
 	return t.KVTxn.Scan(prefix, from, fn)
 }
 
-// TestCost pins how often the frequent operations use the KV, since that is
-// what they cost.
+// TestCost fixes how often the frequent operations use the KV, which determines their cost.
 func TestCost(t *testing.T) {
 	ctx := t.Context()
 	kv := &countKV{KV: memkv.New()}

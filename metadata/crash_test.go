@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// crashDir tells a test binary that it is the process to be killed.
+// crashDir marks a test binary as the process to be killed.
 const crashDir = "HMCFS_METADATA_CRASH_DIR"
 
 func TestMain(m *testing.M) {
@@ -26,9 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim changes the tree until it is killed, and says what it has done.
-// Each round makes fileN, renames it to doneN and removes the one of ten
-// rounds before.
+// victim changes the tree until it is killed, and reports what it has done. Each round
+// creates fileN, renames it to doneN and removes the one of ten rounds before.
 func victim(ctx context.Context, dir string) error {
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir})
 	if err != nil {
@@ -78,7 +77,7 @@ type claims struct {
 	highest metadata.Ino
 }
 
-// killVictim runs a victim, and kills it once it has said enough lines.
+// killVictim runs a victim, and kills it once it has printed enough lines.
 func killVictim(t *testing.T, dir string, lines int) claims {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^$")
@@ -116,7 +115,7 @@ func killVictim(t *testing.T, dir string, lines int) claims {
 	return c
 }
 
-// verify compares what a victim said with what is there.
+// verify compares the statements of a victim with the store.
 func (c *claims) verify(t *testing.T, s *metadata.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -134,7 +133,7 @@ func (c *claims) verify(t *testing.T, s *metadata.Store) {
 			continue
 		}
 		if errors.Is(err, metadata.ErrNotExist) && c.done[i+10] != 0 {
-			continue // being removed when the end came
+			continue // removal was in progress when the process was killed
 		}
 		if err != nil || in.Ino != ino {
 			t.Errorf("done%d is inode %d, %v, want %d", i, in.Ino, err, ino)
@@ -157,9 +156,9 @@ func (c *claims) verify(t *testing.T, s *metadata.Store) {
 	}
 }
 
-// TestKilled kills a process that works on a store with SIGKILL, several
-// times on one store: all that it said to be done is there, and no more than
-// the operation under way, and the tree is sound.
+// TestKilled kills a process that works on a store with SIGKILL, several times on one
+// store: everything that it reported as done is there, nothing beyond the operation in
+// progress, and the tree is consistent.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	rounds := 6

@@ -6,14 +6,13 @@ import (
 	"fmt"
 )
 
-// Create makes an inode of any type and gives it a name. The inode belongs to
-// the device of its directory. In a directory with the set-group-id bit it
-// gets the directory's group, and if it is a directory, the bit too.
+// Create creates an inode of any type with a name. The inode belongs to the device of its
+// directory. In a directory with the set-group-id bit it gets the directory's group, and if
+// it is a directory, the bit too.
 //
-// Errors: ErrNotExist when the directory is gone; ErrNotDir; ErrExist;
-// ErrPermission in the root and in PublishIno; ErrNameTooLong, also for a symlink's target;
-// ErrInvalidName; ErrQuota; ErrInvalid for an unknown type, an empty target, or
-// nanoseconds out of range.
+// Errors: ErrNotExist if the directory was removed; ErrNotDir; ErrExist; ErrPermission in
+// the root and in PublishIno; ErrNameTooLong, also for a symlink's target; ErrInvalidName;
+// ErrQuota; ErrInvalid for an unknown type, an empty target, or nanoseconds out of range.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
 	if err := validName(name); err != nil {
 		return Inode{}, err
@@ -42,17 +41,17 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	return rec.Inode, nil
 }
 
-// EnsureDir returns a directory's directory of a name, and makes it where it is
-// not there, with a mode and an owner.
+// EnsureDir returns the directory with the given name in parent, and creates it, with n's
+// mode and owner, if it does not exist.
 //
-// Errors: those of Create; ErrNotDir when the name is something else's.
+// Errors: those of Create; ErrNotDir if the name belongs to something else.
 func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
 	n.Mode = TypeDir | n.Mode.Perm()
 	for {
 		in, err := s.Lookup(ctx, parent, name)
 		if errors.Is(err, ErrNotExist) {
 			if in, err = s.Create(ctx, parent, name, n); errors.Is(err, ErrExist) {
-				continue // somebody else has made it just now
+				continue // created concurrently by another operation
 			}
 		}
 		if err == nil && !in.IsDir() {
@@ -62,7 +61,7 @@ func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) 
 	}
 }
 
-// create makes an inode of a number that was drawn for it.
+// create creates an inode with a number allocated for it.
 func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 	dir, err := t.dir(parent)
 	if err != nil {
@@ -87,7 +86,7 @@ func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 	return rec, t.enter(&dir, name, sl, &rec)
 }
 
-// enter stores a new inode with its entry and its directory.
+// enter stores a new inode, its entry and its directory.
 func (t *txn) enter(dir *record, name string, sl slot, rec *record) error {
 	if err := t.addDirent(dir.Ino, name, sl, rec); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (t *txn) enter(dir *record, name string, sl slot, rec *record) error {
 	return t.putInode(dir)
 }
 
-// subdirs returns the number of directories that an entry is.
+// subdirs returns the number of subdirectories that an entry adds: 1 or 0.
 func subdirs(rec *record) int {
 	if rec.IsDir() {
 		return 1
@@ -129,7 +128,7 @@ func (t *txn) newRecord(ino Ino, dir *record, name string, n Node) record {
 	return rec
 }
 
-// normalize checks a node and leaves in it only what its type has.
+// normalize checks a node and clears the fields that do not apply to its type.
 func (n *Node) normalize() error {
 	if n.Mode.Type() == 0 {
 		n.Mode |= TypeRegular

@@ -56,7 +56,7 @@ func newDamaged(t *testing.T) *damaged {
 	return d
 }
 
-// edit changes one inode's record past all rules.
+// edit changes one inode's record, bypassing all rules.
 func (d *damaged) edit(t *txn, ino Ino, fn func(*record)) error {
 	rec, err := t.inode(ino)
 	if err != nil {

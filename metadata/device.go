@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// EnsureDevice returns the root directory of a device, and makes it when the
-// store does not know the device yet. One that exists keeps its mode, owner
-// and entries.
+// EnsureDevice returns the root directory of a device, and creates it if the store does not
+// know the device yet. An existing one keeps its mode, owner and entries.
 //
 // Errors: ErrNameTooLong; ErrInvalidName, also for the name of PublishIno.
 func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, uid, gid uint32) (Inode, error) {
@@ -34,8 +33,8 @@ func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, ui
 	return rec.Inode, err
 }
 
-// ensureDevice returns a device's directory, and makes it, with the number,
-// where there is none.
+// ensureDevice returns a device's directory, and creates it with the given number if there
+// is none.
 func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
 	root, err := t.dir(RootIno)
 	if err != nil {
@@ -71,7 +70,7 @@ func (t *txn) device(name DeviceName) (DeviceRecord, error) {
 	return decodeDevice(name, data)
 }
 
-// Devices lists all devices that the store knows, by name.
+// Devices lists all known devices, by name.
 func (s *Store) Devices(ctx context.Context) ([]DeviceRecord, error) {
 	var devices []DeviceRecord
 	err := s.view(ctx, func(t *txn) error {
@@ -84,9 +83,9 @@ func (s *Store) Devices(ctx context.Context) ([]DeviceRecord, error) {
 	return devices, err
 }
 
-// SetDeviceEpoch records the epoch in which a device is.
+// SetDeviceEpoch records the current epoch of a device.
 //
-// Errors: ErrNotExist when the device is not known.
+// Errors: ErrNotExist if the device is not known.
 func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) error {
 	return s.update(ctx, func(t *txn) error {
 		d, err := t.device(name)
@@ -98,9 +97,9 @@ func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) er
 	})
 }
 
-// DeviceEpoch returns the epoch that was recorded last, 0 when none was.
+// DeviceEpoch returns the epoch recorded last; 0 if none was.
 //
-// Errors: ErrNotExist when the device is not known.
+// Errors: ErrNotExist if the device is not known.
 func (s *Store) DeviceEpoch(ctx context.Context, name DeviceName) (Epoch, error) {
 	var d DeviceRecord
 	err := s.view(ctx, func(t *txn) (err error) {

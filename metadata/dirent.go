@@ -10,26 +10,25 @@ import (
 const (
 	slotBits = 8
 	lastSlot = 1<<slotBits - 1
-	// bucketPrefix is the length of the part of an entry's key that all slots
-	// of one hash have in common.
+	// bucketPrefix is the length of the part of an entry's key that all slots of one hash
+	// share.
 	bucketPrefix = inoKeyLen + 7
 )
 
-// slot is a place in a directory for a name: the one where it is, or where it
-// would go.
+// slot is the place of a name in a directory: where it is, or where it would be added.
 type slot struct {
 	dirent
 	cookie Cookie
 	found  bool
-	// mark is set when the entry in slot 0, head, has to be marked as chained
-	// for the name to be found in a later slot.
+	// mark is set if the entry in slot 0, head, has to be marked as chained so that the
+	// name is found in a later slot.
 	mark bool
 	head dirent
-	// tombstone says that the place is that of a tombstone.
+	// tombstone is set if the place is occupied by a tombstone.
 	tombstone bool
 }
 
-// firstCookie is the cookie of slot 0 for a name.
+// firstCookie returns the cookie of slot 0 for a name.
 func (s *Store) firstCookie(name string) Cookie {
 	c := Cookie(s.hash(name) >> (slotBits + 1) << slotBits)
 	if c == 0 { // 0 means the start of the directory
@@ -50,8 +49,8 @@ func validName(name string) error {
 	return nil
 }
 
-// findDirent looks for a name. That there is none is no error: the slot then
-// tells where it would go.
+// findDirent looks up a name. A missing name is no error: the slot is then the place where
+// it would be added.
 func (t *txn) findDirent(parent Ino, name string) (slot, error) {
 	sl := slot{cookie: t.s.firstCookie(name)}
 	data, err := t.kv.Get(t.key2(kindDirent, uint64(parent), uint64(sl.cookie)))
@@ -83,11 +82,10 @@ func (t *txn) readDirent(parent Ino, data []byte) (dirent, error) {
 	return d, err
 }
 
-// searchBucket looks for a name in all slots of its hash, of which the first
-// is sl.head.
+// searchBucket looks for a name in all slots of its hash; sl.head is the entry in slot 0.
 func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 	first := sl.cookie
-	free := first // the lowest slot that is free so far
+	free := first // the lowest free slot found so far
 	if sl.head.ino != 0 {
 		free++
 	}
@@ -118,7 +116,7 @@ func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 	return sl, nil
 }
 
-// addDirent puts an entry where findDirent said that it would go.
+// addDirent adds an entry at the place that findDirent returned.
 func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) error {
 	if sl.mark {
 		sl.head.chained = true
@@ -131,7 +129,7 @@ func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) error {
 	return t.putDirent(parent, sl.cookie, &d)
 }
 
-// setDirent makes an entry that exists name another inode.
+// setDirent makes an existing entry refer to another inode.
 func (t *txn) setDirent(parent Ino, sl slot, rec *record) error {
 	d := sl.dirent
 	d.ino, d.mode = rec.Ino, rec.Mode.Type()
@@ -143,8 +141,8 @@ func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) error {
 	return t.kv.Set(t.key2(kindDirent, uint64(parent), uint64(at)), value)
 }
 
-// removeDirent removes an entry that findDirent has found. Tombstones go with
-// the last entry of their hash.
+// removeDirent removes an entry that findDirent has found. Tombstones are removed with the
+// last entry of their hash.
 func (t *txn) removeDirent(parent Ino, sl slot) error {
 	key := t.key2(kindDirent, uint64(parent), uint64(sl.cookie))
 	first := sl.cookie &^ lastSlot
@@ -170,11 +168,10 @@ func (t *txn) removeDirent(parent Ino, sl slot) error {
 	return t.kv.Delete(key)
 }
 
-// ReadDir lists the entries of a directory that come after a cookie, at most
-// limit of them, in the order of their cookies; fewer than limit means that
-// the end is reached. A name that does not change while a directory is listed
-// in several calls is listed exactly once, whatever happens beside it. "." and
-// ".." are not among the entries. A limit of 0 or less means 1024.
+// ReadDir lists up to limit entries of a directory that follow a cookie, in the order of
+// their cookies; fewer than limit means that the end is reached. A name that does not
+// change while a directory is listed in several calls is listed exactly once, whatever else
+// changes in the directory. "." and ".." are not included. A limit of 0 or less means 1024.
 //
 // Errors: ErrNotExist, ErrNotDir.
 func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) ([]Entry, error) {
@@ -197,7 +194,7 @@ func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) (
 	return entries, err
 }
 
-// list appends entries of a directory.
+// list appends entries of a directory to entries.
 func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, error) {
 	prefix := t.key1(kindDirent, uint64(dir))
 	from := t.key2(kindDirent, uint64(dir), uint64(after)+1)

@@ -5,78 +5,76 @@ import (
 	"fmt"
 )
 
-// Errors of the key-value seam.
+// Errors of a KV.
 var (
-	// ErrNoKey says that the store holds no such key.
+	// ErrNoKey reports that the store has no such key.
 	ErrNoKey = errors.New("metadata: no such key")
-	// ErrReadOnly says that a transaction that only views was asked to write.
+	// ErrReadOnly reports a write in a read-only transaction.
 	ErrReadOnly = errors.New("metadata: transaction is read-only")
-	// ErrClosed says that the store has been closed.
+	// ErrClosed reports that the store has been closed.
 	ErrClosed = errors.New("metadata: store is closed")
-	// ErrTooLarge says that a value, or a whole transaction, is larger than
-	// what can be stored.
+	// ErrTooLarge reports that a value, or a whole transaction, is too large to be stored.
 	ErrTooLarge = errors.New("metadata: too large")
-	// ErrNoSpace says that the records' file system has no space for a change.
+	// ErrNoSpace reports that the records' file system has no space for a change.
 	ErrNoSpace = errors.New("metadata: no space for records")
 )
 
 // Errors of the namespace.
 var (
-	// ErrNotExist says that there is no such name, inode, key or device.
+	// ErrNotExist reports that there is no such name, inode, key or device.
 	ErrNotExist = errors.New("metadata: does not exist")
-	// ErrExist says that the name, the key or the attribute is taken.
+	// ErrExist reports that the name, key or attribute exists already.
 	ErrExist = errors.New("metadata: exists already")
-	// ErrNotDir says that a directory was needed.
+	// ErrNotDir reports that an inode is not a directory where one is required.
 	ErrNotDir = errors.New("metadata: not a directory")
-	// ErrIsDir says that something other than a directory was needed.
+	// ErrIsDir reports that an inode is a directory where none is allowed.
 	ErrIsDir = errors.New("metadata: is a directory")
-	// ErrNotEmpty says that a directory still has entries.
+	// ErrNotEmpty reports that a directory still has entries.
 	ErrNotEmpty = errors.New("metadata: directory not empty")
-	// ErrNameTooLong says that a name has more than MaxName bytes.
+	// ErrNameTooLong reports that a name has more than MaxName bytes.
 	ErrNameTooLong = errors.New("metadata: name too long")
-	// ErrInvalidName says that a name is empty, ".", "..", or has a slash or
-	// a zero byte.
+	// ErrInvalidName reports that a name is empty, ".", "..", or contains a slash or a zero
+	// byte.
 	ErrInvalidName = errors.New("metadata: invalid name")
-	// ErrInvalid says that the request makes no sense, such as moving a
-	// directory into itself.
+	// ErrInvalid reports an invalid request, such as moving a directory into itself.
 	ErrInvalid = errors.New("metadata: invalid argument")
-	// ErrPermission says that the entry belongs to hmcfs: the root holds the
-	// devices' directories, which users neither make nor move nor remove.
+	// ErrPermission reports that the entry is managed by hmcfs: the root contains the
+	// devices' directories, which users can't create, move or remove.
 	ErrPermission = errors.New("metadata: belongs to hmcfs")
-	// ErrCrossDevice says that a link or a move would leave its device.
+	// ErrCrossDevice reports a link or move to another device.
 	ErrCrossDevice = errors.New("metadata: crosses devices")
-	// ErrTooManyLinks says that an inode has MaxLinks links.
+	// ErrTooManyLinks reports that an inode has MaxLinks links.
 	ErrTooManyLinks = errors.New("metadata: too many links")
-	// ErrNoXattr says that the inode has no such extended attribute.
+	// ErrNoXattr reports that the inode has no such extended attribute.
 	ErrNoXattr = errors.New("metadata: no such attribute")
-	// ErrRange says that the name of an attribute is empty or has more than
-	// MaxName bytes.
+	// ErrRange reports that the name of an attribute is empty or has more than MaxName
+	// bytes.
 	ErrRange = errors.New("metadata: attribute name out of range")
-	// ErrInvalidKey says that a key has a byte outside the permitted ones, or
-	// more than MaxKey bytes.
+	// ErrInvalidKey reports that a key contains a forbidden byte, or has more than MaxKey
+	// bytes.
 	ErrInvalidKey = errors.New("metadata: invalid key")
-	// ErrFull says that a directory cannot take this name: too many others
-	// fall on the same place of its index.
+	// ErrFull reports that a directory cannot add this name: too many others have the same
+	// hash.
 	ErrFull = errors.New("metadata: directory is full")
-	// ErrQuota says that a user has as much as Limits give one.
+	// ErrQuota reports that a user has reached a limit of Limits.
 	ErrQuota = errors.New("metadata: limit of the user reached")
-	// ErrXattrSpace says that an inode has as many extended attributes, or bytes
-	// of them, as Limits give one.
+	// ErrXattrSpace reports that an inode has as many extended attributes, or bytes of
+	// them, as Limits allow.
 	ErrXattrSpace = errors.New("metadata: no room for the attribute")
-	// ErrChanged says that what is to be repaired is not as it was found.
+	// ErrChanged reports that the problem to be repaired has changed since it was found.
 	ErrChanged = errors.New("metadata: changed since it was checked")
 )
 
 // Errors of the stored form.
 var (
-	// ErrNewer says that the records were written by a newer hmcfs.
+	// ErrNewer reports that the records were written by a newer hmcfs.
 	ErrNewer = errors.New("metadata: written by a newer version")
-	// ErrCorrupt says that a record cannot be understood.
+	// ErrCorrupt reports that a record is invalid.
 	ErrCorrupt = errors.New("metadata: corrupt record")
 )
 
-// VersionError tells which version was found where, and up to which this
-// program understands. It matches ErrNewer.
+// VersionError reports the version that was found in a record, and the highest one that
+// this program supports. It matches ErrNewer.
 type VersionError struct {
 	What      string // which record: "superblock", "inode", …
 	Found     uint64
@@ -89,5 +87,5 @@ func (e *VersionError) Error() string {
 		" understands versions up to %d only", e.What, e.Found, e.Supported)
 }
 
-// Is says that a VersionError is ErrNewer.
+// Is reports whether target is ErrNewer.
 func (e *VersionError) Is(target error) bool { return target == ErrNewer }

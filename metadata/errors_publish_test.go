@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// put makes n files called prefix0, prefix1, … of one device.
+// put creates n files named prefix0, prefix1, … of one device.
 func (e *errorsEnv) put(dir metadata.Ino, prefix string, n int, fill func(*metadata.NewFile)) error {
 	e.t.Helper()
 	inos, err := e.s.NewInos(e.t.Context(), n)

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// scriptOp is one operation of the script that fails again and again.
+// scriptOp is one operation of the script.
 type scriptOp struct {
 	name string
 	run  func(e *errorsEnv) error
@@ -22,12 +22,12 @@ type scriptOp struct {
 type errorsEnv struct {
 	t *testing.T
 	s *metadata.Store
-	// sure is a store on the same KV that never fails; it looks up paths.
+	// sure is a store on the same KV without failures; it looks up paths.
 	sure      *metadata.Store
 	dev, dev1 metadata.Ino
 }
 
-// newErrorsEnv opens a store with two devices whose KV fails as c says.
+// newErrorsEnv opens a store with two devices whose KV fails as specified by c.
 func newErrorsEnv(t *testing.T, base metadata.KV, c *faulty.Counter) *errorsEnv {
 	t.Helper()
 	e := &errorsEnv{t: t}
@@ -87,8 +87,8 @@ func bigMappings(n int) []metadata.Mapping {
 // dirNode is a plain directory.
 func dirNode() metadata.Node { return metadata.Node{Mode: metadata.TypeDir | 0o755} }
 
-// errorsScript touches every operation that writes. All names fall on a few
-// places, so that chains of colliding entries are made and broken as well.
+// errorsScript contains every operation that writes. All names have one of a few hashes, so
+// that chains of colliding entries are created and broken as well.
 func errorsScript() []scriptOp {
 	return slices.Concat(buildScript(), changeScript(), publishScript())
 }
@@ -168,8 +168,7 @@ func changeScript() []scriptOp {
 	}
 }
 
-// dump is all that a KV holds, but for the counter of inode numbers, which
-// may move on.
+// dump returns the content of a KV, except the counter of inode numbers, which may advance.
 func dump(t *testing.T, kv metadata.KV) string {
 	t.Helper()
 	var b strings.Builder
@@ -187,9 +186,9 @@ func dump(t *testing.T, kv metadata.KV) string {
 	return b.String()
 }
 
-// TestErrors lets each operation of a script fail at its first use of the KV,
-// then at its second, and so on until it passes: a failed operation has
-// changed nothing, one that answered well is done.
+// TestErrors makes each operation of a script fail at its first use of the KV, then at its
+// second, and so on until it succeeds: a failed operation has changed nothing, a successful
+// one is complete.
 func TestErrors(t *testing.T) {
 	base := memkv.New()
 	var c faulty.Counter

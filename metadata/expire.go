@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// expirySign makes negative seconds sort before the others.
+// expirySign is inverted in the seconds, so that negative ones sort first.
 const expirySign = 1 << 63
 
-// expiryKeyLen is that of an expiry record: kind, seconds, nanoseconds, inode.
+// expiryKeyLen is the length of an expiry record's key: kind, seconds, nanoseconds, inode.
 const expiryKeyLen = 1 + 8 + 4 + 8
 
 func (t *txn) expiryKey(at Timespec, ino Ino) []byte {
@@ -18,8 +18,7 @@ func (t *txn) expiryKey(at Timespec, ino Ino) []byte {
 	return binary.BigEndian.AppendUint64(key, uint64(ino))
 }
 
-// expiryIno is the inode that the key of an expiry record ends with; 0 when
-// the key is no such key.
+// expiryIno returns the inode at the end of an expiry record's key; 0 if it is no such key.
 func expiryIno(key []byte) Ino {
 	if len(key) != expiryKeyLen {
 		return 0
@@ -27,7 +26,7 @@ func expiryIno(key []byte) Ino {
 	return Ino(binary.BigEndian.Uint64(key[expiryKeyLen-8:]))
 }
 
-// parseExpiry takes an expiry record apart.
+// parseExpiry decodes an expiry record.
 func parseExpiry(key, value []byte) (at Timespec, ino Ino, err error) {
 	if len(key) != expiryKeyLen {
 		return at, 0, fmt.Errorf("%w: expiry: key of %d bytes", ErrCorrupt, len(key))
@@ -41,8 +40,8 @@ func parseExpiry(key, value []byte) (at Timespec, ino Ino, err error) {
 	return at, expiryIno(key), err
 }
 
-// expire sets when an inode ends, with the record that tells of it. The inode
-// is the caller's to store.
+// expire sets the expiry time of an inode, and its expiry record. The caller stores the
+// inode.
 func (t *txn) expire(rec *record, at Timespec) error {
 	if rec.Expires == at {
 		return nil
@@ -68,11 +67,11 @@ func (t *txn) deleteExpiry(ino Ino, at Timespec) error {
 	return t.kv.Delete(t.expiryKey(at, ino))
 }
 
-// Expire sets when a regular file ends; zero is never. The inode's ctime
-// changes. Nothing ends by itself: Expired tells what is over.
+// Expire sets the expiry time of a regular file; zero means never. The inode's ctime
+// changes. The file is not removed automatically: Expired lists expired files.
 //
-// Errors: ErrNotExist; ErrInvalid for what is no regular file, and for
-// nanoseconds out of range.
+// Errors: ErrNotExist; ErrInvalid if it is not a regular file, and for nanoseconds out of
+// range.
 func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 	if at.Nsec >= 1e9 {
 		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, at.Nsec)
@@ -94,9 +93,9 @@ func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 	})
 }
 
-// Expired lists files whose time was over at a moment, the oldest first, at
-// most limit, and tells when the next one's is that is not listed; zero for
-// none. A limit of 0 or less means 1024.
+// Expired lists up to limit files that have expired at the given time, oldest first. next
+// is the expiry time of the first file that is not listed; zero if there is none. A limit
+// of 0 or less means 1024.
 func (s *Store) Expired(ctx context.Context, now Timespec, limit int) (over []Ino, next Timespec, err error) {
 	if limit <= 0 {
 		limit = 1024

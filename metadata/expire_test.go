@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// TestExpire sets, moves and takes away the end of files.
+// TestExpire sets, changes and clears the expiry time of files.
 func TestExpire(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

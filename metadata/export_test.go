@@ -2,21 +2,21 @@ package metadata
 
 import "context"
 
-// CollideNames makes the store place names by another hash.
+// CollideNames replaces the store's hash of names.
 func CollideNames(s *Store, hash func(string) uint64) { s.hash = hash }
 
-// SetPurgeBatch changes how many records a removal takes along at once.
+// SetPurgeBatch changes how many records a removal deletes at a time.
 func SetPurgeBatch(s *Store, n int) { s.purgeBatch = n }
 
-// BulkFile is a file that BulkCreate makes.
+// BulkFile describes a file for BulkCreate.
 type BulkFile struct {
 	Name string
 	Key  string
 	Map  Mapping
 }
 
-// BulkCreate makes files in one transaction, which is far faster than one for
-// each and leaves the same records.
+// BulkCreate creates files in one transaction, which is far faster than one for each and
+// leaves the same records.
 func BulkCreate(ctx context.Context, s *Store, parent Ino, node Node, files []BulkFile) error {
 	inos := make([]Ino, len(files))
 	for i := range inos {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// heldXattrs are the inodes whose attributes outlive their last name.
+// heldXattrs is the set of inodes whose attributes outlive their last name.
 type heldXattrs struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -35,15 +35,15 @@ func (h *heldXattrs) has(ino Ino) bool {
 	return ok
 }
 
-// HoldXattrs keeps the attributes of an inode that is about to lose its last
-// name: they can be read and changed until ReleaseXattrs, which the caller
-// owes, whether the name goes or not. They don't outlive the process.
+// HoldXattrs keeps the attributes of an inode that is about to lose its last name. They can
+// be read and changed until ReleaseXattrs, which the caller must call whether or not the
+// name is removed. They don't outlive the process.
 func (s *Store) HoldXattrs(ino Ino) { s.held.add(ino) }
 
-// HoldNameless is HoldXattrs for an inode that has lost its last name already,
-// and its attributes with it: it can be given new ones.
+// HoldNameless is HoldXattrs for an inode that has already lost its last name, and with it
+// its attributes: it can be given new ones.
 //
-// Errors: those of the KV; the caller owes ReleaseXattrs after one too.
+// Errors: those of the KV; the caller must call ReleaseXattrs even after an error.
 func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 	s.held.add(in.Ino)
 	defer s.locks.lock(in.Ino)()
@@ -57,9 +57,9 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 	})
 }
 
-// ReleaseXattrs ends HoldXattrs. The attributes go if the inode has no name.
+// ReleaseXattrs ends HoldXattrs. The attributes are removed if the inode has no name.
 //
-// Errors: those of the KV; what is left then goes with the next Open.
+// Errors: those of the KV; the next Open then removes what is left.
 func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 	s.held.remove(ino)
 	var nameless bool
@@ -80,7 +80,7 @@ func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 	return s.purge(ctx, ino)
 }
 
-// unhold takes the attributes of an inode without names off its owner's usage.
+// unhold subtracts the attributes of an inode without names from its owner's usage.
 func (t *txn) unhold(ino Ino) error {
 	key := t.key1(kindPurge, uint64(ino))
 	data, err := t.kv.Get(key)
@@ -92,7 +92,7 @@ func (t *txn) unhold(ino Ino) error {
 	}
 	rec, err := decodeRecord(ino, data)
 	if errors.Is(err, ErrCorrupt) {
-		return nil // it was never held
+		return nil // its attributes were never held
 	}
 	if err != nil {
 		return err
@@ -103,13 +103,14 @@ func (t *txn) unhold(ino Ino) error {
 	return t.kv.Set(key, encodeNumber(t.room(2), 1))
 }
 
-// hold stores an inode without names that is held. A later run of the program
-// reads no more of it than that it is to be purged.
+// hold stores an inode without names whose attributes are held. A later run of the program
+// reads from it only that the inode is to be purged.
 func (t *txn) hold(rec *record) error {
 	return t.kv.Set(t.key1(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
-// bearer reads an inode for its attributes: one that has names, or is held.
+// bearer reads an inode for its attributes: one that has names, or whose attributes are
+// held.
 //
 // Errors: ErrNotExist.
 func (t *txn) bearer(ino Ino) (record, error) {
@@ -127,7 +128,7 @@ func (t *txn) bearer(ino Ino) (record, error) {
 	return decodeRecord(ino, data)
 }
 
-// putBearer stores what bearer has read.
+// putBearer stores a record that bearer has read.
 func (t *txn) putBearer(rec *record) error {
 	if rec.Nlink == 0 {
 		return t.hold(rec)

@@ -34,7 +34,7 @@ func (f *fixture) device(name metadata.DeviceName) metadata.Ino {
 	return f.must(f.EnsureDevice(f.t.Context(), name, 0o755, 0, 0)).Ino
 }
 
-// must fails the test unless an operation succeeded.
+// must fails the test if an operation failed.
 func (f *fixture) must(in metadata.Inode, err error) metadata.Inode {
 	f.t.Helper()
 	if err != nil {

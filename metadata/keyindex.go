@@ -9,11 +9,11 @@ import (
 
 const keyPunctuation = "-_!@#%^*()+=:;."
 
-// ValidKey says whether a key can be bound.
+// ValidKey reports whether a key is valid.
 //
-// Errors: ErrInvalidKey for more than MaxKey bytes, none, a byte other than
-// letters, digits and -_!@#%^*()+=:;. and for "." and "..", which can't be
-// the name of a link.
+// Errors: ErrInvalidKey for an empty key, more than MaxKey bytes, a byte other than
+// letters, digits and -_!@#%^*()+=:;. and for "." and "..", which can't be the name of a
+// link.
 func ValidKey(key string) error {
 	if key == "" || key == "." || key == ".." || len(key) > MaxKey {
 		return ErrInvalidKey
@@ -30,11 +30,11 @@ func ValidKey(key string) error {
 	return nil
 }
 
-// BindKey gives an inode its key, in place of the one that it carries; an
-// empty key only takes that one away. The inode's ctime changes.
+// BindKey gives an inode a key, in place of its current one; an empty key only removes the
+// current one. The inode's ctime changes.
 //
-// Errors: ErrNotExist; ErrExist when another inode carries the key;
-// ErrPermission for a file in PublishIno, which carries none; ErrInvalidKey.
+// Errors: ErrNotExist; ErrExist if another inode has the key; ErrPermission for a file in
+// PublishIno, which can't have one; ErrInvalidKey.
 func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 	if key != "" {
 		if err := ValidKey(key); err != nil {
@@ -88,7 +88,7 @@ func (t *txn) keyIno(key string) (Ino, error) {
 	return Ino(ino), err
 }
 
-// keyOfNothing says of what a key names that it is missing.
+// keyOfNothing turns ErrNotExist for the inode of a key into ErrCorrupt.
 func keyOfNothing(key string, err error) error {
 	if errors.Is(err, ErrNotExist) {
 		return fmt.Errorf("%w: key %q names an inode that is missing", ErrCorrupt, key)
@@ -96,7 +96,7 @@ func keyOfNothing(key string, err error) error {
 	return err
 }
 
-// KeyIno returns the inode that carries a key.
+// KeyIno returns the inode that has a key.
 //
 // Errors: ErrNotExist.
 func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
@@ -108,9 +108,8 @@ func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
 	return ino, err
 }
 
-// Keys lists the keys that sort after one, at most limit of them, in ascending
-// order; fewer than limit means that the end is reached. A limit of 0 or less
-// means 1024.
+// Keys lists up to limit keys that sort after the given one, in ascending order; fewer than
+// limit means that the end is reached. A limit of 0 or less means 1024.
 func (s *Store) Keys(ctx context.Context, after string, limit int) ([]KeyEntry, error) {
 	if limit <= 0 {
 		limit = 1024

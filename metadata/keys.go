@@ -2,7 +2,7 @@ package metadata
 
 import "encoding/binary"
 
-// The first byte of a key tells the kind of its record; see doc.go.
+// The first byte of a key is the kind of its record; see doc.go.
 const (
 	kindSuper   = 'S'
 	kindAlloc   = 'A'
@@ -33,8 +33,7 @@ func appendKey3(b []byte, kind byte, a, c, d uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendKey2(b, kind, a, c), d)
 }
 
-// keyIno reads the inode number that follows the kind; 0 when the key is too
-// short to have one.
+// keyIno returns the inode number that follows the kind; 0 if the key is too short.
 func keyIno(key []byte) Ino {
 	if len(key) < inoKeyLen {
 		return 0
@@ -42,8 +41,7 @@ func keyIno(key []byte) Ino {
 	return Ino(binary.BigEndian.Uint64(key[1:]))
 }
 
-// keySecond reads the number that follows the inode number, 0 when there is
-// none.
+// keySecond returns the number that follows the inode number; 0 if there is none.
 func keySecond(key []byte) uint64 {
 	if len(key) < inoKeyLen+8 {
 		return 0
@@ -51,7 +49,7 @@ func keySecond(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key[inoKeyLen:])
 }
 
-// keyThird reads the number after the second.
+// keyThird returns the number after the second; 0 if there is none.
 func keyThird(key []byte) uint64 {
 	if len(key) < inoKeyLen+16 {
 		return 0

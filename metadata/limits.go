@@ -1,17 +1,17 @@
 package metadata
 
-// The limits of names and links.
+// The limits on names and links.
 const (
-	// MaxName is the length in bytes of the longest name of an entry, and of
-	// an extended attribute.
+	// MaxName is the maximum length, in bytes, of the name of an entry and of an extended
+	// attribute.
 	MaxName = 255
-	// MaxKey is the length in bytes of the longest key.
+	// MaxKey is the maximum length, in bytes, of a key.
 	MaxKey = 255
-	// MaxXattr is the size in bytes of the largest value of an attribute.
+	// MaxXattr is the maximum size, in bytes, of the value of an attribute.
 	MaxXattr = 64 << 10
 	// MaxLinks bounds the links of an inode.
 	MaxLinks = 1 << 20
-	// MaxTarget is the length in bytes of the longest target of a symlink.
+	// MaxTarget is the maximum length, in bytes, of the target of a symlink.
 	MaxTarget = 4095
 )
 
@@ -26,17 +26,18 @@ const (
 	TypeSocket  Mode = 0o140000
 )
 
-// ModeSetGID is the set-group-id bit: a directory with it hands its group on
-// to what is created in it.
+// ModeSetGID is the set-group-id bit: entries created in a directory with it inherit the
+// directory's group.
 const ModeSetGID Mode = 0o2000
 
-// ModeSticky is the sticky bit: of the entries of a directory with it, users may remove
-// and rename their own only.
+// ModeSticky is the sticky bit: in a directory with it, users may remove and rename only
+// their own entries.
 const ModeSticky Mode = 0o1000
 
-// Node says what Create is to make.
+// Node describes the inode that Create creates.
 type Node struct {
-	// Ino is of NewInos, so that content could be made under it before; 0 draws one.
+	// Ino comes from NewInos, so that content can be created under it before; 0 allocates
+	// one.
 	Ino  Ino
 	Mode Mode // type and permissions; no type means a regular file
 	UID  uint32
@@ -45,21 +46,21 @@ type Node struct {
 	Rdev uint32
 	// Target is the target of a symlink.
 	Target string
-	// Expires is the time at which a regular file ends; zero is never.
+	// Expires is the time at which a regular file expires; zero means never.
 	Expires Timespec
 }
 
-// DeviceRecord has what the store keeps of one device.
+// DeviceRecord is the stored record of one device.
 type DeviceRecord struct {
 	Name  DeviceName
 	Ino   Ino   // the device's root directory
-	Epoch Epoch // the last one that was recorded; 0 for none
+	Epoch Epoch // the epoch recorded last; 0 for none
 }
 
-// RenameFlags change what Rename does, by the values of renameat2.
+// RenameFlags modify Rename. The values are those of renameat2.
 type RenameFlags uint32
 
-// The flags of Rename. At most one is given.
+// The flags of Rename. At most one may be set.
 const (
 	// NoReplace fails with ErrExist rather than replacing the new name.
 	NoReplace RenameFlags = 1
@@ -67,7 +68,7 @@ const (
 	Exchange RenameFlags = 2
 )
 
-// Rename says which name moves where.
+// Rename describes the move of a name.
 type Rename struct {
 	From    Ino
 	Name    string
@@ -76,29 +77,29 @@ type Rename struct {
 	Flags   RenameFlags
 }
 
-// RenameResult tells what became of the inodes of a Rename.
+// RenameResult describes the inodes after a Rename.
 type RenameResult struct {
 	// Moved is the inode that now has the new name.
 	Moved Inode
-	// Replaced is the inode that had the new name, as it is after; when its
-	// Nlink is 0 its records are gone. Nil when there was none.
+	// Replaced is the inode that had the new name before, in its state after the rename; if
+	// its Nlink is 0 its records are gone. Nil if there was none.
 	Replaced *Inode
 	// Exchanged is the inode that now has the old name, with Exchange.
 	Exchanged *Inode
 }
 
-// XattrFlags change what SetXattr does, by the values of setxattr.
+// XattrFlags modify SetXattr. The values are those of setxattr.
 type XattrFlags uint32
 
-// The flags of SetXattr. At most one is given.
+// The flags of SetXattr. At most one may be set.
 const (
-	// XattrCreate fails with ErrExist when there is such an attribute.
+	// XattrCreate fails with ErrExist if the attribute exists.
 	XattrCreate XattrFlags = 1
-	// XattrReplace fails with ErrNoXattr when there is no such attribute.
+	// XattrReplace fails with ErrNoXattr if the attribute does not exist.
 	XattrReplace XattrFlags = 2
 )
 
-// KeyEntry is one key and the inode that carries it.
+// KeyEntry is one key and the inode that has it.
 type KeyEntry struct {
 	Key string
 	Ino Ino

@@ -5,13 +5,12 @@ import (
 	"fmt"
 )
 
-// Link gives an inode a further name.
+// Link adds a name to an inode.
 //
-// Errors: ErrNotExist when the inode or the directory is gone; ErrNotDir;
-// ErrExist; ErrIsDir when the inode is a directory; ErrPermission when it is in
-// PublishIno, or would be; ErrCrossDevice when the directory is on another
-// device; ErrTooManyLinks; ErrQuota of the inode's owner; ErrNameTooLong;
-// ErrInvalidName.
+// Errors: ErrNotExist if the inode or the directory was removed; ErrNotDir; ErrExist;
+// ErrIsDir if the inode is a directory; ErrPermission if it is in PublishIno, or would be;
+// ErrCrossDevice if the directory is on another device; ErrTooManyLinks; ErrQuota of the
+// inode's owner; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, error) {
 	if err := validName(name); err != nil {
 		return Inode{}, err
@@ -60,7 +59,7 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 	return rec, t.enter(&dir, name, sl, &rec)
 }
 
-// putLink records a link besides the primary one.
+// putLink stores the record of a further link.
 func (t *txn) putLink(ino, parent Ino, at Cookie, name string) error {
 	value := encodeLink(t.room(3+len(name)), name)
 	return t.kv.Set(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
@@ -70,13 +69,13 @@ func (t *txn) deleteLink(ino, parent Ino, at Cookie) error {
 	return t.kv.Delete(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)))
 }
 
-// isPrimary says whether a name is the inode's primary link.
+// isPrimary reports whether a name is the inode's primary link.
 func (i *record) isPrimary(parent Ino, name string) bool {
 	return i.Parent == parent && i.Name == name
 }
 
-// dropLink takes one link off an inode that is no directory and stores the
-// inode, or removes it with its last link. The entry itself is the caller's.
+// dropLink removes one link of an inode that is not a directory and stores the inode, or
+// removes it with its last link. The caller handles the entry itself.
 func (t *txn) dropLink(rec *record, parent Ino, at Cookie, name string) error {
 	rec.Ctime = t.now
 	if rec.Nlink <= 1 {
@@ -116,15 +115,15 @@ func (t *txn) promoteLink(rec *record) error {
 	return t.kv.Delete(link)
 }
 
-// linkPlace is one name of an inode.
+// linkPlace is one link of an inode.
 type linkPlace struct {
 	dir  Ino
 	at   Cookie
 	name string
 }
 
-// moveLink notes that one link of an inode has gone elsewhere. The entries
-// and the inode are the caller's to store.
+// moveLink records that one link of an inode has moved. The caller stores the entries and
+// the inode.
 func (t *txn) moveLink(rec *record, from, to linkPlace) error {
 	rec.Ctime = t.now
 	if rec.isPrimary(from.dir, from.name) {

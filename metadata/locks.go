@@ -4,18 +4,18 @@ import "sync"
 
 const lockStripes = 128
 
-// lockTable keeps operations on one inode from running into each other's
-// transactions. Different inodes may share a lock.
+// lockTable keeps concurrent operations on one inode from conflicting. Different inodes may
+// share a lock.
 type lockTable struct {
 	mu [lockStripes]sync.Mutex
 }
 
 func (l *lockTable) index(ino Ino) int {
-	// Numbers given one after the other fall on different locks anyhow.
+	// Consecutive numbers use different locks.
 	return int(ino % lockStripes)
 }
 
-// lock locks one inode and returns what unlocks it.
+// lock locks one inode and returns a function that unlocks it.
 //
 // +checklocksignore: the lock is held when it returns.
 func (l *lockTable) lock(ino Ino) (unlock func()) {
@@ -24,7 +24,7 @@ func (l *lockTable) lock(ino Ino) (unlock func()) {
 	return mu.Unlock
 }
 
-// lock2 locks two inodes, which may be one, in ascending order of the locks.
+// lock2 locks two inodes, which may be the same, in ascending order of the locks.
 //
 // +checklocksignore: the locks are held when it returns.
 func (l *lockTable) lock2(a, b Ino) (unlock func()) {

@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// sortedMappings returns the mappings by file offset.
+// sortedMappings returns the mappings sorted by file offset.
 //
-// Errors: ErrInvalid when one is empty, ends beyond the largest offset, or
-// overlaps another.
+// Errors: ErrInvalid if one is empty, ends beyond the largest offset, or overlaps another.
 func sortedMappings(maps []Mapping) ([]Mapping, error) {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b Mapping) int { return cmp.Compare(a.FileOff, b.FileOff) })
@@ -28,18 +27,18 @@ func sortedMappings(maps []Mapping) ([]Mapping, error) {
 	return maps, nil
 }
 
-// saveBatch bounds the mappings that one transaction changes.
+// saveBatch bounds the number of mappings that one transaction changes.
 const saveBatch = 2048
 
-// SaveContent makes maps all the mappings of an inode, and changes the inode
-// with fn, as in Update. fn may be nil. Mappings that are stored already are
-// not written again, so saving a large object again costs what has changed.
+// SaveContent replaces all mappings of an inode by maps, and changes the inode by fn, as
+// Update does. fn may be nil. Mappings that are stored already are not written again, so
+// saving a large object again costs only what has changed.
 //
-// It is one transaction, unless more than saveBatch mappings change: then
-// those go first, in several, and the inode with the last. A death in between
-// leaves a mix of old and new mappings, all of an epoch that is over.
+// It is one transaction unless more than saveBatch mappings change: then these are written
+// first, in several transactions, and the inode with the last. A crash in between leaves a
+// mix of old and new mappings, all of an epoch that has ended.
 //
-// Errors: those of Update; ErrInvalid when mappings are empty or overlap.
+// Errors: those of Update; ErrInvalid if mappings are empty or overlap.
 func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error, maps []Mapping) (Inode, error) {
 	maps, err := sortedMappings(maps)
 	if err != nil {
@@ -91,7 +90,7 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 	switch rec.maps {
 	case 0:
 		return nil, nil
-	case 1: // by far the most frequent, and cheaper than a scan
+	case 1: // by far the most frequent case, and cheaper than a scan
 		data, err := t.kv.Get(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
 		if err != nil {
 			return nil, corruptIfMissing(err, fmt.Sprintf("inode %d: mapping", rec.Ino))
@@ -119,9 +118,9 @@ func (t *txn) scanMappings(ino Ino) ([]Mapping, error) {
 	return maps, err
 }
 
-// replaceMappings writes the difference between what is stored and maps, at
-// most limit records of it, and counts in rec, which is the caller's to
-// store. whole says that nothing is left to write.
+// replaceMappings writes the difference between the stored mappings and maps, up to limit
+// records of it, and updates the counts in rec, which the caller stores. whole reports that
+// nothing is left to write.
 func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole bool, err error) {
 	old, err := t.mappings(rec)
 	if err != nil {
@@ -150,9 +149,8 @@ func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole boo
 	return true, nil
 }
 
-// replaceMapping writes one record: it removes the first of old, or stores
-// the first of maps, perhaps in the former's place. It returns what is left
-// of both.
+// replaceMapping writes one record: it removes the first of old, or stores the first of
+// maps, possibly replacing the former. It returns the rest of both.
 func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
 	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
 		rec.maps--
@@ -171,5 +169,5 @@ func (t *txn) putMapping(ino Ino, m *Mapping) error {
 	return t.kv.Set(t.key2(kindMapping, uint64(ino), m.FileOff), value)
 }
 
-// mappingRoom is more than most mapping records take.
+// mappingRoom is a size, in bytes, that is sufficient for most mapping records.
 const mappingRoom = 48

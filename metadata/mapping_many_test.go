@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// An object of very many pieces is saved in several transactions, and cut
-// down and removed likewise.
+// TestManyMappings has an object of very many pieces, which is saved, shortened and removed
+// in several transactions.
 func TestManyMappings(t *testing.T) {
 	ctx := t.Context()
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: t.TempDir()})
@@ -41,7 +41,7 @@ func TestManyMappings(t *testing.T) {
 		}
 	}
 	for _, keep := range []int{len(pieces), 12345, 1, 0} {
-		// Another first piece each time: every one differs or goes.
+		// A different first piece each time: every mapping differs or is removed.
 		want := slices.Clone(pieces[len(pieces)-keep:])
 		if _, err := s.SaveContent(ctx, in.Ino, func(in *metadata.Inode) error {
 			in.Size = uint64(keep)

@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// skipInos is the number of inode numbers left out behind the highest one that is
-// known: records that are gone may have had some of them.
+// skipInos is the number of inode numbers left unused after the highest known one: lost
+// records may have used some of them.
 const skipInos = 1 << 32
 
-// Mend prepares records that were brought back for Open, and returns what is gone for
-// good. What the records contradict each other in is for Check and Repair. Without the
-// first record names can't be found by their hashes: then all entries go, and Repair
-// puts every inode back where it says that it was.
+// Mend prepares restored records for Open, and returns descriptions of what is lost for
+// good. Inconsistencies between records are left to Check and Repair. Without the
+// superblock, names can't be found by their hashes: then all entries are deleted, and
+// Repair restores every inode's entry from its Parent and Name.
 func Mend(ctx context.Context, kv KV) (gone []string, err error) {
 	left, err := lookOver(ctx, kv)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) mend(tx KVTxn, left remains, gone *[]string) error {
 			return err
 		}
 		if left.gen != 0 {
-			s.super.gen = left.gen // host memory is only used with the generation that it has noted
+			s.super.gen = left.gen // host memory is only used with the generation recorded with it
 		}
 		if err = tx.Set([]byte{kindSuper}, s.super.encode()); err != nil {
 			return err
@@ -69,13 +69,13 @@ func (s *Store) mend(tx KVTxn, left remains, gone *[]string) error {
 	return tx.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(left.highest, FirstIno))+skipInos))
 }
 
-// remains are facts that records tell about a store whose first ones may be gone.
+// remains are facts about a store, derived from records, for when its first ones are lost.
 type remains struct {
-	highest Ino        // the highest inode number that any record names
-	gen     Generation // of the inodes; 0 when no record of one can be read
+	highest Ino        // the highest inode number in any record
+	gen     Generation // the generation of the inodes; 0 if no inode record is readable
 }
 
-// lookOver reads all records.
+// lookOver reads all records and derives the facts.
 func lookOver(ctx context.Context, kv KV) (left remains, err error) {
 	err = kv.View(ctx, func(tx KVTxn) error {
 		left = remains{}
@@ -92,8 +92,7 @@ func lookOver(ctx context.Context, kv KV) (left remains, err error) {
 	return left, err
 }
 
-// inoOf returns the inode number that a record names, 0 where it names none or can't
-// be read.
+// inoOf returns the inode number in a record; 0 if it has none or can't be read.
 func inoOf(key, value []byte) Ino {
 	switch key[0] {
 	case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding:
@@ -110,7 +109,7 @@ func inoOf(key, value []byte) Ino {
 	return 0
 }
 
-// dropEntries deletes all entries of directories, and the records of further links.
+// dropEntries deletes all directory entries, and the records of further links.
 func dropEntries(ctx context.Context, kv KV) error {
 	for _, kind := range []byte{kindDirent, kindLink} {
 		var keys [][]byte
@@ -130,7 +129,7 @@ func dropEntries(ctx context.Context, kv KV) error {
 				return err
 			}
 			if more = len(keys) > 0; more {
-				from = keys[len(keys)-1] // a scan passes all that was deleted
+				from = keys[len(keys)-1] // skips the deleted keys in the next scan
 			}
 		}
 	}

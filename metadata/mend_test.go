@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMend brings back records without their first ones: no inode number is given
-// again, and all names are where they were.
+// TestMend restores records without their first ones: no inode number is assigned again,
+// and all names are where they were.
 func TestMend(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -50,8 +50,8 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// repairAll repairs until no problem is left, and fails the test if one is. A repair
-// may uncover a further problem.
+// repairAll repairs until no problem is left, and fails the test if one remains. A repair
+// may uncover another problem.
 func repairAll(t *testing.T, s *Store) {
 	t.Helper()
 	for range 10 {
@@ -66,7 +66,7 @@ func repairAll(t *testing.T, s *Store) {
 	}
 }
 
-// isAt fails the test unless an inode has the name that it had, and is found by it.
+// isAt fails the test unless an inode still has its name, and is found by it.
 func isAt(t *testing.T, s *Store, in Inode) {
 	t.Helper()
 	got, err := s.Get(t.Context(), in.Ino)

@@ -19,7 +19,7 @@ const (
 	memoryBudget = 600 // bytes of process memory for each file
 )
 
-// residentBytes is the process's resident memory, mapped files included.
+// residentBytes returns the process's resident memory, mapped files included.
 func residentBytes(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -39,9 +39,9 @@ func residentBytes(b *testing.B) int64 {
 	return 0
 }
 
-// BenchmarkMillion makes a million files with a key and a mapping each, and
-// measures how long it takes to open that, how much memory each file takes
-// while nothing is done and after some lookups, and what those cost.
+// BenchmarkMillion creates a million files with a key and a mapping each, and measures how
+// long it takes to open the store, how much memory each file takes while idle and after
+// some lookups, and the cost of those.
 func BenchmarkMillion(b *testing.B) {
 	if testing.Short() {
 		b.Skip("takes half a minute")

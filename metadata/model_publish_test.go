@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// published says whether a node is in publish/.
+// published reports whether a node is in publish/.
 func (m *model) published(n *modelNode) bool {
 	for _, c := range m.publish.children {
 		if c == n {
@@ -17,8 +17,8 @@ func (m *model) published(n *modelNode) bool {
 	return false
 }
 
-// permitPublish says whether a rename takes a name out of publish/, or has
-// nothing to do with it.
+// permitPublish returns nil if a rename moves a name out of publish/, or does not involve
+// it.
 func (m *model) permitPublish(r metadata.Rename, src *modelNode) error {
 	const publish = metadata.PublishIno
 	switch {
@@ -78,7 +78,7 @@ func (m *model) expire(ino metadata.Ino, at metadata.Timespec) error {
 	return nil
 }
 
-// ending lists all nodes that end, in the order in which they do.
+// ending lists all nodes with an expiry time, in order of that.
 func (m *model) ending() []metadata.Inode {
 	var out []metadata.Inode
 	for _, n := range m.nodes {
@@ -93,7 +93,7 @@ func (m *model) ending() []metadata.Inode {
 	return out
 }
 
-// put makes one file of Put in a directory.
+// put creates one file of Put in a directory.
 func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed metadata.Ino, err error) {
 	old, owner := dir.children[f.Name], metadata.Ino(0)
 	if f.Key != "" {

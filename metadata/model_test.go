@@ -13,8 +13,8 @@ type modelNode struct {
 	maps     []metadata.Mapping
 }
 
-// model is the namespace as POSIX has it, written as simply as possible and
-// with nothing in common with the store.
+// model is the namespace as specified by POSIX, written as simply as possible and sharing
+// nothing with the store.
 type model struct {
 	root    *modelNode
 	publish *modelNode                  // not among the root's children
@@ -33,7 +33,7 @@ func newModel() *model {
 	return m
 }
 
-// begin gives the directories that are always there their times.
+// begin sets the times of the directories that always exist.
 func (m *model) begin(now metadata.Timespec) {
 	m.now = now
 	for _, n := range []*modelNode{m.root, m.publish} {
@@ -91,7 +91,7 @@ func (m *model) leave(dir *modelNode, name string) {
 	m.touch(dir)
 }
 
-// drop takes one link off a node.
+// drop removes one link of a node.
 func (m *model) drop(n *modelNode) {
 	n.in.Ctime = m.now
 	if n.in.Nlink--; n.in.Nlink == 0 || n.children != nil {
@@ -114,7 +114,7 @@ func (m *model) create(parent metadata.Ino, name string, node metadata.Node, ino
 	return nil
 }
 
-// made is a new node that has no name yet.
+// made returns a new node that has no name yet.
 func (m *model) made(dir *modelNode, node metadata.Node, ino metadata.Ino) *modelNode {
 	n := &modelNode{xattrs: map[string]string{}}
 	n.in = metadata.Inode{
@@ -183,7 +183,7 @@ func (m *model) remove(parent metadata.Ino, name string, isDir bool) error {
 	return nil
 }
 
-// within says whether dir is n or lies under it.
+// within reports whether dir is n or below it.
 func within(n, dir *modelNode) bool {
 	for ; dir != nil; dir = dir.parent {
 		if dir == n {
@@ -193,7 +193,7 @@ func within(n, dir *modelNode) bool {
 	return false
 }
 
-// rename is Rename, or MoveDevice when to is given.
+// rename is Rename, or MoveDevice if to is not nil.
 func (m *model) rename(r metadata.Rename, to *metadata.DeviceName, epoch metadata.Epoch, mapped []metadata.Mapping) error {
 	from, err := m.dir(r.From)
 	if err != nil {

@@ -84,7 +84,7 @@ func TestLinksAndPaths(t *testing.T) {
 			t.Fatalf("with %d links PathOf = %q, %v, want one of %q", n, path, err, left)
 		}
 		left = slices.DeleteFunc(left, func(p string) bool { return p == path })
-		in := f.must(f.Get(ctx, ino)) // its primary link goes
+		in := f.must(f.Get(ctx, ino)) // its primary link is removed
 		after := f.must(f.Unlink(ctx, in.Parent, in.Name))
 		if after.Nlink != uint32(n-1) || !metadata.Timespec.After(after.Ctime, in.Ctime) {
 			t.Errorf("Unlink answers %d links, ctime %v after %v", after.Nlink, after.Ctime, in.Ctime)
@@ -126,7 +126,7 @@ func TestRenameKeepsCookies(t *testing.T) {
 	}
 }
 
-// TestFullBucket lets all names collide, until no more fit.
+// TestFullBucket makes all names collide, until no more fit.
 func TestFullBucket(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -213,7 +213,7 @@ func TestUnlinkRemovesRecords(t *testing.T) {
 			f.ok(f.SetXattr(ctx, ino, fmt.Sprint("user.", i), make([]byte, i), 0))
 		}
 		f.must(f.Unlink(ctx, f.sim0, "file"))
-		// All but the directory's times is as it was.
+		// Everything but the directory's times is unchanged.
 		count := strings.Count(dump(t, f.kv), "\n")
 		if want := strings.Count(before, "\n"); count != want {
 			t.Errorf("batch %d: %d records are left, want %d", batch, count, want)

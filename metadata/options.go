@@ -6,18 +6,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are those of a Store.
+// Options configure a Store.
 type Options struct {
-	// Logger receives what a person should know; nil means nothing is logged.
+	// Logger receives messages for the administrator; nil disables logging.
 	Logger *zap.Logger
-	// Now tells the time for the timestamps of inodes; nil means time.Now. It
-	// is called by many goroutines at once.
+	// Now returns the time for the timestamps of inodes; nil means time.Now. It is called
+	// concurrently.
 	Now func() time.Time
-	// Limits bound what one inode and one user have.
+	// Limits are the limits per inode and per user.
 	Limits Limits
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults fills in the fields that were left out.
 func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -28,6 +28,6 @@ func (o *Options) EnsureDefaults() {
 	o.Limits.EnsureDefaults()
 }
 
-// Validate reports what is wrong with the options. There is nothing that can
-// be wrong at present; it exists so that callers need not know.
+// Validate reports faults of the options. At present there are none to find; it exists so
+// that callers need not know that.
 func (o *Options) Validate() error { return nil }

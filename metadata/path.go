@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// maxDepth bounds the walk up from a directory, against records that form a
-// circle.
+// maxDepth bounds the walk from a directory to the root, in case the records form a circle.
 const maxDepth = 1 << 20
 
-// PathOf returns the path of an inode's primary link, relative to the root
-// and without a leading slash, for example "sim0/a/b"; empty for the root.
+// PathOf returns the path of an inode's primary link, relative to the root and without a
+// leading slash, for example "sim0/a/b"; empty for the root.
 //
 // Errors: ErrNotExist.
 func (s *Store) PathOf(ctx context.Context, ino Ino) (string, error) {

@@ -5,45 +5,45 @@ import (
 	"strings"
 )
 
-// ProblemKind is a way in which the records contradict each other.
+// ProblemKind is a kind of inconsistency between records.
 type ProblemKind int
 
-// The kinds of problems. None of them can come from a crash; they tell of a
-// fault in the program or in the KV.
+// The kinds of problems. None of them can result from a crash; each indicates a bug in the
+// program or in the KV.
 const (
 	// CorruptRecord is a record that cannot be decoded. Repair removes it.
 	CorruptRecord ProblemKind = iota + 1
 	// DanglingEntry is an entry whose inode or directory is missing. Repair
 	// removes it.
 	DanglingEntry
-	// WrongEntryType is an entry that tells another file type than its inode.
+	// WrongEntryType is an entry with a file type other than its inode's.
 	WrongEntryType
 	// SecondEntry is a further entry of a directory. Repair removes it.
 	SecondEntry
-	// Orphan is an inode without an entry. Repair puts it back where it says
-	// it was, or else into its device's directory as #NUMBER, or else removes
-	// it.
+	// Orphan is an inode without an entry. Repair adds an entry for it at its recorded
+	// parent and name, or else in its device's directory as #NUMBER, or else removes the
+	// inode.
 	Orphan
-	// Circle is a directory that lies within itself. Repair puts it into its
-	// device's directory as #NUMBER.
+	// Circle is a directory that is its own ancestor. Repair moves it into its device's
+	// directory as #NUMBER.
 	Circle
 	// WrongPrimary is an inode whose primary link is not one of its entries.
 	WrongPrimary
-	// MissingLink is an entry that its inode does not know of.
+	// MissingLink is an entry that is not recorded in its inode.
 	MissingLink
-	// DanglingLink is a link that an inode believes to have. Repair removes it.
+	// DanglingLink is a recorded link without an entry. Repair removes it.
 	DanglingLink
 	// WrongNlink is a link count that differs from the number of links.
 	WrongNlink
-	// WrongSize is a directory's size that is not the number of its entries.
+	// WrongSize is a directory size that differs from the number of entries.
 	WrongSize
 	// WrongCount is a wrong count of an inode's attributes or mappings.
 	WrongCount
-	// DanglingKey is a key that names an inode that does not carry it. Repair
-	// removes it.
+	// DanglingKey is a key that refers to an inode that does not have it. Repair removes
+	// it.
 	DanglingKey
-	// MissingKey is a key that an inode carries but that does not name it.
-	// Repair lets the key name it, unless it is another's by now.
+	// MissingKey is a key that an inode has but that does not refer to it. Repair makes the
+	// key refer to it, unless another inode has it by now.
 	MissingKey
 	// DanglingRecords are attributes, mappings or links without an inode.
 	// Repair removes them.
@@ -51,29 +51,27 @@ const (
 	// DanglingDevice is a device whose directory is missing. Repair removes
 	// the device.
 	DanglingDevice
-	// MissingDevice is a directory in the root that is no device's. Repair
-	// makes it one.
+	// MissingDevice is a directory in the root that belongs to no device. Repair makes it a
+	// device's.
 	MissingDevice
 	// DanglingBinding is a binding of an inode that is not bound. Repair
 	// removes it.
 	DanglingBinding
-	// MissingBinding is an inode that is bound to nothing. Repair makes it a
-	// lost one.
+	// MissingBinding is a bound inode without a binding. Repair marks it as lost.
 	MissingBinding
-	// MissingPublish is a store without PublishIno. Repair makes it.
+	// MissingPublish is a store without PublishIno. Repair creates it.
 	MissingPublish
-	// DanglingExpiry is an expiry of an inode that does not end then. Repair
-	// removes it.
+	// DanglingExpiry is an expiry record of an inode that does not expire at that time.
+	// Repair removes it.
 	DanglingExpiry
-	// MissingExpiry is an inode that ends but would not be found in time.
-	// Repair sees to it.
+	// MissingExpiry is an inode that expires but has no expiry record. Repair adds one.
 	MissingExpiry
-	// WrongTaken is an inode that is received but not in PublishIno. Repair
-	// makes it an ordinary one.
+	// WrongTaken is an inode that is marked as received but is not in PublishIno. Repair
+	// clears the mark.
 	WrongTaken
 )
 
-// String says what kind it is, in words.
+// String describes the kind in words.
 func (k ProblemKind) String() string {
 	names := [...]string{
 		CorruptRecord:   "corrupt record",
@@ -106,13 +104,13 @@ func (k ProblemKind) String() string {
 	return fmt.Sprintf("problem %d", int(k))
 }
 
-// Problem is one contradiction that Check found and Repair mends.
+// Problem is one inconsistency, found by Check and fixed by Repair.
 type Problem struct {
 	Kind   ProblemKind
 	Ino    Ino // the inode concerned, or 0
 	Parent Ino // the directory concerned, or 0
 	Name   string
-	Key    string // the key concerned; of a corrupt record, where it is stored
+	Key    string // the key concerned; for a corrupt record, its key in the KV
 	Device DeviceName
 	Want   uint64 // what a count should be
 	Got    uint64 // what it is
@@ -121,7 +119,7 @@ type Problem struct {
 	expires Timespec
 }
 
-// String tells all that is known of the problem in one line.
+// String describes the problem in one line.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Kind.String())
@@ -143,7 +141,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Remedy says in words what Repair has done about the problem.
+// Remedy describes in words how Repair fixed the problem.
 func (p Problem) Remedy() string {
 	if p.Kind == CorruptRecord {
 		return p.corruptRemedy()
@@ -178,7 +176,7 @@ func (p Problem) Remedy() string {
 	return ""
 }
 
-// corruptRemedy says what went with a record that cannot be decoded.
+// corruptRemedy describes what was removed with an undecodable record.
 func (p Problem) corruptRemedy() string {
 	if p.Key == "" {
 		return ""

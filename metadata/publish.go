@@ -2,16 +2,16 @@ package metadata
 
 import "context"
 
-// PublishIno is the directory publish/. It is in every store, under no name in
-// the root, and belongs to no device: a file in it stays on its own. Only
-// Publish brings a file in, Put makes one in it, and Rename or MoveDevice takes
-// one out, to a directory of its device or of another.
+// PublishIno is the directory publish/. It exists in every store, without an entry in the
+// root, and belongs to no device: a file in it stays on its own device. Files enter it only
+// by Publish and Put, and Rename or MoveDevice moves one out, to a directory of its device
+// or of another.
 const PublishIno Ino = 16
 
 // publishName is the name of PublishIno in paths.
 const publishName = "publish"
 
-// publishDir is the directory publish/ as it is when nothing is in it.
+// publishDir returns the record of an empty publish/ directory.
 func (t *txn) publishDir() record {
 	return record{Inode: Inode{
 		Ino: PublishIno, Gen: t.s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
@@ -20,20 +20,20 @@ func (t *txn) publishDir() record {
 	}}
 }
 
-// isPublishDir says whether an inode can be PublishIno.
+// isPublishDir reports whether an inode can be PublishIno.
 func (i *record) isPublishDir() bool {
 	return i.IsDir() && i.Device == "" && i.Parent == RootIno && i.Name == publishName
 }
 
-// isTop says whether a directory is there without an entry.
+// isTop reports whether a directory exists without an entry.
 func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }
 
-// Publish moves a regular file with one link into PublishIno under a new name,
-// as Rename does with NoReplace. It stays on its device, and loses its key.
+// Publish moves a regular file with one link into PublishIno under a new name, as Rename
+// does with NoReplace. The file stays on its device, and loses its key.
 //
-// Errors: those of Rename; ErrExist when the name is taken; ErrIsDir;
-// ErrInvalid for what is no regular file; ErrInvalidKey for a name that is no
-// key; ErrTooManyLinks; ErrPermission for what is in PublishIno already.
+// Errors: those of Rename; ErrExist if the name is taken; ErrIsDir; ErrInvalid if it is not
+// a regular file; ErrInvalidKey for a name that is not a valid key; ErrTooManyLinks;
+// ErrPermission for a file that is in PublishIno already.
 func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (Inode, error) {
 	if err := validName(newName); err != nil {
 		return Inode{}, err
@@ -46,7 +46,7 @@ func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (
 	return res.Moved, err
 }
 
-// publish is the rule of Publish.
+// publish applies the rules of Publish.
 func (op *renameOp) publish() error {
 	switch {
 	case op.From == PublishIno:
@@ -65,8 +65,8 @@ func (op *renameOp) publish() error {
 	return op.t.kv.Delete(op.t.keyString(kindKey, key))
 }
 
-// permitPublish checks what holds for all other renames of names in PublishIno: a
-// file only leaves it, and not when it is received.
+// permitPublish applies the rules for all other renames of names in PublishIno: a file may
+// only leave it, and not once it was received.
 func (op *renameOp) permitPublish() error {
 	switch {
 	case op.From != PublishIno && op.To != PublishIno:
@@ -81,9 +81,9 @@ func (op *renameOp) permitPublish() error {
 	return nil
 }
 
-// Take notes that a file in PublishIno is received: what is left to do is its
-// removal, which the next run does if this one dies before. It is done once:
-// the second time is ErrNotExist. A file that is received can only be removed.
+// Take marks a file in PublishIno as received. It only remains to remove the file, which
+// the next run does if this one dies before. A file can be taken once: the second call
+// returns ErrNotExist. A received file can only be removed.
 //
 // Errors: ErrNotExist, also for a file elsewhere.
 func (s *Store) Take(ctx context.Context, ino Ino) error {

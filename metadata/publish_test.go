@@ -49,7 +49,7 @@ func TestPublishAndReceive(t *testing.T) {
 	}
 }
 
-// TestPublishTakesKeys refuses names under which nobody could ask for the file.
+// TestPublishTakesKeys refuses names by which the file could never be requested.
 func TestPublishTakesKeys(t *testing.T) {
 	f := newFixture(t)
 	f.touch(f.sim0, "t")
@@ -128,7 +128,7 @@ func TestPublishRefuses(t *testing.T) {
 	fails(t, "device publish", err, metadata.ErrInvalidName)
 }
 
-// TestTake receives a file once, and then it can only be removed.
+// TestTake takes a file once; then it can only be removed.
 func TestTake(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -152,8 +152,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestReceiveBoundMemory takes memory of its publisher out of publish/: what is
-// received is memory of one's own.
+// TestReceiveBoundMemory moves a file bound to its publisher's memory out of publish/: the
+// received file has memory of its own.
 func TestReceiveBoundMemory(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -177,7 +177,7 @@ func TestReceiveBoundMemory(t *testing.T) {
 	}
 }
 
-// TestPublishDirectory gives publish/ the mode and the owner of its mount.
+// TestPublishDirectory gives publish/ the mode and owner of its mount.
 func TestPublishDirectory(t *testing.T) {
 	f := newFixture(t)
 	in, err := f.Update(t.Context(), metadata.PublishIno, func(in *metadata.Inode) error {
@@ -192,7 +192,7 @@ func TestPublishDirectory(t *testing.T) {
 	}
 }
 
-// TestEnsureDir makes a directory once, whoever asks.
+// TestEnsureDir creates a directory once, by whichever caller.
 func TestEnsureDir(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -7,17 +7,16 @@ import (
 )
 
 // purgeBatch is the number of mappings or attributes of an inode that one transaction
-// removes, so that it stays within what every KV takes.
+// removes, so that it stays within the limits of every KV.
 const purgeBatch = 2048
 
-// leftover says that an inode that was removed has more records than one
-// transaction removes.
+// leftover reports whether a removed inode has more records than one transaction removes.
 func (s *Store) leftover(rec *record) bool {
 	return rec.Nlink == 0 && rec.maps+uint64(rec.xattrs) > uint64(s.purgeBatch)
 }
 
-// removeInode removes an inode's record and all that hangs on it. What is too
-// much for one transaction is announced for purge.
+// removeInode removes an inode's record and all records that depend on it. If they are too
+// many for one transaction, the rest is announced for purge.
 func (t *txn) removeInode(rec *record) error {
 	if err := t.kv.Delete(t.key1(kindInode, uint64(rec.Ino))); err != nil {
 		return err
@@ -69,10 +68,10 @@ func (t *txn) removeInode(rec *record) error {
 	return err
 }
 
-// purgeSoon removes what is left of an inode that is gone. A failure is no
-// failure of the operation that removed the inode: the next Open tries again,
-// and nothing is reached through these records meanwhile. The end of the
-// context does not stop it, since the operation as such has been done.
+// purgeSoon removes the remaining records of a removed inode. If it fails, the removal of
+// the inode has succeeded nevertheless: the next Open tries again, and nothing refers to
+// these records meanwhile. It ignores the end of the context, since the operation proper is
+// complete.
 func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
 	if err := s.purge(context.WithoutCancel(ctx), ino); err != nil {
 		s.log.Warn("records of a removed inode are left for the next start",
@@ -80,8 +79,8 @@ func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
 	}
 }
 
-// purge removes the records that a removed inode left, in steps. Attributes
-// that are held stay, and their purge is ReleaseXattrs's.
+// purge removes the records that a removed inode left, in steps. Held attributes are kept;
+// ReleaseXattrs purges them.
 func (s *Store) purge(ctx context.Context, ino Ino) error {
 	for more := true; more; {
 		err := s.update(ctx, func(t *txn) (err error) {
@@ -95,7 +94,7 @@ func (s *Store) purge(ctx context.Context, ino Ino) error {
 	return nil
 }
 
-// purge is one step of Store.purge, and says whether there are more.
+// purge is one step of Store.purge; it reports whether more are needed.
 func (t *txn) purge(ino Ino) (more bool, err error) {
 	left := t.s.purgeBatch
 	held := t.s.held.has(ino)
@@ -119,7 +118,7 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 	return false, t.kv.Delete(t.key1(kindPurge, uint64(ino)))
 }
 
-// purgeAll finishes the removals that an earlier process announced.
+// purgeAll completes the removals that an earlier process announced.
 func (s *Store) purgeAll(ctx context.Context) error {
 	var keys [][]byte
 	err := s.view(ctx, func(t *txn) (err error) {

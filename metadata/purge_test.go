@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// TestPurgeAtOpen lets the removal of a large file's records fail at each
-// step after the file itself is gone: the next Open finishes it.
+// TestPurgeAtOpen makes the removal of a large file's records fail at each step after the
+// file itself was removed: the next Open completes it.
 func TestPurgeAtOpen(t *testing.T) {
 	ctx := t.Context()
 	finished := 0

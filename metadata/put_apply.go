@@ -2,21 +2,21 @@ package metadata
 
 import "errors"
 
-// putOp makes one file of Put in a transaction.
+// putOp creates one file of Put in a transaction.
 type putOp struct {
 	t   *txn
 	dir *record
 	*putFile
 	sl       slot
-	other    record // what has the name, when sl.found
-	owner    Ino    // what carries the key; 0 for none
+	other    record // the inode that has the name, if sl.found
+	owner    Ino    // the inode that has the key; 0 for none
 	rec      record
 	res      PutResult
 	leftover bool // of other
 }
 
-// run makes the file, or says in the result why not; then it has written
-// nothing. Its error is one of the transaction.
+// run creates the file, or sets the reason for a refusal in the result without having
+// written anything. Its error is one of the transaction.
 func (op *putOp) run() error {
 	refused, err := op.look()
 	if refused != nil || err != nil {
@@ -42,7 +42,7 @@ func (op *putOp) run() error {
 	return op.t.putInode(&op.rec)
 }
 
-// look reads what the file would take the place of, and says why it may not.
+// look reads the inodes that the file would replace; refused is the reason if it may not.
 func (op *putOp) look() (refused, err error) {
 	switch {
 	case op.dir.Ino == PublishIno && op.Device == "":
@@ -86,7 +86,7 @@ func (op *putOp) look() (refused, err error) {
 	return nil, err
 }
 
-// limited refuses what the owner of the file may not have.
+// limited checks the limits of the file's owner.
 func (op *putOp) limited() error {
 	more := int64(0)
 	for name, value := range op.Xattrs {
@@ -102,7 +102,7 @@ func (op *putOp) limited() error {
 	return err
 }
 
-// takeName gives the name to the file, from what has it.
+// takeName gives the name to the file, removing it from the inode that has it.
 func (op *putOp) takeName() error {
 	t := op.t
 	if !op.sl.found {
@@ -118,7 +118,7 @@ func (op *putOp) takeName() error {
 	return t.setDirent(op.dir.Ino, op.sl, &op.rec)
 }
 
-// takeKey gives the key to the file, from what carries it.
+// takeKey gives the key to the file, removing it from the inode that has it.
 func (op *putOp) takeKey() error {
 	if err := op.unkey(); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (op *putOp) takeKey() error {
 	return op.t.kv.Set(op.t.keyString(kindKey, op.Key), value)
 }
 
-// unkey takes the key from what carries it, unless that has just gone.
+// unkey removes the key from the inode that has it, unless that was just removed.
 func (op *putOp) unkey() error {
 	if op.owner == 0 || op.owner == op.other.Ino && op.other.Nlink == 0 {
 		return nil
@@ -152,7 +152,7 @@ func (op *putOp) unkey() error {
 	return op.t.putInode(owner)
 }
 
-// content stores what hangs on the inode, and counts it there.
+// content stores the records that belong to the inode, and sets its counts.
 func (op *putOp) content() error {
 	t, rec := op.t, &op.rec
 	rec.Size, rec.Allocated = op.Size, op.Allocated

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// fail gives an error to all files from one on that have none yet.
+// fail sets an error for all files from index from on that have none yet.
 func (p *putter) fail(from int, err error) {
 	for i := from; i < len(p.results); i++ {
 		if p.results[i].Err == nil {
@@ -15,7 +15,7 @@ func (p *putter) fail(from int, err error) {
 	}
 }
 
-// putter is a Put under way.
+// putter is the state of a running Put.
 type putter struct {
 	s       *Store
 	dir     Ino
@@ -23,15 +23,15 @@ type putter struct {
 	results []PutResult
 }
 
-// putFile is a file of Put that was looked through.
+// putFile is a validated file of Put.
 type putFile struct {
 	*NewFile
 	node        Node
 	maps        []Mapping // in order
-	keys, bytes int       // what it takes of a transaction, as far as is known
+	keys, bytes int       // its share of a transaction, as far as it is known
 }
 
-// newPutFile refuses what can't be made, whatever the directory holds.
+// newPutFile validates a file, independently of the directory's content.
 func newPutFile(f *NewFile) (putFile, error) {
 	p := putFile{NewFile: f, node: f.Node}
 	if err := validName(f.Name); err != nil {
@@ -54,7 +54,7 @@ func newPutFile(f *NewFile) (putFile, error) {
 	return p, p.measure()
 }
 
-// measure orders the mappings and estimates the size of the file's records.
+// measure sorts the mappings and estimates the size of the file's records.
 func (f *putFile) measure() error {
 	var err error
 	if f.maps, err = sortedMappings(f.Maps); err != nil {
@@ -74,7 +74,7 @@ func (f *putFile) measure() error {
 	return nil
 }
 
-// batch says how many files from one on go into one transaction.
+// batch returns the number of files from index at on that fit into one transaction.
 func (p *putter) batch(at int) int {
 	keys, bytes := 0, 0
 	for i := at; i < len(p.files) && i < at+putBatch; i++ {
@@ -86,8 +86,8 @@ func (p *putter) batch(at int) int {
 	return min(len(p.files)-at, putBatch)
 }
 
-// make makes n files in one transaction, or in halves when that is too much
-// for it. It tells how many have their results, also when it fails.
+// make creates n files in one transaction, or in two halves if that is too large. It
+// returns the number of files that have their results, even if it fails.
 func (p *putter) make(ctx context.Context, at, n int) (done int, err error) {
 	err = p.try(ctx, at, n)
 	switch {
@@ -106,7 +106,7 @@ func (p *putter) make(ctx context.Context, at, n int) (done int, err error) {
 	return done + more, err
 }
 
-// try makes n files in one transaction.
+// try creates n files in one transaction.
 func (p *putter) try(ctx context.Context, at, n int) error {
 	todo := make([]int, 0, n)
 	for i := at; i < at+n; i++ {
@@ -121,7 +121,7 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 		return err
 	})
 	if err != nil {
-		// What a file was refused for was true of a transaction that is not.
+		// The refusals were determined in a transaction that was not committed.
 		for _, i := range todo {
 			p.results[i] = PutResult{}
 		}
@@ -133,8 +133,8 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 	return nil
 }
 
-// run makes files in a transaction, and lists the inodes that are gone with
-// more records than it removes.
+// run creates files in a transaction, and returns the removed inodes that have more records
+// than it removes.
 func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 	t.chunk = max(t.chunk, min(len(todo)*putChunk, 64*putChunk))
 	dir, err := t.dir(p.dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// TestPutRefuses has one file of each fault among files that can be made.
+// TestPutRefuses puts one file with each fault among valid files.
 func TestPutRefuses(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -70,8 +70,8 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// TestPutNowhere gives every file the error of the directory, but what a file
-// was refused for anyhow stays.
+// TestPutNowhere gives every file the error of the directory, except files that were
+// refused anyway.
 func TestPutNowhere(t *testing.T) {
 	f := newFixture(t)
 	file := f.touch(f.sim0, "file")
@@ -103,7 +103,7 @@ func TestPutNowhere(t *testing.T) {
 	}
 }
 
-// TestPutReplaces takes names and keys of others.
+// TestPutReplaces takes over names and keys of other files.
 func TestPutReplaces(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -150,8 +150,8 @@ func TestPutReplaces(t *testing.T) {
 	}
 }
 
-// TestPutOneNameTwice makes two files of one name and key in one transaction:
-// the second replaces the first, of which nothing stays, also in the cache.
+// TestPutOneNameTwice creates two files with one name and key in one transaction: the
+// second replaces the first, of which nothing remains, not even in the cache.
 func TestPutOneNameTwice(t *testing.T) {
 	f := newFixture(t)
 	files := f.newFiles(2, func(_ int, n *metadata.NewFile) { n.Name, n.Key, n.Replace = "one", "key", true })
@@ -173,7 +173,7 @@ func TestPutOneNameTwice(t *testing.T) {
 	}
 }
 
-// smallKV takes few records at once.
+// smallKV accepts few records per transaction.
 type smallKV struct {
 	metadata.KV
 	limit int // 0 for none
@@ -201,8 +201,8 @@ func (t *smallTxn) Set(key, value []byte) error {
 	return t.KVTxn.Set(key, value)
 }
 
-// TestPutInBatches puts more mappings than every KV takes at once, and keeps
-// to what it does take.
+// TestPutInBatches puts more mappings than every KV accepts at once, and stays within the
+// guaranteed limit.
 func TestPutInBatches(t *testing.T) {
 	kv := &smallKV{KV: memkv.New()}
 	s, err := metadata.Open(t.Context(), kv, metadata.Options{})
@@ -217,8 +217,8 @@ func TestPutInBatches(t *testing.T) {
 	}
 }
 
-// TestPutInHalves puts more than the KV takes at once, and one file that it
-// does not take at all.
+// TestPutInHalves puts more than the KV accepts at once, and one file that it does not
+// accept at all.
 func TestPutInHalves(t *testing.T) {
 	ctx := t.Context()
 	kv := &smallKV{KV: memkv.New()}

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// newFiles makes n files for Put, with numbers of their own.
+// newFiles returns n files for Put, with numbers of their own.
 func (f *fixture) newFiles(n int, fill func(i int, file *metadata.NewFile)) []metadata.NewFile {
 	f.t.Helper()
 	inos, err := f.NewInos(f.t.Context(), n)
@@ -35,8 +35,8 @@ func (f *fixture) put(dir metadata.Ino, files ...metadata.NewFile) []metadata.Pu
 	return results
 }
 
-// TestPut makes more files than one transaction takes, with all that a file
-// can have, and finds it all again.
+// TestPut creates more files than one transaction can, with everything that a file can
+// have, and reads it all back.
 func TestPut(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -62,7 +62,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// comparePut looks whether a file is there as it was asked for.
+// comparePut checks that a file is as requested.
 func (f *fixture) comparePut(n *metadata.NewFile, res *metadata.PutResult, dir metadata.Ino) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -93,8 +93,8 @@ func (f *fixture) comparePut(n *metadata.NewFile, res *metadata.PutResult, dir m
 	}
 }
 
-// TestPutEndsInBetween ends the context after the first transaction: its files
-// stand, and the others have the error.
+// TestPutEndsInBetween ends the context after the first transaction: its files remain, and
+// the others have the error.
 func TestPutEndsInBetween(t *testing.T) {
 	kv := &committedKV{KV: memkv.New()}
 	s, err := metadata.Open(t.Context(), kv, metadata.Options{})

@@ -140,7 +140,7 @@ func (x *randomRun) bindKey() {
 	x.agree(fmt.Sprintf("bind %d to %q", ino, key), err, x.m.bindKey(ino, key))
 }
 
-// removeBelow removes all that is below a directory, or its regular files alone.
+// removeBelow removes everything below a directory, or only its regular files.
 func (x *randomRun) removeBelow(dir metadata.Ino, filesOnly bool) {
 	x.tick()
 	for _, name := range slices.Sorted(maps.Keys(x.m.nodes[dir].children)) {

@@ -34,7 +34,7 @@ func (x *randomRun) expire() {
 	x.agree(fmt.Sprintf("expire %d at %v", ino, at), x.s.Expire(x.t.Context(), ino, at), x.m.expire(ino, at))
 }
 
-// newFile is a file for Put that may or may not be possible.
+// newFile returns a file for Put that may or may not be valid.
 func (x *randomRun) newFile(ino, dir metadata.Ino) metadata.NewFile {
 	f := metadata.NewFile{
 		Ino: ino, Name: x.name(dir), Key: []string{"", "a", "b", "c;1", "d"}[x.r.IntN(5)],
@@ -94,7 +94,7 @@ func (x *randomRun) comparePut(dir metadata.Ino, at *modelNode, f *metadata.NewF
 	}
 }
 
-// compareExpired asks for the files that end, all and bit by bit.
+// compareExpired lists the files that expire, all at once and in parts.
 func (x *randomRun) compareExpired() {
 	x.t.Helper()
 	want := x.m.ending()

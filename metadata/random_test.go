@@ -25,11 +25,11 @@ type randomRun struct {
 	m     *model
 	weak  bool // names collide
 	clock int64
-	inos  []metadata.Ino // all numbers ever given, dead ones too
+	inos  []metadata.Ino // all numbers ever assigned, including removed ones
 	log   []string
 }
 
-// now is a clock that the run advances by hand.
+// now returns a clock that the run advances manually.
 func (x *randomRun) now() time.Time { return time.Unix(x.clock, x.clock%1e9) }
 
 func (x *randomRun) tick() {
@@ -49,7 +49,7 @@ func (x *randomRun) open(kv metadata.KV) {
 	x.s = s
 }
 
-// weakHash puts all names on three places.
+// weakHash has only three values.
 func weakHash(name string) uint64 {
 	sum := uint64(1)
 	for i := range len(name) {
@@ -79,7 +79,7 @@ func (x *randomRun) dir() metadata.Ino {
 	return dirs[x.r.IntN(len(dirs))]
 }
 
-// name prefers one that the directory has.
+// name returns a random name, preferably one that the directory has.
 func (x *randomRun) name(dir metadata.Ino) string {
 	if n := x.m.nodes[dir]; n != nil && len(n.children) > 0 && x.r.IntN(2) == 0 {
 		names := slices.Sorted(maps.Keys(n.children))
@@ -150,8 +150,8 @@ func (x *randomRun) step() {
 	}
 }
 
-// randomTest runs batches of operations; reopen, when given, replaces the KV
-// between two batches.
+// randomTest runs batches of operations; reopen, if given, replaces the KV between two
+// batches.
 func randomTest(t *testing.T, weak bool, kv metadata.KV, reopen func(s *metadata.Store, crash bool) metadata.KV) {
 	t.Helper()
 	seed := rand.Uint64()
@@ -223,9 +223,9 @@ func openBadger(t testing.TB, dir string) metadata.KV {
 	return kv
 }
 
-// copyDir copies a database that is in use to an empty directory. Badger goes
-// on flushing meanwhile, so it copies until nothing has come, gone or been
-// entered in the manifest; then the copy is what a kill would have left.
+// copyDir copies a database that is in use to an empty directory. Badger keeps flushing
+// meanwhile, so it copies until no file was added, removed or entered in the manifest; then
+// the copy is what a kill would have left.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
 	state := func() string {

@@ -2,7 +2,7 @@ package metadata
 
 import "testing"
 
-// RemoveBelow removes all that is below a directory.
+// RemoveBelow removes everything below a directory.
 func RemoveBelow(t testing.TB, s *Store, dir Ino) {
 	t.Helper()
 	ctx := t.Context()

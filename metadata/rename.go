@@ -6,16 +6,16 @@ import (
 	"math"
 )
 
-// Rename moves a name as POSIX and renameat2 have it: what had the new name
-// is replaced, two names of one inode are left alone, and with Exchange the
-// names are swapped. A name in PublishIno only moves out of it, to a directory
-// of the inode's device.
+// Rename moves a name as specified by POSIX and renameat2: the inode that has the new name
+// is replaced, two names of one inode are left alone, and with Exchange the names are
+// swapped. A name in PublishIno can only move out of it, to a directory of the inode's
+// device.
 //
-// Errors: ErrNotExist, also for what is in PublishIno and received; ErrNotDir; ErrIsDir; ErrNotEmpty; ErrExist with
-// NoReplace; ErrCrossDevice, after all that would fail on one device too;
-// ErrInvalid for a directory that would move into itself, unknown flags, or an
-// exchange with a name in PublishIno; ErrPermission for names in the root and
-// for one that would be in PublishIno; ErrNameTooLong; ErrInvalidName.
+// Errors: ErrNotExist, also for a received file in PublishIno; ErrNotDir; ErrIsDir;
+// ErrNotEmpty; ErrExist with NoReplace; ErrCrossDevice, after all checks that apply on one
+// device too; ErrInvalid for a directory that would move into itself, unknown flags, or an
+// exchange with a name in PublishIno; ErrPermission for names in the root and for one that
+// would be in PublishIno; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 	return s.rename(ctx, r, func(op *renameOp) error {
 		if err := op.permitPublish(); err != nil {
@@ -28,15 +28,14 @@ func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 	})
 }
 
-// MoveDevice is Rename of one inode to a directory of another device, where
-// its content has been copied to: in the same transaction the inode gets the
-// device, the epoch and the mappings, and what was bound is so no more.
-// Allocated becomes the sum of the mappings' lengths. The inode has one link
-// and is no directory.
+// MoveDevice is Rename of one inode to a directory of another device, to which its content
+// has been copied: in the same transaction the inode gets the device, the epoch and the
+// mappings, and a binding is removed. Allocated becomes the sum of the mappings' lengths.
+// The inode must have one link and must not be a directory.
 //
-// Errors: those of Rename; ErrIsDir for a directory; ErrTooManyLinks for an
-// inode with more than one link; ErrInvalid with Exchange, when the directory
-// is not one of the device, or when mappings overlap.
+// Errors: those of Rename; ErrIsDir for a directory; ErrTooManyLinks for an inode with more
+// than one link; ErrInvalid with Exchange, if the directory does not belong to the device,
+// or if mappings overlap.
 func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 	epoch Epoch, maps []Mapping,
 ) (RenameResult, error) {
@@ -72,14 +71,14 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 	})
 }
 
-// renameOp is a rename under way.
+// renameOp is the state of a running rename.
 type renameOp struct {
 	Rename
 	t        *txn
-	from, to *record // the directories, maybe one record
+	from, to *record // the directories, possibly the same record
 	src, dst slot
 	moved    record
-	other    record // what has the new name, when dst.found
+	other    record // the inode that has the new name, if dst.found
 	replaced bool   // other has lost the new name
 }
 
@@ -91,8 +90,8 @@ func (op *renameOp) newPlace() linkPlace {
 	return linkPlace{dir: op.To, at: op.dst.cookie, name: op.NewName}
 }
 
-// rename runs a rename; place decides whether the inode may go to the
-// directory, and changes what the move changes besides the names.
+// rename runs a rename; place decides whether the inode may move to the directory, and
+// makes the changes of the move besides those of the names.
 func (s *Store) rename(ctx context.Context, r Rename, place func(*renameOp) error) (RenameResult, error) {
 	if err := r.validate(); err != nil {
 		return RenameResult{}, err
@@ -150,7 +149,7 @@ func (op *renameOp) run(place func(*renameOp) error) (RenameResult, error) {
 	return op.move()
 }
 
-// read finds all that the rename is about.
+// read reads all records that the rename concerns.
 func (op *renameOp) read() error {
 	t := op.t
 	from, err := t.dir(op.From)
@@ -211,9 +210,9 @@ func (op *renameOp) permit() error {
 	return nil
 }
 
-// outside makes sure that a directory does not lie inside rec, nor is it.
-// Each directory on the way is read in this transaction, so no concurrent
-// rename can make the answer wrong.
+// outside checks that a directory is neither rec nor inside of it. Each directory on the
+// path to the root is read in this transaction, so no concurrent rename can make the result
+// wrong.
 func (t *txn) outside(rec *record, dir Ino) error {
 	if !rec.IsDir() {
 		return nil

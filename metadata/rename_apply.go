@@ -1,6 +1,6 @@
 package metadata
 
-// move gives the inode its new name, replacing what has it.
+// move gives the inode its new name, replacing the inode that has it.
 func (op *renameOp) move() (RenameResult, error) {
 	t := op.t
 	var res RenameResult
@@ -26,8 +26,8 @@ func (op *renameOp) move() (RenameResult, error) {
 	return res, op.store()
 }
 
-// removeSource removes the old name. When the new one has the same hash, the
-// old entry may have been marked for it, so it is read again.
+// removeSource removes the old name. If the new one has the same hash, the old entry may
+// have been marked for it, so it is read again.
 func (op *renameOp) removeSource() error {
 	src := op.src
 	if op.From == op.To && src.cookie|lastSlot == op.dst.cookie|lastSlot {
@@ -39,8 +39,8 @@ func (op *renameOp) removeSource() error {
 	return op.t.removeDirent(op.From, src)
 }
 
-// dropOther takes the new name from what has it and gives it to the inode
-// that moves.
+// dropOther removes the new name from the inode that has it and gives it to the moving
+// inode.
 func (op *renameOp) dropOther() error {
 	t := op.t
 	op.replaced = true
@@ -85,7 +85,7 @@ func (op *renameOp) exchange() (RenameResult, error) {
 	return res, op.store()
 }
 
-// store writes the inode that moved and the directories.
+// store writes the moved inode and the directories.
 func (op *renameOp) store() error {
 	if err := op.t.putInode(&op.moved); err != nil {
 		return err

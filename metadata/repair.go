@@ -6,13 +6,12 @@ import (
 	"fmt"
 )
 
-// Repair mends one problem as the constants of ProblemKind say, in one
-// transaction. Mending one problem may bring another to light, or mend it
-// too, so callers repeat Check and Repair until Check finds nothing. Nothing
-// else changes the tree meanwhile, or ErrChanged may be the answer.
+// Repair fixes one problem as described at the constants of ProblemKind, in one
+// transaction. Fixing one problem may reveal another, or fix it too, so callers repeat
+// Check and Repair until Check finds nothing. The tree must not be changed otherwise
+// meanwhile, or Repair may return ErrChanged.
 //
-// Errors: ErrChanged when the problem is not there any more; ErrInvalid for
-// an unknown kind.
+// Errors: ErrChanged if the problem no longer exists; ErrInvalid for an unknown kind.
 func (s *Store) Repair(ctx context.Context, p Problem) error {
 	if p.Kind == DanglingRecords {
 		return s.repairDangling(ctx, p)
@@ -76,7 +75,7 @@ func (s *Store) repairDangling(ctx context.Context, p Problem) error {
 	return s.purge(ctx, p.Ino)
 }
 
-// repairer mends problems in a transaction: a method for each kind.
+// repairer fixes problems in a transaction, with one method for each kind.
 type repairer struct{ *txn }
 
 func (r repairer) corrupt(p Problem) error {
@@ -124,14 +123,14 @@ func decodable(key, value []byte) (err error) {
 	return err
 }
 
-// foundEntry is the entry that a problem is about, with its inode and its
-// directory, which are nil when they are missing.
+// foundEntry is the entry that a problem concerns, with its inode and its directory, which
+// are nil if they are missing.
 type foundEntry struct {
 	dirent
 	rec, dir *record
 }
 
-// entryOf reads the entry that a problem is about.
+// entryOf reads the entry that a problem concerns.
 func (r repairer) entryOf(p Problem) (e foundEntry, err error) {
 	if e.dirent, err = r.direntAt(p.Parent, p.cookie); err != nil {
 		return e, err
@@ -146,7 +145,7 @@ func (r repairer) entryOf(p Problem) (e foundEntry, err error) {
 	return e, err
 }
 
-// maybe reads an inode; nil when there is none.
+// maybe reads an inode; it returns nil if there is none.
 func (r repairer) maybe(ino Ino) (*record, error) {
 	rec, err := r.inode(ino)
 	if errors.Is(err, ErrNotExist) {
@@ -155,7 +154,7 @@ func (r repairer) maybe(ino Ino) (*record, error) {
 	return &rec, err
 }
 
-// eraseEntry removes an entry, and counts its directory anew if there is one.
+// eraseEntry removes an entry, and recounts its directory if that exists.
 func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 	if e.dir == nil {
 		return r.kv.Delete(r.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
@@ -173,7 +172,7 @@ func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 	return r.recount(e.dir)
 }
 
-// recount counts a directory's entries and stores it.
+// recount counts a directory's entries and stores the directory.
 func (r repairer) recount(dir *record) error {
 	dir.Size, dir.Nlink = 0, 2
 	prefix := r.key1(kindDirent, uint64(dir.Ino))

@@ -20,8 +20,8 @@ func (r repairer) orphan(p Problem) error {
 	return r.adopt(&rec)
 }
 
-// adopt gives an entry to an inode that has none: where it says it was, or
-// else in its device's directory. An inode that nobody takes is removed.
+// adopt adds an entry for an inode that has none: at its recorded parent and name, or else
+// in its device's directory. If neither is possible, the inode is removed.
 func (r repairer) adopt(rec *record) error {
 	if !rec.IsDir() {
 		rec.Nlink = 1
@@ -41,7 +41,7 @@ func (r repairer) adopt(rec *record) error {
 	return r.removeInode(rec)
 }
 
-// adoptAs gives an inode an entry, if the place is free and outside of it.
+// adoptAs adds an entry for an inode, if the place is free and not inside of the inode.
 func (r repairer) adoptAs(rec *record, parent Ino, name string) (ok bool, err error) {
 	dir, err := r.maybe(parent)
 	if err != nil || dir == nil || !dir.IsDir() || validName(name) != nil {
@@ -68,7 +68,7 @@ func (r repairer) adoptAs(rec *record, parent Ino, name string) (ok bool, err er
 	return true, r.recount(dir)
 }
 
-// circle takes a directory out of the circle that it is part of.
+// circle removes a directory from the circle that it is part of.
 func (r repairer) circle(p Problem) error {
 	e, err := r.entryOf(p)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r repairer) circle(p Problem) error {
 	if err = r.eraseEntry(p, e); err != nil {
 		return err
 	}
-	// The directory may be its own parent, and then it was just stored.
+	// The directory may be its own parent, and then it has just been stored.
 	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// hashKey seeds the hash of names. It is secret to the store, so that nobody
-// can choose names that collide.
+// hashKey is the key of the hash of names. It is secret to the store, so that an attacker
+// can't choose names that collide.
 type hashKey [16]byte
 
 // sipState is the state of SipHash-2-4.
@@ -32,8 +32,8 @@ func (s *sipState) block(m uint64) {
 	s.v0 ^= m
 }
 
-// sum is SipHash-2-4 of name: a keyed hash whose collisions cannot be found
-// without the key, and the same in every process, unlike hash/maphash.
+// sum returns SipHash-2-4 of name: a keyed hash whose collisions cannot be found without
+// the key, and that is the same in every process, unlike hash/maphash.
 func (k *hashKey) sum(name string) uint64 {
 	k0 := binary.LittleEndian.Uint64(k[:8])
 	k1 := binary.LittleEndian.Uint64(k[8:])

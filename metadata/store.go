@@ -12,37 +12,35 @@ import (
 	"go.uber.org/zap"
 )
 
-// Store is the namespace and the object records of one mount. All methods are
-// safe for concurrent use, but none may be called after Close. A context that
-// ends makes a method fail before it changed anything, never in between,
-// except where a method says that it works in steps.
+// Store is the namespace and the object records of one mount. All methods are safe for
+// concurrent use, but none may be called after Close. If the context ends, a method fails
+// without having changed anything, except where its comment says that it works in steps.
 type Store struct {
 	kv    KV
 	log   *zap.Logger
 	now   func() time.Time
 	super superblock // immutable
-	// hash places a name in its directory; tests make it collide.
+	// hash returns a name's hash; tests make it collide.
 	hash func(name string) uint64
-	// purgeBatch is the constant, but in tests.
+	// purgeBatch is the constant, except in tests.
 	purgeBatch int
 	alloc      allocator
 	locks      lockTable
 	cache      *cache
 	held       heldXattrs
 	usage      usage
-	// changed is told what transactions have written; nil is nobody.
+	// changed is called with what transactions have written; nil disables it.
 	changed atomic.Pointer[func(ino Ino, names bool)]
-	// witness is told of inode numbers before they are given; it may be nil.
+	// witness is notified of inode numbers before they are assigned; it may be nil.
 	witness atomic.Pointer[Witness]
 }
 
-// Open takes over the KV, which Close closes. An empty KV gets a superblock, a
-// root directory and PublishIno, and one of an older format becomes one of the
-// present format. When Open fails the KV stays open, and stays the
-// caller's.
+// Open takes ownership of the KV, which Close closes. In an empty KV it creates a
+// superblock, a root directory and PublishIno; a store of an older format is upgraded to
+// the current one. If Open fails, the KV stays open and remains the caller's.
 //
-// Errors: ErrNewer (a *VersionError) when a newer hmcfs wrote the store,
-// ErrCorrupt when it cannot be understood.
+// Errors: ErrNewer (a *VersionError) if a newer hmcfs wrote the store, ErrCorrupt if it is
+// invalid.
 func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -68,7 +66,7 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// begin reads the superblock, or writes the first records of a new store.
+// begin reads the superblock, or creates the first records of a new store.
 func (s *Store) begin(ctx context.Context) error {
 	fresh, err := s.drawSuperblock()
 	if err != nil {
@@ -79,7 +77,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// readFirst reads the superblock and the inode counter, or makes them.
+// readFirst reads the superblock and the inode counter, or creates them.
 func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
 	data, err := kv.Get([]byte{kindSuper})
 	if errors.Is(err, ErrNoKey) {
@@ -104,7 +102,7 @@ func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
 	return s.upgrade(kv)
 }
 
-// upgrade brings a store of format 1 to the present one.
+// upgrade converts a store of format 1 to the current format.
 func (s *Store) upgrade(kv KVTxn) error {
 	s.super.format = formatVersion
 	t := s.begunTxn(kv)
@@ -125,7 +123,7 @@ func (s *Store) create(kv KVTxn) error {
 	)
 }
 
-// rootDir makes the record of an empty root directory.
+// rootDir returns the record of an empty root directory.
 func (s *Store) rootDir(t *txn) record {
 	return record{Inode: Inode{
 		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
@@ -133,7 +131,7 @@ func (s *Store) rootDir(t *txn) record {
 	}}
 }
 
-// drawSuperblock makes the superblock that a new store would get.
+// drawSuperblock generates the superblock for a new store.
 func (s *Store) drawSuperblock() (superblock, error) {
 	sb := superblock{format: formatVersion, created: TimespecOf(s.now())}
 	var gen [8]byte
@@ -147,8 +145,7 @@ func (s *Store) drawSuperblock() (superblock, error) {
 	return sb, nil
 }
 
-// corruptIfMissing turns the absence of a record that must be there into
-// ErrCorrupt.
+// corruptIfMissing turns ErrNoKey, for a record that must exist, into ErrCorrupt.
 func corruptIfMissing(err error, what string) error {
 	if errors.Is(err, ErrNoKey) {
 		return fmt.Errorf("%w: %s: missing", ErrCorrupt, what)
@@ -156,12 +153,12 @@ func corruptIfMissing(err error, what string) error {
 	return err
 }
 
-// Close closes the KV. All other methods have returned when it is called.
+// Close closes the KV. All other methods must have returned before.
 func (s *Store) Close() error { return s.kv.Close() }
 
-// Room answers ErrNoSpace when the space that is left for records is kept for
-// removals, for what becomes of data, and for the end. Operations that add or
-// change names, attributes and keys ask it themselves; Update doesn't.
+// Room returns ErrNoSpace if the space left for records is reserved for removals, for
+// changes of data, and for Close. Operations that add or change names, attributes and keys
+// check it; Update doesn't.
 func (s *Store) Room(ctx context.Context) error {
 	if r, ok := s.kv.(Roomer); ok {
 		return r.Room(ctx)
@@ -169,22 +166,22 @@ func (s *Store) Room(ctx context.Context) error {
 	return nil
 }
 
-// Cut reports that the records are not all that there ever were; see Cutter. Bytes
-// without a record are not removed then.
+// Cut reports whether records may be missing; see Cutter. Bytes without a record must not
+// be removed then.
 func (s *Store) Cut() bool {
 	c, ok := s.kv.(Cutter)
 	return ok && c.Cut()
 }
 
-// Settle says that what Cut is about is kept elsewhere; see Cutter.
+// Settle ends the state that Cut reports; see Cutter.
 func (s *Store) Settle() {
 	if c, ok := s.kv.(Cutter); ok {
 		c.Settle()
 	}
 }
 
-// Generation returns what tells this store's inodes from those of another
-// store. It is drawn once, when the store is created.
+// Generation returns the number that distinguishes this store's inodes from those of
+// another store. It is generated when the store is created.
 func (s *Store) Generation() Generation { return s.super.gen }
 
 // Get returns an inode.
@@ -206,11 +203,11 @@ func (s *Store) Get(ctx context.Context, ino Ino) (Inode, error) {
 	return rec.Inode, err
 }
 
-// Lookup returns the inode that has a name in a directory. "." and ".." are
-// not stored, so they are invalid names here.
+// Lookup returns the inode with a name in a directory. "." and ".." are not stored, so they
+// are invalid names here.
 //
-// Errors: ErrNotExist, also when the directory itself is gone; ErrNotDir;
-// ErrNameTooLong; ErrInvalidName.
+// Errors: ErrNotExist, also if the directory itself was removed; ErrNotDir; ErrNameTooLong;
+// ErrInvalidName.
 func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, error) {
 	if err := validName(name); err != nil {
 		return Inode{}, err
@@ -221,14 +218,14 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, err
 	}
 	in, err := s.Get(ctx, ino)
 	if errors.Is(err, ErrNotExist) {
-		// The name has gone since, or the records contradict each other: one
-		// snapshot tells.
+		// Either the name has been removed since, or the records are inconsistent: a lookup
+		// in one snapshot decides.
 		return s.lookup(ctx, parent, name)
 	}
 	return in, err
 }
 
-// findName returns the number behind a name.
+// findName returns the inode number of a name.
 func (s *Store) findName(ctx context.Context, parent Ino, name string) (Ino, error) {
 	place := nameKey{parent, s.firstCookie(name)}
 	ino, ok, drops := s.cache.name(place, name)
@@ -269,14 +266,13 @@ func (s *Store) lookup(ctx context.Context, parent Ino, name string) (Inode, err
 	return rec.Inode, err
 }
 
-// Update reads, changes and writes one inode in a transaction, and returns it
-// as it was written. fn may set the permission bits of the mode, the owner,
-// the times, the size of what is not a directory, the epoch, the allocated
-// bytes and the path; it may run more than once, each time on what is stored,
-// and does not use the store. An error of fn is returned as it is, and nothing
-// is written.
+// Update reads, changes and writes one inode in a transaction, and returns it as written.
+// fn may set the permission bits of the mode, the owner, the times, the size of anything
+// but a directory, the epoch, the allocated bytes and the path. It may run more than once,
+// each time on the stored state, and must not use the store. If fn returns an error, Update
+// returns it unchanged and writes nothing.
 //
-// Errors: ErrNotExist; ErrInvalid when fn changed anything else.
+// Errors: ErrNotExist; ErrInvalid if fn changed any other field.
 func (s *Store) Update(ctx context.Context, ino Ino, fn func(*Inode) error) (Inode, error) {
 	defer s.locks.lock(ino)()
 	var rec record
@@ -292,8 +288,7 @@ func (s *Store) Update(ctx context.Context, ino Ino, fn func(*Inode) error) (Ino
 	return rec.Inode, err
 }
 
-// apply runs fn on the inode and refuses changes that belong to other
-// operations.
+// apply runs fn on the inode and rejects changes that are reserved for other operations.
 func (i *record) apply(fn func(*Inode) error) error {
 	if fn == nil {
 		return nil
@@ -317,5 +312,5 @@ func (i *record) apply(fn func(*Inode) error) error {
 	return nil
 }
 
-// Now is the present by the store's clock, which also stamps its records.
+// Now returns the current time of the store's clock, which also stamps its records.
 func (s *Store) Now() Timespec { return TimespecOf(s.now()) }

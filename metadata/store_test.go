@@ -265,7 +265,7 @@ func TestContextEnds(t *testing.T) {
 			t.Errorf("operation %d = %v", i, err)
 		}
 	}
-	// An end within the transaction comes before its commit.
+	// The context ends within the transaction, before its commit.
 	ctx, cancel = context.WithCancel(t.Context())
 	_, err := f.Update(ctx, ino, func(in *metadata.Inode) error {
 		cancel()

@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// txn is a transaction of the KV in terms of records. Its methods are the
-// only code that builds keys and values.
+// txn is a transaction of the KV in terms of records. Only its methods build keys and
+// values.
 type txn struct {
 	s   *Store
 	kv  KVTxn
-	now Timespec // one time for all that the transaction changes
-	// arena provides the memory of keys and values, so that an operation needs
-	// one allocation for most of them. Slices of it live as long as the
-	// transaction, even when the arena has moved on.
+	now Timespec // one time for all changes of the transaction
+	// arena provides the memory of keys and values, so that an operation needs one
+	// allocation for most of them. Slices of it stay valid until the transaction ends, even
+	// if the arena is replaced.
 	arena []byte
 	chunk int // by how much the arena grows
-	// watch has what update keeps for the cache; nil in other transactions.
+	// watch records what update needs for the cache; nil in other transactions.
 	watch *watchedTxn
-	// used are the transaction's changes of users' usage.
+	// used lists the transaction's changes of users' usage.
 	used []usageChange
 }
 
-// The arena of a transaction that only reads holds a few keys; one that
-// writes, all that a simple operation stores.
+// The arena of a read-only transaction holds a few keys; that of a writing one holds
+// everything that a simple operation stores.
 const (
 	viewChunk   = 64
 	updateChunk = 1024
@@ -40,7 +40,7 @@ func (s *Store) view(ctx context.Context, fn func(*txn) error) error {
 	})
 }
 
-// room returns an empty slice with room for n bytes.
+// room returns an empty slice with capacity for n bytes.
 func (t *txn) room(n int) []byte {
 	if cap(t.arena)-len(t.arena) < n {
 		t.arena = make([]byte, 0, max(n, t.chunk))
@@ -83,7 +83,7 @@ func (t *txn) inode(ino Ino) (record, error) {
 	return rec, nil
 }
 
-// target reads the inode of an entry, which must be there.
+// target reads the inode of an entry, which must exist.
 func (t *txn) target(d dirent) (record, error) {
 	rec, err := t.inode(d.ino)
 	if errors.Is(err, ErrNotExist) {
@@ -102,7 +102,7 @@ func (t *txn) dir(ino Ino) (record, error) {
 	return rec, err
 }
 
-// inodeRoom is more than most inode records take.
+// inodeRoom is a size, in bytes, that is sufficient for most inode records.
 const inodeRoom = 192
 
 func (t *txn) putInode(rec *record) error {
@@ -113,8 +113,8 @@ func (t *txn) putInode(rec *record) error {
 	return t.kv.Set(t.key1(kindInode, uint64(rec.Ino)), value)
 }
 
-// touchDir notes that the entries of a directory changed: by how many, and by
-// how many of them that are directories.
+// touchDir updates a directory whose entries changed: entries is the change of their
+// number, and subdirs that of the directories among them.
 func (t *txn) touchDir(dir *record, entries, subdirs int) {
 	dir.Size = uint64(int64(dir.Size) + int64(entries))
 	dir.Nlink = uint32(int64(dir.Nlink) + int64(subdirs))
@@ -132,8 +132,8 @@ func (t *txn) keysUnder(prefix []byte, limit int) ([][]byte, error) {
 	return keys, err
 }
 
-// deleteUnder deletes up to limit keys with a prefix, 0 meaning all, and
-// tells how many there were.
+// deleteUnder deletes up to limit keys with a prefix, 0 meaning all, and returns their
+// number.
 func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 	keys, err := t.keysUnder(prefix, limit)
 	if err != nil {

@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// Ino is an inode number. It is never used twice within one store, so it
-// serves as the kernel's node id. 0 is no inode.
+// Ino is an inode number. It is never reused within one store, so it serves as the kernel's
+// node ID. 0 means no inode.
 type Ino uint64
 
-// RootIno is the root of the tree. Its entries are the device directories.
+// RootIno is the root of the tree. Its entries are the directories of the devices.
 const RootIno Ino = 1
 
-// FirstIno is the first number given to an inode of a user. The numbers
-// below are reserved for the directories that belong to hmcfs.
+// FirstIno is the first number assigned to a user's inode. Lower numbers are reserved for
+// the directories of hmcfs itself.
 const FirstIno Ino = 1024
 
-// Generation tells two stores apart that used the same inode number: it is
-// drawn when the store is created and kept in every inode made since.
+// Generation distinguishes inodes of two stores with the same number: it is generated when
+// the store is created and recorded in every inode that the store creates.
 type Generation uint64
 
 // DeviceName is the directory name of a device, for example "sim0". To this
 // package it is plain data.
 type DeviceName string
 
-// Epoch is one incarnation of a device's memory. A mapping of an older epoch
-// describes bytes that are gone.
+// Epoch identifies one incarnation of a device's memory. A mapping of an older epoch
+// describes bytes that no longer exist.
 type Epoch uint64
 
-// Timespec is a point in time with the precision and the range that the
-// kernel has: seconds since 1970 and 0 to 999 999 999 nanoseconds.
+// Timespec is a point in time with the kernel's precision and range: seconds since 1970 and
+// 0 to 999 999 999 nanoseconds.
 type Timespec struct {
 	Sec  int64
 	Nsec uint32
 }
 
-// TimespecOf converts a time.
+// TimespecOf converts a time.Time.
 func TimespecOf(t time.Time) Timespec {
 	return Timespec{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())}
 }
 
-// Time converts back to a time.
+// Time converts t to a time.Time.
 func (t Timespec) Time() time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
-// After says whether t is later than u.
+// After reports whether t is later than u.
 func (t Timespec) After(u Timespec) bool {
 	return t.Sec > u.Sec || t.Sec == u.Sec && t.Nsec > u.Nsec
 }
@@ -66,56 +66,55 @@ type Inode struct {
 	Mtime Timespec
 	Ctime Timespec
 	Btime Timespec
-	// Device is the device whose directory tree holds the inode; empty for
-	// the root alone.
+	// Device is the device whose directory tree contains the inode; empty only for the root
+	// and PublishIno.
 	Device DeviceName
-	// Epoch is the device's epoch in which the content was written. It is
-	// compared with the device's present epoch to find lost content. 0 means
-	// that there is no content yet, so nothing can be lost.
+	// Epoch is the device's epoch in which the content was written. It is compared with the
+	// device's current epoch to detect lost content. 0 means that there is no content yet,
+	// so nothing can be lost.
 	Epoch Epoch
-	// Allocated is the number of bytes of device memory that the content takes.
+	// Allocated is the number of bytes of device memory that the content uses.
 	Allocated uint64
-	// Parent and Name are one place where the inode is linked: the one that
-	// its path is built from.
+	// Parent and Name are the primary link of the inode, from which its path is built.
 	Parent Ino
 	Name   string
 	// Target is the target of a symlink.
 	Target string
-	// Key is the key under keys/ that the inode carries, or empty.
+	// Key is the key under keys/ that the inode has, or empty.
 	Key string
-	// Path is the way that the last transfer into the object took, or empty.
+	// Path is the route of the last transfer into the object, or empty.
 	Path string
-	// Bound says whether the content is memory of another process.
+	// Bound reports whether the content is memory of another process.
 	Bound BindState
-	// Expires is the time at which the file ends; zero is never. Expire sets it.
+	// Expires is the time at which the file expires; zero means never. Expire sets it.
 	Expires Timespec
-	// Taken says that a file in PublishIno is received. Take sets it.
+	// Taken is set for a file in PublishIno that was received. Take sets it.
 	Taken bool
 }
 
-// BindState says whether a file's content is memory of another process.
+// BindState is the state of a file's binding to memory of another process.
 type BindState uint8
 
 // The states of a binding, as they are stored.
 const (
-	// Unbound is every file whose content is its own.
+	// Unbound means that the file's content is its own.
 	Unbound BindState = iota
-	// BoundLive is a file whose content another process owns.
+	// BoundLive means that another process owns the file's content.
 	BoundLive
-	// BoundLost is one whose owner is gone, and the bytes with it.
+	// BoundLost means that the owner, and with it the content, is gone.
 	BoundLost
 )
 
-// IsDir says whether the inode is a directory.
+// IsDir reports whether the inode is a directory.
 func (i Inode) IsDir() bool { return i.Mode&sIFMT == sIFDIR }
 
-// IsRegular says whether the inode is a regular file.
+// IsRegular reports whether the inode is a regular file.
 func (i Inode) IsRegular() bool { return i.Mode&sIFMT == sIFREG }
 
-// IsSymlink says whether the inode is a symbolic link.
+// IsSymlink reports whether the inode is a symbolic link.
 func (i Inode) IsSymlink() bool { return i.Mode&sIFMT == sIFLNK }
 
-// The file types of st_mode, by their values in POSIX systems' <sys/stat.h>.
+// The file types of st_mode, with the values in POSIX systems' <sys/stat.h>.
 const (
 	sIFMT  Mode = 0o170000
 	sIFDIR Mode = 0o040000
@@ -123,13 +122,13 @@ const (
 	sIFLNK Mode = 0o120000
 )
 
-// Type returns the bits of the mode that tell the file type.
+// Type returns the file type bits of the mode.
 func (m Mode) Type() Mode { return m & sIFMT }
 
-// Perm returns the permission bits with set-id and sticky bits.
+// Perm returns the permission bits including the set-id and sticky bits.
 func (m Mode) Perm() Mode { return m & 0o7777 }
 
-// FileMode converts to the standard library's mode, type bits included.
+// FileMode converts the mode to the standard library's, type bits included.
 func (m Mode) FileMode() fs.FileMode {
 	out := fs.FileMode(m & 0o777)
 	for _, c := range []struct {
@@ -158,26 +157,26 @@ type Entry struct {
 	Name string
 	Ino  Ino
 	Type Mode // the type bits of the inode's mode
-	// Cookie is the place at which a listing goes on after this entry. It stays the same
-	// while the entry stays, whatever happens to other entries.
+	// Cookie is the position at which a listing continues after this entry. It stays the
+	// same while the entry exists, whatever happens to other entries.
 	Cookie Cookie
 }
 
 // Cookie is a position in a directory listing: 0 is the start.
 type Cookie uint64
 
-// AllocationID names one allocation of a device within one epoch.
+// AllocationID identifies one allocation of a device within one epoch.
 type AllocationID uint64
 
-// Mapping says which device memory holds one piece of an object: the record
-// of its pinned buffer. It is plain data: this package never follows it.
+// Mapping describes the device memory that holds one piece of an object: the record of its
+// pinned buffer. It is plain data that this package does not interpret.
 type Mapping struct {
-	FileOff    uint64 // where in the object the piece begins, in bytes
+	FileOff    uint64 // offset of the piece in the object, in bytes
 	Len        uint64 // length of the piece in bytes
-	Written    uint64 // how many of its first bytes hold data; the rest reads as zeros
+	Written    uint64 // number of its first bytes that hold data; the rest reads as zeros
 	Device     DeviceName
 	Epoch      Epoch
 	Allocation AllocationID
-	Off        uint64 // where in the allocation the piece begins, in bytes
+	Off        uint64 // offset of the piece in the allocation, in bytes
 	Pinned     bool   // page-locked for the device
 }

@@ -2,17 +2,17 @@ package metadata
 
 import "context"
 
-// Unlink removes a name that is no directory's, and returns the inode as it
-// is after. When its Nlink is 0, its records are gone too: what is left of it
-// is what was returned, with the place and the key that it had to the end.
+// Unlink removes a name that does not belong to a directory, and returns the inode in its
+// state afterwards. If its Nlink is 0, its records are removed too, and the returned inode
+// still has its last place and key.
 //
 // Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {
 	return s.remove(ctx, parent, name, (*txn).unlink)
 }
 
-// Rmdir removes an empty directory, and returns it as it is after: Nlink is 0
-// and the records are gone.
+// Rmdir removes an empty directory, and returns it in its state afterwards: Nlink is 0 and
+// the records are gone.
 //
 // Errors: ErrNotExist; ErrNotDir; ErrNotEmpty; ErrPermission for the
 // directory of a device; ErrNameTooLong; ErrInvalidName.
@@ -20,7 +20,7 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) (Inode, erro
 	return s.remove(ctx, parent, name, (*txn).rmdir)
 }
 
-// remove runs the removal of one name, and of what that leaves behind.
+// remove runs the removal of one name, and purges the records that it leaves.
 func (s *Store) remove(ctx context.Context, parent Ino, name string,
 	fn func(t *txn, dir *record, sl slot) (record, error),
 ) (Inode, error) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// readStore reads a whole store of a golden file: a key and a value in a line.
+// readStore reads a whole store from a golden file: a key and a value per line.
 func readStore(t *testing.T, name string) *mapKV {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "stores", name))
@@ -29,8 +29,8 @@ func readStore(t *testing.T, name string) *mapKV {
 	return kv
 }
 
-// TestUpgrade opens a store that the last program of format 1 wrote: it gets
-// publish/ and the number of the present format, and all else stays.
+// TestUpgrade opens a store written by the last program of format 1: it gets publish/ and
+// the number of the current format, and everything else is unchanged.
 func TestUpgrade(t *testing.T) {
 	kv := readStore(t, "format1.hex")
 	old := maps.Clone(kv.data)

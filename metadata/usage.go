@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// Limits bound what the records hold for one inode, and for one user, which is
-// the owner of inodes. A zero is the default. Root has no limits of a user.
-// Operations that run at once may together go over a user's limit by what they
-// add.
+// Limits bound the records of one inode, and of one user, the owner of inodes. Zero means
+// the default. Root has no per-user limits. Concurrent operations may together exceed a
+// user's limit by what they add.
 type Limits struct {
-	// UserNames bounds the names of a user's inodes, hard links included. An
-	// inode that chown gives the user counts, and is not refused.
+	// UserNames bounds the names of a user's inodes, hard links included. An inode that
+	// chown gives to the user counts, but is never refused.
 	UserNames uint64
 	// UserXattrBytes bounds the bytes of the names and values of all extended
 	// attributes of a user's inodes.
@@ -35,7 +34,7 @@ const (
 	DefaultInodeXattrBytes = 256 << 10
 )
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults fills in the fields that were left out.
 func (l *Limits) EnsureDefaults() {
 	for _, f := range []struct {
 		value     *uint64
@@ -52,20 +51,20 @@ func (l *Limits) EnsureDefaults() {
 	}
 }
 
-// Usage counts a user's share of the limited resources.
+// Usage is a user's consumption of the limited resources.
 type Usage struct {
 	Names      uint64
 	XattrBytes uint64
 }
 
-// LimitStatus is one limit, and how often it has refused something.
+// LimitStatus is one limit, and the number of its refusals.
 type LimitStatus struct {
 	Name    string
 	Limit   uint64
 	Refused uint64
 }
 
-// limit names one of Limits.
+// limit identifies one of Limits.
 type limit int
 
 const (
@@ -76,8 +75,8 @@ const (
 	limitCount
 )
 
-// usage counts what users have. It is derived from the records at Open, and
-// follows every transaction.
+// usage tracks the consumption of users. It is computed from the records at Open, and
+// updated by every transaction.
 type usage struct {
 	limits  Limits
 	refused [limitCount]atomic.Uint64
@@ -87,13 +86,13 @@ type usage struct {
 	users map[uint32]Usage
 }
 
-// usageChange is one transaction's change of a user's usage.
+// usageChange is one transaction's change to a user's usage.
 type usageChange struct {
 	uid          uint32
 	names, bytes int64
 }
 
-// apply adds what a transaction has changed.
+// apply adds the changes of a transaction.
 func (u *usage) apply(changes []usageChange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,11 +114,11 @@ func (u *usage) of(uid uint32) Usage {
 	return u.users[uid]
 }
 
-// Usage returns a user's share of the limited resources.
+// Usage returns a user's consumption of the limited resources.
 func (s *Store) Usage(uid uint32) Usage { return s.usage.of(uid) }
 
-// Limits lists the limits and their refusals. Those of a Put that is repeated
-// may be counted again.
+// Limits lists the limits and their refusals. Refusals of a Put that is repeated may be
+// counted more than once.
 func (s *Store) Limits() []LimitStatus {
 	l := s.usage.limits
 	all := [limitCount]LimitStatus{
@@ -134,13 +133,13 @@ func (s *Store) Limits() []LimitStatus {
 	return all[:]
 }
 
-// refuse counts a refusal and makes its error.
+// refuse counts a refusal and returns its error.
 func (t *txn) refuse(l limit, err error, format string, args ...any) error {
 	t.s.usage.refused[l].Add(1)
 	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }
 
-// use notes that a user's usage changes with the transaction.
+// use adds a change to a user's usage to the transaction.
 func (t *txn) use(uid uint32, names, bytes int64) {
 	for i := range t.used {
 		if t.used[i].uid == uid {
@@ -152,7 +151,7 @@ func (t *txn) use(uid uint32, names, bytes int64) {
 	t.used = append(t.used, usageChange{uid, names, bytes})
 }
 
-// using is a user's usage as the transaction leaves it.
+// using returns a user's usage including the changes of the transaction.
 func (t *txn) using(uid uint32) Usage {
 	now := t.s.usage.of(uid)
 	for _, c := range t.used {
@@ -164,7 +163,7 @@ func (t *txn) using(uid uint32) Usage {
 	return now
 }
 
-// mayName refuses a user one more name. Errors: ErrQuota.
+// mayName checks whether a user may have one more name. Errors: ErrQuota.
 func (t *txn) mayName(uid uint32) error {
 	most := t.s.usage.limits.UserNames
 	if uid == 0 || t.using(uid).Names < most {
@@ -173,7 +172,7 @@ func (t *txn) mayName(uid uint32) error {
 	return t.refuse(limitUserNames, ErrQuota, "user %d has %d names", uid, most)
 }
 
-// mayGrow refuses a user more bytes of attributes. Errors: ErrQuota.
+// mayGrow checks whether a user may have more bytes of attributes. Errors: ErrQuota.
 func (t *txn) mayGrow(uid uint32, more int64) error {
 	most := t.s.usage.limits.UserXattrBytes
 	if uid == 0 || more <= 0 || t.using(uid).XattrBytes+uint64(more) <= most {
@@ -182,8 +181,8 @@ func (t *txn) mayGrow(uid uint32, more int64) error {
 	return t.refuse(limitUserXattrBytes, ErrQuota, "attributes of user %d would take more than %d bytes", uid, most)
 }
 
-// growXattrs notes that an inode gets attributes, and more bytes of them, or
-// fewer.
+// growXattrs checks and records that an inode gets add attributes, and more bytes of them;
+// both may be negative.
 //
 // Errors: ErrXattrSpace, ErrQuota.
 func (t *txn) growXattrs(rec *record, add int, more int64) error {
@@ -209,8 +208,8 @@ func (t *txn) growXattrs(rec *record, add int, more int64) error {
 	return nil
 }
 
-// xattrBytes sums the attributes of an inode. Their number is limited, but for
-// inodes of a time when it was not.
+// xattrBytes sums the attributes of an inode. Their number is limited, except for inodes
+// from before the limit existed.
 func (t *txn) xattrBytes(ino Ino) (sum uint64, err error) {
 	err = t.kv.Scan(t.key1(kindXattr, uint64(ino)), nil, func(key, value []byte) (bool, error) {
 		sum += xattrWeight(key, value)
@@ -219,8 +218,8 @@ func (t *txn) xattrBytes(ino Ino) (sum uint64, err error) {
 	return sum, err
 }
 
-// discharge takes an inode without names off its owner's usage, and its
-// attributes unless they are held.
+// discharge subtracts an inode without names from its owner's usage, and its attributes
+// unless they are held.
 func (t *txn) discharge(rec *record, held bool) error {
 	if err := t.account(rec); err != nil || held || rec.xattrs == 0 {
 		return err
@@ -228,25 +227,25 @@ func (t *txn) discharge(rec *record, held bool) error {
 	return t.refund(rec)
 }
 
-// refund takes the attributes of an inode off its owner's usage.
+// refund subtracts the attributes of an inode from its owner's usage.
 func (t *txn) refund(rec *record) error {
 	n, err := t.xattrBytes(rec.Ino)
 	t.use(rec.UID, 0, -int64(n))
 	return err
 }
 
-// xattrWeight returns the bytes that an attribute counts for: its name and value.
+// xattrWeight returns the number of bytes that an attribute counts for: its name and value.
 func xattrWeight(key, value []byte) uint64 {
 	return uint64(len(key) - inoKeyLen + max(0, len(value)-1))
 }
 
-// charge is the part of its owner's usage that an inode's record stands for.
+// charge is an inode's contribution to its owner's usage.
 type charge struct {
 	uid   uint32
 	names uint64
 }
 
-// names counts the names of the inode.
+// names returns the number of the inode's names.
 func (i *record) names() uint64 {
 	if i.IsDir() {
 		return uint64(min(i.Nlink, 1))
@@ -256,8 +255,8 @@ func (i *record) names() uint64 {
 
 func (i *record) charge() charge { return charge{i.UID, i.names()} }
 
-// account notes what a change of the inode is to its owner, and to the one
-// before.
+// account adds the change of an inode's charge to the usage of its owner and of its
+// previous owner.
 func (t *txn) account(rec *record) error {
 	was, now := rec.charged, rec.charge()
 	if was == now {
@@ -275,7 +274,7 @@ func (t *txn) account(rec *record) error {
 	return err
 }
 
-// count derives the usage from the records.
+// count computes the usage from the records.
 func (s *Store) count(ctx context.Context) error {
 	var all []usageChange
 	at := map[uint32]int{}
@@ -298,7 +297,7 @@ func (s *Store) count(ctx context.Context) error {
 	return err
 }
 
-// countNames counts the names of all inodes. What can't be read is for Check.
+// countNames counts the names of all inodes. Unreadable records are left to Check.
 func (t *txn) countNames(ctx context.Context, add func(usageChange)) error {
 	return t.kv.Scan([]byte{kindInode}, nil, func(key, value []byte) (bool, error) {
 		if rec, err := decodeRecord(keyIno(key), value); err == nil {

@@ -13,7 +13,7 @@ func (f *fixture) fileOf(uid uint32, name string) metadata.Ino {
 	return f.must(f.Create(f.t.Context(), f.sim0, name, metadata.Node{Mode: metadata.TypeRegular | 0o644, UID: uid})).Ino
 }
 
-// limited opens the store of a fixture again, with limits.
+// limited reopens the store of a fixture with limits.
 func (f *fixture) limited(l metadata.Limits) {
 	f.t.Helper()
 	var err error
@@ -99,8 +99,8 @@ func TestXattrSpace(t *testing.T) {
 	}
 }
 
-// TestUsageFollows does what changes a user's usage, at random, and compares
-// the counts with those that the next Open derives from the records.
+// TestUsageFollows runs random operations that change a user's usage, and compares the
+// counts with those that the next Open computes from the records.
 func TestUsageFollows(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

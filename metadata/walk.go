@@ -4,10 +4,9 @@ import "context"
 
 const walkBatch = 1024
 
-// Walk calls fn with every inode, in ascending order of their numbers, and
-// ends with fn's first error. It reads in batches, so fn may use the store;
-// inodes that come or go meanwhile may be seen or not, all others are seen
-// once.
+// Walk calls fn with every inode, in ascending order of their numbers, and stops at fn's
+// first error. It reads in batches, so fn may use the store; inodes that are created or
+// removed meanwhile may be missed, all others are seen once.
 //
 // Errors: fn's; ErrCorrupt at a record that Check would report.
 func (s *Store) Walk(ctx context.Context, fn func(Inode) error) error {
@@ -19,8 +18,8 @@ func (s *Store) Walk(ctx context.Context, fn func(Inode) error) error {
 	})
 }
 
-// WalkAll is Walk that goes on behind a record that can't be read, of which fn gets
-// the number and the error.
+// WalkAll is Walk, but continues after an unreadable record, for which fn receives the
+// inode number and the error.
 func (s *Store) WalkAll(ctx context.Context, fn func(in Inode, unreadable error) error) error {
 	type read struct {
 		in  Inode

@@ -5,23 +5,22 @@ import (
 	"slices"
 )
 
-// watchedTxn remembers the keys that a transaction writes and the cache may
-// hold.
+// watchedTxn records the keys that a transaction writes and the cache may contain.
 type watchedTxn struct {
 	KVTxn
 	written [][]byte
-	// fresh are the inodes that this run of the transaction has made and
-	// brought into the cache, as they will be.
+	// fresh lists the inodes that this run of the transaction has created and added to the
+	// cache in their final state.
 	fresh []Ino
 }
 
-// Set writes a value and remembers the key.
+// Set writes a value and records the key.
 func (w *watchedTxn) Set(key, value []byte) error {
 	w.note(key)
 	return w.KVTxn.Set(key, value)
 }
 
-// Delete removes a key and remembers it.
+// Delete removes a key and records it.
 func (w *watchedTxn) Delete(key []byte) error {
 	w.note(key)
 	return w.KVTxn.Delete(key)
@@ -33,18 +32,18 @@ func (w *watchedTxn) note(key []byte) {
 	}
 	w.written = append(w.written, key)
 	if key[0] == kindInode && len(w.fresh) > 0 {
-		// It is not as it came into the cache any more.
+		// The inode has changed since it entered the cache.
 		w.fresh = slices.DeleteFunc(w.fresh, func(ino Ino) bool { return ino == keyIno(key) })
 	}
 }
 
-// stays says whether what the cache has under a key is what was written.
+// stays reports whether the cached value of a key is the one written.
 func (w *watchedTxn) stays(key []byte) bool {
 	return key[0] == kindInode && slices.Contains(w.fresh, keyIno(key))
 }
 
-// update runs a transaction, and then drops what it wrote from the cache, also
-// when it failed: a failure may come after the commit.
+// update runs a transaction, and then drops what it wrote from the cache, even if it
+// failed: an error may occur after the commit.
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	w := watchedTxn{written: make([][]byte, 0, 4)}
 	var used []usageChange
@@ -72,7 +71,7 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	return err
 }
 
-// grow is update for what adds names or attributes: it leaves the reserve free.
+// grow is update for changes that add names or attributes: it respects the reserve.
 func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
 	if err := s.Room(ctx); err != nil {
 		return err
@@ -80,11 +79,11 @@ func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
 	return s.update(ctx, fn)
 }
 
-// OnWrite has fn called for every inode, and every name of a directory, that a
-// transaction has written, or may have: some more than once, and also those of
-// one that failed. It is called before the operation returns and with locks of
-// the store's held, so it must not wait, and calls nothing of the store's. nil
-// ends it; a call may be under way then.
+// OnWrite has fn called for every inode, and every directory whose names changed, that a
+// transaction has written or may have written: possibly more than once, and also for a
+// failed transaction. It is called before the operation returns and with locks of the store
+// held, so it must not block or call the store. nil removes fn; a call may still be running
+// then.
 func (s *Store) OnWrite(fn func(ino Ino, names bool)) {
 	if fn == nil {
 		s.changed.Store(nil)
@@ -93,8 +92,8 @@ func (s *Store) OnWrite(fn func(ino Ino, names bool)) {
 	s.changed.Store(&fn)
 }
 
-// fresh brings an inode into the cache that this transaction has just made,
-// and written last.
+// fresh adds an inode to the cache that this transaction has just created and written for
+// the last time.
 func (t *txn) fresh(rec *record) {
 	t.s.cache.putFresh(rec.Inode)
 	t.watch.fresh = append(t.watch.fresh, rec.Ino)

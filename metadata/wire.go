@@ -24,8 +24,8 @@ func (w *wireWriter) time(t Timespec) {
 	w.u(uint64(t.Nsec))
 }
 
-// wireReader takes the fields of a record off again. The first fault sticks,
-// so that it is looked at once, by done.
+// wireReader reads the fields of a record in order. The first fault is kept, so that only
+// done has to check for one.
 type wireReader struct {
 	what    string
 	version byte
@@ -33,8 +33,7 @@ type wireReader struct {
 	err     error
 }
 
-// newWireReader begins to read a record and refuses a version that is newer
-// than supported.
+// newWireReader starts reading a record and rejects a version newer than supported.
 func newWireReader(what string, data []byte, supported byte) *wireReader {
 	r := &wireReader{what: what, rest: data}
 	r.version = r.b()
@@ -123,7 +122,7 @@ func (r *wireReader) time() Timespec {
 	return t
 }
 
-// done reports the first fault; bytes left over are one.
+// done returns the first fault; unread bytes are one.
 func (r *wireReader) done() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.fail("bytes left over")

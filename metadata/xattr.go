@@ -21,8 +21,7 @@ func (t *txn) putXattr(ino Ino, name string, value []byte) error {
 	return t.kv.Set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
 }
 
-// GetXattr returns the value of an extended attribute; the slice is the
-// caller's.
+// GetXattr returns the value of an extended attribute; the caller owns the slice.
 //
 // Errors: ErrNotExist; ErrNoXattr; ErrRange.
 func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {

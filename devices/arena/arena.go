@@ -8,20 +8,18 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// SlabID names a slab. An arena never uses one twice.
+// SlabID identifies a slab. An arena never reuses one.
 type SlabID uint64
 
-// Lease is a range of pages that the holder may use until it frees them. It
-// is plain data: the arena keeps nothing for it, and it may be written to a
-// record and rebuilt with Resolve.
+// Lease is a range of pages that the holder may use until it frees them. It is plain data:
+// the arena keeps no record of it, and it may be stored and rebuilt with Resolve.
 type Lease struct {
 	Slab SlabID
-	// Span is the place of the bytes. It begins at a page and has whole pages.
+	// Span is the memory of the lease. It begins at a page and consists of whole pages.
 	Span devices.Span
 }
 
-// Arena leases pages of one device's memory. All methods may be called from
-// any goroutine.
+// Arena leases pages of one device's memory. All methods are safe for concurrent use.
 type Arena struct {
 	dev     devices.Device
 	info    devices.Info
@@ -29,7 +27,7 @@ type Arena struct {
 	total   devices.Size // page multiple
 	largest devices.Size // page multiple, the largest possible slab
 
-	// turn holds one token: who has it may call the device.
+	// turn is a token: its holder may call the device.
 	turn chan struct{}
 
 	mu sync.Mutex
@@ -37,7 +35,7 @@ type Arena struct {
 	closed bool
 	// +checklocks:mu
 	epoch devices.Epoch
-	// lostBelow is the first id that is not from an epoch that is gone.
+	// lostBelow is the lowest slab ID of the current epoch: lower ones may be lost.
 	// +checklocks:mu
 	lostBelow SlabID
 	// +checklocks:mu
@@ -46,21 +44,21 @@ type Arena struct {
 	slabs map[SlabID]*slab
 	// +checklocks:mu
 	slots *slots
-	// leased counts the bytes that are in use.
+	// leased is the number of leased bytes.
 	// +checklocks:mu
 	leased devices.Size
-	// held counts those of all slabs, also of one that is being taken or given
-	// back.
+	// held is the number of bytes in all slabs, including one that is being allocated or
+	// freed.
 	// +checklocks:mu
 	held devices.Size
-	// retained counts those of wholly free slabs.
+	// retained is the number of bytes in wholly free slabs.
 	// +checklocks:mu
 	retained devices.Size
-	// spares are the wholly free slabs that are larger than the usual.
+	// spares are the wholly free slabs larger than the usual size.
 	// +checklocks:mu
 	spares []*slab
-	// leaving are slabs that nobody can find any more and whose memory the
-	// next holder of the turn gives back.
+	// leaving are slabs that have been removed and whose memory the next holder of the turn
+	// returns to the device.
 	// +checklocks:mu
 	leaving []*slab
 }
@@ -72,16 +70,15 @@ type slab struct {
 	mem   *devices.Memory
 	size  devices.Size
 	pages *pageMap
-	// spare says that the slab is among the spares: the slot tree does not
-	// offer it.
+	// spare is set while the slab is among the spares: the slot tree does not offer it.
 	spare bool
-	// idle says that the slab is wholly free, and was at the last Trim.
+	// idle is set if the slab is wholly free, and was at the last Trim.
 	idle bool
 }
 
 func (s *slab) whollyFree() bool { return s.pages.free == s.pages.pages }
 
-// offer is the longest run that the slot tree may give away.
+// offer returns the longest run that the slot tree may offer, in pages.
 func (s *slab) offer() uint32 {
 	if s.spare {
 		return 0
@@ -89,7 +86,7 @@ func (s *slab) offer() uint32 {
 	return s.pages.longest()
 }
 
-// New makes an arena over a device. It takes no memory yet.
+// New returns an arena on a device. It does not allocate memory yet.
 func New(dev devices.Device, o Options) (*Arena, error) {
 	info := dev.Info()
 	o, err := o.withDefaults(info)
@@ -111,27 +108,25 @@ func New(dev devices.Device, o Options) (*Arena, error) {
 	}, nil
 }
 
-// Device returns the device that the arena is over.
+// Device returns the device whose memory the arena leases.
 func (a *Arena) Device() devices.Device { return a.dev }
 
-// PageSize returns the unit of leases.
+// PageSize returns the unit of leases, in bytes.
 func (a *Arena) PageSize() devices.Size { return a.opts.PageSize }
 
-// Alloc leases n bytes, rounded up to pages, in one piece. The device is
-// called only where no slab has room.
+// Alloc leases n bytes, rounded up to pages, in one piece. The device is called only if no
+// slab has room.
 //
-// Errors: ErrOutOfMemory (as *devices.OutOfMemoryError) when the device is
-// full, and also when enough is free but not in one piece: AllocSome then has
-// less to give. ErrRange for 0 bytes, ErrClosed after Close, and what the
-// device reports.
+// Errors: ErrOutOfMemory (as *devices.OutOfMemoryError) if the device is full, and also if
+// enough is free but not in one piece: AllocSome then returns less. ErrRange for 0 bytes,
+// ErrClosed after Close, and errors of the device.
 func (a *Arena) Alloc(ctx context.Context, n devices.Size) (Lease, error) {
 	return a.AllocSome(ctx, n, n)
 }
 
-// AllocSome leases up to n bytes in one piece, at least least, both rounded
-// up to pages. It gives n where n can be had in one piece, at the price of
-// asking the device; otherwise the longest piece there is. Errors are those
-// of Alloc.
+// AllocSome leases up to n bytes in one piece, but no fewer than least, both rounded up to
+// pages. It returns n bytes if they are available in one piece, even if it has to ask the
+// device; otherwise the longest piece available. Errors are those of Alloc.
 func (a *Arena) AllocSome(ctx context.Context, n, least devices.Size) (Lease, error) {
 	if n == 0 || least == 0 || least > n {
 		return Lease{}, fmt.Errorf("lease of %d to %d bytes on %s: %w",
@@ -148,9 +143,9 @@ func (a *Arena) AllocSome(ctx context.Context, n, least devices.Size) (Lease, er
 	return a.growFor(ctx, n, least)
 }
 
-// Extend grows a lease in place, by up to by bytes (rounded up to pages), if
-// the pages right behind it are free. It returns how much longer the lease is
-// now: whole pages, maybe 0. The caller lengthens its own copy of the lease.
+// Extend grows a lease in place, by up to by bytes (rounded up to pages), if the pages
+// right after it are free. It returns by how many bytes the lease has grown: whole pages,
+// possibly 0. The caller updates its own copy of the lease.
 func (a *Arena) Extend(l Lease, by devices.Size) devices.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,14 +163,12 @@ func (a *Arena) Extend(l Lease, by devices.Size) devices.Size {
 	return a.toBytes(more)
 }
 
-// Free gives back a lease, or any part of one that begins at a page and has
-// whole pages; a part may span neighbouring leases. Nothing is given back
-// where any page of it is not leased.
+// Free frees a lease, or any part of one that begins at a page and consists of whole pages;
+// a part may span adjacent leases. Nothing is freed if any page of it is not leased.
 //
-// Errors: ErrNotLeased, ErrRange where the part is not made of pages, ErrLost
-// where the device has lost the slab (nothing is left to do then), ErrClosed.
-// What the device reports when the slab itself goes back is returned too; the
-// pages are free all the same.
+// Errors: ErrNotLeased, ErrRange if the part does not consist of pages, ErrLost if the
+// device has lost the slab (nothing remains to be freed then), ErrClosed. An error of the
+// device in freeing the slab itself is returned too; the pages are free nevertheless.
 func (a *Arena) Free(l Lease) error {
 	a.mu.Lock()
 	at, err := a.locate(l.Slab, l.Span.Range)
@@ -201,10 +194,9 @@ func (a *Arena) Free(l Lease) error {
 	return err
 }
 
-// Resolve rebuilds the lease of a stored record. It fails with ErrLost for a
-// slab of an epoch that is gone, ErrNotLeased where the slab is unknown or a
-// page of the range is not leased, and ErrRange where the range is not made
-// of pages.
+// Resolve rebuilds the lease of a stored record. It fails with ErrLost for a slab of an
+// earlier epoch, ErrNotLeased if the slab is unknown or a page of the range is not leased,
+// and ErrRange if the range does not consist of pages.
 func (a *Arena) Resolve(id SlabID, r devices.Range) (Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -185,8 +185,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestDeviceCallBlocksNobody holds a device's Alloc while others lease and
-// free from the slabs at hand.
+// TestDeviceCallBlocksNobody blocks a device's Alloc while other goroutines lease and free
+// from the existing slabs.
 func TestDeviceCallBlocksNobody(t *testing.T) {
 	ctx := context.Background()
 	dev := newFake(64*devices.MiB, 0)
@@ -218,7 +218,7 @@ func TestDeviceCallBlocksNobody(t *testing.T) {
 	wg.Wait()
 }
 
-// TestGrowOnce has many goroutines want a slab at once: one serves them all.
+// TestGrowOnce has many goroutines need a slab at the same time: one slab serves them all.
 func TestGrowOnce(t *testing.T) {
 	dev := newFake(devices.GiB, 0)
 	a := newArena(t, dev, Options{SlabSize: devices.MiB})

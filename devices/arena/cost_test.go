@@ -41,8 +41,8 @@ func TestNoGarbage(t *testing.T) {
 	}
 }
 
-// TestConcurrent has goroutines lease, extend and free on a device that is
-// always nearly full.
+// TestConcurrent leases, extends and frees in several goroutines on a device that is always
+// nearly full.
 func TestConcurrent(t *testing.T) {
 	dev := newFake(16*devices.MiB, 0)
 	a := newArena(t, dev, Options{SlabSize: 512 * devices.KiB, Retain: devices.MiB})
@@ -79,7 +79,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// mustFreeIn is mustFree for goroutines, which may not end the test.
+// mustFreeIn is mustFree for goroutines, which must not end the test.
 func mustFreeIn(t *testing.T, a *Arena, l Lease) {
 	t.Helper()
 	if err := a.Free(l); err != nil {
@@ -105,7 +105,7 @@ func BenchmarkAllocFree(b *testing.B) {
 	}
 }
 
-// BenchmarkDust leases from a device where every other page of 4 GiB is free.
+// BenchmarkDust leases from a device on which every other page of 4 GiB is free.
 func BenchmarkDust(b *testing.B) {
 	a := newArena(b, newFake(devices.TiB, 0), Options{})
 	var odd []Lease

@@ -1,9 +1,9 @@
 // Package arena sub-allocates the memory of one device.
 //
-// A device's own allocator is slow and coarse, so the arena takes large
-// allocations, slabs, and leases page ranges of them. A million small objects
-// cost no Go heap of their own: a slab knows what is leased by one bit for
-// each page, and a tree of free-run summaries above the bits finds room.
+// A device's own allocator is slow and coarse, so the arena makes large allocations, called
+// slabs, and leases page ranges of them. A million small objects need no Go heap of their
+// own: a slab records leased pages with one bit per page, and a tree of free-run summaries
+// above the bits finds free space.
 //
 //	Arena ── slab table (id → slab)
 //	  │
@@ -16,31 +16,29 @@
 //	                     └── run tree: free pages at the head, at the tail,
 //	                         and in the longest run, for each 256 pages
 //
-// A slab that was taken for one large lease, and is larger than the usual one,
-// is set aside when that lease has gone: it is a spare. Small leases do not go
-// there, so that it can go back to the device. It serves a lease of at least
-// half its size, and any lease once the device has no more to give. So a lease
-// on a device that is not full keeps at most twice its size, or one slab of
-// the usual size, from other programs, where it is the only one in its slab.
-// That is no bound for what is left in a slab of which other leases have gone:
-// leases are not moved.
+// A slab that was allocated for one large lease, and is larger than the usual size, becomes
+// a spare when that lease is freed. Small leases are not placed there, so that it can be
+// returned to the device. A spare is used for a lease of at least half its size, and for
+// any lease once the device has no more memory. So a lease on a device that is not full
+// withholds at most twice its size, or one slab of the usual size, from other programs, as
+// long as it is the only one in its slab. A slab whose other leases have been freed has no
+// such bound, because leases are not moved.
 //
-// Leased bytes are what is counted against the device's total, so the free
-// space that a user sees is exact to the page. Slabs that become wholly free
-// are kept up to a bound, and go back to the device beyond it.
+// Leased bytes are counted against the device's total, so the free space that a user sees
+// is exact to the page. Slabs that become wholly free are retained up to a bound, and
+// returned to the device beyond it.
 //
-// The bytes of a lease are what the last owner of those pages left: the
-// caller must not show them to anyone before it has written them.
+// The bytes of a lease contain what the previous owner of those pages left: the caller must
+// not disclose them before it has overwritten them.
 //
 // # Lost memory
 //
-// When the device enters another epoch, every slab of the old one is dropped
-// at the next call, and its leases with it: freeing or resolving one of them
-// answers ErrLost.
+// When the device enters another epoch, every slab of the old one is dropped at the next
+// call, together with its leases: freeing or resolving one of them returns ErrLost.
 //
 // # Lock order
 //
-// turn, then mu. turn is a token that is held for every call that takes
-// memory from the device or gives it back; it can be waited for with a
-// context. mu guards the maps and is never held during such a call.
+// turn, then mu. turn is a token that is held during every call that allocates memory from
+// the device or frees it; waiting for it can be cancelled by a context. mu guards the maps
+// and is never held during such a call.
 package arena

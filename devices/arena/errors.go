@@ -2,6 +2,5 @@ package arena
 
 import "errors"
 
-// ErrNotLeased is the answer to freeing, extending or resolving pages that
-// nobody has leased.
+// ErrNotLeased reports an attempt to free, extend or resolve pages that are not leased.
 var ErrNotLeased = errors.New("arena: not leased")

@@ -8,11 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// fakeDevice counts bytes and has none, so that tests can be terabytes large.
+// fakeDevice only counts bytes and has no memory, so that tests can use terabytes.
 type fakeDevice struct {
 	devices.Device
 	info devices.Info
-	// beforeAlloc, if set, runs in every Alloc; its error is the answer.
+	// beforeAlloc, if set, runs in every Alloc; its error is returned.
 	beforeAlloc func(n devices.Size) error
 
 	mu     sync.Mutex

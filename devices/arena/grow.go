@@ -8,14 +8,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// growFor leases n bytes, or at least least, by taking memory from the
-// device. Both are page multiples.
+// growFor leases n bytes, or at least least, by allocating memory from the device. Both are
+// page multiples.
 func (a *Arena) growFor(ctx context.Context, n, least devices.Size) (Lease, error) {
 	if err := a.takeTurn(ctx); err != nil {
 		return Lease{}, err
 	}
 	defer func() { <-a.turn }()
-	// Whoever had the turn before may have made room.
+	// An earlier holder of the turn may have made room.
 	if l, ok, err := a.fromSlabs(n, false); ok || err != nil {
 		return l, err
 	}
@@ -24,7 +24,7 @@ func (a *Arena) growFor(ctx context.Context, n, least devices.Size) (Lease, erro
 	if !errors.Is(err, devices.ErrOutOfMemory) {
 		return l, err
 	}
-	// What is in hand is surer than what would come back for it.
+	// Using a spare is safer than freeing it and asking the device again.
 	spare, ok, closedErr := a.fromSlabs(n, true)
 	if ok || closedErr != nil {
 		return spare, closedErr
@@ -55,8 +55,8 @@ func (a *Arena) takeTurn(ctx context.Context) error {
 	}
 }
 
-// settle gives the longest piece there is, of at least least bytes, where n
-// can't be had: free pages at hand, or a smaller slab where that gives more.
+// settle leases the longest available piece of at least least bytes, when n bytes are not
+// available: existing free pages, or a smaller new slab if that is longer.
 func (a *Arena) settle(ctx context.Context, n, least devices.Size) (Lease, error) {
 	for refused := n; ; {
 		l, next, err := a.lessThan(refused, n, least)
@@ -74,9 +74,9 @@ func (a *Arena) settle(ctx context.Context, n, least devices.Size) (Lease, error
 	}
 }
 
-// lessThan decides what comes after the device has refused a slab: the next
-// smaller size to ask for, down to least; or a lease of the longest free run
-// at hand, where that is no shorter.
+// lessThan decides how to proceed after the device has refused a slab: it returns the next
+// smaller size to request, down to least, or a lease of the longest existing free run if
+// that is no shorter.
 func (a *Arena) lessThan(refused, n, least devices.Size) (l Lease, next devices.Size, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,8 +95,8 @@ func (a *Arena) lessThan(refused, n, least devices.Size) (l Lease, next devices.
 	return l, next, nil
 }
 
-// grow takes a new slab and leases n bytes of it: a slab of the usual size,
-// or one of just n bytes where the device has no more.
+// grow allocates a new slab and leases n bytes of it: a slab of the usual size, or one of
+// exactly n bytes if the device has no more.
 func (a *Arena) grow(ctx context.Context, n devices.Size) (Lease, error) {
 	a.mu.Lock()
 	room := min(a.total-a.held, a.largest)
@@ -115,8 +115,8 @@ func (a *Arena) grow(ctx context.Context, n devices.Size) (Lease, error) {
 	return l, err
 }
 
-// newSlab takes size bytes from the device, which must fit the total, and
-// leases n of them before anyone else can.
+// newSlab allocates size bytes from the device, which must fit into the total, and leases n
+// of them before any other caller can.
 func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error) {
 	a.mu.Lock()
 	a.held += size
@@ -143,15 +143,15 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 	return l, nil
 }
 
-// refuse leaves memory to be given back that never became a slab.
+// refuse queues memory that never became a slab to be freed.
 //
 // +checklocks:a.mu
 func (a *Arena) refuse(mem *devices.Memory, size devices.Size) {
 	a.leaving = append(a.leaving, &slab{mem: mem, size: size})
 }
 
-// emptyOut gives every wholly free slab back to the device. done says whether
-// there was one. It needs the turn.
+// emptyOut returns every wholly free slab to the device. done reports whether there was
+// one. The caller must hold the turn.
 func (a *Arena) emptyOut() (done bool, err error) {
 	a.mu.Lock()
 	before := a.held
@@ -167,9 +167,8 @@ func (a *Arena) emptyOut() (done bool, err error) {
 	return a.held < before, err
 }
 
-// Trim gives those slabs back to the device that have been wholly free since
-// the Trim before. Called at intervals, it returns what is kept for a next
-// lease that does not come.
+// Trim returns to the device the slabs that have been wholly free since the previous Trim.
+// Called at intervals, it frees memory that was retained for a lease that did not come.
 func (a *Arena) Trim() error {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -187,7 +186,7 @@ func (a *Arena) Trim() error {
 	return a.sendOff()
 }
 
-// sendOff gives the memory of the leaving slabs back. It needs the turn.
+// sendOff frees the memory of the leaving slabs. The caller must hold the turn.
 func (a *Arena) sendOff() error {
 	a.mu.Lock()
 	leaving := a.leaving
@@ -205,8 +204,8 @@ func (a *Arena) sendOff() error {
 	return errors.Join(errs...)
 }
 
-// Close gives all slabs back to the device; their leases are void. Closing
-// twice is harmless.
+// Close returns all slabs to the device; their leases become invalid. A second Close is
+// harmless.
 func (a *Arena) Close() error {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// TestExactlyFull leases every byte of a device whose total is no multiple of
-// the slab.
+// TestExactlyFull leases every byte of a device whose total is not a multiple of the slab
+// size.
 func TestExactlyFull(t *testing.T) {
 	dev := newFake(10*devices.MiB+5000, 0)
 	a := newArena(t, dev, Options{SlabSize: 3 * devices.MiB})
@@ -49,7 +49,7 @@ func TestRetain(t *testing.T) {
 		t.Error("a retained slab was not used")
 	}
 	mustFree(t, a, l)
-	// 63 MiB fit only when the retained slabs go back.
+	// 63 MiB are only available when the retained slabs are returned.
 	l = mustAlloc(t, a, 63*devices.MiB)
 	if u := a.Usage(); u.Leased != 63*devices.MiB || u.Held > 64*devices.MiB {
 		t.Errorf("%+v", u)
@@ -92,8 +92,8 @@ func TestAllocSomeWhenFragmented(t *testing.T) {
 	}
 }
 
-// TestDeviceSaysNo is a device that other programs use too: it gives less
-// than its total.
+// TestDeviceSaysNo uses a device that other programs use too: it provides less than its
+// total.
 func TestDeviceSaysNo(t *testing.T) {
 	ctx := context.Background()
 	dev := newFake(64*devices.MiB, 0)

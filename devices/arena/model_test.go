@@ -10,8 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// model replays a byte script against an arena and a plain map of who has
-// leased which page.
+// model replays a byte script against an arena and a plain map of the leased pages.
 type model struct {
 	t      *testing.T
 	dev    *fakeDevice
@@ -58,7 +57,7 @@ func replay(t *testing.T, script []byte) {
 	}
 }
 
-// size is often small, at times near a slab, rarely near the device.
+// size returns a size that is often small, sometimes near a slab, rarely near the device.
 func (m *model) size() devices.Size {
 	n := devices.Size(m.next())
 	switch m.next() % 8 {
@@ -98,8 +97,8 @@ func (m *model) got(l Lease, err error, n, least devices.Size) {
 	m.leases = append(m.leases, l)
 }
 
-// mustBeFull checks that a refusal was right: no free run, and no room for a
-// slab once what is free goes back.
+// mustBeFull checks that a refusal was correct: there is no free run, and no room for a
+// slab even after free slabs are returned.
 func (m *model) mustBeFull(n devices.Size) {
 	if n > m.arena.largest {
 		return
@@ -130,7 +129,7 @@ func (m *model) disown(id SlabID, r devices.Range) {
 	m.leased -= r.Len
 }
 
-// pick takes a lease out of the list; false if there is none.
+// pick removes a lease from the list and returns it; false if there is none.
 func (m *model) pick() (Lease, bool) {
 	if len(m.leases) == 0 {
 		return Lease{}, false
@@ -228,7 +227,7 @@ func (m *model) check() {
 	}
 }
 
-// checkSlab compares bits with the model, and the run tree with a plain scan.
+// checkSlab compares the bits with the model, and the run tree with a plain scan.
 //
 // +checklocks:m.arena.mu
 func (m *model) checkSlab(id SlabID, s *slab) {

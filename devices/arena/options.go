@@ -13,31 +13,30 @@ const (
 
 	minSlabSize = devices.MiB
 	maxSlabSize = 64 * devices.MiB
-	// largeSlabSize is the most on a large card, of which it is no more than a
-	// largeSlabPart: what lies in two slabs takes two calls to copy, and a call
-	// takes as long as such a card needs for 20 MiB.
+	// largeSlabSize is the maximum on a large card, where it is also at most one
+	// largeSlabPart-th: a range in two slabs takes two calls to copy, and a call takes as
+	// long as such a card needs to copy 20 MiB.
 	largeSlabSize = 256 * devices.MiB
 	largeSlabPart = 256
-	// maxSlabPages keeps every sum of two page counts inside 32 bits.
+	// maxSlabPages ensures that the sum of two page counts fits into 32 bits.
 	maxSlabPages = 1 << 31
 )
 
-// Options shape an arena. They are read once, by New.
+// Options configure an arena. They are read once, by New.
 type Options struct {
 	// PageSize is the unit of leases, a power of two. 4 KiB by default.
 	PageSize devices.Size
-	// SlabSize is taken from the device at a time, in bytes; larger leases
-	// get a slab of their own size. By default a 16th of the device, at least
-	// 1 MiB and at most 64 MiB; from 32 GiB on twice that, from 64 GiB on four
-	// times. It is rounded up to pages and never exceeds what the device can
-	// give.
+	// SlabSize is the number of bytes allocated from the device at a time; larger leases
+	// get a slab of their own size. By default a 16th of the device, at least 1 MiB and at
+	// most 64 MiB; on devices of 32 GiB and more 128 MiB, of 64 GiB and more 256 MiB. It is
+	// rounded up to pages and never exceeds the device's maximum.
 	SlabSize devices.Size
-	// Retain is the number of bytes of wholly free slabs that are kept for the next
-	// lease. 1 GiB by default; less than a slab keeps none.
+	// Retain is the number of bytes of wholly free slabs that are kept for later leases. 1
+	// GiB by default; less than a slab keeps none.
 	Retain devices.Size
 }
 
-// withDefaults returns the options for a device, checked.
+// withDefaults validates the options and fills in the defaults for a device.
 func (o Options) withDefaults(info devices.Info) (Options, error) {
 	if o.PageSize == 0 {
 		o.PageSize = DefaultPageSize
@@ -72,7 +71,7 @@ func (o Options) withDefaults(info devices.Info) (Options, error) {
 	return o, nil
 }
 
-// largestSlab is the largest page multiple that one allocation can have.
+// largestSlab returns the largest page multiple that one allocation can have.
 func largestSlab(info devices.Info, page devices.Size) devices.Size {
 	largest := info.Total
 	if info.MaxAlloc != 0 {
@@ -81,7 +80,7 @@ func largestSlab(info devices.Info, page devices.Size) devices.Size {
 	return min(roundDown(largest, page), maxSlabPages*page)
 }
 
-// roundUp needs n below 2^63, as every size inside a device is.
+// roundUp requires n below 2^63, which holds for every size inside a device.
 func roundUp(n, page devices.Size) devices.Size { return (n + page - 1) &^ (page - 1) }
 
 func roundDown(n, page devices.Size) devices.Size { return n &^ (page - 1) }

@@ -3,18 +3,18 @@ package arena
 import "math/bits"
 
 const (
-	// leafPages is the number of pages that one leaf of the run tree sums up.
+	// leafPages is the number of pages that one leaf of the run tree summarizes.
 	leafPages = 256
 	leafWords = leafPages / wordBits
 )
 
-// runs sums up the free pages of a stretch: how many at its head, at its
-// tail, and in its longest run.
+// runs summarizes the free pages of a section: how many are at its head, at its tail, and
+// in its longest run.
 type runs struct {
 	head, best, tail uint32
 }
 
-// join sums up two neighbours of half pages each.
+// join combines the summaries of two adjacent sections of half pages each.
 func join(l, r runs, half uint32) runs {
 	j := runs{head: l.head, tail: r.tail, best: max(l.best, r.best, l.tail+r.head)}
 	if l.head == half {
@@ -26,16 +26,16 @@ func join(l, r runs, half uint32) runs {
 	return j
 }
 
-// pageMap knows which pages of a slab are free. Finding room, taking and
-// giving back cost the logarithm of the slab's pages, plus one word for each
-// 64 pages of the range itself. It is not safe for concurrent use.
+// pageMap records which pages of a slab are free. Finding, taking and freeing pages takes
+// time logarithmic in the slab's pages, plus one word per 64 pages of the range itself. It
+// is not safe for concurrent use.
 type pageMap struct {
 	pages uint32
 	free  uint32
-	// taken has a bit for each page, padded with set bits to whole leaves.
+	// taken has one bit for each page, padded with set bits to whole leaves.
 	taken bitmap
-	// tree is a binary heap: tree[1] is the whole slab, tree[leaves+i] the
-	// i-th leaf. leaves is a power of two; missing leaves have no free page.
+	// tree is a binary heap: tree[1] summarizes the whole slab, tree[leaves+i] the i-th
+	// leaf. leaves is a power of two; missing leaves have no free page.
 	tree   []runs
 	leaves uint32
 }
@@ -59,7 +59,7 @@ func newPageMap(pages uint32) *pageMap {
 // longest returns the length of the longest free run.
 func (m *pageMap) longest() uint32 { return m.tree[1].best }
 
-// find returns the first place with n free pages in a row.
+// find returns the first position with n free pages in a row.
 func (m *pageMap) find(n uint32) (page uint32, ok bool) {
 	if m.tree[1].best < n {
 		return 0, false
@@ -80,7 +80,7 @@ func (m *pageMap) find(n uint32) (page uint32, ok bool) {
 	return m.findInLeaf(base, n), true
 }
 
-// findInLeaf finds n free pages in the leaf that begins at base and has them.
+// findInLeaf finds n free pages in the leaf that begins at base, which must have them.
 func (m *pageMap) findInLeaf(base, n uint32) uint32 {
 	end := base + leafPages
 	for page := base; page < end; {
@@ -94,13 +94,13 @@ func (m *pageMap) findInLeaf(base, n uint32) uint32 {
 	return base
 }
 
-// freeAfter returns how many pages from page on are free, counting to most.
+// freeAfter returns the number of free pages from page on, up to most.
 func (m *pageMap) freeAfter(page, most uint32) uint32 {
 	end := page + min(most, m.pages-page)
 	return m.taken.nextSet(page, end) - page
 }
 
-// isTaken says whether every page of the range is.
+// isTaken reports whether every page of the range is taken.
 func (m *pageMap) isTaken(page, n uint32) bool {
 	return page < m.pages && n <= m.pages-page && m.taken.allSet(page, n)
 }
@@ -117,7 +117,7 @@ func (m *pageMap) give(page, n uint32) {
 	m.update(page, n)
 }
 
-// update sums up again what lies above the pages of the range.
+// update recomputes the summaries above the pages of the range.
 func (m *pageMap) update(page, n uint32) {
 	first, last := m.leaves+page/leafPages, m.leaves+(page+n-1)/leafPages
 	for node := first; node <= last; node++ {

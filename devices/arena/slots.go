@@ -1,14 +1,13 @@
 package arena
 
-// slots are the places of the slabs, with a tournament tree of the longest
-// free run that each offers. The first slab with room wins, so that leases gather in
-// the low slots and the high slabs become free. It is not safe for concurrent
-// use.
+// slots is the list of slabs, with a tournament tree of the longest free run that each
+// offers. The first slab with room is chosen, so that leases gather in the low slots and
+// the high slabs become free. It is not safe for concurrent use.
 type slots struct {
 	slabs  []*slab
 	vacant []int
-	// best is a binary heap: best[1] is the longest run of all, best[width+i]
-	// that of slot i. width is a power of two.
+	// best is a binary heap: best[1] is the longest run of all, best[width+i] that of slot
+	// i. width is a power of two.
 	best  []uint32
 	width int
 }
@@ -20,7 +19,7 @@ func newSlots() *slots {
 // longest returns the longest free run that the slabs offer, in pages.
 func (s *slots) longest() uint32 { return s.best[1] }
 
-// add puts a slab into a free slot and counts it.
+// add puts a slab into a vacant slot and adds it to the tree.
 func (s *slots) add(sl *slab) {
 	if last := len(s.vacant) - 1; last >= 0 {
 		sl.slot = s.vacant[last]
@@ -36,14 +35,14 @@ func (s *slots) add(sl *slab) {
 	s.update(sl)
 }
 
-// remove takes a slab out of its slot.
+// remove removes a slab from its slot.
 func (s *slots) remove(sl *slab) {
 	s.set(sl.slot, 0)
 	s.slabs[sl.slot] = nil
 	s.vacant = append(s.vacant, sl.slot)
 }
 
-// update counts again what the slab offers.
+// update recomputes the slab's entry in the tree.
 func (s *slots) update(sl *slab) { s.set(sl.slot, sl.offer()) }
 
 // find returns the first slab with n free pages in a row, or nil.

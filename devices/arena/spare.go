@@ -2,12 +2,12 @@ package arena
 
 import "slices"
 
-// maxWaste bounds the size of a spare slab that is taken for a lease, in times of the lease.
+// maxWaste bounds the size of a spare slab used for a lease, as a multiple of the lease.
 const maxWaste = 2
 
-// spareFor returns the smallest spare slab with room for n pages. One that is
-// more than maxWaste times as large is left to go back to the device, unless
-// any will do: a small lease would keep all of it from other programs.
+// spareFor returns the smallest spare slab with room for n pages. One that is more than
+// maxWaste times as large is left to be returned to the device, unless anySize is set: a
+// small lease would withhold all of it from other programs.
 //
 // +checklocks:a.mu
 func (a *Arena) spareFor(n uint32, anySize bool) *slab {
@@ -23,7 +23,7 @@ func (a *Arena) spareFor(n uint32, anySize bool) *slab {
 	return best
 }
 
-// unspare takes a slab out of the spares, if it is one.
+// unspare removes a slab from the spares, if it is one.
 //
 // +checklocks:a.mu
 func (a *Arena) unspare(s *slab) {
@@ -33,7 +33,7 @@ func (a *Arena) unspare(s *slab) {
 	}
 }
 
-// longest is the longest free run of all slabs, in pages.
+// longest returns the longest free run of all slabs, in pages.
 //
 // +checklocks:a.mu
 func (a *Arena) longest() uint32 {

@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// TestSmallLeaseLeavesLargeSlab has a small lease come after a large one has
-// gone: the large slab goes back to the device, for other programs.
+// TestSmallLeaseLeavesLargeSlab makes a small lease after a large one was freed: the large
+// slab is returned to the device, for other programs.
 func TestSmallLeaseLeavesLargeSlab(t *testing.T) {
 	dev := newFake(8*devices.GiB, 0)
 	a := newArena(t, dev, Options{})
@@ -23,8 +23,8 @@ func TestSmallLeaseLeavesLargeSlab(t *testing.T) {
 	}
 }
 
-// TestSpareIsUsed takes the spare slab that fits best, for a lease of at least
-// half its size.
+// TestSpareIsUsed leases from the spare slab that fits best, if the lease is at least half
+// its size.
 func TestSpareIsUsed(t *testing.T) {
 	dev := newFake(8*devices.GiB, 0)
 	a := newArena(t, dev, Options{Retain: 2 * devices.GiB})
@@ -41,10 +41,10 @@ func TestSpareIsUsed(t *testing.T) {
 		allocs  int
 	}{
 		{80, 160, 0},  // half of it
-		{170, 200, 0}, // the smallest that has room
+		{170, 200, 0}, // the smallest with room
 		{299, 299, 1}, // less than half of what is left
 		{300, 600, 1},
-		{20, 600, 1}, // where others are already: no more is kept for it
+		{20, 600, 1}, // beside other leases: no further slab is withheld for it
 	} {
 		l := mustAlloc(t, a, want.n*devices.MiB)
 		if got := l.Span.Mem.Size(); got != want.slab*devices.MiB || dev.allocs-before != want.allocs {
@@ -57,8 +57,8 @@ func TestSpareIsUsed(t *testing.T) {
 	}
 }
 
-// TestSpareOfFullDevice leases from a spare slab of any size when the device
-// gives nothing more, and does not let it go for that.
+// TestSpareOfFullDevice leases from a spare slab of any size when the device has no more
+// memory, and does not return the spare first.
 func TestSpareOfFullDevice(t *testing.T) {
 	dev := newFake(8*devices.GiB, 0)
 	a := newArena(t, dev, Options{})
@@ -75,7 +75,7 @@ func TestSpareOfFullDevice(t *testing.T) {
 	}
 }
 
-// TestSpareNoGarbage is TestNoGarbage for a lease that has a slab alone.
+// TestSpareNoGarbage is TestNoGarbage for a lease with a slab of its own.
 func TestSpareNoGarbage(t *testing.T) {
 	a := newArena(t, newFake(devices.GiB, 0), Options{})
 	mustFree(t, a, mustAlloc(t, a, 100*devices.MiB))

@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// fromSlabs leases n bytes from the slabs at hand, if one has room; with
-// spares, from a spare slab of any size too.
+// fromSlabs leases n bytes from the existing slabs, if one has room; with spares, also from
+// a spare slab of any size.
 func (a *Arena) fromSlabs(n devices.Size, spares bool) (l Lease, ok bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -18,7 +18,7 @@ func (a *Arena) fromSlabs(n devices.Size, spares bool) (l Lease, ok bool, err er
 	return l, ok, nil
 }
 
-// ready says whether the arena is open, and drops what the device has lost.
+// ready returns an error if the arena is closed, and drops slabs that the device has lost.
 //
 // +checklocks:a.mu
 func (a *Arena) ready() error {
@@ -28,7 +28,7 @@ func (a *Arena) ready() error {
 	if now := a.dev.Epoch(); now != a.epoch {
 		a.epoch = now
 		for _, s := range a.slabs {
-			// The device does not count what it has lost.
+			// The device does not count lost memory.
 			a.held -= s.size
 			s.size = 0
 		}
@@ -37,7 +37,7 @@ func (a *Arena) ready() error {
 	return nil
 }
 
-// dropAll forgets every slab and leaves its memory to be given back.
+// dropAll removes every slab and queues its memory to be freed.
 //
 // +checklocks:a.mu
 func (a *Arena) dropAll() {
@@ -50,8 +50,8 @@ func (a *Arena) dropAll() {
 	a.lostBelow = a.nextID
 }
 
-// lease takes n pages in a row from the first slab that offers them, or else
-// from a spare one.
+// lease takes n pages in a row from the first slab that offers them, or else from a spare
+// one.
 //
 // +checklocks:a.mu
 func (a *Arena) lease(n uint32, spares bool) (l Lease, ok bool) {
@@ -89,8 +89,8 @@ func (a *Arena) take(s *slab, page, n uint32) {
 	a.leased += a.toBytes(n)
 }
 
-// give frees pages; a slab that is wholly free then stays only as far as
-// Retain goes.
+// give frees pages; a slab that is then wholly free is kept only within the bound of
+// Retain.
 //
 // +checklocks:a.mu
 func (a *Arena) give(s *slab, page, n uint32) {
@@ -111,7 +111,7 @@ func (a *Arena) give(s *slab, page, n uint32) {
 	}
 }
 
-// add makes a wholly free slab out of fresh memory.
+// add creates a wholly free slab from new memory.
 //
 // +checklocks:a.mu
 func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
@@ -123,7 +123,7 @@ func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
 	return s
 }
 
-// detach takes a wholly free slab out, to be given back.
+// detach removes a wholly free slab and queues it to be freed.
 //
 // +checklocks:a.mu
 func (a *Arena) detach(s *slab) {
@@ -142,7 +142,7 @@ type spot struct {
 
 func (p spot) taken() bool { return p.slab.pages.isTaken(p.page, p.n) }
 
-// locate finds the slab and the pages of a range.
+// locate returns the slab and the pages of a range.
 //
 // +checklocks:a.mu
 func (a *Arena) locate(id SlabID, r devices.Range) (spot, error) {

@@ -4,25 +4,24 @@ import "github.com/hmcfs/hmcfs/devices"
 
 // Usage is an arena's memory at one moment, in bytes.
 type Usage struct {
-	// Total bounds what can be leased: the device's total in pages.
+	// Total is the maximum that can be leased: the device's total, rounded down to pages.
 	Total devices.Size `json:"total"`
 	// Leased is in use; Total - Leased is free to the user.
 	Leased devices.Size `json:"leased"`
-	// Held is taken from the device by slabs.
+	// Held is allocated from the device by slabs.
 	Held devices.Size `json:"held"`
 	// Retained is the part of Held in slabs that are wholly free.
 	Retained devices.Size `json:"retained"`
-	// Slabs is their number.
+	// Slabs is the number of slabs.
 	Slabs int `json:"slabs"`
-	// LargestFree is the longest free run inside the slabs. A new slab may
-	// have more.
+	// LargestFree is the longest free run inside the slabs. A new slab may offer more.
 	LargestFree devices.Size `json:"largest_free"`
-	// Fragmentation is the part of the free bytes inside the slabs that lies
-	// outside their longest run: 0 is none, towards 1 is dust.
+	// Fragmentation is the fraction of the free bytes inside the slabs that is outside of
+	// their longest run: 0 means none, values near 1 mean many small pieces.
 	Fragmentation float64 `json:"fragmentation"`
 }
 
-// Usage tells what is leased and held now.
+// Usage returns the current counts of leased and held memory.
 func (a *Arena) Usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// virtualFrom is the size from which memory is mapped physical memory (VMM),
-// in bytes. Less would lose too much to the rounding.
+// virtualFrom is the size, in bytes, from which memory is mapped physical memory (VMM). For
+// smaller allocations rounding would waste too much.
 const virtualFrom = 16 * devices.MiB
 
-// Alloc takes memory of the card, at once.
+// Alloc allocates memory on the card immediately.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	if d.entry.virtual && n >= virtualFrom {
-		// Where the rounding is what does not fit, plain memory may.
+		// If only the rounded size does not fit, plain memory may.
 		if whole := card.RoundUp(n, d.units.plain); whole >= n && whole <= d.Left() {
 			return d.Take(ctx, n, whole, d.newVirtual, nil)
 		}
@@ -22,7 +22,7 @@ func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	return d.Take(ctx, n, n, d.newPlain, nil)
 }
 
-// newPlain takes memory from cuMemAlloc.
+// newPlain allocates memory with cuMemAlloc.
 func (d *device) newPlain(n devices.Size) (*card.Block, error) {
 	p, err := d.api.alloc(n)
 	if err != nil {

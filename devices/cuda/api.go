@@ -8,8 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// The handles of CUDA. Addresses are of the device, never to be touched by the
-// host.
+// The handles of CUDA. Addresses are device addresses, which the host must not access.
 type (
 	cuDevice   int32
 	cuContext  uintptr
@@ -18,8 +17,8 @@ type (
 	address    = card.Address // CUdeviceptr
 )
 
-// api is the function table of the driver's library. All may be called from
-// any thread; those that need a context use the one of the calling thread.
+// api is the function table of the driver's library. All functions may be called from any
+// thread; those that need a context use that of the calling thread.
 type api struct {
 	Init             dl.Func `dl:"cuInit"`
 	DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
@@ -90,11 +89,11 @@ type api struct {
 	MemAddressRange dl.Func `dl:"cuMemGetAddressRange_v2,optional"`
 	IPCGet          dl.Func `dl:"cuIpcGetMemHandle,optional"`
 	IPCClose        dl.Func `dl:"cuIpcCloseMemHandle,optional"`
-	// IPCOpen takes the handle by value, which words can't pass.
+	// IPCOpen takes the handle by value, which machine words can't express.
 	IPCOpen func(p *address, h ipcHandle, flags uint32) Code `dl:"cuIpcOpenMemHandle_v2,optional"`
 }
 
-// hasVirtual says whether the library has all calls of virtual memory.
+// hasVirtual reports whether the library has all functions for virtual memory.
 func (a *api) hasVirtual() bool {
 	for _, f := range []dl.Func{
 		a.MemGranularity, a.MemAddressReserve, a.MemAddressFree, a.MemCreate, a.MemRelease,
@@ -107,18 +106,18 @@ func (a *api) hasVirtual() bool {
 	return true
 }
 
-// hasIPC says whether the library has all calls of IPC.
+// hasIPC reports whether the library has all functions for IPC.
 func (a *api) hasIPC() bool {
 	return a.MemAddressRange.Present() && a.IPCGet.Present() && a.IPCClose.Present() && a.IPCOpen != nil
 }
 
-// The oldest driver that will do, as cuDriverGetVersion counts, and for people.
+// The oldest supported driver, as reported by cuDriverGetVersion, and as text for people.
 const (
 	oldestVersion = 11000
 	oldestDriver  = "450"
 )
 
-// library returns the path of the driver's library.
+// library describes the driver's library; path, if not empty, replaces the default names.
 func library(path string) dl.Library {
 	l := dl.Library{
 		Names: []string{"libcuda.so.1", "libcuda.so"},
@@ -130,15 +129,15 @@ func library(path string) dl.Library {
 	return l
 }
 
-// load opens the library, fills its table and initialises the driver. The error
-// tells why there is no device.
+// load opens the library, fills its table and initializes the driver. The error explains
+// why there is no device.
 func load(from dl.Library) (*api, error) {
 	lib, err := dl.Open(from)
 	if err != nil {
 		return nil, err
 	}
-	// What an old library has is asked first: that it is old says more than
-	// the first call that it lacks.
+	// The version is checked before the table is filled: that the driver is too old is more
+	// helpful than the name of the first missing function.
 	first := &struct {
 		DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
 	}{}

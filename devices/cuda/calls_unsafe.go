@@ -8,10 +8,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// code is the result in the low bits of a word.
+// code returns the result code in the low bits of a word.
 func code(r uintptr) Code { return Code(int32(uint32(r))) } //nolint:gosec // the low half is the C int
 
-// callForText asks cuGetErrorName or cuGetErrorString.
+// callForText calls cuGetErrorName or cuGetErrorString.
 func callForText(ask dl.Func, c Code) string {
 	var text uintptr
 	if code(ask.Call(uintptr(c), uintptr(unsafe.Pointer(&text)))) != 0 {
@@ -121,7 +121,7 @@ func (a *api) synchronize(s cuStream) error {
 	return a.check("cuStreamSynchronize", code(a.StreamSynchronize.Call(uintptr(s))))
 }
 
-// memInfo returns the memory that the card has left for all programs.
+// memInfo returns the memory that the card has left for all programs, in bytes.
 func (a *api) memInfo() (devices.Size, error) {
 	var free, total uint64
 	err := a.check("cuMemGetInfo",
@@ -153,7 +153,7 @@ func (a *api) freeHost(p []byte) error {
 	return a.check("cuMemFreeHost", code(a.MemFreeHost.Call(hostAddress(p))))
 }
 
-// hostAddress returns the address of p, which is not empty.
+// hostAddress returns the address of p, which must not be empty.
 func hostAddress(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func (a *api) hostRegister(p []byte) error {
@@ -165,14 +165,14 @@ func (a *api) hostUnregister(p []byte) error {
 	return a.check("cuMemHostUnregister", code(a.MemHostUnregister.Call(uintptr(unsafe.Pointer(unsafe.SliceData(p))))))
 }
 
-// copyIn starts a copy from p, which must be pinned and stay as it is until the
-// stream has been synchronised.
+// copyIn starts a copy from p, which must be pinned and must not be modified until the
+// stream has been synchronized.
 func (a *api) copyIn(s cuStream, dst address, p []byte) error {
 	return a.check("cuMemcpyHtoDAsync",
 		code(a.MemcpyHtoD.Call(uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(s))))
 }
 
-// copyOut starts a copy to p, likewise.
+// copyOut starts a copy to p, which must be pinned and must not be accessed until then.
 func (a *api) copyOut(s cuStream, p []byte, src address) error {
 	return a.check("cuMemcpyDtoHAsync",
 		code(a.MemcpyDtoH.Call(uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(src), uintptr(len(p)), uintptr(s))))
@@ -199,5 +199,5 @@ func (a *api) fill(s cuStream, dst address, value byte, n devices.Size) error {
 		code(a.MemsetD8.Call(uintptr(dst), uintptr(value), uintptr(n), uintptr(s))))
 }
 
-// keep has p stay where it is until here.
+// keep keeps p alive and in place until this call.
 func keep(p []byte) { runtime.KeepAlive(unsafe.SliceData(p)) }

@@ -32,7 +32,7 @@ type ipcHandle struct{ words [8]uint64 }
 // ipcHandleSize is CU_IPC_HANDLE_SIZE.
 const ipcHandleSize = 64
 
-// ipcHandleOf reads the bytes of a handle, of which there are ipcHandleSize.
+// ipcHandleOf converts the ipcHandleSize bytes of a handle.
 func ipcHandleOf(p []byte) (h ipcHandle) {
 	for i := range h.words {
 		h.words[i] = binary.NativeEndian.Uint64(p[8*i:])
@@ -40,7 +40,7 @@ func ipcHandleOf(p []byte) (h ipcHandle) {
 	return h
 }
 
-// bytes are those of the handle.
+// bytes returns the bytes of the handle.
 func (h ipcHandle) bytes() []byte {
 	p := make([]byte, 0, ipcHandleSize)
 	for _, w := range h.words {

@@ -8,12 +8,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// insidePiece is the number of bytes moved inside the card between two looks at a
-// context, in bytes. Two are on their way, so that the card does not wait for
-// the host between them: it takes less than 0.1 ms for one.
+// insidePiece is the number of bytes moved inside the card between two checks of the
+// context. Two pieces are in flight, so that the card does not wait for the host between
+// them: one takes less than 0.1 ms.
 const insidePiece = 128 * devices.MiB
 
-// CopyIn moves bytes host to device.
+// CopyIn copies bytes from host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	leave, err := d.Begin(ctx, dst, len(src))
 	if err != nil || len(src) == 0 {
@@ -39,7 +39,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 	return err
 }
 
-// CopyOut moves bytes device to host.
+// CopyOut copies bytes from device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	leave, err := d.Begin(ctx, src, len(dst))
 	if err != nil || len(dst) == 0 {
@@ -70,7 +70,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 	return err
 }
 
-// Copy moves bytes inside the card.
+// Copy copies bytes within the card.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	leave, err := d.BeginCopy(ctx, dst, src)
 	if err != nil || dst.Len == 0 {
@@ -95,7 +95,7 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	})
 }
 
-// copyWithin moves a piece that does not overlap with where it goes.
+// copyWithin copies a piece that does not overlap its destination.
 func (d *device) copyWithin(l *lane, to, from address, n devices.Size) error {
 	if err := d.api.copyWithin(l.streams[0], to, from, n); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (d *device) copyWithin(l *lane, to, from address, n devices.Size) error {
 	return d.api.synchronize(l.streams[0])
 }
 
-// scratch takes memory for a copy between ranges that overlap.
+// scratch allocates memory for a copy between overlapping ranges.
 func (d *device) scratch(l *lane, to, from address, n devices.Size) (moves.Scratch, error) {
 	p, err := d.api.alloc(n)
 	if err != nil {
@@ -131,7 +131,7 @@ func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	})
 }
 
-// end ends an operation that has failed or has nothing to do.
+// end leaves an operation that has nothing to do, and returns err.
 func end(leave func(), err error) error {
 	if err == nil {
 		leave()

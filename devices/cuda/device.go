@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// device is a card.
+// device is an opened card.
 type device struct {
 	*card.Card
 	card.Sharer
@@ -17,10 +17,10 @@ type device struct {
 	api     *api
 	entry   entry
 	context cuContext
-	// units are the granularities of VMM memory, 0 where there is none.
+	// units are the granularities of VMM memory, 0 if the card does not support it.
 	units units
 	lanes lanes
-	// kernels are those that elements are combined by.
+	// kernels are the kernels that combine elements.
 	kernels kernels
 }
 
@@ -32,7 +32,7 @@ var (
 	_ devices.Importer   = (*device)(nil)
 )
 
-// newDevice takes the card's primary context.
+// newDevice opens a card by retaining its primary context.
 func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 	context, err := a.retain(e.device)
 	if err != nil {
@@ -59,10 +59,10 @@ func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 	return d, nil
 }
 
-// clear gives back what copies and kernels have. None is in use.
+// clear frees the resources of copies and kernels. None may be in use.
 func (d *device) clear() error { return errors.Join(d.lanes.clear(d.api), d.kernels.clear(d.api)) }
 
-// session is a card's primary context, and what the driver says of it.
+// session implements card.Runtime with the card's primary context.
 type session struct {
 	api     *api
 	device  cuDevice
@@ -71,23 +71,23 @@ type session struct {
 
 var _ card.Runtime = session{}
 
-// Bind makes the context the calling thread's.
+// Bind makes the context current for the calling thread.
 func (s session) Bind() error { return s.api.setCurrent(s.context) }
 
-// Retain takes the context once more.
+// Retain retains the context once more.
 func (s session) Retain() error {
 	_, err := s.api.retain(s.device)
 	return err
 }
 
-// Release gives the context back.
+// Release releases the context.
 func (s session) Release() error { return s.api.release(s.device) }
 
-// FreeMemory returns what the card has left for all programs.
+// FreeMemory returns the memory that the card has left for all programs, in bytes.
 func (s session) FreeMemory() (devices.Size, error) { return s.api.memInfo() }
 
-// Sticky reports whether an error leaves the context of no use.
+// Sticky reports whether an error makes the context unusable.
 func (session) Sticky(err error) bool { return codeOf(err).Sticky() }
 
-// OutOfMemory reports whether an error says that there is no memory.
+// OutOfMemory reports whether an error is a lack of memory.
 func (session) OutOfMemory(err error) bool { return codeOf(err) == codeOutOfMemory }

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 			d := lib.with(t, settings...).driver()
 			next := map[string]int{}
 			devicetest.Run(t, func(t *testing.T) devices.Device {
-				// A check's second device is another card.
+				// The second device of a check is another card.
 				spec := []string{"cuda:0", "cuda:1"}[next[t.Name()]%2]
 				next[t.Name()]++
 				return open(t, d, spec)

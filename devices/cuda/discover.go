@@ -13,19 +13,19 @@ import (
 // align is the least alignment of allocations, in bytes.
 const align = 256
 
-// entry is one card of the machine, not opened. Its Info is that of all of its
+// entry describes one card of the machine, not opened. Its Info is for all of the card's
 // memory.
 type entry struct {
 	devices.Info
 	device cuDevice
-	// virtual says that the card has virtual memory calls, export that
-	// their memory can be exported as a descriptor, rdma that it can be made for
-	// network cards, ipc that plain memory can be exported by handle.
+	// virtual is set if the card supports virtual memory, export if such memory can be
+	// exported as a descriptor, rdma if it can be accessed by network cards, and ipc if
+	// plain memory can be exported by handle.
 	virtual, export, rdma, ipc bool
 }
 
-// list finds every card, in the driver's order. The ordinals stay the driver's
-// where a card can't be used; without any the error tells why.
+// list describes every card, in the driver's order. Unusable cards are omitted, and the
+// ordinals of the others stay the driver's; if none is usable the error explains why.
 func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
 	n, err := a.deviceCount()
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
 	return nil, errors.New("the NVIDIA driver sees no card; " + codeNoDevice.hint())
 }
 
-// describe reads the facts of a card.
+// describe reads the properties of a card.
 func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	e.Family, e.Ordinal, e.Align = Family, devices.Ordinal(ordinal), align
 	e.Name = devices.Name(fmt.Sprintf("%s%d", Family, ordinal))
@@ -72,8 +72,8 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	if e.UUID, e.Card, err = a.uuids(e.device); err != nil {
 		return e, err
 	}
-	// What a card can't tell is left out: an address is for people and for
-	// the choice of a node.
+	// An unknown address is left empty: it is only used for display and to find the NUMA
+	// node.
 	if pci, err := a.devicePCI(e.device); err == nil {
 		e.PCI = strings.ToLower(pci)
 	}
@@ -85,8 +85,8 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	return e, nil
 }
 
-// can asks for an attribute; unknown is the answer of a driver that does not
-// know the question yet.
+// can reports whether an attribute is set; unknown is the result if the driver does not
+// know the attribute.
 func (a *api) can(attribute uintptr, d cuDevice, unknown bool) bool {
 	v, err := a.deviceAttribute(attribute, d)
 	if err != nil {
@@ -95,8 +95,8 @@ func (a *api) can(attribute uintptr, d cuDevice, unknown bool) bool {
 	return v != 0
 }
 
-// uuids returns a device's UUID as nvidia-smi writes it and, of a part of a card
-// (MIG), the card's. The newer call gives the part's, the older one the card's.
+// uuids returns a device's UUID as nvidia-smi prints it and, for a partition of a card
+// (MIG), the card's. The newer function returns the partition's, the older one the card's.
 func (a *api) uuids(d cuDevice) (own, card string, err error) {
 	whole, err := a.deviceUUID(a.DeviceGetUUID, d)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *api) uuids(d cuDevice) (own, card string, err error) {
 	return "GPU-" + whole.String(), "", nil
 }
 
-// String writes the groups of a UUID.
+// String formats the UUID in groups.
 func (u uuid) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }

@@ -1,59 +1,58 @@
-// Package cuda is the device family of NVIDIA's cards, by the driver API
-// (libcuda.so.1), which is opened at run time; where it is missing the family
-// has no device, and says why.
+// Package cuda implements the device family of NVIDIA's cards with the driver API
+// (libcuda.so.1), which is opened at run time; if it is missing, the family has no devices
+// and reports why.
 //
 // # Contexts and threads
 //
-// A device uses its primary context, which is the one that PyTorch and CUDA's
-// runtime use too; it is released at the end and never reset, since others may
-// be using it. The current context belongs to an operating-system thread, and
-// goroutines wander: Card.On locks the thread and sets the context before
-// each piece of work, and no call that needs a context is made outside of it.
+// A device uses the card's primary context, which PyTorch and CUDA's runtime use too; it is
+// released at the end and never reset, since other code in the process may be using it. The
+// current context is a property of an operating-system thread, but goroutines move between
+// threads: Card.On locks the thread and sets the context before each piece of work, and no
+// call that needs a context is made outside of it.
 //
-// # Moves
+// # Copies
 //
-// A copy borrows a lane: two streams that wait for no others, and two chunks
-// of pinned memory. Between two looks at the context a piece is on its way in
-// each stream:
+// A copy borrows a lane: two streams that are not synchronized with other streams, and two
+// chunks of pinned memory. Between two checks of the context one piece is in flight in each
+// stream:
 //
 //	pinned host memory      direct, in pieces of 16 MiB
 //	other host memory       through the lane's chunks of 2 MiB: the host copies
 //	                        one while the card moves the other
 //	inside the card, peers  in pieces of 128 MiB
 //
-// Host memory is pinned where PinHost of this very device has registered it: a
-// copy of memory of which only a part is registered, which the driver refuses,
-// goes through the chunks. Nothing of CUDA's
-// default stream is used, so the work of others does not delay ours.
+// Host memory counts as pinned if PinHost of this particular device has registered it. A
+// copy of partly registered memory, which the driver refuses, goes through the chunks.
+// CUDA's default stream is never used, so that work of other code does not delay copies.
 //
 // # Memory
 //
-// Small allocations are cuMemAlloc's. Large ones are physical memory mapped
-// into addresses of its own (VMM) where the card has that, and can be exported
-// as a descriptor. What is to be exported by IPC is cuMemAlloc's again, in
-// units of 2 MiB, because the driver shares the whole block that a smaller
-// allocation lies in.
+// Small allocations use cuMemAlloc. Large ones are physical memory mapped into addresses of
+// its own (VMM), if the card supports that, and can be exported as a descriptor. Memory to
+// be exported by IPC is allocated by cuMemAlloc as well, in units of 2 MiB, because the
+// driver shares the whole block that contains a smaller allocation.
 //
 // # Kernels
 //
-// Elements are combined by kernels in PTX (ptx.go), which the driver compiles
-// for its card when a type is first asked for. A driver that refuses them has
-// the host do the work, and the log says why, once. They have been run by an
-// interpreter of PTX in the tests, and by no card yet.
+// Elements are combined by kernels in PTX (ptx.go), which the driver compiles for its card
+// when a type is first used. If a driver rejects them, the host does the work, and the log
+// reports why, once. So far the kernels have been run by an interpreter of PTX in the
+// tests, but not on a card.
 //
 // # Streams
 //
-// A stream of ours is one of CUDA's, into which a goroutine puts the work, and
-// its events are CUDA's. One stream waits for another's event on the card, of
-// any card. What no card sees by itself (a devices.Signal, an event of another
-// family) the goroutine waits for, before it puts in what comes behind it: the
-// host signals, and nothing is in the stream that could never be done.
+// A stream of this package is a CUDA stream, to which a goroutine submits the work, and its
+// events are CUDA events. A stream waits on the card for an event of another stream, on any
+// card. The goroutine itself waits for anything that a card can't observe (a
+// devices.Signal, an event of another family) before it submits the work after it. So only
+// the host waits for such events, and a stream never contains work that might never
+// complete.
 //
-// # A card that fails
+// # Failure of a card
 //
-// Some errors kill the context for good (Code.Sticky). What follows from that is
-// in package card, as is what else this family has in common with others:
-// the account of memory, sharing, pinning and the access of peers.
+// Some errors make the context permanently unusable (Code.Sticky). The handling is in
+// package card, like everything else that this family has in common with others: memory
+// accounting, sharing, pinning and peer access.
 //
 // # Lock order
 //
@@ -63,6 +62,6 @@
 //	  stream.mu
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //
-// A lane is not a lock, yet orders like one: it is borrowed after Card.life,
-// and nothing else is waited for while it is held.
+// A lane is not a lock, but has a place in the order: it is borrowed after Card.life, and
+// no other lane is waited for while it is held.
 package cuda

@@ -12,43 +12,42 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// Family is the name of the family in specs: "cuda:0,size=16GiB". Its devices
-// are called "cuda0", "cuda1", …, as the driver counts them.
+// Family is the name of the family in specs: "cuda:0,size=16GiB". Its devices are named
+// "cuda0", "cuda1", …, in the driver's order.
 const Family devices.Family = "cuda"
 
-// controlFile is the device file that every user of the driver opens first.
+// controlFile is the device file that every process opens first to use the driver.
 const controlFile = "/dev/nvidiactl"
 
-// Options configures the driver.
+// Options configure the driver.
 type Options struct {
-	// Logger gets what is degraded and the life cycle of devices; nil is
-	// silence.
+	// Logger receives degradations and the life cycle of devices; nil disables logging.
 	Logger *zap.Logger
-	// Library is the path of the driver's library; empty is libcuda.so.1 where
-	// the loader finds it.
+	// Library is the path of the driver's library; empty means libcuda.so.1, as found by
+	// the loader.
 	Library string
-	// Management is the path of the library that tells what is free (NVML);
-	// empty is libnvidia-ml.so.1 where the loader finds it.
+	// Management is the path of the library that reports free memory (NVML); empty means
+	// libnvidia-ml.so.1, as found by the loader.
 	Management string
 }
 
-// Driver opens CUDA devices. It may be used from any goroutine.
+// Driver opens CUDA devices. It is safe for concurrent use.
 type Driver struct {
 	log   *zap.Logger
 	from  dl.Library
 	sys   string
 	api   dl.Lazy[*api]
 	cards card.Set
-	// management is the path of the management library, managed what it has.
+	// management is the path of the management library, managed the opened library.
 	management string
 	managed    dl.Lazy[*management]
 }
 
 var _ devices.Driver = (*Driver)(nil)
 
-// NewDriver makes the driver. It opens nothing: the library is looked for by
-// Discover and Open, each time until it is found. The process must not fork
-// and go on in the child afterwards: CUDA does not work there.
+// NewDriver returns the driver. It opens nothing: Discover and Open look for the library,
+// each time until it is found. The process must not fork and continue in the child
+// afterwards: CUDA does not work there.
 func NewDriver(opts Options) *Driver {
 	log := opts.Logger
 	if log == nil {
@@ -60,7 +59,7 @@ func NewDriver(opts Options) *Driver {
 // Family returns "cuda".
 func (d *Driver) Family() devices.Family { return Family }
 
-// library opens the library, once it is there and finds a card.
+// library opens the library, if that has not succeeded before.
 func (d *Driver) library() (*api, error) {
 	return d.api.Get(func() (*api, error) {
 		a, err := load(d.from)
@@ -71,11 +70,10 @@ func (d *Driver) library() (*api, error) {
 	})
 }
 
-// Discover lists the cards with the size that they have unless a spec says
-// another. The error tells why there is none: no library, an old driver, no
-// card. It makes no context, which takes hundreds of MB of a card, and which a
-// card that another process has to itself does not give: what is free is asked
-// of the management library, and where that does not tell, all counts as free.
+// Discover lists the cards, with their default size. The error explains why there is none:
+// no library, an old driver, no card. It creates no context, which takes hundreds of MB of
+// a card's memory and fails on a card that another process uses exclusively. Free memory is
+// queried from the management library; if that does not know it, all memory counts as free.
 func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	a, err := d.library()
 	if err != nil {
@@ -109,8 +107,8 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 //	size=SIZE   how much of the memory to use, nine tenths by default
 //
 // Errors:
-//   - devices.ErrNoDevice when there is no card of that number;
-//   - devices.ErrDevice when the driver refuses.
+//   - devices.ErrNoDevice if there is no card with that number;
+//   - devices.ErrDevice if the driver reports an error.
 func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, error) {
 	a, err := d.library()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// TestReasons checks what a person is told where there is no device.
+// TestReasons checks the reason that a person sees if there is no device.
 func TestReasons(t *testing.T) {
 	lib := newStandIn(t)
 	broken := filepath.Join(t.TempDir(), "libcuda.so.1")
@@ -136,9 +136,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestDiscoverTakesNoContext has cards that give none, as one does that another
-// process has to itself: they are found, with what is free where the management
-// library tells, and else with all that they have.
+// TestDiscoverTakesNoContext has cards that provide no context, like one that another
+// process uses exclusively: they are found, with the free memory that the management
+// library reports, or otherwise with all of their memory.
 func TestDiscoverTakesNoContext(t *testing.T) {
 	const taken, all = 64 * devices.MiB, 256 * devices.MiB / 10 * 9
 	for _, managed := range []bool{true, false} {
@@ -161,7 +161,7 @@ func TestDiscoverTakesNoContext(t *testing.T) {
 			t.Errorf("%v, want %v", found[1].Usage, want)
 		}
 	}
-	// One that does not work is as none.
+	// A management library that does not work is treated as missing.
 	lib := newStandIn(t).withManagement()
 	lib.set("fail=nvmlInit_v2:0:9")
 	if found, err := lib.driver().Discover(t.Context()); err != nil || found[1].Usage.Free != all {

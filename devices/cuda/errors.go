@@ -12,7 +12,7 @@ import (
 // Code is a CUresult.
 type Code int32
 
-// The codes that this package tells apart.
+// The codes that this package distinguishes.
 const (
 	codeOutOfMemory       Code = 2
 	codeDeinitialized     Code = 4
@@ -48,8 +48,8 @@ const (
 	codeUnknown           Code = 999
 )
 
-// Sticky says that the code leaves the process with no use of the context: each
-// later call returns it too, and what the device held is lost.
+// Sticky reports whether the code makes the context unusable for the process: every later
+// call returns it too, and the memory of the device is lost.
 func (c Code) Sticky() bool {
 	switch c {
 	case codeDeinitialized, codeECCUncorrectable, codeNVLink, codeContained, codeIllegalAddress,
@@ -62,7 +62,7 @@ func (c Code) Sticky() bool {
 	}
 }
 
-// hint tells a person the way out, where there is one.
+// hint returns the remedy for people, if there is one.
 func (c Code) hint() string {
 	switch c {
 	case codeStubLibrary:
@@ -93,13 +93,12 @@ type Error struct {
 	// Call is the function, such as "cuMemcpyDtoHAsync".
 	Call string
 	Code Code
-	// Name and Text are the driver's: "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal
-	// memory access was encountered". Empty where it knows none.
+	// Name and Text are the driver's: "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory
+	// access was encountered". Empty if the driver does not know the code.
 	Name, Text string
 }
 
-// Error names the call, the code's name and number, what it means and the way
-// out.
+// Error names the call, the code's name and number, its meaning and the remedy.
 func (e *Error) Error() string {
 	name, text := e.Name, e.Text
 	if name == "" {
@@ -115,10 +114,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap makes errors.Is(err, devices.ErrDevice) true.
+// Unwrap returns devices.ErrDevice.
 func (e *Error) Unwrap() error { return devices.ErrDevice }
 
-// check turns the result of a call into an error.
+// check turns the result code of a call into an error.
 func (a *api) check(call string, code Code) error {
 	if code == 0 {
 		return nil
@@ -126,7 +125,7 @@ func (a *api) check(call string, code Code) error {
 	return &Error{Call: call, Code: code, Name: a.errorText(a.GetErrorName, code), Text: a.errorText(a.GetErrorString, code)}
 }
 
-// errorText asks the driver for one of its texts of a code.
+// errorText returns one of the driver's texts for a code.
 func (a *api) errorText(ask dl.Func, code Code) string {
 	if !ask.Present() {
 		return ""
@@ -134,7 +133,7 @@ func (a *api) errorText(ask dl.Func, code Code) string {
 	return callForText(ask, code)
 }
 
-// codeOf is the code in an error, 0 if there is none.
+// codeOf returns the code in an error, 0 if there is none.
 func codeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -142,8 +141,8 @@ func codeOf(err error) Code {
 	return 0
 }
 
-// forbidden adds to an error of the initialisation that the driver's device
-// file may not be opened, which the driver reports as no device at all.
+// forbidden adds to an initialization error that the driver's device file is not
+// accessible, which the driver reports as if there were no device.
 func forbidden(err error, control string) error {
 	f, oerr := os.OpenFile(control, os.O_RDWR, 0)
 	if oerr == nil {

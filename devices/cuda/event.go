@@ -7,21 +7,21 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// event is a place in a stream's work.
+// event is a point in a stream's work.
 type event struct {
 	devices.Mark
 	stream *stream
 	id     cuEvent
 }
 
-// newEvent makes an event that the caller closes.
+// newEvent returns an event that the caller closes.
 func newEvent(s *stream) *event {
 	e := &event{stream: s}
 	e.Open(e.destroy)
 	return e
 }
 
-// record puts it into the stream.
+// record submits it to the stream.
 func (e *event) record(ctx context.Context) error {
 	d := e.stream.d
 	leave, err := d.Enter(ctx)
@@ -37,7 +37,7 @@ func (e *event) record(ctx context.Context) error {
 	})
 }
 
-// The first and the longest pause between two looks at an event.
+// The first and the longest pause between two queries of an event.
 const (
 	shortPause = 5 * time.Microsecond
 	longPause  = 500 * time.Microsecond
@@ -65,7 +65,7 @@ func (e *event) Wait(ctx context.Context) error {
 	}
 }
 
-// look asks whether it has happened.
+// look reports whether the event has happened.
 func (e *event) look(ctx context.Context) (bool, error) {
 	leave, err := e.stream.d.Enter(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *event) look(ctx context.Context) (bool, error) {
 	return e.stream.query(e.id)
 }
 
-// destroy gives the card's event back, which goes with a device that is closed.
+// destroy frees the card's event, unless that was freed with the closed device.
 func (e *event) destroy() {
 	if e.id == 0 {
 		return

@@ -18,7 +18,7 @@ func (a *api) recordEvent(e cuEvent, s cuStream) error {
 	return a.check("cuEventRecord", code(a.EventRecord.Call(uintptr(e), uintptr(s))))
 }
 
-// happened says whether all that was recorded is done.
+// happened reports whether the recorded work is done.
 func (a *api) happened(e cuEvent) (bool, error) {
 	c := code(a.EventQuery.Call(uintptr(e)))
 	if c == codeNotReady {
@@ -27,8 +27,7 @@ func (a *api) happened(e cuEvent) (bool, error) {
 	return true, a.check("cuEventQuery", c)
 }
 
-// streamAfter has later work of a stream wait for an event, of any stream of
-// this process.
+// streamAfter makes later work of a stream wait for an event of any stream of this process.
 func (a *api) streamAfter(s cuStream, e cuEvent) error {
 	return a.check("cuStreamWaitEvent", code(a.StreamWaitEvent.Call(uintptr(s), uintptr(e), 0)))
 }

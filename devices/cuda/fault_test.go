@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestStickyErrorLosesTheDevice has a card fail for good in mid-work. The
-// stand-in ends the process with any further call on its context.
+// TestStickyErrorLosesTheDevice makes a card fail permanently during work. The stand-in
+// ends the process at any further call on its context.
 func TestStickyErrorLosesTheDevice(t *testing.T) {
 	lib := newStandIn(t)
 	for _, code := range []Code{214, 700, 719} {
@@ -68,7 +68,7 @@ func failInMidWork(t *testing.T, lib standIn, code Code) {
 	holds(t, other.All(), 4, 0)
 }
 
-// lost checks that nothing of a device that has failed can be used.
+// lost checks that nothing of a failed device can be used.
 func lost(t *testing.T, dev *device, mems ...*devices.Memory) {
 	t.Helper()
 	ctx := t.Context()
@@ -98,7 +98,7 @@ func lost(t *testing.T, dev *device, mems ...*devices.Memory) {
 	}
 }
 
-// TestErrorText looks at the text that a person reads.
+// TestErrorText checks the error text for people.
 func TestErrorText(t *testing.T) {
 	lib := newStandIn(t)
 	d := open(t, lib.driver(), "cuda:0")
@@ -132,7 +132,7 @@ func TestSticky(t *testing.T) {
 	}
 }
 
-// TestFailureUnderLoad has a card fail under many users, and all of them end.
+// TestFailureUnderLoad makes a card fail under many users, all of which must return.
 func TestFailureUnderLoad(t *testing.T) {
 	lib := newStandIn(t)
 	d := lib.driver()
@@ -161,8 +161,8 @@ func TestFailureUnderLoad(t *testing.T) {
 	group.Wait()
 }
 
-// allCalls are the calls that may fail in the work of TestEveryCallFails
-// without leaving something of the card behind: those that take something.
+// allCalls lists the calls that may fail in the work of TestEveryCallFails without leaking
+// resources of the card: those that allocate something.
 func allCalls() []string {
 	return []string{
 		"cuDevicePrimaryCtxRetain", "cuMemGetAllocationGranularity", "cuStreamCreate", "cuStreamSynchronize",
@@ -174,9 +174,9 @@ func allCalls() []string {
 	}
 }
 
-// TestEveryCallFails fails each call once, at several places of a piece of work
-// that uses all abilities, at fewer of them with -short. The work tells it, and leaves nothing: the stand-in
-// ends the process if something of a card is left when its context goes.
+// TestEveryCallFails makes each call fail once, at several points of work that uses all
+// abilities, at fewer points with -short. The work must report the error and leak nothing:
+// the stand-in ends the process if resources of a card remain when its context is released.
 func TestEveryCallFails(t *testing.T) {
 	lib := newStandIn(t, "memory=67108864")
 	d := lib.driver()
@@ -204,7 +204,7 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
-// everything opens two cards, uses all that they can, and closes them.
+// everything opens two cards, uses all of their abilities, and closes them.
 func everything(ctx context.Context, d *Driver) (err error) {
 	var devs [2]devices.Device
 	for i := range devs {
@@ -258,7 +258,7 @@ func everything(ctx context.Context, d *Driver) (err error) {
 	return errors.Join(err, uerr)
 }
 
-// moveAbout moves bytes between two cards and the host in every way.
+// moveAbout copies bytes between two cards and the host by every route.
 func moveAbout(ctx context.Context, a, b *devices.Memory) error {
 	p := kit.Bytes(5, 0, int(a.Size()))
 	one, other := a.Device(), b.Device()

@@ -13,11 +13,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// includeEnv names the folder of cuda.h where it is at none of the usual
-// places.
+// includeEnv names the folder of cuda.h if it is at none of the usual places.
 const includeEnv = "HMCFS_CUDA_INCLUDE"
 
-// include is the folder of cuda.h; the test is skipped where there is none.
+// include returns the folder of cuda.h; it skips the test if there is none.
 func include(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
@@ -44,7 +43,7 @@ func include(t *testing.T) string {
 	return ""
 }
 
-// TestHeaders has a C compiler print what the vendor's headers say.
+// TestHeaders compares the constants with the vendor's headers, printed by a C program.
 func TestHeaders(t *testing.T) {
 	dir := include(t)
 	for header, values := range map[string]map[string]uint64{"cuda.h": constants(), "nvml.h": managementConstants()} {

@@ -2,8 +2,8 @@ package cuda
 
 import "unsafe"
 
-// constants are those of consts.go and the codes of errors.go, under the
-// header's names. Codes that a header of CUDA 12.6 does not know are left out.
+// constants returns those of consts.go and the codes of errors.go, by the header's names.
+// Codes unknown to a header of CUDA 12.6 are omitted.
 func constants() map[string]uint64 {
 	return map[string]uint64{
 		"CU_EVENT_DISABLE_TIMING": cuEventDisableTiming,
@@ -71,7 +71,7 @@ func constants() map[string]uint64 {
 	}
 }
 
-// managementConstants are those of nvml.go.
+// managementConstants returns those of nvml.go.
 func managementConstants() map[string]uint64 {
 	return map[string]uint64{
 		"sizeof(nvmlMemory_t)":         uint64(unsafe.Sizeof(managedMemory{})),

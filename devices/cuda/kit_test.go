@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// standIn is a driver's library of a test's own.
+// standIn is a private copy of a driver's stand-in library for one test.
 type standIn struct {
 	t    testing.TB
 	path string
@@ -25,8 +25,7 @@ func newStandIn(t testing.TB, settings ...string) standIn {
 	return s
 }
 
-// with returns a copy of the library, which knows nothing of the first, with
-// other settings.
+// with returns an independent copy of the library with other settings.
 func (s standIn) with(t testing.TB, settings ...string) standIn {
 	t.Helper()
 	text, err := os.ReadFile(s.path)
@@ -41,8 +40,7 @@ func (s standIn) with(t testing.TB, settings ...string) standIn {
 	return other
 }
 
-// set replaces the settings: faults and what others have taken can be changed
-// at any time.
+// set replaces the settings: faults and memory used by others can be changed at any time.
 func (s standIn) set(settings ...string) {
 	s.t.Helper()
 	file := filepath.Join(filepath.Dir(s.path), "control")
@@ -54,7 +52,7 @@ func (s standIn) set(settings ...string) {
 	}
 }
 
-// withManagement puts the management library beside it.
+// withManagement adds the management library.
 func (s standIn) withManagement() standIn {
 	s.t.Helper()
 	const name = "libnvidia-ml.so.1"
@@ -74,7 +72,7 @@ func (s standIn) driver() *Driver {
 	return NewDriver(Options{Library: s.path, Management: s.management()})
 }
 
-// open opens a device of the driver and closes it with the test.
+// open opens a device of the driver and closes it at the end of the test.
 func open(t testing.TB, d *Driver, spec string) *device {
 	t.Helper()
 	parsed, err := devices.ParseSpec(spec)
@@ -97,7 +95,7 @@ func open(t testing.TB, d *Driver, spec string) *device {
 	return dev
 }
 
-// alloc takes memory and releases it with the test.
+// alloc allocates memory and releases it at the end of the test.
 func alloc(t testing.TB, dev devices.Device, n devices.Size) *devices.Memory {
 	t.Helper()
 	mem, err := dev.Alloc(t.Context(), n)
@@ -120,7 +118,7 @@ func put(t testing.TB, s devices.Span, seed uint64) {
 	}
 }
 
-// holds checks that a span has the bytes of a seed from off on.
+// holds checks that a span contains the bytes of a seed from off on.
 func holds(t testing.TB, s devices.Span, seed uint64, off int64) {
 	t.Helper()
 	got := make([]byte, s.Len)
@@ -132,7 +130,7 @@ func holds(t testing.TB, s devices.Span, seed uint64, off int64) {
 	}
 }
 
-// part is a span of a memory.
+// part returns a span of a memory.
 func part(t testing.TB, mem *devices.Memory, off, n devices.Size) devices.Span {
 	t.Helper()
 	s, err := mem.Span(devices.Range{Off: devices.Offset(off), Len: n})

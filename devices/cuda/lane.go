@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// laneCount is the number of moves that a device makes at the same time; more wait.
+	// laneCount is the number of copies that a device executes at the same time; more have
+	// to wait.
 	laneCount = 8
-	// chunkSize is a lane's piece of pinned memory. All lanes of a device
+	// chunkSize is the size, in bytes, of one chunk of pinned memory. All lanes of a device
 	// together pin at most 32 MiB.
 	chunkSize = 2 * devices.MiB
 )
 
-// lane has the resources of one move: two streams, and two chunks of pinned memory
-// once it has moved bytes of memory that is not pinned.
+// lane has the resources of one copy: two streams and, once it has copied memory that is
+// not pinned, two chunks of pinned memory.
 type lane struct {
 	streams [2]cuStream
 	chunks  [2][]byte
 }
 
-// lanes are a device's. Those that are not made yet are nil.
+// lanes are the lanes of a device. Those that have not been created are nil.
 type lanes struct{ idle chan *lane }
 
 func newLanes() lanes {
@@ -34,8 +35,8 @@ func newLanes() lanes {
 	return l
 }
 
-// withLane calls fn with a lane and the device's context. What fn starts, it
-// waits for.
+// withLane calls fn with a lane and the device's context. fn must wait for the work that it
+// starts.
 func (d *device) withLane(ctx context.Context, fn func(*lane) error) error {
 	var l *lane
 	select {
@@ -66,7 +67,7 @@ func newLane(a *api) (l *lane, err error) {
 	return l, nil
 }
 
-// stage makes the chunks, once.
+// stage allocates the chunks, once.
 func (l *lane) stage(a *api) (err error) {
 	for i := range l.chunks {
 		if l.chunks[i] == nil {
@@ -78,7 +79,7 @@ func (l *lane) stage(a *api) (err error) {
 	return nil
 }
 
-// destroy gives back what there is.
+// destroy frees the resources of the lane.
 func (l *lane) destroy(a *api) error {
 	var errs []error
 	for i := range l.streams {
@@ -92,7 +93,7 @@ func (l *lane) destroy(a *api) error {
 	return errors.Join(errs...)
 }
 
-// clear destroys all lanes. None is in use.
+// clear destroys all lanes. None may be in use.
 func (l lanes) clear(a *api) error {
 	var errs []error
 	for range laneCount {
@@ -104,8 +105,8 @@ func (l lanes) clear(a *api) error {
 	return errors.Join(errs...)
 }
 
-// pump moves n bytes in pieces, one in each stream. start sets one on its way;
-// done, if not nil, is called once it has arrived.
+// pump moves n bytes in pieces, one in flight per stream. m.start starts a piece; m.done,
+// if not nil, is called when it is complete.
 func (l *lane) pump(ctx context.Context, a *api, n, piece devices.Size, m mover) error {
 	return moves.Pump{
 		Piece: piece,
@@ -119,7 +120,7 @@ func (l *lane) pump(ctx context.Context, a *api, n, piece devices.Size, m mover)
 	}.Run(ctx, n)
 }
 
-// mover handles each piece for a pump.
+// mover contains the functions that handle each piece of a pump.
 type mover struct {
 	start func(slot moves.Slot, off, n devices.Size) error
 	done  func(slot moves.Slot, off, n devices.Size) error

@@ -33,11 +33,10 @@ func (a *api) function(m cuModule, name string) (cuFunction, error) {
 	return f, err
 }
 
-// kernelThreads is the size of a block of threads.
+// kernelThreads is the number of threads in a block.
 const kernelThreads = 256
 
-// reduce starts a kernel of ptx for n elements. The arguments are copied by the
-// call.
+// reduce launches a kernel of ptx for n elements. The call copies the arguments.
 func (a *api) reduce(s cuStream, f cuFunction, dst, src address, n devices.Size) error {
 	args := [3]uint64{uint64(dst), uint64(src), uint64(n)}
 	var pin runtime.Pinner

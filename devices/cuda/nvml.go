@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// management is the function table of the management library (NVML), which
-// comes with the driver and knows the cards without a context on them.
+// management is the function table of the management library (NVML), which comes with the
+// driver and can query cards without a context.
 type management struct {
 	Init         dl.Func `dl:"nvmlInit_v2"`
 	Shutdown     dl.Func `dl:"nvmlShutdown"`
@@ -20,9 +20,8 @@ type management struct {
 // managedMemory is nvmlMemory_t.
 type managedMemory struct{ Total, Free, Used uint64 }
 
-// managementLibrary returns where to look for the management library: at the
-// path, if there is one. In a container the library is there with the
-// capability "utility".
+// managementLibrary describes the management library; path, if not empty, replaces the
+// default name. In a container the library is available with the capability "utility".
 func managementLibrary(path string) dl.Library {
 	l := dl.Library{
 		Names: []string{"libnvidia-ml.so.1"},
@@ -34,8 +33,8 @@ func managementLibrary(path string) dl.Library {
 	return l
 }
 
-// freeOf asks the management library how much of each device's memory is free,
-// by UUID. What it does not know is not in the answer.
+// freeOf returns how much of each device's memory is free, by UUID, from the management
+// library. Devices unknown to it are omitted.
 func (d *Driver) freeOf(entries []entry) (free map[string]devices.Size, err error) {
 	m, err := d.managed.Get(func() (*management, error) {
 		lib, lerr := dl.Open(managementLibrary(d.management))
@@ -64,8 +63,8 @@ func (d *Driver) freeOf(entries []entry) (free map[string]devices.Size, err erro
 	return free, errors.Join(append(errs, m.shutdown())...)
 }
 
-// managementError makes an error of a code of the management library, whose texts
-// are not asked for.
+// managementError turns a code of the management library into an error, without querying
+// the library's text for it.
 func managementError(call string, code Code) error {
 	if code == 0 {
 		return nil

@@ -12,8 +12,8 @@ func (m *management) shutdown() error {
 	return managementError("nvmlShutdown", code(m.Shutdown.Call()))
 }
 
-// free returns the free memory of the device with a UUID, which is in the form
-// that nvidia-smi prints.
+// free returns the free memory, in bytes, of the device with the given UUID, in the format
+// of nvidia-smi.
 func (m *management) free(uuid string) (devices.Size, error) {
 	text := append([]byte(uuid), 0)
 	var handle uintptr

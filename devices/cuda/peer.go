@@ -11,9 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// CopyPeer copies from another card straight to this one. Where the two don't
-// reach each other the driver would go through the host, in silence; that is
-// ErrUnsupported here, so that whoever stages the bytes can count them.
+// CopyPeer copies from another card directly to this one. If the two can't access each
+// other, the driver would silently copy through the host; this method returns
+// ErrUnsupported instead, so that the caller can stage the bytes and count them.
 func (d *device) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	from, err := d.peer(src)
 	if err != nil {
@@ -40,21 +40,21 @@ func (d *device) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	})
 }
 
-// peer is the device of a span, if it is a card of the same driver.
+// peer returns the device of a span, if it is a card of the same driver.
 func (d *device) peer(s devices.Span) (*device, error) {
 	if s.Mem == nil {
 		return nil, fmt.Errorf("span without memory: %w", devices.ErrRange)
 	}
 	from, ok := s.Mem.Device().(*device)
-	// A card that is opened twice is no peer of itself.
+	// A card that is opened twice is not a peer of itself.
 	if !ok || from.api != d.api || from != d && from.entry.device == d.entry.device {
 		return nil, fmt.Errorf("copy from %s to %s: %w", s.Mem.Device().Info().Name, d.Info().Name, devices.ErrUnsupported)
 	}
 	return from, nil
 }
 
-// link lets the two cards reach each other: once for the pair, and for each
-// block of mapped physical memory, which the pair's link does not open.
+// link enables access between the two cards: once for the pair, and for each block of
+// mapped physical memory, which the pair's access does not include.
 func (d *device) link(from *device, dst, src *card.Block) error {
 	if err := d.Reach(from.Card, true, func() (bool, error) { return d.linkPair(from) }); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (d *device) link(from *device, dst, src *card.Block) error {
 	return d.open(dst, from.entry.device)
 }
 
-// linkPair enables access in both directions, and reports whether there is any.
+// linkPair enables access in both directions, and reports whether that is possible.
 func (d *device) linkPair(from *device) (bool, error) {
 	for _, way := range [][2]*device{{d, from}, {from, d}} {
 		one, other := way[0], way[1]
@@ -88,7 +88,7 @@ func (d *device) linkPair(from *device) (bool, error) {
 	return true, nil
 }
 
-// open lets a peer touch a block, if that needs to be said.
+// open gives a peer access to a block, if that has to be enabled explicitly.
 func (d *device) open(b *card.Block, peer cuDevice) error {
 	m := mappingOf(b)
 	if m == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
-// TestPeers copies both ways between all kinds of memory.
+// TestPeers copies in both directions between all kinds of memory.
 func TestPeers(t *testing.T) {
 	d := newStandIn(t, "devices=3").driver()
 	devs := []*device{open(t, d, "cuda:0"), open(t, d, "cuda:1"), open(t, d, "cuda:2")}
@@ -78,7 +78,7 @@ func TestPeersRefused(t *testing.T) {
 	}
 }
 
-// TestPeersAndClose closes both cards under copies in both directions.
+// TestPeersAndClose closes both cards during copies in both directions.
 func TestPeersAndClose(t *testing.T) {
 	d := newStandIn(t).driver()
 	for range 20 {
@@ -112,8 +112,8 @@ func TestPeersAndClose(t *testing.T) {
 	}
 }
 
-// TestImportOfAnotherCard opens a descriptor on the wrong card, which nothing
-// but the memory itself tells.
+// TestImportOfAnotherCard opens a descriptor on the wrong card, which only the memory
+// itself reveals.
 func TestImportOfAnotherCard(t *testing.T) {
 	d := newStandIn(t).driver()
 	a, b := open(t, d, "cuda:0"), open(t, d, "cuda:1")
@@ -150,7 +150,7 @@ func TestImportOfAnotherCard(t *testing.T) {
 	holds(t, mem.All(), 1, 0)
 }
 
-// TestSharedUnitIsClean looks behind memory that is exported: who opens it sees
+// TestSharedUnitIsClean checks the bytes after exported memory: the importing process sees
 // the rest of the unit.
 func TestSharedUnitIsClean(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0")

@@ -9,8 +9,8 @@ import (
 
 var _ devices.PeerFinder = (*Driver)(nil)
 
-// Peerings asks the driver for each two cards. Their rank is the driver's
-// performance rank, which tells NVLink from PCI; without one they are alike.
+// Peerings queries the driver about each pair of cards. Their rank is the driver's
+// performance rank, which distinguishes NVLink from PCI; without it all ranks are equal.
 func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
 	a, err := d.library()
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
 	return out, nil
 }
 
-// mutual says whether each of two cards reaches the other.
+// mutual reports whether each of two cards can access the other.
 func (a *api) mutual(one, other cuDevice) (bool, error) {
 	there, err := a.canAccessPeer(one, other)
 	if err != nil || !there {
@@ -44,8 +44,7 @@ func (a *api) mutual(one, other cuDevice) (bool, error) {
 	return a.canAccessPeer(other, one)
 }
 
-// peerRank is 0 for the fastest links that the driver knows, and where it does
-// not say.
+// peerRank returns the driver's rank of a link, 0 for the fastest and if it is not known.
 func (a *api) peerRank(one, other cuDevice) int {
 	if !a.P2PAttribute.Present() {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// registered reports whether the driver has any of some memory registered, at
-// whatever request.
+// registered reports whether the driver has registered any of some memory, at whatever
+// request.
 func registered(t *testing.T, d *device, p []byte) bool {
 	t.Helper()
 	err := d.On(func() error { return d.api.hostRegister(p) })
@@ -26,8 +26,8 @@ func registered(t *testing.T, d *device, p []byte) bool {
 	return true
 }
 
-// TestPinOverlapping pins ranges that overlap for two cards, in each order, and
-// has every mixture of what is pinned and what is not copied right.
+// TestPinOverlapping pins overlapping ranges for two cards, in each order, and checks that
+// every mixture of pinned and unpinned memory is copied correctly.
 func TestPinOverlapping(t *testing.T) {
 	const page = 4096
 	for _, first := range []int{0, 1} {
@@ -38,7 +38,7 @@ func TestPinOverlapping(t *testing.T) {
 			p := mapped(t, 64*page)
 			unpin := []func(){}
 			for i, at := range [][2]int{{8, 24}, {16, 32}, {40, 48}, {48, 56}} {
-				// One that overlaps with another need not be pinned.
+				// A range that overlaps with another need not be pinned.
 				if undo, err := devs[(first+i)%2].PinHost(p[at[0]*page : at[1]*page]); err == nil {
 					unpin = append(unpin, undo)
 				}
@@ -76,8 +76,8 @@ func thereAndBack(t *testing.T, dev *device, host []byte) {
 	}
 }
 
-// TestUnpinLeavesOthers ends the use of one card, by unpinning and by closing,
-// while the other uses the same memory, or a part of it.
+// TestUnpinLeavesOthers ends the use of one card, by unpinning and by closing, while the
+// other uses the same memory, or a part of it.
 func TestUnpinLeavesOthers(t *testing.T) {
 	for name, closing := range map[string]bool{"unpin": false, "close": true} {
 		for _, size := range []int{1 << 16, 1 << 13} {

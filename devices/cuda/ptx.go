@@ -7,15 +7,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// kernelName is that of the kernel for elements of a type, as in the module
-// that ptx writes.
+// kernelName returns the name of the kernel for elements of a type, in the module that ptx
+// returns.
 func kernelName(t elem.Type, op elem.Op) string { return "reduce_" + op.String() + "_" + t.String() }
 
-// ptx is the module that combines elements of a type, in the language that
-// every driver compiles for its card. What the kernels come to is what package
-// elem does on the host, bit for bit: each operation says how it rounds, so that
-// none is fused, subnormal numbers are kept, which is what there is without
-// ".ftz", and every NaN is made the same one.
+// ptx returns the module that combines elements of a type, in the language that every
+// driver compiles for its card. The results of the kernels equal those of package elem on
+// the host, bit for bit: each operation specifies its rounding, so that none is fused;
+// subnormal numbers are kept, which is the behaviour without ".ftz"; and every NaN is
+// replaced by the same one.
 func ptx(t elem.Type) string {
 	var text strings.Builder
 	text.WriteString(".version 6.0\n.target sm_50\n.address_size 64\n")
@@ -25,8 +25,8 @@ func ptx(t elem.Type) string {
 	return text.String()
 }
 
-// kernelFrame has each thread take the element that it counts as: a and b are
-// where the operands lie, and the result goes to a.
+// kernelFrame makes each thread process the element with its index: a and b are the
+// addresses of the operands, and the result is stored at a.
 const kernelFrame = `
 .visible .entry %s(.param .u64 dst, .param .u64 src, .param .u64 count)
 {
@@ -57,7 +57,7 @@ DONE:
 }
 `
 
-// shiftOf is the power of two that an element's size is.
+// shiftOf returns the binary logarithm of an element's size.
 func shiftOf(t elem.Type) int {
 	shift := 0
 	for n := t.Size(); n > 1; n /= 2 {
@@ -66,7 +66,7 @@ func shiftOf(t elem.Type) int {
 	return shift
 }
 
-// kernelBody loads, combines and stores.
+// kernelBody returns the instructions that load, combine and store an element.
 func kernelBody(t elem.Type, op elem.Op) []string {
 	switch t {
 	case elem.Int8:
@@ -79,7 +79,7 @@ func kernelBody(t elem.Type, op elem.Op) []string {
 		return around("ld.global.u64 d%d, [%s];", integerOp(op, "s64", "d"), "st.global.u64 [a], d;")
 	case elem.Float16:
 		body := around("ld.global.u16 h%[1]d, [%[2]s];\n\tcvt.f32.f16 f%[1]d, h%[1]d;\n\tmov.b32 r%[1]d, f%[1]d;", floatOp32(op))
-		// A conversion has a NaN of its own.
+		// A conversion produces a NaN of its own.
 		return append(body, "cvt.rn.f16.f32 h, f;", "selp.b16 h, 0x7E00, h, nan;", "st.global.u16 [a], h;")
 	case elem.BFloat16:
 		body := around("ld.global.u16 r%[1]d, [%[2]s];\n\tshl.b32 r%[1]d, r%[1]d, 16;\n\tmov.b32 f%[1]d, r%[1]d;", floatOp32(op))
@@ -94,7 +94,7 @@ func kernelBody(t elem.Type, op elem.Op) []string {
 	}
 }
 
-// around loads both operands before, and stores behind.
+// around returns body with the loads of both operands before it and store after it.
 func around(load string, body []string, store ...string) []string {
 	all := []string{fmt.Sprintf(load, 1, "a"), fmt.Sprintf(load, 2, "b")}
 	return append(append(all, body...), store...)
@@ -105,17 +105,17 @@ func integerOp(op elem.Op, kind, reg string) []string {
 	return []string{fmt.Sprintf("%s.%s %[3]s, %[3]s1, %[3]s2;", name, kind, reg)}
 }
 
-// floatOp32 combines f1 and f2, whose bits are r1 and r2.
+// floatOp32 combines f1 and f2, whose bits are in r1 and r2.
 func floatOp32(op elem.Op) []string {
 	return floatOp(op, "32", "f", "r", "0f7FC00000")
 }
 
-// floatOp64 combines g1 and g2, whose bits are d1 and d2.
+// floatOp64 combines g1 and g2, whose bits are in d1 and d2.
 func floatOp64(op elem.Op) []string {
 	return floatOp(op, "64", "g", "d", "0d7FF8000000000000")
 }
 
-// floatOp combines two numbers of a width, which are in registers of both kinds.
+// floatOp combines two numbers of a width, which are in float and in bit registers.
 func floatOp(op elem.Op, width, f, b, nan string) []string {
 	fill := strings.NewReplacer("W", width, "F", f, "B", b, "NAN", nan)
 	var lines []string
@@ -127,7 +127,7 @@ func floatOp(op elem.Op, width, f, b, nan string) []string {
 		if op == elem.Max {
 			name, zeros = "max", "and"
 		}
-		// Of two that are equal one may be -0: their bits together say it.
+		// If two operands are equal, one may be -0: combining their bits decides.
 		lines = []string{
 			name + ".fW F, F1, F2;", "setp.eq.fW same, F1, F2;", zeros + ".bW B, B1, B2;", "@same mov.bW F, B;",
 			"setp.nan.fW nan, F1, F2;",

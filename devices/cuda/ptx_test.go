@@ -19,8 +19,8 @@ var combining = []elem.Type{
 	elem.Int8, elem.Uint8, elem.Int32, elem.Int64, elem.Float16, elem.BFloat16, elem.Float32, elem.Float64,
 }
 
-// thread runs a kernel for one element, as PTX ISA 6.0 says of each instruction
-// that ptx uses. Registers hold bits. It stops the test at what it does not know.
+// thread runs a kernel for one element, implementing the instructions that ptx uses as PTX
+// ISA 6.0 specifies. Registers hold bits. It ends the test at an unknown instruction.
 type thread struct {
 	t      *testing.T
 	regs   map[string]uint64
@@ -28,7 +28,7 @@ type thread struct {
 	memory []byte
 }
 
-// instruction is a line: a guard, an operation, and what it works on.
+// instruction matches a line: a guard, an operation, and its arguments.
 var instruction = regexp.MustCompile(`^(?:@(\w+) )?([\w.]+)(?: (.*))?;$`)
 
 func (th *thread) run(module, kernel string) {
@@ -62,7 +62,7 @@ func (th *thread) run(module, kernel string) {
 	}
 }
 
-// value is a register's, or a number's, bits.
+// value returns the bits of a register or number.
 func (th *thread) value(text string) uint64 {
 	th.t.Helper()
 	if v, ok := th.regs[text]; ok {
@@ -88,7 +88,7 @@ func extend(v uint64, n uint) int64   { return int64(v<<(64-n)) >> (64 - n) }
 func cut(v uint64, n uint) uint64     { return v << (64 - n) >> (64 - n) }
 func widthOf(kind string) (bits uint) { n, _ := strconv.Atoi(kind[1:]); return uint(n) }
 
-// do is one instruction. The first argument is where the result goes.
+// do executes one instruction. The first argument is the destination.
 func (th *thread) do(op string, args []string) {
 	th.t.Helper()
 	parts := strings.Split(op, ".")
@@ -150,7 +150,7 @@ func (th *thread) set(predicate string, is bool) {
 	}
 }
 
-// float does arithmetic that rounds to nearest even. A NaN is the card's own.
+// float computes with rounding to nearest even. A NaN result is the card's own.
 func (th *thread) float(parts []string, a, b uint64) uint64 {
 	th.t.Helper()
 	var of func(x, y float64) float64
@@ -173,7 +173,8 @@ func (th *thread) float(parts []string, a, b uint64) uint64 {
 		}
 		return math.Float64bits(r)
 	}
-	// Sums and products of two float32, rounded twice, are rounded right.
+	// A sum or product of two float32, computed as float64 and rounded again, is correctly
+	// rounded.
 	r := of(float64(f32(a)), float64(f32(b)))
 	if r != r {
 		return 0x7fffffff
@@ -181,8 +182,8 @@ func (th *thread) float(parts []string, a, b uint64) uint64 {
 	return bits32(float32(r))
 }
 
-// lesser is min of PTX: the other one where one is NaN. Which of two zeros it
-// returns is not relied upon: here it is the wrong one.
+// lesser is PTX's min: if one operand is NaN, the result is the other. Which of two zeros
+// it returns must not matter: here it is the wrong one.
 func lesser(x, y float64) float64 {
 	switch {
 	case x != x:
@@ -244,7 +245,7 @@ func halfValue(h uint16) float64 {
 	return v
 }
 
-// nearestHalf looks for it among all.
+// nearestHalf searches all values of 16 bits.
 func nearestHalf(f float64) uint16 {
 	switch a := math.Abs(f); {
 	case f != f:
@@ -276,7 +277,7 @@ func nearestHalf(f float64) uint16 {
 	return sign | high
 }
 
-// TestPTX runs the kernels by an interpreter of what PTX says.
+// TestPTX runs the kernels with an interpreter of PTX.
 func TestPTX(t *testing.T) {
 	interesting := map[elem.Type][]uint64{
 		elem.Float16: {
@@ -307,9 +308,8 @@ func TestPTX(t *testing.T) {
 	}
 }
 
-// onePair combines the third elements of two memories by the first thread of the
-// second block of two. With past, the thread behind it is tried too, which has
-// no element.
+// onePair combines the third elements of two memories with the first thread of the second
+// block of two. With past, the next thread, which has no element, is run too.
 func onePair(t *testing.T, typ elem.Type, op elem.Op, operands [2]uint64, past bool) {
 	t.Helper()
 	size := typ.Size()
@@ -336,7 +336,7 @@ func onePair(t *testing.T, typ elem.Type, op elem.Op, operands [2]uint64, past b
 	}
 }
 
-// TestPTXAssembles asks NVIDIA's assembler, where it is installed.
+// TestPTXAssembles runs NVIDIA's assembler, if it is installed.
 func TestPTXAssembles(t *testing.T) {
 	ptxas := os.Getenv("HMCFS_PTXAS")
 	if ptxas == "" {

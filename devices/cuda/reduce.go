@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// kernels has what the driver has compiled for a card: a module for each type
-// that was asked for.
+// kernels holds the modules that the driver has compiled for a card, one for each type that
+// was used.
 type kernels struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -26,17 +26,17 @@ type kernels struct {
 type module struct {
 	handle    cuModule
 	functions [elem.Avg + 1]cuFunction
-	// failed is why there is none.
+	// failed is the reason why the module could not be built.
 	failed error
 }
 
-// hasKernels says whether the library has all calls that kernels need.
+// hasKernels reports whether the library has all functions that kernels need.
 func (a *api) hasKernels() bool {
 	return a.ModuleLoad.Present() && a.ModuleUnload.Present() && a.ModuleFunction.Present() && a.Launch.Present()
 }
 
-// kernel returns that of an operation, which is compiled first where that was
-// not done before. The thread has the device's context.
+// kernel returns the kernel for an operation, compiling it if necessary. The device's
+// context must be current.
 func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
 	ks := &d.kernels
 	ks.mu.Lock()
@@ -81,7 +81,7 @@ func (d *device) build(t elem.Type) *module {
 	return m
 }
 
-// clear unloads all modules. None is in use.
+// clear unloads all modules. None may be in use.
 func (ks *kernels) clear(a *api) error {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -95,7 +95,7 @@ func (ks *kernels) clear(a *api) error {
 	return errors.Join(errs...)
 }
 
-// Reduce combines elements by kernels.
+// Reduce combines elements with kernels.
 func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := d.checkReduce(dst, src, t, op); err != nil {
 		return err
@@ -117,8 +117,7 @@ func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 	})
 }
 
-// checkReduce says whether kernels can combine the spans: loads must be
-// aligned.
+// checkReduce returns an error unless kernels can combine the spans: loads must be aligned.
 func (d *device) checkReduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := devices.CheckReduce(d, dst, src, t, op); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// reduceOnce combines elements of a seed each and says whether they are right.
+// reduceOnce combines elements of a seed each and reports whether the results are right.
 func reduceOnce(t *testing.T, dev *device, typ elem.Type, reduce func(dst, src devices.Span) error) error {
 	t.Helper()
 	const n = 1 << 16
@@ -34,8 +34,8 @@ func reduceOnce(t *testing.T, dev *device, typ elem.Type, reduce func(dst, src d
 	return nil
 }
 
-// TestKernels has the stand-in's kernels called. It has none for 16 bits, as a
-// driver that refuses a module.
+// TestKernels calls the stand-in's kernels. It has none for 16 bits, like a driver that
+// rejects a module.
 func TestKernels(t *testing.T) {
 	dev := open(t, newStandIn(t).driver(), "cuda:0")
 	for _, typ := range combining {

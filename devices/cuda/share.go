@@ -12,18 +12,17 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// shareUnit is the unit in which memory that is exported by IPC is taken, in bytes. The
-// driver shares the whole block that an allocation lies in, and puts several
-// smaller ones into one.
+// shareUnit is the allocation unit, in bytes, of memory that is exported by IPC. The driver
+// shares the whole block that contains an allocation, and puts several smaller allocations
+// into one block.
 const shareUnit = 2 * devices.MiB
 
-// sharing has the driver's calls by which a card shares memory with other
-// processes.
+// sharing implements card.Sharing with the driver's calls.
 type sharing struct{ d *device }
 
 var _ card.Sharing = sharing{}
 
-// Unit returns the unit of the kinds that the card can do.
+// Unit returns the allocation unit of a kind, 0 if the card does not support it.
 func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 	switch {
 	case kind == devices.HandleIPC && s.d.entry.ipc:
@@ -34,7 +33,7 @@ func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 	return 0
 }
 
-// TakeShared takes plain memory for IPC, and mapped memory for a descriptor.
+// TakeShared allocates plain memory for IPC, and mapped memory for a descriptor.
 func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (b *card.Block, err error) {
 	if kind == devices.HandleVMM {
 		b, err = s.d.newExported(n)
@@ -48,7 +47,7 @@ func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (b *card.Bl
 	return b, nil
 }
 
-// Clear sets bytes to 0.
+// Clear sets the bytes from off on to 0.
 func (s sharing) Clear(ctx context.Context, b *card.Block, off devices.Size) error {
 	return s.d.withLane(ctx, func(l *lane) error {
 		if err := s.d.api.fill(l.streams[0], b.Addr.At(off), 0, b.Size-off); err != nil {
@@ -58,7 +57,7 @@ func (s sharing) Clear(ctx context.Context, b *card.Block, off devices.Size) err
 	})
 }
 
-// Name fills in what a handle says.
+// Name fills in the fields of a handle.
 func (s sharing) Name(b *card.Block, h *devices.Handle) error {
 	if b.Kind == devices.HandleVMM {
 		return s.exportVirtual(mappingOf(b), h)
@@ -66,8 +65,8 @@ func (s sharing) Name(b *card.Block, h *devices.Handle) error {
 	return s.exportIPC(b, h)
 }
 
-// exportIPC fills in what an IPC handle says. It names the whole block of the
-// driver's that the memory lies in.
+// exportIPC fills in the fields of an IPC handle. It identifies the driver's whole block
+// that contains the memory.
 func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	base, size, err := s.d.api.addressRange(b.Addr)
 	if err != nil {
@@ -82,7 +81,7 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	return err
 }
 
-// exportVirtual fills in what a descriptor says.
+// exportVirtual fills in the fields of a descriptor handle.
 func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
 	fd, err := s.d.api.exportPhysical(m.physical)
 	if err != nil {
@@ -94,7 +93,7 @@ func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
 	return nil
 }
 
-// Check refuses a handle that is none of its kind.
+// Check rejects a handle that is not valid for its kind.
 func (sharing) Check(h devices.Handle) error {
 	switch {
 	case h.Kind == devices.HandleIPC && len(h.Bytes) != ipcHandleSize:
@@ -105,8 +104,8 @@ func (sharing) Check(h devices.Handle) error {
 	return nil
 }
 
-// refused makes what the driver says of a handle an ErrHandle, unless the card
-// has failed.
+// refused turns a driver error about a handle into an ErrHandle, unless the card has
+// failed.
 func refused(what string, err error) error {
 	if codeOf(err).Sticky() || codeOf(err) == 0 {
 		return err
@@ -114,7 +113,7 @@ func refused(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, devices.ErrHandle, err)
 }
 
-// Open opens the part of a handle.
+// Open opens the part of the allocation that a handle identifies.
 func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 	if h.Kind == devices.HandleVMM {
 		return s.importVirtual(h)
@@ -134,7 +133,7 @@ func (s sharing) openIPC(handle ipcHandle) (card.Foreign, error) {
 		return card.Foreign{}, refused("the driver opens no memory by it; its process may have ended, "+
 			"be this one, or be on another machine", err)
 	}
-	// The driver may count what lies before p to the same block.
+	// The driver may attribute memory before p to the same block.
 	base, size, err := s.d.api.addressRange(p)
 	if err != nil {
 		return card.Foreign{}, errors.Join(err, s.d.api.ipcClose(p))
@@ -145,8 +144,8 @@ func (s sharing) openIPC(handle ipcHandle) (card.Foreign, error) {
 	}, nil
 }
 
-// importVirtual maps what a descriptor names. Its size is not to be asked of
-// the driver: it refuses to map more than there is.
+// importVirtual maps the memory of a descriptor. The driver can't be asked for its size,
+// but refuses to map more than there is.
 func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 	end := devices.Size(h.Offset) + h.Size
 	whole := card.RoundUp(max(end, h.Allocation), s.d.units.least)

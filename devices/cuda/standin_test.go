@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// wrong are calls that the stand-in must end the process for. Each is made by
-// a process of its own.
+// wrong lists calls for which the stand-in must end the process. Each is made by a process
+// of its own.
 func wrong() map[string]struct {
 	call func(t *testing.T, a, b *device)
 	says string
@@ -36,7 +36,7 @@ func wrong() map[string]struct {
 	}
 	return map[string]wrongCall{
 		"no context": {func(_ *testing.T, a, _ *device) {
-			// Some of these threads have never had one.
+			// Some of these threads have never had a context.
 			var all sync.WaitGroup
 			begin := make(chan struct{})
 			for range 20 {
@@ -110,7 +110,7 @@ func wrong() map[string]struct {
 	}
 }
 
-// TestStandInEndsWrongCalls proves that the other tests mean something.
+// TestStandInEndsWrongCalls proves that the stand-in detects mistakes.
 func TestStandInEndsWrongCalls(t *testing.T) {
 	calls := wrong()
 	if name, is := strings.CutPrefix(flag.Arg(0), "wrong:"); is {
@@ -123,7 +123,7 @@ func TestStandInEndsWrongCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1",
 				"wrong:"+name, lib.path)
-			// What is ended by the stand-in removes nothing.
+			// A process ended by the stand-in does not remove its files.
 			cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
@@ -136,8 +136,7 @@ func TestStandInEndsWrongCalls(t *testing.T) {
 	}
 }
 
-// TestNothingMovesBeforeItIsWaitedFor proves that a missing synchronisation is
-// seen.
+// TestNothingMovesBeforeItIsWaitedFor proves that a missing synchronization is detected.
 func TestNothingMovesBeforeItIsWaitedFor(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0")
 	mem := alloc(t, d, 100)

@@ -11,9 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// stream is a stream of the card. Work is put into it by a goroutine, which
-// waits only for what the card can't wait for by itself: a Signal of the host,
-// an event of another device.
+// stream is a stream of the card. A goroutine submits work to it, and waits only for events
+// that the card can't wait for: a Signal of the host, an event of another device.
 type stream struct {
 	d     *device
 	id    cuStream
@@ -21,7 +20,7 @@ type stream struct {
 	once  sync.Once
 
 	mu sync.Mutex
-	// pending is work that may not be done, in order.
+	// pending is work that may not be done yet, in order.
 	// +checklocks:mu
 	pending []pending
 }
@@ -32,13 +31,13 @@ type pending struct {
 	mems  []*devices.Memory
 }
 
-// hasStreams says whether the library has all calls that streams need.
+// hasStreams reports whether the library has all functions that streams need.
 func (a *api) hasStreams() bool {
 	return a.EventCreate.Present() && a.EventDestroy.Present() && a.EventRecord.Present() &&
 		a.EventQuery.Present() && a.StreamWaitEvent.Present()
 }
 
-// NewStream makes a stream that waits for no other.
+// NewStream returns a stream that is not synchronized with any other.
 func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	leave, err := d.Enter(ctx)
 	if err != nil {
@@ -60,11 +59,11 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	return s, nil
 }
 
-// HostDriven says that the card orders the work. It is the host that hands it
-// on once a Signal is set.
+// HostDriven returns false: the card orders the work, although the host submits work that
+// waits for a Signal only once that is set.
 func (s *stream) HostDriven() bool { return false }
 
-// Copy begins a copy inside the card.
+// Copy submits a copy within the card.
 func (s *stream) Copy(dst, src devices.Span) error {
 	if dst.Len != src.Len {
 		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.Info().Name, devices.ErrRange)
@@ -75,13 +74,13 @@ func (s *stream) Copy(dst, src devices.Span) error {
 	return s.begin(func() error { return s.d.api.copyWithin(s.id, card.AddressOf(dst), card.AddressOf(src), src.Len) }, dst, src)
 }
 
-// Fill begins to set bytes.
+// Fill submits setting bytes.
 func (s *stream) Fill(dst devices.Span, value byte) error {
 	return s.begin(func() error { return s.d.api.fill(s.id, card.AddressOf(dst), value, dst.Len) }, dst)
 }
 
-// Reduce begins to combine elements: by a kernel, or by the host where the
-// driver has none.
+// Reduce submits a combination of elements: by a kernel, or by the host if the driver has
+// no kernel.
 func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := devices.CheckReduce(s.d, dst, src, t, op); err != nil {
 		return err
@@ -98,8 +97,8 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	}, dst, src)
 }
 
-// kernelMissing says whether the driver has refused a kernel. Any other fault is
-// found when the work begins.
+// kernelMissing reports whether the driver has rejected a kernel. Any other error is
+// reported when the work starts.
 func (s *stream) kernelMissing(t elem.Type, op elem.Op) bool {
 	leave, err := s.d.Enter(context.Background())
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *stream) kernelMissing(t elem.Type, op elem.Op) bool {
 	return errors.Is(err, devices.ErrUnsupported)
 }
 
-// begin has work put into the stream, whose memory is held until it is done.
+// begin submits work to the stream and holds its memory until it is done.
 func (s *stream) begin(start func() error, spans ...devices.Span) error {
 	if err := s.queue.Failure(); err != nil && !errors.Is(err, devices.ErrClosed) {
 		return err
@@ -149,12 +148,12 @@ func (s *stream) begin(start func() error, spans ...devices.Span) error {
 	}, spans...)
 }
 
-// byHost has the host do work between what is in the stream and what comes.
+// byHost has the host do work after the work in the stream and before later work.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
 	return s.queue.ByHost(s.recordNow, work, spans...)
 }
 
-// recordNow makes an event behind what the stream has been given.
+// recordNow records an event after the work submitted to the stream so far.
 func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
 	e := newEvent(s)
 	if err := e.record(ctx); err != nil {
@@ -164,8 +163,8 @@ func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
 	return e, nil
 }
 
-// reap lets go of what is done, or of all that there is once the card has
-// failed. The caller is inside of an operation.
+// reap releases the memory of completed work, or of all work once the card has failed. The
+// caller must have entered the card.
 func (s *stream) reap() {
 	failed := s.d.Failed() != nil
 	s.mu.Lock()
@@ -189,12 +188,12 @@ func (s *stream) reap() {
 	for _, p := range done {
 		s.destroy(p.event)
 		for _, m := range p.mems {
-			_ = m.Release() // the device has said what there is to say
+			_ = m.Release() // the device has reported its errors already
 		}
 	}
 }
 
-// query asks for an event.
+// query reports whether an event has happened.
 func (s *stream) query(e cuEvent) (done bool, err error) {
 	err = s.d.On(func() (err error) {
 		done, err = s.d.api.happened(e)
@@ -203,13 +202,12 @@ func (s *stream) query(e cuEvent) (done bool, err error) {
 	return done, err
 }
 
-// destroy gives an event back; one of a card that has failed goes with the
-// process.
+// destroy destroys an event; that of a failed card is freed with the process.
 func (s *stream) destroy(e cuEvent) {
 	_ = s.d.On(func() error { return s.d.api.destroyEvent(e) })
 }
 
-// Record makes an event behind all work.
+// Record returns an event for all work so far.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
 	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
@@ -219,8 +217,8 @@ func (s *stream) Record() (devices.Event, error) {
 	return e, nil
 }
 
-// After has later work wait: by the card for an event of any card, by the host
-// for others.
+// After makes later work wait: on the card for an event of any card, on the host for other
+// events.
 func (s *stream) After(e devices.Event) error {
 	own, ok := e.(*event)
 	if !ok {
@@ -239,7 +237,7 @@ func (s *stream) After(e devices.Event) error {
 	}})
 }
 
-// Sync waits for all work.
+// Sync waits for all work so far.
 func (s *stream) Sync(ctx context.Context) error {
 	e, err := s.Record()
 	if err != nil {
@@ -253,14 +251,14 @@ func (s *stream) Sync(ctx context.Context) error {
 	return err
 }
 
-// Close gives up what the card has not been given, waits for the rest and gives
-// the stream back.
+// Close cancels the work that was not submitted to the card, waits for the rest and
+// destroys the stream.
 func (s *stream) Close() (err error) {
 	s.once.Do(func() {
 		s.queue.Close()
 		leave, gone := s.d.Enter(context.Background())
 		if gone != nil {
-			return // with the device, as all that it had
+			return // freed with the device
 		}
 		defer leave()
 		err = s.d.On(func() error { return s.d.api.synchronize(s.id) })

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// newStream makes a stream that the card orders, closed with the test.
+// newStream returns a stream ordered by the card, closed at the end of the test.
 func newStream(t *testing.T, dev *device) devices.Stream {
 	t.Helper()
 	s, err := devices.NewStream(t.Context(), dev)
@@ -26,8 +26,8 @@ func newStream(t *testing.T, dev *device) devices.Stream {
 	return s
 }
 
-// TestStreamsOfTwoCards has the streams of one card wait for another card's, and
-// for one that the host drives.
+// TestStreamsOfTwoCards makes the streams of one card wait for another card's, and for one
+// that the host drives.
 func TestStreamsOfTwoCards(t *testing.T) {
 	driver := newStandIn(t, "devices=2").driver()
 	a, b := open(t, driver, "cuda:0"), open(t, driver, "cuda:1")
@@ -74,7 +74,7 @@ func TestStreamsOfTwoCards(t *testing.T) {
 	}
 }
 
-// TestStreamOfACardThatFails says so to whoever waits.
+// TestStreamOfACardThatFails checks that all waiters get the error.
 func TestStreamOfACardThatFails(t *testing.T) {
 	lib := newStandIn(t)
 	dev := open(t, lib.driver(), "cuda:0")
@@ -89,7 +89,7 @@ func TestStreamOfACardThatFails(t *testing.T) {
 	}
 }
 
-// TestStreamCallsFail has each call fail once, and leaves nothing behind.
+// TestStreamCallsFail makes each call fail once, and checks that nothing leaks.
 func TestStreamCallsFail(t *testing.T) {
 	for _, call := range []string{"cuStreamCreate", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD8Async"} {
 		t.Run(call, func(t *testing.T) {

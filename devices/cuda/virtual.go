@@ -8,14 +8,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// mapping is physical memory that is mapped into addresses of its own.
+// mapping is physical memory that is mapped into an address range of its own.
 type mapping struct {
 	addr     address
 	size     devices.Size // a multiple of the card's unit
 	physical cuPhysical
 
 	mu sync.Mutex
-	// peers are the other cards that may touch it.
+	// peers are the other cards that have access to it.
 	// +checklocks:mu
 	peers map[cuDevice]bool
 }
@@ -28,15 +28,15 @@ func mappingOf(b *card.Block) *mapping {
 
 // units are the granularities, in bytes, of physical memory.
 type units struct {
-	// plain is for memory that stays here, exported for what can be exported:
-	// the driver may want larger units for that.
+	// plain is for memory that stays in this process, exported for memory that can be
+	// exported: the driver may require larger units for the latter.
 	plain, exported devices.Size
-	// least is the unit for mapping memory that another process exports: it may
-	// have taken it in smaller units than the recommended ones.
+	// least is the unit for mapping memory exported by another process, which may have
+	// allocated it in smaller units than the recommended ones.
 	least devices.Size
 }
 
-// readUnits asks for the units of the card.
+// readUnits queries the units of the card.
 func (d *device) readUnits() (u units, err error) {
 	if u.plain, err = d.api.granularity(d.prop(), cuGranularityRecommended); err != nil || !d.entry.export {
 		return u, err
@@ -48,9 +48,9 @@ func (d *device) readUnits() (u units, err error) {
 	return u, err
 }
 
-// prop describes the physical memory that is wanted. Where the card can, it is
-// memory that a network card may be told of: libraries that register files'
-// memory with one can't know how it was made.
+// prop describes the physical memory to allocate. If the card supports it, it is memory
+// that network cards can access: libraries that register files' memory with one can't know
+// how it was allocated.
 func (d *device) prop() *allocationProp {
 	p := &allocationProp{
 		Type:     cuAllocationPinned,
@@ -62,18 +62,19 @@ func (d *device) prop() *allocationProp {
 	return p
 }
 
-// exportedProp is prop of memory that can be exported, which must be said when
-// it is made.
+// exportedProp is prop for memory that can be exported, which must be specified at
+// allocation.
 func (d *device) exportedProp() *allocationProp {
 	p := d.prop()
 	p.RequestedHandleTypes = cuHandlePosixFD
 	return p
 }
 
-// newVirtual makes physical memory and maps it. n is a multiple of units.plain.
+// newVirtual allocates and maps physical memory. n is a multiple of units.plain.
 func (d *device) newVirtual(n devices.Size) (*card.Block, error) { return d.newPhysical(n, d.prop()) }
 
-// newExported is newVirtual of memory that can be exported, in units.exported.
+// newExported is newVirtual for memory that can be exported. n is a multiple of
+// units.exported.
 func (d *device) newExported(n devices.Size) (*card.Block, error) {
 	return d.newPhysical(n, d.exportedProp())
 }
@@ -90,7 +91,7 @@ func (d *device) newPhysical(n devices.Size, p *allocationProp) (*card.Block, er
 	return b, nil
 }
 
-// newMapped maps physical memory, which it owns unless it fails.
+// newMapped maps physical memory, and takes ownership of it unless it fails.
 func (d *device) newMapped(h cuPhysical, n devices.Size) (*card.Block, error) {
 	p, err := d.api.reserve(n)
 	if err != nil {

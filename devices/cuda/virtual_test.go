@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// TestMemoryForNetworkCards asks the driver whether large memory, exported or
-// not, was made so that a network card may be told of it.
+// TestMemoryForNetworkCards asks the driver whether large memory, exported or not, was
+// allocated so that network cards can access it.
 func TestMemoryForNetworkCards(t *testing.T) {
 	for setting, want := range map[string]uint8{"rdma=1": 1, "rdma=0": 0} {
 		d := open(t, newStandIn(t, setting).driver(), "cuda:0")
@@ -36,8 +36,8 @@ func TestMemoryForNetworkCards(t *testing.T) {
 	}
 }
 
-// TestExportedMemoryHasItsOwnUnit has a driver that gives memory to export in
-// larger units than other memory.
+// TestExportedMemoryHasItsOwnUnit uses a driver that requires larger units for memory to be
+// exported than for other memory.
 func TestExportedMemoryHasItsOwnUnit(t *testing.T) {
 	d := open(t, newStandIn(t, "shared=8388608").driver(), "cuda:0")
 	mem, err := d.AllocShared(t.Context(), 5<<20, devices.HandleVMM)
@@ -59,8 +59,8 @@ func TestExportedMemoryHasItsOwnUnit(t *testing.T) {
 	}
 }
 
-// TestImportOfSmallUnits opens memory whose owner took it in the least units,
-// where larger ones are recommended, with and without its size.
+// TestImportOfSmallUnits opens memory that its owner allocated in minimum units, although
+// larger ones are recommended, with and without its size.
 func TestImportOfSmallUnits(t *testing.T) {
 	d := open(t, newStandIn(t, "recommended=16777216").driver(), "cuda:0")
 	prop := d.prop()

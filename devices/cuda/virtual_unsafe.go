@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// granularity returns the unit in which memory of these properties is taken:
-// the least or the recommended one, as the option says.
+// granularity returns the allocation unit of memory with these properties: the minimum or
+// the recommended one, according to option.
 func (a *api) granularity(p *allocationProp, option uintptr) (devices.Size, error) {
 	var n uint64
 	err := a.check("cuMemGetAllocationGranularity",
@@ -45,14 +45,14 @@ func (a *api) unmap(p address, n devices.Size) error {
 	return a.check("cuMemUnmap", code(a.MemUnmap.Call(uintptr(p), uintptr(n))))
 }
 
-// setAccess lets a device read and write a mapped range.
+// setAccess gives a device read and write access to a mapped range.
 func (a *api) setAccess(p address, n devices.Size, d cuDevice) error {
 	desc := accessDesc{Location: location{Type: cuLocationDevice, ID: int32(d)}, Flags: cuAccessReadWrite}
 	return a.check("cuMemSetAccess",
 		code(a.MemSetAccess.Call(uintptr(p), uintptr(n), uintptr(unsafe.Pointer(&desc)), 1)))
 }
 
-// exportPhysical returns a fresh descriptor.
+// exportPhysical returns a new descriptor.
 func (a *api) exportPhysical(h cuPhysical) (fd int, err error) {
 	var v int32
 	err = a.check("cuMemExportToShareableHandle",
@@ -60,8 +60,8 @@ func (a *api) exportPhysical(h cuPhysical) (fd int, err error) {
 	return int(v), err
 }
 
-// importPhysical opens a descriptor, which stays the caller's. The call takes
-// the number itself for its pointer.
+// importPhysical opens a descriptor, which the caller keeps. The function expects the
+// number itself in place of a pointer.
 func (a *api) importPhysical(fd uintptr) (cuPhysical, error) {
 	var h cuPhysical
 	err := a.check("cuMemImportFromShareableHandle",
@@ -75,7 +75,7 @@ func (a *api) properties(h cuPhysical) (p allocationProp, err error) {
 	return p, err
 }
 
-// addressRange is the allocation that an address lies in.
+// addressRange returns the allocation that contains an address.
 func (a *api) addressRange(p address) (base address, n devices.Size, err error) {
 	var size uint64
 	err = a.check("cuMemGetAddressRange",

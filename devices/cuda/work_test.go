@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestContextsOfTwoCards works on two cards from many goroutines at the same
-// time. The stand-in ends the process if any call is made on a thread with
-// another card's context, or with none.
+// TestContextsOfTwoCards uses two cards from many goroutines at the same time. The stand-in
+// ends the process if any call is made on a thread with another card's context, or with
+// none.
 func TestContextsOfTwoCards(t *testing.T) {
 	lib := newStandIn(t)
 	d := lib.driver()
@@ -36,7 +36,7 @@ func TestContextsOfTwoCards(t *testing.T) {
 	group.Wait()
 }
 
-// roundTrip takes memory of two cards, moves bytes about and gives it back.
+// roundTrip allocates memory of two cards, copies bytes between them and frees it.
 func roundTrip(ctx context.Context, one, other devices.Device, seed uint64) (err error) {
 	const n = 300_001
 	var mems [3]*devices.Memory
@@ -73,7 +73,7 @@ func roundTrip(ctx context.Context, one, other devices.Device, seed uint64) (err
 	return nil
 }
 
-// TestLongMoves moves more than two pieces of each way.
+// TestLongMoves copies more than two pieces by each route.
 func TestLongMoves(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0")
 	const n = 40<<20 + 12345
@@ -98,8 +98,8 @@ func TestLongMoves(t *testing.T) {
 	}
 }
 
-// TestPinnedGoesDirect makes staging impossible, so that only copies from and
-// to pinned memory can succeed.
+// TestPinnedGoesDirect makes staging impossible, so that only copies from and to pinned
+// memory can succeed.
 func TestPinnedGoesDirect(t *testing.T) {
 	lib := newStandIn(t)
 	d := open(t, lib.driver(), "cuda:0")
@@ -136,7 +136,7 @@ func TestPinnedGoesDirect(t *testing.T) {
 	}
 }
 
-// mapped is memory outside of Go's heap.
+// mapped returns memory outside of Go's heap.
 func mapped(t *testing.T, n int) []byte {
 	t.Helper()
 	p, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -161,8 +161,8 @@ func pin(t *testing.T, dev *device, p []byte) (unpin func()) {
 	return unpin
 }
 
-// TestPinTwice pins the same memory for two cards, for one card twice, in part,
-// and leaves some to Close.
+// TestPinTwice pins the same memory for two cards, for one card twice, and in part, and
+// leaves some of it to Close.
 func TestPinTwice(t *testing.T) {
 	lib := newStandIn(t)
 	d := lib.driver()
@@ -207,7 +207,7 @@ func TestPinTwice(t *testing.T) {
 	}
 }
 
-// TestOthersTakeMemory lets other programs take most of a card.
+// TestOthersTakeMemory has other programs use most of a card's memory.
 func TestOthersTakeMemory(t *testing.T) {
 	lib := newStandIn(t, "memory=104857600")
 	d := open(t, lib.driver(), "cuda:0,size=80MiB")
@@ -247,8 +247,8 @@ func TestOthersTakeMemory(t *testing.T) {
 	holds(t, mem.All(), 1, 0)
 }
 
-// TestRoundingIsNotRefused takes all of a device whose size is no multiple of
-// the unit that mapped memory comes in.
+// TestRoundingIsNotRefused allocates all of a device whose size is not a multiple of the
+// unit of mapped memory.
 func TestRoundingIsNotRefused(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0,size=20971521")
 	mem := alloc(t, d, 20<<20+1)
@@ -259,7 +259,7 @@ func TestRoundingIsNotRefused(t *testing.T) {
 	holds(t, mem.All(), 1, 0)
 }
 
-// TestKindsOfMemory checks which calls memory comes from.
+// TestKindsOfMemory checks which calls memory is allocated by.
 func TestKindsOfMemory(t *testing.T) {
 	lib := newStandIn(t)
 	for _, virtual := range []bool{true, false} {
@@ -275,8 +275,8 @@ func TestKindsOfMemory(t *testing.T) {
 	}
 }
 
-// TestLongMovesInside moves and fills more than is on its way at a time inside
-// a card, and from card to card.
+// TestLongMovesInside copies and fills more than is in flight at a time, inside a card and
+// from card to card.
 func TestLongMovesInside(t *testing.T) {
 	const size = insidePiece + 4097
 	lib := newStandIn(t, fmt.Sprint("memory=", uint64(3*size)))

@@ -45,8 +45,7 @@ func TestAbilities(t *testing.T) {
 	})
 }
 
-// TestFewerFacts opens a card of a library that tells neither where it is nor
-// which one.
+// TestFewerFacts opens a card of a library that provides neither its address nor its ID.
 func TestFewerFacts(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		d := v.onStandin(t)
@@ -63,7 +62,7 @@ func TestFewerFacts(t *testing.T) {
 	})
 }
 
-// TestVendorsAbilities are those that the vendors' libraries have.
+// TestVendorsAbilities checks the abilities of the vendors' libraries.
 func TestVendorsAbilities(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -76,8 +75,8 @@ func TestVendorsAbilities(t *testing.T) {
 	})
 }
 
-// TestPeers copies between two cards both ways, at once, and does not where
-// they don't reach each other.
+// TestPeers copies between two cards in both directions at once, and not if they can't
+// access each other.
 func TestPeers(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		first, second := v.pair(t)
@@ -126,7 +125,7 @@ func TestPeersOutOfReach(t *testing.T) {
 	})
 }
 
-// pages is n bytes of memory outside of Go's.
+// pages returns n bytes of memory outside of Go's heap.
 func pages(t testing.TB, n int) []byte {
 	t.Helper()
 	p, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -174,7 +173,7 @@ func TestPinning(t *testing.T) {
 		if _, none := devices.PinHost(dev, nil); none {
 			t.Error("nothing is pinned")
 		}
-		// What is still pinned goes with the device.
+		// Memory that is still pinned is unpinned with the device.
 		left, pinned := devices.PinHost(dev, p[:1<<12])
 		if !pinned {
 			t.Error("a page is not pinned")
@@ -186,7 +185,7 @@ func TestPinning(t *testing.T) {
 	})
 }
 
-// thereAndBack copies content to host memory, and that to a device.
+// thereAndBack writes content to host memory, and copies that to a device and back.
 func thereAndBack(t *testing.T, dev devices.Device, host []byte) {
 	t.Helper()
 	mem := filled(t, dev, uint64(len(host)), len(host))
@@ -202,9 +201,8 @@ func thereAndBack(t *testing.T, dev devices.Device, host []byte) {
 	holds(t, mem, uint64(len(host)))
 }
 
-// TestPinningOverlaps pins ranges that overlap for two devices, copies every
-// mixture of what is pinned and what is not, and has the use of one device end
-// before that of the other.
+// TestPinningOverlaps pins overlapping ranges for two devices, copies every mixture of
+// pinned and unpinned memory, and ends the use of one device before that of the other.
 func TestPinningOverlaps(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		const page = 1 << 12

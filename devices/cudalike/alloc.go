@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// Alloc takes memory of the runtime's, which has it at once.
+// Alloc allocates memory of the runtime, which is backed immediately.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	return d.Take(ctx, n, n, d.newBlock, nil)
 }

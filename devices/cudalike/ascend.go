@@ -9,19 +9,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// aclAPI is the used part of libascendcl. Signatures and numbers are those of
-// acl/acl_rt.h, acl_base_rt.h and error_codes/rt_error_codes.h of CANN's public
-// sources, and what a call asks for is from the API reference there.
+// aclAPI contains the used functions of libascendcl. Signatures and constants are those of
+// acl/acl_rt.h, acl_base_rt.h and error_codes/rt_error_codes.h of CANN's public sources;
+// the requirements of the calls are from the API reference there.
 //
-// A device is set once, which makes its default context, and threads then work
-// with that context: setting the device counts references, and every operation
-// would add one. aclInit is called once; where another part of the process has
-// done so it says ACL_ERROR_REPEAT_INITIALIZE, which is meant to be ignored.
-// aclFinalize is the process's, and never called.
+// A device is set once, which creates its default context, and threads then work with that
+// context: setting the device counts references, and every operation would add one. aclInit
+// is called once; if another part of the process has called it, it returns
+// ACL_ERROR_REPEAT_INITIALIZE, which is meant to be ignored. aclFinalize affects the whole
+// process and is never called.
 //
-// Inside a device both addresses of a copy must be multiples of 64. An
-// allocation is made larger by the runtime (to a multiple of 32 bytes, and 32
-// more), which destinations' lengths must not count on.
+// Inside a device both addresses of a copy must be multiples of 64. The runtime enlarges an
+// allocation (to a multiple of 32 bytes, plus 32), but the destination lengths passed to
+// copies must not include the extra bytes.
 type aclAPI struct {
 	Init                dl.Func `dl:"aclInit"`
 	GetDeviceCount      dl.Func `dl:"aclrtGetDeviceCount"`
@@ -50,7 +50,7 @@ type aclAPI struct {
 	GetRecentErrMsg     dl.Func `dl:"aclGetRecentErrMsg,optional"`
 }
 
-// The constants of CANN's headers.
+// Constants of CANN's headers.
 const (
 	aclErrorRepeatInitialize   = 100002
 	aclErrorBadAlloc           = 200000
@@ -75,7 +75,7 @@ const (
 	aclPage                    = 4096
 )
 
-// NewAscend makes the driver of Huawei's Ascend NPUs.
+// NewAscend returns the driver of Huawei's Ascend NPUs.
 func NewAscend(opts Options) *Driver {
 	return newDriver(family{
 		name:   Ascend,
@@ -119,8 +119,8 @@ func adaptAscend(lib *dl.Handle) (*table, error) {
 	return t, nil
 }
 
-// aclErrorName is the header's name of a code that a person is likely to see;
-// the library has names for none.
+// aclErrorName returns the header's name of a code that a user is likely to encounter; the
+// library provides no names.
 func aclErrorName(code int32) string {
 	switch code {
 	case 100000, 107000:
@@ -202,7 +202,7 @@ func (a *aclAPI) memory(t *table) {
 	check := t.codes.check
 	t.memory = func() (free, total uint64, err error) {
 		x, y, r := outLast(a.GetMemInfo, aclHBMMem)
-		if r != 0 || y == 0 { // a card with DDR memory has no other
+		if r != 0 || y == 0 { // a card with DDR memory has only that
 			x, y, r = outLast(a.GetMemInfo, aclDDRMem)
 		}
 		return uint64(x), uint64(y), check("aclrtGetMemInfo", r)
@@ -237,14 +237,14 @@ func (a *aclAPI) memory(t *table) {
 	}
 }
 
-// within is the copy inside a device and between two.
+// within copies inside a device and between two devices.
 func (a *aclAPI) within(dst target, src address, n uint64, s stream) uintptr {
 	return a.MemcpyAsync.Call(uintptr(dst.at), uintptr(dst.room), uintptr(src), uintptr(n),
 		aclMemcpyDeviceToDevice, uintptr(s))
 }
 
-// peer enables access from each side: it is one-way, and which way a copy goes
-// is not said.
+// peer enables access from each side: access is one-way, and the direction of a copy is not
+// passed to the runtime.
 func (a *aclAPI) peer(t *table) *peerTable {
 	return &peerTable{
 		mutual: true,
@@ -261,8 +261,8 @@ func (a *aclAPI) peer(t *table) *peerTable {
 	}
 }
 
-// ipc names memory without a list of the processes that may open it: they are
-// not known. The key, 64 characters, is what lets a process in.
+// ipc exports memory without a list of the processes that may open it, since they are not
+// known. The key, of 64 characters, is what authorizes a process.
 func (a *aclAPI) ipc(t *table) *ipcTable {
 	end := func(key []byte) error {
 		return t.codes.check("aclrtIpcMemClose", bytesFirst(a.IPCClose, key))
@@ -285,8 +285,8 @@ func (a *aclAPI) ipc(t *table) *ipcTable {
 	}
 }
 
-// aclPinsAnyMemory says whether the runtime may be given memory that it has
-// not allocated: with kernels up to 5.10 that is forbidden.
+// aclPinsAnyMemory reports whether the runtime may register memory that it has not
+// allocated: with kernels up to 5.10 that is forbidden.
 func aclPinsAnyMemory() bool {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -6,8 +6,8 @@ const handleSize = 64
 // handle is hipIpcMemHandle_t and musaIpcMemHandle_t.
 type handle struct{ reserved [handleSize]byte }
 
-// openByValue is a function that takes a handle by value, which words can't
-// pass.
+// openByValue is a function that takes a handle by value, which machine words can't
+// express.
 type openByValue func(p *uintptr, h handle, flags uint32) int32
 
 func (f openByValue) call(bytes []byte, flags uint32) (p uintptr, result int32) {

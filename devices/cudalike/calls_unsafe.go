@@ -6,9 +6,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// The shapes of calls that the runtimes have, by where Go's memory stands
-// among the arguments. words is what follows it; the words behind the last that
-// a function takes are not looked at by it.
+// words are the arguments that follow Go's memory in a call. The calls of the runtimes
+// differ in the position of that memory, hence the functions below. A function ignores the
+// words beyond its last parameter.
 type words [5]uintptr
 
 func from(args []uintptr) (w words) {
@@ -67,5 +67,5 @@ func outBytes(f dl.Func, p []byte, args ...uintptr) (word, result uintptr) {
 	return word, result
 }
 
-// addressOf returns the address of p in the host's memory.
+// addressOf returns the host address of p.
 func addressOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }

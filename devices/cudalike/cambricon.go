@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// cnAPI is the used part of libcndrv, Cambricon's driver interface. Signatures
-// and numbers are those of cn_api.h as it is in public copies of the CNToolkit.
+// cnAPI contains the used functions of libcndrv, Cambricon's driver interface. Signatures
+// and constants are those of cn_api.h in public copies of the CNToolkit.
 //
-// A thread works with a context. The shared one of each device is taken, as
-// the vendor's own runtime does, so that memory can be passed to and from
-// programs that use that. A copy between two devices belongs to the context and
-// the queue of its source. Host memory can only be allocated page-locked
-// (cnMallocHost), not locked where it is, so there is no pinning.
+// A thread works with a context. Each device's shared context is used, as in the vendor's
+// own runtime, so that memory can be passed to and from programs that use that runtime. A
+// copy between two devices belongs to the context and the queue of its source. Host memory
+// can only be allocated page-locked (cnMallocHost), existing memory can't be locked, so
+// there is no pinning.
 type cnAPI struct {
 	Init                 dl.Func `dl:"cnInit"`
 	DeviceGetCount       dl.Func `dl:"cnDeviceGetCount"`
@@ -45,7 +45,7 @@ type cnAPI struct {
 	GetErrorString       dl.Func `dl:"cnGetErrorString"`
 }
 
-// The constants of cn_api.h.
+// Constants of cn_api.h.
 const (
 	cnErrorDeinitialized            = 100003
 	cnErrorECCUncorrectable         = 100016
@@ -66,10 +66,10 @@ const (
 	cnIPCMemDefault                 = 0
 	cnQueueDefault                  = 0
 	cnTextSize                      = 256
-	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer that means something everywhere
+	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer valid in every process
 )
 
-// NewCambricon makes the driver of Cambricon's MLUs.
+// NewCambricon returns the driver of Cambricon's MLUs.
 func NewCambricon(opts Options) *Driver {
 	return newDriver(family{
 		name:   Cambricon,
@@ -117,13 +117,13 @@ func adaptCambricon(lib *dl.Handle) (*table, error) {
 	return t, nil
 }
 
-// device is the vendor's handle of a device.
+// device returns the vendor's handle of a device.
 func (a *cnAPI) device(t *table, ordinal int) (uintptr, error) {
 	dev, r := outFirst(a.DeviceGet, uintptr(ordinal))
 	return dev, t.codes.check("cnDeviceGet", r)
 }
 
-// text asks a device for a text of at most n bytes.
+// text returns a function that queries a device for a text of at most n bytes.
 func (a *cnAPI) text(t *table, call string, f dl.Func, n int) func(ordinal int) (string, error) {
 	return func(ordinal int) (string, error) {
 		dev, err := a.device(t, ordinal)

@@ -5,8 +5,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// One type for each combination of abilities, since a type can't lose a method
-// at run time.
+// One type for each combination of abilities, since a type can't lose a method at run time.
 type (
 	withPeer struct {
 		*device
@@ -43,7 +42,7 @@ type (
 	}
 )
 
-// combine returns the device with the abilities that its table has.
+// combine returns the device with the abilities that its table provides.
 func (d *device) combine() devices.Device {
 	peer, share, pin := peerer{d}, card.NewSharer(d.Card, sharing{d}), pinner{d}
 	switch [3]bool{d.t.peer != nil, d.t.ipc != nil, d.t.pin != nil} {

@@ -10,11 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// devicePiece is the number of bytes moved inside a device between two looks at the
-// context, in bytes.
+// devicePiece is the number of bytes moved inside a device between two checks of the
+// context.
 const devicePiece = 512 * devices.MiB
 
-// CopyIn moves bytes host to device.
+// CopyIn copies bytes from host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	leave, err := d.Begin(ctx, dst, len(src))
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 	})
 }
 
-// CopyOut moves bytes device to host.
+// CopyOut copies bytes from device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	leave, err := d.Begin(ctx, src, len(dst))
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 	})
 }
 
-// Copy moves bytes inside the device.
+// Copy copies bytes within the device.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	leave, err := d.BeginCopy(ctx, dst, src)
 	if err != nil {
@@ -84,22 +84,22 @@ func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	})
 }
 
-// place returns the address of a span that has been checked.
+// place returns the address of a checked span.
 func place(s devices.Span) target { return placeIn(card.BlockOf(s), devices.Size(s.Off)) }
 
-// placeIn returns the address off bytes into a block.
+// placeIn returns the address at offset off of a block.
 func placeIn(b *card.Block, off devices.Size) target {
 	return target{at: b.Addr, room: uint64(b.Size)}.plus(off)
 }
 
-// plus is the place n bytes on.
+// plus returns the target n bytes further on.
 func (t target) plus(n devices.Size) target {
 	return target{at: t.at + address(n), room: t.room - uint64(n)}
 }
 
-// work begins a move on the stream and waits for it. Where the wait fails there
-// is another one: the caller's memory is given up afterwards, and the stream is
-// used again. A runtime that has failed for good answers the second one at once.
+// work starts a copy on the stream and waits for it. If the wait fails, it waits again: the
+// caller's memory is released afterwards, and the stream is reused. A runtime that has
+// failed permanently returns from the second wait immediately.
 func (d *device) work(s stream, begin func() error) error {
 	err := d.On(func() error {
 		if err := begin(); err != nil {
@@ -113,23 +113,23 @@ func (d *device) work(s stream, begin func() error) error {
 	return err
 }
 
-// moveIn moves one piece host to device.
+// moveIn copies one piece from host to device.
 func (d *device) moveIn(dst target, src []byte, s stream) error {
 	return d.eachUniform(src, func(part []byte, off devices.Size) error {
 		return d.work(s, func() error { return d.t.in(dst.plus(off), part, s) })
 	})
 }
 
-// moveOut moves one piece device to host.
+// moveOut copies one piece from device to host.
 func (d *device) moveOut(dst []byte, src target, s stream) error {
 	return d.eachUniform(dst, func(part []byte, off devices.Size) error {
 		return d.work(s, func() error { return d.t.out(part, src.plus(off).at, s) })
 	})
 }
 
-// eachUniform calls fn with the parts of some host memory that are locked as a
-// whole or not at all: runtimes refuse a copy of anything else. The runtime uses
-// a part until fn returns.
+// eachUniform calls fn with the parts of some host memory that are either entirely
+// page-locked or not at all: runtimes refuse to copy anything else. The runtime uses a part
+// until fn returns.
 func (d *device) eachUniform(p []byte, fn func(part []byte, off devices.Size) error) error {
 	defer runtime.KeepAlive(p)
 	for off := 0; off < len(p); {
@@ -142,9 +142,9 @@ func (d *device) eachUniform(p []byte, fn func(part []byte, off devices.Size) er
 	return nil
 }
 
-// moveWithin moves one piece inside the device, whose ends don't overlap. Where
-// the runtime wants both addresses aligned, what is not goes by way of the
-// host: the edges, or all of it when the two lie differently.
+// moveWithin copies one piece inside the device, between ranges that don't overlap. If the
+// runtime requires both addresses to be aligned, unaligned bytes are copied through the
+// host: the edges, or everything if the two are misaligned differently.
 func (d *device) moveWithin(dst, src target, n devices.Size, s stream) error {
 	edge := devices.Size(0)
 	if align := uint64(d.t.copyAlign); align > 1 {
@@ -162,7 +162,7 @@ func (d *device) moveWithin(dst, src target, n devices.Size, s stream) error {
 	return d.work(s, func() error { return d.t.copy(to, from.at, uint64(n-edge), s) })
 }
 
-// moveByHost moves a piece device to host to device.
+// moveByHost copies a piece from device to host to device.
 func (d *device) moveByHost(dst, src target, n devices.Size, s stream) error {
 	buf := make([]byte, min(n, moves.HostPiece))
 	for off := devices.Size(0); off < n; off += devices.Size(len(buf)) {
@@ -177,8 +177,8 @@ func (d *device) moveByHost(dst, src target, n devices.Size, s stream) error {
 	return nil
 }
 
-// scratch takes n bytes of device memory aside for a move between ranges that
-// overlap; where there are none left, of the host's.
+// scratch allocates n bytes of device memory for a copy between overlapping ranges, or of
+// host memory if the device has none left.
 func (d *device) scratch(to, from target, n devices.Size, s stream) (moves.Scratch, error) {
 	var at address
 	err := d.On(func() (err error) {

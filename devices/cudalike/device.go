@@ -10,19 +10,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// device is one opened device, without the abilities that not all have.
+// device is one opened device, without the optional abilities.
 type device struct {
 	*card.Card
 	session
 
 	mu sync.Mutex
-	// idle are the streams that nobody uses now.
+	// idle holds the streams that are not in use.
 	// +checklocks:mu
 	idle []stream
 }
 
-// newDevice owns what the binding was acquired with, and returns the device with
-// the abilities that its table has.
+// newDevice takes ownership of an acquired binding, and returns the device with the
+// abilities that its table provides.
 func (d *Driver) newDevice(t *table, b binding, info devices.Info) devices.Device {
 	dev := &device{session: session{t: t, binding: b}}
 	dev.Card = card.New(card.Spec{
@@ -34,7 +34,7 @@ func (d *Driver) newDevice(t *table, b binding, info devices.Info) devices.Devic
 	return self
 }
 
-// session is a device that is open, and its runtime.
+// session implements card.Runtime for an open device.
 type session struct {
 	t       *table
 	binding binding
@@ -42,7 +42,7 @@ type session struct {
 
 var _ card.Runtime = session{}
 
-// Bind makes the device the calling thread's.
+// Bind makes the device current for the calling thread.
 func (s session) Bind() error { return s.t.set(s.binding) }
 
 // Retain acquires the device once more.
@@ -51,10 +51,10 @@ func (s session) Retain() error {
 	return err
 }
 
-// Release ends what acquiring it began.
+// Release undoes one acquisition.
 func (s session) Release() error { return s.t.release(s.binding) }
 
-// FreeMemory returns what the card has left for all programs.
+// FreeMemory returns the memory that the card has left for all programs, in bytes.
 func (s session) FreeMemory() (devices.Size, error) {
 	n, _, err := s.t.memory()
 	return devices.Size(n), err
@@ -63,10 +63,10 @@ func (s session) FreeMemory() (devices.Size, error) {
 // Sticky reports whether the runtime refuses all work after an error.
 func (s session) Sticky(err error) bool { return isCode(err, s.t.codes.fatal...) }
 
-// OutOfMemory reports whether an error says that there is no memory.
+// OutOfMemory reports whether an error is a lack of memory.
 func (s session) OutOfMemory(err error) bool { return isCode(err, s.t.codes.outOfMemory...) }
 
-// withStream calls fn with a stream that nobody else uses.
+// withStream calls fn with a stream for its exclusive use.
 func (d *device) withStream(fn func(s stream) error) error {
 	s, err := d.takeStream()
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *device) withStream(fn func(s stream) error) error {
 	return fn(s)
 }
 
-// takeStream returns a stream that is idle, or a new one.
+// takeStream returns an idle stream, or a new one.
 func (d *device) takeStream() (s stream, err error) {
 	d.mu.Lock()
 	if n := len(d.idle); n > 0 {
@@ -96,7 +96,7 @@ func (d *device) takeStream() (s stream, err error) {
 	return s, err
 }
 
-// clear gives the streams back. None is in use.
+// clear destroys the streams. None may be in use.
 func (d *device) clear() error {
 	d.mu.Lock()
 	idle := d.idle

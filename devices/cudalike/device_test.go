@@ -9,9 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestDevices runs the suite; the two devices that some checks open are two
-// cards. The stand-in forgets the thread's device after every piece of work, so
-// no call goes without device.on.
+// TestDevices runs the suite; the two devices that some checks open are two cards. The
+// stand-in forgets the thread's device after every piece of work, so that a call outside of
+// device.On is detected.
 func TestDevices(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		var opened atomic.Int64
@@ -39,8 +39,8 @@ func TestDevices(t *testing.T) {
 	})
 }
 
-// TestSharedHIP and those below run in two processes, which find each other by
-// the test's name; so there is one for each vendor.
+// TestSharedHIP and the tests below run in two processes, which find each other by the
+// test's name; so there is one test for each vendor.
 func TestSharedHIP(t *testing.T)       { runShared(t, HIP) }
 func TestSharedCambricon(t *testing.T) { runShared(t, Cambricon) }
 func TestSharedMUSA(t *testing.T)      { runShared(t, MUSA) }

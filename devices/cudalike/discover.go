@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// describe asks a device for its facts, with all of its memory, and how much of
-// that is free. For that it makes it ready for a moment.
+// describe queries the properties of a device, with all of its memory, and how much of that
+// is free. It acquires the device temporarily.
 func (d *Driver) describe(t *table, ordinal int) (whole devices.Info, free devices.Size, err error) {
 	whole = devices.Info{
 		Name:    devices.Name(fmt.Sprintf("%s%d", d.family.name, ordinal)),
@@ -31,21 +31,21 @@ func (d *Driver) describe(t *table, ordinal int) (whole devices.Info, free devic
 		whole.NUMA = sysfs.NUMANode(d.sys, whole.PCI)
 	}
 	if t.uuid != nil {
-		// Only some cards have one; without it a record is told apart by less.
+		// Only some cards have one; without it, a record can only be matched by less.
 		whole.UUID, _ = t.uuid(ordinal)
 	}
 	free, whole.Total, err = memoryOf(t, ordinal)
 	return whole, free, err
 }
 
-// acquire makes a device ready on a thread of its own.
+// acquire acquires a device with the goroutine locked to its thread.
 func acquire(t *table, ordinal int) (binding, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return t.acquire(ordinal)
 }
 
-// memoryOf asks how much memory a device has that is not open.
+// memoryOf queries the memory of a device that is not open.
 func memoryOf(t *table, ordinal int) (free, total devices.Size, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

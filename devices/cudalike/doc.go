@@ -1,26 +1,25 @@
-// Package cudalike has the families of accelerators whose runtimes have the shape
-// of CUDA's: HIP (AMD, Hygon DCU), Cambricon, Moore Threads and Ascend. There
-// is one implementation, over a table of functions; an adapter for each vendor
-// fills the table and irons out what differs. The libraries are opened at run
-// time; where one is missing its family has no device, and says why. What the
-// device has in common with those of CUDA, its threads and its failure among it,
-// is in package card.
+// Package cudalike implements the families of accelerators whose runtimes resemble CUDA's:
+// HIP (AMD, Hygon DCU), Cambricon, Moore Threads and Ascend. There is one implementation,
+// on top of a table of functions; an adapter for each vendor fills the table and hides the
+// differences. The libraries are opened at run time; if one is missing, its family has no
+// devices and reports why. The code that the devices share with those of CUDA, including
+// the handling of threads and of failures, is in package card.
 //
-// No adapter has been run on its vendor's hardware: each is tested against a
-// stand-in library with the vendor's ABI. The comment at the head of each
-// adapter says where its signatures and numbers come from.
+// No adapter has been run on its vendor's hardware: each is tested against a stand-in
+// library with the vendor's ABI. The comment on each adapter names the source of its
+// signatures and constants.
 //
 // # Streams
 //
-// Every copy has a stream to itself, from a free list, for as long as it runs:
-// copies overlap, and an error that a stream tells belongs to the copy that
-// waits for it. A copy returns when its stream is done, also from pageable
-// memory, where a runtime may return from the call earlier.
+// Every copy uses a stream of its own, from a free list, for as long as it runs: copies
+// overlap, and an error reported by a stream belongs to the copy that waits for it. A copy
+// returns when its stream has completed, even from pageable memory, where a runtime's call
+// may return earlier.
 //
 // # Abilities
 //
-// What a library lacks is missing in its table, and a device then has no such
-// method: there is one type for each combination of abilities (combine.go).
+// Functions that a library lacks are nil in its table, and a device then does not have the
+// corresponding methods: there is one type for each combination of abilities (combine.go).
 //
 // # Lock order
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// The families, as specs name them: "hip:0,size=16GiB". Their devices are
-// called "hip0", "mlu0", "musa0", "npu0", ….
+// The families, as named in specs: "hip:0,size=16GiB". Their devices are named "hip0",
+// "mlu0", "musa0", "npu0", ….
 const (
 	HIP       devices.Family = "hip"
 	Cambricon devices.Family = "mlu"
@@ -23,25 +23,25 @@ const (
 	Ascend    devices.Family = "npu"
 )
 
-// Options configures a driver.
+// Options configure a driver.
 type Options struct {
-	// Logger gets the life cycle of devices and their failures; nil is silence.
+	// Logger receives the life cycle of devices and their failures; nil disables logging.
 	Logger *zap.Logger
 }
 
-// family tells the vendors apart before their library is open.
+// family describes a vendor before its library is opened.
 type family struct {
 	name devices.Family
-	// vendor is for people.
+	// vendor is the name for people.
 	vendor  string
 	library dl.Library
-	// check names what a person looks at when there is no device.
+	// check suggests what to check if there is no device.
 	check string
-	// adapt makes a table of an open library.
+	// adapt builds the table from an opened library.
 	adapt func(lib *dl.Handle) (*table, error)
 }
 
-// Driver opens the devices of one vendor. It may be used from any goroutine.
+// Driver opens the devices of one vendor. It is safe for concurrent use.
 type Driver struct {
 	family family
 	log    *zap.Logger
@@ -52,8 +52,8 @@ type Driver struct {
 
 var _ devices.Driver = (*Driver)(nil)
 
-// newDriver opens nothing: the library is looked for by Discover and Open, each
-// time until it is found.
+// newDriver opens nothing: Discover and Open look for the library, each time until it is
+// found.
 func newDriver(f family, opts Options) *Driver {
 	log := opts.Logger
 	if log == nil {
@@ -65,7 +65,7 @@ func newDriver(f family, opts Options) *Driver {
 // Family returns the family's name.
 func (d *Driver) Family() devices.Family { return d.family.name }
 
-// library opens the library and makes its runtime ready, once that works.
+// library opens the library and initializes its runtime, if that has not succeeded before.
 func (d *Driver) library() (*table, error) {
 	return d.table.Get(func() (*table, error) {
 		lib, err := dl.Open(d.family.library)
@@ -84,16 +84,15 @@ func (d *Driver) library() (*table, error) {
 	})
 }
 
-// noDevice is why there is none although the library is there.
+// noDevice returns the reason why there is no device although the library exists.
 func (d *Driver) noDevice(t *table, err error) error {
 	return fmt.Errorf("%s finds no %s device: %w; %s", filepath.Base(t.library), d.family.vendor, err, d.family.check)
 }
 
-// errNone is the reason where a runtime counts 0 devices and calls that no
-// error.
+// errNone is the reason if a runtime counts 0 devices without reporting an error.
 var errNone = errors.New("it counts 0")
 
-// devices counts the devices that there are.
+// devices counts the available devices.
 func (d *Driver) devices() (*table, int, error) {
 	t, err := d.library()
 	if err != nil {
@@ -109,9 +108,9 @@ func (d *Driver) devices() (*table, int, error) {
 	return t, n, nil
 }
 
-// Discover lists the devices that the runtime sees, with the size that they
-// have unless a spec says another. The error tells why there is none: no
-// library, no driver, no device. One that does not answer is left out.
+// Discover lists the devices that the runtime reports, with their default size. The error
+// explains why there is none: no library, no driver, no device. A device that does not
+// answer is omitted.
 func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	t, n, err := d.devices()
 	if err != nil {
@@ -145,12 +144,12 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 //
 //	size=SIZE   how much of the memory to use, by default nine tenths
 //
-// The device has the abilities that the library has functions for: PeerCopier,
-// Exporter and Importer, Pinner.
+// The device has the abilities for which the library has functions: PeerCopier, Exporter
+// and Importer, Pinner.
 //
 // Errors:
-//   - devices.ErrNoDevice when there is no device of that number;
-//   - devices.ErrDevice when the runtime refuses.
+//   - devices.ErrNoDevice if there is no device with that number;
+//   - devices.ErrDevice if the runtime reports an error.
 func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error) {
 	t, n, err := d.devices()
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 type Error struct {
 	// Call is the function, such as "hipMalloc".
 	Call string
-	// Code is the value that it returned, Name the vendor's name for that.
+	// Code is the value that it returned, Name the vendor's name for it.
 	Code int32
 	Name string
-	// Text is the vendor's explanation, "" where there is none.
+	// Text is the vendor's explanation, "" if there is none.
 	Text string
 }
 
-// Error names the call, the code's name and its number, and says what the
-// vendor says of it.
+// Error names the call, the code's name and number, and the vendor's explanation.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
 	if e.Text != "" && e.Text != e.Name {
@@ -30,23 +29,23 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap makes errors.Is(err, devices.ErrDevice) true.
+// Unwrap returns devices.ErrDevice.
 func (e *Error) Unwrap() error { return devices.ErrDevice }
 
-// codes has the meaning of a vendor's return codes.
+// codes defines the meaning of a vendor's return codes.
 type codes struct {
-	// name and text are the vendor's words for a code.
+	// name and text return the vendor's name and explanation of a code.
 	name, text func(code int32) string
-	// outOfMemory are those that say so of an allocation.
+	// outOfMemory lists the codes for a lack of memory in an allocation.
 	outOfMemory []int32
-	// fatal are those after which the runtime refuses all work of a device.
+	// fatal lists the codes after which the runtime refuses all work on a device.
 	fatal []int32
-	// peerEnabled says that what was asked for is so already; 0 where there is
-	// no such code.
+	// peerEnabled is the code for peer access that is enabled already; 0 if there is no
+	// such code.
 	peerEnabled int32
 }
 
-// check turns the result of a call into an error.
+// check turns the result code of a call into an error.
 func (c *codes) check(call string, result uintptr) error {
 	code := int32(result)
 	if code == 0 {
@@ -65,7 +64,7 @@ func (c *codes) check(call string, result uintptr) error {
 // maxText bounds the part of a vendor's explanation that is passed on, in bytes.
 const maxText = 300
 
-// oneLine is the first line of a vendor's text that says something.
+// oneLine returns the first non-empty line of a vendor's text, truncated to maxText.
 func oneLine(text string) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -75,13 +74,13 @@ func oneLine(text string) string {
 	return ""
 }
 
-// isCode says whether err is one of the codes.
+// isCode reports whether err has one of the codes.
 func isCode(err error, codes ...int32) bool {
 	var e *Error
 	return errors.As(err, &e) && slices.Contains(codes, e.Code)
 }
 
-// tolerate makes success of a failure that says that what was asked for is so
+// tolerate turns the failure with the given code into success: the requested state exists
 // already.
 func tolerate(err error, code int32) error {
 	if code != 0 && isCode(err, code) {

@@ -36,8 +36,8 @@ func TestLibraryIsAnother(t *testing.T) {
 	}
 }
 
-// TestNoDevice has a library that is there and no card: it says so, or counts
-// none, or can't start at all, and may get better.
+// TestNoDevice has an existing library and no card: the library returns an error, or counts
+// none, or fails to start, and may recover.
 func TestNoDevice(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		inits := map[devices.Family]string{Cambricon: "cnInit:0:100004", Ascend: "aclInit:0:507899"}
@@ -125,7 +125,7 @@ func TestWrongSpecs(t *testing.T) {
 	})
 }
 
-// TestCardIsFull has another program take the card's memory.
+// TestCardIsFull has another program use the card's memory.
 func TestCardIsFull(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		first, second := v.pair(t)
@@ -146,7 +146,7 @@ func TestCardIsFull(t *testing.T) {
 	})
 }
 
-// TestPassingFailure has a call fail in a way that a runtime survives.
+// TestPassingFailure makes a call fail in a way that a runtime survives.
 func TestPassingFailure(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -168,8 +168,8 @@ func TestPassingFailure(t *testing.T) {
 	})
 }
 
-// TestNothingComesLate has the wait for a copy fail once: when the copy returns
-// the runtime must have done with the caller's memory all the same.
+// TestNothingComesLate makes the wait for a copy fail once: when the copy returns, the
+// runtime must nevertheless have finished with the caller's memory.
 func TestNothingComesLate(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -187,11 +187,11 @@ func TestNothingComesLate(t *testing.T) {
 	})
 }
 
-// TestDeviceFails has one card fail for good: what is on it is lost, what is on
-// the other is not, and nothing hangs or ends the process.
+// TestDeviceFails makes one card fail permanently: memory on it is lost, memory on the
+// other is not, and nothing hangs or ends the process.
 func TestDeviceFails(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
-		t.Cleanup(func() { v.reset(t) }) // what the card had stays with it
+		t.Cleanup(func() { v.reset(t) }) // the failed card's resources are never freed
 		d := v.onStandin(t)
 		first, second := v.openOn(t, d, 0), v.openOn(t, d, 1)
 		lost, kept := filled(t, first, 1, 5000), filled(t, second, 2, 5000)

@@ -14,12 +14,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// header is a vendor's own header, where it is installed.
+// header is a vendor's own header, if it is installed.
 type header struct {
 	source string // of the stand-in
 	find   []string
-	// include is the file as a program names it, constants what this package
-	// uses of it.
+	// include is the file as a program includes it, constants those that this package uses
+	// of it.
 	include, define string
 	constants       map[string]int64
 }
@@ -82,9 +82,9 @@ func headers() map[string]header {
 	}
 }
 
-// TestHeaders compiles each stand-in against the vendor's header, where that is
-// installed or HMCFS_VENDOR_HEADERS names its folder: a signature that differs
-// does not compile. Then the header's constants are compared.
+// TestHeaders compiles each stand-in against the vendor's header, if that is installed or
+// HMCFS_VENDOR_HEADERS names its folder: a signature that differs does not compile. Then
+// the header's constants are compared.
 func TestHeaders(t *testing.T) {
 	kit.Require(t, "tool:cc")
 	for name, h := range headers() {
@@ -108,7 +108,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// compare has a C program print what the header says.
+// compare compares the constants with the header's, printed by a C program.
 func (h header) compare(t *testing.T, dir string) {
 	t.Helper()
 	var text strings.Builder

@@ -9,14 +9,13 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// hipAPI is the used part of libamdhip64. Signatures and numbers are those of
-// hip/hip_runtime_api.h and hip/driver_types.h of HIP 5.2; a test compares them
-// where the headers are installed. The copies are the ones whose name says the
-// direction: they have no kind that could be the wrong one.
+// hipAPI contains the used functions of libamdhip64. Signatures and constants are those of
+// hip/hip_runtime_api.h and hip/driver_types.h of HIP 5.2; a test compares them if the
+// headers are installed. The copy functions are those with the direction in their name:
+// they have no kind parameter that could be wrong.
 //
-// hipInit is not called: in a process that sees no device it answers "invalid
-// device", where hipGetDeviceCount, which makes the runtime ready as well,
-// answers "no device".
+// hipInit is not called: in a process without a visible device it returns "invalid device",
+// while hipGetDeviceCount, which initializes the runtime as well, returns "no device".
 type hipAPI struct {
 	prefixAPI
 	DeviceGetName      dl.Func `dl:"hipDeviceGetName"`
@@ -28,7 +27,7 @@ type hipAPI struct {
 	MemGetAddressRange dl.Func `dl:"hipMemGetAddressRange,optional"`
 }
 
-// The constants of HIP's headers.
+// Constants of HIP's headers.
 const (
 	hipErrorOutOfMemory              = 2
 	hipErrorDeinitialized            = 4
@@ -39,12 +38,12 @@ const (
 	hipErrorContextIsDestroyed       = 709
 	hipErrorAssert                   = 710
 	hipErrorLaunchFailure            = 719
-	// hipIpcMemLazyEnablePeerAccess is 0 up to HIP 5 and 1 since, and the only
-	// flag that a library takes.
+	// hipIpcMemLazyEnablePeerAccess is 0 up to HIP 5 and 1 since then. A library accepts
+	// only its own value.
 	hipIPCLazyOld, hipIPCLazy = 0, 1
 )
 
-// NewHIP makes the driver of AMD's GPUs and Hygon's DCUs.
+// NewHIP returns the driver of AMD's GPUs and Hygon's DCUs.
 func NewHIP(opts Options) *Driver {
 	return newDriver(family{
 		name:   HIP,
@@ -86,7 +85,7 @@ func adaptHIP(lib *dl.Handle) (*table, error) {
 	return t, nil
 }
 
-// facts fills in how a card is called.
+// facts fills in the functions for the names of a card.
 func (a *hipAPI) facts(t *table) {
 	t.name = func(ordinal int) (string, error) {
 		buf := make([]byte, 256)
@@ -102,8 +101,8 @@ func (a *hipAPI) facts(t *table) {
 	}
 }
 
-// hipUUID writes a card's name as rocm-smi does: the sixteen bytes are digits.
-// Other runtimes of this shape have plain bytes there.
+// hipUUID formats a card's UUID as rocm-smi does: the sixteen bytes are hexadecimal digits.
+// Other runtimes that resemble HIP return binary bytes.
 func hipUUID(p []byte) string {
 	text := dl.Text(p)
 	switch {
@@ -115,7 +114,7 @@ func hipUUID(p []byte) string {
 	return "GPU-" + hex.EncodeToString(p)
 }
 
-// copies fills in the moves.
+// copies fills in the copy functions.
 func (a *hipAPI) copies(t *table) {
 	t.in = func(dst target, src []byte, s stream) error {
 		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))

@@ -10,18 +10,17 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// shareUnit is the unit in which memory that is exported is taken, in bytes. HIP gives no
-// handle of more than that which is not whole pages, and what shares whole
-// blocks, as CUDA does, shares those of others with smaller ones.
+// shareUnit is the allocation unit, in bytes, of memory that is exported. HIP gives no
+// handle for a larger allocation that is not a whole number of pages, and a runtime that
+// shares whole blocks, as CUDA does, would with smaller units share other allocations too.
 const shareUnit = 2 * devices.MiB
 
-// sharing has the runtime's calls by which a device shares memory with other
-// processes.
+// sharing implements card.Sharing with the runtime's calls.
 type sharing struct{ d *device }
 
 var _ card.Sharing = sharing{}
 
-// Unit returns the unit of the one kind that there is.
+// Unit returns the allocation unit for HandleIPC, the only supported kind.
 func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 	if kind != devices.HandleIPC {
 		return 0
@@ -29,7 +28,7 @@ func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 	return shareUnit
 }
 
-// TakeShared takes memory of its own that can be exported.
+// TakeShared allocates memory that can be exported.
 func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (*card.Block, error) {
 	b, err := s.d.newBlock(n)
 	if err != nil {
@@ -39,14 +38,14 @@ func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (*card.Bloc
 	return b, nil
 }
 
-// Clear sets bytes to 0.
+// Clear sets the bytes from off on to 0.
 func (s sharing) Clear(_ context.Context, b *card.Block, off devices.Size) error {
 	return s.d.withStream(func(on stream) error {
 		return s.d.work(on, func() error { return s.d.t.fill(placeIn(b, off), 0, uint64(b.Size-off), on) })
 	})
 }
 
-// Name fills in the handle of the memory, which ends with the memory.
+// Name fills in the handle of the memory, which is valid until the memory is freed.
 func (s sharing) Name(b *card.Block, h *devices.Handle) (err error) {
 	h.Allocation = b.Size
 	ipc := s.d.t.ipc
@@ -59,7 +58,7 @@ func (s sharing) Name(b *card.Block, h *devices.Handle) (err error) {
 	return err
 }
 
-// Check refuses a handle that needs no runtime to be seen as wrong.
+// Check rejects a handle that is recognizably invalid without a call to the runtime.
 func (s sharing) Check(h devices.Handle) error {
 	switch ipc := s.d.t.ipc; {
 	case len(h.Bytes) != ipc.size:
@@ -71,12 +70,12 @@ func (s sharing) Check(h devices.Handle) error {
 	return nil
 }
 
-// Open opens the part of a handle, whose owner is on this machine and this card.
+// Open opens the part that a handle identifies; its owner is on this machine and card.
 func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 	return s.d.OpenOnce(h, func(bool) (card.Foreign, error) { return s.open(bytes.Clone(h.Bytes)) })
 }
 
-// open maps the allocation that a handle names.
+// open maps the allocation that a handle identifies.
 func (s sharing) open(handle []byte) (card.Foreign, error) {
 	ipc := s.d.t.ipc
 	at, err := ipc.open(handle)

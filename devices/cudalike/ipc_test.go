@@ -16,7 +16,7 @@ import (
 
 const sharedSize = 3<<20 + 4099
 
-// shared takes memory that can be exported, with the bytes of the seed.
+// shared allocates memory that can be exported, with the bytes of the seed.
 func shared(t testing.TB, dev devices.Device, seed uint64) *devices.Memory {
 	t.Helper()
 	mem, err := devices.AllocShared(t.Context(), dev, sharedSize, devices.HandleIPC)
@@ -40,7 +40,7 @@ func put(t testing.TB, mem *devices.Memory, seed uint64) {
 	}
 }
 
-// same checks that the memory has the bytes of the seed from off on.
+// same checks that the memory contains the bytes of the seed from off on.
 func same(t testing.TB, mem *devices.Memory, seed uint64, off int64) {
 	t.Helper()
 	got := make([]byte, mem.Size())
@@ -52,7 +52,7 @@ func same(t testing.TB, mem *devices.Memory, seed uint64, off int64) {
 	}
 }
 
-// exported names the memory.
+// exported returns a handle for the memory.
 func exported(t testing.TB, mem *devices.Memory) devices.Handle {
 	t.Helper()
 	h, err := devices.Export(t.Context(), mem)
@@ -62,7 +62,7 @@ func exported(t testing.TB, mem *devices.Memory) devices.Handle {
 	return h
 }
 
-// imported opens the part of a handle; it is closed with the test.
+// imported opens the part of a handle; it is closed at the end of the test.
 func imported(t testing.TB, dev devices.Device, h devices.Handle, off devices.Offset, n devices.Size) *devices.Memory {
 	t.Helper()
 	h.Offset, h.Size = off, n
@@ -78,7 +78,7 @@ func imported(t testing.TB, dev devices.Device, h devices.Handle, off devices.Of
 	return mem
 }
 
-// exporter runs TestExporter in another process until stop, and is its handle.
+// exporter runs TestExporter in another process until stop, and returns its handle.
 func (v vendorTest) exporter(t *testing.T) (h devices.Handle, stop func() string) {
 	t.Helper()
 	cmd := v.command(t, "TestExporter")
@@ -120,8 +120,8 @@ func (v vendorTest) exporter(t *testing.T) (h devices.Handle, stop func() string
 	return h, stop
 }
 
-// TestExporter names memory with the bytes of seed 21 and waits; then the
-// memory must have those of seed 22.
+// TestExporter exports memory with the bytes of seed 21 and waits; then the memory must
+// contain those of seed 22.
 func TestExporter(t *testing.T) {
 	v := child(t)
 	mem := shared(t, v.open(t, 0), 21)
@@ -135,8 +135,8 @@ func TestExporter(t *testing.T) {
 	fmt.Fprintln(os.Stdout, "the exporter has seen it")
 }
 
-// TestImportFromAnotherProcess reads and writes memory that another process
-// has: in parts, one of which is opened twice.
+// TestImportFromAnotherProcess reads and writes memory of another process: in parts, one of
+// which is opened twice.
 func TestImportFromAnotherProcess(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -170,8 +170,8 @@ func TestImportFromAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestImporter opens the handle that it is given, checks the bytes of seed 31
-// and writes those of seed 32.
+// TestImporter opens the handle that it receives, checks the bytes of seed 31 and writes
+// those of seed 32.
 func TestImporter(t *testing.T) {
 	v := child(t)
 	var h devices.Handle
@@ -203,8 +203,8 @@ func TestExportToAnotherProcess(t *testing.T) {
 	})
 }
 
-// spoiled are the ways in which a handle can be wrong that the suite does not
-// have: it names a real allocation of another process, and is not what it says.
+// spoiled lists faults of handles that the suite does not cover: the handle identifies a
+// real allocation of another process, but a field is wrong.
 func spoiled(own devices.Handle) map[string]func(h *devices.Handle) {
 	return map[string]func(h *devices.Handle){
 		"empty":        func(h *devices.Handle) { h.Bytes = []byte{} },
@@ -238,8 +238,8 @@ func TestWrongHandles(t *testing.T) {
 	})
 }
 
-// TestHandleThatLies says that the allocation is longer than it is. A runtime
-// that tells how long it is has the last word.
+// TestHandleThatLies claims that the allocation is longer than it is. If the runtime
+// reports the length, that takes precedence.
 func TestHandleThatLies(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -270,8 +270,8 @@ func TestHandleThatLies(t *testing.T) {
 	})
 }
 
-// TestHandleOfAnotherCard is refused by the name of the card, where the runtime
-// has one.
+// TestHandleOfAnotherCard checks that the handle is refused because of the card's UUID, if
+// the runtime provides one.
 func TestHandleOfAnotherCard(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev, other := v.pair(t)
@@ -286,8 +286,8 @@ func TestHandleOfAnotherCard(t *testing.T) {
 	})
 }
 
-// TestOwnerIsGone opens a handle of a process that has ended, and uses memory
-// of one that ends meanwhile.
+// TestOwnerIsGone opens a handle of a process that has ended, and uses memory of one that
+// ends meanwhile.
 func TestOwnerIsGone(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
@@ -311,7 +311,7 @@ func TestOwnerIsGone(t *testing.T) {
 	})
 }
 
-// TestCloseWithImports closes the device first.
+// TestCloseWithImports closes the device before its imports.
 func TestCloseWithImports(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)

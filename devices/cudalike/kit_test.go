@@ -53,8 +53,8 @@ func vendors() []vendorTest {
 	}
 }
 
-// compiled is the stand-ins that this process has, one copy of each: its state
-// is the process's, and no test leaves any.
+// compiled holds the stand-ins of this process, one copy of each: their state is global to
+// the process, and no test leaves any.
 type compiled struct {
 	dir   string
 	mu    sync.Mutex
@@ -110,7 +110,7 @@ func (c *compiled) path(t testing.TB, v vendorTest) string {
 	return p
 }
 
-// onStandin is a driver of the family on its stand-in.
+// onStandin returns a driver of the family on its stand-in.
 func (v vendorTest) onStandin(t testing.TB) *Driver {
 	t.Helper()
 	d := v.driver(Options{})
@@ -118,7 +118,7 @@ func (v vendorTest) onStandin(t testing.TB) *Driver {
 	return d
 }
 
-// control finds a function that a stand-in has for tests.
+// control returns a function of the stand-in that is for tests.
 func (v vendorTest) control(t testing.TB, name string) dl.Func {
 	t.Helper()
 	lib, err := dl.Open(dl.Library{Names: []string{standins.path(t, v)}})
@@ -132,7 +132,7 @@ func (v vendorTest) control(t testing.TB, name string) dl.Func {
 	return f
 }
 
-// left returns what was not given back to a stand-in.
+// left returns the resources that were not returned to a stand-in.
 func (v vendorTest) left(t testing.TB) string {
 	t.Helper()
 	n := uint64(v.control(t, "hmcfs_standin_left").Call())
@@ -142,8 +142,8 @@ func (v vendorTest) left(t testing.TB) string {
 	return fmt.Sprintf("%d allocations, %d streams, %d pinned, %d contexts", n&0xffff, n>>16&0xffff, n>>32&0xffff, n>>48)
 }
 
-// fail has calls of the stand-in fail until the test ends; each rule is
-// "CALL:NTH:CODE", the NTH call from now on or, with 0, every one.
+// fail makes calls of the stand-in fail until the test ends; each rule is "CALL:NTH:CODE",
+// the NTH call from now on or, with 0, every one.
 func (v vendorTest) fail(t testing.TB, rules ...string) {
 	t.Helper()
 	text := ""
@@ -153,7 +153,7 @@ func (v vendorTest) fail(t testing.TB, rules ...string) {
 	v.configure(t, text)
 }
 
-// configure writes the stand-in's control file, which the test's end empties.
+// configure writes the stand-in's control file, which is emptied at the end of the test.
 func (v vendorTest) configure(t testing.TB, text string) {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(standins.path(t, v)), "control")
@@ -163,7 +163,7 @@ func (v vendorTest) configure(t testing.TB, text string) {
 	t.Cleanup(func() { v.plain(t) })
 }
 
-// plain ends all failures and brings the usual settings back.
+// plain ends all failures and restores the default settings.
 func (v vendorTest) plain(t testing.TB) {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(standins.path(t, v)), "control")
@@ -172,14 +172,14 @@ func (v vendorTest) plain(t testing.TB) {
 	}
 }
 
-// reset has the stand-in forget what a failed device could not give back.
+// reset makes the stand-in forget the resources that a failed device could not free.
 func (v vendorTest) reset(t testing.TB) {
 	t.Helper()
 	v.control(t, "hmcfs_standin_reset").Call()
 }
 
-// open opens a device of 40 MiB. It is closed with the test, and the stand-in
-// must have everything back then.
+// open opens a device of 40 MiB. It is closed at the end of the test, and the stand-in must
+// then have all of its resources back.
 func (v vendorTest) open(t testing.TB, ordinal int) devices.Device {
 	t.Helper()
 	t.Cleanup(func() {
@@ -190,7 +190,7 @@ func (v vendorTest) open(t testing.TB, ordinal int) devices.Device {
 	return v.openOn(t, v.onStandin(t), ordinal)
 }
 
-// pair opens both devices by one driver.
+// pair opens both devices with one driver.
 func (v vendorTest) pair(t testing.TB) (first, second devices.Device) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -229,7 +229,7 @@ func each(t *testing.T, fn func(t *testing.T, v vendorTest)) {
 	}
 }
 
-// alloc takes memory with the bytes of the seed.
+// filled allocates memory with the bytes of the seed.
 func filled(t testing.TB, dev devices.Device, seed uint64, n int) *devices.Memory {
 	t.Helper()
 	mem, err := dev.Alloc(t.Context(), devices.Size(n))
@@ -247,7 +247,7 @@ func filled(t testing.TB, dev devices.Device, seed uint64, n int) *devices.Memor
 	return mem
 }
 
-// holds checks that the memory has the bytes of the seed.
+// holds checks that the memory contains the bytes of the seed.
 func holds(t testing.TB, mem *devices.Memory, seed uint64) {
 	t.Helper()
 	got := make([]byte, mem.Size())

@@ -4,13 +4,13 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// prefixAPI is the part of a runtime that is CUDA's by another prefix: the
-// functions take what those of CUDA's runtime of the same name do.
+// prefixAPI contains the functions of a runtime that equals CUDA's except for the prefix:
+// they have the parameters of the functions of the same name in CUDA's runtime.
 type prefixAPI struct {
 	// prefix begins the names of the vendor's functions.
 	prefix string
-	// lazyPeer are the flags to open a handle with, in the order in which they are
-	// tried: the only ones that some version of the library takes.
+	// lazyPeer lists the flags to open a handle with, in the order in which they are tried:
+	// each is the only value that some version of the library accepts.
 	lazyPeer []uint32
 
 	GetDeviceCount    dl.Func     `dl:"GetDeviceCount"`
@@ -36,14 +36,14 @@ type prefixAPI struct {
 	codes *codes
 }
 
-// The constants that all such runtimes have.
+// Constants common to all such runtimes.
 const (
 	prefixStreamNonBlocking    = 1
 	prefixHostRegisterPortable = 1
 	prefixErrorInvalidValue    = 1
 )
 
-// adapt fills the table with what there is.
+// adapt fills the table with the functions that exist.
 func (a *prefixAPI) adapt(t *table) {
 	a.codes = &t.codes
 	t.codes.name = func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) }
@@ -61,8 +61,7 @@ func (a *prefixAPI) adapt(t *table) {
 	}
 }
 
-// check turns the result of a call, whose name is without the prefix, into an
-// error.
+// check turns the result code of a call into an error; call is the name without the prefix.
 func (a *prefixAPI) check(call string, result uintptr) error {
 	if int32(result) == 0 {
 		return nil
@@ -91,7 +90,7 @@ func (a *prefixAPI) devices(t *table) {
 	t.release = func(binding) error { return nil }
 }
 
-// memory fills in all but the copies and the fill.
+// memory fills in all memory functions but those that copy and fill.
 func (a *prefixAPI) memory(t *table) {
 	t.memory = func() (free, total uint64, err error) {
 		x, y, r := outBoth(a.MemGetInfo)
@@ -127,7 +126,7 @@ func (a *prefixAPI) peer() *peerTable {
 	}
 }
 
-// ipc has no extent: there is no question for it that all runtimes have.
+// ipc sets no extent: no function for it is common to all these runtimes.
 func (a *prefixAPI) ipc() *ipcTable {
 	return &ipcTable{
 		size: handleSize,

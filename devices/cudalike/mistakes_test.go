@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// coreOf is the device under its abilities.
+// coreOf returns the device without its abilities.
 func coreOf(t testing.TB, dev devices.Device) *device {
 	t.Helper()
 	o, ok := dev.(opened)
@@ -23,8 +23,8 @@ func coreOf(t testing.TB, dev devices.Device) *device {
 	return o.core()
 }
 
-// TestOrdinalIsUsed allocates on the second card and asks both cards what they
-// have left: a library that ignores the device's number takes from the first.
+// TestOrdinalIsUsed allocates on the second card and queries the free memory of both cards:
+// a library that ignores the device's number allocates on the first.
 func TestOrdinalIsUsed(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		first, second := v.pair(t)
@@ -66,8 +66,8 @@ func TestMemoryIsTheCards(t *testing.T) {
 	})
 }
 
-// TestAllVendorsTogether opens a device of every vendor in this one process and
-// passes bytes around.
+// TestAllVendorsTogether opens a device of every vendor in one process and copies bytes
+// between them.
 func TestAllVendorsTogether(t *testing.T) {
 	kit.Require(t, "tool:cc")
 	const n = 3<<20 + 17
@@ -94,8 +94,8 @@ func TestAllVendorsTogether(t *testing.T) {
 	}
 }
 
-// TestMistakesAreSeen makes the mistakes on purpose, each in a process of its
-// own: the stand-in ends it, so what passes elsewhere passes for a reason.
+// TestMistakesAreSeen makes the mistakes on purpose, each in a process of its own, which
+// the stand-in must end: this proves that the other tests would detect them.
 func TestMistakesAreSeen(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		for mistake, says := range map[string]string{
@@ -140,7 +140,7 @@ func (v vendorTest) command(t testing.TB, test string, env ...string) *exec.Cmd 
 	return cmd
 }
 
-// child is the vendor that a process was started for; other runs skip the test.
+// child returns the vendor that the process was started for; other runs skip the test.
 func child(t *testing.T) vendorTest {
 	t.Helper()
 	name := os.Getenv(familyEnv)

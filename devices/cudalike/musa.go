@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// musaAPI is the used part of libmusart. The names and their arguments are those
-// of public users of the runtime (torch_musa, TileLang's loader of libmusart),
-// which call it as CUDA's; the numbers of the errors are those of the enum
-// musaError in public copies of its header, and the kinds of copies are CUDA's,
-// as those users say. The vendor's header was not at hand.
+// musaAPI contains the used functions of libmusart. The names and parameters are those used
+// by public users of the runtime (torch_musa, TileLang's loader of libmusart), which call
+// it like CUDA's. The error codes are those of the enum musaError in public copies of its
+// header, and the copy kinds are CUDA's, according to those users. The vendor's header was
+// not available.
 //
-// Memory is of musaMalloc, the card's own: registered host memory has a device
-// address too, and is not what a user of the card means.
+// Memory is allocated by musaMalloc on the card: registered host memory has a device
+// address too, but is not what a user of the card expects.
 type musaAPI struct {
 	prefixAPI
 	GetDeviceProperties dl.Func `dl:"musaGetDeviceProperties,optional"`
@@ -23,7 +23,7 @@ type musaAPI struct {
 	MemsetAsync         dl.Func `dl:"musaMemsetAsync"`
 }
 
-// The constants of MUSA's headers.
+// Constants of MUSA's headers.
 const (
 	musaErrorMemoryAllocation         = 2
 	musaErrorECCUncorrectable         = 214
@@ -39,13 +39,13 @@ const (
 	musaMemcpyHostToDevice            = 1
 	musaMemcpyDeviceToHost            = 2
 	musaMemcpyDeviceToDevice          = 3
-	// musaProperties is more than any musaDeviceProp needs, in bytes. Only its
-	// first field is read: the name, 256 characters.
+	// musaProperties is larger than any musaDeviceProp, in bytes. Only its first field is
+	// read: the name, of 256 characters.
 	musaProperties = 8192
 	musaNameSize   = 256
 )
 
-// NewMUSA makes the driver of Moore Threads' GPUs.
+// NewMUSA returns the driver of Moore Threads' GPUs.
 func NewMUSA(opts Options) *Driver {
 	return newDriver(family{
 		name:   MUSA,
@@ -79,10 +79,10 @@ func adaptMUSA(lib *dl.Handle) (*table, error) {
 	return t, nil
 }
 
-// deviceName reads the name in a card's properties.
+// deviceName reads the name from a card's properties.
 func (a *musaAPI) deviceName(ordinal int) (string, error) {
 	f := a.GetDeviceProperties
-	if !f.Present() { // as newer headers name it
+	if !f.Present() { // the name in newer headers
 		f = a.GetPropertiesV2
 	}
 	if !f.Present() {
@@ -93,7 +93,7 @@ func (a *musaAPI) deviceName(ordinal int) (string, error) {
 	return dl.Text(buf[:musaNameSize]), a.check("GetDeviceProperties", r)
 }
 
-// copies fills in the moves.
+// copies fills in the copy functions.
 func (a *musaAPI) copies(t *table) {
 	t.in = func(dst target, src []byte, s stream) error {
 		r := bytesSecond(a.MemcpyAsync, uintptr(dst.at), src, uintptr(len(src)), musaMemcpyHostToDevice, uintptr(s))

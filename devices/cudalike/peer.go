@@ -8,19 +8,18 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// peerer is the ability to copy straight between two devices.
+// peerer implements devices.PeerCopier.
 type peerer struct{ d *device }
 
 var _ devices.PeerCopier = peerer{}
 
-// opened is every device of this package, whatever it can do besides.
+// opened is implemented by every device of this package, whatever its abilities.
 type opened interface{ core() *device }
 
 func (d *device) core() *device { return d }
 
-// CopyPeer moves bytes between two devices of one vendor, if they reach each
-// other: a runtime stages the bytes through the host by itself and silently
-// where they don't, and so nobody would see it.
+// CopyPeer copies bytes between two devices of one vendor, if they can access each other.
+// If they can't, a runtime would stage the bytes through the host silently.
 func (p peerer) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	if src.Mem == nil || dst.Mem == nil {
 		return fmt.Errorf("span without memory: %w", devices.ErrRange)
@@ -54,8 +53,8 @@ func (p peerer) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	})
 }
 
-// join has the runtime let the device copy from and to the other, where it can:
-// from both sides where the runtime wants that.
+// join enables copies by d from and to other, if the runtime supports that: from both sides
+// if the runtime requires it.
 func (d *device) join(other *device) (bool, error) {
 	ways := [][2]*device{{d, other}}
 	if d.t.peer.mutual {
@@ -69,8 +68,8 @@ func (d *device) join(other *device) (bool, error) {
 	return true, nil
 }
 
-// enable asks whether the device reaches the other and, where the runtime wants
-// to be told, lets it.
+// enable reports whether d can access other and, if the runtime requires it, enables the
+// access.
 func (d *device) enable(other *device) (can bool, err error) {
 	err = d.On(func() (err error) {
 		can, err = d.t.peer.can(d.binding, other.binding)

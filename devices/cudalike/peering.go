@@ -11,8 +11,8 @@ import (
 
 var _ devices.PeerFinder = (*Driver)(nil)
 
-// Peerings asks the runtime for each two devices, and for that makes them ready
-// for a moment. The runtimes don't tell how fast a pair is.
+// Peerings queries the runtime about each pair of devices, acquiring them temporarily. The
+// runtimes don't report the speed of a pair.
 func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
 	t, n, err := d.devices()
 	if err != nil || t.peer == nil {
@@ -36,7 +36,7 @@ func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
 	return out, nil
 }
 
-// mutual says whether each of two devices reaches the other.
+// mutual reports whether each of two devices can access the other.
 func mutual(t *table, one, other int) (is bool, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

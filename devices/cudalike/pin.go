@@ -7,12 +7,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
-// pinner is the ability to page-lock host memory.
+// pinner implements devices.Pinner.
 type pinner struct{ d *device }
 
 var _ devices.Pinner = pinner{}
 
-// PinHost locks mem as card.Pinner does, if it lies as the runtime wants it.
+// PinHost locks mem as card.Pinner does, if it has the alignment that the runtime requires.
 func (p pinner) PinHost(mem []byte) (unpin func(), err error) {
 	name, table := p.d.Info().Name, p.d.t.pin
 	if align := table.align; len(mem) == 0 || addressOf(mem)%align != 0 || uintptr(len(mem))%align != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRealHIP loads the distribution's own libamdhip64 in a process of its own:
-// without a card it must say so, and nothing else, and the process goes on.
+// TestRealHIP loads the distribution's own libamdhip64 in a process of its own: without a
+// card it must report that, and nothing else, and the process must go on.
 func TestRealHIP(t *testing.T) {
 	kit.Require(t, "hip")
 	v := vendors()[0]
@@ -28,7 +28,7 @@ func TestRealHIP(t *testing.T) {
 	}
 }
 
-// TestRealHIPAlone prints what Discover says.
+// TestRealHIPAlone prints the result of Discover.
 func TestRealHIPAlone(t *testing.T) {
 	if os.Getenv("HMCFS_VENDOR_REAL") == "" {
 		t.Skip("runs in a process of its own only")

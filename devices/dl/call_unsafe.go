@@ -7,17 +7,16 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Func is the address of a C function. Zero is a function that the library
-// does not have; calling it panics.
+// Func is the address of a C function. Zero means that the library does not have it;
+// calling it then panics.
 type Func uintptr
 
-// Present says whether the library has the function.
+// Present reports whether the library has the function.
 func (f Func) Present() bool { return f != 0 }
 
-// Call calls the function with words for arguments: integers, and pointers
-// converted in the argument list itself. A result narrower than a word, such
-// as a C int, is in the low bits, and the other bits mean nothing. There are
-// no floating-point arguments.
+// Call calls the function with machine words as arguments: integers, and pointers converted
+// in the argument list itself. A result narrower than a word, such as a C int, is in the
+// low bits, and the other bits are undefined. Floating-point arguments are not supported.
 //
 //go:uintptrescapes
 func (f Func) Call(args ...uintptr) uintptr {
@@ -25,15 +24,15 @@ func (f Func) Call(args ...uintptr) uintptr {
 	return r
 }
 
-// Bytes shows n bytes at an address that a library returned. The memory must
-// not be Go's, and must not be touched once the library has taken it back.
+// Bytes returns the n bytes at an address that a library returned. The memory must not be
+// Go's, and must not be accessed once the library has freed it.
 func Bytes(addr uintptr, n int) []byte {
-	// The detour by a pointer's own bits is what tells vet and checkptr that
-	// the address is not one of Go's heap.
+	// Converting through a pointer to addr tells vet and checkptr that the address is not
+	// one of Go's heap.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }
 
-// String copies a C string that a library returned: "" for a null address.
+// String copies a C string that a library returned; "" for a null address.
 func String(addr uintptr) string {
 	if addr == 0 {
 		return ""
@@ -46,7 +45,7 @@ func String(addr uintptr) string {
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// Text returns what a library has written into a buffer, up to the first zero.
+// Text returns the text that a library has written into a buffer, up to the first zero.
 func Text(p []byte) string {
 	text, _, _ := bytes.Cut(p, []byte{0})
 	return string(text)

@@ -1,8 +1,8 @@
-// Package dl opens the vendors' libraries at run time, so that one Go
-// binary serves every vendor and starts on a machine that has none of them.
+// Package dl opens the vendors' libraries at run time, so that one Go binary serves every
+// vendor and starts on a machine that has none of the libraries.
 //
-// A family lists the functions that it needs in a struct, its function table,
-// and has it filled:
+// A family declares the functions that it needs as a struct, its function table, and has it
+// filled:
 //
 //	type api struct {
 //		Init   dl.Func `dl:"cuInit"`
@@ -16,30 +16,27 @@
 //	var fns api
 //	err = lib.Resolve(&fns)
 //
-// A field may be of a Go function type where words are not enough: a structure
-// by value lies on the stack on x86-64 and behind a pointer on arm64.
+// A field may have a Go function type if machine words are not sufficient: a structure
+// passed by value is on the stack on x86-64 and behind a pointer on arm64.
 //
-// A table is a plain value: two drivers may hold two of them, and a test may
-// point one at a stand-in library.
+// A table is a plain value: two drivers may use two of them, and a test may fill one from a
+// stand-in library.
 //
-// A library stays open until the process ends. The libraries that this
-// package is for keep threads and exit handlers of their own, and closing one
-// under them crashes the process.
+// A library stays open until the process ends. The libraries that this package is for have
+// threads and exit handlers of their own, and closing such a library crashes the process.
 //
 // # Calls
 //
-// A [Func] takes and returns machine words, as C does. Pointers to Go memory
-// are converted in the argument list itself, uintptr(unsafe.Pointer(&x)),
-// which makes the compiler keep x where it is until the call returns. A call
-// costs about 0.1 µs; the goroutine's processor is handed on while it
-// blocks.
+// A [Func] takes and returns machine words, as C does. Pointers to Go memory are converted
+// in the argument list itself, uintptr(unsafe.Pointer(&x)), which makes the compiler keep x
+// in place until the call returns. A call costs about 0.1 µs; while it blocks, the
+// scheduler gives its processor to other goroutines.
 //
-// # What the binary depends on
+// # Dependencies of the binary
 //
-// Opening libraries needs the system's dynamic loader. A program that
-// imports this package is built without cgo and with no C compiler, and is
-// still linked dynamically against the C library's loader (libc.so.6,
-// libdl.so.2, libpthread.so.0) and nothing else.
+// Opening libraries requires the system's dynamic loader. A program that imports this
+// package is built without cgo and without a C compiler, and is still dynamically linked
+// against the C library's loader (libc.so.6, libdl.so.2, libpthread.so.0) and nothing else.
 //
 // # Lock order
 //

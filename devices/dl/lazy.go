@@ -2,20 +2,20 @@ package dl
 
 import "sync"
 
-// Lazy has what a family makes of an open library, made at the first use. The
-// zero value is ready to use, from any goroutine, and must not be copied.
+// Lazy holds a value that a family derives from an open library, created at the first use.
+// The zero value is ready to use. It is safe for concurrent use and must not be copied.
 type Lazy[T any] struct {
 	mu sync.Mutex
-	// made says that value is set.
+	// made is set once value is set.
 	// +checklocks:mu
 	made bool
 	// +checklocks:mu
 	value T
 }
 
-// Get returns what load made. Until it has made something each Get calls it
-// again, one at a time, and returns its error: a library may be installed, and
-// a driver be loaded, while the process runs.
+// Get returns the value that load created. Until load succeeds, each Get calls it again,
+// one call at a time, and returns its error: a library may be installed, and a driver
+// loaded, while the process runs.
 func (l *Lazy[T]) Get(load func() (T, error)) (T, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLazyLoadsUntilItIsThere fails the first loads, as before a library is
-// installed, and has no load after the one that worked.
+// TestLazyLoadsUntilItIsThere makes the first loads fail, as before a library is installed,
+// and checks that no load follows the one that succeeded.
 func TestLazyLoadsUntilItIsThere(t *testing.T) {
 	var lazy Lazy[*Handle]
 	loads := 0
@@ -33,7 +33,7 @@ func TestLazyLoadsUntilItIsThere(t *testing.T) {
 	}
 }
 
-// TestLazyLoadsOnce has many ask at the same time.
+// TestLazyLoadsOnce calls Get from many goroutines at the same time.
 func TestLazyLoadsOnce(t *testing.T) {
 	var lazy Lazy[int]
 	loads := 0 // by itself: the race detector sees two loads at a time

@@ -10,40 +10,39 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// What callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNotInstalled says that no library of the given names was found.
+	// ErrNotInstalled reports that no library with one of the names was found.
 	ErrNotInstalled = errors.New("dl: library not installed")
-	// ErrNoSymbol says that a library lacks a function.
+	// ErrNoSymbol reports that a library lacks a function.
 	ErrNoSymbol = errors.New("dl: symbol missing")
 )
 
-// Library says which library to open.
+// Library describes the library to open.
 type Library struct {
-	// Names are tried in order. A bare name is searched as the system's
-	// loader does, a path is opened as it is.
+	// Names are tried in order. A bare name is searched for by the system's loader, a path
+	// is opened as it is.
 	Names []string
-	// Hint tells a person how to get the library.
+	// Hint tells a person how to install the library.
 	Hint string
 }
 
-// Handle is an open library. It may be used from any goroutine.
+// Handle is an open library. It is safe for concurrent use.
 type Handle struct {
 	name   string
 	handle uintptr
 	hint   string
 }
 
-// NotInstalledError tells which library is missing and how to get it. It is
-// ErrNotInstalled.
+// NotInstalledError names the missing library and how to install it. It is ErrNotInstalled.
 type NotInstalledError struct {
 	Library Library
-	// Reasons are the loader's own words, one for each name.
+	// Reasons are the loader's error texts, one for each name.
 	Reasons []string
 }
 
-// Error names the library, the way to get it and what the loader said about
-// a file that is there and could not be loaded.
+// Error names the library, how to install it, and the loader's error for a file that exists
+// and could not be loaded.
 func (e *NotInstalledError) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s is not installed", e.Library.Names[0])
@@ -59,18 +58,18 @@ func (e *NotInstalledError) Error() string {
 	return text.String()
 }
 
-// Is makes errors.Is(err, ErrNotInstalled) true.
+// Is reports whether target is ErrNotInstalled.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
 // Open opens the first library of the list that loads.
 //
 // Errors:
-//   - ErrNotInstalled (as *NotInstalledError) when none loads.
+//   - ErrNotInstalled (as *NotInstalledError) if none loads.
 func Open(library Library) (*Handle, error) {
 	if len(library.Names) == 0 {
 		return nil, fmt.Errorf("library without a name: %w", ErrNotInstalled)
 	}
-	// The loader keeps the text of its last error for each thread.
+	// The loader keeps the text of the last error per thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var reasons []string
@@ -87,10 +86,10 @@ func Open(library Library) (*Handle, error) {
 // Name returns the name that the library was opened by.
 func (h *Handle) Name() string { return h.name }
 
-// Lookup finds one function.
+// Lookup returns the address of a function.
 //
 // Errors:
-//   - ErrNoSymbol when the library has none of that name.
+//   - ErrNoSymbol if the library has no symbol of that name.
 func (h *Handle) Lookup(symbol string) (Func, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -105,19 +104,18 @@ func (h *Handle) Lookup(symbol string) (Func, error) {
 	return Func(addr), nil
 }
 
-// Resolve fills a function table: table is a pointer to a struct whose fields
-// have the tag `dl:"symbol"` and are of type Func, or of a Go function type for
-// what words can't pass, such as a structure by value. A field tagged
-// `dl:"symbol,optional"` stays zero where the library lacks the symbol. Every
-// missing symbol is reported at once, and the table is of no use then.
+// Resolve fills a function table: table is a pointer to a struct whose fields have the tag
+// `dl:"symbol"` and are of type Func, or of a Go function type for calls that words can't
+// express, such as those with a structure by value. A field tagged `dl:"symbol,optional"`
+// stays zero if the library lacks the symbol. All missing symbols are reported in one
+// error, and the table must not be used then.
 //
-// A field of a Go function type is far slower to call than a Func.
+// Calling a field of a Go function type is far slower than calling a Func.
 //
 // It panics if table is not such a pointer: that is a bug of the caller.
 func (h *Handle) Resolve(table any) error { return h.ResolvePrefix("", table) }
 
-// ResolvePrefix is Resolve of symbols that begin with prefix, which the tags leave
-// out.
+// ResolvePrefix is Resolve for symbols with a common prefix, which the tags omit.
 func (h *Handle) ResolvePrefix(prefix string, table any) error {
 	v := reflect.ValueOf(table).Elem()
 	var faults []error

@@ -72,8 +72,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolvePrefix finds functions whose tags leave out how their names begin,
-// and names in full what is missing.
+// TestResolvePrefix resolves functions whose tags omit the prefix, and checks that missing
+// ones are reported with their full name.
 func TestResolvePrefix(t *testing.T) {
 	h, err := Open(libc())
 	if err != nil {

@@ -2,10 +2,9 @@ package elem
 
 import "fmt"
 
-// Combine sets dst[i] = a[i] op b[i]; Avg adds, and Divide comes at the end.
-// All three are of the same length, a multiple of the type's size, and aligned
-// to it. dst may be a or b; otherwise none overlaps another. It allocates
-// nothing.
+// Combine sets dst[i] = a[i] op b[i]; Avg adds, and Divide completes it. All three slices
+// must have the same length, a multiple of the type's size, and be aligned to it. dst may
+// be a or b; otherwise none may overlap another. It allocates nothing.
 //
 // Errors: ErrType for a type that does not combine or an operation that does
 // not exist; lengths that differ are ErrType too. Nothing is written then.
@@ -28,7 +27,7 @@ func Combine(op Op, t Type, dst, a, b []byte) error {
 	return nil
 }
 
-// Divide sets p[i] = p[i] / n, n > 0: the end of Avg. It allocates nothing.
+// Divide sets p[i] = p[i] / n, n > 0: the last step of Avg. It allocates nothing.
 //
 // Errors: those of Combine; n = 0 is ErrType.
 func Divide(t Type, p []byte, n uint64) error {

@@ -19,14 +19,14 @@ var (
 	ops = []elem.Op{elem.Sum, elem.Prod, elem.Min, elem.Max, elem.Avg}
 )
 
-// value is one element as a number: exact for all but the large int64, which
-// have their own field.
+// value is one element as a number: exact except for large int64, which have a field of
+// their own.
 type value struct {
 	f float64
 	i int64
 }
 
-// get reads an element the long way.
+// get reads an element in the most obvious way.
 func get(t elem.Type, p []byte) value {
 	switch t {
 	case elem.Int8:
@@ -50,7 +50,7 @@ func get(t elem.Type, p []byte) value {
 	}
 }
 
-// half is the value of a float16 by its definition.
+// half returns the value of a float16 by its definition.
 func half(h uint16) float64 {
 	sign, exponent, fraction := 1.0, int(h>>10&31), float64(h&1023)
 	if h>>15 != 0 {
@@ -68,7 +68,7 @@ func half(h uint16) float64 {
 	return math.Copysign(math.Ldexp(1+fraction/1024, exponent-15), sign)
 }
 
-// put writes the element that is nearest, the even one of two.
+// put writes the nearest element, the even one of two.
 func put(t elem.Type, p []byte, v value) {
 	switch t {
 	case elem.Int8, elem.Uint8:
@@ -101,8 +101,8 @@ func put(t elem.Type, p []byte, v value) {
 	}
 }
 
-// nearest searches the 16 bits whose value is nearest to f. Their order is that
-// of their values, up to infinity, which counts as the next power of two.
+// nearest returns the 16 bits whose value is nearest to f. The order of the bits is that of
+// the values, up to infinity, which counts as the next power of two.
 func nearest(f float64, of func(uint16) float64, infinite, nan uint16) uint16 {
 	if math.IsNaN(f) {
 		return nan
@@ -135,7 +135,7 @@ func nearest(f float64, of func(uint16) float64, infinite, nan uint16) uint16 {
 	return sign | high
 }
 
-// combine is one combination by the rules of the package's comment.
+// combine combines two elements by the rules in the package's comment.
 func combine(t elem.Type, op elem.Op, a, b value) value {
 	switch op {
 	case elem.Sum, elem.Avg:
@@ -160,7 +160,7 @@ func combine(t elem.Type, op elem.Op, a, b value) value {
 	panic("no such operation")
 }
 
-// less also says whether b is NaN or a is: both then are the result.
+// less also reports true if either is NaN, which then is the result.
 func less(a, b value) bool {
 	switch {
 	case math.IsNaN(a.f) && math.IsNaN(b.f):
@@ -173,7 +173,7 @@ func less(a, b value) bool {
 	return a.f < b.f || a.i < b.i
 }
 
-// special are bits of elements at which rules meet.
+// special returns bits of elements at the boundaries of the rules.
 func special(t elem.Type) []uint64 {
 	switch t {
 	case elem.Int8, elem.Uint8:
@@ -207,7 +207,7 @@ func special(t elem.Type) []uint64 {
 	}
 }
 
-// pairs are all pairs of special bits, and then random ones.
+// pairs returns all pairs of special bits, followed by random ones.
 func pairs(t elem.Type, random int) (a, b []byte) {
 	size := int(t.Size())
 	put := func(p []byte, bits uint64) []byte {
@@ -247,8 +247,8 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// TestCombineInPlace writes over either operand, at every length and place that
-// vectors and what is left of them may have.
+// TestCombineInPlace overwrites either operand, at every length and offset that vectors and
+// their remainders may have.
 func TestCombineInPlace(t *testing.T) {
 	for _, typ := range types {
 		a, b := pairs(typ, 400)
@@ -269,7 +269,7 @@ type cut struct {
 	at, n int
 }
 
-// inPlace combines a part of a and b, in place of a's and of b's.
+// inPlace combines parts of a and b, in place of a's and of b's.
 func inPlace(t *testing.T, c cut, a, b []byte) {
 	t.Helper()
 	typ, op, size := c.typ, c.op, int(c.typ.Size())

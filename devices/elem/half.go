@@ -2,7 +2,7 @@ package elem
 
 import "math"
 
-// widen makes float32 of elements of 16 bits, exactly.
+// widen converts elements of 16 bits to float32, exactly.
 func widen(t Type, dst []float32, src []uint16) {
 	src = src[:len(dst)]
 	if t == BFloat16 {
@@ -30,24 +30,24 @@ func narrow(t Type, dst []uint16, src []float32) {
 	}
 }
 
-// toBFloat rounds x, which is no NaN but the one of all results.
+// toBFloat rounds x to a bfloat16; the only NaN allowed is nan32, that of all results.
 func toBFloat(x float32) uint16 {
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// fromHalf is the value of a float16.
+// fromHalf returns the value of a float16.
 func fromHalf(h uint16) float32 {
 	const (
-		exponent = 0x7c00 << 13             // all of it, where a float32 has it
-		bias     = (127 - 15) << 23         // from one exponent to the other
-		least    = float32(1.0 / (1 << 14)) // the least normal float16
+		exponent = 0x7c00 << 13             // its exponent bits, at the position of a float32's
+		bias     = (127 - 15) << 23         // the difference of the exponent biases
+		least    = float32(1.0 / (1 << 14)) // the smallest normal float16
 	)
 	bits := uint32(h&0x7fff) << 13
 	switch bits & exponent {
 	case exponent: // infinite or NaN
 		bits += bias + (128-16)<<23
-	case 0: // zero or subnormal: a float32 has an exponent for it
+	case 0: // zero or subnormal: normal as a float32
 		bits = math.Float32bits(math.Float32frombits(bits+bias+1<<23) - least)
 	default:
 		bits += bias
@@ -60,8 +60,8 @@ func toHalf(x float32) uint16 {
 	const (
 		infinite  = 0xff << 23
 		tooLarge  = (127 + 16) << 23 // 65536
-		normal    = (127 - 14) << 23 // the least that is normal
-		subnormal = 0.5              // whose last bit counts as a subnormal's
+		normal    = (127 - 14) << 23 // the smallest normal float16
+		subnormal = 0.5              // its last bit has the weight of a subnormal's last bit
 	)
 	bits := math.Float32bits(x)
 	sign := uint16(bits>>16) & 0x8000
@@ -72,7 +72,7 @@ func toHalf(x float32) uint16 {
 	case bits >= tooLarge:
 		return sign | 0x7c00
 	case bits < normal:
-		// The addition rounds, at the bit where a subnormal has its last.
+		// The addition rounds at the last bit of a subnormal.
 		sum := math.Float32frombits(bits) + subnormal
 		return sign | uint16(math.Float32bits(sum)-math.Float32bits(subnormal))
 	}

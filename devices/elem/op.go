@@ -2,7 +2,7 @@ package elem
 
 import "fmt"
 
-// Op combines elements. Its numbers are on the wire.
+// Op is an operation that combines elements. Its values are used on the wire.
 type Op uint8
 
 // The operations.
@@ -14,7 +14,7 @@ const (
 	Avg
 )
 
-// String is the name of the operation: "sum".
+// String returns the name of the operation, such as "sum".
 func (o Op) String() string {
 	names := [...]string{Sum: "sum", Prod: "prod", Min: "min", Max: "max", Avg: "avg"}
 	if o == 0 || int(o) >= len(names) {
@@ -23,5 +23,5 @@ func (o Op) String() string {
 	return names[o]
 }
 
-// Known says whether there is such an operation.
+// Known reports whether the operation exists.
 func (o Op) Known() bool { return o >= Sum && o <= Avg }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// aliases are the short names of a type, beside String.
+// aliases returns the short names of a type, besides String.
 func (t Type) aliases() []string {
 	switch t {
 	case Bool:
@@ -45,10 +45,10 @@ func (t Type) aliases() []string {
 	return nil
 }
 
-// ParseType reads the name of a type: NumPy's ("float32"), and the short ones
-// ("f32", "fp32", "f16", "bf16", "i8", "u8"), in any case of letters.
+// ParseType parses the name of a type: NumPy's ("float32"), and the short ones ("f32",
+// "fp32", "f16", "bf16", "i8", "u8"), in upper or lower case.
 //
-// Errors: ErrType, which lists what there is.
+// Errors: ErrType, which lists the valid names.
 func ParseType(text string) (Type, error) {
 	want := strings.ToLower(text)
 	var known []string
@@ -61,8 +61,8 @@ func ParseType(text string) (Type, error) {
 	return 0, fmt.Errorf("type %q; known are %s: %w", text, strings.Join(known, ", "), ErrType)
 }
 
-// ParseOp reads the name of an operation, in any case of letters. Errors:
-// ErrType, which lists what there is.
+// ParseOp parses the name of an operation, in upper or lower case. Errors: ErrType, which
+// lists the valid names.
 func ParseOp(text string) (Op, error) {
 	want := strings.ToLower(text)
 	var known []string

@@ -10,14 +10,13 @@ type float interface {
 	float32 | float64
 }
 
-// The bits of each result that is NaN.
+// The bits of every NaN result.
 const (
 	nan32 = 0x7fc00000
 	nan64 = 0x7ff8000000000000
 )
 
-// combinePortable is Combine on any processor, and what the vectors must come
-// to.
+// combinePortable is Combine on any processor, and the reference for the vector loops.
 func combinePortable(op Op, t Type, dst, a, b []byte) {
 	if len(dst) == 0 {
 		return
@@ -63,9 +62,9 @@ func integers[T integer](op Op, dst, a, b []T) {
 	}
 }
 
-// floats is integers with nan for each result that is NaN: what a processor
-// makes of two NaNs depends on their order. The conversions keep the compiler
-// from fusing what must be rounded.
+// floats is like integers, with nan for each NaN result: the result of a processor for two
+// NaNs depends on their order. The conversions prevent the compiler from fusing operations
+// that must be rounded separately.
 func floats[T float](op Op, dst, a, b []T, nan T) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {

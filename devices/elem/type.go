@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrType is a text that names no type or operation, or elements that can't be
-// combined.
+// ErrType reports a text that is not the name of a type or operation, or elements that
+// can't be combined.
 var ErrType = errors.New("elem: type or operation not known here")
 
-// Type is a type of elements. Its numbers are on the wire.
+// Type is a type of elements. Its values are used on the wire.
 type Type uint8
 
-// The types, by NumPy's and ml_dtypes' names.
+// The types, with the names of NumPy and ml_dtypes.
 const (
 	Bool Type = iota + 1
 	Int8
@@ -32,7 +32,7 @@ const (
 	Complex64
 )
 
-// String is the name of the type: "float32".
+// String returns the name of the type, such as "float32".
 func (t Type) String() string {
 	names := [...]string{
 		Bool: "bool", Int8: "int8", Uint8: "uint8", Int16: "int16", Uint16: "uint16", Int32: "int32", Uint32: "uint32",
@@ -45,7 +45,7 @@ func (t Type) String() string {
 	return names[t]
 }
 
-// Size is the bytes of one element; 0 for what is no type.
+// Size returns the size of one element in bytes; 0 for an invalid type.
 func (t Type) Size() uint64 {
 	switch t {
 	case Bool, Int8, Uint8, Float8E4M3, Float8E5M2:
@@ -60,8 +60,8 @@ func (t Type) Size() uint64 {
 	return 0
 }
 
-// Combines says whether elements of the type can be combined: int8, int32,
-// int64, uint8, float16, bfloat16, float32 and float64 can.
+// Combines reports whether elements of the type can be combined: int8, int32, int64, uint8,
+// float16, bfloat16, float32 and float64 can.
 func (t Type) Combines() bool {
 	switch t {
 	case Int8, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64:

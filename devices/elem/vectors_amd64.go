@@ -4,15 +4,15 @@ import "golang.org/x/sys/cpu"
 
 //go:generate go -C ../../tests/tools/elemasm run . -out ../../../devices/elem/loops_amd64.s -stubs ../../../devices/elem/loops_amd64.go -pkg elem
 
-// vectorBytes is the number of bytes that the loops combine at a time.
+// vectorBytes is the number of bytes that the loops process at a time.
 const vectorBytes = 32
 
-// vectors says whether the loops can run for elements of the type.
+// vectors reports whether the processor supports the loops for the type.
 func vectors(t Type) bool {
 	return cpu.X86.HasAVX2 && (t != Float16 || cpu.X86.HasF16C)
 }
 
-// combineVectors says how many of the first bytes it has combined.
+// combineVectors returns how many of the first bytes it has combined.
 func combineVectors(op Op, t Type, dst, a, b []byte) int {
 	n := uintptr(len(dst)) &^ (vectorBytes - 1)
 	if n == 0 || !vectors(t) {
@@ -42,7 +42,7 @@ func combineVectors(op Op, t Type, dst, a, b []byte) int {
 	return int(n)
 }
 
-// divideVectors says how many of the first bytes it has divided.
+// divideVectors returns how many of the first bytes it has divided.
 func divideVectors(t Type, p []byte, by uint64) int {
 	n := uintptr(len(p)) &^ (vectorBytes - 1)
 	if n == 0 || !vectors(t) {

@@ -2,8 +2,8 @@
 
 package elem
 
-// combineVectors says how many of the first bytes it has combined.
+// combineVectors returns how many of the first bytes it has combined.
 func combineVectors(Op, Type, []byte, []byte, []byte) int { return 0 }
 
-// divideVectors says how many of the first bytes it has divided.
+// divideVectors returns how many of the first bytes it has divided.
 func divideVectors(Type, []byte, uint64) int { return 0 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// FuzzVectors compares the loops of this processor with those for any.
+// FuzzVectors compares the loops of this processor with the portable ones.
 func FuzzVectors(f *testing.F) {
 	types := []Type{Int8, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64}
 	for i := range types {
@@ -43,7 +43,7 @@ func FuzzVectors(f *testing.F) {
 	})
 }
 
-// TestHalvesThereAndBack widens and narrows all there are: only a NaN changes.
+// TestHalvesThereAndBack widens and narrows all values: only a NaN changes.
 func TestHalvesThereAndBack(t *testing.T) {
 	for _, typ := range []Type{Float16, BFloat16} {
 		for h := range 1 << 16 {

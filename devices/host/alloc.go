@@ -11,11 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
-// allocPiece is the number of bytes taken between two looks at the context.
+// allocPiece is the number of bytes allocated between two checks of the context.
 const allocPiece = 64 * devices.MiB
 
-// Alloc takes n bytes as an unlinked file of the tier, with its blocks. They
-// are zero.
+// Alloc allocates n bytes as an unlinked file of the tier, including its blocks. They are
+// zero.
 func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	}), nil
 }
 
-// allocBlock makes counted, mapped memory. The store must be open.
+// allocBlock allocates counted, mapped memory. The store must be open.
 func (d *Device) allocBlock(ctx context.Context, n devices.Size) (*hostmem.Block, error) {
 	switch {
 	case n == 0:
@@ -77,13 +77,13 @@ func (d *Device) free(block *hostmem.Block, n devices.Size) error {
 	return err
 }
 
-// mapUnlinked makes a file without a name, gives it its blocks and maps it.
+// mapUnlinked creates a file without a name, allocates its blocks and maps it.
 func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error) {
 	fd, err := unix.Openat(int(d.store.root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("take %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 	}
-	// The mapping keeps the file.
+	// The mapping keeps the file alive.
 	defer func() { _ = unix.Close(fd) }()
 	for off := devices.Size(0); off < n; off += allocPiece {
 		if err = ctx.Err(); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// asideName is the directory of a tier with the files that were set aside.
+// asideName is the directory of a tier for the files that were set aside.
 const asideName = "aside"
 
-// SetAside takes a file out of the set and keeps its bytes.
+// SetAside moves a file out of the set and keeps its bytes.
 func (f files) SetAside(id uint64) error {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -32,7 +32,7 @@ func (f files) SetAside(id uint64) error {
 	return nil
 }
 
-// setAside moves a file next to those that were moved there before.
+// setAside moves a file to the directory of files set aside, under an unused name.
 func setAside(s *store, name string) error {
 	if err := unix.Mkdirat(int(s.root.Fd()), asideName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
@@ -50,7 +50,7 @@ func setAside(s *store, name string) error {
 	}
 }
 
-// Aside lists what was set aside.
+// Aside lists the files that were set aside.
 func (f files) Aside() ([]devices.AsideFile, error) {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -60,7 +60,7 @@ func (f files) Aside() ([]devices.AsideFile, error) {
 	return asideOf(f.d.store.root, f.d.store.path)
 }
 
-// Aside lists what was set aside in a tier that nobody has open.
+// Aside lists the files that were set aside in a tier that no process has open.
 func (l Left) Aside() ([]devices.AsideFile, error) {
 	root, err := openDir(unix.AT_FDCWD, l.Path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (l Left) Aside() ([]devices.AsideFile, error) {
 	return asideOf(root, l.Path)
 }
 
-// RemoveAside removes one file of Aside.
+// RemoveAside removes one file that was set aside.
 func (l Left) RemoveAside(name string) error {
 	root, err := openDir(unix.AT_FDCWD, l.Path)
 	if err != nil {
@@ -96,7 +96,7 @@ func asideOf(root *os.File, path string) ([]devices.AsideFile, error) {
 		for _, name := range names {
 			var st unix.Stat_t
 			if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-				continue // it was removed meanwhile
+				continue // removed meanwhile
 			}
 			number, _, _ := strings.Cut(name, "-")
 			id, _ := fileID(number)
@@ -114,7 +114,7 @@ func asideOf(root *os.File, path string) ([]devices.AsideFile, error) {
 	}
 }
 
-// RemoveAside gives the memory of a file back that was set aside.
+// RemoveAside frees the memory of a file that was set aside.
 func (f files) RemoveAside(name string) error {
 	leave, err := f.d.enter()
 	if err != nil {

@@ -14,32 +14,32 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
-// Mode says how the tier is kept.
+// Mode is the way in which the tier is stored.
 type Mode string
 
 // The modes.
 const (
 	// ModeTmpfs is a private tmpfs, whose files the kernel can serve.
 	ModeTmpfs Mode = "tmpfs"
-	// ModeQuota is a directory in shared memory; files must ask Reserve
-	// before they grow.
+	// ModeQuota is a directory in shared memory; Reserve must be called before a file
+	// grows.
 	ModeQuota Mode = "quota"
 )
 
 // limit counts the tier's bytes.
 type limit interface {
 	usage() (devices.Usage, error)
-	// take counts n bytes for an allocation, give uncounts them.
+	// take counts n bytes for an allocation, give subtracts them.
 	take(n devices.Size) error
 	give(n devices.Size)
-	// reserve asks for n bytes of a file; removed tells that a file of n bytes
-	// is gone.
+	// reserve requests n bytes for a file; removed reports that a file of n bytes was
+	// removed.
 	reserve(n devices.Size) error
 	removed(n devices.Size)
-	// admit counts one more file, if there can be one, and dismiss one less.
+	// admit counts one more file, if the limit allows it, and dismiss one less.
 	admit() error
 	dismiss()
-	// destroy removes the tier, whose store is closed.
+	// destroy removes the tier, whose store must be closed.
 	destroy() error
 }
 
@@ -52,8 +52,8 @@ type Device struct {
 	limit limit
 	mlock bool
 
-	// mu is held shared by everything that uses the store, and exclusively to
-	// close it.
+	// mu is held shared by every operation that uses the store, and exclusively to close
+	// it.
 	mu sync.RWMutex
 	// +checklocks:mu
 	closed bool
@@ -74,19 +74,19 @@ func newDevice(s *store, mode Mode, why string, l limit) *Device {
 	return d
 }
 
-// Mode tells how the tier is kept.
+// Mode returns the way in which the tier is stored.
 func (d *Device) Mode() Mode { return d.mode }
 
-// Why tells the reason for the mode, for people.
+// Why returns the reason for the mode, for people.
 func (d *Device) Why() string { return d.why }
 
-// Path is the directory that the tier is kept in.
+// Path returns the directory of the tier.
 func (d *Device) Path() string { return d.store.path }
 
-// Info returns the facts.
+// Info returns the description of the device.
 func (d *Device) Info() devices.Info { return d.info }
 
-// Epoch returns the incarnation of the files: an adopted tier keeps it.
+// Epoch returns the incarnation of the files: an adopted tier keeps its epoch.
 func (d *Device) Epoch() devices.Epoch { return d.store.epoch }
 
 // Files returns the files of the tier.
@@ -104,7 +104,7 @@ func (d *Device) enter() (leave func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
-// Usage tells how much memory is used and free now. In mode quota it looks at
+// Usage returns how much memory is used and free at present. In mode quota it examines
 // every file.
 func (d *Device) Usage() (devices.Usage, error) {
 	leave, err := d.enter()
@@ -115,17 +115,17 @@ func (d *Device) Usage() (devices.Usage, error) {
 	return d.limit.usage()
 }
 
-// CopyIn copies into the memory.
+// CopyIn copies bytes into the memory.
 func (d *Device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	return hostmem.CopyIn(ctx, d, dst, src, nil)
 }
 
-// CopyOut copies out of the memory.
+// CopyOut copies bytes out of the memory.
 func (d *Device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	return hostmem.CopyOut(ctx, d, dst, src, nil)
 }
 
-// Copy copies inside the memory.
+// Copy copies bytes within the memory.
 func (d *Device) Copy(ctx context.Context, dst, src devices.Span) error {
 	return hostmem.Copy(ctx, d, dst, src, nil)
 }
@@ -140,14 +140,13 @@ func (d *Device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 	return hostmem.Reduce(ctx, d, hostmem.Reduction{Dst: dst, Src: src, Type: t, Op: op}, nil)
 }
 
-// MapHost shows the memory itself; nothing is copied.
+// MapHost returns the memory itself; nothing is copied.
 func (d *Device) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
 	return hostmem.MapHost(ctx, d, s)
 }
 
-// PinHost locks p into memory, as far as RLIMIT_MEMLOCK allows. Pages are
-// locked whole: unpinning one of two neighbours may unlock the page that both
-// share.
+// PinHost locks p into memory, as far as RLIMIT_MEMLOCK allows. Whole pages are locked:
+// unpinning one of two adjacent ranges may unlock the page that both share.
 func (d *Device) PinHost(p []byte) (unpin func(), err error) {
 	if len(p) == 0 {
 		return func() {}, nil
@@ -158,8 +157,8 @@ func (d *Device) PinHost(p []byte) (unpin func(), err error) {
 	return sync.OnceFunc(func() { _ = unix.Munlock(p) }), nil
 }
 
-// Close ends all allocations and leaves the files for the next Open. Closing
-// twice is harmless.
+// Close ends all allocations and leaves the files for the next Open. A second Close is
+// harmless.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +176,8 @@ func (d *Device) Close() error {
 	return errors.Join(append(errs, d.store.close())...)
 }
 
-// Destroy closes the device and removes the tier with all files: what a clean
-// unmount does, unless the files shall be kept.
+// Destroy closes the device and removes the tier with all files, as a clean unmount does
+// unless the files are to be kept.
 func (d *Device) Destroy() error {
 	return errors.Join(d.Close(), d.limit.destroy())
 }
@@ -187,7 +186,7 @@ func (d *Device) errClosed() error {
 	return fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
 }
 
-// outOfMemory tells the figures of now. The store must be open.
+// outOfMemory returns an error with the current usage. The store must be open.
 func (d *Device) outOfMemory(asked devices.Size) error {
 	u, err := d.limit.usage()
 	if err != nil {

@@ -15,25 +15,23 @@ const Family devices.Family = "host"
 
 const pageSize = 4 * devices.KiB
 
-// Options say where the tier lives. Dir is required.
+// Options define the location of the tier. Dir is required.
 type Options struct {
-	// Dir is the runtime directory of this mount of hmcfs. It is made where
-	// it is missing.
+	// Dir is the runtime directory of this mount of hmcfs. It is created if it does not
+	// exist.
 	Dir string
-	// ID tells this mount from others of the same user in mode quota, where
-	// they share a directory. By default it is Dir.
+	// ID distinguishes this mount from others of the same user in mode quota, where they
+	// share a directory. It defaults to Dir.
 	ID string
-	// SharedMemory is the tmpfs that everybody may write to: /dev/shm by
-	// default.
+	// SharedMemory is the world-writable tmpfs: /dev/shm by default.
 	SharedMemory string
-	// Atime says which reads change the access time of a file, in mode tmpfs.
+	// Atime is the policy by which reads change a file's access time, in mode tmpfs.
 	Atime devices.Atime
-	// NoMount makes a fresh tier one of mode quota, although the privilege to
-	// mount may be there.
+	// NoMount makes a new tier use mode quota, even if mounting is permitted.
 	NoMount bool
 }
 
-// mountFunc is unix.Mount, or a test's.
+// mountFunc is the type of unix.Mount, which tests replace.
 type mountFunc func(source, target, fstype string, flags uintptr, data string) error
 
 // Driver opens the host device.
@@ -56,7 +54,7 @@ func NewDriver(o Options) *Driver {
 // Family returns "host".
 func (d *Driver) Family() devices.Family { return Family }
 
-// Discover finds the machine's memory.
+// Discover returns the machine's memory as the only device.
 func (d *Driver) Discover(context.Context) ([]devices.Found, error) {
 	mem, err := readMemInfo("/proc/meminfo")
 	if err != nil {
@@ -82,10 +80,9 @@ func info(total devices.Size) devices.Info {
 
 // Open mounts or adopts the tier of the spec "host[,size=SIZE][,mlock=BOOL]".
 //
-// Without a size, an adopted tier keeps its own, and a fresh one gets half of
-// the memory that is available now. mlock also locks allocations into memory
-// by mlock, for machines whose tmpfs may be swapped, and fails where
-// RLIMIT_MEMLOCK does not allow it.
+// Without a size, an adopted tier keeps its own, and a new one gets half of the memory that
+// is available at the time. mlock also locks allocations into memory by mlock, for machines
+// whose tmpfs may be swapped, and fails if RLIMIT_MEMLOCK does not allow it.
 func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, error) {
 	read := spec.Read()
 	size := read.Size("size", 0)
@@ -113,8 +110,8 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 	return dev, nil
 }
 
-// inMachine refuses a size that the machine's memory never has room for: a tmpfs
-// takes any, and fails when it is written to.
+// inMachine rejects a size that exceeds the machine's memory: a tmpfs accepts any size, and
+// fails when it is written to.
 func inMachine(spec devices.Spec, size devices.Size) error {
 	mem, err := readMemInfo("/proc/meminfo")
 	if err != nil {
@@ -127,8 +124,8 @@ func inMachine(spec devices.Spec, size devices.Size) error {
 	return nil
 }
 
-// open tries the modes in order: what is there already, a fresh tmpfs, a
-// directory. size 0 is the default.
+// open tries the modes in order: an existing tier, a new tmpfs, a directory. size 0 means
+// the default.
 func (d *Driver) open(size devices.Size) (*Device, error) {
 	if err := os.MkdirAll(d.opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("host tier: %w", err)

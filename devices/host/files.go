@@ -12,19 +12,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// files is the device's file set: flat, named by 16 hex digits, reached from
-// an open directory so that no path is walked.
+// files is the device's set of files: flat, with names of 16 hex digits, accessed through
+// an open directory so that no path is resolved.
 type files struct{ d *Device }
 
 func fileName(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// fileID reads a name; foreign ones are not ours to touch.
+// fileID parses the name of a file; ok is false for a name that is not one of the set's.
 func fileID(name string) (id uint64, ok bool) {
 	id, err := strconv.ParseUint(name, 16, 64)
 	return id, err == nil && name == fileName(id)
 }
 
-// Open opens a file for reading and writing, or makes one that is not there.
+// Open opens a file for reading and writing, or creates one that does not exist.
 func (f files) Open(id uint64, create bool) (*os.File, error) {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -52,7 +52,7 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Stat tells what the kernel knows of a file.
+// Stat returns the kernel's attributes of a file.
 func (f files) Stat(id uint64) (st unix.Stat_t, err error) {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -66,7 +66,7 @@ func (f files) Stat(id uint64) (st unix.Stat_t, err error) {
 	return st, nil
 }
 
-// Remove gives the file's memory back.
+// Remove frees the file's memory.
 func (f files) Remove(id uint64) error {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -90,11 +90,11 @@ func (f files) Remove(id uint64) error {
 	return nil
 }
 
-// perFile is the memory for which a tier can have one file: with bytes in it, none
-// takes less. Files without any would take memory of the kernel without a limit.
+// perFile is the number of bytes of a tier's size per file that it may have: a file with
+// content takes no less. Without a limit, empty files could use unbounded kernel memory.
 const perFile = pageSize
 
-// moreFiles is the number of files that a tier of any size can have besides.
+// moreFiles is the number of additional files that a tier of any size may have.
 const moreFiles = 1024
 
 func filesFor(size devices.Size) uint64 { return uint64(size/perFile) + moreFiles }
@@ -113,7 +113,7 @@ func (f files) Each(fn func(id uint64) error) error {
 	return eachName(dir, func(_ string, id uint64) error { return fn(id) })
 }
 
-// Reserve asks whether a file may grow by n bytes.
+// Reserve checks whether a file may grow by n bytes.
 func (f files) Reserve(n devices.Size) error {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -123,8 +123,8 @@ func (f files) Reserve(n devices.Size) error {
 	return f.d.limit.reserve(n)
 }
 
-// openFiles opens the directory anew, so that each reader has a position of
-// its own and is not disturbed by Close.
+// openFiles opens the directory again, so that each reader has its own position and is not
+// affected by Close.
 func (d *Device) openFiles() (*os.File, error) {
 	leave, err := d.enter()
 	if err != nil {
@@ -143,7 +143,7 @@ func eachFile(s *store, fn func(name string, id uint64) error) error {
 	return eachName(dir, fn)
 }
 
-// eachName reads a directory to its end, and closes it.
+// eachName reads a directory to its end and closes it.
 func eachName(dir *os.File, fn func(name string, id uint64) error) error {
 	defer func() { _ = dir.Close() }()
 	for {

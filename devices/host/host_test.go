@@ -68,8 +68,8 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// destroyed destroys a tier that has file 7, and opens a fresh one, which has
-// nothing of it.
+// destroyed destroys a tier that has file 7, and opens a new one, which must have nothing
+// of it.
 func destroyed(t *testing.T, o Options, d *Device) {
 	t.Helper()
 	if err := d.Destroy(); err != nil {
@@ -137,7 +137,7 @@ func TestKilled(t *testing.T) {
 		}
 		d := open(t, o, "host,size=16MiB")
 		holds(t, d, 42, devicetest.Bytes(5<<20, 42))
-		// The allocation died with the process.
+		// The allocation ended with the process.
 		if u, err := d.Usage(); err != nil || u.Used != 5*devices.MiB {
 			t.Errorf("%+v, %v", u, err)
 		}
@@ -163,7 +163,7 @@ func TestHelper(t *testing.T) {
 	select {}
 }
 
-// TestNoPrivilege has the mount refused.
+// TestNoPrivilege makes mounting fail.
 func TestNoPrivilege(t *testing.T) {
 	needsSharedMemory(t)
 	o := options(t, ModeQuota)
@@ -185,7 +185,7 @@ func TestNoPrivilege(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// With the privilege back, the files are still found.
+	// With the privilege restored, the files are still found.
 	again := open(t, o, "host,size=8MiB")
 	holds(t, again, 3, []byte("kept"))
 	if again.Mode() != ModeQuota || !strings.Contains(again.Why(), "adopted") {
@@ -213,8 +213,7 @@ func TestForeignMountIsRefused(t *testing.T) {
 	}
 }
 
-// TestForeignDirectoryIsRefused puts something else where each of the quota's
-// directories would be.
+// TestForeignDirectoryIsRefused places something else at each of the quota's directories.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	o := options(t, ModeQuota)
 	path, err := NewDriver(o).quotaDir(filepath.Join(o.Dir, "host"))
@@ -255,9 +254,9 @@ func TestBadSpecs(t *testing.T) {
 	}
 }
 
-// TestSquattedNames: where others have made the directory of a tier first, it gets
-// another name, and is found again by it; where they have made all of them, the
-// advice is one that helps.
+// TestSquattedNames: if other users have created the directory of a tier first, the tier
+// gets another name, by which it is found again; if they have created all names, the advice
+// in the error helps.
 func TestSquattedNames(t *testing.T) {
 	needsSharedMemory(t)
 	if os.Geteuid() != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
-// mounted skips a test where tmpfs can't be mounted.
+// mounted skips a test if a tmpfs can't be mounted.
 func mounted(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,7 +23,7 @@ func mounted(t *testing.T) {
 	}
 }
 
-// needsSharedMemory skips a test where /dev/shm is no tmpfs.
+// needsSharedMemory skips a test if /dev/shm is not a tmpfs.
 func needsSharedMemory(t *testing.T) {
 	t.Helper()
 	if !isTmpfs("/dev/shm") {
@@ -31,7 +31,7 @@ func needsSharedMemory(t *testing.T) {
 	}
 }
 
-// options are those of a tier that goes away with the test.
+// options returns those of a tier that is removed at the end of the test.
 func options(t *testing.T, mode Mode) Options {
 	t.Helper()
 	if mode == ModeTmpfs {
@@ -66,7 +66,7 @@ func openErr(o Options, spec string) (*Device, error) {
 	return d, nil
 }
 
-// open opens a tier that is closed with the test at the latest.
+// open opens a tier that is closed at the end of the test at the latest.
 func open(t *testing.T, o Options, spec string) *Device {
 	t.Helper()
 	d, err := openErr(o, spec)

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Left is a tier that exists although it was not opened here.
+// Left is an existing tier that was not opened by this process.
 type Left struct {
 	Mode Mode
 	Path string
-	// InUse says that a living process has it open.
+	// InUse reports whether a living process has it open.
 	InUse bool
 }
 
-// Leftover looks for the tiers of the options. Those that are not in use were
-// left by a dead process, or kept by a clean one for the next Open.
+// Leftover finds the existing tiers for the options. Those that are not in use were left by
+// a dead process, or kept by a clean unmount for the next Open.
 func Leftover(o Options) ([]Left, error) {
 	if _, err := os.Stat(o.Dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -41,8 +41,7 @@ func Leftover(o Options) ([]Left, error) {
 	return left, nil
 }
 
-// Remove frees the memory of the tier with all its files. It refuses one that
-// is in use.
+// Remove frees the memory of the tier with all its files. It refuses a tier that is in use.
 func (l Left) Remove() error {
 	busy, err := inUse(l.Path)
 	switch {
@@ -56,7 +55,7 @@ func (l Left) Remove() error {
 	return os.RemoveAll(l.Path)
 }
 
-// Owner returns the owner that the tier was claimed for; empty when it was for none.
+// Owner returns the owner that has claimed the tier; empty if none has.
 func (l Left) Owner() (string, error) {
 	root, err := openDir(unix.AT_FDCWD, l.Path)
 	if err != nil {
@@ -74,7 +73,7 @@ func (l Left) Owner() (string, error) {
 	return string(buf[:n]), nil
 }
 
-// inUse tries the lock.
+// inUse reports whether the tier is locked.
 func inUse(path string) (bool, error) {
 	dir, err := openDir(unix.AT_FDCWD, path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// TestTmpfsIsTheLimit fills the tier with files and finds the kernel in the
-// way, and no memory to allocate.
+// TestTmpfsIsTheLimit fills the tier with files until the kernel refuses more, and checks
+// that no memory can be allocated then.
 func TestTmpfsIsTheLimit(t *testing.T) {
 	d := open(t, options(t, ModeTmpfs), "host,size=8MiB")
 	f, err := d.Files().Open(1, true)
@@ -54,7 +54,7 @@ func TestTmpfsIsTheLimit(t *testing.T) {
 	}
 }
 
-// TestQuotaIsTheLimit follows Reserve through writes, truncation and removal.
+// TestQuotaIsTheLimit checks Reserve through writes, truncation and removal.
 func TestQuotaIsTheLimit(t *testing.T) {
 	d := open(t, options(t, ModeQuota), "host,size=8MiB")
 	files := d.Files()
@@ -93,7 +93,7 @@ func TestQuotaIsTheLimit(t *testing.T) {
 	if err := mem.Release(); err != nil {
 		t.Error(err)
 	}
-	// Nothing of the last reservation was written: the next count forgets it.
+	// Nothing of the last reservation was written: the next count drops it.
 	yes(7 * devices.MiB)
 	no(1 << 63)
 	no(^devices.Size(0))
@@ -102,7 +102,7 @@ func TestQuotaIsTheLimit(t *testing.T) {
 	}
 }
 
-// TestFilesAreCounted makes empty files until the tier has as many as it can.
+// TestFilesAreCounted creates empty files up to the tier's limit.
 func TestFilesAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, mode Mode) {
 		o := options(t, mode)
@@ -177,7 +177,7 @@ func TestQuotaRace(t *testing.T) {
 	}
 }
 
-// TestPrivate checks who gets in: nobody else.
+// TestPrivate checks that no other user has access.
 func TestPrivate(t *testing.T) {
 	each(t, func(t *testing.T, mode Mode) {
 		d := open(t, options(t, mode), "host,size=8MiB")
@@ -205,8 +205,8 @@ func TestPrivate(t *testing.T) {
 	})
 }
 
-// TestDestroyWithOpenFile removes the tier below an open file, whose bytes
-// stay readable.
+// TestDestroyWithOpenFile removes the tier while a file of it is open, whose bytes stay
+// readable.
 func TestDestroyWithOpenFile(t *testing.T) {
 	each(t, func(t *testing.T, mode Mode) {
 		d := open(t, options(t, mode), "host,size=8MiB")

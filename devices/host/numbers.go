@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// numberPrefix begins the names of the empty files whose times of change, in seconds,
-// are numbers. A time is changed in one step, takes no memory, and is below no limit
-// of a process, as a length is.
+// numberPrefix begins the names of the empty files whose modification times, in seconds,
+// are the numbers. A time can be changed atomically, takes no memory, and unlike a file's
+// length is not subject to a limit of the process.
 const numberPrefix = "number-"
 
-// Number returns a number that is kept with the files.
+// Number returns a number that is stored with the files.
 func (f files) Number(name string) (uint64, error) {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -33,7 +33,7 @@ func (f files) Number(name string) (uint64, error) {
 	return uint64(st.Mtim.Sec), nil
 }
 
-// SetNumber keeps a number with the files.
+// SetNumber stores a number with the files.
 func (f files) SetNumber(name string, n uint64) error {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -59,7 +59,7 @@ func setNumber(root int, name string, n uint64) error {
 	return unix.UtimesNanoAt(root, name, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// makeNumber makes the file of a number, which has the number from the first.
+// makeNumber creates the file of a number, which has the number from the start.
 func makeNumber(root int, name string, n uint64) error {
 	fresh := name + ".new"
 	err := unix.Mknodat(root, fresh, unix.S_IFREG|0o600, 0)

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Claim says whose files these are. A tier with files knows its owner for
-// good; one without takes a new one.
+// Claim records the owner of the files. A tier with files keeps its owner; one without
+// accepts a new owner.
 func (f files) Claim(owner string) error {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -42,10 +42,10 @@ func (f files) Claim(owner string) error {
 	return nil
 }
 
-// errHasFiles stops a listing at the first file.
+// errHasFiles ends a listing at the first file.
 var errHasFiles = errors.New("host: the tier has files")
 
-// discard is the command that frees the tier by hand.
+// discard returns the command that frees the tier manually.
 func (d *Device) discard() string {
 	if d.mode == ModeTmpfs {
 		return "umount " + d.store.path

@@ -12,18 +12,18 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// tmpfsMagic is the type of a tmpfs in statfs.
+// tmpfsMagic is the file system type of a tmpfs in statfs.
 const tmpfsMagic = 0x01021994
 
-// place is the directory of a tier, present or future.
+// place is the location of a tier, existing or not.
 type place struct {
 	// mountDir is Dir/host, without symlinks.
 	mountDir string
-	// mounted says that our tmpfs is there; mount describes it.
+	// mounted is set if a tmpfs of hmcfs is mounted there; mount describes it.
 	mounted bool
 	mount   mountPoint
-	// quotaDir is the directory of mode quota; empty where there is no tmpfs
-	// to put it in, and noQuota then tells why.
+	// quotaDir is the directory of mode quota; empty if there is no tmpfs for it, and
+	// noQuota is then the reason.
 	quotaDir string
 	noQuota  error
 }
@@ -33,7 +33,7 @@ func (p place) quotaExists() bool {
 	return p.quotaDir != "" && err == nil
 }
 
-// place looks for the tier.
+// place determines the location of the tier.
 func (d *Driver) place() (place, error) {
 	dir, err := filepath.EvalSymlinks(d.opts.Dir)
 	if err == nil {
@@ -56,8 +56,8 @@ func (d *Driver) place() (place, error) {
 	return p, nil
 }
 
-// quotaDir names the directory of mode quota: in shared memory, or in the
-// runtime directory where that is a tmpfs.
+// quotaDir returns the directory of mode quota: in shared memory, or in the runtime
+// directory if that is a tmpfs.
 func (d *Driver) quotaDir(mountDir string) (string, error) {
 	shm := d.opts.SharedMemory
 	if isTmpfs(shm) && unix.Access(shm, unix.W_OK|unix.X_OK) == nil {
@@ -71,12 +71,12 @@ func (d *Driver) quotaDir(mountDir string) (string, error) {
 		shm, filepath.Dir(mountDir))
 }
 
-// ownNames bounds the names in the directory of mode quota: anybody may
-// have made some of them first.
+// ownNames bounds the number of names tried for the directory of mode quota: other users
+// may have created some of them first.
 const ownNames = 16
 
-// ownName is the name under which this user has a directory, or else the first
-// that is free.
+// ownName returns the name under which this user has a directory, or else the first unused
+// one.
 func ownName(base string) (string, error) {
 	free := ""
 	for i := range ownNames {
@@ -104,7 +104,7 @@ func isTmpfs(path string) bool {
 	return unix.Statfs(path, &st) == nil && int64(st.Type) == tmpfsMagic
 }
 
-// errInUse is the error for a tier that another process has open.
+// errInUse reports a tier that another process has open.
 var errInUse = errors.New("in use by another process")
 
 // store is the open directory of a tier.
@@ -115,8 +115,7 @@ type store struct {
 	epoch devices.Epoch
 }
 
-// openStore opens a tier's directory and locks it. What is missing in it is
-// made.
+// openStore opens a tier's directory and locks it. Missing parts are created.
 func openStore(path string) (s *store, err error) {
 	s = &store{path: path}
 	defer func() {
@@ -151,7 +150,7 @@ func openDir(at int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// storedEpoch reads the epoch of a tier, or begins one.
+// storedEpoch reads the epoch of a tier, or creates one.
 func storedEpoch(root int) (devices.Epoch, error) {
 	var buf [32]byte
 	if n, err := unix.Readlinkat(root, "epoch", buf[:]); err == nil {
@@ -159,7 +158,7 @@ func storedEpoch(root int) (devices.Epoch, error) {
 		if _, err := fmt.Sscanf(string(buf[:n]), "%d", &epoch); err == nil && epoch != 0 {
 			return epoch, nil
 		}
-		// Unreadable: what was there counts as lost.
+		// Unreadable: the existing files count as lost.
 		if err := unix.Unlinkat(root, "epoch", 0); err != nil {
 			return 0, err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// memInfo has the kernel's numbers about memory.
+// memInfo contains the kernel's memory statistics.
 type memInfo struct {
 	total, available devices.Size
 }
@@ -43,7 +43,7 @@ type mountPoint struct {
 	options []string
 }
 
-// mountSource is the source of our tmpfs in mountinfo.
+// mountSource is the source of the tier's tmpfs in mountinfo.
 const mountSource = "hmcfs-host"
 
 func (m mountPoint) ours() bool { return m.fsType == "tmpfs" && m.source == mountSource }
@@ -75,7 +75,7 @@ func findMount(mountinfo, dir string) (m mountPoint, found bool, err error) {
 	return m, found, nil
 }
 
-// parseMount reads "ID PARENT DEV ROOT DIR OPTIONS … - TYPE SOURCE OPTIONS".
+// parseMount parses "ID PARENT DEV ROOT DIR OPTIONS … - TYPE SOURCE OPTIONS".
 func parseMount(line string) (dir string, m mountPoint, ok bool) {
 	left, right, ok := strings.Cut(line, " - ")
 	head, tail := strings.Fields(left), strings.Fields(right)
@@ -89,7 +89,7 @@ func parseMount(line string) (dir string, m mountPoint, ok bool) {
 	return unescape(head[4]), m, true
 }
 
-// unescape undoes the octal escapes that the kernel writes.
+// unescape decodes the octal escapes in the kernel's output.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

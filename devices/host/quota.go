@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// openQuota opens or makes the directory of mode quota.
+// openQuota opens or creates the directory of mode quota.
 func openQuota(p place, size devices.Size) (dev *Device, err error) {
 	if p.quotaDir == "" {
 		return nil, p.noQuota
@@ -38,8 +38,8 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 	return newDevice(s, ModeQuota, "", limit), nil
 }
 
-// ownDir makes a directory that only this user gets into. Shared memory is
-// open to all: somebody else's directory of that name is refused.
+// ownDir creates a directory that only this user can access. Shared memory is
+// world-writable: an existing directory of another user is rejected.
 func ownDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("host tier: %w", err)
@@ -52,33 +52,33 @@ func ownDir(path string) error {
 		return fmt.Errorf("host tier %s: not a directory of user %d; have it removed by its owner or by root, or give another --runtime-dir", path, os.Geteuid())
 	}
 	if st.Mode&0o777 != 0o700 {
-		// Made under a umask, or opened up since.
+		// Created under a umask, or its permissions were changed since.
 		return os.Chmod(path, 0o700)
 	}
 	return nil
 }
 
-// quotaLimit counts by itself what is in the tier.
+// quotaLimit counts the tier's bytes itself.
 type quotaLimit struct {
 	store *store
 	total devices.Size
 
 	mu sync.Mutex
-	// allocated is exact.
+	// allocated is the exact number of bytes in allocations.
 	// +checklocks:mu
 	allocated devices.Size
-	// filed is the files' blocks at the last count.
+	// filed is the size, in bytes, of the files' blocks at the last count.
 	// +checklocks:mu
 	filed devices.Size
-	// reserved counts the bytes that files have been promised since.
+	// reserved is the number of bytes granted to files since.
 	// +checklocks:mu
 	reserved devices.Size
-	// files counts the files, those that were set aside not among them.
+	// files is the number of files, excluding those that were set aside.
 	// +checklocks:mu
 	files uint64
 }
 
-// account counts bytes of one owner.
+// account selects the kind of use that bytes are counted for.
 type account int
 
 const (
@@ -86,8 +86,8 @@ const (
 	forFiles
 )
 
-// sizeFor checks the size that is asked for, or chooses one, against what the
-// file system below has.
+// sizeFor checks the requested size, or chooses a default, against the space of the
+// underlying file system.
 func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(l.store.root.Fd()), &st); err != nil {
@@ -114,7 +114,7 @@ func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
 	return max(size, filed), err
 }
 
-// recount measures the files. What is reserved while it runs stays reserved.
+// recount measures the files. Bytes reserved while it runs stay reserved.
 func (l *quotaLimit) recount() error {
 	l.mu.Lock()
 	seen := l.reserved
@@ -143,7 +143,7 @@ func (l *quotaLimit) recount() error {
 	return nil
 }
 
-// blocksOf returns a file's memory; 0 where it is gone.
+// blocksOf returns a file's memory in bytes; 0 if it does not exist.
 func blocksOf(s *store, name string) devices.Size {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(s.files.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -170,8 +170,8 @@ func (l *quotaLimit) reserve(n devices.Size) error {
 	return l.count(n, forFiles)
 }
 
-// count adds n to one of the accounts if the sum stays in the limit, if need
-// be after a fresh look at the files.
+// count adds n to one of the accounts if the sum stays within the limit, if necessary after
+// recounting the files.
 func (l *quotaLimit) count(n devices.Size, to account) error {
 	if l.tryCount(n, to) {
 		return nil
@@ -216,14 +216,14 @@ func (l *quotaLimit) give(n devices.Size) {
 	l.allocated -= n
 }
 
-// removed takes a removed file off the count.
+// removed subtracts a removed file.
 func (l *quotaLimit) removed(n devices.Size) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.filed -= min(n, l.filed)
 }
 
-// admit counts a file before it is made, so that two at a time stay in the limit.
+// admit counts a file before it is created, so that concurrent calls stay within the limit.
 func (l *quotaLimit) admit() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// openTmpfs mounts our tmpfs, or adopts it. Where mounting is not allowed
-// there is no device and no error, and why says so.
+// openTmpfs mounts the tier's tmpfs, or adopts it. If mounting is not allowed, it returns
+// neither a device nor an error, and why is the reason.
 func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string, err error) {
 	why = "a private tmpfs, served by the kernel"
 	switch {
@@ -49,7 +49,7 @@ func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string,
 	return newDevice(s, ModeTmpfs, why, limit), "", nil
 }
 
-// refusal says why there is no tmpfs.
+// refusal returns the reason why there is no tmpfs.
 func refusal(err error) string {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Sprintf("no CAP_SYS_ADMIN: %v", err)
@@ -57,8 +57,8 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// mountFresh mounts a tmpfs that nobody else gets into, out of swap where the
-// kernel can (since 6.4).
+// mountFresh mounts a tmpfs that no other user can access, excluded from swap if the kernel
+// supports it (since 6.4).
 func (d *Driver) mountFresh(dir string, size devices.Size) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	data := fmt.Sprintf("size=%d,mode=0700,nr_inodes=%d", uint64(size), filesFor(size))
@@ -70,17 +70,17 @@ func (d *Driver) mountFresh(dir string, size devices.Size) error {
 		err = d.mount(mountSource, dir, "tmpfs", flags, data)
 	}
 	if err != nil {
-		// It is empty, or it is not ours to remove.
+		// Either it is empty, or it does not belong to hmcfs and can't be removed.
 		_ = os.Remove(dir)
 		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
 	}
-	// Where this fails the mount also shows in other namespaces, unreadable.
+	// If this fails, the mount is also visible in other namespaces, but not readable.
 	_ = d.mount("", dir, "", unix.MS_PRIVATE, "")
 	return nil
 }
 
-// noteReads has the tier's mount, fresh or adopted, note the reads that
-// Options.Atime says: those that the kernel serves by itself go by the mount.
+// noteReads sets the policy of Options.Atime on the tier's mount, new or adopted: it
+// governs the reads that the kernel serves itself.
 func (d *Driver) noteReads(dir string) error {
 	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	switch d.opts.Atime {
@@ -97,7 +97,7 @@ func (d *Driver) noteReads(dir string) error {
 	return nil
 }
 
-// undoMount takes back what mountFresh did, after a failure.
+// undoMount undoes mountFresh after a failure.
 func (d *Driver) undoMount(p place) error {
 	if p.mounted {
 		return nil
@@ -105,7 +105,7 @@ func (d *Driver) undoMount(p place) error {
 	return unix.Unmount(p.mountDir, unix.MNT_DETACH)
 }
 
-// resize gives an adopted tmpfs the size that is asked for now.
+// resize changes an adopted tmpfs to the requested size.
 func (d *Driver) resize(p place, size devices.Size) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.mountDir, &st); err != nil {
@@ -120,7 +120,7 @@ func (d *Driver) resize(p place, size devices.Size) error {
 		return tooSmall(p.mountDir, size, used)
 	}
 	data := fmt.Sprintf("size=%d", uint64(size))
-	if st.Files > 0 { // one of an earlier hmcfs is without a limit, and can't get one
+	if st.Files > 0 { // one of an earlier hmcfs has no limit, and can't get one
 		data += fmt.Sprintf(",nr_inodes=%d", max(filesFor(size), st.Files-st.Ffree))
 	}
 	if p.mount.has("noswap") {
@@ -138,7 +138,7 @@ func tooSmall(path string, size, used devices.Size) error {
 		path, uint64(size), uint64(used), used)
 }
 
-// defaultSize is half of what is available now.
+// defaultSize returns half of the memory that is available at present.
 func defaultSize() (devices.Size, error) {
 	mem, err := readMemInfo("/proc/meminfo")
 	if err != nil {
@@ -147,7 +147,7 @@ func defaultSize() (devices.Size, error) {
 	return max(roundUp(mem.available/2), devices.MiB), nil
 }
 
-// tmpfsLimit leaves the counting to the kernel.
+// tmpfsLimit relies on the kernel for counting.
 type tmpfsLimit struct {
 	store *store
 	total devices.Size
@@ -163,8 +163,8 @@ func (l *tmpfsLimit) usage() (devices.Usage, error) {
 	return devices.Usage{Total: total, Used: total - free, Free: free}, nil
 }
 
-// take only looks: the kernel counts when the blocks are there. Without the
-// look, a large request would fill the tier for a moment before it fails.
+// take only checks: the kernel counts blocks when they are allocated. Without the check a
+// large request would fill the tier temporarily before it fails.
 func (l *tmpfsLimit) take(n devices.Size) error {
 	u, err := l.usage()
 	if err != nil {
@@ -182,7 +182,7 @@ func (l *tmpfsLimit) reserve(devices.Size) error { return nil }
 
 func (l *tmpfsLimit) removed(devices.Size) {}
 
-// admit asks nobody: the kernel counts the files.
+// admit always succeeds: the kernel counts the files.
 func (l *tmpfsLimit) admit() error { return nil }
 
 func (l *tmpfsLimit) dismiss() {}
@@ -191,8 +191,8 @@ func (l *tmpfsLimit) destroy() error {
 	return destroyTmpfs(l.store.path)
 }
 
-// destroyTmpfs unmounts our tmpfs, which frees its memory. Where a file of it
-// is still open, the rest is freed now and that file with its last user.
+// destroyTmpfs unmounts the tier's tmpfs, which frees its memory. If a file of it is still
+// open, that file is freed with its last user, and the rest immediately.
 func destroyTmpfs(dir string) error {
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EBUSY) {

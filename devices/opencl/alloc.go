@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Alloc makes a buffer and has the driver take its memory at once, so that a
-// driver that does so late, at the first use, fails here.
+// Alloc creates a buffer and makes the driver allocate its memory immediately, so that a
+// driver that allocates lazily, at the first use, fails here.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
@@ -43,9 +43,9 @@ func (d *device) outOfMemory(asked, free devices.Size) error {
 	return &devices.OutOfMemoryError{Device: d.info.Name, Asked: asked, Free: free}
 }
 
-// reserve counts n bytes as used if they fit the size that was set and, for
-// memory shared with the host, what the host has: the host would not refuse
-// later, it would kill.
+// reserve counts n bytes as used if they fit into the configured size and, for memory
+// shared with the host, into the host's available memory: the host would not refuse later,
+// but kill a process.
 func (d *device) reserve(n devices.Size) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *device) unreserve(n devices.Size) {
 	d.mu.Unlock()
 }
 
-// newBuffer makes a buffer whose memory is there.
+// newBuffer creates a buffer whose memory is allocated.
 func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error) {
 	b, err := d.makeBuffer(n)
 	if err != nil {
@@ -83,9 +83,9 @@ func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error)
 	return b, nil
 }
 
-// makeBuffer has the driver make a buffer. Where the device is the host's
-// processor its memory is taken from the kernel here, and goes back to it at
-// the release: a driver takes it from malloc, which keeps what is freed.
+// makeBuffer has the driver create a buffer. If the device is the host's processor, its
+// memory is allocated from the kernel here, and returned to it on release: a driver would
+// use malloc, which keeps freed memory.
 func (d *device) makeBuffer(n devices.Size) (*buffer, error) {
 	flags := uintptr(clMemReadWrite)
 	var own []byte
@@ -107,7 +107,7 @@ func (d *device) makeBuffer(n devices.Size) (*buffer, error) {
 	return &buffer{mem: mem, size: n, own: own}, nil
 }
 
-// unmapOwn gives memory that makeBuffer took back, if it took any.
+// unmapOwn frees memory that makeBuffer allocated, if any.
 func unmapOwn(own []byte) error {
 	if own == nil {
 		return nil
@@ -115,7 +115,7 @@ func unmapOwn(own []byte) error {
 	return unix.Munmap(own)
 }
 
-// allocError makes the driver's out of memory ours.
+// allocError turns the driver's out-of-memory error into a devices.OutOfMemoryError.
 func (d *device) allocError(n devices.Size, err error) error {
 	if !isOutOfMemory(err) {
 		return fmt.Errorf("allocate %v on %s: %w", n, d.info.Name, err)
@@ -127,8 +127,8 @@ func (d *device) allocError(n devices.Size, err error) error {
 	return fmt.Errorf("%w (the driver says %w)", d.outOfMemory(n, free), err)
 }
 
-// touch makes the driver take the memory: all of it where that is the host's,
-// which is given out page by page, else a byte, which brings the whole.
+// touch makes the driver allocate the memory: all of it if it is the host's, which is
+// allocated page by page, otherwise by one byte, which is sufficient.
 func (d *device) touch(ctx context.Context, b *buffer) error {
 	n := devices.Size(1)
 	if d.entry.unified {
@@ -137,8 +137,8 @@ func (d *device) touch(ctx context.Context, b *buffer) error {
 	return d.fillCommands(ctx, place{mem: b.mem}, n, 0)
 }
 
-// retire destroys a buffer that nobody wants any more, now or when its last
-// user leaves.
+// retire destroys a buffer that is no longer needed, immediately or when its last user
+// leaves.
 func (d *device) retire(b *buffer) error {
 	if !d.gate.retire(b) {
 		return nil
@@ -146,14 +146,14 @@ func (d *device) retire(b *buffer) error {
 	return d.destroy(b)
 }
 
-// destroy gives a buffer without users back.
+// destroy frees a buffer without users.
 func (d *device) destroy(b *buffer) error {
 	err := d.drop(b)
 	d.unreserve(b.size)
 	return errors.Join(err, d.releaseLast())
 }
 
-// destroyLast destroys the buffers that a user was the last one of.
+// destroyLast destroys the buffers whose last user has left.
 func (d *device) destroyLast(bufs []*buffer) {
 	for _, b := range bufs {
 		if err := d.destroy(b); err != nil {
@@ -162,11 +162,12 @@ func (d *device) destroyLast(bufs []*buffer) {
 	}
 }
 
-// drop ends the map and gives the buffer to the driver.
+// drop unmaps the buffer and releases it to the driver.
 func (d *device) drop(b *buffer) error {
 	err := errors.Join(d.unmap(b), d.api.releaseBuffer(b.mem))
 	if err == nil {
-		// Memory that the driver may still use is better lost than gone.
+		// If the release failed, the driver may still use the memory: better leak it than
+		// unmap it.
 		err = unmapOwn(b.own)
 	}
 	d.mu.Lock()

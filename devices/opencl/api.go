@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// The handles of OpenCL objects. All are pointers of the library's own.
+// The handles of OpenCL objects. All are pointers owned by the library.
 type (
 	platformID   uintptr
 	deviceID     uintptr
@@ -18,9 +18,9 @@ type (
 	eventPointer = uintptr
 )
 
-// api is the function table of an OpenCL library. Every function in it is
-// part of OpenCL 1.2, and may be called from any thread; SetKernelArg for one
-// kernel by one thread at a time.
+// api is the function table of an OpenCL library. All functions are part of OpenCL 1.2 and
+// may be called from any thread, but SetKernelArg for one kernel only by one thread at a
+// time.
 type api struct {
 	GetPlatformIDs      dl.Func `dl:"clGetPlatformIDs"`
 	GetPlatformInfo     dl.Func `dl:"clGetPlatformInfo"`
@@ -57,7 +57,7 @@ type api struct {
 	ReleaseKernel  dl.Func `dl:"clReleaseKernel"`
 }
 
-// library returns the path of the loader of OpenCL drivers.
+// library describes the loader of OpenCL drivers.
 func library() dl.Library {
 	return dl.Library{
 		Names: []string{"libOpenCL.so.1", "libOpenCL.so"},

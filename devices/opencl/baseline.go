@@ -10,27 +10,27 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// BaselineOptions says what to measure.
+// BaselineOptions configure a measurement.
 type BaselineOptions struct {
 	// Size is the number of bytes that each pass moves; 256 MiB by default.
 	Size devices.Size
-	// Chunk is the number of bytes that each read and write command moves; 1 MiB by
-	// default. It is at most Size. A copy is one command.
+	// Chunk is the number of bytes moved by each read and write command; 1 MiB by default.
+	// It is at most Size. A copy is one command.
 	Chunk devices.Size
 }
 
-// Baseline has the speeds of a device with plain OpenCL calls, in bytes a second:
-// what everything above it is measured against.
+// Baseline contains the speeds of a device with plain OpenCL calls, in bytes per second, as
+// the reference for everything above it.
 type Baseline struct {
 	Read  float64 `json:"read"`
 	Write float64 `json:"write"`
 	Copy  float64 `json:"copy"`
 }
 
-// Baseline measures the device of a spec by blocking clEnqueueReadBuffer and
-// clEnqueueWriteBuffer from ordinary memory and by clEnqueueCopyBuffer, on two
-// buffers, a queue and a context of its own. Each figure is the second of two
-// passes, the first having brought in the pages.
+// Baseline measures the device of a spec with blocking clEnqueueReadBuffer and
+// clEnqueueWriteBuffer from pageable memory and with clEnqueueCopyBuffer, on two buffers, a
+// queue and a context of its own. Each figure is that of the second of two passes, since
+// the first populates the pages.
 func (d *Driver) Baseline(ctx context.Context, spec devices.Spec, opts BaselineOptions) (result Baseline, err error) {
 	if opts.Size == 0 {
 		opts.Size = 256 * devices.MiB

@@ -9,9 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// contest runs plain calls and this package's turn about, so that whatever
-// else the machine does hits both, and reports the median speeds, in MB/s, and
-// their ratio.
+// contest runs plain calls and this package's in turn, so that other load on the machine
+// affects both, and reports the median speeds, in MB/s, and their ratio.
 func contest(b *testing.B, name string, n devices.Size, raw, ours func() error) {
 	b.Helper()
 	b.Run(fmt.Sprintf("%v/%s", n, name), func(b *testing.B) {
@@ -55,9 +54,8 @@ func BenchmarkMove(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy copies inside the device, against one plain call: by commands,
-// by the host, by commands of a device that could map, and while somebody
-// holds a view of the source.
+// BenchmarkCopy copies inside the device and compares with one plain call: by commands, by
+// the host, by commands of a device that could map, and while a view of the source is held.
 func BenchmarkCopy(b *testing.B) {
 	const n = devices.GiB
 	plain := core(open(b, "size=2GiB,map=off"))

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// createContext makes a context of one device.
+// createContext creates a context for one device.
 func (a *api) createContext(d deviceID) (contextID, error) {
 	var code Code
 	c := a.CreateContext.Call(0, 1, uintptr(unsafe.Pointer(&d)), 0, 0, uintptr(unsafe.Pointer(&code)))
@@ -16,7 +16,7 @@ func (a *api) releaseContext(c contextID) error {
 	return check("clReleaseContext", Code(a.ReleaseContext.Call(uintptr(c))))
 }
 
-// createQueue makes a queue that works in order.
+// createQueue creates an in-order queue.
 func (a *api) createQueue(c contextID, d deviceID) (queueID, error) {
 	var code Code
 	q := a.CreateCommandQueue.Call(uintptr(c), uintptr(d), 0, uintptr(unsafe.Pointer(&code)))
@@ -27,9 +27,8 @@ func (a *api) releaseQueue(q queueID) error {
 	return check("clReleaseCommandQueue", Code(a.ReleaseCommandQueue.Call(uintptr(q))))
 }
 
-// createBuffer makes a buffer of n bytes, in the driver's memory unless own is
-// given: that is n bytes outside Go's heap, which the buffer uses until it is
-// released.
+// createBuffer creates a buffer of n bytes, in the driver's memory if own is nil. Otherwise
+// own is n bytes outside Go's heap, which the buffer uses until it is released.
 func (a *api) createBuffer(c contextID, flags uintptr, n uint64, own []byte) (memID, error) {
 	var code Code
 	m := a.CreateBuffer.Call(uintptr(c), flags, uintptr(n),
@@ -41,16 +40,15 @@ func (a *api) releaseBuffer(m memID) error {
 	return check("clReleaseMemObject", Code(a.ReleaseMemObject.Call(uintptr(m))))
 }
 
-// read fills p, which is not empty, from the buffer and returns when that is
-// done.
+// read fills p, which must not be empty, from the buffer and returns when that is complete.
 func (a *api) read(q queueID, m memID, off uint64, p []byte) error {
 	code := Code(a.EnqueueReadBuffer.Call(uintptr(q), uintptr(m), clTrue,
 		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0))
 	return a.blocked(q, "clEnqueueReadBuffer", code, p)
 }
 
-// write moves p, which is not empty, into the buffer and returns when that
-// is done.
+// write copies p, which must not be empty, into the buffer and returns when that is
+// complete.
 func (a *api) write(q queueID, m memID, off uint64, p []byte) error {
 	code := Code(a.EnqueueWriteBuffer.Call(uintptr(q), uintptr(m), clTrue,
 		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0))
@@ -63,8 +61,7 @@ type place struct {
 	off uint64
 }
 
-// copy moves n bytes between ranges that don't overlap and returns when that
-// is done.
+// copy copies n bytes between ranges that don't overlap and returns when that is complete.
 func (a *api) copy(q queueID, dst, src place, n uint64) error {
 	var event eventPointer
 	code := Code(a.EnqueueCopyBuffer.Call(uintptr(q), uintptr(src.mem), uintptr(dst.mem),
@@ -72,9 +69,8 @@ func (a *api) copy(q queueID, dst, src place, n uint64) error {
 	return a.await(q, "clEnqueueCopyBuffer", code, event)
 }
 
-// fill repeats the pattern over n bytes and returns when that is done. Both
-// offset and n are multiples of the pattern's length, which is a power of
-// two up to 128.
+// fill repeats the pattern over n bytes and returns when that is complete. Both offset and
+// n must be multiples of the pattern's length, which is a power of two up to 128.
 func (a *api) fill(q queueID, dst place, n uint64, pattern []byte) error {
 	var event eventPointer
 	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
@@ -82,8 +78,7 @@ func (a *api) fill(q queueID, dst place, n uint64, pattern []byte) error {
 	return a.await(q, "clEnqueueFillBuffer", code, event)
 }
 
-// mapBuffer shows the first n bytes of the buffer to the host, for reading
-// and writing.
+// mapBuffer maps the first n bytes of the buffer for the host, for reading and writing.
 func (a *api) mapBuffer(q queueID, m memID, n uint64) (uintptr, error) {
 	var code Code
 	addr := a.EnqueueMapBuffer.Call(uintptr(q), uintptr(m), clTrue, clMapRead|clMapWrite,
@@ -98,8 +93,8 @@ func (a *api) unmap(q queueID, m memID, addr uintptr) error {
 	return a.await(q, "clEnqueueUnmapMemObject", code, event)
 }
 
-// blocked ends a blocking command that moves p. After a failure the queue is
-// waited for, so that the driver never touches p after the return.
+// blocked completes a blocking command that accesses p. After a failure it waits for the
+// queue, so that the driver never accesses p after the return.
 func (a *api) blocked(q queueID, call string, code Code, p []byte) error {
 	if code != codeSuccess {
 		a.Finish.Call(uintptr(q))
@@ -108,9 +103,8 @@ func (a *api) blocked(q queueID, call string, code Code, p []byte) error {
 	return check(call, code)
 }
 
-// await waits for the event of an enqueued command and returns the command's
-// own failure if it has one. However it ends, the command is not running any
-// more.
+// await waits for the event of an enqueued command and returns the command's own error if
+// it has one. In any case the command is no longer running when it returns.
 func (a *api) await(q queueID, call string, code Code, event eventPointer) error {
 	if err := check(call, code); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// CopyIn moves bytes host to device by write commands.
+// CopyIn copies bytes from host to device by write commands.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
 	if err != nil {
@@ -20,7 +20,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 	})
 }
 
-// CopyOut moves bytes device to host by read commands.
+// CopyOut copies bytes from device to host by read commands.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 	})
 }
 
-// Copy moves bytes inside the device by copy commands.
+// Copy copies bytes within the device by copy commands.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *device) place(s devices.Span) place {
 	return place{mem: d.buffer(s).mem, off: uint64(s.Off)}
 }
 
-// piece returns the number of bytes that are moved inside the device at once.
+// piece returns the number of bytes moved inside the device at a time.
 func (d *device) piece() devices.Size {
 	if d.entry.unified {
 		return sharedPiece
@@ -72,15 +72,15 @@ func (d *device) piece() devices.Size {
 	return devicePiece
 }
 
-// copyForward moves n bytes from the first to the last.
+// copyForward copies n bytes in ascending order.
 func (d *device) copyForward(ctx context.Context, dst, src place, n, piece devices.Size) error {
 	return moves.Pieces(ctx, n, piece, func(off, n devices.Size) error {
 		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
 	})
 }
 
-// copyOverlap moves n bytes between ranges of one buffer that overlap, which
-// no single command may do.
+// copyOverlap copies n bytes between overlapping ranges of one buffer, which a single
+// command must not do.
 func (d *device) copyOverlap(ctx context.Context, dst, src place, n devices.Size) error {
 	return moves.Overlap{
 		Piece: d.piece(),
@@ -105,9 +105,9 @@ func (d *device) copyOverlap(ctx context.Context, dst, src place, n devices.Size
 	}.Move(ctx, devices.Offset(dst.off), devices.Offset(src.off), n)
 }
 
-// fillCommands sets n bytes. A pattern of several bytes is what GPUs are fast
-// with, and must be aligned, so the edges are set byte by byte; a driver on
-// the host's processor is faster with one byte throughout.
+// fillCommands sets n bytes. GPUs are fast with a pattern of several bytes, which must be
+// aligned, so the edges are set byte by byte; a driver for the host's processor is faster
+// with one byte throughout.
 func (d *device) fillCommands(ctx context.Context, dst place, n devices.Size, value byte) error {
 	pattern := make([]byte, 16)
 	if d.entry.unified {
@@ -134,7 +134,7 @@ func (d *device) fillCommands(ctx context.Context, dst place, n devices.Size, va
 	return nil
 }
 
-// at is the place off bytes on.
+// at returns the place off bytes further on.
 func (p place) at(off devices.Size) place {
 	return place{mem: p.mem, off: p.off + uint64(off)}
 }

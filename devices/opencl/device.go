@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
-// Pieces of work, between two of which a context is looked at.
+// Pieces of work, between which the context is checked.
 const (
 	sharedPiece = 64 * devices.MiB  // moved inside memory that the host shares
 	devicePiece = 512 * devices.MiB // moved inside a device's own memory
 )
 
-// device is an OpenCL device that moves all bytes by commands. What is
-// mapped is wrapped by mappedDevice.
+// device is an OpenCL device that copies all bytes by commands. mappedDevice wraps it if
+// its memory is mapped.
 type device struct {
 	api    *api
 	entry  entry
@@ -27,8 +27,8 @@ type device struct {
 	epoch  devices.Epoch
 	system system
 	log    *zap.Logger
-	// self is the device as its users know it, commit makes the driver take
-	// the memory of a fresh buffer. Both are set once, before any use.
+	// self is the device as its users know it, commit makes the driver allocate the memory
+	// of a new buffer. Both are set once, before any use.
 	self   devices.Device
 	commit func(context.Context, *buffer) error
 
@@ -47,15 +47,15 @@ type device struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	used devices.Size
-	// buffers are those that the driver still has.
+	// buffers are the buffers that the driver still holds.
 	// +checklocks:mu
 	buffers map[*buffer]struct{}
-	// done says that context and queues have been given back.
+	// done is set once the context and the queues have been released.
 	// +checklocks:mu
 	done bool
 }
 
-// newDevice makes the context and the queues.
+// newDevice creates the context and the queues.
 func newDevice(a *api, e entry, info devices.Info, d *Driver) (dev *device, err error) {
 	dev = &device{
 		api: a, entry: e, info: info, system: d.system,
@@ -75,19 +75,19 @@ func newDevice(a *api, e entry, info devices.Info, d *Driver) (dev *device, err 
 	return dev, nil
 }
 
-// Info returns the facts.
+// Info returns the description of the device.
 func (d *device) Info() devices.Info { return d.info }
 
 // Epoch returns the incarnation, which lasts from Open to Close.
 func (d *device) Epoch() devices.Epoch { return d.epoch }
 
-// buffer returns the buffer of a span that has been checked.
+// buffer returns the buffer of a checked span.
 func (d *device) buffer(s devices.Span) *buffer {
 	return s.Mem.Handle().(*buffer) //nolint:errcheck // Alloc gives each memory of this device one
 }
 
-// Usage tells what this device has allocated, and how much is left of it and,
-// where that is known, of the machine.
+// Usage returns the memory that this device has allocated, and how much is left of its size
+// and, if that is known, of the machine's memory.
 func (d *device) Usage() (devices.Usage, error) {
 	leave, err := d.life.Enter(context.Background(), d.self)
 	if err != nil {
@@ -101,13 +101,13 @@ func (d *device) Usage() (devices.Usage, error) {
 	return devices.Usage{Total: d.info.Total, Used: used, Free: d.api.free(d.entry, d.system, left)}, nil
 }
 
-// Close waits for the operations in flight and gives everything back. A
-// buffer of which a view is still held goes with the view.
+// Close waits for the operations in flight and frees everything. A buffer of which a view
+// is still held is freed with the view.
 func (d *device) Close() error {
 	return d.life.Close(d.giveBack)
 }
 
-// giveBack gives back what the device has once it is closed.
+// giveBack frees the device's resources when it is closed.
 func (d *device) giveBack() error {
 	d.mu.Lock()
 	left := make([]*buffer, 0, len(d.buffers))
@@ -126,8 +126,8 @@ func (d *device) giveBack() error {
 	return nil
 }
 
-// releaseLast gives context and queues back once the device is closed and no
-// buffer is left.
+// releaseLast releases the context and the queues once the device is closed and no buffer
+// is left.
 func (d *device) releaseLast() error {
 	d.mu.Lock()
 	last := d.life.Closed() && len(d.buffers) == 0 && !d.done
@@ -141,7 +141,7 @@ func (d *device) releaseLast() error {
 	return d.releaseAll()
 }
 
-// releaseAll gives context and queues back, those that there are.
+// releaseAll releases the context and the queues that exist.
 func (d *device) releaseAll() error {
 	errs := []error{d.kernels.releaseAll(d.api)}
 	for _, q := range []queueID{d.in, d.out, d.within} {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	// The longest move of the suite takes a quarter of a device of 40 MiB.
+	// The longest copy of the suite takes a quarter of a device of 40 MiB.
 	params := "size=40MiB"
 	if testing.Short() {
 		params = "size=16MiB"
@@ -46,7 +46,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestCopyBetweenMemories(t *testing.T) {
-	// More than a piece of what moves inside shared memory.
+	// More than one piece of a copy inside shared memory.
 	const n = int(sharedPiece) + 1<<20 + 7
 	source, old, got := noise(n, 1), noise(n, 2), make([]byte, n)
 	want := bytes.Clone(old)
@@ -67,8 +67,8 @@ func TestCopyBetweenMemories(t *testing.T) {
 }
 
 func TestCopyOverlapIsMemmove(t *testing.T) {
-	// More than a piece that is moved through a buffer, and than two that are
-	// moved in place.
+	// More than one piece of a copy through a buffer, and more than two pieces of a copy in
+	// place.
 	const n = int(moves.HostPiece) + 2<<20 + 5
 	first, want, got := noise(n, 3), make([]byte, n), make([]byte, n)
 	kinds(t, func(t *testing.T, dev devices.Device) {
@@ -93,8 +93,7 @@ func TestCopyOverlapIsMemmove(t *testing.T) {
 	})
 }
 
-// TestCopyOverlapInPieces moves more than a piece through the maps, up and
-// down.
+// TestCopyOverlapInPieces copies more than one piece through the maps, up and down.
 func TestCopyOverlapInPieces(t *testing.T) {
 	dev := openShared(t, "size=1GiB")
 	const n, distance = int(sharedPiece) + 2<<20, 1 << 20
@@ -230,7 +229,7 @@ func TestContextEndsTheWork(t *testing.T) {
 	})
 }
 
-// countdown is a context that ends after it has been asked n times.
+// countdown is a context that ends after n checks.
 type countdown struct {
 	context.Context //nolint:containedctx // it is a context itself
 	n               int
@@ -245,7 +244,7 @@ func (c *countdown) Err() error {
 }
 
 func TestContextIsLookedAtBetweenPieces(t *testing.T) {
-	// Every move has two pieces or more, and the context ends after the first.
+	// Every copy has two pieces or more, and the context ends after the first.
 	const n = int(sharedPiece) + 1<<20
 	p := make([]byte, n)
 	kinds(t, func(t *testing.T, dev devices.Device) {

@@ -23,11 +23,11 @@ type entry struct {
 	unified  bool
 	pci      string
 	numa     int
-	freeAMD  bool // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD can be asked
+	freeAMD  bool // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD can be queried
 }
 
-// rank orders the kinds: a GPU comes before a CPU, so that opencl:0 is the
-// device that a person means.
+// rank orders the kinds: a GPU comes before a CPU, so that opencl:0 is the device that a
+// person expects.
 func (e entry) rank() int {
 	switch {
 	case e.kind&clDeviceTypeGPU != 0:
@@ -40,11 +40,11 @@ func (e entry) rank() int {
 	return 2
 }
 
-// isHost says that the device is the host's processor in the host's memory.
+// isHost reports whether the device is the host's processor, using the host's memory.
 func (e entry) isHost() bool { return e.unified && e.kind&clDeviceTypeCPU != 0 }
 
-// byDefault returns how much of its memory a device lends when the spec does not
-// say: a device that shares the host's memory leaves half to the host.
+// byDefault returns how much of a device's memory is used if the spec does not say: if it
+// is the host's memory, half is left to the host.
 func (e entry) byDefault() devices.Size {
 	if e.unified {
 		return e.global / 2
@@ -68,9 +68,9 @@ func (e entry) info(ordinal devices.Ordinal, n devices.Size) devices.Info {
 	}
 }
 
-// list finds every usable device of every platform. The order depends only on
-// what is installed: GPUs first, then by platform, then as the platform
-// counts them. Without a device the error tells why.
+// list returns every usable device of every platform. The order depends only on what is
+// installed: GPUs first, then by platform, then in the platform's order. If there is no
+// device, the error explains why.
 func (a *api) list(ctx context.Context, files system) ([]entry, error) {
 	platforms, err := a.platforms()
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *api) list(ctx context.Context, files system) ([]entry, error) {
 	return found, nil
 }
 
-// listPlatform lists one platform. What can't be used is told in reasons.
+// listPlatform lists one platform. Unusable devices are reported in reasons.
 func (a *api) listPlatform(p platformID, files system) (found []entry, reasons []string) {
 	name, err := a.platformText(p, clPlatformName)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *api) listPlatform(p platformID, files system) (found []entry, reasons [
 	return found, reasons
 }
 
-// describe reads the facts of a device and refuses one that can't be used.
+// describe reads the properties of a device and rejects one that can't be used.
 func (a *api) describe(id deviceID, platform string, files system) (entry, error) {
 	var faults []error
 	text := func(param uintptr) string {
@@ -160,7 +160,8 @@ func (a *api) describe(id deviceID, platform string, files system) (entry, error
 	case !atLeast12(version):
 		return entry{}, fmt.Errorf("%s is %q, OpenCL 1.2 is needed", e.model, version)
 	}
-	// The query is deprecated, and a driver that has dropped it shares nothing.
+	// The query is deprecated; a driver that no longer has it is assumed not to share
+	// memory.
 	unified, err := a.deviceUint(id, clDeviceHostUnifiedMemory)
 	e.unified = err == nil && unified != 0
 	e.freeAMD = hasExtension(extensions, "cl_amd_device_attribute_query")
@@ -169,7 +170,8 @@ func (a *api) describe(id deviceID, platform string, files system) (entry, error
 	return e, nil
 }
 
-// atLeast12 reads "OpenCL MAJOR.MINOR vendor's text".
+// atLeast12 parses "OpenCL MAJOR.MINOR vendor's text" and reports whether it is at least
+// 1.2.
 func atLeast12(version string) bool {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "OpenCL %d.%d", &major, &minor); err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// Family is the name of the family in specs: "opencl:0,size=2GiB". Its
-// devices are called "ocl0", "ocl1", ….
+// Family is the name of the family in specs: "opencl:0,size=2GiB". Its devices are named
+// "ocl0", "ocl1", ….
 const Family devices.Family = "opencl"
 
-// Options configures the driver.
+// Options configure the driver.
 type Options struct {
-	// Logger gets what is degraded and the life cycle of devices; nil is
-	// silence.
+	// Logger receives degradations and the life cycle of devices; nil disables logging.
 	Logger *zap.Logger
 }
 
-// Driver opens OpenCL devices. It may be used from any goroutine.
+// Driver opens OpenCL devices. It is safe for concurrent use.
 type Driver struct {
 	log    *zap.Logger
 	from   dl.Library
@@ -32,8 +31,8 @@ type Driver struct {
 
 var _ devices.Driver = (*Driver)(nil)
 
-// NewDriver makes the driver. It opens nothing: the library is looked for by
-// Discover and Open, each time until it is found.
+// NewDriver returns the driver. It opens nothing: Discover and Open look for the library,
+// each time until it is found.
 func NewDriver(opts Options) *Driver {
 	log := opts.Logger
 	if log == nil {
@@ -45,14 +44,13 @@ func NewDriver(opts Options) *Driver {
 // Family returns "opencl".
 func (d *Driver) Family() devices.Family { return Family }
 
-// library opens the library, once it is there.
+// library opens the library, if that has not succeeded before.
 func (d *Driver) library() (*api, error) {
 	return d.api.Get(func() (*api, error) { return load(d.from) })
 }
 
-// Discover lists the devices of all platforms with the size that they have
-// unless a spec says another. The error tells why there is none: no library,
-// no driver, no device.
+// Discover lists the devices of all platforms, with their default size. The error explains
+// why there is none: no library, no driver, no device.
 func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	a, err := d.library()
 	if err != nil {
@@ -78,14 +76,14 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 //	size=SIZE      how much of the memory to use; by default half of a device
 //	               that shares the host's memory, nine tenths of another
 //	map=auto|off   whether memory that the device shares with the host is
-//	               shown to the host without a copy; auto by default
+//	               mapped for the host without a copy; auto by default
 //
 // The device implements devices.HostMapper if, and only if, it shares the
 // host's memory and map is auto.
 //
 // Errors:
-//   - devices.ErrNoDevice when there is no device of that number;
-//   - devices.ErrDevice when the driver refuses.
+//   - devices.ErrNoDevice if there is no device with that number;
+//   - devices.ErrDevice if the driver reports an error.
 func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, error) {
 	dev, mapped, err := d.open(ctx, spec)
 	if err != nil {
@@ -102,7 +100,7 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 	return m, nil
 }
 
-// open makes the device without its outer face.
+// open returns the device without the wrapper for mapped memory.
 func (d *Driver) open(ctx context.Context, spec devices.Spec) (dev *device, mapped bool, err error) {
 	a, err := d.library()
 	if err != nil {
@@ -141,8 +139,8 @@ func readParams(spec devices.Spec, e entry) (size devices.Size, mode string, err
 	return size, mode, errors.Join(faults...)
 }
 
-// free returns how much of total other programs leave, as far as the driver or,
-// for shared memory, the host tells.
+// free returns how much of total other programs leave free, as far as the driver or, for
+// shared memory, the host reports it.
 func (a *api) free(e entry, files system, total devices.Size) devices.Size {
 	if e.unified {
 		if n, ok := files.available(); ok {

@@ -11,7 +11,7 @@ import (
 // Code is the return value of an OpenCL call: 0 or a negative number.
 type Code int32
 
-// The codes that this package tells apart.
+// The codes that this package distinguishes.
 const (
 	codeSuccess          Code = 0
 	codeDeviceNotFound   Code = -1
@@ -43,10 +43,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %v (%d)", e.Call, e.Code, int32(e.Code))
 }
 
-// Unwrap makes errors.Is(err, devices.ErrDevice) true.
+// Unwrap returns devices.ErrDevice.
 func (e *Error) Unwrap() error { return devices.ErrDevice }
 
-// check turns the result of a call into an error.
+// check turns the result code of a call into an error.
 func check(call string, code Code) error {
 	if code == codeSuccess {
 		return nil
@@ -54,18 +54,18 @@ func check(call string, code Code) error {
 	return &Error{Call: call, Code: code}
 }
 
-// isCode says whether err is one of the codes.
+// isCode reports whether err has one of the codes.
 func isCode(err error, codes ...Code) bool {
 	var e *Error
 	return errors.As(err, &e) && slices.Contains(codes, e.Code)
 }
 
-// isOutOfMemory says whether a failed allocation is for want of memory.
+// isOutOfMemory reports whether an allocation failed for lack of memory.
 func isOutOfMemory(err error) bool {
 	return isCode(err, codeAllocFailure, codeOutOfResources, codeOutOfHostMemory, codeBufferSize)
 }
 
-// codeName is the headers' name of a code, "" for one that they don't know.
+// codeName returns the headers' name of a code, "" for an unknown one.
 func codeName(c Code) string {
 	low := [...]string{
 		"CL_SUCCESS", "CL_DEVICE_NOT_FOUND", "CL_DEVICE_NOT_AVAILABLE",

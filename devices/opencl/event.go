@@ -14,18 +14,18 @@ type event struct {
 	id     eventPointer
 }
 
-// newEvent makes an event that the caller closes.
+// newEvent returns an event that the caller closes.
 func newEvent(s *stream) *event {
 	e := &event{stream: s}
 	e.Open(func() {
 		if e.id != 0 {
-			_ = s.d.api.releaseEvent(e.id) // an event that stays is no harm
+			_ = s.d.api.releaseEvent(e.id) // a leaked event is harmless
 		}
 	})
 	return e
 }
 
-// record puts the marker into the queue.
+// record submits the marker to the queue.
 func (e *event) record(ctx context.Context) error {
 	s := e.stream
 	leave, err := s.d.life.Enter(ctx, s.d.self)
@@ -62,7 +62,7 @@ func (e *event) Wait(ctx context.Context) error {
 	}
 }
 
-// cause adds what the stream knows of a failure.
+// cause joins the stream's failure with err.
 func (e *event) cause(err error) error {
 	if err == nil {
 		return nil

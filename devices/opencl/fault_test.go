@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// returns is a C function that does nothing and returns the code. All of the
-// calls that it stands in for take at most ten words.
+// returns returns a C function that does nothing and returns the code. All of the functions
+// that it replaces take at most ten words.
 func returns(code Code) dl.Func {
 	return dl.Func(purego.NewCallback(func(_, _, _, _, _, _, _, _, _, _ uintptr) uintptr {
 		return uintptr(uint32(code))
@@ -62,8 +62,8 @@ func TestCommandThatFailsLater(t *testing.T) {
 	}
 }
 
-// TestAllocFails has the driver refuse at once, and late, when the memory is
-// first used. Neither leaves anything behind.
+// TestAllocFails makes the driver refuse immediately, and late, when the memory is first
+// used. Neither may leak anything.
 func TestAllocFails(t *testing.T) {
 	for name, change := range map[string]func(*api){
 		"at once": func(a *api) {

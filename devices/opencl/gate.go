@@ -7,29 +7,27 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// buffer is one OpenCL buffer object and who uses it. doc.go draws its
-// states.
+// buffer is one OpenCL buffer object and its users. doc.go shows its states.
 type buffer struct {
 	mem  memID
 	size devices.Size
-	own  []byte // the memory itself where it is ours, else nil
+	own  []byte // the memory itself if this package allocated it, otherwise nil
 
-	// use is guarded by the mu of its device's gate. An annotation can name a
-	// lock of the same object only; the methods of gate are all that touches it.
+	// use is guarded by the mu of its device's gate. An annotation can only name a lock of
+	// the same object; only the methods of gate access it.
 	use usage
 
-	// mapMu is held while the map is made or ended.
+	// mapMu is held while the buffer is mapped or unmapped.
 	mapMu sync.Mutex
-	// addr is the address at which the host sees the buffer, 0 while it is not mapped.
+	// addr is the host address of the buffer, 0 while it is not mapped.
 	// +checklocks:mapMu
 	addr uintptr
 }
 
-// usage counts the present users of a buffer. hosts and commands are never
-// both above 0.
+// usage counts the current users of a buffer. hosts and commands are never both above 0.
 type usage struct {
 	hosts    int           // views held, and copies that the host makes
-	commands int           // commands that the device works on
+	commands int           // commands that the device is executing
 	waiting  int           // host users that wait for commands to end
 	changed  chan struct{} // closed when commands falls to 0; nil with no waiter
 	retired  bool          // to be destroyed by its last user
@@ -37,13 +35,13 @@ type usage struct {
 
 func (u *usage) idle() bool { return u.hosts == 0 && u.commands == 0 }
 
-// gate decides for the buffers of one device whether the host or the device
-// uses them now. A buffer may be named twice in one call.
+// gate decides for the buffers of one device whether the host or the device may use them. A
+// buffer may be passed twice in one call.
 type gate struct {
 	mu sync.Mutex
 }
 
-// each calls fn for each of the buffers once.
+// each calls fn for each distinct buffer.
 func each(bufs []*buffer, fn func(*buffer)) {
 	for i, b := range bufs {
 		if i == 0 || b != bufs[0] {
@@ -52,10 +50,9 @@ func each(bufs []*buffer, fn func(*buffer)) {
 	}
 }
 
-// enterHost makes the caller a host user of the buffers, all or none. It
-// waits for the device's commands that are in flight, and for nothing else:
-// no new command begins on a buffer that a host user waits for. It fails
-// with the context's error only.
+// enterHost makes the caller a host user of the buffers, all or none. It waits only for the
+// device's commands in flight: no new command starts on a buffer that a host user waits
+// for. The only possible error is the context's.
 func (g *gate) enterHost(ctx context.Context, bufs ...*buffer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,8 +76,8 @@ func (g *gate) enterHost(ctx context.Context, bufs ...*buffer) error {
 	}
 }
 
-// busyLocked returns what is closed when the first buffer that the device
-// works on is done, nil if there is none.
+// busyLocked returns a channel that is closed when the first busy buffer has no more
+// commands, nil if no buffer has any.
 //
 // +checklocks:g.mu
 func (g *gate) busyLocked(bufs []*buffer) chan struct{} {
@@ -95,8 +92,8 @@ func (g *gate) busyLocked(bufs []*buffer) chan struct{} {
 	return nil
 }
 
-// tryCommand makes the caller a device user of the buffers, all or none. It
-// says no, and does not wait, while the host uses one or waits for one.
+// tryCommand makes the caller a device user of the buffers, all or none. It returns false,
+// without waiting, while the host uses one or waits for one.
 func (g *gate) tryCommand(bufs ...*buffer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,8 +106,7 @@ func (g *gate) tryCommand(bufs ...*buffer) bool {
 	return true
 }
 
-// leaveHost ends what enterHost began and returns the buffers that the caller
-// has to destroy.
+// leaveHost undoes enterHost and returns the buffers that the caller has to destroy.
 func (g *gate) leaveHost(bufs ...*buffer) (last []*buffer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,8 +119,7 @@ func (g *gate) leaveHost(bufs ...*buffer) (last []*buffer) {
 	return last
 }
 
-// leaveCommand ends what tryCommand began and returns the buffers that the
-// caller has to destroy.
+// leaveCommand undoes tryCommand and returns the buffers that the caller has to destroy.
 func (g *gate) leaveCommand(bufs ...*buffer) (last []*buffer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,8 +136,8 @@ func (g *gate) leaveCommand(bufs ...*buffer) (last []*buffer) {
 	return last
 }
 
-// retire marks the buffer as not wanted any more, and says whether the caller
-// has to destroy it now. Otherwise its last user does, or somebody has.
+// retire marks the buffer as no longer needed, and reports whether the caller has to
+// destroy it now. Otherwise its last user will, or it was retired before.
 func (g *gate) retire(b *buffer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestHeaders has a C compiler print what the headers say.
+// TestHeaders compares the constants with the headers, printed by a C program.
 func TestHeaders(t *testing.T) {
 	values := constants()
 	var source strings.Builder

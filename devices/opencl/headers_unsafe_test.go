@@ -2,8 +2,8 @@ package opencl
 
 import "unsafe"
 
-// constants are those of consts.go under the headers' names. Those of
-// extensions that a set of headers does not know yet are left out there.
+// constants returns those of consts.go by the headers' names. Constants of extensions that
+// a set of headers does not know yet are omitted.
 func constants() map[string]uint64 {
 	return map[string]uint64{
 		"CL_DEVICE_TYPE_CPU": clDeviceTypeCPU, "CL_DEVICE_TYPE_GPU": clDeviceTypeGPU,

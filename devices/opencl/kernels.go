@@ -17,12 +17,12 @@ import (
 //go:embed kernels.cl
 var kernelSource string
 
-// itemBlock divides the number of work items, so that a driver
-// finds a good size for its groups.
+// itemBlock is a divisor of the number of work items, which lets a driver find a good size
+// for its work groups.
 const itemBlock = 256
 
-// kernels has what a device has compiled: a program for each type that was
-// asked for.
+// kernels holds the programs that were compiled for a device, one for each type that was
+// used.
 type kernels struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -32,14 +32,13 @@ type kernels struct {
 // program combines elements of one type.
 type program struct {
 	id programID
-	// kernels are by operation.
+	// kernels are indexed by operation.
 	kernels [elem.Avg + 1]kernelID
-	// failed is why there is none.
+	// failed is the reason why the program could not be built.
 	failed error
 }
 
-// find returns the kernel for an operation, which is built first where that was
-// not done before.
+// find returns the kernel for an operation, building it if necessary.
 //
 // +checklocks:ks.mu
 func (ks *kernels) find(d *device, t elem.Type, op elem.Op) (kernelID, error) {
@@ -63,8 +62,8 @@ func (ks *kernels) find(d *device, t elem.Type, op elem.Op) (kernelID, error) {
 	return p.kernels[op], nil
 }
 
-// kernelMissing says whether the host has to combine the elements. Any other
-// fault is found when the work begins.
+// kernelMissing reports whether the host has to combine the elements. Any other error is
+// reported when the work starts.
 func (d *device) kernelMissing(t elem.Type, op elem.Op) bool {
 	leave, err := d.life.Enter(context.Background(), d.self)
 	if err != nil {
@@ -77,7 +76,7 @@ func (d *device) kernelMissing(t elem.Type, op elem.Op) bool {
 	return errors.Is(err, devices.ErrUnsupported)
 }
 
-// build compiles the program of a type, if the device rounds as the host does.
+// build compiles the program for a type, if the device rounds as the host does.
 func (d *device) build(t elem.Type) *program {
 	p := &program{}
 	if p.failed = d.rounds(t); p.failed != nil {
@@ -93,12 +92,12 @@ func (d *device) build(t elem.Type) *program {
 	return p
 }
 
-// rounds says why the device's arithmetic is not the host's.
+// rounds returns an error if the device's arithmetic differs from the host's.
 func (d *device) rounds(t elem.Type) error {
 	param, need := uintptr(clDeviceSingleFPConfig), uint64(clFPInfNaN|clFPRoundToNearest|clFPDenorm)
 	switch t {
 	case elem.Float16:
-		need &^= clFPDenorm // no float32 that comes of these is subnormal
+		need &^= clFPDenorm // no float32 resulting from these is subnormal
 	case elem.BFloat16, elem.Float32:
 	case elem.Float64:
 		param = clDeviceDoubleFPConfig
@@ -129,7 +128,7 @@ func (p *program) release(a *api) error {
 	return errors.Join(errs...)
 }
 
-// releaseAll gives back what was compiled.
+// releaseAll releases all programs.
 func (ks *kernels) releaseAll(a *api) error {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()

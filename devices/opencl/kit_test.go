@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// require skips the test for a reason, or fails it where HMCFS_REQUIRE says
-// that OpenCL must be there.
+// require skips the test for a reason, or fails it if HMCFS_REQUIRE says that OpenCL must
+// be available.
 func require(t testing.TB, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -34,8 +34,7 @@ func parse(t testing.TB, text string) devices.Spec {
 	return spec
 }
 
-// open opens the first device with the parameters and closes it with the
-// test.
+// open opens the first device with the parameters and closes it at the end of the test.
 func open(t testing.TB, params string) devices.Device {
 	t.Helper()
 	d := NewDriver(Options{})
@@ -89,7 +88,7 @@ func openers(params string) map[string]func(testing.TB) devices.Device {
 	}
 }
 
-// core is the device under the mapping one.
+// core returns the device inside of a mapping one.
 func core(dev devices.Device) *device {
 	switch d := dev.(type) {
 	case *mappedDevice:
@@ -100,11 +99,11 @@ func core(dev devices.Device) *device {
 	panic("not a device of this package")
 }
 
-// left is the memory that a device has not given back yet.
+// left counts the resources that a device has not freed yet.
 type left struct {
 	used    devices.Size
 	buffers int
-	done    bool // context and queues are given back
+	done    bool // the context and the queues are released
 }
 
 func leftOf(dev devices.Device) left {
@@ -114,7 +113,7 @@ func leftOf(dev devices.Device) left {
 	return left{used: d.used, buffers: len(d.buffers), done: d.done}
 }
 
-// isMapped says whether the host sees the buffer.
+// isMapped reports whether the buffer is mapped.
 func isMapped(b *buffer) bool {
 	b.mapMu.Lock()
 	defer b.mapMu.Unlock()
@@ -135,14 +134,14 @@ func kindsOf(t *testing.T, params string, fn func(t *testing.T, dev devices.Devi
 	}
 }
 
-// noise is n random bytes, the same for the same seed.
+// noise returns n random bytes, the same for the same seed.
 func noise(n int, seed uint64) []byte {
 	p := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(p)
 	return p
 }
 
-// alloc takes memory and releases it with the test.
+// alloc allocates memory and releases it at the end of the test.
 func alloc(t testing.TB, dev devices.Device, n devices.Size) *devices.Memory {
 	t.Helper()
 	mem, err := dev.Alloc(t.Context(), n)
@@ -157,7 +156,7 @@ func alloc(t testing.TB, dev devices.Device, n devices.Size) *devices.Memory {
 	return mem
 }
 
-// part is a span of a memory.
+// part returns a span of a memory.
 func part(t testing.TB, mem *devices.Memory, off, n int) devices.Span {
 	t.Helper()
 	s, err := mem.Span(devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
@@ -167,7 +166,7 @@ func part(t testing.TB, mem *devices.Memory, off, n int) devices.Span {
 	return s
 }
 
-// put puts p into the memory.
+// put writes p to the memory.
 func put(t testing.TB, mem *devices.Memory, p []byte) {
 	t.Helper()
 	if err := mem.Device().CopyIn(t.Context(), part(t, mem, 0, len(p)), p); err != nil {
@@ -183,8 +182,8 @@ func get(t testing.TB, mem *devices.Memory) []byte {
 	return p
 }
 
-// getInto reads the whole memory into p, which large tests use again: fresh
-// pages take longer than the copy.
+// getInto reads the whole memory into p, which large tests reuse: populating new pages
+// takes longer than the copy.
 func getInto(t testing.TB, p []byte, mem *devices.Memory) {
 	t.Helper()
 	if err := mem.Device().CopyOut(t.Context(), p, mem.All()); err != nil {

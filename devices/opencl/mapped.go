@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// mappedDevice is a device whose memory is the host's own: it shows it without
-// a copy, and lets the host move what the host can reach. doc.go tells the
-// rule by which host and device share a buffer.
+// mappedDevice is a device whose memory is the host's own: it maps it without a copy, and
+// lets the host do the work that the host can do. doc.go describes the rules by which host
+// and device share a buffer.
 type mappedDevice struct {
 	*device
 }
@@ -21,8 +21,7 @@ var (
 	_ devices.Device     = (*device)(nil)
 )
 
-// MapHost shows the span. The view keeps the memory alive until it is
-// released.
+// MapHost maps the span. The view keeps the memory alive until it is released.
 func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
 	leave, err := d.life.Begin(ctx, d.self, s, int(s.Len))
 	if err != nil {
@@ -46,7 +45,7 @@ func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Ac
 	}, nil
 }
 
-// CopyIn moves bytes host to device through the map.
+// CopyIn copies bytes from host to device through the map.
 func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
 	if err != nil {
@@ -65,7 +64,7 @@ func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte)
 	})
 }
 
-// CopyOut moves bytes device to host through the map.
+// CopyOut copies bytes from device to host through the map.
 func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
 	if err != nil {
@@ -84,10 +83,9 @@ func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span
 	})
 }
 
-// Copy moves bytes inside the device, piece by piece: by the device's command
-// while the host uses neither buffer, else by the host through the maps.
-// Overlapping ranges are always the host's, and so is all work of a device
-// that is the host.
+// Copy copies bytes within the device, piece by piece: by a command of the device while the
+// host uses neither buffer, otherwise by the host through the maps. The host always copies
+// overlapping ranges, and does all work of a device that is the host's processor.
 func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
 	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
 	if err != nil {
@@ -117,7 +115,7 @@ func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
 	})
 }
 
-// Fill sets every byte of the span, by the device or by the host as Copy does.
+// Fill sets every byte of the span, by the device or by the host, as Copy does.
 func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	leave, err := d.life.Begin(ctx, d.self, dst, int(dst.Len))
 	if err != nil {
@@ -138,8 +136,8 @@ func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) e
 	})
 }
 
-// either does a piece of work by the device's command if the host uses none of
-// the buffers, else by the host. A nil command is one that must not be.
+// either does a piece of work by a command of the device if the host uses none of the
+// buffers, otherwise by the host. A nil command means that only the host may do it.
 func (d *mappedDevice) either(ctx context.Context, command, host func() error, bufs ...*buffer) error {
 	if command != nil && !d.entry.isHost() && d.gate.tryCommand(bufs...) {
 		defer func() { d.destroyLast(d.gate.leaveCommand(bufs...)) }()
@@ -157,8 +155,7 @@ func (d *mappedDevice) either(ctx context.Context, command, host func() error, b
 	return host()
 }
 
-// hold makes the caller a host user of buffers that are mapped; letGo ends
-// that.
+// hold makes the caller a host user of the buffers and maps them; letGo undoes that.
 func (d *device) hold(ctx context.Context, bufs ...*buffer) error {
 	if err := d.gate.enterHost(ctx, bufs...); err != nil {
 		return err

@@ -41,7 +41,7 @@ func TestViewShowsTheBytes(t *testing.T) {
 	copy(v.Bytes, want)
 	v.Release()
 	copy(want[1000:6000], want)
-	// A command must see what was written through the view.
+	// A command must see bytes written through the view.
 	if err := dev.Copy(t.Context(), other.All(), mem.All()); err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func TestViewShowsTheBytes(t *testing.T) {
 	}
 }
 
-// TestCopyUnderViews holds views of source and destination, in the same
-// goroutine, during copies and fills: none may block, and all are seen.
+// TestCopyUnderViews holds views of source and destination, in the same goroutine, during
+// copies and fills: none may block, and all results are visible.
 func TestCopyUnderViews(t *testing.T) {
 	t.Run("host", func(t *testing.T) { copyUnderViews(t, openMapped(t, "size=1GiB")) })
 	t.Run("shared", func(t *testing.T) { copyUnderViews(t, openShared(t, "size=1GiB")) })
@@ -118,9 +118,9 @@ func TestViewOutlivesMemoryAndDevice(t *testing.T) {
 	}
 }
 
-// TestReadersAndWriters lets readers without a pause run against copies and
-// fills of their neighbours in the same buffers, until each of them has had
-// its share. Nobody may starve, and the readers' own bytes stay.
+// TestReadersAndWriters lets readers without a pause compete with copies and fills of their
+// neighbours in the same buffers, until each of them has done its share. None may starve,
+// and the readers' own bytes must not change.
 func TestReadersAndWriters(t *testing.T) {
 	dev := openShared(t, "size=1GiB")
 	const n, keep = 32 << 20, 1 << 20
@@ -150,7 +150,7 @@ func TestReadersAndWriters(t *testing.T) {
 			}
 		})
 	}
-	// Nobody is fed before all are at the table.
+	// Progress only counts once all goroutines have started.
 	hungry.Add(1)
 	for i, mem := range []*devices.Memory{a, b, a, b} {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
@@ -180,7 +180,7 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 }
 
-// sees looks at a span through a view.
+// sees compares a span, read through a view, with the expected bytes.
 func sees(ctx context.Context, s devices.Span, want []byte) error {
 	v, err := devices.MapHost(ctx, s, devices.ReadOnly)
 	if err != nil {
@@ -215,8 +215,8 @@ func TestCloseDuringWork(t *testing.T) {
 	})
 }
 
-// workUntilClosed reads and fills the span until its device is closed, and
-// calls began after the first round.
+// workUntilClosed reads and fills the span until its device is closed, and calls began
+// after the first round.
 func workUntilClosed(t *testing.T, s devices.Span, began func()) {
 	t.Helper()
 	dev, p := s.Mem.Device(), make([]byte, s.Len)

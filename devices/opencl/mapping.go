@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// mapWhole makes the map of the buffer if there is none.
+// mapWhole maps the buffer if it is not mapped.
 //
 // Preconditions: the caller is a host user of the buffer.
 func (d *device) mapWhole(b *buffer) error {
@@ -29,7 +29,7 @@ func (d *device) mapWhole(b *buffer) error {
 	return nil
 }
 
-// unmap ends the map of the buffer if there is one.
+// unmap unmaps the buffer if it is mapped.
 //
 // Preconditions: the buffer has no host user.
 func (d *device) unmap(b *buffer) error {
@@ -43,17 +43,17 @@ func (d *device) unmap(b *buffer) error {
 	return d.api.unmap(d.within, b.mem, addr)
 }
 
-// bytes shows a part of the buffer.
+// bytes returns the mapped bytes of a part of the buffer.
 //
-// Preconditions: the caller is a host user, so that the map stays, and the
-// part lies inside the buffer.
+// Preconditions: the caller is a host user, so that the buffer stays mapped, and the part
+// is inside the buffer.
 func (b *buffer) bytes(r devices.Range) []byte {
 	b.mapMu.Lock()
 	defer b.mapMu.Unlock()
 	return dl.Bytes(b.addr+uintptr(r.Off), int(r.Len))
 }
 
-// populate makes the host's kernel give all pages of a fresh buffer.
+// populate makes the host's kernel allocate all pages of a new buffer.
 func (d *mappedDevice) populate(ctx context.Context, b *buffer) error {
 	if err := d.hold(ctx, b); err != nil {
 		return err
@@ -65,21 +65,21 @@ func (d *mappedDevice) populate(ctx context.Context, b *buffer) error {
 	})
 }
 
-// pageOffset returns the offset in its page of the byte at off.
+// pageOffset returns the offset of the byte at off within its page.
 func (b *buffer) pageOffset(off devices.Size) uintptr {
 	b.mapMu.Lock()
 	defer b.mapMu.Unlock()
 	return (b.addr + uintptr(off)) % uintptr(os.Getpagesize())
 }
 
-// populatePages makes the kernel give the pages under p, whose first byte lies
-// skew bytes into its page. The content of p is lost.
+// populatePages makes the kernel allocate the pages under p, whose first byte is skew bytes
+// into its page. The content of p is lost.
 func populatePages(p []byte, skew int) {
 	page := os.Getpagesize()
 	first := (page - skew) % page
 	if whole := (len(p) - first) / page * page; whole > 0 {
-		// Kernels before 5.14, and memory that a driver maps by itself, don't
-		// know this advice.
+		// Kernels before 5.14, and memory that a driver maps itself, don't support this
+		// advice.
 		if unix.Madvise(p[first:first+whole], unix.MADV_POPULATE_WRITE) == nil {
 			p[0], p[len(p)-1] = 0, 0
 			return
@@ -102,7 +102,7 @@ func setAll(p []byte, value byte) {
 	}
 }
 
-// releaseMemory ends the hold that a view has on its memory.
+// releaseMemory releases a view's reference to its memory.
 func (d *device) releaseMemory(m *devices.Memory) {
 	if err := m.Release(); err != nil {
 		d.log.Warn("memory of a view not given back", zap.Error(err))

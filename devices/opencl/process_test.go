@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// TestProcess runs the tests below in a process of its own, with an
-// environment of its own: it prints what Discover says and moves some bytes.
+// TestProcess runs the tests below in a process of its own, with an environment of its own:
+// it prints the result of Discover and copies some bytes.
 func TestProcess(t *testing.T) {
 	if os.Getenv("HMCFS_OPENCL_PROCESS") == "" {
 		t.Skip("runs in a process of its own only")
@@ -80,7 +80,7 @@ func TestPoCLMemoryLimit(t *testing.T) {
 	}
 }
 
-// resident is the process's resident memory, without garbage of Go's.
+// resident returns the process's resident memory, after collecting Go's garbage.
 func resident(t *testing.T) devices.Size {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -95,15 +95,15 @@ func resident(t *testing.T) devices.Size {
 	return devices.Size(pages) * devices.Size(os.Getpagesize())
 }
 
-// TestAllocationsDoNotLeak takes memory and gives it back. Many small rounds
-// show what each one loses, a few large ones what is kept for later.
+// TestAllocationsDoNotLeak allocates and frees memory. Many small rounds show leaks per
+// allocation, a few large ones show memory that is retained.
 func TestAllocationsDoNotLeak(t *testing.T) {
 	many, few := 1000, 25
 	if testing.Short() {
 		many, few = 200, 8
 	}
-	// What a driver does with memory of its own is its affair, so only the
-	// kinds that the first device really is are looked at.
+	// Drivers may retain their own device memory, so only the kinds that the first device
+	// really is are tested.
 	for _, params := range []string{"map=auto", "map=off"} {
 		dev := open(t, "size=1GiB,"+params)
 		for range 10 {
@@ -127,7 +127,7 @@ func TestAllocationsDoNotLeak(t *testing.T) {
 	}
 }
 
-// allocateOnce takes n bytes, uses them in each way, and gives them back.
+// allocateOnce allocates n bytes, uses them in each way, and frees them.
 func allocateOnce(t *testing.T, dev devices.Device, n devices.Size) {
 	t.Helper()
 	mem, err := dev.Alloc(t.Context(), n)

@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// compile builds a program for a device. The error has what the compiler says.
+// compile builds a program for a device. The error includes the compiler's output.
 func (a *api) compile(c contextID, d deviceID, source, options string) (programID, error) {
 	text, flags := append([]byte(source), 0), append([]byte(options), 0)
-	// The address is kept in memory that the library reads: it must not move.
+	// The library reads the address from memory, so text must not move.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&text[0])
@@ -28,7 +28,7 @@ func (a *api) compile(c contextID, d deviceID, source, options string) (programI
 	return p, nil
 }
 
-// buildLog returns the compiler's text about a program.
+// buildLog returns the compiler's output for a program.
 func (a *api) buildLog(p programID, d deviceID) string {
 	text := make([]byte, 4096)
 	a.GetBuildInfo.Call(uintptr(p), uintptr(d), clProgramBuildLog, uintptr(len(text)), uintptr(unsafe.Pointer(&text[0])), 0)
@@ -56,7 +56,7 @@ func (a *api) setWord(k kernelID, at int, word uint64) error {
 		Code(a.SetKernelArg.Call(uintptr(k), uintptr(at), unsafe.Sizeof(word), uintptr(unsafe.Pointer(&word)))))
 }
 
-// launch starts a kernel for n items. What awaits the event waits for it.
+// launch starts a kernel for n items. The caller awaits the event.
 func (a *api) launch(q queueID, k kernelID, n uint64) (eventPointer, Code) {
 	var event eventPointer
 	code := Code(a.EnqueueNDRange.Call(uintptr(q), uintptr(k), 1, 0, uintptr(unsafe.Pointer(&n)), 0,

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// platforms lists the drivers that are installed, none being no error.
+// platforms lists the installed drivers; none is no error.
 func (a *api) platforms() ([]platformID, error) {
 	var n uint32
 	code := Code(a.GetPlatformIDs.Call(0, 0, uintptr(unsafe.Pointer(&n))))
@@ -20,7 +20,7 @@ func (a *api) platforms() ([]platformID, error) {
 	return ids[:min(int(n), len(ids))], check("clGetPlatformIDs", code)
 }
 
-// devicesOf lists the devices of a platform, none being no error.
+// devicesOf lists the devices of a platform; none is no error.
 func (a *api) devicesOf(p platformID) ([]deviceID, error) {
 	var n uint32
 	code := Code(a.GetDeviceIDs.Call(uintptr(p), clDeviceTypeAll, 0, 0, uintptr(unsafe.Pointer(&n))))
@@ -35,7 +35,7 @@ func (a *api) devicesOf(p platformID) ([]deviceID, error) {
 	return ids, check("clGetDeviceIDs", code)
 }
 
-// platformText reads a property of a platform that is a text.
+// platformText reads a text property of a platform.
 func (a *api) platformText(p platformID, param uintptr) (string, error) {
 	var n uint64
 	code := Code(a.GetPlatformInfo.Call(uintptr(p), param, 0, 0, uintptr(unsafe.Pointer(&n))))
@@ -47,7 +47,7 @@ func (a *api) platformText(p platformID, param uintptr) (string, error) {
 	return cText(text), check("clGetPlatformInfo", code)
 }
 
-// deviceText reads a property of a device that is a text.
+// deviceText reads a text property of a device.
 func (a *api) deviceText(d deviceID, param uintptr) (string, error) {
 	var n uint64
 	code := Code(a.GetDeviceInfo.Call(uintptr(d), param, 0, 0, uintptr(unsafe.Pointer(&n))))
@@ -87,7 +87,7 @@ func (a *api) deviceSizes(d deviceID, param uintptr) ([2]uint64, error) {
 	return v, check("clGetDeviceInfo", code)
 }
 
-// cText is a C string without its end.
+// cText returns a C string without its terminator, trimmed.
 func cText(p []byte) string {
 	p, _, _ = bytes.Cut(p, []byte{0})
 	return string(bytes.TrimSpace(p))

@@ -10,23 +10,23 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// reduction describes the work of a kernel: elements of both places are combined into
-// the first.
+// reduction describes the work of a kernel: the elements at dst and src are combined into
+// dst.
 type reduction struct {
 	dst, src place
 	t        elem.Type
 	op       elem.Op
 }
 
-// at is the part of the reduction that begins off bytes on.
+// at returns the part of the reduction from offset off on.
 func (r reduction) at(off devices.Size) reduction {
 	r.dst, r.src = r.dst.at(off), r.src.at(off)
 	return r
 }
 
-// beginReduce checks what is to be combined, and enters. A device that is the
-// host's processor is refused by device.Reduce: the host's own loops are faster
-// than to have a compiler make others.
+// beginReduce checks the arguments of a reduction, and enters. device.Reduce refuses a
+// device that is the host's processor: the host's own loops are faster than compiling
+// others.
 func (d *device) beginReduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) (leave func(), err error) {
 	if err := devices.CheckReduce(d.self, dst, src, t, op); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (d *device) beginReduce(ctx context.Context, dst, src devices.Span, t elem.
 	return d.life.Enter(ctx, d.self)
 }
 
-// Reduce combines elements by kernels.
+// Reduce combines elements with kernels.
 func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
 	leave, err := d.beginReduce(ctx, dst, src, t, op)
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 	})
 }
 
-// Reduce combines elements, by the device or by the host as Copy does.
+// Reduce combines elements, by the device or by the host, as Copy does.
 func (d *mappedDevice) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
 	leave, err := d.beginReduce(ctx, dst, src, t, op)
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *mappedDevice) Reduce(ctx context.Context, dst, src devices.Span, t elem
 	})
 }
 
-// reduce combines n bytes by a kernel and returns when that is done.
+// reduce combines n bytes with a kernel and returns when that is complete.
 func (d *device) reduce(r reduction, n devices.Size) error {
 	event, code, err := d.startReduce(d.within, r, n)
 	if err != nil {
@@ -86,8 +86,8 @@ func (d *device) reduce(r reduction, n devices.Size) error {
 	return d.api.await(d.within, "clEnqueueNDRangeKernel", code, event)
 }
 
-// startReduce sets a kernel on its way. Its arguments are the kernel's, so
-// nobody else may set them meanwhile.
+// startReduce starts a kernel. The arguments are stored in the kernel object, so kernels.mu
+// is held until it is launched.
 func (d *device) startReduce(q queueID, r reduction, n devices.Size) (eventPointer, Code, error) {
 	ks := &d.kernels
 	ks.mu.Lock()

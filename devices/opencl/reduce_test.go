@@ -14,8 +14,8 @@ var combining = []elem.Type{
 	elem.Int8, elem.Uint8, elem.Int32, elem.Int64, elem.Float16, elem.BFloat16, elem.Float32, elem.Float64,
 }
 
-// reduceNoise combines random elements on the device and says what came, and
-// what must.
+// reduceNoise combines random elements on the device and returns the actual and the
+// expected result.
 func reduceNoise(t *testing.T, dev devices.Device, typ elem.Type, op elem.Op) (got, want []byte, err error) {
 	t.Helper()
 	const n = 1 << 17
@@ -36,7 +36,7 @@ func reduceNoise(t *testing.T, dev devices.Device, typ elem.Type, op elem.Op) (g
 	return get(t, dst), a, nil
 }
 
-// TestKernels sees to it that kernels, not the host, come to the same bits.
+// TestKernels checks that kernels, not the host, produce the same bits.
 func TestKernels(t *testing.T) {
 	for name, opener := range map[string]func(testing.TB) devices.Device{
 		"discrete": func(t testing.TB) devices.Device { t.Helper(); return openDiscrete(t, "size=64MiB") },
@@ -84,7 +84,7 @@ func TestHostNeedsNoCompiler(t *testing.T) {
 	}
 }
 
-// TestNoCompiler falls back, and does not ask a second time.
+// TestNoCompiler falls back to the host, and does not try to compile again.
 func TestNoCompiler(t *testing.T) {
 	discrete, shared := openDiscrete(t, "size=64MiB"), openShared(t, "size=64MiB")
 	for _, dev := range []devices.Device{discrete, shared} {
@@ -111,7 +111,7 @@ func TestNoCompiler(t *testing.T) {
 	}
 }
 
-// TestArithmeticIsAsked refuses a device that would round otherwise.
+// TestArithmeticIsAsked refuses a device that would round differently.
 func TestArithmeticIsAsked(t *testing.T) {
 	dev := openDiscrete(t, "size=64MiB")
 	broken(t, dev, func(a *api) { a.GetDeviceInfo = returns(codeSuccess) }) // all 0
@@ -146,7 +146,7 @@ func TestKernelFails(t *testing.T) {
 	}
 }
 
-// TestReduceBesideView has the host combine while it holds a view.
+// TestReduceBesideView has the host combine elements while it holds a view.
 func TestReduceBesideView(t *testing.T) {
 	dev := openShared(t, "size=64MiB")
 	a, b := noise(4096, 1), noise(4096, 2)

@@ -10,13 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// stream is a queue of the device whose commands nobody waits for one by one. A
-// goroutine of the host puts them into it, and waits only for what the device
-// can't wait for by itself: a Signal, an event of another device, work of the
-// host.
+// stream is a queue of the device whose commands are not waited for individually. A
+// goroutine of the host submits them, and waits only for events that the device can't wait
+// for: a Signal, an event of another device, work of the host.
 //
-// A user event could have the queue wait for those. When one fails while a command
-// before its barrier ends, PoCL 3.1 ends the process.
+// A user event could make the queue wait for those. But if one fails while a command before
+// its barrier completes, PoCL 3.1 terminates the process.
 type stream struct {
 	d     *device
 	id    queueID
@@ -24,7 +23,7 @@ type stream struct {
 	once  sync.Once
 
 	mu sync.Mutex
-	// pending are commands that may not be done, in order.
+	// pending are commands that may not be complete, in order.
 	// +checklocks:mu
 	pending []pending
 }
@@ -35,7 +34,7 @@ type pending struct {
 	mems  []*devices.Memory
 }
 
-// NewStream makes a queue of its own.
+// NewStream returns a stream with a queue of its own.
 func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
@@ -49,8 +48,8 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	return &stream{d: d, id: q, queue: devices.NewQueue(ctx, d.self)}, nil
 }
 
-// NewStream makes a stream that the host drives: a command may begin only once
-// no host user is left, which a queue can't wait for (H2).
+// NewStream returns a stream that the host drives: a command may start only once no host
+// user is left, which a queue can't wait for (H2).
 func (d *mappedDevice) NewStream(ctx context.Context) (devices.Stream, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
@@ -60,11 +59,11 @@ func (d *mappedDevice) NewStream(ctx context.Context) (devices.Stream, error) {
 	return devices.NewHostStream(ctx, d.self), nil
 }
 
-// HostDriven says that the device orders the work. It is the host that hands it
-// on once an event from elsewhere has happened.
+// HostDriven returns false: the device orders the work, although the host submits work that
+// waits for an external event only once that has happened.
 func (s *stream) HostDriven() bool { return false }
 
-// Copy begins a copy inside the device.
+// Copy submits a copy within the device.
 func (s *stream) Copy(dst, src devices.Span) error {
 	if dst.Len != src.Len {
 		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.info.Name, devices.ErrRange)
@@ -77,15 +76,15 @@ func (s *stream) Copy(dst, src devices.Span) error {
 	}, dst, src)
 }
 
-// Fill begins to set bytes.
+// Fill submits setting bytes.
 func (s *stream) Fill(dst devices.Span, value byte) error {
 	return s.begin(func() (eventPointer, error) {
 		return s.d.api.startFill(s.id, s.d.place(dst), uint64(dst.Len), value)
 	}, dst)
 }
 
-// Reduce begins to combine elements: by a kernel, or by the host where the device
-// has none.
+// Reduce submits a combination of elements: by a kernel, or by the host if the device has
+// no kernel.
 func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := devices.CheckReduce(s.d.self, dst, src, t, op); err != nil {
 		return err
@@ -103,7 +102,7 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	}, dst, src)
 }
 
-// begin has a command put into the queue, whose memory is held until it is done.
+// begin queues a command for submission and holds its memory until it is complete.
 func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Span) error {
 	leave, err := s.d.life.Enter(context.Background(), s.d.self)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Sp
 	}, spans...)
 }
 
-// put puts a command into the queue, and has the device begin it.
+// put submits a command to the queue, and makes the device start it.
 func (s *stream) put(ctx context.Context, command func() (eventPointer, error), spans []devices.Span) error {
 	leave, err := s.d.life.Enter(ctx, s.d.self)
 	if err != nil {
@@ -141,7 +140,7 @@ func (s *stream) put(ctx context.Context, command func() (eventPointer, error), 
 	return s.d.api.flush(s.id)
 }
 
-// reap lets go of what is done.
+// reap releases the memory and events of completed commands.
 func (s *stream) reap() {
 	s.mu.Lock()
 	var done []pending
@@ -161,11 +160,11 @@ func (s *stream) reap() {
 		for _, m := range p.mems {
 			s.d.releaseMemory(m)
 		}
-		_ = s.d.api.releaseEvent(p.event) // an event that stays is no harm
+		_ = s.d.api.releaseEvent(p.event) // a leaked event is harmless
 	}
 }
 
-// Record makes an event behind all commands.
+// Record returns an event for all commands so far.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
 	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
@@ -175,7 +174,7 @@ func (s *stream) Record() (devices.Event, error) {
 	return e, nil
 }
 
-// Sync waits for all commands.
+// Sync waits for all commands so far.
 func (s *stream) Sync(ctx context.Context) error {
 	e, err := s.Record()
 	if err != nil {
@@ -186,8 +185,8 @@ func (s *stream) Sync(ctx context.Context) error {
 	return err
 }
 
-// After has later commands wait: by the device for an event of its own, by the
-// host for others.
+// After makes later commands wait: on the device for an event of its own, on the host for
+// other events.
 func (s *stream) After(e devices.Event) error {
 	own, ok := e.(*event)
 	if !ok || own.stream.d != s.d {
@@ -201,13 +200,12 @@ func (s *stream) After(e devices.Event) error {
 	}})
 }
 
-// byHost has the host do a piece of work between the commands before and behind
-// it.
+// byHost has the host do a piece of work between the commands before it and those after it.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
 	return s.queue.ByHost(s.recordNow, work, spans...)
 }
 
-// recordNow makes an event behind what the stream has been given.
+// recordNow records an event after the commands submitted so far.
 func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
 	e := newEvent(s)
 	if err := e.record(ctx); err != nil {
@@ -217,12 +215,12 @@ func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
 	return e, nil
 }
 
-// Close gives up what the queue has not been given, waits for the rest and gives
-// the queue back.
+// Close cancels the work that was not submitted to the queue, waits for the rest and
+// releases the queue.
 func (s *stream) Close() (err error) {
 	s.once.Do(func() {
 		s.queue.Close()
-		// The commands of a stream that has failed are its user's to know of.
+		// Errors of the stream's commands have been reported to its user.
 		_ = s.d.api.finish(s.id)
 		s.reap()
 		err = s.d.api.releaseQueue(s.id)

@@ -29,7 +29,7 @@ func newStream(t *testing.T, dev devices.Device) *stream {
 	return s
 }
 
-// TestStreamsOfKinds says who drives the streams of which device.
+// TestStreamsOfKinds checks which devices' streams are driven by the host.
 func TestStreamsOfKinds(t *testing.T) {
 	kinds(t, func(t *testing.T, dev devices.Device) {
 		s, err := devices.NewStream(t.Context(), dev)
@@ -45,8 +45,8 @@ func TestStreamsOfKinds(t *testing.T) {
 	})
 }
 
-// TestStreamWorkOfTheHost has a copy that overlaps, and elements that are not
-// aligned, between commands.
+// TestStreamWorkOfTheHost submits an overlapping copy, and unaligned elements, between
+// commands.
 func TestStreamWorkOfTheHost(t *testing.T) {
 	dev := openDiscrete(t, "size=64MiB")
 	s := newStream(t, dev)
@@ -112,8 +112,8 @@ func TestStreamCallsFail(t *testing.T) {
 	}
 }
 
-// TestHeldCommandFails has a command fail that was held when it was asked for,
-// and with it what is behind: the event, and the stream.
+// TestHeldCommandFails makes a command fail that was held when it was submitted, and with
+// it everything after it: the event and the stream.
 func TestHeldCommandFails(t *testing.T) {
 	dev := openDiscrete(t, "size=64MiB")
 	mem := alloc(t, dev, 100)
@@ -142,9 +142,9 @@ func TestHeldCommandFails(t *testing.T) {
 	}
 }
 
-// TestGatesGivenUp closes streams with an open gate, and breaks what one waits
-// for, while commands before it run: PoCL 3.1 ends the process when an event of
-// its own fails just then.
+// TestGatesGivenUp closes streams with an open gate, and makes an awaited event fail while
+// commands before it run: PoCL 3.1 ends the process when one of its own events fails at
+// that moment.
 func TestGatesGivenUp(t *testing.T) {
 	kit.Check(t)
 	dev := openDiscrete(t, "size=64MiB")
@@ -187,7 +187,7 @@ func TestGatesGivenUp(t *testing.T) {
 	}
 }
 
-// TestStreamOutlivesItsDevice closes the device first.
+// TestStreamOutlivesItsDevice closes the device before the stream.
 func TestStreamOutlivesItsDevice(t *testing.T) {
 	dev := openDiscrete(t, "size=64MiB")
 	s := newStream(t, dev)

@@ -12,20 +12,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// system has the directories in which the kernel tells of the machine.
+// system contains the directories of the kernel's information about the machine.
 type system struct {
 	sys  string // "/sys"
 	proc string // "/proc"
 }
 
-// numaNode is the node of the host that a PCI device hangs on, -1 where
-// unknown.
+// numaNode returns the host's NUMA node that a PCI device is attached to, -1 if unknown.
 func (s system) numaNode(pci string) int {
 	return sysfs.NUMANode(s.sys, pci)
 }
 
-// available returns the memory that the host can still give out; ok is false
-// where the kernel does not tell.
+// available returns the memory that the host can still allocate; ok is false if the kernel
+// does not report it.
 func (s system) available() (n devices.Size, ok bool) {
 	f, err := os.Open(filepath.Join(s.proc, "meminfo"))
 	if err != nil {
@@ -44,8 +43,8 @@ func (s system) available() (n devices.Size, ok bool) {
 	return 0, false
 }
 
-// pciAddress is the bus address as sysfs writes it, empty where the driver
-// does not tell.
+// pciAddress returns the bus address in the format of sysfs, empty if the driver does not
+// provide it.
 func (a *api) pciAddress(id deviceID, extensions string) string {
 	if hasExtension(extensions, "cl_khr_pci_bus_info") {
 		if p, err := a.devicePCI(id); err == nil {
@@ -60,16 +59,16 @@ func (a *api) pciAddress(id deviceID, extensions string) string {
 	if err1 != nil || err2 != nil {
 		return ""
 	}
-	// Old drivers don't tell the domain, which is 0 on nearly all machines.
+	// Old drivers don't report the domain, which is 0 on nearly all machines.
 	domain, err := a.deviceUint(id, clDevicePCIDomainIDNV)
 	if err != nil {
 		domain = 0
 	}
-	// A slot is the device's number over three bits of function.
+	// A slot is the device number shifted by three bits, plus the function number.
 	return pciBusInfo{Domain: domain, Bus: bus, Device: slot >> 3, Function: slot & 7}.String()
 }
 
-// String writes the address as sysfs does.
+// String formats the address as sysfs does.
 func (p pciBusInfo) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", p.Domain, p.Bus, p.Device, p.Function)
 }

@@ -2,5 +2,5 @@ package sim
 
 import "unsafe"
 
-// addressOf returns the address at which memory begins.
+// addressOf returns the start address of p.
 func addressOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }

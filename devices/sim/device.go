@@ -15,10 +15,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
-// Device is a simulated device without the ability to be mapped.
+// Device is a simulated device whose memory the host can't map.
 type Device struct {
-	// self is the device that memories name as theirs: this, or the MappedDevice
-	// or PinnedDevice around it.
+	// self is the device that its memories belong to: this one, or the MappedDevice or
+	// PinnedDevice around it.
 	self  devices.Device
 	info  devices.Info
 	epoch atomic.Uint64
@@ -39,11 +39,11 @@ type Device struct {
 // allocation is the record of a block.
 type allocation struct {
 	size devices.Size
-	// shared is the memfd of a block that can be exported, else nil.
+	// shared is the memfd of a block that can be exported, otherwise nil.
 	shared *os.File
 }
 
-// close ends the descriptor; who has mapped the memory keeps it.
+// close closes the descriptor; existing mappings of the memory remain.
 func (a allocation) close() error {
 	if a.shared == nil {
 		return nil
@@ -55,18 +55,18 @@ func newBlocks() map[*hostmem.Block]allocation {
 	return map[*hostmem.Block]allocation{}
 }
 
-// Info returns the facts.
+// Info returns the description of the device.
 func (d *Device) Info() devices.Info { return d.info }
 
-// Epoch returns the present incarnation; Crash begins the next.
+// Epoch returns the current incarnation; Crash starts the next.
 func (d *Device) Epoch() devices.Epoch { return devices.Epoch(d.epoch.Load()) }
 
-// Alloc takes n bytes, which are zero.
+// Alloc allocates n bytes, which are zero.
 func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	return d.alloc(ctx, n, mapAnonymous)
 }
 
-// mapper maps n bytes of zeros; file is their descriptor, if they have one.
+// mapper maps n zero bytes; file is their descriptor, if they have one.
 type mapper func(n devices.Size) (block *hostmem.Block, file *os.File, err error)
 
 func (d *Device) alloc(ctx context.Context, n devices.Size, memory mapper) (*devices.Memory, error) {
@@ -101,7 +101,7 @@ func (d *Device) alloc(ctx context.Context, n devices.Size, memory mapper) (*dev
 	}), nil
 }
 
-// reserve counts n bytes before they are mapped.
+// reserve counts n bytes as used before they are mapped.
 func (d *Device) reserve(n devices.Size) (devices.Epoch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *Device) unreserve(epoch devices.Epoch, n devices.Size) {
 	}
 }
 
-// adopt lists a block as live, unless its epoch has ended meanwhile.
+// adopt records a block as live, unless its epoch has ended meanwhile.
 func (d *Device) adopt(block *hostmem.Block, a allocation, epoch devices.Epoch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +139,7 @@ func (d *Device) adopt(block *hostmem.Block, a allocation, epoch devices.Epoch) 
 
 func (d *Device) free(block *hostmem.Block) error {
 	d.mu.Lock()
-	// A block that the device has lost is not in the table any more.
+	// A block that the device has lost is no longer in the map.
 	a := d.blocks[block]
 	d.used -= a.size
 	delete(d.blocks, block)
@@ -147,43 +147,43 @@ func (d *Device) free(block *hostmem.Block) error {
 	return errors.Join(block.End(d.errClosed()), a.close())
 }
 
-// mapAnonymous maps private zero pages, huge ones where the kernel has them.
+// mapAnonymous maps private zero pages, huge ones if the kernel supports them.
 func mapAnonymous(n devices.Size) (*hostmem.Block, *os.File, error) {
 	mapping, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Without huge pages the memory is slower to touch, and works.
+	// Without huge pages the memory works but is slower to access.
 	_ = unix.Madvise(mapping, unix.MADV_HUGEPAGE)
 	return hostmem.NewBlock(mapping), nil, nil
 }
 
-// CopyIn moves bytes host to device at the set speed.
+// CopyIn copies bytes from host to device at the configured speed.
 func (d *Device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	return hostmem.CopyIn(ctx, d.self, dst, src, d.hostToDevice.pace())
 }
 
-// CopyOut moves bytes device to host at the set speed.
+// CopyOut copies bytes from device to host at the configured speed.
 func (d *Device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	return hostmem.CopyOut(ctx, d.self, dst, src, d.deviceToHost.pace())
 }
 
-// Copy moves bytes inside the device at the set speed.
+// Copy copies bytes within the device at the configured speed.
 func (d *Device) Copy(ctx context.Context, dst, src devices.Span) error {
 	return hostmem.Copy(ctx, d.self, dst, src, d.inside.pace())
 }
 
-// Fill sets bytes at the speed of a copy inside the device.
+// Fill sets bytes at the speed of a copy within the device.
 func (d *Device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return hostmem.Fill(ctx, d.self, dst, value, d.inside.pace())
 }
 
-// Reduce combines elements at the speed of a copy inside the device.
+// Reduce combines elements at the speed of a copy within the device.
 func (d *Device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
 	return hostmem.Reduce(ctx, d.self, hostmem.Reduction{Dst: dst, Src: src, Type: t, Op: op}, d.inside.pace())
 }
 
-// Usage tells how much memory is used and free now.
+// Usage returns how much memory is used and free at present.
 func (d *Device) Usage() (devices.Usage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,8 +193,8 @@ func (d *Device) Usage() (devices.Usage, error) {
 	return devices.Usage{Total: d.info.Total, Used: d.used, Free: d.info.Total - d.used}, nil
 }
 
-// Crash loses all memory and begins the next epoch. Memories that are held
-// answer ErrLost from now on.
+// Crash loses all memory and starts the next epoch. Memories that are still held return
+// ErrLost from now on.
 func (d *Device) Crash() {
 	d.mu.Lock()
 	d.epoch.Store(uint64(devices.NextEpoch(d.Epoch())))
@@ -206,7 +206,7 @@ func (d *Device) Crash() {
 	}
 }
 
-// Close gives everything back. Closing twice is harmless.
+// Close frees everything. A second Close is harmless.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -219,7 +219,7 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
-// takeBlocks empties the books.
+// takeBlocks removes and returns all blocks.
 //
 // +checklocks:d.mu
 func (d *Device) takeBlocks() map[*hostmem.Block]allocation {
@@ -243,17 +243,17 @@ func (d *Device) errLost() error {
 	return fmt.Errorf("%s crashed: %w", d.info.Name, devices.ErrLost)
 }
 
-// MappedDevice is a simulated device whose memory the host can map, as one
-// that shares the host's memory does.
+// MappedDevice is a simulated device whose memory the host can map, like a device that
+// shares the host's memory.
 type MappedDevice struct{ *Device }
 
-// MapHost shows the span itself; nothing is copied.
+// MapHost returns the memory of the span itself; nothing is copied.
 func (d *MappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
 	return hostmem.MapHost(ctx, d, s)
 }
 
-// As returns the simulated device in dev, also where it is mapped or wrapped
-// (by something with an Unwrap method); nil where there is none.
+// As returns the simulated device in dev, even if it is mapped, pinned or wrapped (by a
+// type with an Unwrap method); nil if there is none.
 func As(dev devices.Device) *Device {
 	for {
 		switch d := dev.(type) {

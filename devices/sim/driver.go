@@ -12,45 +12,45 @@ import (
 // Family is the name of the family in specs.
 const Family devices.Family = "sim"
 
-// pageSize is the alignment of allocations.
+// pageSize is the alignment of allocations, in bytes.
 const pageSize = 4 * devices.KiB
 
-// Params are a simulated device's facts.
+// Params are the parameters of a simulated device.
 type Params struct {
-	// Size is the memory, 1 GiB by default.
+	// Size is the size of the memory, 1 GiB by default.
 	Size devices.Size
-	// MaxAlloc is the largest allocation; 0 is Size.
+	// MaxAlloc is the largest allocation; 0 means Size.
 	MaxAlloc devices.Size
-	// Bandwidth is that of each direction between host and device, in bytes
-	// a second; 0 is no limit.
+	// Bandwidth is the bandwidth of each direction between host and device, in bytes per
+	// second; 0 means no limit.
 	Bandwidth devices.Size
-	// CopyBandwidth is that inside the device; 0 is no limit. The spec's
+	// CopyBandwidth is the bandwidth inside the device; 0 means no limit. The spec's
 	// default is Bandwidth.
 	CopyBandwidth devices.Size
 	// Latency is the time before the first byte of each copy.
 	Latency time.Duration
-	// Mapped makes a device whose memory the host can map.
+	// Mapped selects a device whose memory the host can map.
 	Mapped bool
-	// Pinned makes a device that has host memory registered before it reaches
-	// it by itself, as a discrete card does. It can't be Mapped too.
+	// Pinned selects a device that accesses host memory directly only if it is registered,
+	// as a discrete card does. It can't be combined with Mapped.
 	Pinned bool
 }
 
 // Driver opens simulated devices. It is stateless.
 type Driver struct{}
 
-// NewDriver returns the family's driver.
+// NewDriver returns the driver of the family.
 func NewDriver() Driver { return Driver{} }
 
 // Family returns "sim".
 func (Driver) Family() devices.Family { return Family }
 
-// Discover finds none: a simulated device is there when it is asked for.
+// Discover finds none: simulated devices are created on request.
 func (Driver) Discover(context.Context) ([]devices.Found, error) {
 	return nil, errors.New("simulated devices are made on request: --device sim:0,size=1GiB")
 }
 
-// Open makes the device that the spec describes, with fresh memory.
+// Open creates the device that the spec describes, with new memory.
 func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error) {
 	read := spec.Read()
 	p := Params{
@@ -74,8 +74,8 @@ func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error)
 	return New(spec.Ordinal, p), nil
 }
 
-// New makes device simN: a *Device, a *MappedDevice where p.Mapped is set, or
-// a *PinnedDevice where p.Pinned is.
+// New creates device simN: a *Device, a *MappedDevice if p.Mapped is set, or a
+// *PinnedDevice if p.Pinned is set.
 func New(ordinal devices.Ordinal, p Params) devices.Device {
 	d := &Device{
 		info: devices.Info{

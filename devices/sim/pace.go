@@ -13,40 +13,39 @@ import (
 )
 
 const (
-	// The runtime's timers may fire a millisecond late, a thread's sleep some
-	// 50 us: so the last stretch of a wait is slept by the thread, and the
-	// very last is spun, or a copy of 1 MiB at 20 GB/s (52 us) would take
-	// twice its time.
+	// The runtime's timers may fire a millisecond late, a thread's sleep about 50 us. So
+	// the last part of a wait is slept by the thread, and the very last is spun; otherwise
+	// a copy of 1 MiB at 20 GB/s (52 us) would take twice as long.
 	timerSlack = 2 * time.Millisecond
 	sleepSlack = 80 * time.Microsecond
-	// creditLimit bounds what a late wake-up gives to the next copy. Without
-	// it a busy machine would slow the channel down for good.
+	// creditLimit bounds the time that a late wake-up credits to the next copy. Without a
+	// credit a busy machine would slow the channel down permanently.
 	creditLimit = 2 * time.Millisecond
 )
 
-// channel is one direction of transfer, in virtual time: busy says until when
-// it is taken.
+// channel is one direction of transfer, in virtual time: busy is the time until which it is
+// occupied.
 type channel struct {
 	base    time.Time
-	rate    devices.Size // bytes a second; 0 is no limit
+	rate    devices.Size // bytes per second; 0 means no limit
 	latency time.Duration
 
 	mu sync.Mutex
 	// +checklocks:mu
 	busy time.Duration // since base
-	// credit is by how much the last wait woke up too late.
+	// credit is the time by which the last wait woke up too late.
 	// +checklocks:mu
 	credit time.Duration
 }
 
-// pace begins a copy now. The function that it returns takes the channel for
-// each piece and waits until the piece would have arrived.
+// pace starts a copy now. The function that it returns occupies the channel for each piece
+// and waits until the piece would have arrived.
 func (c *channel) pace() hostmem.Pace {
 	if c.rate == 0 && c.latency == 0 {
 		return nil
 	}
-	// at is the present of this copy in virtual time, so that what a wait oversleeps
-	// is not added to the pieces after it.
+	// at is the current time of this copy in virtual time, so that the delay of a late
+	// wake-up is not added to the pieces after it.
 	at := c.begin()
 	return func(ctx context.Context, n int) error {
 		at = c.take(at, n)
@@ -56,8 +55,8 @@ func (c *channel) pace() hostmem.Pace {
 	}
 }
 
-// begin returns when a copy that is called for now begins: earlier, if the
-// one before it was held up only by its waking.
+// begin returns the start time of a copy that is called now: earlier than now, if the
+// previous copy only ended late because of its wake-up.
 func (c *channel) begin() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,15 +65,15 @@ func (c *channel) begin() time.Duration {
 	return time.Since(c.base) - credit
 }
 
-// owe notes how late a wait ended, for the next copy.
+// owe records how late a wait ended, for the next copy.
 func (c *channel) owe(late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.credit = min(late, creditLimit)
 }
 
-// take occupies the channel for n bytes, not before from, and returns when
-// they are through.
+// take occupies the channel for n bytes, not before from, and returns the time when they
+// have been transferred.
 func (c *channel) take(from time.Duration, n int) time.Duration {
 	if c.rate == 0 {
 		return from
@@ -85,8 +84,8 @@ func (c *channel) take(from time.Duration, n int) time.Duration {
 	return c.busy
 }
 
-// waitUntil returns at the time given or when the context ends. late is by how
-// much it overslept; that the time was past at the call is not its doing.
+// waitUntil returns at the given time or when the context ends. late is the time by which
+// it overslept; it is 0 if the time had passed at the call already.
 func waitUntil(ctx context.Context, when time.Time) (late time.Duration, err error) {
 	for waited := false; ; waited = true {
 		left := time.Until(when)
@@ -100,7 +99,7 @@ func waitUntil(ctx context.Context, when time.Time) (late time.Duration, err err
 				return 0, err
 			}
 		case left > sleepSlack:
-			// A signal ends the sleep early; the loop looks again.
+			// A signal ends the sleep early; the loop checks again.
 			ts := unix.NsecToTimespec(int64(left - sleepSlack))
 			_ = unix.Nanosleep(&ts, nil)
 		default:
@@ -109,7 +108,7 @@ func waitUntil(ctx context.Context, when time.Time) (late time.Duration, err err
 	}
 }
 
-// sleepWith sleeps until the context ends.
+// sleepWith sleeps for d, or until the context ends.
 func sleepWith(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

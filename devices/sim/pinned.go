@@ -8,10 +8,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// PinnedDevice is a simulated discrete card: it registers host memory, and
-// tells apart what is registered. What a vendor's library refuses is refused
-// here, and what it would turn into a write through a stale address is a fault
-// that the next copy fails with.
+// PinnedDevice is a simulated discrete card: it registers host memory, and tracks which
+// memory is registered. It refuses what a vendor's library would refuse; a mistake that
+// would make real hardware write through a stale address is recorded as a fault, which
+// makes the next copy fail.
 type PinnedDevice struct {
 	*Device
 
@@ -20,26 +20,26 @@ type PinnedDevice struct {
 	pins map[*pin]struct{}
 	// +checklocks:pinMu
 	counts PinCounts
-	// fault is a mistake of the caller's that was seen too late to be refused.
+	// fault is a mistake of the caller that was detected too late to be refused.
 	// +checklocks:pinMu
 	fault error
 }
 
-// pin is host memory that is registered.
+// pin is a range of registered host memory.
 type pin struct {
 	first, end uintptr
 	users      int
 }
 
-// PinCounts tell what a PinnedDevice was used for.
+// PinCounts report how a PinnedDevice was used.
 type PinCounts struct {
-	// Ranges and Bytes are what is registered now.
+	// Ranges and Bytes count the memory that is registered at present.
 	Ranges int
 	Bytes  devices.Size
 	// Calls counts the registrations of memory.
 	Calls int
-	// Pinned and Pageable are the bytes copied from and to memory that was
-	// registered and that was not.
+	// Pinned and Pageable are the bytes copied from and to registered and unregistered
+	// memory.
 	Pinned, Pageable devices.Size
 }
 
@@ -47,8 +47,8 @@ func newPinned(d *Device) *PinnedDevice {
 	return &PinnedDevice{Device: d, pins: map[*pin]struct{}{}}
 }
 
-// PinHost registers p. Memory that overlaps what is registered is refused, as
-// is memory of a closed device.
+// PinHost registers p. It fails if p overlaps registered memory, or if the device is
+// closed.
 func (d *PinnedDevice) PinHost(p []byte) (unpin func(), err error) {
 	if _, err := d.Usage(); err != nil {
 		return nil, err
@@ -80,16 +80,15 @@ func (d *PinnedDevice) unpin(p *pin) {
 	d.counts.Bytes -= devices.Size(p.end - p.first)
 }
 
-// Pins tells what the device was used for, and the first mistake it was used
-// with.
+// Pins returns how the device was used, and the first mistake in its use.
 func (d *PinnedDevice) Pins() (PinCounts, error) {
 	d.pinMu.Lock()
 	defer d.pinMu.Unlock()
 	return d.counts, d.fault
 }
 
-// begin finds the registration that a copy's host memory lies in; nil is
-// memory that is not registered.
+// begin returns the registration that contains a copy's host memory; nil if the memory is
+// not registered.
 func (d *PinnedDevice) begin(p []byte) (*pin, error) {
 	first := addressOf(p)
 	end := first + uintptr(len(p))
@@ -122,7 +121,7 @@ func (d *PinnedDevice) end(g *pin) {
 	g.users--
 }
 
-// CopyIn moves bytes host to device.
+// CopyIn copies bytes from host to device.
 func (d *PinnedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	g, err := d.begin(src)
 	if err != nil {
@@ -132,7 +131,7 @@ func (d *PinnedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte)
 	return d.Device.CopyIn(ctx, dst, src)
 }
 
-// CopyOut moves bytes device to host.
+// CopyOut copies bytes from device to host.
 func (d *PinnedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
 	g, err := d.begin(dst)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestPinnedRefuses does with registered memory what a vendor's library would
-// refuse, or never tell of.
+// TestPinnedRefuses does with registered memory what a vendor's library would refuse, or
+// never report.
 func TestPinnedRefuses(t *testing.T) {
 	ctx := t.Context()
 	dev, ok := open(t, "sim:0,size=8MiB,pinned=true,bandwidth=1MB/s").(*PinnedDevice)
@@ -52,7 +52,7 @@ func TestPinnedRefuses(t *testing.T) {
 	if n, fault := dev.Pins(); fault != nil || n.Pinned != 8192 || n.Pageable != 8192 || n.Ranges != 1 || n.Bytes != 508<<10 {
 		t.Errorf("%+v, %v", n, fault)
 	}
-	// A copy of some 300 ms is under way when its memory is given back.
+	// A copy of about 300 ms is in flight when its memory is unregistered.
 	slow, err := mem.Span(devices.Range{Len: 300 << 10})
 	if err != nil {
 		t.Fatal(err)

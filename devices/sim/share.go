@@ -14,12 +14,12 @@ import (
 
 var _ devices.Exporter = (*Device)(nil)
 
-// ExportKinds lists the one that there is: a memfd.
+// ExportKinds returns the only supported kind: a memfd.
 func (d *Device) ExportKinds() []devices.HandleKind {
 	return []devices.HandleKind{devices.HandleMemfd}
 }
 
-// AllocShared takes n bytes, which are zero, as a memfd.
+// AllocShared allocates n bytes, which are zero, as a memfd.
 func (d *Device) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	if kind != devices.HandleMemfd {
 		return nil, fmt.Errorf("share memory of %s as %s, it can do %s: %w",
@@ -58,7 +58,7 @@ func (d *Device) Export(_ context.Context, m *devices.Memory) (devices.Handle, e
 	}, nil
 }
 
-// mapShared maps a memfd whose length nobody can change.
+// mapShared maps a memfd whose size can't be changed.
 func mapShared(n devices.Size) (*hostmem.Block, *os.File, error) {
 	fd, err := unix.MemfdCreate("hmcfs-sim", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// What is mapped by the descriptor is the device's memory, both ways, and
-// nobody can change its length.
+// TestShare maps the descriptor: the mapping is the device's memory, in both directions,
+// and its size can't be changed.
 func TestShare(t *testing.T) {
 	kit.Check(t)
 	for _, mapped := range []bool{false, true} {

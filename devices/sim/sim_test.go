@@ -114,7 +114,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// The accounting is empty, and stays right when lost memory is released.
+	// No memory is counted as used, and the count stays right when lost memory is released.
 	fresh, err := dev.Alloc(ctx, devices.MiB)
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashUnderLoad crashes and releases below running copies. Nothing may
-// fault, and the books must be empty at the end.
+// TestCrashUnderLoad crashes and releases during copies. Nothing may fault, and no block
+// may remain at the end.
 func TestCrashUnderLoad(t *testing.T) {
 	ctx := t.Context()
 	dev := open(t, "sim:0,size=64MiB")
@@ -178,8 +178,8 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// takes checks that f does not beat the model. How near it comes to it is the
-// machine's affair.
+// takes checks that f is not faster than the model. How close it comes depends on the
+// machine.
 func takes(t *testing.T, what string, want time.Duration, f func()) {
 	t.Helper()
 	for range 3 {
@@ -247,7 +247,7 @@ func TestBandwidth(t *testing.T) {
 	takes(t, "H2D in one piece", 4*perMiB+latency, repeat(t, 1, func() error {
 		return dev.CopyIn(ctx, whole, big)
 	}))
-	// H2D beside D2H: other spans, or they would race.
+	// H2D beside D2H: on other spans, to avoid a race.
 	out2 := repeat(t, chunks, func() error { return dev.CopyOut(ctx, other, rest) })
 	takes(t, "H2D beside D2H", chunks*(perMiB+latency), together(in, out2))
 }

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Badger gives a new file its size and stores into a shared map of it. Where a
-// disk is full, such a store is a SIGBUS, which no Go program survives, and a
-// failure to make a table is lost in a compaction, with the table. So a file gets
-// its blocks when it is mapped, and the map waits until there are some. x/sys maps
-// through one function value, and that is the one place between the two steps of
-// Badger where there is anything to take hold of; docs/adr/0013 has the others that
-// were tried.
+// Badger gives a new file its size and stores into a shared map of it. On a full disk such
+// a store raises SIGBUS, which no Go program survives; and if creating a table fails during
+// a compaction, the error is lost together with the table. So blocks are allocated when a
+// file is mapped, and the mapping call waits until they are available. x/sys maps through
+// one function value, which is the only place between Badger's two steps that can be
+// intercepted; docs/adr/0013 lists the alternatives that were tried.
 
 // mapFunc maps a file; the arguments are mmap(2)'s.
 type mapFunc func(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error)
@@ -35,7 +34,7 @@ type mmapper struct {
 //go:linkname mapper golang.org/x/sys/unix.mapper
 var mapper *mmapper //nolint:gochecknoglobals // it is that of x/sys, which has no other way to it
 
-// allocateMaps has maps allocate from now on. It may be called any number of times.
+// allocateMaps makes maps allocate blocks from now on. It may be called repeatedly.
 func allocateMaps() {
 	allocating := mapFunc(allocatingMap)
 	own := *(*unsafe.Pointer)(unsafe.Pointer(&allocating))
@@ -45,8 +44,8 @@ func allocateMaps() {
 	}
 }
 
-// allocatingMap maps as the system does. A file of Badger's that is to be written
-// has its blocks first.
+// allocatingMap maps a file as mmap(2) does. For a shared writable map of a Badger file it
+// allocates the file's blocks first.
 func allocatingMap(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error) {
 	if prot&unix.PROT_WRITE != 0 && flags&unix.MAP_SHARED != 0 && fd >= 0 {
 		allocate(fd, offset+int64(length))
@@ -58,11 +57,11 @@ func allocatingMap(addr, length uintptr, prot, flags, fd int, offset int64) (uin
 	return at, nil
 }
 
-// allocationPause is between two tries to get space for a file.
+// allocationPause is the delay between two attempts to allocate space for a file.
 const allocationPause = 50 * time.Millisecond
 
-// allocate gives a new file of Badger's the blocks of its first bytes, and waits
-// for them. Files of others, and those that have blocks, stay as they are.
+// allocate allocates the blocks of the first bytes of a new Badger file, and waits until
+// they are available. Other files, and files that have blocks already, are left unchanged.
 func allocate(fd int, length int64) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {

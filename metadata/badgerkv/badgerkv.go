@@ -19,48 +19,47 @@ import (
 )
 
 const (
-	// memTableSize is the size, in bytes, at which a memtable becomes a table. It
-	// bounds a transaction to 15 % of that, which maxValue has to fit into.
+	// memTableSize is the size, in bytes, at which a memtable becomes a table. It limits a
+	// transaction to 15 % of that, which must be enough for a value of maxValue.
 	memTableSize = 8 << 20
-	// earlierMemTableSize is that of earlier versions, which leave longer logs.
+	// earlierMemTableSize is the size in earlier versions, which leave longer logs.
 	earlierMemTableSize = 16 << 20
-	// tableSize is the size, in bytes, of the tables that compactions write. Up to 13
-	// are built in memory at a time, and a value of 64 KiB takes three times its size
-	// there.
+	// tableSize is the size, in bytes, of the tables that compactions write. Up to 13 are
+	// built in memory at a time, where a value of 64 KiB takes three times its size.
 	tableSize = 1 << 20
 	cacheSize = 16 << 20
-	// maxValue bounds values and is Badger's own bound for those that are kept
-	// out of the value log.
+	// maxValue bounds the size of values. It is Badger's own bound for values that are
+	// stored outside of the value log.
 	maxValue     = 1 << 20
 	valueLogSize = 1 << 20
 )
 
-// DefaultReserve is the default of --reserve, in bytes: enough for the tables of
-// the logs that may wait, and for two logs more.
+// DefaultReserve is the default of --reserve, in bytes: enough for the tables of the logs
+// that may be waiting, and for two more logs.
 const DefaultReserve = 64 << 20
 
-// Options are those of Open.
+// Options configure Open.
 type Options struct {
-	// Dir is the directory; it is made, with mode 0700, when it is missing.
+	// Dir is the directory; it is created with mode 0700 if it does not exist.
 	Dir string
-	// Reserve keeps so many bytes of the directory's file system from the changes
-	// that ask Room: removals and Close need them. 0 keeps none.
+	// Reserve is the number of free bytes in the directory's file system that are withheld
+	// from changes that check Room: removals and Close need them. 0 disables the reserve.
 	Reserve uint64
-	// Witness is the path of a file outside of Dir that remembers what was
-	// acknowledged, so that an older copy of Dir is known for one. It is to outlive
-	// the process and not the machine, as what the records describe does. It is made,
-	// and left by Close; empty means none.
+	// Witness is the path of a file outside of Dir that records which commits were
+	// acknowledged, so that an older copy of Dir is recognized as one. It must survive the
+	// process but not the machine, like the memory that the records describe. It is created
+	// if missing, and Close leaves it in place; empty means no such file.
 	Witness string
-	// LookOnly has Witness read, and not made or changed.
+	// LookOnly makes Open read Witness, but not create or change it.
 	LookOnly bool
-	// Logger receives Badger's messages; nil means they are dropped.
+	// Logger receives Badger's messages; nil discards them.
 	Logger *zap.Logger
 
-	// readAt reads the files that are looked at; nil means ReadAt of os.File.
+	// readAt reads the inspected files; nil means os.File.ReadAt.
 	readAt readerAt
 }
 
-// Validate reports all that is wrong with the options.
+// Validate reports every fault of the options.
 func (o *Options) Validate() error {
 	if o.Dir == "" {
 		return errors.New("badgerkv: no directory given")
@@ -68,7 +67,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults fills in the fields that were left out.
 func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -78,7 +77,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// KV is a metadata.KV in a directory, which no other process has open.
+// KV is a metadata.KV in a directory, which it locks against other processes.
 type KV struct {
 	db        *badger.DB
 	lock      *os.File
@@ -97,14 +96,14 @@ var (
 	_ metadata.Cutter = (*KV)(nil)
 )
 
-// Open opens the store in a directory, and makes one where there is none. It looks at
-// all of the records before it opens anything for writing: those that are not whole
-// are refused, and left as they are.
+// Open opens the store in a directory, and creates one if there is none. It inspects all
+// records before it opens anything for writing: incomplete records are refused and left
+// unchanged.
 //
-// Errors: ErrLocked (a *LockedError) when another process has it open;
-// metadata.ErrCorrupt (a *CorruptError) when records are damaged, or Badger cannot
-// make sense of them; metadata.ErrNoSpace (a *SpaceError) when there is no space for
-// the logs; what the operating system says about the directory.
+// Errors: ErrLocked (a *LockedError) if another process has it open; metadata.ErrCorrupt (a
+// *CorruptError) if records are damaged, or Badger cannot interpret them;
+// metadata.ErrNoSpace (a *SpaceError) if there is no space for the logs; errors of the
+// operating system about the directory.
 func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err := errors.Join(opts.Validate(), ctx.Err()); err != nil {
 		return nil, err
@@ -137,7 +136,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	return kv, nil
 }
 
-// open opens records that are whole.
+// open opens records that were found to be complete.
 func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error) {
 	if found.fresh && opts.Witness != "" && !opts.LookOnly {
 		if err = os.Remove(opts.Witness); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -171,9 +170,10 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 	return nil
 }
 
-// markTables has the tables of records without a witness, which are those of an earlier
-// hmcfs, tell how far they reach: compactions drop the last of their commits if that
-// only deleted, and the log that begins behind it would seem to have lost something.
+// markTables writes markKey, so that the tables record up to which version they reach. It
+// is for records without a witness, which come from an earlier hmcfs: compactions drop the
+// last of their commits if it only deleted, and the log that follows would then seem to
+// have a gap before it.
 func markTables(db *badger.DB, opts Options, room *spares) (*badger.DB, error) {
 	err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte(markKey), nil) })
 	if err = errors.Join(err, db.Close()); err != nil {
@@ -182,15 +182,15 @@ func markTables(db *badger.DB, opts Options, room *spares) (*badger.DB, error) {
 	return openBadger(opts, room, memTableSize)
 }
 
-// longLogs reports whether a log may hold more than a memtable takes. In a memtable an
-// entry takes up to twice its size in the log, and less than half as much again as
-// memTableSize is there.
+// longLogs reports whether a log may hold more than a memtable can take. An entry takes up
+// to twice as much space in a memtable as in the log, and a memtable has room for less than
+// 1.5 times memTableSize.
 func (r *records) longLogs() bool {
 	return slices.ContainsFunc(r.logs, func(l *logScan) bool { return l.end > memTableSize/2 })
 }
 
-// writeTables turns all logs into tables, with memtables that take what earlier
-// versions have left in a log.
+// writeTables turns all logs into tables, using memtables large enough for the logs of
+// earlier versions.
 func writeTables(opts Options, room *spares) error {
 	db, err := openBadger(opts, room, earlierMemTableSize)
 	if err != nil {
@@ -199,7 +199,7 @@ func writeTables(opts Options, room *spares) error {
 	return db.Close()
 }
 
-// testify writes the witnesses.
+// testify creates the witnesses.
 func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err error) {
 	w := &witness{id: found.id, boot: found.boot, dir: nameOf(opts.Dir), version: found.highest, cut: found.cut}
 	if found.inside != nil {
@@ -226,24 +226,24 @@ func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err er
 	if known {
 		return nil
 	}
-	// From here on the tables tell how far they reach.
+	// From here on the tables record up to which version they reach.
 	return kv.Update(ctx, func(tx metadata.KVTxn) error { return tx.Set([]byte(markKey), nil) })
 }
 
-// Cut is metadata.Cutter's.
+// Cut implements metadata.Cutter.
 func (kv *KV) Cut() bool { return kv.cut.Load() }
 
-// Settle is metadata.Cutter's.
+// Settle implements metadata.Cutter.
 func (kv *KV) Settle() {
 	kv.witnesses.settle()
 	kv.cut.Store(false)
 }
 
-// heldPath names an open directory, and it alone: not one that takes its path.
+// heldPath returns a path of the open directory itself, even if another has its name now.
 func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
 
-// openBadger opens the database in the directory that is locked; what Badger
-// panics about is an error too.
+// openBadger opens the database in the locked directory. A panic of Badger is returned as
+// an error.
 func openBadger(opts Options, room *spares, memTable int64) (db *badger.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -279,7 +279,7 @@ func openBadger(opts Options, room *spares, memTable int64) (db *badger.DB, err 
 	return db, nil
 }
 
-// View runs fn over a snapshot; see metadata.KV.
+// View runs fn on a snapshot; see metadata.KV.
 func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := kv.begin(ctx); err != nil {
 		return err
@@ -289,7 +289,7 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return fn(&txn{Txn: t})
 }
 
-// Update runs fn until its transaction meets no conflict; see metadata.KV.
+// Update runs fn, repeating it until its transaction has no conflict; see metadata.KV.
 func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	for {
 		err := kv.try(ctx, fn)
@@ -315,7 +315,7 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if w.bytes == 0 {
 		return translate(t.Commit())
 	}
-	w.bytes += entryRoom // of the mark
+	w.bytes += entryRoom // for the mark
 	if err := kv.space.admit(ctx, w.bytes); err != nil {
 		return err
 	}
@@ -328,8 +328,8 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return err
 }
 
-// Room is metadata.Roomer's: it answers a *SpaceError when less than the reserve
-// is free.
+// Room implements metadata.Roomer: it returns a *SpaceError if less than the reserve is
+// free.
 func (kv *KV) Room(ctx context.Context) error { return kv.space.room(ctx) }
 
 func (kv *KV) begin(ctx context.Context) error {
@@ -339,16 +339,15 @@ func (kv *KV) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// closeLimit bounds the time in which Badger writes its last tables.
+// closeLimit bounds the time that Badger may take to write its last tables.
 const closeLimit = time.Minute
 
-// Close writes what is in memory to its tables and gives the directory free.
-// Where Badger can't write them it is left as it is, and the directory stays locked
-// until the process ends: what was committed is in the logs, which the next Open
-// reads.
+// Close writes the memtables to tables and unlocks the directory. If Badger can't write
+// them, it is left running and the directory stays locked until the process ends; the
+// committed data is in the logs, which the next Open reads.
 //
-// Errors: ErrGone (a *GoneError) when the directory, and with it the logs, is
-// gone; what the operating system says about the directory.
+// Errors: ErrGone (a *GoneError) if the directory, and with it the logs, was removed;
+// errors of the operating system about the directory.
 func (kv *KV) Close() error {
 	if kv.closed.Swap(true) {
 		return metadata.ErrClosed
@@ -377,8 +376,7 @@ func (kv *KV) Close() error {
 	}
 }
 
-// leave gives up on writing the last tables. A lack of space is no error: nothing
-// is lost.
+// leave gives up writing the last tables. A lack of space is no error: no data is lost.
 func (kv *KV) leave(err error) error {
 	if errors.Is(err, metadata.ErrNoSpace) {
 		kv.log.Warn("the records stay in their logs; the next start reads them", zap.Error(err))
@@ -387,7 +385,7 @@ func (kv *KV) leave(err error) error {
 	return fmt.Errorf("write the last tables: %w", err)
 }
 
-// translate turns Badger's errors into those of the seam.
+// translate maps Badger's errors to those of package metadata.
 func translate(err error) error {
 	switch {
 	case err == nil:

@@ -53,7 +53,7 @@ func TestLocked(t *testing.T) {
 	if !strings.Contains(err.Error(), dir) {
 		t.Errorf("%q does not name the directory", err)
 	}
-	// The failed attempt must not have taken anything from the one that works.
+	// The failed attempt must not have affected the one that succeeds.
 	if err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
 		return tx.Set([]byte("k"), []byte("v"))
 	}); err != nil {
@@ -86,8 +86,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestCommitAfterClose begins a transaction, closes the store, and lets the transaction
-// commit: it is refused before it stores to anything that Close has given back.
+// TestCommitAfterClose begins a transaction, closes the store, and commits the transaction:
+// it must be refused before it stores to anything that Close has released.
 func TestCommitAfterClose(t *testing.T) {
 	kv := open(t, t.TempDir())
 	begun, closed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)

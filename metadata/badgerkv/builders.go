@@ -8,15 +8,15 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
-// Badger keeps the memory of up to eight builders of tables for the next ones, as long
-// as any are built. Each has what its largest table took: 30 MiB for a memtable with
-// attributes of 64 KiB, 240 MiB together where a user changes them again and again.
-// Badger has no option for that. Its pool is a channel, which anyone may receive from.
+// Badger pools the memory of up to eight table builders for reuse, as long as tables keep
+// being built. Each has the size of its largest table: 30 MiB for a memtable with
+// attributes of 64 KiB, 240 MiB in total if a user keeps changing them. Badger has no
+// option to limit that. Its pool is a channel, from which this package receives.
 
-// errBuilders says that Badger keeps that memory in another way than this knows.
+// errBuilders reports that Badger's pool does not have the expected structure.
 var errBuilders = errors.New("badgerkv: the pool of table builders is not there")
 
-// freeBuilders frees the memory of builders once they are done, until the database is
+// freeBuilders frees the memory of each builder when it is done, until the database is
 // closed.
 func freeBuilders(db *badger.DB) error {
 	pool := reflect.ValueOf(db).Elem().FieldByName("allocPool")
@@ -29,7 +29,7 @@ func freeBuilders(db *badger.DB) error {
 	}
 	kept := *(*chan *z.Allocator)(field.Addr().UnsafePointer())
 	go func() {
-		for a := range kept { // Badger closes it
+		for a := range kept { // closed by Badger
 			a.Release()
 		}
 	}()

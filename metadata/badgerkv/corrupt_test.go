@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// first is one file of a store.
+// first returns one file of a store.
 func first(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -66,7 +66,7 @@ func corruptions() []corruption {
 	}
 }
 
-// fill makes a store with a table.
+// fill creates a store with a table.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	kv := open(t, dir)
@@ -83,7 +83,7 @@ func fill(t *testing.T, dir string) {
 	}
 }
 
-// TestCorrupt damages the files of a store one way each.
+// TestCorrupt damages the files of a store in one way each.
 func TestCorrupt(t *testing.T) {
 	for _, test := range corruptions() {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestCorrupt(t *testing.T) {
 			if !errors.Is(err, metadata.ErrCorrupt) || !errors.As(err, &corrupt) || corrupt.Dir != dir {
 				t.Fatalf("Open = %v, want a CorruptError", err)
 			}
-			// The lock must be free again, or nobody could repair anything.
+			// The lock must be free again, or the store could not be repaired.
 			_, err = badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir})
 			if errors.Is(err, badgerkv.ErrLocked) {
 				t.Errorf("after a failed Open the directory stays locked: %v", err)
@@ -106,8 +106,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// A death in the middle of a flush leaves a table that the manifest does not
-// list. It is no damage.
+// TestHalfWrittenTable opens a store with a table that the manifest does not list, as a
+// crash during a flush leaves it. That is no damage.
 func TestHalfWrittenTable(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir)
@@ -129,8 +129,8 @@ func TestHalfWrittenTable(t *testing.T) {
 	}
 }
 
-// TestSalvagedTwice damages records again that were brought back, before a mount has
-// used them: they are brought back once more.
+// TestSalvagedTwice damages restored records again, before a mount has used them: they are
+// restored once more.
 func TestSalvagedTwice(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	opts := badgerkv.Options{Dir: dir, Witness: dir + ".witness"}
@@ -158,11 +158,11 @@ func TestSalvagedTwice(t *testing.T) {
 	}
 }
 
-// TestEarlierRecords opens records without a witness whose last commit only deleted,
-// has compactions drop it, and kills: the next start misses nothing.
+// TestEarlierRecords opens records without a witness whose last commit only deleted, has
+// compactions drop it, and kills the process: the next start must not report a gap.
 func TestEarlierRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	const tables = 6 // that is one more than have a compaction begin
+	const tables = 6 // one more than makes a compaction start
 	for i := range tables {
 		o := badger.DefaultOptions(dir).WithCompression(options.None).WithNumCompactors(0).WithLogger(nil)
 		db, err := badger.Open(o)
@@ -197,7 +197,7 @@ func TestEarlierRecords(t *testing.T) {
 	}
 }
 
-// oneKey makes a store of one key.
+// oneKey creates a store with one key.
 func oneKey(t *testing.T, opts badgerkv.Options) {
 	t.Helper()
 	kv, err := badgerkv.Open(t.Context(), opts)

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// crashDir tells a test binary that it is the process to be killed.
+// crashDir marks a test binary as the process to be killed.
 const crashDir = "HMCFS_BADGERKV_CRASH_DIR"
 
 func TestMain(m *testing.M) {
@@ -41,11 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pairs is the number of keys that one transaction of the victim writes; they always
-// hold the same number.
+// pairs is the number of keys that one transaction of the victim writes, always with the
+// same value.
 const pairs = 5
 
-// victim counts up, and says each number once it is committed.
+// victim counts up, and prints each number once it is committed.
 func victim(ctx context.Context, dir string) error {
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir})
 	if err != nil {
@@ -84,8 +84,8 @@ func number(tx metadata.KVTxn, i int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(data)))
 }
 
-// TestKilled kills a process that writes, with SIGKILL: what it said to be
-// committed is there whole, and at most one transaction more.
+// TestKilled kills a writing process with SIGKILL: everything that it reported as committed
+// is there completely, and at most one transaction more.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	rounds := 5
@@ -104,7 +104,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// allIsThere looks for what a victim that said a number must have left.
+// allIsThere checks the data that a victim that reported a number must have left.
 func allIsThere(tx metadata.KVTxn, said int) error {
 	n, err := number(tx, 0)
 	if err != nil {
@@ -133,8 +133,8 @@ func allIsThere(tx metadata.KVTxn, said int) error {
 	return err
 }
 
-// killVictim runs a victim, kills it after some lines, and returns the last
-// number that it said.
+// killVictim runs a victim, kills it after some lines, and returns the last number that it
+// reported.
 func killVictim(t *testing.T, dir string, lines int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^$")
@@ -163,8 +163,8 @@ func killVictim(t *testing.T, dir string, lines int) int {
 	return last
 }
 
-// TestLockedByProcess opens a directory that another process has open, and
-// again once that one has been killed.
+// TestLockedByProcess opens a directory that another process has open, and again once that
+// process has been killed.
 func TestLockedByProcess(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run", "^$")
@@ -188,7 +188,7 @@ func TestLockedByProcess(t *testing.T) {
 	}
 	for scan.Scan() {
 	}
-	_ = cmd.Wait() // which tells that it was killed
+	_ = cmd.Wait() // reports that the process was killed
 	if err := open(t, dir).Close(); err != nil {
 		t.Error(err)
 	}

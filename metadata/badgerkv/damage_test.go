@@ -23,7 +23,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// damageDir tells a test binary that it is the process that makes a state.
+// damageDir marks a test binary as the process that creates a state.
 const damageDir = "HMCFS_BADGERKV_DAMAGE_DIR"
 
 const (
@@ -37,8 +37,8 @@ func bodyOf(file, version int) []byte {
 	return kit.Bytes(uint64(file)<<8|uint64(version), 0, 100+file%7*700)
 }
 
-// stateMaker makes files in several lives, with changes, renames and removals between
-// them, and says what is done. At a line "copy" it waits for an answer.
+// stateMaker creates files in several lives, with changes, renames and removals between
+// them, and reports each completed step. At a line "copy" it waits for an answer.
 func stateMaker(ctx context.Context, dir string) error {
 	answers := bufio.NewReader(os.Stdin)
 	for life := range stateLives {
@@ -59,7 +59,7 @@ func stateMaker(ctx context.Context, dir string) error {
 	return ask("ready", answers)
 }
 
-// makerLife makes the files of one life, and returns the store, which is open.
+// makerLife creates the files of one life, and returns the store, which is open.
 func makerLife(ctx context.Context, dir string, life int, answers *bufio.Reader) (*metadata.Store, error) {
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Witness: dir + ".witness"})
 	if err != nil {
@@ -94,7 +94,7 @@ func ask(line string, answers *bufio.Reader) error {
 	return err
 }
 
-// makeFile makes file i, changes one that is older and removes another.
+// makeFile creates file i, changes an older one and removes another.
 func makeFile(ctx context.Context, s *metadata.Store, dir metadata.Ino, i int) error {
 	in, err := s.Create(ctx, dir, fmt.Sprintf("new%d", i), metadata.Node{Mode: metadata.TypeRegular | 0o600})
 	if err != nil {
@@ -132,15 +132,15 @@ type fileFacts struct {
 	changed, gone bool
 }
 
-// state is a state directory of a process that was killed.
+// state is the state directory of a killed process.
 type state struct {
 	dir    string
-	older  []string // copies of it, oldest first
+	older  []string // copies of the directory, oldest first
 	files  map[int]fileFacts
 	highst metadata.Ino
 }
 
-// killedState makes a state and kills its maker.
+// killedState creates a state and kills the process that made it.
 func killedState(t *testing.T) *state {
 	t.Helper()
 	st := &state{dir: filepath.Join(t.TempDir(), "state"), files: map[int]fileFacts{}}
@@ -190,14 +190,14 @@ func killedState(t *testing.T) *state {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // which tells that it was killed
+	_ = cmd.Wait() // reports that the process was killed
 	if !ready {
 		t.Fatal("the maker did not get ready")
 	}
 	return st
 }
 
-// copyState copies the files of a directory without their holes.
+// copyState copies the files of a directory, leaving out their holes.
 func copyState(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.RemoveAll(to); err != nil {
@@ -211,7 +211,7 @@ func copyState(t *testing.T, from, to string) {
 	}
 }
 
-// fileBytes are a file: what it has before its last zeros, and its size.
+// fileBytes is a file: its content without trailing zeros, and its size.
 type fileBytes struct {
 	data []byte
 	size int64
@@ -269,15 +269,15 @@ func readSparse(t *testing.T, path string) fileBytes {
 	return fileBytes{bytes.TrimRight(data, "\x00"), st.Size()}
 }
 
-// harm is one damage to one file of a state, or to all.
+// harm is one damage to one file of a state, or to all files.
 type harm struct {
 	name string
 	file string
 	to   *fileBytes // nil removes the file
-	all  string     // a copy of the state that takes its place
+	all  string     // a copy of the state that replaces it
 }
 
-// harms lists the product for one file. flips bits are flipped.
+// harms lists the kinds of damage to one file. flips is the number of bits to flip.
 func (s *state) harms(t *testing.T, name string, is fileBytes, flips int) []harm {
 	t.Helper()
 	out := []harm{{"deleted", name, nil, ""}, {"emptied", name, &fileBytes{}, ""}, {"zeroed", name, &fileBytes{nil, is.size}, ""}}
@@ -311,11 +311,11 @@ func (s *state) harms(t *testing.T, name string, is fileBytes, flips int) []harm
 	return out
 }
 
-// outcomes count what became of damages.
+// outcomes counts the results of damages.
 type outcomes struct{ whole, refused, mended int }
 
-// TestDamage damages each file of a state in each way: the records are whole then, or
-// refused and unchanged; what was refused is brought back, with what is gone named.
+// TestDamage damages each file of a state in each way: the records are then either
+// complete, or refused and unchanged; refused ones are repaired, with the losses reported.
 func TestDamage(t *testing.T) {
 	st := killedState(t)
 	flips := kit.Rounds(2, 3, 64)
@@ -355,8 +355,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// try damages a copy of a state and opens it. It returns whether the copy is as it
-// was before.
+// try damages a copy of a state and opens it. It reports whether the copy is unchanged.
 func (s *state) try(t *testing.T, work string, h harm, mend bool, sound map[string]fileBytes, count *outcomes) bool {
 	t.Helper()
 	witness := readSparse(t, s.dir+".witness")
@@ -404,7 +403,7 @@ func (s *state) try(t *testing.T, work string, h harm, mend bool, sound map[stri
 	return true
 }
 
-// mend brings back what can be read, and looks at all of it.
+// mend repairs a store, and checks all of it.
 func (s *state) mend(t *testing.T, h harm, opts badgerkv.Options) {
 	t.Helper()
 	got, err := badgerkv.Salvage(t.Context(), opts, nil, metadata.Mend)
@@ -429,8 +428,8 @@ func (s *state) mend(t *testing.T, h harm, opts badgerkv.Options) {
 	s.verify(t, h, kv, append(got.Gone, "")[:len(got.Gone)])
 }
 
-// verify compares what is there with what was acknowledged, and closes the store. A
-// difference is a silent loss unless something is said to be gone; nil is whole.
+// verify compares the store's content with what was acknowledged, and closes the store. A
+// difference is a silent loss unless a loss was reported; nil means complete.
 func (s *state) verify(t *testing.T, h harm, kv *badgerkv.KV, gone []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -468,8 +467,8 @@ func (s *state) verify(t *testing.T, h harm, kv *badgerkv.KV, gone []string) {
 	}
 }
 
-// missing lists files that are not as they were acknowledged. A body of another file is
-// a fault whatever was damaged.
+// missing lists files that differ from what was acknowledged. A body of another file is an
+// error whatever was damaged.
 func (s *state) missing(ctx context.Context, t *testing.T, h harm, m *metadata.Store) (out []string) {
 	t.Helper()
 	dev, err := m.Lookup(ctx, metadata.RootIno, "host")

@@ -1,32 +1,32 @@
-// Package badgerkv is a metadata.KV kept in a directory by Badger.
+// Package badgerkv implements metadata.KV with Badger, in a directory.
 //
-// A commit is in the page cache when Update returns: it outlives the process,
-// kill -9 included, but not the machine. That is all that is asked for, since
-// the device memory that the records describe does not outlive it either.
+// When Update returns, the commit is in the page cache: it survives the end of the process,
+// even by kill -9, but not a crash of the machine. That is sufficient, because the device
+// memory that the records describe does not survive such a crash either.
 //
-// Badger is set up for little memory: small tables, a small block cache, no
-// compression, and all values in the tables, so that its value log stays
-// empty and needs no collection.
+// Badger is configured for low memory use: small tables, a small block cache, no
+// compression, and all values in the tables, so that its value log stays empty and needs no
+// garbage collection.
 //
 // # Damage
 //
-// Records are whole or refused (docs/adr/0014): Open reads all of the directory before
-// it opens anything for writing. Badger numbers commits and writes tables in that order,
-// so the tables, the logs and the highest version that was acknowledged, which witnesses
-// hold, have to meet without a hole.
+// Records are either complete or refused (docs/adr/0014): Open reads the whole directory
+// before it opens anything for writing. Badger numbers commits and writes tables in that
+// order, so the versions in the tables, those in the logs and the highest acknowledged
+// version, which is kept in witness files, must join without a gap.
 //
 // # Space
 //
-// What Badger maps and stores to has its blocks before (docs/adr/0013): the log that
-// follows the present one is made ahead, tables wait for room for their names before they
-// are made and for space when they are mapped,
-// and a commit is refused while it could need a log that is not there. So a full disk
-// is an error of a commit, and never a SIGBUS.
+// Blocks are allocated for every file that Badger maps before Badger stores into it
+// (docs/adr/0013). The log that follows the current one is created in advance. Tables wait
+// until the directory has room for their names before they are created, and for disk space
+// when they are mapped. A commit is refused while it might need a log that does not exist
+// yet. So a full disk is an error of a commit, and never a SIGBUS.
 //
 // # Lock order
 //
-// Two locks of its own, space.mu and spares.mu, which are leaves; spares.mu is held by a
-// compaction as long as the disk has no room for another file. Badger has its own, which
-// are held inside its calls only.
-// The directory is locked against other processes as long as it is open.
+// The package has two locks, space.mu and spares.mu, both leaves. A compaction holds
+// spares.mu for as long as the disk has no room for another file. Badger holds its own
+// locks only inside its calls. While the directory is open it is locked against other
+// processes.
 package badgerkv

@@ -13,10 +13,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestEmptyLog opens a store that has a log without a byte where a death leaves
-// one: the newest is killed between making the file and giving it a size, the
-// oldest between losing its bytes, which are in a table, and its name. A value log is
-// made like the newest.
+// TestEmptyLog opens a store with an empty log, as a crash leaves it: the newest if the
+// process is killed between creating the file and giving it a size, the oldest if it is
+// killed between truncating the file, whose content is in a table, and removing it. A value
+// log is created like the newest.
 func TestEmptyLog(t *testing.T) {
 	for _, name := range []string{"00000.mem", "00077.mem", "123456.mem", "000002.vlog"} {
 		t.Run(name, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// TestEmptyLogAmongOthers refuses a store in which a log is there twice, with one
-// without a byte between them, and changes nothing.
+// TestEmptyLogAmongOthers refuses a store that contains a log twice, with an empty one
+// between them, and changes nothing.
 func TestEmptyLogAmongOthers(t *testing.T) {
 	dir := copyOpen(t)
 	data, err := os.ReadFile(first(t, dir, "*.mem"))
@@ -60,7 +60,7 @@ func TestEmptyLogAmongOthers(t *testing.T) {
 	}
 }
 
-// copyOpen is a copy of a store that is open, as a death leaves it.
+// copyOpen returns a copy of an open store, as a crash leaves it.
 func copyOpen(t *testing.T) string {
 	t.Helper()
 	dir, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
@@ -77,7 +77,7 @@ func copyOpen(t *testing.T) string {
 	return killed
 }
 
-// sizes are the files of a directory.
+// sizes returns the sizes of the files of a directory.
 func sizes(t *testing.T, dir string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -86,7 +86,7 @@ func sizes(t *testing.T, dir string) map[string]int64 {
 			return err
 		}
 		st, err := d.Info()
-		if err == nil && d.Name() != "LOCK" { // the number of the process that has it open
+		if err == nil && d.Name() != "LOCK" { // contains the ID of the process that has it open
 			out[path] = st.Size()
 		}
 		return err

@@ -8,14 +8,14 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// ErrLocked says that another process has the directory open.
+// ErrLocked reports that another process has the directory open.
 var ErrLocked = errors.New("badgerkv: directory is in use by another process")
 
-// LockedError tells which directory is in use, and by which process. It matches
+// LockedError names the directory that is in use, and the process that uses it. It matches
 // ErrLocked.
 type LockedError struct {
 	Dir string
-	PID int // of the process that has it open; 0 when that is not known
+	PID int // of the process that has it open; 0 if unknown
 }
 
 // Error names the directory and the process.
@@ -26,16 +26,16 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("badgerkv: %s is in use by process %d", e.Dir, e.PID)
 }
 
-// Is says that a LockedError is ErrLocked.
+// Is reports whether target is ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// CorruptError says that Badger cannot open what is in the directory. It
-// matches metadata.ErrCorrupt.
+// CorruptError reports that the content of the directory is damaged or cannot be opened by
+// Badger. It matches metadata.ErrCorrupt.
 type CorruptError struct {
 	Dir string
-	Err error // as Badger says it
+	Err error // the cause
 
-	held string // what Badger calls Dir
+	held string // the path under which Badger knows Dir
 }
 
 // Error names the directory and the cause.
@@ -47,8 +47,8 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("badgerkv: cannot open the store in %s: %s", e.Dir, cause)
 }
 
-// Is says that a CorruptError is metadata.ErrCorrupt.
+// Is reports whether target is metadata.ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == metadata.ErrCorrupt }
 
-// Unwrap returns what Badger said.
+// Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }

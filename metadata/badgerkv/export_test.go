@@ -13,10 +13,10 @@ import (
 // Flatten runs all compactions.
 func (kv *KV) Flatten() error { return kv.db.Flatten(1) }
 
-// Looks counts how often it was looked whether a table can be made.
+// Looks counts the checks whether a table can be created.
 func (kv *KV) Looks() int { return int(kv.spares.looks.Load()) }
 
-// Compacted counts the tables that compactions have made.
+// Compacted counts the tables that compactions have created.
 func (kv *KV) Compacted() (n int) {
 	for _, t := range kv.db.Tables() {
 		if t.Level > 0 {
@@ -26,10 +26,10 @@ func (kv *KV) Compacted() (n int) {
 	return n
 }
 
-// AwaitSpares returns when files can be made in a directory.
+// AwaitSpares returns when files can be created in a directory.
 func AwaitSpares(dir *os.File) { (&spares{dir: dir}).await() }
 
-// Retarget makes a witness one of another directory.
+// Retarget turns a witness into one of another directory.
 func Retarget(page []byte, dir string) []byte {
 	page = append([]byte(nil), page...)
 	binary.LittleEndian.PutUint64(page[64:], nameOf(dir))
@@ -37,7 +37,7 @@ func Retarget(page []byte, dir string) []byte {
 	return page
 }
 
-// Reboot makes a witness one of an earlier start of the machine.
+// Reboot turns a witness into one of an earlier boot of the machine.
 func Reboot(page []byte) []byte {
 	page = append([]byte(nil), page...)
 	page[48]++
@@ -45,7 +45,7 @@ func Reboot(page []byte) []byte {
 	return page
 }
 
-// BadSectors has a part of the file with a name read as if the disk did not give it.
+// BadSectors makes a range of the file with a name unreadable, as by a failing disk.
 func (o Options) BadSectors(name string, from, to int64) Options {
 	o.readAt = func(f *os.File, p []byte, off int64) (int, error) {
 		if filepath.Base(f.Name()) == name && off < to && off+int64(len(p)) > from {

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// record forges an entry of a log: it is one in all that a user can know.
+// record forges an entry of a log, correct in everything that a user can know.
 func record(meta byte, key string, version uint64, value []byte) []byte {
 	name := binary.BigEndian.AppendUint64([]byte(key), ^version)
 	out := []byte{meta, 0}
@@ -26,16 +26,16 @@ func record(meta byte, key string, version uint64, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// The keys of forgedState: the value of one of them is bad.
+// The keys of forgedState: the value of the bad one is forged.
 const (
 	forgedKeys = 40
 	forgedBad  = 20
 )
 
-// forgedState makes records up to some key and has a user store a value that holds whole
-// records and ends of commits, one for each version that may follow. The log lacks what
-// tells that they are within a value, as when a machine goes down, and the machine has
-// started again since.
+// forgedState creates the keys and a value, stored by a user, that contains complete
+// records and commit ends, one for each version that may follow. The log lacks the header
+// that shows that they are within a value, as after a crash of the machine, and the machine
+// has been rebooted since.
 func forgedState(t *testing.T, keys int) (dir string) {
 	t.Helper()
 	noise := rand.NewChaCha8([32]byte{1})
@@ -86,8 +86,8 @@ func forgedState(t *testing.T, keys int) (dir string) {
 	return dir
 }
 
-// TestForgedInAValue looks at records that a user has forged within a value: they
-// neither refuse an Open nor come back by a repair.
+// TestForgedInAValue checks records that a user has forged within a value: they must
+// neither make Open fail nor appear after a repair.
 func TestForgedInAValue(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -118,7 +118,7 @@ func TestForgedInAValue(t *testing.T) {
 	}
 }
 
-// hasNoForged looks for all keys but the bad one.
+// hasNoForged checks all keys but the bad one.
 func hasNoForged(t *testing.T, opts badgerkv.Options, keys int) {
 	t.Helper()
 	kv, err := badgerkv.Open(t.Context(), opts)

@@ -25,18 +25,18 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// These tell a test binary what it is: inside a mount namespace of its own, a
-// process that fills a disk, or one that changes records on it.
+// These tell a test binary its role: a process inside a mount namespace of its own, one
+// that fills a disk, or one that changes records on it.
 const (
 	insideNS = "HMCFS_BADGERKV_NAMESPACE"
 	fillDir  = "HMCFS_BADGERKV_FILL_DIR"
 	worksDir = "HMCFS_BADGERKV_WORKS_DIR"
 )
 
-// diskSize is that of the disks that are filled.
+// diskSize is the size, in bytes, of the disks that are filled.
 const diskSize = 256 << 20
 
-// testReserve is less than a filler writes at once, so that disks fill to the end.
+// testReserve is less than a filler writes at a time, so that disks are filled completely.
 const testReserve = 16 << 20
 
 // disks are the file systems, each mounted at a directory.
@@ -64,8 +64,7 @@ func disks() map[string]func(dir string) error {
 	}
 }
 
-// onDisk runs a test in a process with a mount namespace of its own, in which each
-// kind of disk is mounted.
+// onDisk runs a test in a process with a mount namespace of its own, on each kind of disk.
 func onDisk(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 	if os.Getenv(insideNS) == "" {
@@ -105,7 +104,7 @@ func onDisk(t *testing.T, test func(t *testing.T, dir string)) {
 	}
 }
 
-// child is a test binary that is something else, and is told what to do in lines.
+// child is a test binary in another role, controlled by lines on its standard input.
 type child struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -133,7 +132,7 @@ func start(t *testing.T, what, dir string) *child {
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // which tells that it was killed
+		_ = cmd.Wait() // reports that the process was killed
 		if t.Failed() {
 			t.Logf("%s says:\n%.4000s", what, stderr.String())
 		}
@@ -157,7 +156,7 @@ func (c *child) ask(t *testing.T, line string) string {
 	return ""
 }
 
-// filler fills a disk to the last byte and frees it, as it is told.
+// filler fills a disk to the last byte and frees it, on command.
 func filler(dir string) int {
 	path := filepath.Join(dir, "filler")
 	noise := make([]byte, 1<<20)
@@ -198,7 +197,7 @@ func fillUp(path string, noise []byte) error {
 	return f.Close()
 }
 
-// worker changes the keys that are its own, and knows what they hold.
+// worker changes its own keys, and knows their values.
 type worker struct {
 	id    int
 	kv    *badgerkv.KV
@@ -206,7 +205,7 @@ type worker struct {
 	tally *tally
 }
 
-// tally counts what workers have done; removed is that for want of space.
+// tally counts what workers have done; refused counts refusals for lack of space.
 type tally struct{ put, removed, refused atomic.Int64 }
 
 const keysPerWorker = 3000
@@ -253,7 +252,7 @@ func (w *worker) step(ctx context.Context) error {
 	return nil
 }
 
-// verify compares what is stored with what the worker has put there.
+// verify compares the stored values with those that the worker has set.
 func (w *worker) verify(ctx context.Context) error {
 	return w.kv.View(ctx, func(tx metadata.KVTxn) error {
 		found := 0
@@ -271,7 +270,7 @@ func (w *worker) verify(ctx context.Context) error {
 	})
 }
 
-// works changes records until it is told to end, and counts what it did.
+// works changes records until it is told to stop, and counts its operations.
 func works(ctx context.Context, dir string) int {
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Reserve: testReserve})
 	if err != nil {
@@ -321,7 +320,7 @@ func works(ctx context.Context, dir string) int {
 	return 0
 }
 
-// counts has what a process that works has done.
+// counts are the counts of a process that runs works.
 type counts struct{ put, removed, refused int64 }
 
 func (c *child) counts(t *testing.T) counts {
@@ -333,7 +332,7 @@ func (c *child) counts(t *testing.T) counts {
 	return n
 }
 
-// await asks until what was done since is enough.
+// await polls until enough has been done since.
 func (c *child) await(t *testing.T, first counts, enough func(since counts) bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -350,10 +349,9 @@ func (c *child) await(t *testing.T, first counts, enough func(since counts) bool
 	}
 }
 
-// TestFullDisk has one process change records while another fills the disk to the
-// last byte and frees it, again and again: the first one lives, refuses changes
-// while the disk is full, removes, goes on when it is not, and has all its records
-// at the end.
+// TestFullDisk has one process change records while another repeatedly fills the disk to
+// the last byte and frees it: the first one must survive, refuse changes while the disk is
+// full, remove records, continue when there is space, and have all its records at the end.
 func TestFullDisk(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
 		rounds := 8
@@ -377,8 +375,8 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestCloseFull closes a store whose disk is full, and opens it in another process
-// when there is space again.
+// TestCloseFull closes a store whose disk is full, and opens it in another process when
+// there is space again.
 func TestCloseFull(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
 		records := filepath.Join(dir, "records")
@@ -401,7 +399,7 @@ func TestCloseFull(t *testing.T) {
 	})
 }
 
-// TestDirectoryGone closes a store whose directory is gone.
+// TestDirectoryGone closes a store whose directory was removed.
 func TestDirectoryGone(t *testing.T) {
 	for name, away := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -436,8 +434,8 @@ func TestDirectoryGone(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk closes a store whose disk was made read-only, which its open
-// files do not hinder when a disk fails, and opens one on such a disk.
+// TestReadOnlyDisk closes a store whose disk was made read-only, as when a disk fails,
+// which open files do not prevent, and opens one on such a disk.
 func TestReadOnlyDisk(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
 		records := filepath.Join(dir, "records")
@@ -485,8 +483,8 @@ func TestCloseAtRotation(t *testing.T) {
 	}
 }
 
-// TestAllocated looks at all files that Badger maps: none may get its blocks when it
-// is stored to. The store has two tables and a log before it is opened again.
+// TestAllocated checks all files that Badger maps: none may get its blocks only when it is
+// stored to. The store has two tables and a log before it is opened again.
 func TestAllocated(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir)
@@ -515,7 +513,7 @@ func TestAllocated(t *testing.T) {
 			case pattern == "*.mem":
 				want = least
 			case pattern == "*.vlog" && i < len(names)-1:
-				want = 0 // it is not written to any more
+				want = 0 // no longer written to
 			}
 			if got := st.Blocks * 512; got < want {
 				t.Errorf("%s has %d bytes of blocks, want %d", name, got, want)

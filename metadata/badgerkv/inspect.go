@@ -22,36 +22,35 @@ const (
 	registryFile   = badger.KeyRegistryFileName
 )
 
-// records describes a store's directory after all of it was read.
+// records describes a store's directory after it was read completely.
 type records struct {
 	dir  string
 	read readerAt
-	// fresh says that there is nothing yet.
+	// fresh is set if there are no records yet.
 	fresh bool
-	// files are the names in the directory.
+	// files are the names of the files in the directory.
 	files []string
-	// logs are those with a commit, oldest first.
+	// logs are the logs that contain a commit or a torn end, oldest first.
 	logs   []*logScan
-	listed []tableScan // what the manifest lists
-	others []tableScan // further tables
-	// useless are files that hold nothing, at which Badger stops.
+	listed []tableScan // the tables that the manifest lists
+	others []tableScan // all other tables
+	// useless are files without records that Badger would fail on.
 	useless []string
-	// highest is the version of the last commit.
+	// highest is the version of the last commit found.
 	highest uint64
-	// inside and outside are the witnesses, nil when they are not there.
+	// inside and outside are the witnesses; nil if missing.
 	inside, outside *witness
 	boot            token
 	id              token
-	// was is the store that the outside witness is of, if this one was brought back
-	// from it and it has seen no other since.
+	// was is the ID of the store that the outside witness describes, if this store was
+	// restored from that one and the witness has not been updated since.
 	was token
-	// acknowledged is the highest version that was; sure says that it is known.
+	// acknowledged is the highest acknowledged version; sure reports whether it is known.
 	acknowledged uint64
 	sure         bool
-	// cut says that something goes that is behind the last whole commit, or is
-	// gone.
+	// cut is set if data after the last complete commit is discarded, or is missing.
 	cut bool
-	// damage says what is wrong, in plain words.
+	// damage lists the faults found, in plain words.
 	damage []string
 }
 
@@ -59,14 +58,13 @@ func (r *records) damaged(format string, args ...any) {
 	r.damage = append(r.damage, fmt.Sprintf(format, args...))
 }
 
-// inspect reads all of a store's directory, and changes nothing. The error is the
-// operating system's; what is wrong with the records is in their damage.
+// inspect reads a store's directory completely, and changes nothing. The error is one of
+// the operating system; faults of the records are in the damage of the result.
 //
-// Whole are records of which each acknowledged commit is in a table that the manifest
-// lists or in a log. Versions number the commits without a gap, tables are written in
-// their order, and the last version stays in the tables (see txn.commit): so the
-// highest version in the listed tables, the versions of the logs and the witness must
-// meet.
+// Records are complete if each acknowledged commit is in a table that the manifest lists or
+// in a log. Versions number the commits without a gap, tables are written in their order,
+// and the last version is kept in the tables (see txn.commit). So the highest version in
+// the listed tables, the versions of the logs and the witness must join without a gap.
 func inspect(o Options) (*records, error) {
 	r := &records{dir: o.Dir, read: o.readAt, boot: bootToken()}
 	entries, err := os.ReadDir(r.dir)
@@ -86,14 +84,14 @@ func inspect(o Options) (*records, error) {
 	return r, nil
 }
 
-// noRecords reports that files are those of a directory that has no records yet.
+// noRecords reports whether the names are those of a directory without records.
 func noRecords(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		return name != pidFile && name != badger.ManifestFilename+"-REWRITE" && name != witnessFile+".new"
 	})
 }
 
-// IsEmpty reports that Open would make a new store in a directory.
+// IsEmpty reports whether Open would create a new store in a directory.
 func IsEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +108,7 @@ func IsEmpty(dir string) (bool, error) {
 	return err == nil && noRecords(names), err
 }
 
-// readWitnesses finds out what was acknowledged.
+// readWitnesses determines which commits were acknowledged.
 func (r *records) readWitnesses(outside string) (err error) {
 	if r.inside, err = r.read.witness(filepath.Join(r.dir, witnessFile)); err != nil {
 		return err
@@ -122,7 +120,7 @@ func (r *records) readWitnesses(outside string) (err error) {
 	}
 	now := func(w *witness) bool { return w != nil && w.boot == r.boot && r.boot != token{} }
 	if r.outside != nil && (!now(r.outside) || r.outside.dir != nameOf(r.dir)) {
-		r.outside = nil // it tells of another directory, or of memory that is gone
+		r.outside = nil // it describes another directory, or memory that no longer exists
 	}
 	if in := r.inside; in != nil && r.outside != nil {
 		switch r.outside.id {
@@ -217,7 +215,7 @@ func (r *records) readLogs() error {
 	return nil
 }
 
-// readValueLogs looks for value logs at which Badger stops. Ours hold nothing.
+// readValueLogs finds value logs that Badger would fail on. Those of this store are empty.
 func (r *records) readValueLogs() error {
 	for _, name := range r.files {
 		if filepath.Ext(name) != valueLogSuffix {
@@ -239,8 +237,8 @@ func (r *records) readValueLogs() error {
 	return nil
 }
 
-// readRegistry looks whether Badger can read its registry of keys. Ours has none, so
-// that another one is as good.
+// readRegistry checks whether Badger can read its key registry. This store's registry has
+// no keys, so that it can be replaced by a new one.
 func (r *records) readRegistry() error {
 	const start, text = 16, "Hello Badger"
 	data, _, err := r.read.file(filepath.Join(r.dir, registryFile), nil)
@@ -253,8 +251,8 @@ func (r *records) readRegistry() error {
 	return err
 }
 
-// judge decides whether the versions that were found are all. Without all of the
-// tables they can't be.
+// judge decides whether the versions found are complete. It does so only if no damage was
+// found before, since without all tables they can't be.
 func (r *records) judge() {
 	if len(r.damage) > 0 {
 		return
@@ -281,14 +279,14 @@ func (r *records) judge() {
 	case !r.sure && why != "" && r.lastLog().behind(r.lastLog().end) > 0:
 		r.damaged("%s", strings.TrimPrefix(why, ": "))
 	case !r.sure && r.inside != nil && r.inside.sure && r.highest < r.inside.version:
-		r.cut = true // the machine went down with what was not written yet
+		r.cut = true // the machine crashed before everything was written
 	}
 }
 
-// lastLog returns the newest log that has anything.
+// lastLog returns the newest log with content.
 func (r *records) lastLog() *logScan { return r.logs[len(r.logs)-1] }
 
-// judgeLogs finds commits that are missing between the tables and the logs, and from
+// judgeLogs finds gaps between the commits in the tables and those in the logs, and from
 // one log to the next.
 func (r *records) judgeLogs() {
 	known := r.inside != nil || r.outside != nil
@@ -305,7 +303,8 @@ func (r *records) judgeLogs() {
 			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing%s", missing, l.name, badger.ManifestFilename, l.earlier())
 		}
 		r.highest = max(r.highest, l.last)
-		// What is sure to be all that was acknowledged is whole, whatever is behind it.
+		// If all acknowledged commits are known to be present, the log is complete,
+		// whatever follows.
 		r.cut = r.cut || l.torn() && !r.sure
 		if l.first > 0 || before == nil {
 			before = l
@@ -313,7 +312,7 @@ func (r *records) judgeLogs() {
 	}
 }
 
-// why tells what ends a log before its last byte.
+// why explains why a log ends before its last byte.
 func (l *logScan) why() string {
 	if !l.torn() {
 		return ""
@@ -322,8 +321,8 @@ func (l *logScan) why() string {
 		l.name, l.end, humanize.IBytes(uint64(l.used-l.end)), l.behind(l.end))
 }
 
-// earlier tells that a log may be of an earlier hmcfs, which did not have each commit leave
-// its version in the tables: then nothing has to be missing before the log.
+// earlier explains that a log may come from an earlier hmcfs, which did not have each
+// commit leave its version in the tables: then nothing need be missing before the log.
 func (l *logScan) earlier() string {
 	if l.stamp != 0 {
 		return ""
@@ -331,7 +330,7 @@ func (l *logScan) earlier() string {
 	return ", or an earlier hmcfs has used these records since"
 }
 
-// span words a range of versions.
+// span formats a range of versions.
 func span(from, to uint64) string {
 	if from == to {
 		return fmt.Sprint(from)
@@ -339,7 +338,7 @@ func span(from, to uint64) string {
 	return fmt.Sprintf("%d–%d", from, to)
 }
 
-// err returns the error of Open for damaged records, nil when they are whole.
+// err returns the error that Open reports for damaged records; nil if they are complete.
 func (r *records) err() error {
 	if len(r.damage) == 0 {
 		return nil

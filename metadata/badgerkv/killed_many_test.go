@@ -18,15 +18,15 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// crowdDir tells a test binary that it is the process of TestKilledCrowd.
+// crowdDir marks a test binary as the process of TestKilledCrowd.
 const crowdDir = "HMCFS_BADGERKV_CROWD_DIR"
 
 const crowdSize = 24
 
 var errCrowd = errors.New("changed its mind")
 
-// crowd opens and closes a store again and again while many goroutines commit, and
-// stores in a file how far each has come.
+// crowd repeatedly opens and closes a store while many goroutines commit, and records in a
+// file how far each has come.
 func crowd(ctx context.Context, dir string) error {
 	said, err := os.OpenFile(dir+".said", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -51,7 +51,7 @@ func crowd(ctx context.Context, dir string) error {
 	}
 }
 
-// member commits its next numbers, some of them in vain.
+// member commits its next numbers, some of them without success.
 func member(ctx context.Context, kv *badgerkv.KV, said *os.File, g int, until time.Time) error {
 	own := fmt.Appendf(nil, "own%d", g)
 	for time.Now().Before(until) {
@@ -96,7 +96,7 @@ func change(tx metadata.KVTxn, own []byte, n uint64, kind int) error {
 	switch kind {
 	case 0, 1:
 		return number()
-	case 2: // meets others
+	case 2: // conflicts with others
 		if _, err := tx.Get(shared); err != nil && !errors.Is(err, metadata.ErrNoKey) {
 			return err
 		}
@@ -109,7 +109,7 @@ func change(tx metadata.KVTxn, own []byte, n uint64, kind int) error {
 		return errors.Join(tx.Delete(body), tx.Delete(shared))
 	case 6:
 		return errors.Join(tx.Set(body, value), errCrowd)
-	default: // near the bound of a transaction
+	default: // near the maximum size of a transaction
 		for i := range 3 {
 			if err := tx.Set(fmt.Appendf(nil, "body%d", 1000+i), kit.Bytes(n, 0, 838_000+rand.IntN(800))); err != nil {
 				return err
@@ -119,8 +119,8 @@ func change(tx metadata.KVTxn, own []byte, n uint64, kind int) error {
 	}
 }
 
-// TestKilledCrowd kills a process in which many commit, at any moment of its life: the
-// next start is never refused, and has all that was acknowledged.
+// TestKilledCrowd kills a process with many committing goroutines at arbitrary moments: the
+// next start must never be refused, and must have everything that was acknowledged.
 func TestKilledCrowd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	for round := range kit.Rounds(1, 3, 60) {
@@ -173,7 +173,7 @@ func crowdIsThere(t *testing.T, kv *badgerkv.KV, said string) {
 			if failure != nil {
 				return fmt.Errorf("member %d said %d: %w", g, want, failure)
 			}
-			// There may be more: whoever was to say it was killed.
+			// There may be more: the process was killed before it could report it.
 			if n := binary.LittleEndian.Uint64(value); n < want {
 				return fmt.Errorf("member %d said %d, and %d is there", g, want, n)
 			}

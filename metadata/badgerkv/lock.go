@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidFile holds the number of the process that has the directory open. It has
-// the name that Badger's own lock gives it; the lock itself is on the
-// directory, and goes with the process whatever its end.
+// pidFile contains the ID of the process that has the directory open. It has the name that
+// Badger's own lock uses; the lock itself is on the directory, and is released when the
+// process ends, however it ends.
 const pidFile = "LOCK"
 
-// lockDir takes the same lock that Badger would, and changes nothing. It is taken
-// here because Badger does not tell apart why it could not be taken.
+// lockDir acquires the same lock that Badger would, and changes nothing. It is acquired
+// here because Badger does not distinguish the reasons for a failure.
 //
 // Errors: ErrLocked (a *LockedError).
 func lockDir(dir string) (*os.File, error) {
@@ -34,7 +34,7 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// signLock writes which process has the lock.
+// signLock writes the ID of this process to the pid file.
 func signLock(f *os.File) error {
 	return os.WriteFile(filepath.Join(f.Name(), pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 }
@@ -51,8 +51,8 @@ func readPID(path string) int {
 	return pid
 }
 
-// unlockDir releases the lock. The pid file goes first, while it is still
-// certain to be ours.
+// unlockDir releases the lock. The pid file is removed first, while it certainly still
+// belongs to this process.
 func unlockDir(f *os.File) error {
 	return errors.Join(os.Remove(filepath.Join(f.Name(), pidFile)), f.Close())
 }

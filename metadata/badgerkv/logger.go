@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logger gives Badger's messages to zap. Badger's infos are its internals, so
-// they become debug messages; what nobody listens to is not even formatted.
+// logger passes Badger's messages to zap. Badger's info messages concern its internals, so
+// they become debug messages. Messages of a disabled level are not formatted.
 type logger struct {
 	log *zap.Logger
-	// names puts the directory's path in place of the one that Badger has.
+	// names replaces the path that Badger uses by the directory's path.
 	names  *strings.Replacer
 	spares *spares
 }
@@ -33,7 +33,7 @@ func (l logger) Warningf(format string, args ...any) { l.write(zap.WarnLevel, fo
 
 func (l logger) Infof(format string, args ...any) { l.write(zap.DebugLevel, format, args) }
 
-// Debugf also holds a compaction up, which calls it before it makes a table.
+// Debugf also delays a compaction, which calls it before it creates a table.
 func (l logger) Debugf(format string, args ...any) {
 	l.spares.awaitTable(format)
 	l.write(zap.DebugLevel, format, args)

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logSuffix ends the names of Badger's write-ahead logs, which are numbered with
-// five digits at least, from the oldest to the newest.
+// logSuffix ends the names of Badger's write-ahead logs, which are numbered in order of age
+// with at least five digits.
 const logSuffix = ".mem"
 
-// dropUseless removes files that hold nothing, at which Badger stops. A death leaves
-// logs without a byte in two places: the newest are made empty, and the oldest is
-// emptied before it goes, when all that it had is in a table.
+// dropUseless removes files without records that Badger would fail on. A crash leaves empty
+// logs in two cases: the newest ones are created empty, and the oldest is truncated before
+// it is removed, when all of its content is in a table.
 func dropUseless(opts Options, names []string) error {
 	for _, name := range names {
 		opts.Logger.Info("removing a file that holds no record", zap.String("file", name))
@@ -53,8 +53,8 @@ func numbersOfLogs(dir string) ([]int, error) {
 	return out, nil
 }
 
-// enoughToOpen checks that there is space for the tables of all logs, which Badger
-// writes at once, and for two logs more.
+// enoughToOpen checks that there is space for the tables of all logs, which Badger writes
+// immediately, and for two more logs.
 func enoughToOpen(opts Options, self *os.File) error {
 	names, err := logsIn(opts.Dir)
 	if err != nil {

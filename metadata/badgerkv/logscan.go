@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Badger has in its logs and tables.
+// The format of Badger's logs and tables.
 const (
-	logHeader = 20 // bytes before a log's first entry: the number of a key, which is 0, and 12 random ones
+	logHeader = 20 // bytes before the first entry: a key number, which is 0, and 12 random bytes
 
-	bitDelete = 1 << 0 // the entry removes its key
-	bitTxn    = 1 << 6 // the entry is one of a commit's
+	bitDelete = 1 << 0 // the entry deletes its key
+	bitTxn    = 1 << 6 // the entry is part of a commit
 	bitFinTxn = 1 << 7 // the entry ends a commit
 )
 
 // endKey is the key of the entry that ends a commit.
 const endKey = "!badger!txn"
 
-// longestKey bounds the keys of entries, which end with their version.
+// longestKey bounds the length of an entry's key, including the version.
 const longestKey = 1 << 16
 
 // entry is one entry of a log or a table. Its key ends with the version.
@@ -32,12 +32,12 @@ type entry struct {
 	meta       byte
 	expiry     uint64 // the stamp of the store that wrote it, or 0
 	key, value []byte
-	size       int // in the log
+	size       int // of the entry in the log, in bytes
 }
 
 func (e *entry) version() uint64 { return y.ParseTs(e.key) }
 
-// parseEntry reads the entry with which data begins:
+// parseEntry parses the entry at the start of data:
 //
 //	meta | user's meta | key length | value length | expiry | key | value | checksum:4
 func parseEntry(data []byte) (e entry, ok bool) {
@@ -74,20 +74,20 @@ type logScan struct {
 
 	name   string
 	number int
-	keyed  bool // the header names a key of encryption, which no log of ours has
-	// stamp is on all entries that set something; 0 in logs of an earlier hmcfs.
+	keyed  bool // the header names an encryption key, which no log of this store has
+	// stamp is the stamp of all entries that set a value; 0 in logs of an earlier hmcfs.
 	stamp uint64
-	// first and last are the versions of its commits, 0 when there are none.
+	// first and last are the versions of the first and last commit; 0 if there is none.
 	first, last uint64
-	// end is behind the last whole commit, and used behind the last byte.
+	// end is the offset after the last complete commit; used is that after the last byte.
 	end, used int
 }
 
-// torn reports that there are bytes behind the last whole commit.
+// torn reports whether there are bytes after the last complete commit.
 func (l *logScan) torn() bool { return l.used > l.end }
 
-// log reads a log as Badger replays it, up to the first entry that is not whole.
-// The stamp is one that its entries have if none of them can be read.
+// log reads a log as Badger replays it, up to the first incomplete entry. stamp is the
+// stamp to assume for its entries if none of them can be read.
 func (read readerAt) log(path string, stamp uint64) (*logScan, error) {
 	c, err := read.contents(path)
 	if err != nil {
@@ -108,8 +108,8 @@ func (read readerAt) log(path string, stamp uint64) (*logScan, error) {
 	return l, nil
 }
 
-// replay calls each with every whole commit from a place on whose version is above
-// that of the one before, and returns where the first entry begins that is none.
+// replay calls each for every complete commit from offset at on, as long as versions rise
+// from above. It returns the offset of the first entry that is not part of one.
 func (l *logScan) replay(at int, above uint64, each func(commit []entry, end int)) int {
 	var commit []entry
 	for at < len(l.data) {
@@ -139,7 +139,7 @@ func (l *logScan) replay(at int, above uint64, each func(commit []entry, end int
 	return at
 }
 
-// stampOf returns the stamp of a commit, 0 when it has none.
+// stampOf returns the stamp of a commit; 0 if it has none.
 func stampOf(commit []entry) (stamp uint64) {
 	for _, e := range commit {
 		stamp = max(stamp, e.expiry)
@@ -147,14 +147,14 @@ func stampOf(commit []entry) (stamp uint64) {
 	return stamp
 }
 
-// next returns where the first whole entry begins, from a place on, that has the log's
-// stamp, -1 when there is none. Entries within a value don't have it: only the owner of
-// the records can read it.
+// next returns the offset of the first complete entry at or after at that has the log's
+// stamp; -1 if there is none. Data within a value can't have it: the stamp is known only to
+// the owner of the records.
 func (l *logScan) next(at int) int {
 	if l.stamp == 0 {
 		return -1
 	}
-	// A header has 4 to 8 bytes in front of the stamp.
+	// A header has 4 to 8 bytes before the stamp.
 	const shortest, longest = 4, 8
 	stamp := binary.AppendUvarint(nil, l.stamp)
 	for from := at; ; at++ {
@@ -171,8 +171,8 @@ func (l *logScan) next(at int) int {
 	}
 }
 
-// behind counts the whole ends of commits from a place on. In a log without a stamp a
-// value may hold what looks like one.
+// behind counts the complete entries at or after at that end a commit. In a log without a
+// stamp, a value may contain data that looks like one.
 func (l *logScan) behind(at int) (commits int) {
 	if l.stamp == 0 {
 		return bytes.Count(l.data[at:], []byte(endKey))
@@ -188,9 +188,10 @@ func (l *logScan) behind(at int) (commits int) {
 	return commits
 }
 
-// resume returns where whole entries go on behind a bad one, -1 when they don't: at the
-// next one that has the stamp, or where the bad one ends by its own lengths if whole
-// entries lead from there to that one: those that delete have no stamp.
+// resume returns the offset at which complete entries continue after a bad one; -1 if they
+// don't. That is the next entry with the stamp, or the end of the bad entry by its own
+// lengths, if complete entries lead from there to the one with the stamp: entries that
+// delete have no stamp.
 func (l *logScan) resume(at int) int {
 	next := l.next(at + 1)
 	bad, _ := parseEntry(l.data[at:])
@@ -211,12 +212,12 @@ func (l *logScan) resume(at int) int {
 	return next
 }
 
-// contents are a file up to its last byte that was written: a log is made with a size
-// that it seldom fills.
+// contents holds the data of a file up to its last written byte: a log is created with a
+// size that it seldom fills.
 type contents struct {
 	data   []byte
 	size   int64 // of the file
-	unread int   // bytes that the disk does not give, and which are zero
+	unread int   // bytes that the disk fails to read, which are zero in data
 }
 
 func (read readerAt) contents(path string) (c contents, err error) {
@@ -235,7 +236,7 @@ func (read readerAt) contents(path string) (c contents, err error) {
 	return c, err
 }
 
-// dataEnd returns where the hole begins with which a file ends.
+// dataEnd returns the offset of the hole at the end of a file, or the file's size.
 func dataEnd(f *os.File, size int64) int64 {
 	var end int64
 	for end < size {

@@ -19,7 +19,7 @@ const (
 )
 
 // longLog returns a directory as an earlier version left it when it was killed: its
-// memtables, and logs, were twice as large.
+// memtables and logs were twice as large.
 func longLog(t *testing.T) string {
 	t.Helper()
 	from, to := t.TempDir(), t.TempDir()
@@ -52,7 +52,7 @@ func longLog(t *testing.T) string {
 	return to
 }
 
-// TestLongLog opens records whose log holds more than a memtable takes now.
+// TestLongLog opens records whose log holds more than a memtable can take now.
 func TestLongLog(t *testing.T) {
 	dir := longLog(t)
 	for range 2 {

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readerAt is ReadAt of os.File, or has faults as well.
+// readerAt is os.File.ReadAt, or a version of it that injects faults.
 type readerAt func(f *os.File, p []byte, off int64) (int, error)
 
-// sector is the size, in bytes, of the pieces in which a file is read of which the disk
-// does not give all.
+// sector is the size, in bytes, of the pieces in which a file is read if the disk can't
+// read all of it.
 const sector = 4096
 
-// all fills p with the bytes with which a file begins. What the disk does not give is
-// zero, and counted in bytes.
+// all fills p from the start of a file. Sectors that the disk can't read are zeroed, and
+// their bytes counted.
 func (read readerAt) all(f *os.File, p []byte) (unread int, err error) {
 	if _, err = read(f, p, 0); !errors.Is(err, unix.EIO) {
 		return 0, err
@@ -36,7 +36,7 @@ func (read readerAt) all(f *os.File, p []byte) (unread int, err error) {
 	return unread, nil
 }
 
-// file reads all of a file into buf, or a larger slice.
+// file reads a whole file into buf, or into a larger slice.
 func (read readerAt) file(path string, buf []byte) (data []byte, unread int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func (read readerAt) file(path string, buf []byte) (data []byte, unread int, err
 	return buf, unread, err
 }
 
-// unreadable words that a disk does not give some bytes.
+// unreadable returns an error saying that n bytes can't be read from the disk.
 func unreadable(n int) error {
 	return fmt.Errorf("%s can't be read: %w", humanize.IBytes(uint64(n)), unix.EIO)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// names lists what is beside a store, the store included.
+// names lists the files beside a store, including the store.
 func names(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(dir))
@@ -33,7 +33,7 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// mustHaveKey opens a store and fails the test unless it has what oneKey put there.
+// mustHaveKey opens a store and fails the test unless it has the key of oneKey.
 func mustHaveKey(t *testing.T, dir string) {
 	t.Helper()
 	kv := open(t, dir)
@@ -46,12 +46,12 @@ func mustHaveKey(t *testing.T, dir string) {
 	}
 }
 
-// TestKilledRepair leaves a repair where a kill can: the records are the damaged ones
-// or the mended ones, and the next start and the next repair leave nothing of it.
+// TestKilledRepair leaves a repair in every state that a kill can: the records are either
+// the damaged or the repaired ones, and the next start and the next repair clean up.
 func TestKilledRepair(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// left makes of a store, a copy that is damaged and one under construction what
+		// left turns a store, a damaged copy and one under construction into the state that
 		// the kill leaves.
 		left   func(store, damaged, half string) error
 		mended bool
@@ -91,7 +91,7 @@ func TestKilledRepair(t *testing.T) {
 	}
 }
 
-// repairAgain starts with damaged records, which is refused, and repairs them.
+// repairAgain opens damaged records, which is refused, and repairs them.
 func repairAgain(t *testing.T, store string) {
 	t.Helper()
 	if _, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: store}); !errors.Is(err, metadata.ErrCorrupt) {
@@ -107,7 +107,7 @@ func repairAgain(t *testing.T, store string) {
 	mustHaveKey(t, store)
 }
 
-// TestFailedRepair has the caller's part of a repair fail, twice.
+// TestFailedRepair makes the caller's part of a repair fail, twice.
 func TestFailedRepair(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "state")
 	oneKey(t, badgerkv.Options{Dir: store})
@@ -127,7 +127,7 @@ func TestFailedRepair(t *testing.T) {
 }
 
 // TestRefusedByBadger lists two tables with the same keys below level 0: each of them is
-// whole, and Badger refuses to open them.
+// intact, but Badger refuses to open them.
 func TestRefusedByBadger(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "state")
 	oneKey(t, badgerkv.Options{Dir: store})

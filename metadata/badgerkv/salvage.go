@@ -13,42 +13,42 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Salvaged tells what became of damaged records.
+// Salvaged reports the result of a repair of damaged records.
 type Salvaged struct {
-	// Aside is the directory that has the damaged records now, as they were.
+	// Aside is the directory to which the damaged records were moved, unchanged.
 	Aside string
-	// Damage says what was wrong, and Gone what could not be brought back; RepairReport
-	// in Aside has both.
+	// Damage lists the faults found, and Gone the data that could not be restored;
+	// RepairReport in Aside contains both.
 	Damage, Gone []string
-	// Records counts those that were brought back.
+	// Records counts the restored records.
 	Records int
 }
 
-// kept is the newest version of a record.
+// kept is the newest version of a record found.
 type kept struct {
 	version uint64
 	meta    byte
 	value   []byte
 }
 
-// salvage collects what can be read.
+// salvage collects the readable records.
 type salvage struct {
 	found   *records
 	newest  map[string]kept
-	commits map[uint64]bool // whole, in logs
+	commits map[uint64]bool // complete ones in logs
 	gone    []string
 }
 
-// Salvage puts a store of what can be read in place of one that was refused, by Open or
-// by the reader of the records. It renames the directory of that one, and holds all records
-// in memory. mend is given the new store before it takes the place, and returns what it
-// could not keep; nil does nothing. The answer is nil when nothing is damaged and refused
-// is nil.
+// Salvage replaces a store that was refused, by Open or by the reader of the records, with
+// a new store of the readable records. It renames the directory of the damaged store, and
+// holds all records in memory. mend receives the new store before the replacement, and
+// returns descriptions of what it could not keep; nil means no such step. The result is nil
+// if nothing is damaged and refused is nil.
 //
-// Where the newest version of a record is lost, an older one may take its place.
+// If the newest version of a record is lost, an older one may be restored.
 //
-// Errors: ErrLocked (a *LockedError), what the operating system says, and mend's; then
-// nothing has changed. When the new store can't be renamed the next Open does that.
+// Errors: ErrLocked (a *LockedError), those of the operating system, and mend's; in these
+// cases nothing has changed. If the new store can't be renamed, the next Open does it.
 func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
 	lock, err := lockDir(opts.Dir)
@@ -87,16 +87,16 @@ func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
 
-// Mender changes a store so that its records fit together, and returns what it could not
-// keep, in plain words.
+// Mender changes a store so that its records are consistent, and returns descriptions, in
+// plain words, of what it could not keep.
 type Mender func(context.Context, metadata.KV) (gone []string, err error)
 
-// RepairReport is a file among the damaged records that a repair has put aside. It has
-// what was damaged and what is gone, a line each: a process that is killed behind the
-// repair has told nobody.
+// RepairReport is a file that a repair adds to the damaged records it has moved aside. It
+// lists the damage and the losses, one per line, in case the process is killed after the
+// repair without having reported them.
 const RepairReport = "REPAIR.txt"
 
-// writeReport writes the report into the damaged records.
+// writeReport writes the report into the directory of the damaged records.
 func (s *salvage) writeReport() error {
 	var text strings.Builder
 	for _, line := range s.found.damage {
@@ -108,15 +108,15 @@ func (s *salvage) writeReport() error {
 	return os.WriteFile(filepath.Join(s.found.dir, RepairReport), []byte(text.String()), 0o600)
 }
 
-// A store that a repair makes has one suffix while it is built, and the other when it
-// is whole, until it takes the place of the damaged one.
+// A store that a repair builds has the first suffix while it is built, and the second when
+// it is complete, until it replaces the damaged one.
 const (
 	mendingSuffix = ".mending"
 	mendedSuffix  = ".mended"
 )
 
-// finishRepair puts a mended store in its place if the damaged one has left it: the
-// process that repaired was killed in between.
+// finishRepair moves a repaired store to its final name if the damaged one was moved aside
+// already: the process that repaired it was killed in between.
 func finishRepair(dir string) error {
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -127,13 +127,13 @@ func finishRepair(dir string) error {
 	return nil
 }
 
-// dropRepair removes what a repair has left that did not come to an end. The directory
-// of the store is locked, so that no repair is under way.
+// dropRepair removes what an interrupted repair has left. The store's directory is locked,
+// so no repair is running.
 func dropRepair(dir string) error {
 	return errors.Join(os.RemoveAll(dir+mendingSuffix), os.RemoveAll(dir+mendedSuffix))
 }
 
-// freeName returns a name for damaged records.
+// freeName returns an unused name for the damaged records.
 func freeName(dir string) (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.damaged-%d", dir, n)
@@ -145,8 +145,8 @@ func freeName(dir string) (string, error) {
 	}
 }
 
-// takePlace puts a store that is built in place of the damaged one, and returns where
-// that is.
+// takePlace replaces the damaged store with the new one, and returns the path to which the
+// damaged one was moved.
 func takePlace(dir string) (aside string, err error) {
 	if aside, err = freeName(dir); err != nil {
 		return "", err
@@ -160,7 +160,7 @@ func takePlace(dir string) (aside string, err error) {
 	return aside, err
 }
 
-// keep takes an entry unless a newer one of its key is there.
+// keep records an entry unless a newer one of its key was found before.
 func (s *salvage) keep(e entry) {
 	key, version := e.key[:len(e.key)-8], e.version()
 	if old, ok := s.newest[string(key)]; ok && old.version >= version {
@@ -169,8 +169,8 @@ func (s *salvage) keep(e entry) {
 	s.newest[string(key)] = kept{version, e.meta, slices.Clone(e.value)}
 }
 
-// readTables reads those that the manifest lists or, where they are not all there,
-// all.
+// readTables reads the tables that the manifest lists or, if they are incomplete, all
+// tables.
 func (s *salvage) readTables() error {
 	tables := s.found.listed
 	if broken := func(t tableScan) bool { return t.err != nil }; slices.ContainsFunc(tables, broken) ||
@@ -205,7 +205,7 @@ func (r *records) listedTo() (high uint64) {
 	return high
 }
 
-// readLog reads a log past its bad records.
+// readLog reads a log, skipping its bad records.
 func (s *salvage) readLog(l *logScan) {
 	at, above := logHeader, uint64(0)
 	for {
@@ -220,7 +220,7 @@ func (s *salvage) readLog(l *logScan) {
 		if next < 0 {
 			return
 		}
-		// What is there of the commit in whose middle the bad record is.
+		// Keep the readable entries of the commit that contains the bad record.
 		for at = next; at < len(l.data); {
 			e, ok := parseEntry(l.data[at:])
 			if !ok {
@@ -236,7 +236,7 @@ func (s *salvage) readLog(l *logScan) {
 	}
 }
 
-// missing tells which commits are in no table and in no log.
+// missing reports the commits that are in no table and in no log.
 func (s *salvage) missing() {
 	next := s.found.listedTo() + 1
 	for _, t := range s.found.others {
@@ -264,13 +264,13 @@ func (s *salvage) missing() {
 	}
 }
 
-// batchBytes and batchKeys bound what is written to a mended store at once.
+// batchBytes and batchKeys bound the size of one write to a repaired store.
 const (
 	batchBytes = 512 << 10
 	batchKeys  = 4096
 )
 
-// build makes a store of what was read.
+// build creates a store of the salvaged records.
 func (s *salvage) build(ctx context.Context, dir string, mend Mender) error {
 	kv, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *salvage) build(ctx context.Context, dir string, mend Mender) error {
 	return writeWitness(path, w)
 }
 
-// write puts the records of some keys into a store, all or none of them.
+// write stores the records of some keys, atomically.
 func (s *salvage) write(ctx context.Context, kv *KV, keys []string) error {
 	return kv.Update(ctx, func(tx metadata.KVTxn) error {
 		for _, key := range keys {

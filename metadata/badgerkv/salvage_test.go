@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestSalvageBetweenBadRecords damages the values of three records of one log: all
-// others come back, those between the bad ones too.
+// TestSalvageBetweenBadRecords damages the values of three records of one log: all others
+// must be restored, including those between the bad ones.
 func TestSalvageBetweenBadRecords(t *testing.T) {
 	const keys = 300
 	dir, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
@@ -35,7 +35,7 @@ func TestSalvageBetweenBadRecords(t *testing.T) {
 	f := readSparse(t, log)
 	for _, i := range []int{30, 31, 270} {
 		key := fmt.Appendf(nil, "key%06d", i)
-		f.data[bytes.Index(f.data, key)+len(key)+8+3] ^= 1 // behind the version
+		f.data[bytes.Index(f.data, key)+len(key)+8+3] ^= 1 // after the version
 	}
 	f.write(t, log)
 	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: killed}, nil, nil)
@@ -58,7 +58,7 @@ func TestSalvageBetweenBadRecords(t *testing.T) {
 	}
 }
 
-// TestNoRepairReport has a repair that can't write down what is gone: it changes nothing.
+// TestNoRepairReport has a repair that can't write its report: it must change nothing.
 func TestNoRepairReport(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "state")
 	oneKey(t, badgerkv.Options{Dir: store})

@@ -6,9 +6,9 @@ import (
 	"github.com/dgraph-io/badger/v4/fb"
 )
 
-// salvageTable calls each with all entries in the whole blocks of a table. It returns
-// how many blocks are not whole, of how many; of a table without an index, how many
-// bytes at its end can't be read, and -1.
+// salvageTable calls each with every entry in the intact blocks of a table. It returns the
+// number of bad blocks and of all blocks; for a table without an index, the number of
+// unreadable bytes at its end and -1.
 func salvageTable(data []byte, each func(entry)) (lost, total int) {
 	index, end, err := indexOf(data)
 	if err != nil {
@@ -28,9 +28,9 @@ func salvageTable(data []byte, each func(entry)) (lost, total int) {
 	return lost, total
 }
 
-// salvageBlocks finds blocks by their checksums, and returns how many bytes are behind
-// the last one. A value can't hold the end of a block, as its sum takes in the stamp in
-// front of the value, which no user knows.
+// salvageBlocks finds blocks by their checksums, and returns the number of bytes after the
+// last one. A value can't imitate the end of a block, because the checksum covers the stamp
+// that precedes the value, which no user knows.
 func salvageBlocks(data []byte, each func(entry)) int {
 	const shortest, longest = 2, 16 // checksums
 	start := 0
@@ -49,10 +49,10 @@ func salvageBlocks(data []byte, each func(entry)) int {
 
 // salvageBlock reads one block:
 //
-//	entries … | their places:4 … | how many:4
+//	entries … | their offsets:4 … | count:4
 //
-// An entry has how much of its key is the first entry's, the length of the rest, the
-// rest, and the value: meta | user's meta | expiry | value.
+// An entry consists of the length of the prefix that its key shares with the first entry's,
+// the length of the rest, the rest, and the value: meta | user's meta | expiry | value.
 func salvageBlock(block []byte, each func(entry)) bool {
 	data, err := blockOf(block)
 	if err != nil || len(data) < 4 {
@@ -84,7 +84,7 @@ func salvageBlock(block []byte, each func(entry)) bool {
 	return true
 }
 
-// parseTableEntry reads one entry of a block.
+// parseTableEntry parses one entry of a block.
 func parseTableEntry(base, data []byte) (e entry, ok bool) {
 	const header, version = 4, 8
 	if len(data) < header {

@@ -19,77 +19,77 @@ import (
 )
 
 const (
-	// logRoom is the allocation of a log, in bytes: a full memtable, the last
-	// transaction, at most 15 % of that and as much again for its headers.
+	// logRoom is the number of bytes allocated for a log: a full memtable and the last
+	// transaction, which is at most 15 % of that, and as much again for its headers.
 	logRoom = memTableSize + 4<<20
-	// earlierLogRoom is that of earlier versions.
+	// earlierLogRoom is logRoom of earlier versions.
 	earlierLogRoom = earlierMemTableSize + 4<<20
-	// manifestRoom is allocated beyond the manifest's end, in bytes. A log that is
-	// full becomes one table and causes a few compactions, of some 20 bytes a table.
+	// manifestRoom is the number of bytes allocated beyond the manifest's end. A full log
+	// becomes one table and causes a few compactions, at about 20 bytes per table.
 	manifestRoom = 1 << 20
-	// maxUnderWay bounds the bytes of commits that have begun and not ended, so
-	// that they can't fill the log that follows the present one.
+	// maxUnderWay bounds the bytes of the commits in progress, so that they can't fill the
+	// log that follows the current one.
 	maxUnderWay = memTableSize / 2
-	// maxFull bounds the full logs that wait for their tables. Badger keeps
-	// NumMemtables beside the one that it writes, and stops all commits at more.
+	// maxFull bounds the full logs that wait for their tables. Badger keeps NumMemtables
+	// beside the one that it writes, and blocks all commits beyond that.
 	maxFull = 2
-	// tableRoom is free space with which Badger can write a table.
+	// tableRoom is the free space, in bytes, that is enough for Badger to write a table.
 	tableRoom = 2 * memTableSize
-	// stallLimit bounds the wait for a table of Badger's when full logs wait.
+	// stallLimit bounds the wait for Badger to write a table while full logs wait.
 	stallLimit = 30 * time.Second
-	// usable bounds what is written to a log that none follows, in bytes.
+	// usable bounds the bytes written to a log while no next log exists.
 	usable = memTableSize - 64<<10
-	// entryRoom is more than an entry takes in a log, and in a memtable, beside its
-	// key and value.
+	// entryRoom is an upper bound for the overhead of an entry in a log, and in a memtable,
+	// beyond its key and value.
 	entryRoom = 160
 )
 
-// space sees to it that whatever Badger writes on its way through a commit is
-// allocated. Badger begins a new log when one is full, and can't do without: so
-// there is always one log more than it has, without a byte and with its blocks,
-// which it finds under the name of its next one. Without that, commits are refused
-// before the present log can be full.
+// space ensures that blocks are allocated for everything that Badger writes during a
+// commit. Badger starts a new log when one is full, and can't work without it. So there is
+// always one log more than Badger uses: an empty file with allocated blocks, under the name
+// of Badger's next log. While it can't be created, commits are refused before the current
+// log can become full.
 //
-// mu is held during system calls on the directory, and no lock is taken under it.
+// mu is held during system calls on the directory, and no lock is acquired under it.
 type space struct {
 	dir     string
 	self    *os.File // the directory as it was opened
 	reserve uint64
 	log     *zap.Logger
-	ended   *sync.Cond // on mu, when a commit ends
+	ended   *sync.Cond // on mu; signalled when a commit ends
 
 	mu sync.Mutex
-	// present is the number of the log that Badger writes to.
+	// present is the number of the log that Badger is writing to.
 	// +checklocks:mu
 	present int
-	// ready says that the log after it is made, and next where others find it.
+	// ready is set once the next log exists; next is its path by the directory's name.
 	// +checklocks:mu
 	ready bool
 	// +checklocks:mu
 	next string
-	// full are the numbers of logs whose tables are not written, oldest first.
+	// full holds the numbers of logs whose tables are not written yet, oldest first.
 	// +checklocks:mu
 	full []int
-	// used is at least what has gone to the present log, underWay what commits
-	// that have not ended may still write.
+	// used is an upper bound for the bytes written to the current log; underWay is one for
+	// what the commits in progress may still write.
 	// +checklocks:mu
 	used, underWay int64
-	// latest is underWay of when the last commit was admitted: as much may Badger
-	// have written to a log that it has gone to since.
+	// latest is the value of underWay when the last commit was admitted: Badger may have
+	// written as much to a log that it has switched to since.
 	// +checklocks:mu
 	latest int64
-	// low says that less than the reserve was free when last asked.
+	// low is set if less than the reserve was free at the last check.
 	// +checklocks:mu
 	low bool
-	// sparse says that the file system can't allocate.
+	// sparse is set if the file system can't allocate blocks.
 	// +checklocks:mu
 	sparse bool
-	// ending says that no commit is admitted any more.
+	// ending is set once no more commits are admitted.
 	// +checklocks:mu
 	ending bool
 }
 
-// newSpace looks at the logs of a store that Badger has just opened.
+// newSpace returns a space for a store that Badger has just opened.
 func newSpace(opts Options, self *os.File) (*space, error) {
 	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
 	s.ended = sync.NewCond(&s.mu)
@@ -106,16 +106,16 @@ func newSpace(opts Options, self *os.File) (*space, error) {
 	return s, nil
 }
 
-// path returns the place where a log is found by others; held leads there when the directory has
-// another name.
+// path returns the path of a log by the directory's name; held returns one that stays valid
+// when the directory is renamed.
 func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log)) }
 
 func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), logName(log)) }
 
 func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }
 
-// admit waits until a commit of n bytes can be made, and counts it; done ends it.
-// Without a next log it may use what is left of the present one.
+// admit waits until a commit of n bytes can be made, and counts it; done ends it. Without a
+// next log, commits may use up the rest of the current one.
 //
 // Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError);
 // metadata.ErrClosed after drain; the context's.
@@ -141,8 +141,7 @@ func (s *space) admit(ctx context.Context, n int64) error {
 	return nil
 }
 
-// awaitNextLocked returns when there is a log for Badger to go to next. It unlocks
-// while it waits.
+// awaitNextLocked waits until there is a next log for Badger. It unlocks while it waits.
 //
 // +checklocks:s.mu
 func (s *space) awaitNextLocked(ctx context.Context) error {
@@ -175,7 +174,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// done is the end of a commit that was admitted.
+// done ends an admitted commit of n bytes.
 func (s *space) done(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +182,8 @@ func (s *space) done(n int64) {
 	s.ended.Broadcast()
 }
 
-// drain waits for the commits that were admitted, and has no more admitted: they would
-// store to the witnesses when those are not mapped any more.
+// drain stops the admission of commits and waits for those in progress: they would
+// otherwise store to the witnesses after these are unmapped.
 func (s *space) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,13 +193,13 @@ func (s *space) drain() {
 	}
 }
 
-// advanceLocked follows Badger to the next log and makes the one after it. busy
-// reports that this has to wait for Badger to write a table.
+// advanceLocked follows Badger to the next log and creates the one after it. busy reports
+// that this has to wait until Badger has written a table.
 //
 // +checklocks:s.mu
 func (s *space) advanceLocked() (busy bool, err error) {
 	if s.ready {
-		// Every commit comes here.
+		// Fast path, taken by nearly every commit.
 		var st unix.Stat_t
 		switch err := unix.Stat(s.next, &st); {
 		case errors.Is(err, unix.ENOENT):
@@ -229,7 +228,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 	return true, nil
 }
 
-// makeNextLocked makes the log that Badger goes to next.
+// makeNextLocked creates the log that Badger will use next.
 //
 // +checklocks:s.mu
 func (s *space) makeNextLocked() error {
@@ -249,8 +248,8 @@ func (s *space) makeNextLocked() error {
 	return nil
 }
 
-// extendManifestLocked allocates what will be appended to the manifest: a record
-// of which the half is written makes the store unreadable.
+// extendManifestLocked allocates space for appends to the manifest: a partly written record
+// makes the store unreadable.
 //
 // +checklocks:s.mu
 func (s *space) extendManifestLocked() error {
@@ -265,7 +264,7 @@ func (s *space) extendManifestLocked() error {
 	return errors.Join(err, f.Close())
 }
 
-// allocateLocked allocates a part of a file, which keeps its size.
+// allocateLocked allocates a range of a file without changing the file's size.
 //
 // +checklocks:s.mu
 func (s *space) allocateLocked(f *os.File, at, n int64) error {
@@ -280,8 +279,8 @@ func (s *space) allocateLocked(f *os.File, at, n int64) error {
 	return err
 }
 
-// fallocate allocates a part of a file, which keeps its size. A file system that
-// can't is no error.
+// fallocate allocates a range of a file without changing the file's size. A file system
+// that does not support it is no error.
 func fallocate(fd int, at, n int64) error {
 	err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, n)
 	if cannotAllocate(err) {
@@ -294,22 +293,22 @@ func cannotAllocate(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 }
 
-// room waits for a log that follows the present one, of which the rest is for
-// removals then. It answers a *SpaceError when less than the reserve is free, or
-// when there is no space for that log.
+// room waits for a next log, so that the rest of the current one is left for removals. It
+// returns a *SpaceError if less than the reserve is free, or if there is no space for that
+// log.
 func (s *space) room(ctx context.Context) error {
 	if err := s.aboveReserve(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready { // as of the last commit; the one to come looks again
+	if s.ready { // as of the last commit; the next one checks again
 		return nil
 	}
 	return s.awaitNextLocked(ctx)
 }
 
-// aboveReserve answers a *SpaceError when less than the reserve is free.
+// aboveReserve returns a *SpaceError if less than the reserve is free.
 func (s *space) aboveReserve() error {
 	free, err := s.free()
 	if err != nil {
@@ -333,7 +332,7 @@ func (s *space) aboveReserve() error {
 	return err
 }
 
-// free returns the bytes that can be written to the directory's file system.
+// free returns the number of bytes available in the directory's file system.
 func (s *space) free() (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(s.self.Fd()), &st); err != nil {
@@ -342,7 +341,7 @@ func (s *space) free() (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// inPlace answers a *GoneError unless the directory is where it was opened.
+// inPlace returns a *GoneError unless the directory still has the path it was opened by.
 func (s *space) inPlace() error {
 	held, err := s.self.Stat()
 	if err != nil {
@@ -354,7 +353,7 @@ func (s *space) inPlace() error {
 	return nil
 }
 
-// finishable tells why Badger can't write its last tables.
+// finishable returns the reason why Badger can't write its last tables, or nil.
 func (s *space) finishable() error {
 	if err := s.inPlace(); err != nil {
 		return err
@@ -371,7 +370,7 @@ func (s *space) finishable() error {
 	return nil
 }
 
-// removeNext removes the log that was made for Badger, unless Badger has taken it.
+// removeNext removes the prepared next log, unless Badger uses it already.
 func (s *space) removeNext() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -387,7 +386,7 @@ func (s *space) removeNext() error {
 	return errors.Join(err, os.Remove(path))
 }
 
-// wrap makes a *SpaceError of the system's.
+// wrap turns a lack of space reported by the system into a *SpaceError.
 func (s *space) wrap(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return s.noSpace(err.Error())
@@ -403,15 +402,15 @@ func (s *space) noSpace(why string) error {
 	return &SpaceError{Dir: s.dir, Free: free, Reserve: s.reserve, Why: why}
 }
 
-// SpaceError says that the file system of a store has too little space for a
-// change. It matches metadata.ErrNoSpace.
+// SpaceError reports that the file system of a store has too little space for a change. It
+// matches metadata.ErrNoSpace.
 type SpaceError struct {
 	Dir           string
 	Free, Reserve uint64 // bytes
-	Why           string // what failed; empty when the reserve is not free
+	Why           string // what failed; empty if less than the reserve is free
 }
 
-// Error names the directory, what is free and the way out.
+// Error names the directory, the free space and the remedy.
 func (e *SpaceError) Error() string {
 	why := ""
 	if e.Why != "" {
@@ -421,20 +420,20 @@ func (e *SpaceError) Error() string {
 		e.Dir, humanize.IBytes(e.Free), humanize.IBytes(e.Reserve), why)
 }
 
-// Is reports that a SpaceError is metadata.ErrNoSpace.
+// Is reports whether target is metadata.ErrNoSpace.
 func (e *SpaceError) Is(target error) bool { return target == metadata.ErrNoSpace }
 
-// ErrGone says that the directory of an open store is gone.
+// ErrGone reports that the directory of an open store has disappeared.
 var ErrGone = errors.New("badgerkv: directory is gone")
 
-// GoneError says that the directory of an open store was removed, renamed, or is
-// hidden by another file system. It matches ErrGone.
+// GoneError reports that the directory of an open store was removed, renamed, or hidden by
+// another file system. It matches ErrGone.
 type GoneError struct{ Dir string }
 
-// Error names the directory and the way out.
+// Error names the directory and the remedy.
 func (e *GoneError) Error() string {
 	return fmt.Sprintf("the records' directory %s is gone, or another one is in its place: nothing can be changed; unmount, and mount again", e.Dir)
 }
 
-// Is reports that a GoneError is ErrGone.
+// Is reports whether target is ErrGone.
 func (e *GoneError) Is(target error) bool { return target == ErrGone }

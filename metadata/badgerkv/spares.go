@@ -12,29 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareNames is the number of files that are made to see whether Badger can make one: more
-// than Badger begins between one look and the next.
+// spareNames is the number of files created to check that Badger can create one: more than
+// Badger starts between two checks.
 const spareNames = 16
 
-// tableNext begins the message of Badger's compactions that they have the content of a
-// table, which is made behind it. TestTablesAreAnnounced fails where Badger says it in
-// another way.
+// tableNext begins the message by which a compaction of Badger announces that the content
+// of a table is ready; it creates the table afterwards. TestTablesAreAnnounced fails if
+// Badger changes the message.
 const tableNext = "[%d] LOG Compact. Added "
 
-// spares has the files that Badger is about to make find room in the directory. A
-// compaction loses a table whose file it can't open: its records are gone, and older ones
-// come back. A full disk has no block for a longer directory, or none for an inode, and
-// a process may have no descriptor left.
+// spares ensures that the directory has room for the files that Badger is about to create.
+// If a compaction can't open a table's file, the table is lost: its records are gone, and
+// older ones reappear. A full disk may lack a block for a longer directory, or an inode,
+// and the process may have run out of descriptors.
 type spares struct {
 	dir *os.File
-	// looks counts calls of await.
+	// looks counts the calls of await.
 	looks atomic.Int64
 
 	mu sync.Mutex
 }
 
-// await returns when files could be made: the directory and its inodes have the room
-// that they took.
+// await waits until spare files can be created, and so until the directory and its inodes
+// have room.
 func (s *spares) await() {
 	s.looks.Add(1)
 	s.mu.Lock()
@@ -44,8 +44,8 @@ func (s *spares) await() {
 	}
 }
 
-// try makes files, with names as long as those of tables, all at the same time, and
-// removes them. ENOENT is a directory that is gone, with all tables.
+// try creates spare files, with names as long as those of tables, all at the same time, and
+// removes them. ENOENT means that the directory, with all tables, was removed.
 func (s *spares) try() (err error) {
 	at := int(s.dir.Fd())
 	var open []int
@@ -65,7 +65,7 @@ func (s *spares) try() (err error) {
 
 func spareName(i int) string { return fmt.Sprintf("spare%02d.tmp", i) }
 
-// awaitTable is await where a message of Badger's announces a table.
+// awaitTable calls await if a message of Badger announces a table.
 func (s *spares) awaitTable(format string) {
 	if strings.HasPrefix(format, tableNext) {
 		s.await()

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestTablesAreAnnounced has compactions write a store anew: before each of their tables
-// it was looked whether one can be made.
+// TestTablesAreAnnounced has compactions rewrite a store: before each of their tables there
+// must be a check whether one can be created.
 func TestTablesAreAnnounced(t *testing.T) {
 	const lives = 7 // each leaves a table, more than may wait for a compaction
 	dir, looks := t.TempDir(), 0
@@ -39,8 +39,8 @@ func TestTablesAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestNoRoomForNames fills a disk, and a directory of it up to where it needs another
-// block: files are waited for until there is space, and can be made then.
+// TestNoRoomForNames fills a disk, and a directory on it until the directory needs another
+// block: await must wait until there is space, and files can be created then.
 func TestNoRoomForNames(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
 		records := filepath.Join(dir, "records")
@@ -86,7 +86,7 @@ func TestNoRoomForNames(t *testing.T) {
 	})
 }
 
-// makeFiles makes up to n empty files, until there is no space, and returns how many.
+// makeFiles creates up to n empty files, until there is no space, and returns their number.
 func makeFiles(t *testing.T, dir string, first, n int) (made int) {
 	t.Helper()
 	for ; made < n; made++ {

@@ -9,22 +9,22 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// txn is one transaction of Badger as the seam has it.
+// txn adapts one transaction of Badger to metadata.KVTxn.
 type txn struct {
 	*badger.Txn
 
-	stamp uint64 // of the entries that it sets
-	bytes int64  // at least what its commit writes to a log
-	// last is an entry that the commit sets, nil when it may set none.
+	stamp uint64 // for the entries that it sets
+	bytes int64  // an upper bound for what its commit writes to a log
+	// last is an entry that the commit sets; nil if it is not certain to set any.
 	last *badger.Entry
 }
 
-// markKey is set by commits that only delete, and hidden from scans.
+// markKey is set by commits that only delete. Scans skip it.
 const markKey = "\x00hmcfs mark"
 
-// commit commits, and returns the version. Each commit sets a key: that of the
-// highest version outlasts all compactions, which drop what was deleted, so that the
-// tables always tell up to which version they reach.
+// commit commits, and returns the version. Each commit sets a key: the entry with the
+// highest version survives all compactions, which drop deleted entries, so that the tables
+// always show up to which version they reach.
 func (t *txn) commit() (uint64, error) {
 	if t.last == nil {
 		if err := t.Set([]byte(markKey), nil); err != nil {
@@ -34,13 +34,13 @@ func (t *txn) commit() (uint64, error) {
 	if err := t.Commit(); err != nil {
 		return 0, translate(err)
 	}
-	return y.ParseTs(t.last.Key), nil // Badger has put it there
+	return y.ParseTs(t.last.Key), nil // Badger has added the version to the key
 }
 
-// wrote counts one entry.
+// wrote adds the size of one entry to bytes.
 func (t *txn) wrote(key, value []byte) {
 	if t.bytes == 0 {
-		t.bytes = entryRoom // the mark of the transaction's end
+		t.bytes = entryRoom // for the entry that ends the transaction
 	}
 	t.bytes += int64(entryRoom + len(key) + len(value))
 }
@@ -50,8 +50,8 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, translate(err)
 	}
-	// A value that stands in the tables was copied by Get; this hands out
-	// that copy, or a value that this transaction itself has set.
+	// Get has already copied a value from the tables; this returns that copy, or a value
+	// that this transaction itself has set.
 	var out []byte
 	err = item.Value(func(value []byte) error {
 		out = value

@@ -13,17 +13,17 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestUnreadableSector has the disk not give a sector of each file of a store: an Open
-// refuses that as damage, says what can't be read and changes nothing, and a repair
-// brings back all the rest.
+// TestUnreadableSector makes one sector of each file of a store unreadable: Open must
+// refuse that as damage, report what can't be read and change nothing, and a repair must
+// restore everything else.
 func TestUnreadableSector(t *testing.T) {
 	const inTable, inLog = 400, 200
 	for _, c := range []struct {
 		pattern string
 		sector  int64
-		// most of the keys that are lost.
+		// most is the maximum number of keys that are lost.
 		most int
-		gone string // how they are told
+		gone string // how they are reported
 	}{
 		{"*.mem", 0, 60, " commits: 402–"},
 		{"*.mem", 1, 60, " commits: 4"},
@@ -58,7 +58,7 @@ func TestUnreadableSector(t *testing.T) {
 	}
 }
 
-// lostKeys counts those of n keys that are not there, and looks at the rest.
+// lostKeys counts the missing ones of n keys, and checks the rest.
 func lostKeys(t *testing.T, opts badgerkv.Options, n int) (lost int) {
 	t.Helper()
 	kv, err := badgerkv.Open(t.Context(), opts)
@@ -83,7 +83,7 @@ func lostKeys(t *testing.T, opts badgerkv.Options, n int) (lost int) {
 	return lost
 }
 
-// valueOf returns the value of a key, of which some forty fill a sector.
+// valueOf returns the value of a key; about forty fill a sector.
 func valueOf(i int) string { return fmt.Sprintf("%d %0*d", i, 30+i%7, i*i) }
 
 func setKeys(t *testing.T, kv *badgerkv.KV, from, to int) {
@@ -98,7 +98,7 @@ func setKeys(t *testing.T, kv *badgerkv.KV, from, to int) {
 	}
 }
 
-// mendUnread is refused a store with an unreadable file, and repairs it.
+// mendUnread checks that a store with an unreadable file is refused, and repairs it.
 func mendUnread(t *testing.T, opts badgerkv.Options, file, gone string) {
 	t.Helper()
 	before := readState(t, opts.Dir)

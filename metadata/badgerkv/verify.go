@@ -25,9 +25,9 @@ type tableScan struct {
 
 func (t *tableScan) name() string { return table.IDToFilename(t.id) }
 
-// verifyTables looks at every byte of tables. Badger opens tables in goroutines of
-// its own and panics there when it cannot read one, which would end the process, and
-// it leaves out one whose index is damaged; so a damaged table has to be found before.
+// verifyTables reads every byte of the given tables. Badger opens tables in goroutines of
+// its own and panics there if it cannot read one, which would end the process, and it skips
+// a table whose index is damaged; so a damaged table has to be found before.
 func (read readerAt) verifyTables(dir string, ids []uint64) []tableScan {
 	slices.Sort(ids)
 	out := make([]tableScan, len(ids))
@@ -57,8 +57,8 @@ func (read readerAt) verifyTables(dir string, ids []uint64) []tableScan {
 	return out
 }
 
-// verifyTable checks a table, and returns the highest version that it had, which its
-// index says:
+// verifyTable checks a table, and returns its highest version, which is recorded in its
+// index:
 //
 //	blocks … | index | index length:4 | checksum | checksum length:4
 func verifyTable(data []byte) (high uint64, err error) {
@@ -83,7 +83,7 @@ func verifyTable(data []byte) (high uint64, err error) {
 	return index.MaxVersion(), nil
 }
 
-// indexOf returns the index of a table and where it begins.
+// indexOf returns the index of a table and its offset.
 func indexOf(data []byte) (*fb.TableIndex, int, error) {
 	rest, sum, err := splitLast(data)
 	if err != nil {
@@ -92,7 +92,7 @@ func indexOf(data []byte) (*fb.TableIndex, int, error) {
 	blocks, index, err := splitLast(rest)
 	switch {
 	case err != nil:
-	case len(index) < 8: // a file of zeros has the right sum of nothing
+	case len(index) < 8: // a file of zeros has the right checksum for an empty index
 		err = errors.New("there is none")
 	default:
 		err = verifySum(index, sum)
@@ -103,7 +103,7 @@ func indexOf(data []byte) (*fb.TableIndex, int, error) {
 	return fb.GetRootAsTableIndex(index, 0), len(blocks), nil
 }
 
-// blockOf checks a block, and returns what it holds:
+// blockOf checks a block, and returns its data:
 //
 //	data | checksum | checksum length:4
 func blockOf(block []byte) ([]byte, error) {
@@ -114,7 +114,7 @@ func blockOf(block []byte) ([]byte, error) {
 	return data, err
 }
 
-// splitLast takes apart bytes that end with a part and the length of that part.
+// splitLast splits off the last part of data, which is followed by its length.
 func splitLast(data []byte) (rest, part []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, fmt.Errorf("%d bytes end before a length", len(data))

@@ -18,37 +18,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// witnessFile is the witness beside the records.
+// witnessFile is the name of the witness in the store's directory.
 const witnessFile = "WITNESS"
 
-// A witness is a page: a head that is written once for each start, and numbers that
-// are stored while the store is open. Numbers have a checksum of their own.
+// A witness is one page: a header, written once per start, and numbers that are updated
+// while the store is open. Each number contains its own checksum.
 const (
 	witnessMagic = "hmcfs witness 1\n"
 	witnessSize  = 4096
 	headSize     = 76  // magic | id | was | boot | directory | checksum
-	versionAt    = 128 // the highest version that was acknowledged
-	cutAt        = 136 // 1 until what a cut left without a record is settled
+	versionAt    = 128 // the highest acknowledged version
+	cutAt        = 136 // 1 until data that a cut left without a record is cleaned up
 )
 
-// token is a random number that tells one thing from another.
+// token is a random identifier.
 type token [16]byte
 
-// witness is a page as it was found.
+// witness is the decoded content of a witness page.
 type witness struct {
-	id      token  // of the store
-	was     token  // of the damaged store that this one was brought back from
-	boot    token  // of the machine's start
-	dir     uint64 // names the directory of the store
+	id      token  // the store's ID
+	was     token  // the ID of the damaged store that this one was restored from
+	boot    token  // identifies the boot of the machine
+	dir     uint64 // a hash of the path of the store's directory
 	version uint64
-	sure    bool // version could be read
+	sure    bool // version has a valid checksum
 	cut     bool
 }
 
-// seal makes a number that tells whether it is whole.
+// seal combines a number with a checksum.
 func seal(n uint64) uint64 { return n<<16 | n*0x9e3779b97f4a7c15>>48 }
 
-// unseal returns the number, and whether it is whole.
+// unseal returns the number, and whether its checksum is valid.
 func unseal(sealed uint64) (uint64, bool) {
 	n := sealed >> 16
 	return n, seal(n) == sealed
@@ -71,7 +71,7 @@ func (w *witness) encode() []byte {
 	return page
 }
 
-// witness reads a page; nil when there is none, or none that can be believed.
+// witness reads a page; nil if there is none, or none that is valid.
 func (read readerAt) witness(path string) (*witness, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -99,7 +99,7 @@ func (read readerAt) witness(path string) (*witness, error) {
 	return w, nil
 }
 
-// writeWitness puts a page in place of another.
+// writeWitness replaces a page atomically.
 func writeWitness(path string, w *witness) error {
 	temp := path + ".new"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -119,13 +119,13 @@ func writeWitness(path string, w *witness) error {
 	return nil
 }
 
-// witnesses are the pages of an open store.
+// witnesses are the mapped witness pages of an open store.
 type witnesses struct {
 	pages [][]byte
 	paths []string
 }
 
-// openWitnesses writes and maps pages.
+// openWitnesses writes and maps the pages.
 func openWitnesses(w *witness, paths []string) (_ *witnesses, err error) {
 	out := &witnesses{paths: paths}
 	defer func() {
@@ -150,7 +150,7 @@ func openWitnesses(w *witness, paths []string) (_ *witnesses, err error) {
 	return out, nil
 }
 
-// saw stores that a commit was acknowledged.
+// saw records that a commit was acknowledged.
 func (w *witnesses) saw(version uint64) {
 	for _, page := range w.pages {
 		word := wordAt(page, versionAt)
@@ -160,7 +160,7 @@ func (w *witnesses) saw(version uint64) {
 	}
 }
 
-// settle stores that nothing without a record is left.
+// settle records that no data without a record is left.
 func (w *witnesses) settle() {
 	for _, page := range w.pages {
 		wordAt(page, cutAt).Store(seal(0))
@@ -176,18 +176,18 @@ func (w *witnesses) close() error {
 	return errors.Join(errs...)
 }
 
-// newToken draws a token.
+// newToken returns a random token.
 func newToken() (t token, err error) {
 	_, err = rand.Read(t[:])
 	return t, err
 }
 
-// stamp returns the number, never 0, that entries of the store with this id have as
-// their expiry, which lies beyond all times. Users can't see it, so that a value can't
-// hold what would be taken for an entry.
+// stamp returns the number, never 0, that the entries of the store with this ID have as
+// their expiry, which is too far in the future to take effect. Users can't see it, so they
+// can't store a value that would be mistaken for an entry.
 func (t token) stamp() uint64 { return 1<<62 | binary.LittleEndian.Uint64(t[:])>>2 }
 
-// bootToken is the same until the machine starts again; zero when that is not known.
+// bootToken returns a token that stays the same until the next boot; zero if unknown.
 func bootToken() (t token) {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -200,7 +200,7 @@ func bootToken() (t token) {
 	return t
 }
 
-// nameOf stands for a directory's path in a witness.
+// nameOf returns a hash of a directory's path, for a witness.
 func nameOf(dir string) uint64 {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs

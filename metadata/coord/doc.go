@@ -1,20 +1,19 @@
-// Package coord is what several machines agree on: small values under ordered
-// names, some of which live only as long as whoever wrote them. It is the seam
-// below which etcd lies; doc.go of the packages members and keyindex says what
-// is kept in it.
+// Package coord defines the coordination service that the nodes of a cluster share: small
+// values under ordered names, some of which exist only while their writer is alive. It is
+// the interface that hides etcd (see package etcd); doc.go of the packages members and
+// keyindex describes the values that are kept in it.
 //
 // # Leases
 //
-// A value is bound to a lease or to none. A lease lives as long as its owner
-// keeps telling the service so, which the implementation does by itself; it is
-// the service's clock that counts, and only how much time has passed: nothing
-// depends on what time it is, here or there.
+// A value is bound to a lease or to none. A lease lives as long as its owner renews it,
+// which the implementation does in the background. Only the service's clock counts, and
+// only elapsed time: nothing depends on the wall-clock time of any machine.
 //
 // # Watching
 //
-// A watch begins behind a revision, that of a List, so that between the two
-// nothing is missed. It ends with ErrCompacted when the service has forgotten
-// what came behind that revision; then the watcher lists again.
+// A watch starts after a given revision, usually that of a List, so that no change between
+// the two is missed. It ends with ErrCompacted when the service has discarded the history
+// after that revision; the watcher then lists again.
 //
 // # Lock order
 //

@@ -9,36 +9,37 @@ import (
 )
 
 const (
-	// maxStrange bounds the entries that are known by name. Further ones are counted.
+	// maxStrange bounds the entries that are recorded by name. Further ones are only
+	// counted.
 	maxStrange = 1 << 14
-	// strangeBurst bounds the entries that are reported within a strangePause.
+	// strangeBurst bounds the entries that are reported per strangePause.
 	strangeBurst = 16
 	strangePause = time.Minute
-	// maxTold is as much of a name as goes into a message.
+	// maxTold is the maximum length, in bytes, of a name in a message.
 	maxTold = 128
 )
 
-// Strange holds the entries of a service that a reader can't use: a client with the right
-// to write there may write anything. Each is reported once, and again when it has changed; of
-// many at once the first are told. Its methods may be called from any goroutine.
-// The zero value has none.
+// Strange records the entries of a service that a reader can't use: any client with write
+// access may write anything. Each entry is reported once, and again when it has changed; of
+// many in a short time only the first are reported. Its methods are safe for concurrent
+// use. The zero value is empty and ready to use.
 type Strange struct {
 	mu sync.Mutex
-	// known are the revisions at which entries were found, by the hashes of their
-	// names: a name may be as long as the service lets it.
+	// known maps hashes of entry names to the revisions at which the entries were found.
+	// Names are hashed because they may be as long as the service allows.
 	// +checklocks:mu
 	known map[[sha256.Size]byte]Revision
-	// unnamed counts the finds of entries that are not in known.
+	// unnamed counts the found entries that are not in known.
 	// +checklocks:mu
 	unnamed int
-	// told counts the reports since the time of since.
+	// told counts the reports since the time in since.
 	// +checklocks:mu
 	told int
 	// +checklocks:mu
 	since time.Time
 }
 
-// Found notes an entry and tells it with a message, unless it was told.
+// Found records an entry and logs it with a message, unless it was reported before.
 func (s *Strange) Found(log *zap.Logger, message string, e Entry, err error) {
 	if s.note(e) {
 		log.Warn(message, zap.String("name", Shortened(e.Name)), zap.Error(err))
@@ -68,7 +69,7 @@ func (s *Strange) note(e Entry) (tell bool) {
 	return s.told <= strangeBurst
 }
 
-// Gone notes that a name has no entry any more, or one that can be used.
+// Gone records that the entry of a name has been removed or has become usable.
 func (s *Strange) Gone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,12 +79,12 @@ func (s *Strange) Gone(name string) {
 	}
 }
 
-// Count returns how many were found and are not gone.
+// Count returns the number of entries that were found and are still unusable.
 func (s *Strange) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.known) + s.unnamed
 }
 
-// Shortened is as much of a name as goes into a message.
+// Shortened returns name, cut to a length that fits a message.
 func Shortened(name string) string { return name[:min(len(name), maxTold)] }

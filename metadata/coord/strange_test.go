@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// TestStrangeLongNames: what is kept of entries that can't be used does not grow
-// with their names.
+// TestStrangeLongNames: the memory used for unusable entries does not grow with their
+// names.
 func TestStrangeLongNames(t *testing.T) {
 	var s coord.Strange
 	var before, after runtime.MemStats

@@ -10,29 +10,29 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// asker tells on whose behalf the service is asked for claims.
+// asker distinguishes the origins of requests for claims.
 type asker bool
 
 const (
-	// caller asks for what it does not have yet. What the service does not grant
-	// is given up. A service that does not answer is not asked.
+	// caller requests keys that are not in use here yet. A claim that the service does not
+	// grant is given up. A service that is away is not asked.
 	caller asker = false
-	// worker asks again for what is in use.
+	// worker requests keys that are already in use.
 	worker asker = true
 )
 
-// verdict tells the outcome of a claim that the service was asked for.
+// verdict is the outcome of a claim that was requested from the service.
 type verdict struct {
-	// by is another node that has it.
+	// by is another node that has the key.
 	by members.Name
-	// granted says that it may be used here.
+	// granted reports whether the key may be used here.
 	granted bool
 }
 
-// ask asks the service for names whose claims the caller has made busy. The
-// claims are not busy any more then.
+// ask requests from the service the names whose claims were marked busy. When it returns,
+// the claims are no longer busy.
 func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict {
-	// What was begun is brought to its end, so that it is known what is there.
+	// Once begun, the request is completed, so that the state in the service is known.
 	ctx = context.WithoutCancel(ctx)
 	lease, epoch, turn := r.lease()
 	if lease == nil || who == caller && r.isAway() {
@@ -46,7 +46,7 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	results, err := r.o.Service.Create(ctx, entries, lease)
 	r.heard(err)
 	told := make([]answer, len(names))
-	var old []coord.Entry // those of ours that are there already
+	var old []coord.Entry // our own entries that exist already
 	var oldAt []int
 	for i := range names {
 		told[i] = answer{unsure: true}
@@ -80,7 +80,7 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	return r.settle(names, answers, who)
 }
 
-// answer is the service's answer about a claim.
+// answer is the service's answer about one claim.
 type answer struct {
 	revision coord.Revision
 	turn     int
@@ -88,8 +88,8 @@ type answer struct {
 	unsure   bool
 }
 
-// judge says what a result means. An entry of ours that is there may be bound
-// to a lease that ends: it has to be written again, and until then it is unsure.
+// judge interprets a result. An existing entry of this node may be bound to a lease that is
+// about to end: it has to be written again, and until then the claim is unsure.
 func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bool) {
 	switch {
 	case got.Err == nil:
@@ -110,12 +110,12 @@ func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bo
 	return answer{unsure: true}, true
 }
 
-// lease returns the lease that claims are bound to, and which one that is. Who is the first to
-// see another one has all claims made again under it.
+// lease returns the lease that claims are bound to, the epoch, and the number of the lease.
+// The first call that sees a new lease queues all claims to be made again under it.
 func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Within the lock, so that nobody takes an older one for the newer one.
+	// Called with the lock held, so that an older lease can't replace a newer one.
 	l, epoch, _ = r.o.Lease()
 	if l != nil && l != r.bound {
 		r.bound = l
@@ -124,9 +124,9 @@ func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 	return l, epoch, r.turn
 }
 
-// settle notes what became of claims that were asked for: those without an
-// answer were not. What a caller is not granted is given up in the same step, so
-// that the worker takes it for nothing that is in use.
+// settle records the outcomes of requested claims; a name without an answer was not
+// requested. Claims of a caller that are not granted are given up in the same critical
+// section, so that the worker does not mistake them for keys in use.
 func (r *Registry) settle(names []string, answers map[string]answer, who asker) []verdict {
 	out := make([]verdict, len(names))
 	r.mu.Lock()
@@ -144,7 +144,7 @@ func (r *Registry) settle(names []string, answers map[string]answer, who asker) 
 	return out
 }
 
-// idleLocked wakes who waits for claims that are not busy any more.
+// idleLocked wakes the goroutines that wait for busy claims.
 //
 // +checklocks:r.mu
 func (r *Registry) idleLocked() {
@@ -156,7 +156,7 @@ func (r *Registry) idleLocked() {
 func (r *Registry) settleLocked(name string, a answer) {
 	c := r.claims[name]
 	c.busy = false
-	// What the service was not asked for may still be there.
+	// An entry of a claim that was not requested may still exist in the service.
 	unasked := a == answer{} && c.revision != 0
 	c.revision, c.turn, c.unsure = a.revision, a.turn, c.unsure || a.unsure || unasked
 	c.contested = a.by != ""

@@ -9,13 +9,13 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// errForeign is an entry that is not of the space that was listed.
+// errForeign reports an entry that is not in the listed space.
 var errForeign = errors.New("keyindex: not of this list")
 
-// nameOf returns the service's name of a key.
+// nameOf returns a key's name in the service.
 func nameOf(s Space, key string) string { return string(s) + "/" + key }
 
-// keyIn is the key that the service calls by a name.
+// keyIn returns the key that has a name in the service.
 func keyIn(s Space, name string) (key string, ok bool) {
 	return strings.CutPrefix(name, string(s)+"/")
 }
@@ -40,5 +40,5 @@ func decodeTenant(value []byte) (tenant, error) {
 	return tenant{node: node, epoch: members.Epoch(epoch)}, nil
 }
 
-// shortened is as much of a value as goes into a message.
+// shortened returns value, cut to a length that fits a message.
 func shortened(value []byte) string { return string(value[:min(len(value), 80)]) }

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// FuzzEntry has the service have any entry: it is a valid key of a valid node, as it
-// would be written, or is none.
+// FuzzEntry decodes any entry of the service: it is either a valid key of a valid node, in
+// the form in which it would be written, or invalid.
 func FuzzEntry(f *testing.F) {
 	f.Add("keys/a", []byte("b 5"))
 	f.Add("keys/a/b", []byte("b 5"))

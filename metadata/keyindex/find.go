@@ -12,11 +12,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// maxRemembered bounds the places that are remembered; with one more all are
-// forgotten.
+// maxRemembered bounds the remembered places; when it is exceeded, all are forgotten.
 const maxRemembered = 1 << 16
 
-// memory has the places at which keys were found.
+// memory caches the places at which keys were found.
 type memory struct {
 	keep time.Duration
 
@@ -60,7 +59,7 @@ func (m *memory) forget(name string) {
 	delete(m.places, name)
 }
 
-// Find says which other node has a key; see Index.
+// Find returns the other node that has a key; see Index.
 func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error) {
 	name := nameOf(s, key)
 	if node, ok := r.memory.get(name); ok {
@@ -87,7 +86,7 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 	return has, nil
 }
 
-// Forget forgets where a key was; see Index.
+// Forget discards the remembered place of a key; see Index.
 func (r *Registry) Forget(s Space, key string) { r.memory.forget(nameOf(s, key)) }
 
 // List lists keys; see Index.
@@ -116,8 +115,8 @@ func (r *Registry) List(ctx context.Context, s Space, after string, limit int) (
 	return places, nil
 }
 
-// placeOf returns the place that an entry names. A client with the right to write to the
-// service may write anything: an entry that is no key, or no node's, is reported and skipped.
+// placeOf returns the place that an entry describes. Any client with write access to the
+// service may write anything: an entry with an invalid key or node is reported and skipped.
 func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	key, ok := keyIn(s, e.Name)
 	var err error
@@ -138,7 +137,7 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	return Place{Key: key, Node: has.node}, err
 }
 
-// heard notes whether the service answers.
+// heard records whether the service answers.
 func (r *Registry) heard(err error) {
 	gone := errors.Is(err, coord.ErrUnavailable)
 	r.mu.Lock()
@@ -152,8 +151,8 @@ func (r *Registry) heard(err error) {
 	}
 }
 
-// isAway says that the service did not answer when it was asked last. The worker
-// asks it again and again, so that others need not wait for it.
+// isAway reports whether the service failed to answer the last request. The worker keeps
+// polling it, so that other callers need not wait for it.
 func (r *Registry) isAway() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

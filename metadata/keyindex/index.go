@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// Space is one of the two sets of keys.
+// Space is one of the two namespaces of keys.
 type Space string
 
 // The spaces.
@@ -23,66 +23,66 @@ type Place struct {
 	Node members.Name `json:"node"`
 }
 
-// TakenError says that another node has a key. It is metadata.ErrExist.
+// TakenError reports that another node has a key. It wraps metadata.ErrExist.
 type TakenError struct {
 	Key  string
 	Node members.Name
 }
 
-// Error tells whose it is.
+// Error names the key and the node that has it.
 func (e *TakenError) Error() string {
 	return fmt.Sprintf("node %s has key %q: %v", e.Node, e.Key, metadata.ErrExist)
 }
 
-// Unwrap is metadata.ErrExist.
+// Unwrap returns metadata.ErrExist.
 func (e *TakenError) Unwrap() error { return metadata.ErrExist }
 
-// Contested hears of keys in use here that another node has claimed before, up to
-// 1024 of one node at a time. It says whether that is settled: what is left is the
-// node's that the service names. It is not while that node has yet to give one of
-// the keys up, or to answer.
+// Contested receives keys in use here that another node has claimed before, up to 1024 of
+// one node at a time. It reports whether the conflict is settled, that is, whether only the
+// node named by the service still has the keys. It returns false while that node has yet to
+// give up one of the keys, or to answer.
 type Contested func(s Space, keys []string, by members.Name) (settled bool)
 
-// Index tells where keys are. Its methods may be called from any goroutine.
+// Index records where keys are. Its methods are safe for concurrent use.
 type Index interface {
-	// Claim makes keys ours. For each the error is nil, also when it was ours
-	// before, a *TakenError, or coord.ErrUnavailable where the service did not
-	// answer: the key is not ours then. It waits
-	// for the service no longer than the service's own time limit; a key whose
-	// turn has not come when the context ends has the context's error.
+	// Claim claims keys for this node. Each key's error is nil, also if this node has the
+	// key already; a *TakenError; or coord.ErrUnavailable if the service did not answer, in
+	// which case the key is not claimed. It waits for the service no longer than the
+	// service's own timeout; a key that is still waiting for another request when the
+	// context ends has the context's error.
 	Claim(ctx context.Context, s Space, keys []string) []error
-	// Have makes keys ours that are in use here already, in the background: as
-	// far as no other node has them, now or later.
+	// Have claims, in the background, keys that are already in use here, as long as no
+	// other node has them, now or later.
 	Have(s Space, keys []string)
-	// OnContested has fn called, from one goroutine, with keys that Have has made
-	// ours and that another node has claimed before. It is called again with those
-	// that stay so, and soon with those of which it says that they are not settled.
+	// OnContested has fn called, from one goroutine, with keys that were passed to Have and
+	// that another node has claimed before. Keys that stay contested are passed to it
+	// again, and soon if fn reported that they are not settled.
 	OnContested(fn Contested)
-	// Has says whether a key is in use here, or about to be.
+	// Has reports whether a key is in use here, or about to be.
 	Has(s Space, key string) bool
 	// Release gives keys up, in the background.
 	Release(s Space, keys []string)
-	// Find says which other node has a key. Errors: metadata.ErrNotExist;
+	// Find returns the other node that has a key. Errors: metadata.ErrNotExist;
 	// coord.ErrUnavailable, and the others of coord.
 	Find(ctx context.Context, s Space, key string) (Place, error)
-	// Forget forgets what Find has said of a key, which was not there.
+	// Forget discards the remembered result of Find for a key that turned out to be wrong.
 	Forget(s Space, key string)
-	// List lists the keys of all nodes, our own among them, behind a key, in
-	// order; fewer than limit are the last.
+	// List lists, in order, the keys after the given one of all nodes, including this one.
+	// Fewer than limit results mean that there are no more.
 	List(ctx context.Context, s Space, after string, limit int) ([]Place, error)
-	// Watch begins to tell which of the keys other nodes get from now on: what
-	// was there before is found by Find. A key that a node has claimed may not be
-	// visible there yet.
+	// Watch starts to report which of the keys other nodes claim from now on; earlier
+	// claims are found by Find. A key that a node has claimed may not be visible on that
+	// node yet.
 	Watch(ctx context.Context, s Space, keys []string) (Watch, error)
-	// State says how the index is doing.
+	// State reports the state of the index.
 	State() State
 }
 
-// Watch is keys that come. It is used by one goroutine; Close may come from
-// another.
+// Watch reports keys that other nodes claim. It is used by one goroutine; Close may be
+// called from another.
 type Watch interface {
-	// Next waits for the next keys, at least one. After an error there are no
-	// more; what has come since is not told.
+	// Next waits for the next keys, at least one. An error ends the watch; keys that were
+	// claimed since the last result are not reported.
 	//
 	// Errors: those of coord; the context's.
 	Next(ctx context.Context) ([]Place, error)
@@ -92,14 +92,14 @@ type Watch interface {
 
 // State counts this node's keys.
 type State struct {
-	// Keys counts those in use, of both spaces.
+	// Keys counts the keys in use, of both spaces.
 	Keys int `json:"keys"`
-	// Unasked are those of them that the others don't know of yet, since the
-	// service can't be asked.
+	// Unasked counts those of them that other nodes don't know of yet because the service
+	// can't be reached.
 	Unasked int `json:"unasked,omitempty"`
-	// Contested are those that another node has too, and had before us: they
-	// are in use here alone.
+	// Contested counts those that another node has too and claimed first: they are in use
+	// here only.
 	Contested int `json:"contested,omitempty"`
-	// Unreadable counts the entries of the service that can't be read.
+	// Unreadable counts the entries of the service that can't be decoded.
 	Unreadable int `json:"unreadable,omitempty"`
 }

@@ -31,7 +31,7 @@ type node struct {
 	members *members.Members
 }
 
-// join has a node join that leaves with the test.
+// join makes a node join, which leaves at the end of the test.
 func join(t *testing.T, s *memcoord.Server, name string) *node {
 	t.Helper()
 	return joinLogged(t, s, name, nil)
@@ -60,7 +60,7 @@ func joinLogged(t *testing.T, s *memcoord.Server, name string, log *zap.Logger) 
 	return n
 }
 
-// claim claims keys and tells which were granted.
+// claim claims keys and returns those that were granted.
 func (n *node) claim(keys ...string) (granted []string) {
 	n.t.Helper()
 	for i, err := range n.Claim(n.t.Context(), keyindex.Keys, keys) {
@@ -74,7 +74,7 @@ func (n *node) claim(keys ...string) (granted []string) {
 	return granted
 }
 
-// gets fails the test unless just these of the keys are granted.
+// gets fails the test unless exactly the wanted ones of the keys are granted.
 func (n *node) gets(keys []string, want ...string) {
 	n.t.Helper()
 	if diff := cmp.Diff(want, n.claim(keys...)); diff != "" {
@@ -82,7 +82,7 @@ func (n *node) gets(keys []string, want ...string) {
 	}
 }
 
-// finds fails the test unless a key is found at a node; none is nowhere.
+// finds fails the test unless a key is found at a node; empty means nowhere.
 func (n *node) finds(key, at string) {
 	n.t.Helper()
 	synctest.Wait()
@@ -144,7 +144,7 @@ func TestClaimAndRelease(t *testing.T) {
 		a.Release(keyindex.Keys, []string{"x", "never had"})
 		synctest.Wait()
 		b.gets([]string{"x"}, "x")
-		// What was remembered is wrong by now, until it is forgotten.
+		// The remembered place is wrong by now, until it is forgotten.
 		b.Forget(keyindex.Keys, "x")
 		a.finds("x", "b")
 		a.is(keyindex.State{Keys: 1})
@@ -177,8 +177,8 @@ func TestList(t *testing.T) {
 	})
 }
 
-// TestAway: with the service away claims are granted at once, and made good when
-// it is back; of two nodes that have set one key meanwhile, one has it alone.
+// TestAway: while the service is away keys are used without a claim, which is made when it
+// is back; of two nodes that have set one key meanwhile, one keeps it.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -187,7 +187,7 @@ func TestAway(t *testing.T) {
 		a.client.SetCut(true)
 		a.gets([]string{"before", "x", "y"}, "before")
 		a.is(keyindex.State{Keys: 1})
-		// They are used all the same.
+		// They are used nevertheless.
 		a.Have(keyindex.Keys, []string{"x", "y"})
 		if _, err := a.Find(t.Context(), keyindex.Keys, "z"); !errors.Is(err, coord.ErrUnavailable) {
 			t.Errorf("find: %v", err)
@@ -227,8 +227,9 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// TestUnsettled has another node keep an entry for a key of ours: as long as that
-// is not settled the service is asked again soon, and is told when it can be.
+// TestUnsettled has another node keep an entry for a key of this node: as long as the
+// conflict is not settled the service is asked again soon, and the callback is called when
+// it can be.
 func TestUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -253,8 +254,8 @@ func TestUnsettled(t *testing.T) {
 	})
 }
 
-// TestManyWhileAway claims so many keys of a service that does not answer that
-// the worker comes in between: it takes none of them for one in use.
+// TestManyWhileAway claims so many keys from a service that does not answer that the worker
+// runs in between: it must not treat any of them as in use.
 func TestManyWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -273,8 +274,8 @@ func TestManyWhileAway(t *testing.T) {
 	})
 }
 
-// TestReleaseWhileAway: a key that is given up while the service is away is free
-// when it is back, or with the lease.
+// TestReleaseWhileAway: a key that is released while the service is away is free when it is
+// back, or when the lease ends.
 func TestReleaseWhileAway(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"short": time.Second, "long": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +286,7 @@ func TestReleaseWhileAway(t *testing.T) {
 				a.client.SetCut(true)
 				a.Release(keyindex.Keys, []string{"x", "y"})
 				synctest.Wait()
-				a.gets([]string{"y"}) // whether it is ours still is not known
+				a.gets([]string{"y"}) // whether it still belongs to a is unknown
 				a.Have(keyindex.Keys, []string{"y"})
 				pass(pause)
 				a.client.SetCut(false)
@@ -297,15 +298,15 @@ func TestReleaseWhileAway(t *testing.T) {
 	}
 }
 
-// TestClaimAgainWhileAway: a key that was given up while the service does not
-// answer is not granted from memory: another node may have it by then.
+// TestClaimAgainWhileAway: a key that was released while the service does not answer is not
+// granted from memory: another node may have it by then.
 func TestClaimAgainWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("x", "y")
 		a.client.SetCut(true)
-		a.gets([]string{"z"}) // so it is known that nothing answers
+		a.gets([]string{"z"}) // now it is known that the service does not answer
 		pass(2 * members.DefaultTTL)
 		b.gets([]string{"x"}, "x")
 		a.Release(keyindex.Keys, []string{"x", "y"})
@@ -319,7 +320,7 @@ func TestClaimAgainWhileAway(t *testing.T) {
 	})
 }
 
-// TestDown: the service stops and starts again, or has lost everything.
+// TestDown: the service stops and restarts, or has lost all data.
 func TestDown(t *testing.T) {
 	for name, harm := range map[string]func(s *memcoord.Server){
 		"stopped": func(s *memcoord.Server) {
@@ -350,7 +351,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestEmptied: somebody removes the keys in the service by hand.
+// TestEmptied: the keys are removed from the service by hand.
 func TestEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -366,7 +367,7 @@ func TestEmptied(t *testing.T) {
 	})
 }
 
-// TestDeath: with its node a key is free.
+// TestDeath: a key is free after the death of its node.
 func TestDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -378,8 +379,8 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// TestStrange: what the service has that nobody of us has written does no harm. It
-// is in no list, and what comes behind it is.
+// TestStrange: entries of the service that no node has written do no harm. They are in no
+// list, and the entries after them are.
 func TestStrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -407,8 +408,8 @@ func TestStrange(t *testing.T) {
 	})
 }
 
-// TestStrangeOnce: an entry in the place of one of ours that can't be read is told
-// once, however often it is found.
+// TestStrangeOnce: an unreadable entry in place of one of this node's is reported once,
+// however often it is found.
 func TestStrangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -488,7 +489,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchEmptyHands: a watch that nobody reads, and one that can't begin.
+// TestWatchEmptyHands: a watch that is never read, and one that can't start.
 func TestWatchEmptyHands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -507,8 +508,8 @@ func TestWatchEmptyHands(t *testing.T) {
 	})
 }
 
-// TestContest has nodes claim and give up the same keys, many at a time: nobody
-// has a key that another one has, and at last nobody has any.
+// TestContest has nodes claim and release the same keys, many at a time: no two nodes have
+// a key at the same time, and at the end no node has any.
 func TestContest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -532,7 +533,7 @@ func TestContest(t *testing.T) {
 	})
 }
 
-// owners has the owner of each key, as those see it who were granted it.
+// owners records the owner of each key, as seen by the nodes that were granted it.
 type owners struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -540,7 +541,7 @@ type owners struct {
 	of map[string]string
 }
 
-// contend claims keys and gives them up.
+// contend claims and releases keys.
 func (o *owners) contend(n *node, name string, rng *rand.Rand) {
 	for range 300 {
 		some := []string{"a", "b", "c", "d", "e", "f"}
@@ -553,7 +554,7 @@ func (o *owners) contend(n *node, name string, rng *rand.Rand) {
 	}
 }
 
-// own notes who has keys; nobody is empty.
+// own records the owner of keys; an empty name means none.
 func (o *owners) own(name string, keys []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -565,8 +566,8 @@ func (o *owners) own(name string, keys []string) {
 	}
 }
 
-// TestContestAway is TestContest with the ways to the service cut and healed:
-// at last the service and the nodes agree.
+// TestContestAway is TestContest with the connections to the service cut and restored: at
+// the end the service and the nodes agree.
 func TestContestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -600,8 +601,8 @@ func TestContestAway(t *testing.T) {
 	})
 }
 
-// agree fails the test unless the service knows one user of each key that is in
-// use, and no other key.
+// agree fails the test unless the service has exactly one owner of each key in use, and no
+// other key.
 func agree(t *testing.T, nodes []*node, used []map[string]bool) {
 	t.Helper()
 	synctest.Wait()

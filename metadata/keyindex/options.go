@@ -10,29 +10,28 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// Options describe a Registry.
+// Options configure a Registry.
 type Options struct {
-	// Service keeps the index. Required, borrowed.
+	// Service keeps the index. Required; not closed by the Registry.
 	Service coord.Service
-	// Self is this node. Required.
+	// Self is the name of this node. Required.
 	Self members.Name
-	// Lease returns what keys are bound to at present, nil where there is nothing,
-	// the node's incarnation, and what is closed when the answer is another one.
-	// Required; members.Members.Lease.
+	// Lease returns the lease that keys are bound to at present, nil if there is none, the
+	// node's epoch, and a channel that is closed when either changes. Required; usually
+	// members.Members.Lease.
 	Lease func() (l coord.Lease, epoch members.Epoch, changed <-chan struct{})
-	// Remember is the time that Find remembers a key's place. Default 5 s.
+	// Remember is the time for which Find remembers a key's place. Default 5 s.
 	Remember time.Duration
-	// Retry is after how long the service is asked again that could not be.
-	// Default 1 s.
+	// Retry is the delay before an unavailable service is asked again. Default 1 s.
 	Retry time.Duration
-	// Look is the interval at which the registry looks whether its keys are still in the
+	// Look is the interval at which the registry checks whether its keys are still in the
 	// service, and whether contested ones have become free. Default 15 s.
 	Look time.Duration
-	// Logger gets a line for what people should know; nil is silent.
+	// Logger receives messages for the administrator; nil disables logging.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults fills in the fields that have no valid value.
 func (o *Options) EnsureDefaults() {
 	if o.Remember <= 0 {
 		o.Remember = 5 * time.Second
@@ -48,7 +47,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault at once.
+// Validate reports every fault of the options, joined.
 func (o *Options) Validate() error {
 	var faults []error
 	if o.Service == nil {

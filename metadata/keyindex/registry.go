@@ -10,64 +10,64 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// Registry is an Index in a coordination service.
+// Registry is an Index kept in a coordination service.
 type Registry struct {
 	o      Options
 	memory memory
 	end    context.CancelFunc
 	ended  chan struct{}
-	// wake has room for one: there is something for the worker.
+	// wake has room for one element, which means that there is work for the worker.
 	wake chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
 	claims map[string]*claim
-	// queue are the claims, by name, that the worker has to look at.
+	// queue holds the names of the claims that the worker has to process.
 	// +checklocks:mu
 	queue map[string]struct{}
-	// bound is the last lease that there was, and turn counts them.
+	// bound is the latest lease; turn counts the leases so far.
 	// +checklocks:mu
 	bound coord.Lease
 	// +checklocks:mu
 	turn int
-	// away says that the service did not answer when it was asked last.
+	// away is set when the service did not answer the last request.
 	// +checklocks:mu
 	away bool
-	// idle is closed, and made anew, when claims have ceased to be busy.
+	// idle is closed and replaced whenever claims cease to be busy.
 	// +checklocks:mu
 	idle chan struct{}
-	// strange are the entries that can't be read.
+	// strange records the entries that can't be decoded.
 	strange coord.Strange
-	// contested is OnContested's.
+	// contested is the callback set by OnContested.
 	// +checklocks:mu
 	contested Contested
 }
 
 var _ Index = (*Registry)(nil)
 
-// claim has what is known of one key of ours. The registry's lock guards it.
+// claim is the state of one of this node's keys. Registry.mu guards it.
 type claim struct {
-	// wanted says that the key is in use here.
+	// wanted is set while the key is in use here.
 	wanted bool
-	// shown says that it is in use whatever the service says: another node that
-	// has it makes it contested.
+	// shown is set when the key is in use regardless of the service: if another node has
+	// the key, the claim becomes contested.
 	shown bool
-	// busy says that somebody is asking the service; nobody else does.
+	// busy is set while one goroutine calls the service for the claim; all others wait.
 	busy bool
-	// revision is that of the entry in the service; 0 is none.
+	// revision is the revision of the entry in the service; 0 means no entry.
 	revision coord.Revision
-	// turn is that of the lease that the entry is bound to.
+	// turn is the number of the lease that the entry is bound to.
 	turn int
-	// unsure says that there may be an entry that we don't know of.
+	// unsure is set when the service may have an entry that is not recorded here.
 	unsure bool
-	// contested says that another node has the key.
+	// contested is set while another node has the key.
 	contested bool
 }
 
-// isOurs says that the service has the claim, under the lease of a turn.
+// isOurs reports whether the service holds the claim under the lease with number turn.
 func (c *claim) isOurs(turn int) bool { return c.revision != 0 && c.turn == turn && !c.unsure }
 
-// New makes a registry. Close ends it.
+// New returns a running registry. Close stops it.
 func New(o Options) (*Registry, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -85,15 +85,14 @@ func New(o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Close ends the work in the background. What is in the service stays there for
-// as long as the lease.
+// Close stops the background work. The entries in the service remain until the lease ends.
 func (r *Registry) Close() error {
 	r.end()
 	<-r.ended
 	return nil
 }
 
-// Claim makes keys ours; see Index.
+// Claim claims keys for this node; see Index.
 func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 	errs := make([]error, len(keys))
 	left := make([]int, len(keys))
@@ -131,18 +130,17 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 	return errs
 }
 
-// OnContested has fn called with keys in use here that another node has; see
-// Index.
+// OnContested sets the callback for keys in use here that another node has; see Index.
 func (r *Registry) OnContested(fn Contested) {
 	r.mu.Lock()
 	r.contested = fn
 	r.mu.Unlock()
-	r.recontest() // those that fn has not heard of
+	r.recontest() // those contested before fn was set
 	r.awake()
 }
 
-// tellContested tells which claims that were asked for are contested, and reports
-// whether all of them are settled.
+// tellContested reports the requested claims that are contested to the callback, and
+// reports whether all of them are settled.
 func (r *Registry) tellContested(names []string, of []verdict) (settled bool) {
 	type group struct {
 		s  Space
@@ -168,8 +166,8 @@ func (r *Registry) tellContested(names []string, of []verdict) (settled bool) {
 	return settled
 }
 
-// begin makes the claims, by place, busy that are to be asked for, and tells
-// those that somebody else is busy with. The others are ours.
+// begin marks as busy the claims that have to be requested, and returns their indices in
+// mine and those of claims that are already busy in theirs. All others are held already.
 func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []int, idle <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,8 +181,8 @@ func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []in
 		case c.busy:
 			theirs = append(theirs, i)
 		case c.contested, !c.wanted, !c.shown && !c.isOurs(r.turn):
-			// One that was given up is asked for too: the worker may be waiting for
-			// the service to answer again, and the lease have ended meanwhile.
+			// A claim that was given up is requested too: the worker may be waiting for the
+			// service to answer again, and the lease may have ended meanwhile.
 			c.wanted, c.busy = true, true
 			mine = append(mine, i)
 		}
@@ -192,7 +190,7 @@ func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []in
 	return mine, theirs, r.idle
 }
 
-// Have makes keys ours that are in use; see Index.
+// Have claims keys that are already in use; see Index.
 func (r *Registry) Have(s Space, keys []string) {
 	r.mu.Lock()
 	for _, key := range keys {
@@ -209,7 +207,7 @@ func (r *Registry) Have(s Space, keys []string) {
 	r.awake()
 }
 
-// Release gives keys up; see Index.
+// Release gives up keys; see Index.
 func (r *Registry) Release(s Space, keys []string) {
 	r.mu.Lock()
 	for _, key := range keys {
@@ -223,7 +221,7 @@ func (r *Registry) Release(s Space, keys []string) {
 	r.awake()
 }
 
-// Has says whether a key is in use here; see Index.
+// Has reports whether a key is in use here; see Index.
 func (r *Registry) Has(s Space, key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +229,7 @@ func (r *Registry) Has(s Space, key string) bool {
 	return c != nil && c.wanted
 }
 
-// awake has the worker look at the queue.
+// awake wakes the worker.
 func (r *Registry) awake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -239,7 +237,7 @@ func (r *Registry) awake() {
 	}
 }
 
-// State says how the index is doing; see Index.
+// State reports the state of the index; see Index.
 func (r *Registry) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

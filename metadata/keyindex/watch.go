@@ -8,11 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// maxWatches is for how many keys of one Watch the service is asked one by one.
-// More are watched by what their names begin with.
+// maxWatches is the largest number of keys of one Watch that are watched individually. With
+// more, their common prefix is watched.
 const maxWatches = 8
 
-// Watch begins to tell of keys that come; see Index.
+// Watch starts to report keys that other nodes claim; see Index.
 func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (Watch, error) {
 	prefixes := keys
 	if len(keys) > maxWatches {
@@ -45,7 +45,7 @@ func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (Watch, er
 	return w, nil
 }
 
-// watchOne begins a watch of what comes from now on.
+// watchOne starts a watch of the changes from now on.
 func (r *Registry) watchOne(ctx context.Context, prefix string) (coord.Watch, error) {
 	_, now, err := r.o.Service.List(ctx, prefix, "", 1)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Registry) watchOne(ctx context.Context, prefix string) (coord.Watch, er
 	return r.o.Service.Watch(ctx, prefix, now)
 }
 
-// commonPrefix returns the prefix of all keys.
+// commonPrefix returns the longest common prefix of the keys.
 func commonPrefix(keys []string) string {
 	common := keys[0]
 	for _, key := range keys[1:] {
@@ -67,7 +67,7 @@ func commonPrefix(keys []string) string {
 	return common
 }
 
-// watch is one call of Watch: several watches of the service.
+// watch implements Watch, with one or more watches of the service.
 type watch struct {
 	registry *Registry
 	space    Space
@@ -78,13 +78,13 @@ type watch struct {
 	work     sync.WaitGroup
 }
 
-// follow hands on what one watch of the service tells.
+// follow forwards the results of one watch of the service.
 func (w *watch) follow(ctx context.Context, of coord.Watch) {
 	defer of.Close()
 	for {
 		events, err := of.Next(ctx)
 		if err != nil {
-			w.failed <- err // there is room
+			w.failed <- err // failed has room for it
 			return
 		}
 		came := w.came(events)
@@ -99,7 +99,7 @@ func (w *watch) follow(ctx context.Context, of coord.Watch) {
 	}
 }
 
-// came are the keys of events that other nodes have now.
+// came returns the watched keys that, according to events, other nodes have now.
 func (w *watch) came(events []coord.Event) []Place {
 	var came []Place
 	for _, e := range events {

@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// workerBatch is the number of claims that the worker does at a time.
+// workerBatch is the maximum number of claims that the worker processes at a time.
 const workerBatch = 1024
 
-// run does, in the background, what was put off.
+// run executes the deferred work until the context ends.
 func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	defer close(r.ended)
 	look := time.NewTicker(r.o.Look)
@@ -31,7 +31,7 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 			r.look(ctx)
 		case <-r.wake:
 			if again != nil {
-				continue // the service is away: not with every call
+				continue // the service is away: wait for the timer
 			}
 		case <-again:
 			r.recontest()
@@ -43,7 +43,7 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// renew has all claims made again.
+// renew queues all claims to be made again.
 func (r *Registry) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *Registry) renewLocked() {
 	}
 }
 
-// work does what is in the queue, and says whether something is left that the
-// service could not be asked for, or that another node has yet to settle.
+// work processes the queue, and reports whether work remains because the service did not
+// answer or because another node has yet to settle a conflict.
 func (r *Registry) work(ctx context.Context) (left bool) {
 	for ctx.Err() == nil {
 		claims, leaving := r.next()
@@ -79,8 +79,8 @@ func (r *Registry) work(ctx context.Context) (left bool) {
 	return left
 }
 
-// next takes the next claims out of the queue, busy: those to be asked for, and
-// those to be given up.
+// next removes the next claims from the queue and marks them busy: those to be requested,
+// and those to be given up.
 func (r *Registry) next() (claims, leaving []string) {
 	lease, _, _ := r.o.Lease()
 	r.mu.Lock()
@@ -93,7 +93,7 @@ func (r *Registry) next() (claims, leaving []string) {
 		switch {
 		case c == nil:
 			delete(r.queue, name)
-		case c.busy: // it comes again with the end of that
+		case c.busy: // queued again when the request ends
 			delete(r.queue, name)
 		case !c.wanted && c.revision == 0 && !c.unsure:
 			delete(r.queue, name)
@@ -104,9 +104,9 @@ func (r *Registry) next() (claims, leaving []string) {
 			leaving = append(leaving, name)
 		case c.isOurs(r.turn):
 			delete(r.queue, name)
-		case lease != nil: // else with the next one
+		case lease != nil: // otherwise it waits for the next lease
 			delete(r.queue, name)
-			// It was granted before, so it is in use, whatever has it now.
+			// It was granted before, so it is in use, whichever node has it now.
 			c.busy, c.shown = true, true
 			claims = append(claims, name)
 		}
@@ -114,14 +114,14 @@ func (r *Registry) next() (claims, leaving []string) {
 	return claims, leaving
 }
 
-// answers asks the service for anything, since it did not answer before.
+// answers probes a service that did not answer before.
 func (r *Registry) answers(ctx context.Context) bool {
 	_, err := r.o.Service.Get(ctx, nameOf(Keys, ""))
 	r.heard(err)
 	return !r.isAway()
 }
 
-// stuck says whether the service could not be asked for what it was asked.
+// stuck reports whether the service failed to answer for any of the claims.
 func (r *Registry) stuck(claims, leaving []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *Registry) stuck(claims, leaving []string) bool {
 	return false
 }
 
-// leave removes the entries of claims that nobody wants any more.
+// leave removes the entries of claims that are no longer wanted.
 func (r *Registry) leave(ctx context.Context, names []string) {
 	entries, unsure := r.entries(names)
 	gone := make(map[string]bool, len(names))
@@ -148,7 +148,7 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 			continue
 		}
 		if err != nil {
-			failed = err // the others are no better off
+			failed = err // the others would fail too
 			break
 		}
 		entries = append(entries, e)
@@ -159,14 +159,14 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 		r.o.Logger.Debug("keys could not be given up", zap.Int("keys", len(entries)), zap.Error(err))
 	}
 	for i, e := range entries {
-		// What has changed meanwhile is not ours any more.
+		// An entry that has changed meanwhile no longer belongs to this node.
 		gone[e.Name] = i < len(results) && (results[i].Err == nil || errors.Is(results[i].Err, coord.ErrChanged))
 	}
 	r.settleLeft(names, gone)
 }
 
-// settleLeft notes which claims were given up. All are looked at again: they may
-// be wanted again by now, or could not be given up.
+// settleLeft records which claims were given up. All are queued again: they may be wanted
+// again by now, or giving them up may have failed.
 func (r *Registry) settleLeft(names []string, gone map[string]bool) {
 	r.mu.Lock()
 	for _, name := range names {
@@ -182,7 +182,8 @@ func (r *Registry) settleLeft(names []string, gone map[string]bool) {
 	r.awake()
 }
 
-// entries are those of claims in the service, as far as they are known.
+// entries returns the entries of claims in the service, and separately the claims whose
+// entries are not known.
 func (r *Registry) entries(names []string) (entries []coord.Entry, unsure []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,9 +197,9 @@ func (r *Registry) entries(names []string) (entries []coord.Entry, unsure []stri
 	return entries, unsure
 }
 
-// ours reads an entry, if it is ours.
+// ours reads an entry that belongs to this node.
 //
-// Errors: coord.ErrNotFound.
+// Errors: coord.ErrNotFound, also for another node's entry.
 func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 	e, err := r.o.Service.Get(ctx, name)
 	if err != nil {
@@ -210,7 +211,7 @@ func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 	return e, nil
 }
 
-// recontest has contested claims asked for again.
+// recontest queues contested claims to be requested again.
 func (r *Registry) recontest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +222,8 @@ func (r *Registry) recontest() {
 	}
 }
 
-// look looks after claims that nobody has told of: contested ones, and all of
-// them when one is not in the service any more, where somebody has emptied it.
+// look checks for changes that were not reported: it queues contested claims, and all
+// claims if a sample is missing from the service, as after its data was deleted.
 func (r *Registry) look(ctx context.Context) {
 	r.recontest()
 	var sample string
@@ -244,8 +245,8 @@ func (r *Registry) look(ctx context.Context) {
 	}
 }
 
-// missed has all claims made again, unless the one that is not in the service
-// was given up meanwhile.
+// missed queues all claims to be made again, unless the one that is missing from the
+// service was given up meanwhile.
 func (r *Registry) missed(name string, revision coord.Revision) {
 	r.mu.Lock()
 	c := r.claims[name]

@@ -11,18 +11,21 @@ import (
 	"strings"
 )
 
-// errAddress is an address that no node of another machine can have said.
+// errAddress reports an address that a node of another machine can't have.
 var errAddress = errors.New("members: no address of a node of the cluster")
 
-// limitAddresses takes out of a record what is not to be connected to, and returns
-// it. Whoever may write to the service may name any address, of which a node of
-// this machine, as root maybe, would be the client:
+// limitAddresses removes from a record the addresses that must not be connected to, and
+// returns them. Any client with write access to the service may list any address, and a
+// node of this machine, possibly running as root, would connect to it:
 //
-//   - of the sockets of this machine only those that hmcfs itself makes for a rank;
-//   - of this machine's own network (127.0.0.0/8, ::1, localhost) none, unless this
-//     node listens there itself, as when all nodes are on one machine;
-//   - of the link's own (169.254.0.0/16, fe80::/10) none, on the same condition;
-//   - nothing that is no unicast address, and no port but a number.
+//   - of this machine's Unix sockets only those that hmcfs itself creates for a rank
+//     are kept;
+//   - loopback addresses (127.0.0.0/8, ::1, localhost) are removed unless this node
+//     itself listens on one, as when all nodes are on one machine;
+//   - link-local addresses (169.254.0.0/16, fe80::/10) are removed on the same
+//     condition;
+//   - anything that is no unicast address, and any port that is not a number, is
+//     removed.
 func (r *Record) limitAddresses(self []string) (refused []string) {
 	var loopback, link bool
 	for _, text := range self {
@@ -48,7 +51,7 @@ func (r *Record) limitAddresses(self []string) (refused []string) {
 	return refused
 }
 
-// reach is from where an address can be reached.
+// reach is the scope from which an address can be reached.
 type reach int
 
 const (
@@ -57,7 +60,7 @@ const (
 	onLink
 )
 
-// reachOf returns from where the host of HOST:PORT can be reached.
+// reachOf returns the scope from which the host of HOST:PORT can be reached.
 //
 // Errors: errAddress.
 func reachOf(text string) (from reach, err error) {
@@ -91,8 +94,8 @@ func reachOf(text string) (from reach, err error) {
 	return from, nil
 }
 
-// isHostName reports whether a text can be a name of the DNS. Some resolvers take a
-// number at the end for a part of an address: 127.1 is 127.0.0.1 for them.
+// isHostName reports whether text can be a DNS name. Names that end in a number are
+// rejected because some resolvers treat them as addresses: 127.1 means 127.0.0.1 to them.
 func isHostName(text string) bool {
 	foreign := func(r rune) bool { return !inHostName(r) }
 	if text == "" || len(text) > 253 || strings.ContainsFunc(text, foreign) {
@@ -104,7 +107,7 @@ func isHostName(text string) bool {
 	return err != nil
 }
 
-// inHostName reports whether a name of the DNS may have a character.
+// inHostName reports whether r may occur in a DNS name.
 func inHostName(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_'
 }

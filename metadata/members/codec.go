@@ -16,17 +16,17 @@ const (
 	maxText      = 256 // bytes of an address, an ID, a version or a device's name
 )
 
-// errRecord is a record that breaks a rule.
+// errRecord reports a record that breaks a rule.
 var errRecord = errors.New("members: invalid record")
 
-// errFull is a record of one node too many.
+// errFull reports a record that exceeds the bounds of a view.
 var errFull = fmt.Errorf("members: a view has up to %d nodes, of %d bytes together", MaxNodes, maxBytes)
 
-// prefix is the place of records in the coordination service.
+// prefix begins the names of records in the coordination service.
 const prefix = "nodes/"
 
-// Validate says whether the record may be shown to others: a valid name, up to
-// 16 addresses and 1024 devices, and texts of up to 256 bytes.
+// Validate reports why the record must not be published: it needs a valid name, up to 16
+// addresses and 1024 devices, and texts of up to 256 bytes.
 func (r Record) Validate() error {
 	if err := r.Name.Validate(); err != nil {
 		return err
@@ -58,8 +58,8 @@ func encode(r Record) ([]byte, error) {
 	return p, nil
 }
 
-// decode reads what somebody has put under a name. Fields that it does not
-// know are of a later version, and are passed over.
+// decode parses and validates the value found under a name. Unknown fields come from a
+// later version and are ignored.
 func decode(name string, p []byte) (Record, error) {
 	if len(p) > maxRecord {
 		return Record{}, fmt.Errorf("a record of %d bytes: %w", len(p), errRecord)
@@ -71,18 +71,18 @@ func decode(name string, p []byte) (Record, error) {
 	if prefix+string(r.Name) != name {
 		return Record{}, fmt.Errorf("%q has a record of %q: %w", name, string(r.Name), errRecord)
 	}
-	r.Lapsed = time.Time{} // that is for each node to see
+	r.Lapsed = time.Time{} // each node determines that itself
 	return r, r.Validate()
 }
 
-// clone is a copy that shares nothing.
+// clone returns a copy that shares no memory with r.
 func (r Record) clone() Record {
 	r.Addresses = slices.Clone(r.Addresses)
 	r.Devices = slices.Clone(r.Devices)
 	return r
 }
 
-// equal says whether two records say the same.
+// equal reports whether two records have the same content.
 func (r Record) equal(o Record) bool {
 	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version &&
 		r.Started.Equal(o.Started) && r.Lapsed.Equal(o.Lapsed) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)

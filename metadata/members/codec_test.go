@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// golden is a record as nodes of this version write it.
+// golden is a record as written by nodes of this version.
 const golden = `{"name":"a","addresses":["10.0.0.1:7070"],"epoch":7,"id":"x",` +
 	`"devices":[{"name":"sim0","model":"m","total":9}],"version":"v","started":"2026-01-02T03:04:05Z"}`
 

@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// limit bounds what a real etcd takes on a machine with much to do.
+// limit bounds the waits for a real etcd on a busy machine.
 const limit = 60 * time.Second
 
-// real has a node join at an etcd.
+// real makes a node join at an etcd.
 func real(t *testing.T, e *etcdkit.Server, self members.Record) (*members.Members, *etcd.Service) {
 	t.Helper()
 	s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: e.Endpoints(), Prefix: "/hmcfs/test/", Timeout: time.Second})
@@ -37,7 +37,7 @@ func real(t *testing.T, e *etcdkit.Server, self members.Record) (*members.Member
 	return m, s
 }
 
-// waits until a view shows just these, and is well.
+// waits waits until a view shows exactly these nodes, and has no problem.
 func waits(t *testing.T, m *members.Members, want ...string) {
 	t.Helper()
 	kit.Eventually(t, limit, func() error {
@@ -57,7 +57,8 @@ func TestEtcd(t *testing.T) {
 	waits(t, b, "a")
 	epoch := a.Self().Epoch
 
-	// A node that dies is known to be dead with its lease, and comes back as another one.
+	// A node that dies is known to be dead when its lease ends, and comes back with a new
+	// epoch.
 	if err := way.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestEtcd(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Away for longer than a lease: what was known stays known.
+	// Away for longer than a lease: the known nodes remain known.
 	left := make(chan members.Event, 100)
 	defer a.OnEvent(func(ev members.Event) { left <- ev })()
 	e.Stop()
@@ -101,7 +102,7 @@ func TestEtcd(t *testing.T) {
 	waits(t, a, "b")
 	waits(t, again, "a")
 
-	// Wiped: all register again.
+	// Data lost: all nodes register again.
 	if err = e.Wipe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestEtcd(t *testing.T) {
 	if a.Self().Epoch != epoch {
 		t.Error("a is another one")
 	}
-	// The watches are those of the new history.
+	// The watches are on the new history.
 	third, _ := real(t, e, record("c"))
 	waits(t, a, "b", "c")
 	waits(t, again, "a", "c")

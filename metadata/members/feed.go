@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// feed hands what happens to whoever wants to know, in order and one at a
-// time. It has a goroutine only while there is something to hand on.
+// feed delivers events to listeners, in order and one at a time. It has a goroutine only
+// while there are events to deliver.
 type feed[T any] struct {
-	// calling is held while functions run, and is taken before mu.
+	// calling is held while listeners run, and is acquired before mu.
 	calling sync.Mutex
 
 	mu sync.Mutex
 	// +checklocks:mu
 	queue []T
-	// pushed counts all that were ever queued.
+	// pushed counts all events that were ever pushed.
 	// +checklocks:mu
 	pushed uint64
 	// +checklocks:mu
@@ -25,12 +25,12 @@ type feed[T any] struct {
 
 type listener[T any] struct {
 	fn func(T)
-	// since is the number of those that were queued before the listener came.
+	// since is the number of events pushed before the listener was added.
 	since uint64
 }
 
-// on adds a listener for what is pushed from now on. The function that it
-// returns takes it away and waits until it does not run.
+// on adds a listener for events pushed from now on. The returned function removes it, after
+// waiting for a running call to return.
 func (f *feed[T]) on(fn func(T)) func() {
 	l := &listener[T]{fn: fn}
 	f.mu.Lock()
@@ -52,13 +52,13 @@ func (f *feed[T]) on(fn func(T)) func() {
 	}
 }
 
-// push has the listeners called with what has happened. It does not wait.
+// push queues events for the listeners. It does not wait.
 func (f *feed[T]) push(what ...T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pushed += uint64(len(what))
 	if len(f.listeners) == 0 || len(what) == 0 {
-		return // those that are queued go their way
+		return // events that are already queued are still delivered
 	}
 	f.queue = append(f.queue, what...)
 	if !f.running {
@@ -72,7 +72,7 @@ func (f *feed[T]) run() {
 	}
 }
 
-// next hands one on; false when there is none.
+// next delivers one event; it returns false when there is none.
 func (f *feed[T]) next() bool {
 	f.calling.Lock()
 	defer f.calling.Unlock()
@@ -84,7 +84,7 @@ func (f *feed[T]) next() bool {
 		return false
 	}
 	what := f.queue[0]
-	number := f.pushed - uint64(len(f.queue)) // of those before it
+	number := f.pushed - uint64(len(f.queue)) // of events pushed before it
 	f.queue = f.queue[1:]
 	listeners := f.listeners
 	f.mu.Unlock()

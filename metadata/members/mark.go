@@ -10,19 +10,19 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// markSuffix ends the name of a node's mark: a copy of its record without a
-// lease, which stays when the node dies. A node that leaves removes its own, so
-// a record that goes while its mark is there is a node that was cut off, whose
-// names are not gone.
+// markSuffix ends the name of a node's mark: a copy of its record without a lease, which
+// remains when the node dies. A node that leaves removes its own mark, so a record that
+// disappears while its mark remains belongs to a node that died or was cut off, whose names
+// still exist.
 const markSuffix = "/mark"
 
-// nodeOf is the node that an entry is of, and whether it is its mark.
+// nodeOf returns the node of an entry, and whether the entry is its mark.
 func nodeOf(entry string) (name Name, mark bool) {
 	text, mark := strings.CutSuffix(strings.TrimPrefix(entry, prefix), markSuffix)
 	return Name(text), mark
 }
 
-// mark makes the mark of our record, or brings it up to date.
+// mark creates or updates the mark of this node.
 func (m *Members) mark(ctx context.Context) error {
 	entry, err := m.entry()
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *Members) mark(ctx context.Context) error {
 	return err
 }
 
-// unmark removes our mark, unless a later incarnation has made it its own.
+// unmark removes this node's mark, unless a later incarnation has replaced it.
 func (m *Members) unmark(ctx context.Context) error {
 	self := m.Self()
 	mark, err := m.service.Get(ctx, prefix+string(self.Name)+markSuffix)
@@ -63,7 +63,7 @@ func (m *Members) unmark(ctx context.Context) error {
 	return err
 }
 
-// Forget removes what is kept of a node that died or was cut off; see View.
+// Forget removes the mark of a node that died or was cut off; see View.
 func (m *Members) Forget(ctx context.Context, name Name) error {
 	if err := name.Validate(); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (m *Members) Forget(ctx context.Context, name Name) error {
 	return results[0].Err
 }
 
-// setMark notes the mark of a node. Of one without a record it is all that is
-// known.
+// setMark records the mark of a node. For a node without a record, r, the mark's copy, is
+// all that is known.
 //
 // Errors: errFull.
 func (t *table) setMark(r Record, revision coord.Revision, size int) error {
@@ -113,7 +113,7 @@ func (t *table) setMark(r Record, revision coord.Revision, size int) error {
 	return nil
 }
 
-// dropMark notes that a node's mark is gone: it leaves, or was forgotten.
+// dropMark records that a node's mark was removed: the node left, or was forgotten.
 func (t *table) dropMark(name Name, revision coord.Revision) {
 	t.mu.Lock()
 	old, had := t.nodes[name]
@@ -127,7 +127,7 @@ func (t *table) dropMark(name Name, revision coord.Revision) {
 	}
 }
 
-// lapse notes that a node's record is gone. Without a mark so is the node.
+// lapse records that a node's record is gone. A node without a mark is removed.
 func (t *table) lapse(name Name, revision coord.Revision) {
 	t.mu.Lock()
 	old, had := t.nodes[name]

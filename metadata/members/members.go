@@ -13,9 +13,9 @@ import (
 
 // Members is a View kept by a coordination service.
 //
-// One goroutine, run, does all that waits for the service: it registers the
-// node, lists and watches the others, and looks again and again whether all of
-// that still holds. Where it does not, it begins anew.
+// One goroutine, run, makes all calls that wait for the service: it registers the node,
+// lists and watches the others, and periodically checks whether all of that still holds. If
+// not, it starts over.
 type Members struct {
 	*table
 	service coord.Service
@@ -25,15 +25,15 @@ type Members struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// kick has room for one: look at our own record now.
+	// kick has room for one element, which asks run to check this node's record now.
 	kick chan struct{}
 
-	// strange are the entries that are not used.
+	// strange records the entries that are not used.
 	strange coord.Strange
 
-	// These belong to run: nodes that may come back; whether we have
-	// registered without having listed since; the last revision that we have
-	// seen, which the watch's goroutine counts while it runs.
+	// Used by run only: nodes that may come back; whether this node has registered but not
+	// listed since; and the last revision seen, which the watch's goroutine updates while
+	// it runs.
 	grace    grace
 	unlisted bool
 	seen     coord.Revision
@@ -41,12 +41,11 @@ type Members struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	self Record
-	// written is our record in the service; its revision is 0 if it is not
-	// there.
+	// written is this node's record in the service; its revision is 0 if it is absent.
 	// +checklocks:mu
 	written coord.Entry
-	// lease is the one that our record is bound to, nil while it is not there;
-	// leased is closed when that changes.
+	// lease is the lease of this node's record, nil while the record is absent; leased is
+	// closed and replaced when lease changes.
 	// +checklocks:mu
 	lease coord.Lease
 	// +checklocks:mu
@@ -57,11 +56,10 @@ type Members struct {
 
 var _ View = (*Members)(nil)
 
-// Join makes this node a member and returns when it is one and knows the
-// others. The context bounds that alone.
+// Join makes this node a member, and returns once it is one and knows the other nodes. The
+// context bounds only the joining.
 //
-// Errors: ErrName; ErrTaken for a name, or a rank, that another node has; the
-// errors of coord.
+// Errors: ErrName; ErrTaken for a name, or a rank, that another node has; those of coord.
 func Join(ctx context.Context, o Options) (*Members, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -93,15 +91,15 @@ func Join(ctx context.Context, o Options) (*Members, error) {
 	return m, nil
 }
 
-// Self is our own record; see View.
+// Self returns this node's record; see View.
 func (m *Members) Self() Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.self.clone()
 }
 
-// Update changes what our own record says: addresses, devices, version. The
-// others hear of it as soon as the service does.
+// Update changes this node's record: addresses, devices, version. Other nodes learn of it
+// as soon as the service has the change.
 func (m *Members) Update(change func(*Record)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,10 +115,10 @@ func (m *Members) Update(change func(*Record)) error {
 	return nil
 }
 
-// Met is for static views; see View.
+// Met does nothing: only static views learn from met nodes; see View.
 func (m *Members) Met(Record) {}
 
-// State says how the view is doing; see View.
+// State reports the state of the view; see View.
 func (m *Members) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,25 +127,24 @@ func (m *Members) State() State {
 	return state
 }
 
-// Lease returns the lease of our record at present, and our epoch. What else
-// belongs to the node is bound to it too, so that it ends with the node. The
-// lease is nil while there is none. Another one comes when that was lost; the
-// epoch stays as long as the process does. changed is closed when the answer is
-// another one.
+// Lease returns the lease of this node's record and the node's epoch. Other entries of the
+// node are bound to the lease too, so that they end with the node. The lease is nil while
+// there is none, and is replaced after it was lost; the epoch stays the same as long as the
+// process lives. changed is closed when the result changes.
 func (m *Members) Lease() (l coord.Lease, epoch Epoch, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease, m.self.Epoch, m.leased
 }
 
-// dropLease notes that there is no lease any more.
+// dropLease records that there is no lease any more.
 func (m *Members) dropLease() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setLeaseLocked(nil)
 }
 
-// setLeaseLocked notes another lease.
+// setLeaseLocked records a new lease, or nil.
 //
 // +checklocks:m.mu
 func (m *Members) setLeaseLocked(l coord.Lease) {
@@ -158,9 +155,9 @@ func (m *Members) setLeaseLocked(l coord.Lease) {
 	}
 }
 
-// Close ends the membership: our record and our mark are gone, with all that was bound to
-// the lease. The view stays as it was. The context bounds telling the service;
-// a node that could not tell lapses when its lease ends.
+// Close ends the membership: it removes this node's record and mark, and all entries bound
+// to the lease. The view keeps its last content. The context bounds the calls to the
+// service; if they fail, the node lapses when its lease ends.
 func (m *Members) Close(ctx context.Context) error {
 	m.cancel()
 	<-m.done
@@ -168,13 +165,13 @@ func (m *Members) Close(ctx context.Context) error {
 	if lease == nil {
 		return nil
 	}
-	// Without its mark the node has left, and is not one that was cut off.
+	// Without its mark the node counts as having left, not as cut off.
 	failure := m.unmark(ctx)
 	m.dropLease()
 	return errors.Join(failure, lease.Revoke(ctx))
 }
 
-// poke has our own record looked at.
+// poke asks run to check this node's record.
 func (m *Members) poke() {
 	select {
 	case m.kick <- struct{}{}:
@@ -182,7 +179,7 @@ func (m *Members) poke() {
 	}
 }
 
-// well notes that the service answers and the view is right.
+// well records that the service answers and the view is current.
 func (m *Members) well() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +189,7 @@ func (m *Members) well() {
 	m.state.UnreachableSince, m.state.Problem = time.Time{}, ""
 }
 
-// unwell notes why the view can't be kept.
+// unwell records why the view can't be kept current.
 func (m *Members) unwell(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

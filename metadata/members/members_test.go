@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// node is a member with its way to the service, and what it was told.
+// node is a member with its connection to the service, and the events it has received.
 type node struct {
 	*members.Members
 	client *memcoord.Client
@@ -24,7 +24,7 @@ type node struct {
 	events []members.Event
 }
 
-// record is one of a test's nodes.
+// record returns the record of one of a test's nodes.
 func record(name string) members.Record {
 	return members.Record{
 		Name:      members.Name(name),
@@ -34,7 +34,7 @@ func record(name string) members.Record {
 	}
 }
 
-// join has a node join that leaves with the test.
+// join makes a node join, which leaves at the end of the test.
 func join(t *testing.T, s *memcoord.Server, self members.Record) *node {
 	t.Helper()
 	n := &node{client: s.Client()}
@@ -63,7 +63,7 @@ func leave(t *testing.T, m *members.Members) {
 	}
 }
 
-// names returns the names that a view shows.
+// names returns the names in a view.
 func names(v members.View) []string {
 	out := []string{}
 	for _, r := range v.Nodes() {
@@ -72,7 +72,7 @@ func names(v members.View) []string {
 	return out
 }
 
-// sees fails the test if a view does not show just these.
+// sees fails the test unless a view shows exactly these nodes.
 func sees(t *testing.T, v members.View, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -84,7 +84,7 @@ func sees(t *testing.T, v members.View, want ...string) {
 	}
 }
 
-// kinds returns what a node was told, in words, and forgets it.
+// kinds returns the events that a node has received, as text, and clears them.
 func (n *node) kinds() []string {
 	synctest.Wait()
 	n.mu.Lock()
@@ -119,8 +119,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// TestDeath has a node be cut off for longer than its lease: it is known, with
-// the time, to all nodes, also to one that joins meanwhile, until it is back.
+// TestDeath cuts a node off for longer than its lease: it is shown as lapsed, with the
+// time, by all nodes, including one that joins meanwhile, until it is back.
 func TestDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -145,8 +145,8 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// TestDeathUnseen is TestDeath for a node that has to list all again: the lease
-// has ended while it was cut off itself.
+// TestDeathUnseen is TestDeath for a node that has to list all nodes again: the lease ended
+// while that node itself was cut off.
 func TestDeathUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -164,7 +164,7 @@ func TestDeathUnseen(t *testing.T) {
 	})
 }
 
-// TestForget has an operator decide that a node that died does not come back.
+// TestForget has an operator decide that a dead node does not come back.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -182,7 +182,7 @@ func TestForget(t *testing.T) {
 			t.Error(err)
 		}
 		sees(t, a, "c")
-		s.Compact() // c has to list all, since it can't be told what happened
+		s.Compact() // c has to list all nodes, since it has missed the events
 		c.client.SetCut(false)
 		pass(time.Second)
 		sees(t, c, "a")
@@ -193,8 +193,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// lapsed fails the test unless a view shows a node, whose lease has ended or
-// not.
+// lapsed fails the test unless a view shows a node, lapsed or not as wanted.
 func lapsed(t *testing.T, v members.View, name members.Name, want bool) {
 	t.Helper()
 	synctest.Wait()
@@ -241,5 +240,5 @@ func TestDuplicateName(t *testing.T) {
 	})
 }
 
-// pass lets time pass, which in a bubble takes none.
+// pass lets time pass, instantly in a bubble.
 func pass(d time.Duration) { <-time.After(d) }

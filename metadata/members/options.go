@@ -10,34 +10,33 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// DefaultTTL is the time that a node that answers no more stays in the view.
+// DefaultTTL is the default time that a node that stopped answering stays in the view.
 const DefaultTTL = 10 * time.Second
 
-// Options are those of Join.
+// Options configure Join.
 type Options struct {
-	// Service keeps the records. Required, borrowed: Leave before
-	// it is closed.
+	// Service keeps the records. Required; not closed by Members, which must be closed
+	// first.
 	Service coord.Service
-	// Self is our own record. The name is required. ID should be random and
-	// kept in the node's state directory: a node that was killed and joins
-	// again replaces its own record at once, and waits for nothing. Epoch is
-	// that of the node's last time, from there as well, 0 if that is not
-	// known; Join makes the next one.
+	// Self is this node's record. The name is required. ID should be random and kept in the
+	// node's state directory: a node that was killed and joins again then replaces its own
+	// record at once, without waiting. Epoch is that of the node's previous incarnation,
+	// from the same directory, or 0 if it is not known; Join chooses the next.
 	Self Record
-	// TTL is the lease: how long after a node's death it is still seen. Whole
-	// seconds, from 1 s to 1 h. Default DefaultTTL.
+	// TTL is the duration of the lease: how long a node is still seen after its death.
+	// Whole seconds, from 1 s to 1 h. Default DefaultTTL.
 	TTL time.Duration
-	// Probe is the interval at which is looked whether the service answers and still has
-	// our record. From 1 ms to TTL. Default TTL/3.
+	// Probe is the interval at which the node checks that the service answers and still has
+	// its record. From 1 ms to TTL. Default TTL/3.
 	Probe time.Duration
-	// Backend and Endpoints are for State. Backend defaults to "etcd".
+	// Backend and Endpoints are reported by State. Backend defaults to "etcd".
 	Backend   string
 	Endpoints []string
-	// Logger gets life-cycle messages; nil is silent.
+	// Logger receives life-cycle messages; nil disables logging.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields that have their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.TTL == 0 {
 		o.TTL = DefaultTTL
@@ -56,7 +55,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports every fault of the options, joined.
 func (o *Options) Validate() error {
 	faults := []error{o.Self.Validate()}
 	if o.Service == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// told fails the test if a node was not told just this.
+// told fails the test unless a node has received exactly these events.
 func (n *node) told(t *testing.T, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), n.kinds()); diff != "" {
@@ -25,7 +25,7 @@ func (n *node) told(t *testing.T, want ...string) {
 	}
 }
 
-// leaseOf is a node's lease, which it must have.
+// leaseOf returns a node's lease, which it must have.
 func leaseOf(t *testing.T, n *node) coord.Lease {
 	t.Helper()
 	synctest.Wait()
@@ -36,7 +36,7 @@ func leaseOf(t *testing.T, n *node) coord.Lease {
 	return l
 }
 
-// reachable fails the test if the state says something else.
+// reachable fails the test unless the state is as wanted.
 func reachable(t *testing.T, n *node, want bool) {
 	t.Helper()
 	synctest.Wait()
@@ -63,7 +63,7 @@ func TestServiceAway(t *testing.T) {
 				sees(t, a, "b")
 				s.SetDown(false)
 				// A member that has lost its lease waits for up to TTL/3 before it tries
-				// again, and that time and a half with jitter.
+				// again, and with jitter up to 1.5 times as long.
 				pass(members.DefaultTTL)
 				reachable(t, a, true)
 				reachable(t, b, true)
@@ -84,7 +84,7 @@ func TestServiceAway(t *testing.T) {
 	}
 }
 
-// TestLeaseLostWhileCut has a node come back that the others took for dead.
+// TestLeaseLostWhileCut has a node come back that the others consider dead.
 func TestLeaseLostWhileCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -139,7 +139,7 @@ func TestServiceWiped(t *testing.T) {
 	})
 }
 
-// TestRecordRemoved has somebody remove a node's record by hand.
+// TestRecordRemoved removes a node's record by hand.
 func TestRecordRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -159,8 +159,8 @@ func TestRecordRemoved(t *testing.T) {
 	})
 }
 
-// TestRecordOverwritten has somebody write nonsense over a node's record, put more
-// beside it, and remove it.
+// TestRecordOverwritten overwrites a node's record with garbage, adds more beside it, and
+// removes it.
 func TestRecordOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -189,8 +189,8 @@ func TestRecordOverwritten(t *testing.T) {
 	})
 }
 
-// TestSuperseded has a node started again from the state directory of one that
-// lives: the older one gives way, and comes back when the other one has gone.
+// TestSuperseded starts a node again from the state directory of one that is alive: the
+// older one yields, and comes back when the other one has left.
 func TestSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -208,7 +208,7 @@ func TestSuperseded(t *testing.T) {
 	})
 }
 
-// unmarkable is a service that may fail to replace marks.
+// unmarkable is a service that can be made to fail in replacing marks.
 type unmarkable struct {
 	coord.Service
 	fails atomic.Bool
@@ -221,9 +221,9 @@ func (u *unmarkable) Replace(ctx context.Context, entries []coord.Entry, l coord
 	return u.Service.Replace(ctx, entries, l)
 }
 
-// TestLeaveBesideNewer has a node leave that could not bring its mark up to date,
-// just when a later incarnation has: that one's mark stays, and shows it when it
-// is cut off.
+// TestLeaveBesideNewer has a node leave that could not update its mark, just when a later
+// incarnation has: the later one's mark must remain, and show the node as lapsed when it is
+// cut off.
 func TestLeaveBesideNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -322,7 +322,7 @@ func TestJoinRefused(t *testing.T) {
 	})
 }
 
-// sameRank are two names with one rank, found by trying.
+// sameRank returns two names with the same rank, found by trying.
 func sameRank(t *testing.T) (a, b string) {
 	t.Helper()
 	seen := make(map[uint32]string)
@@ -359,7 +359,7 @@ func TestSameRank(t *testing.T) {
 	}
 }
 
-// lister counts the lists that go through it.
+// lister counts the lists made through it.
 type lister struct {
 	*memcoord.Client
 	lists atomic.Int32
@@ -370,8 +370,8 @@ func (l *lister) List(ctx context.Context, prefix, after string, limit int) ([]c
 	return l.Client.List(ctx, prefix, after, limit)
 }
 
-// TestResume has a watch go on after a break without everything being read
-// again, which with many nodes is much.
+// TestResume has a watch continue after an interruption without reading everything again,
+// which is expensive with many nodes.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})

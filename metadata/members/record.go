@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// What callers tell apart, beside the errors of coord.
+// Errors that callers distinguish, besides those of coord.
 var (
-	// ErrName is a text that can't name a node.
+	// ErrName: the text is not a valid node name.
 	ErrName = errors.New("members: invalid node name")
-	// ErrTaken: another node has the name.
+	// ErrTaken: another node has the name, or its rank.
 	ErrTaken = errors.New("members: node name taken")
-	// ErrPresent: the node is there, and can't be forgotten.
+	// ErrPresent: the node is present, so it can't be forgotten.
 	ErrPresent = errors.New("members: node is present")
 )
 
-// maxName is the most bytes of a name: it is one label of a DNS name.
+// maxName is the maximum length of a name in bytes: that of one label of a DNS name.
 const maxName = 63
 
-// Name is a node's name. It is a file's name under nodes/ and a DNS label, or
+// Name is a node's name. It is used as a file name under nodes/, and as a DNS label, or
 // several, in certificates.
 type Name string
 
-// Validate says whether the name may be used: 1 to 63 of a-z A-Z 0-9 . _ -,
+// Validate reports why the name is not allowed: it needs 1 to 63 of a-z A-Z 0-9 . _ -,
 // beginning with a letter or digit.
 //
 // Errors: ErrName.
@@ -53,11 +53,11 @@ func (n Name) Rank() uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// Epoch is the incarnation of a node: another one each time that it joins,
-// growing. 0 is unknown.
+// Epoch identifies an incarnation of a node. It increases each time that the node joins. 0
+// means unknown.
 type Epoch uint64
 
-// Device describes a node's device to others.
+// Device describes a node's device to other nodes.
 type Device struct {
 	Name  string `json:"name"`
 	Model string `json:"model,omitempty"`
@@ -65,25 +65,25 @@ type Device struct {
 	Total uint64 `json:"total"`
 }
 
-// Record is one node.
+// Record describes one node.
 type Record struct {
 	Name Name `json:"name"`
-	// Addresses are those at which it listens, the best first: "10.0.0.1:7070", or
-	// "unix:/path".
+	// Addresses are those at which the node listens, in order of preference:
+	// "10.0.0.1:7070", or "unix:/path".
 	Addresses []string `json:"addresses"`
 	Epoch     Epoch    `json:"epoch"`
-	// ID tells the node from another of the same name: it is kept in the
-	// node's state directory, so a node that restarts has it again.
+	// ID distinguishes the node from another of the same name. It is kept in the node's
+	// state directory, so that it survives a restart.
 	ID      string    `json:"id,omitempty"`
 	Devices []Device  `json:"devices,omitempty"`
 	Version string    `json:"version,omitempty"`
-	Started time.Time `json:"started,omitzero"` // for people; nothing depends on it
-	// Lapsed is the time at which the lease of a node that has not left was seen
-	// to have ended: it died, or is cut off. Zero for all others.
+	Started time.Time `json:"started,omitzero"` // for people only; nothing depends on it
+	// Lapsed is the time at which the lease of a node that did not leave was seen to have
+	// ended, because it died or is cut off. Zero for all other nodes.
 	Lapsed time.Time `json:"lapsed,omitzero"`
 }
 
-// Kind says what happened to a node.
+// Kind is the kind of an Event.
 type Kind int
 
 // The kinds.
@@ -93,54 +93,52 @@ const (
 	Left
 )
 
-// Event is one change of the view. A node that came back with another epoch
-// has Left with the old record, then Joined.
+// Event is one change of the view. For a node that came back with a new epoch there is a
+// Left with the old record, then a Joined.
 type Event struct {
 	Kind   Kind
 	Record Record
 }
 
-// State is that of the view.
+// State is the state of a view.
 type State struct {
-	// Backend is "etcd", "static" or what else keeps the view.
+	// Backend is "etcd", "static" or another name of the source of the view.
 	Backend string `json:"backend"`
 	// Endpoints are the service's addresses.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// UnreachableSince is the time at which the service stopped answering; zero while it
 	// answers.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
-	// Problem is the last error in words, or empty.
+	// Problem is the text of the last error, or empty.
 	Problem string `json:"problem,omitempty"`
-	// Unreadable counts the entries of the service that are not used: they can't be
-	// read, or are more than a view has.
+	// Unreadable counts the entries of the service that are not used because they can't be
+	// decoded or exceed the bounds of a view.
 	Unreadable int `json:"unreadable,omitempty"`
 }
 
-// View knows which nodes there are now. Its methods may be called from any
-// goroutine and don't wait for the network.
+// View lists the current nodes. Its methods are safe for concurrent use, and all but Forget
+// return without waiting for the network.
 type View interface {
-	// Self is our own record.
+	// Self returns this node's record.
 	Self() Record
-	// Nodes lists the others, by name.
+	// Nodes lists the other nodes, by name.
 	Nodes() []Record
 	// Get finds another node.
 	Get(name Name) (Record, bool)
 	// ByRank finds another node by its rank.
 	ByRank(rank uint32) (Record, bool)
-	// OnEvent has fn called with every change from now on, in order, from one
-	// goroutine; fn must not wait. cancel returns when fn is not running and
-	// won't be called again.
+	// OnEvent has fn called with every change from now on, in order, from one goroutine; fn
+	// must not block. cancel returns once fn is not running and will not be called again.
 	OnEvent(fn func(Event)) (cancel func())
-	// Met notes what a node has said of itself: a static view learns epoch and
-	// devices from it. Others ignore it.
+	// Met records what a node has reported of itself: a static view learns epoch and
+	// devices from it. Other views ignore it.
 	Met(r Record)
-	// Forget takes a node that died or was cut off out of the view: its names are
-	// gone then. A shared view does so for all nodes, a fixed list for this one,
-	// and both until the node is met again.
+	// Forget removes a node that died or was cut off from the view, and with it the node's
+	// names. A shared view removes it for all nodes, a static one for this node only, both
+	// until the node is met again.
 	//
-	// Errors: ErrPresent; ErrName; those of coord: ErrNotFound for a node that is
-	// not known.
+	// Errors: ErrPresent; ErrName; those of coord: ErrNotFound for an unknown node.
 	Forget(ctx context.Context, name Name) error
-	// State says how the view is doing.
+	// State reports the state of the view.
 	State() State
 }

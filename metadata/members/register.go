@@ -11,19 +11,19 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// replaceAttempts bounds how often our own old record may change under us.
+// replaceAttempts bounds how often this node's old record may change during registration.
 const replaceAttempts = 5
 
-// register sees to it that the service has our record, under a lease that
-// lives. anew says that it had none. first is the time in Join: then a record
-// of our own earlier incarnation is one to follow, and later only one that must
-// not be newer than us.
+// register ensures that the service has this node's record, under a live lease. anew
+// reports that the service had no record. first is set during Join: only then does a record
+// of an earlier incarnation raise this node's epoch; later a record with a newer epoch than
+// this node's is an error.
 func (m *Members) register(ctx context.Context, first bool) (anew bool, err error) {
 	if lease, _, _ := m.Lease(); lease != nil {
 		if err = m.check(ctx); err == nil || !errors.Is(err, coord.ErrLease) {
 			return false, err
 		}
-		// The lease may have ended without our having been told.
+		// The lease may have ended without notice.
 		anew, err = m.occupy(ctx, lease, first, true)
 		if err == nil || !errors.Is(err, coord.ErrLease) {
 			return anew, err
@@ -35,25 +35,26 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 		return false, fmt.Errorf("begin lease: %w", err)
 	}
 	if anew, err = m.occupy(ctx, lease, first, false); err != nil {
-		// Best effort: it ends by itself.
+		// Best effort: the lease expires.
 		_ = lease.Revoke(context.WithoutCancel(ctx))
 		return false, err
 	}
 	return anew, nil
 }
 
-// withdraw gives up our lease, and with it our record.
+// withdraw gives up the lease, and with it this node's record.
 func (m *Members) withdraw(ctx context.Context) {
 	lease, _, _ := m.Lease()
 	m.dropLease()
 	if lease != nil {
-		// Best effort: it ends by itself.
+		// Best effort: the lease expires.
 		_ = lease.Revoke(context.WithoutCancel(ctx))
 	}
 }
 
-// occupy makes the entry of our name ours, and the lease ours. anew says that
-// there was no entry. held says that our record was bound to this lease.
+// occupy writes this node's record under the given lease, and adopts that lease. anew
+// reports that there was no entry. held is set if the record was bound to this lease
+// before.
 func (m *Members) occupy(ctx context.Context, lease coord.Lease, first, held bool) (anew bool, err error) {
 	for range replaceAttempts {
 		entry, err := m.entry()
@@ -86,7 +87,7 @@ func (m *Members) occupy(ctx context.Context, lease coord.Lease, first, held boo
 	return false, fmt.Errorf("register: %w", coord.ErrChanged)
 }
 
-// replace changes an entry that is as it was.
+// replace changes the value of an entry that is still at its revision.
 func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, lease coord.Lease) (coord.Revision, error) {
 	old.Value = value
 	results, err := m.service.Replace(ctx, []coord.Entry{old}, lease)
@@ -96,10 +97,10 @@ func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, le
 	return results[0].Revision, results[0].Err
 }
 
-// follow is our entry in the place of the one that was found, if that is an
-// older one of ours. As long as the lease lives that our record was bound to, no
-// node can have another one there: whatever it is, it was altered, and the service
-// takes ours only under that lease.
+// follow returns this node's entry to replace the one found, if that is an older one of
+// this node. As long as the lease of this node's record lives (held), no other node can
+// have an entry there: a foreign entry means that the record was altered, and the service
+// accepts a replacement only under that lease.
 func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, error) {
 	old, err := decode(found.Name, found.Value)
 	m.mu.Lock()
@@ -125,15 +126,15 @@ func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, erro
 	return m.entry()
 }
 
-// entry is our record as it is to be written.
+// entry returns this node's record encoded for the service.
 func (m *Members) entry() (coord.Entry, error) {
 	self := m.Self()
 	value, err := encode(self)
 	return coord.Entry{Name: prefix + string(self.Name), Value: value}, err
 }
 
-// checkRank refuses when another node has our rank. Two that come at one
-// moment may both be refused.
+// checkRank returns an error if another node has this node's rank. Of two nodes that join
+// at the same time both may be refused.
 func checkRank(self Name, all []coord.Entry) error {
 	for _, e := range all {
 		other, _ := nodeOf(e.Name)
@@ -144,9 +145,9 @@ func checkRank(self Name, all []coord.Entry) error {
 	return nil
 }
 
-// check sees to it that the service has our record as it is to be.
+// check ensures that the service has this node's current record.
 //
-// Errors: coord.ErrLease when the record has to be made anew.
+// Errors: coord.ErrLease when the record has to be created again.
 func (m *Members) check(ctx context.Context) error {
 	m.mu.Lock()
 	written, lease := m.written, m.lease

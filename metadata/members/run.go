@@ -13,18 +13,18 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// page is the number of records that are listed at once, and minBackoff the least wait
-// before what failed is tried again.
+// page is the number of records listed per call; minBackoff is the shortest delay before a
+// retry.
 const (
 	page       = 1000
 	minBackoff = 50 * time.Millisecond
 )
 
-// grace is nodes that a service which has forgotten us does not list either:
-// they get the time to register again.
+// grace holds nodes that a service which has lost this node's record does not list either:
+// they get time to register again.
 type grace struct {
 	timer *time.Timer
-	// over ticks when the time is up; nil while nobody is waited for.
+	// over fires when the time is up; nil while no node is awaited.
 	over  <-chan time.Time
 	nodes []Name
 }
@@ -45,7 +45,7 @@ func (g *grace) end() {
 	*g = grace{}
 }
 
-// run keeps the membership and the view until the context ends.
+// run maintains the membership and the view until the context ends.
 func (m *Members) run(ctx context.Context, w coord.Watch) {
 	defer close(m.done)
 	defer m.grace.end()
@@ -77,8 +77,8 @@ func (m *Members) run(ctx context.Context, w coord.Watch) {
 	}
 }
 
-// pause waits for about as long, so that many nodes don't come back at one
-// moment.
+// pause waits for a random time around about, so that many nodes don't come back at the
+// same moment.
 func (m *Members) pause(ctx context.Context, about time.Duration) {
 	t := time.NewTimer(about/2 + rand.N(about))
 	defer t.Stop()
@@ -100,9 +100,9 @@ func (m *Members) pause(ctx context.Context, about time.Duration) {
 	}
 }
 
-// begin registers this node if it has to, and begins to watch the others. Where
-// a watch has been before, and nothing was forgotten since, it goes on behind
-// that; otherwise all are listed.
+// begin registers this node if necessary, and starts to watch the other nodes. A previous
+// watch is resumed after the last revision seen, if no history was discarded since;
+// otherwise all nodes are listed.
 func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 	anew, err := m.register(ctx, first)
 	m.unlisted = m.unlisted || anew || first
@@ -146,8 +146,9 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 	return w, nil
 }
 
-// settle ends what begin has begun. Nodes whose records are missing are gone or
-// have lapsed, unless the service had forgotten us: then it may have forgotten them too.
+// settle completes begin. Nodes whose records are missing are gone or have lapsed, unless
+// the service had lost this node's record: then it may have lost theirs too, and they get
+// time to come back.
 func (m *Members) settle(missing []Name, revision coord.Revision) {
 	if m.unlisted {
 		m.unlisted = false
@@ -159,8 +160,8 @@ func (m *Members) settle(missing []Name, revision coord.Revision) {
 	}
 }
 
-// list reads all records and returns the revision of the first page: what came
-// later is seen again by a watch behind that, which does no harm.
+// list reads all records and returns the revision of the first page: a watch after it
+// reports later changes again, which is harmless.
 func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, error) {
 	var all []coord.Entry
 	var first coord.Revision
@@ -184,11 +185,12 @@ func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, erro
 	}
 }
 
-// maxListed bounds the records and marks that are kept of a list.
+// maxListed bounds the records and marks kept from one listing.
 const maxListed = 2*MaxNodes + page
 
-// belongs reports whether an entry is a record or a mark, and not one too many of
-// a list that has so many. The others are in no memory of ours.
+// belongs reports whether to keep an entry of a listing of which so are kept already: a
+// valid record or mark within the bound, or any entry of this node. Other entries are
+// dropped, to bound memory.
 func (m *Members) belongs(e coord.Entry, so int) bool {
 	_, err := decode(strings.TrimSuffix(e.Name, markSuffix), e.Value)
 	own, _ := nodeOf(e.Name)
@@ -196,7 +198,7 @@ func (m *Members) belongs(e coord.Entry, so int) bool {
 		err = errFull
 	}
 	if own == m.Self().Name {
-		return true // ours to mend, whatever it is
+		return true // to be repaired by this node, whatever it is
 	}
 	if err != nil {
 		m.strange.Found(m.logger, "a record is not used", e, err)
@@ -204,8 +206,8 @@ func (m *Members) belongs(e coord.Entry, so int) bool {
 	return err == nil
 }
 
-// note takes a record or a mark into the view, unless it is our own or can't be
-// read.
+// note adds a record or a mark to the view, and reports whether it did. It skips this
+// node's own entries and those that can't be decoded.
 func (m *Members) note(e coord.Entry) bool {
 	name, mark := nodeOf(e.Name)
 	if name == m.Self().Name {
@@ -232,8 +234,8 @@ func (m *Members) note(e coord.Entry) bool {
 	return err == nil
 }
 
-// keep follows the watch and looks after our own record until one of the two
-// fails. It closes the watch.
+// keep follows the watch and checks this node's record until either fails. It closes the
+// watch.
 func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan error)
@@ -275,7 +277,7 @@ func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 	}
 }
 
-// watch takes what happens to the others into the view.
+// watch applies changes of other nodes to the view.
 func (m *Members) watch(ctx context.Context, w coord.Watch) error {
 	own := prefix + string(m.Self().Name)
 	for {
@@ -303,8 +305,8 @@ func (m *Members) watch(ctx context.Context, w coord.Watch) error {
 	}
 }
 
-// ownChanged looks at a change of our own record: if it is not one of ours,
-// what is there now has to be seen to.
+// ownChanged handles a change of this node's record: unless this node made the change, the
+// record is checked.
 func (m *Members) ownChanged(ev coord.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -313,7 +315,7 @@ func (m *Members) ownChanged(ev coord.Event) {
 	}
 }
 
-// removeMissing takes those for gone that have not come back in their time.
+// removeMissing lapses the nodes that have not come back in time.
 func (m *Members) removeMissing() {
 	for _, name := range m.grace.nodes {
 		if m.revisionOf(name) == 0 {

@@ -10,24 +10,24 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// StaticOptions describe a static view.
+// StaticOptions configure a static view.
 type StaticOptions struct {
-	// Self is our own record: the name is required, and the epoch that of the
-	// node's last time, 0 if that is not known. Static makes the next one.
+	// Self is this node's record: the name is required; Epoch is that of the node's
+	// previous incarnation, 0 if it is not known. Static chooses the next one.
 	Self Record
-	// Peers are the others: a name and at least one address each. Epoch and
-	// devices are learned when they are met.
+	// Peers are the other nodes, each with a name and at least one address. Epoch and
+	// devices are learned when a node is met.
 	Peers []Record
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields that have their zero value.
 func (o *StaticOptions) EnsureDefaults() {
 	if o.Self.Started.IsZero() {
 		o.Self.Started = time.Now()
 	}
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports every fault of the options, joined.
 func (o *StaticOptions) Validate() error {
 	faults := []error{o.Self.Validate()}
 	ranks := map[uint32]Name{o.Self.Name.Rank(): o.Self.Name}
@@ -52,23 +52,23 @@ func (o *StaticOptions) Validate() error {
 	return errors.Join(faults...)
 }
 
-// StaticView is a View of a list, which changes by Forget alone.
+// StaticView is a View of a fixed list, from which only Forget removes nodes.
 type StaticView struct {
 	*table
 
 	mu sync.Mutex
 	// +checklocks:mu
 	self Record
-	// forgotten are nodes of the list that the view is without.
+	// forgotten holds the listed nodes that were removed from the view.
 	// +checklocks:mu
 	forgotten map[Name]Record
 }
 
 var _ View = (*StaticView)(nil)
 
-// Static makes a view of a list.
+// Static returns a view of a fixed list.
 //
-// Errors: ErrName, ErrTaken for a node that is listed twice.
+// Errors: ErrName; ErrTaken for a node that is listed twice, or for a rank of two nodes.
 func Static(o StaticOptions) (*StaticView, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -84,15 +84,15 @@ func Static(o StaticOptions) (*StaticView, error) {
 	return v, nil
 }
 
-// Self is our own record; see View.
+// Self returns this node's record; see View.
 func (v *StaticView) Self() Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.self.clone()
 }
 
-// Update changes what our own record says: addresses, devices, version. Others
-// hear of it when they meet us.
+// Update changes this node's record: addresses, devices, version. Other nodes learn of it
+// when they connect.
 func (v *StaticView) Update(change func(*Record)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,9 +104,9 @@ func (v *StaticView) Update(change func(*Record)) error {
 	return nil
 }
 
-// Met learns what a node says of itself; see View. The address stays that of
-// the list. A node that is not in the list is passed over, and one that was
-// forgotten is back.
+// Met adopts what a node has reported of itself; see View. The addresses remain those of
+// the list. A node that is not in the list is ignored; one that was forgotten is added
+// again.
 func (v *StaticView) Met(r Record) {
 	if r.Validate() != nil {
 		return
@@ -120,11 +120,10 @@ func (v *StaticView) Met(r Record) {
 	}
 	r = r.clone()
 	r.Addresses = known.Addresses
-	_ = v.set(r, 0, 0) // there was room for it before
+	_ = v.set(r, 0, 0) // it had a place in the table before
 }
 
-// Forget takes a node that is gone for good out of the view, until it is met
-// again; see View.
+// Forget removes a node from the view until it is met again; see View.
 //
 // Errors: coord.ErrNotFound.
 func (v *StaticView) Forget(_ context.Context, name Name) error {
@@ -139,7 +138,7 @@ func (v *StaticView) Forget(_ context.Context, name Name) error {
 	return nil
 }
 
-// recall takes a node out of those that were forgotten.
+// recall removes and returns the record of a forgotten node.
 func (v *StaticView) recall(name Name) (Record, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,13 +147,13 @@ func (v *StaticView) recall(name Name) (Record, bool) {
 	return r, ok
 }
 
-// State says how the view is doing: always well.
+// State reports the state of the view, which never has a problem.
 func (v *StaticView) State() State { return State{Backend: "static"} }
 
-// Close does nothing: nobody keeps the view.
+// Close does nothing: a static view holds no resources.
 func (v *StaticView) Close(context.Context) error { return nil }
 
-// changed is a record of ours after a change that leaves alone who it is.
+// changed returns a record after a change; its name, ID and epoch stay as they were.
 func changed(self Record, change func(*Record)) (Record, error) {
 	next := self.clone()
 	change(&next)
@@ -162,9 +161,8 @@ func changed(self Record, change func(*Record)) (Record, error) {
 	return next, next.Validate()
 }
 
-// nextEpoch is an epoch behind the last one that is known, and behind that of
-// earlier incarnations of which nothing is known, unless the clock was set
-// back since.
+// nextEpoch returns an epoch greater than the last known one, and greater than those of
+// earlier incarnations that are not known, unless the clock was set back since.
 func nextEpoch(last Epoch) Epoch {
 	return max(last+1, Epoch(max(time.Now().UnixMilli(), 0)))
 }

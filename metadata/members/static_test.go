@@ -77,7 +77,7 @@ func TestStaticRefused(t *testing.T) {
 	}
 }
 
-// TestEpoch has clocks say what they like.
+// TestEpoch checks epochs with arbitrary clocks.
 func TestEpoch(t *testing.T) {
 	for _, last := range []members.Epoch{0, 1, 1 << 60} {
 		self := record("a")
@@ -153,14 +153,14 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	// The rank is part of what nodes agree on.
+	// All nodes must agree on the rank.
 	if got := members.Name("a").Rank(); got != 0xca978112 {
 		t.Errorf("rank of a is %#x", got)
 	}
 }
 
-// TestStaticForget: a node that is forgotten is not in the view until it is met
-// again, at the address of the list.
+// TestStaticForget: a forgotten node is not in the view until it is met again, and then has
+// the address of the list.
 func TestStaticForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := static(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// puts has the service have a value, whatever was there.
+// puts stores a value in the service, whatever was there.
 func puts(t *testing.T, c coord.Service, name string, value []byte) {
 	t.Helper()
 	if _, err := c.Delete(t.Context(), []coord.Entry{{Name: name}}); err != nil {
@@ -31,7 +31,7 @@ func puts(t *testing.T, c coord.Service, name string, value []byte) {
 	}
 }
 
-// text is a record as it is in the service.
+// text returns a record as stored in the service.
 func text(t *testing.T, r members.Record) []byte {
 	t.Helper()
 	p, err := json.Marshal(r)
@@ -41,8 +41,7 @@ func text(t *testing.T, r members.Record) []byte {
 	return p
 }
 
-// TestAltered: a node whose record is altered by whoever can write to the service
-// writes it again.
+// TestAltered: a node whose record is altered by any writer to the service writes it again.
 func TestAltered(t *testing.T) {
 	for name, alter := range map[string]func(r *members.Record) []byte{
 		"another address": func(r *members.Record) []byte { r.Addresses = []string{"evil:1"}; return nil },
@@ -77,8 +76,8 @@ func TestAltered(t *testing.T) {
 	}
 }
 
-// TestAddressesOfRecords: what a record says of where a node listens is connected
-// to, so only what a node can have said is taken.
+// TestAddressesOfRecords: nodes connect to the addresses in a record, so only addresses
+// that a node can have are accepted.
 func TestAddressesOfRecords(t *testing.T) {
 	rank := members.Name("c").Rank()
 	good := []string{"10.0.0.1:7070", "tcp:[2001:db8::1]:1", "host-1.example:65535", fmt.Sprintf("unix:/run/hmcfs/node-%08x.sock", rank)}
@@ -122,9 +121,9 @@ func TestAddressesOfRecords(t *testing.T) {
 	}
 }
 
-// TestManyRecords: of more records than a cluster can have, and of larger ones, as
-// many as are bounded are taken, those of known nodes among them, and all go when
-// they are removed. What can't be read is told once.
+// TestManyRecords: of more records than a cluster can have, and of larger ones, only as
+// many as the bounds allow are accepted, including those of known nodes, and all are
+// dropped when they are removed. Unreadable ones are reported once.
 func TestManyRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})
@@ -163,8 +162,8 @@ func TestManyRecords(t *testing.T) {
 	})
 }
 
-// manyRecords are the records of 100 nodes more than a cluster can have, and 601 that
-// can't be used.
+// manyRecords returns the records of 100 nodes more than a cluster can have, and 601
+// unusable ones.
 func manyRecords(t *testing.T) (all []coord.Entry) {
 	t.Helper()
 	put := func(name string, value []byte) {
@@ -182,7 +181,7 @@ func manyRecords(t *testing.T) (all []coord.Entry) {
 	return all
 }
 
-// shortTexts fails the test if a line of a log has a long text.
+// shortTexts fails the test if a log entry contains a long text.
 func shortTexts(t *testing.T, lines []observer.LoggedEntry) {
 	t.Helper()
 	for _, e := range lines {
@@ -194,8 +193,8 @@ func shortTexts(t *testing.T, lines []observer.LoggedEntry) {
 	}
 }
 
-// TestRecordsGo makes and removes many records of 200 devices: no
-// memory is kept for what is gone.
+// TestRecordsGo creates and removes many records of 200 devices: no memory is kept for
+// removed ones.
 func TestRecordsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{History: 1})

@@ -8,15 +8,15 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// MaxNodes bounds the nodes of a view, and maxBytes the size of their records
-// together. Of more, those stay that came first.
+// MaxNodes bounds the nodes of a view, and maxBytes the total size of their records in
+// bytes. Beyond that, the records that came first are kept.
 const (
 	MaxNodes = 4096
 	maxBytes = 64 << 20
 )
 
-// table is the other nodes, as a view shows them. The records in it are never
-// changed, only replaced.
+// table holds the other nodes of a view. The records in it are never changed, only
+// replaced.
 type table struct {
 	feed feed[Event]
 
@@ -25,18 +25,18 @@ type table struct {
 	nodes map[Name]row
 	// +checklocks:mu
 	ranks map[uint32]Name
-	// bytes is the size of all records.
+	// bytes is the total size of all records.
 	// +checklocks:mu
 	bytes int
 }
 
-// row is a node and the revision of what is known of it.
+// row is a node and the revision as of which it is known.
 type row struct {
 	Record
 	revision coord.Revision
-	// marked says that the node has a mark, which outlives its record.
+	// marked is set while the node has a mark, which outlives its record.
 	marked bool
-	// size is that of the record in the service, in bytes.
+	// size is the size in bytes of the record in the service.
 	size int
 }
 
@@ -75,10 +75,10 @@ func (t *table) ByRank(rank uint32) (Record, bool) {
 	return t.nodes[name].clone(), true
 }
 
-// OnEvent has fn called with changes; see View.
+// OnEvent has fn called with every change; see View.
 func (t *table) OnEvent(fn func(Event)) func() { return t.feed.on(fn) }
 
-// putLocked has a row be a node's, if there is room for it.
+// putLocked stores a node's row, if there is room for it.
 //
 // Errors: errFull.
 //
@@ -93,8 +93,8 @@ func (t *table) putLocked(r row) error {
 	return nil
 }
 
-// set notes what is known of a node as of a revision, by a record of so many
-// bytes. What is older than what is known already is passed over.
+// set records the state of a node as of a revision, from a record of size bytes. A state
+// older than the known one is ignored.
 //
 // Errors: errFull.
 func (t *table) set(r Record, revision coord.Revision, size int) error {
@@ -121,7 +121,7 @@ func (t *table) set(r Record, revision coord.Revision, size int) error {
 	return nil
 }
 
-// remove takes a node away, unless something later than the revision is known.
+// remove deletes a node, unless a state later than the revision is known.
 func (t *table) remove(name Name, revision coord.Revision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,8 +143,8 @@ func (t *table) remove(name Name, revision coord.Revision) {
 	t.feed.push(Event{Kind: Left, Record: old.Record})
 }
 
-// forget makes all revisions older than any, and takes no mark for there: what is
-// listed next counts.
+// forget makes all known revisions older than any other, and clears all marks, so that the
+// next listing overrides them.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *table) forget() {
 	}
 }
 
-// missing are the nodes that a list does not have.
+// missing returns the nodes that are not in listed.
 func (t *table) missing(listed map[Name]bool) []Name {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -167,7 +167,7 @@ func (t *table) missing(listed map[Name]bool) []Name {
 	return out
 }
 
-// revisionOf is as of when a node is known; 0 if it is not.
+// revisionOf returns the revision as of which a node is known; 0 if it is not.
 func (t *table) revisionOf(name Name) coord.Revision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -8,44 +8,42 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Address is a place in a card's memory, which means nothing on the host.
+// Address is an address in a card's memory, which is meaningless on the host.
 type Address uint64
 
-// At returns the address n bytes on.
+// At returns the address n bytes further on.
 func (a Address) At(n devices.Size) Address { return a + Address(n) }
 
-// Block is memory that a runtime has given, or opened, for a card.
+// Block is memory that a runtime has allocated, or opened, for a card.
 type Block struct {
 	Addr Address
 	// Size is the number of bytes at Addr.
 	Size devices.Size
-	// Kind is the kind of handle by which the block can be exported, "" for not
-	// at all.
+	// Kind is the kind of handle by which the block can be exported, "" if it can't be.
 	Kind devices.HandleKind
-	// Own has the family's own record of the block, nil for none.
+	// Own is the family's own record of the block, nil for none.
 	Own any
-	// Give gives the block back to the runtime, on a thread that is bound to the
-	// card.
+	// Give returns the block to the runtime, on a thread that is bound to the card.
 	Give func() error
 
-	// counted is its share of the card's memory, 0 for another process's.
+	// counted is its share of the card's memory, 0 for memory of another process.
 	counted devices.Size
-	// handle has the bytes by which it was exported, and unname ends that name, where it does
-	// not end with the memory. Card.handleMu guards both.
+	// handle is the handle by which it was exported, and unname revokes it, if it does not
+	// end with the memory. Card.handleMu guards both.
 	handle []byte
 	unname func() error
 }
 
-// BlockOf returns the block of a span that has been checked.
+// BlockOf returns the block of a checked span.
 func BlockOf(s devices.Span) *Block {
 	return s.Mem.Handle().(*Block) //nolint:errcheck // each memory of a card has one
 }
 
-// AddressOf returns the address of a span that has been checked.
+// AddressOf returns the address of a checked span.
 func AddressOf(s devices.Span) Address { return BlockOf(s).Addr.At(devices.Size(s.Off)) }
 
-// RoundUp returns the least multiple of unit from n on; one that is less than n
-// means that there is none.
+// RoundUp returns the smallest multiple of unit that is at least n; on overflow the result
+// is less than n.
 func RoundUp(n, unit devices.Size) devices.Size {
 	if rest := n % unit; rest != 0 {
 		n += unit - rest
@@ -53,14 +51,13 @@ func RoundUp(n, unit devices.Size) devices.Size {
 	return n
 }
 
-// Take counts whole bytes as used, has make take them of the runtime, and hands
-// out the first n. make is called on a thread that is bound to the card; finish,
-// if not nil, makes the block ready afterwards, and on no such thread.
+// Take counts whole bytes as used, has make allocate them from the runtime, and returns the
+// first n as a Memory. make is called on a thread that is bound to the card; finish, if not
+// nil, prepares the block afterwards, on any thread.
 //
 // Errors:
 //   - devices.ErrRange for 0 bytes;
-//   - devices.ErrOutOfMemory where the card, or the size that it has been given,
-//     has no room.
+//   - devices.ErrOutOfMemory if the card, or its configured size, has no room.
 func (c *Card) Take(ctx context.Context, n, whole devices.Size,
 	make func(whole devices.Size) (*Block, error), finish func(*Block) error,
 ) (*devices.Memory, error) {
@@ -93,7 +90,7 @@ func (c *Card) Take(ctx context.Context, n, whole devices.Size,
 	return c.memory(b, n, epoch), nil
 }
 
-// makeBlock has a block made of which n bytes were asked for.
+// makeBlock calls make, on a bound thread, for a block of which n bytes were requested.
 func (c *Card) makeBlock(n devices.Size, make func() (*Block, error)) (b *Block, err error) {
 	err = c.On(func() (err error) {
 		b, err = make()
@@ -105,7 +102,7 @@ func (c *Card) makeBlock(n devices.Size, make func() (*Block, error)) (b *Block,
 	return b, nil
 }
 
-// memory hands out the first n bytes of a block that was taken in an epoch.
+// memory returns the first n bytes of a block of the given epoch as a Memory.
 func (c *Card) memory(b *Block, n devices.Size, epoch devices.Epoch) *devices.Memory {
 	c.mu.Lock()
 	c.blocks[b] = struct{}{}
@@ -116,8 +113,8 @@ func (c *Card) memory(b *Block, n devices.Size, epoch devices.Epoch) *devices.Me
 	})
 }
 
-// retire gives a block back, unless Close has. Of a card that has failed only the
-// account is settled.
+// retire returns a block to the runtime, unless Close has done so. For a failed card it
+// only updates the accounting.
 func (c *Card) retire(b *Block) error {
 	c.life.RLock()
 	defer c.life.RUnlock()
@@ -134,7 +131,7 @@ func (c *Card) retire(b *Block) error {
 	return c.give(b)
 }
 
-// give gives a block back, unless the card has failed.
+// give returns a block to the runtime, unless the card has failed.
 func (c *Card) give(b *Block) error {
 	if c.Failed() != nil {
 		return nil
@@ -142,7 +139,7 @@ func (c *Card) give(b *Block) error {
 	return c.On(func() error { return c.end(b) })
 }
 
-// end ends the name of a block and gives it back. The thread is bound to the card.
+// end revokes the handle of a block and returns the block. The thread is bound to the card.
 func (c *Card) end(b *Block) error {
 	c.handleMu.Lock()
 	unname := b.unname
@@ -156,16 +153,15 @@ func (c *Card) end(b *Block) error {
 	return errors.Join(unname(), c.On(b.Give))
 }
 
-// Left returns what the card may still take of its size, in bytes.
+// Left returns how much of its size the card may still allocate, in bytes.
 func (c *Card) Left() devices.Size {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spec.Info.Total - c.used
 }
 
-// reserve counts whole bytes, of which n were asked for, as used if they fit the
-// size that was set. A whole that was rounded past the largest number is less
-// than n.
+// reserve counts whole bytes, of which n were requested, as used if they fit into the
+// configured size. If rounding up overflowed, whole is less than n.
 func (c *Card) reserve(n, whole devices.Size) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +178,8 @@ func (c *Card) unreserve(n devices.Size) {
 	c.mu.Unlock()
 }
 
-// AllocError makes a runtime's out of memory a devices.OutOfMemoryError, with
-// what the card has left for all programs.
+// AllocError turns a runtime's out-of-memory error into a devices.OutOfMemoryError, with
+// the memory that the card has left for all programs.
 func (c *Card) AllocError(n devices.Size, err error) error {
 	if !c.spec.Runtime.OutOfMemory(err) {
 		return fmt.Errorf("allocate %v on %s: %w", n, c.spec.Info.Name, err)

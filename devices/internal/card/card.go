@@ -14,50 +14,50 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
-// Runtime has the calls of a vendor's library that a Card makes by itself. All
-// but Bind are made on a thread that Bind has been called on.
+// Runtime contains the calls of a vendor's library that a Card makes itself. All but Bind
+// are made on a thread on which Bind has been called.
 type Runtime interface {
-	// Bind makes the card the one that the calling thread works with.
+	// Bind makes the card current for the calling thread.
 	Bind() error
-	// Retain makes the card ready for this process once more. The thread may be
-	// bound to none afterwards. Release ends that, or what opening it did.
+	// Retain makes the card ready for this process once more. The thread may be unbound
+	// afterwards. Release undoes one Retain, or the opening of the card.
 	Retain() error
 	Release() error
-	// FreeMemory returns what the card has left for all programs, in bytes.
+	// FreeMemory returns the memory that the card has left for all programs, in bytes.
 	FreeMemory() (devices.Size, error)
-	// Sticky reports whether the card is of no use to the process after an error.
+	// Sticky reports whether the card is unusable for the process after an error.
 	Sticky(err error) bool
-	// OutOfMemory reports whether an allocation failed for want of memory.
+	// OutOfMemory reports whether an allocation failed for lack of memory.
 	OutOfMemory(err error) bool
 }
 
-// Spec describes a card that has been opened.
+// Spec describes an opened card.
 type Spec struct {
 	Info    devices.Info
 	Runtime Runtime
-	// Log gets the failure of the card and what could not be returned.
+	// Log receives the failure of the card and errors that could not be returned.
 	Log *zap.Logger
-	// Set is the one of the card's driver.
+	// Set is the set of the card's driver.
 	Set *Set
-	// Clear gives back what the family keeps for a card that is closed, on a
+	// Clear frees the resources that the family holds for a card that is closed, on a
 	// thread that is bound to it.
 	Clear func() error
-	// Explain makes the error by which the card fails read as Failed: for a
-	// runtime whose own text does not tell what follows from it.
+	// Explain makes On return Failed's error in place of the runtime's when the card fails:
+	// for a runtime whose own text does not explain the consequences.
 	Explain bool
 }
 
-// Card is the part of an opened device that families share. All methods may be
-// called from any goroutine.
+// Card is the part of an opened device that families share. All methods are safe for
+// concurrent use.
 type Card struct {
-	// Log gets what could not be returned.
+	// Log receives errors that could not be returned.
 	Log *zap.Logger
 
 	spec Spec
 	// self is the device as its users know it.
 	self devices.Device
 
-	// epoch changes once, when the card fails; failure is why.
+	// epoch changes once, when the card fails; failure is the reason.
 	epoch   atomic.Uint64
 	failure atomic.Pointer[failure]
 
@@ -68,24 +68,24 @@ type Card struct {
 	// used counts allocated bytes, as the card rounds them.
 	// +checklocks:mu
 	used devices.Size
-	// blocks are those that the runtime still has.
+	// blocks are the blocks that the runtime still holds.
 	// +checklocks:mu
 	blocks map[*Block]struct{}
 
 	handleMu sync.Mutex
-	// opened are the handles of other processes that are open here, by their
-	// bytes. A runtime may refuse to open one twice.
+	// opened holds the handles of other processes that are open here, by their bytes. A
+	// runtime may refuse to open one twice.
 	// +checklocks:handleMu
 	opened map[string]*opened
-	// named are the handles of this card's own memory.
+	// named holds the handles of this card's own memory.
 	// +checklocks:handleMu
 	named map[string]struct{}
 }
 
-// failure is why a card is of no use any more.
+// failure is the reason why a card is no longer usable.
 type failure struct{ err error }
 
-// New makes a card. SetSelf must follow before any other call.
+// New returns a card. SetSelf must be called before any other method.
 func New(spec Spec) *Card {
 	c := &Card{
 		Log: spec.Log, spec: spec,
@@ -97,15 +97,14 @@ func New(spec Spec) *Card {
 	return c
 }
 
-// SetSelf tells the device that the card's memories belong to: the one that
-// embeds the card, or what is around that.
+// SetSelf sets the device that the card's memories belong to: the one that embeds the card,
+// or a wrapper of that.
 func (c *Card) SetSelf(self devices.Device) { c.self = self }
 
-// Info returns the facts.
+// Info returns the description of the device.
 func (c *Card) Info() devices.Info { return c.spec.Info }
 
-// Epoch returns the incarnation, which lasts from Open to Close or to the card's
-// failure.
+// Epoch returns the incarnation, which lasts from Open until Close or the card's failure.
 func (c *Card) Epoch() devices.Epoch { return devices.Epoch(c.epoch.Load()) }
 
 // Enter begins an operation; leave ends it. Errors are those of life.Life.
@@ -113,8 +112,7 @@ func (c *Card) Epoch() devices.Epoch { return devices.Epoch(c.epoch.Load()) }
 // +checklocksignore: what it locks is the caller's to unlock, by leave.
 func (c *Card) Enter(ctx context.Context) (leave func(), err error) { return c.life.Enter(ctx, c.self) }
 
-// Begin checks the span of an operation with n bytes of the other side, and
-// enters.
+// Begin checks the span of an operation whose other side has n bytes, and enters.
 func (c *Card) Begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
 	return c.life.Begin(ctx, c.self, s, n)
 }
@@ -124,9 +122,8 @@ func (c *Card) BeginCopy(ctx context.Context, dst, src devices.Span) (leave func
 	return c.life.BeginCopy(ctx, c.self, dst, src)
 }
 
-// On calls fn on a thread that works with the card, unless the card has failed.
-// Every call that is about the card is made in here. On inside of On binds the
-// card again.
+// On calls fn on a thread that is bound to the card, unless the card has failed. Every call
+// that concerns the card is made in On. A nested On binds the card again.
 func (c *Card) On(fn func() error) error {
 	if err := c.Failed(); err != nil {
 		return err
@@ -146,8 +143,8 @@ func (c *Card) On(fn func() error) error {
 	return err
 }
 
-// Failed returns why the card takes no more work, which is a devices.ErrDevice;
-// nil where it does.
+// Failed returns the reason why the card accepts no more work, a devices.ErrDevice; nil if
+// it has not failed.
 func (c *Card) Failed() error {
 	if f := c.failure.Load(); f != nil {
 		return f.err
@@ -155,7 +152,7 @@ func (c *Card) Failed() error {
 	return nil
 }
 
-// fail ends the use of the card.
+// fail marks the card as failed and starts a new epoch.
 func (c *Card) fail(cause error) {
 	err := fmt.Errorf("%s has failed, and stays so until the next mount: %w", c.spec.Info.Name, cause)
 	if !c.failure.CompareAndSwap(nil, &failure{err}) {
@@ -165,8 +162,8 @@ func (c *Card) fail(cause error) {
 	c.Log.Error("device has failed, its memory is lost", zap.Error(cause))
 }
 
-// Usage tells what this card has allocated, and how much it has left, whoever
-// uses the rest. A card that has failed has nothing free.
+// Usage returns the memory that this card has allocated, and how much is left, whichever
+// program uses the rest. A failed card has nothing free.
 func (c *Card) Usage() (devices.Usage, error) {
 	leave, err := c.Enter(context.Background())
 	if err != nil {
@@ -193,11 +190,10 @@ func (c *Card) Free() (free devices.Size, err error) {
 	return free, err
 }
 
-// Close waits for the operations in flight and gives everything back, except of
-// a card that has failed.
+// Close waits for the operations in flight and frees everything, except on a failed card.
 func (c *Card) Close() error { return c.life.Close(c.giveBack) }
 
-// giveBack gives back what the card has once it is closed.
+// giveBack frees the card's resources when it is closed.
 func (c *Card) giveBack() error {
 	errs := []error{c.spec.Set.leave(c)}
 	if c.Failed() != nil {

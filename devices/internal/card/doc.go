@@ -1,23 +1,22 @@
-// Package card has what the cards of all vendors have in common, whose libraries
-// have the shape of CUDA's: the account of their memory, their failure, host
-// memory that is registered, memory that is shared with other processes, and
-// copies between two cards. A family of devices embeds a Card in its device,
-// and gives it a Runtime for the calls that it makes by itself.
+// Package card contains the code shared by the cards of all vendors whose libraries
+// resemble CUDA's: the accounting of their memory, their failure, registered host memory,
+// memory shared with other processes, and copies between two cards. A family embeds a Card
+// in its device, and provides a Runtime for the calls that the Card makes.
 //
 // # Threads
 //
-// A runtime works with the card that is bound to the calling thread, and
-// goroutines wander between threads. So every call that is about a card is made
-// in Card.On, which holds the thread and binds the card before. Nothing is
-// restored afterwards, because every entry binds its own.
+// A runtime works with the card that is bound to the calling thread, but goroutines move
+// between threads. So every call that concerns a card is made in Card.On, which locks the
+// thread and binds the card first. Nothing is restored afterwards, because every use of On
+// binds its own card.
 //
 // # Failure
 //
-// After some errors (Runtime.Sticky) a runtime refuses all work with a card until
-// the process ends. The card then takes a new epoch, so that all its memories
-// are devices.ErrLost, and On answers Failed and makes no call any more, not even
-// to free: a card that has fallen off its bus would not answer. What was held
-// goes with the process. Other cards go on.
+// After some errors (Runtime.Sticky) a runtime refuses all work with a card until the
+// process ends. The card then gets a new epoch, so that all its memories are
+// devices.ErrLost. On returns the error of Failed and makes no more calls, not even to free
+// memory: a card that has fallen off its bus would not answer. Its resources are freed when
+// the process ends. Other cards continue to work.
 //
 // # Lock order
 //

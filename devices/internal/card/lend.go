@@ -7,19 +7,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Lend returns the description of a card of which n bytes are used; whole is that
-// of all of it.
+// Lend returns the description of a card of which n bytes are used; whole describes the
+// entire card.
 func Lend(whole devices.Info, n devices.Size) devices.Info {
 	whole.Total, whole.MaxAlloc = n, n
 	return whole
 }
 
-// ByDefault returns how much of its memory a card lends when the spec does not
-// say: the contexts of hmcfs and of others need some.
+// ByDefault returns how much of a card's memory is used if the spec does not say: the
+// contexts of hmcfs and of other programs need some of it.
 func ByDefault(whole devices.Info) devices.Size { return whole.Total / 10 * 9 }
 
-// ReadParams reads the parameters of a spec for one card, and returns how much of
-// its memory to use.
+// ReadParams reads the parameters of a spec for one card, and returns how much of its
+// memory to use.
 func ReadParams(spec devices.Spec, whole devices.Info) (devices.Size, error) {
 	p := spec.Read()
 	size := p.Size("size", ByDefault(whole))

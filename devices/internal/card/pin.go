@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Pinner is the ability of a card to register host memory.
+// Pinner implements devices.Pinner for a card.
 type Pinner struct {
 	card *Card
 	// register and unregister are called on a thread that is bound to the card.
@@ -19,18 +19,18 @@ type Pinner struct {
 
 var _ devices.Pinner = Pinner{}
 
-// NewPinner returns the ability of a card. register and unregister take the same
-// memory, and are called on a thread that is bound to the card.
+// NewPinner returns the Pinner of a card. register and unregister receive the same memory,
+// and are called on a thread that is bound to the card.
 func NewPinner(c *Card, register, unregister func(p []byte) error) Pinner {
 	return Pinner{card: c, register: register, unregister: unregister}
 }
 
-// PinHost registers p with the runtime, for all cards. p should not be Go's
-// memory, which the collector may give to others once unpin was called, and
-// stays registered in whole pages. What another device of this driver has
-// registered is used as it is, and what overlaps with that is refused, as is
-// what others in this process have registered: how much of p that is no runtime
-// tells, and it may end at any time. Close unpins what is left.
+// PinHost registers p with the runtime, for all cards. p should not be Go's memory, which
+// the collector may reuse once unpin was called, and which stays registered in whole pages.
+// Memory that another device of this driver has registered is used as it is, and memory
+// that only partly overlaps it is refused. So is memory that other code in this process has
+// registered: no runtime reports how much of p that is, and it may be unregistered at any
+// time. Close unpins whatever is left.
 func (p Pinner) PinHost(mem []byte) (unpin func(), err error) {
 	c := p.card
 	leave, err := c.Enter(context.Background())
@@ -52,7 +52,7 @@ func (p Pinner) PinHost(mem []byte) (unpin func(), err error) {
 	}), nil
 }
 
-// begin registers host memory with the card, which stays ready as long: another
+// begin registers host memory with the card and retains the card for as long: another
 // device may use the memory after this one was closed.
 func (p Pinner) begin(mem []byte) (end func() error, err error) {
 	c := p.card
@@ -70,7 +70,7 @@ func (p Pinner) begin(mem []byte) (end func() error, err error) {
 	}, nil
 }
 
-// release ends one Retain, unless the card has failed.
+// release undoes one Retain, unless the card has failed.
 func (c *Card) release() error {
 	if c.Failed() != nil {
 		return nil
@@ -78,10 +78,10 @@ func (c *Card) release() error {
 	return c.On(c.spec.Runtime.Release)
 }
 
-// Pinned reports whether the card may use all of p, which is not empty, as
+// Pinned reports whether the card may treat all of p, which must not be empty, as
 // registered.
 func (c *Card) Pinned(p []byte) bool { return c.spec.Set.pins.Covers(c, p) }
 
-// Uniform returns how many bytes of p, from its begin on, are registered in one
-// piece or not at all: at least 1 of a p that is not empty.
+// Uniform returns the length of the prefix of p that is registered in one piece or not at
+// all: at least 1 if p is not empty.
 func (c *Card) Uniform(p []byte) int { return c.spec.Set.pins.Uniform(p) }

@@ -10,9 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/pins"
 )
 
-// Set is the open cards of one driver: the host memory that they have registered,
-// and which of them reach each other. The zero value is that of none. It may be
-// used from any goroutine and must not be copied.
+// Set holds the open cards of one driver: the host memory that they have registered, and
+// which of them can access each other. The zero value is an empty set. It is safe for
+// concurrent use and must not be copied.
 type Set struct {
 	pins pins.Table[*Card]
 
@@ -20,15 +20,15 @@ type Set struct {
 	joining sync.Mutex
 
 	mu sync.RWMutex
-	// reach has the pairs that the runtime was asked about.
+	// reach records the pairs that the runtime was asked about.
 	// +checklocks:mu
 	reach map[pair]bool
 }
 
-// pair is two cards, of which the first copies from and to the other.
+// pair is two cards, of which worker copies from and to other.
 type pair struct{ worker, other *Card }
 
-// leave forgets a card that is closed.
+// leave removes a closed card.
 func (s *Set) leave(c *Card) error {
 	s.mu.Lock()
 	maps.DeleteFunc(s.reach, func(p pair, _ bool) bool { return p.worker == c || p.other == c })
@@ -36,7 +36,7 @@ func (s *Set) leave(c *Card) error {
 	return s.pins.Leave(c)
 }
 
-// known returns what is known of a pair.
+// known returns the recorded result for a pair.
 func (s *Set) known(p pair) (can, known bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -44,9 +44,9 @@ func (s *Set) known(p pair) (can, known bool) {
 	return can, known
 }
 
-// BeginPeer checks the spans of a copy from another card to this one and enters
-// both: the lower ordinal first, so that two closers can't come between two
-// copies in opposite directions. leave ends the operation.
+// BeginPeer checks the spans of a copy from another card to this one and enters both: the
+// lower ordinal first, so that closing both cards can't deadlock with two copies in
+// opposite directions. leave ends the operation.
 func (c *Card) BeginPeer(ctx context.Context, from *Card, dst, src devices.Span) (leave func(), err error) {
 	if dst.Len != src.Len {
 		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, c.spec.Info.Name, devices.ErrRange)
@@ -67,10 +67,9 @@ func (c *Card) BeginPeer(ctx context.Context, from *Card, dst, src devices.Span)
 	return func() { leaveSecond(); leaveFirst() }, nil
 }
 
-// Reach returns nil once this card may copy from and to another one. join asks
-// the runtime whether it can and arranges that, once for the pair unless it
-// fails; mutual says that it does so for both ways. The caller is inside of both
-// cards.
+// Reach returns nil once this card may copy from and to another one. join asks the runtime
+// whether that is possible and arranges it, once for the pair unless it fails; mutual is
+// set if it does so for both directions. The caller must have entered both cards.
 func (c *Card) Reach(other *Card, mutual bool, join func() (can bool, err error)) error {
 	s, p := c.spec.Set, pair{worker: c, other: other}
 	can, known := s.known(p)

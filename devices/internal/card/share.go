@@ -9,27 +9,26 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Sharing has the calls by which a family shares memory with other processes.
-// They are made on a thread that is bound to the card, but for Unit, Clear and
-// Check.
+// Sharing contains the calls by which a family shares memory with other processes. They are
+// made on a thread that is bound to the card, except Unit, Clear and Check.
 type Sharing interface {
-	// Unit returns the unit in which memory is taken that can be exported as
-	// kind, in bytes; 0 where the card can neither export nor open that.
+	// Unit returns the allocation unit, in bytes, of memory that can be exported as kind; 0
+	// if the card can neither export nor open that kind.
 	Unit(kind devices.HandleKind) devices.Size
-	// TakeShared takes n bytes, a multiple of the kind's unit.
+	// TakeShared allocates n bytes, a multiple of the kind's unit.
 	TakeShared(n devices.Size, kind devices.HandleKind) (*Block, error)
 	// Clear sets the bytes of a block from off on to 0.
 	Clear(ctx context.Context, b *Block, off devices.Size) error
-	// Name fills in by what another process opens a block of TakeShared.
+	// Name fills in the fields by which another process opens a block of TakeShared.
 	Name(b *Block, h *devices.Handle) error
-	// Check returns an ErrHandle for a handle that needs no runtime to be seen as
-	// wrong. Its kind, its device and its part have been looked at.
+	// Check returns an ErrHandle for a handle that is recognizably invalid without a call
+	// to the runtime. Its kind, device and part have been checked already.
 	Check(h devices.Handle) error
-	// Open opens the part of a handle.
+	// Open opens the part of the allocation that a handle identifies.
 	Open(h devices.Handle) (*Block, error)
 }
 
-// Sharer is the ability of a card to share memory with other processes.
+// Sharer implements devices.Exporter and devices.Importer for a card.
 type Sharer struct {
 	card *Card
 	by   Sharing
@@ -40,11 +39,11 @@ var (
 	_ devices.Importer = Sharer{}
 )
 
-// NewSharer returns the ability of a card.
+// NewSharer returns the Sharer of a card.
 func NewSharer(c *Card, by Sharing) Sharer { return Sharer{card: c, by: by} }
 
-// ExportKinds lists what the card can do. IPC is first, because that is what
-// PyTorch and CuPy open.
+// ExportKinds lists the kinds that the card supports. IPC is first, because PyTorch and
+// CuPy open that kind.
 func (s Sharer) ExportKinds() []devices.HandleKind {
 	var kinds []devices.HandleKind
 	for _, kind := range []devices.HandleKind{devices.HandleIPC, devices.HandleVMM} {
@@ -55,16 +54,15 @@ func (s Sharer) ExportKinds() []devices.HandleKind {
 	return kinds
 }
 
-// AllocShared takes memory that can be exported as kind, in whole units of the
-// kind.
+// AllocShared allocates memory that can be exported as kind, in whole units of the kind.
 func (s Sharer) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	unit := s.by.Unit(kind)
 	if unit == 0 {
 		return nil, fmt.Errorf("export memory of %s as %s: %w", s.card.spec.Info.Name, kind, devices.ErrUnsupported)
 	}
 	take := func(whole devices.Size) (*Block, error) { return s.by.TakeShared(whole, kind) }
-	// The process that opens the handle sees the whole unit, and must not see what
-	// was left there.
+	// The process that opens the handle sees the whole unit, and must not see earlier
+	// content of the memory.
 	finish := func(b *Block) error {
 		if b.Size == n {
 			return nil
@@ -74,7 +72,7 @@ func (s Sharer) AllocShared(ctx context.Context, n devices.Size, kind devices.Ha
 	return s.card.Take(ctx, n, RoundUp(n, unit), take, finish)
 }
 
-// Export names a memory of AllocShared.
+// Export returns a handle for a memory of AllocShared.
 func (s Sharer) Export(ctx context.Context, m *devices.Memory) (devices.Handle, error) {
 	c := s.card
 	leave, err := c.Begin(ctx, m.All(), int(m.Size()))
@@ -119,7 +117,7 @@ func (s Sharer) Import(ctx context.Context, h devices.Handle) (*devices.Memory, 
 	return c.memory(b, h.Size, epoch), nil
 }
 
-// check refuses what needs no runtime to be seen as wrong.
+// check rejects handles that are invalid without a call to the runtime.
 func (s Sharer) check(h devices.Handle) error {
 	if s.by.Unit(h.Kind) == 0 {
 		return devices.ErrUnsupported
@@ -137,15 +135,14 @@ func (s Sharer) check(h devices.Handle) error {
 	return s.by.Check(h)
 }
 
-// Outside returns the ErrHandle of a part that lies outside of an allocation.
+// Outside returns an ErrHandle for a part that is outside of an allocation.
 func Outside(part devices.Range, whole devices.Size) error {
 	return fmt.Errorf("%v lies outside of the allocation of %d bytes: %w", part, uint64(whole), devices.ErrHandle)
 }
 
-// Exported returns the handle of a block, made by export when it is first asked
-// for: a second one would be another name. export returns unname too, where the
-// name must be ended before the memory is given back. The caller may change the
-// copy that it gets.
+// Exported returns the handle of a block, created by export at the first call: a second
+// export would create another handle. export also returns unname if the handle must be
+// revoked before the memory is freed. The caller owns the returned copy.
 func (c *Card) Exported(b *Block, export func() (handle []byte, unname func() error, err error)) ([]byte, error) {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
@@ -164,22 +161,22 @@ func (c *Card) Exported(b *Block, export func() (handle []byte, unname func() er
 // Foreign is memory of another process that a runtime has opened.
 type Foreign struct {
 	Addr Address
-	// Size is the number of bytes from Addr on, 0 where the runtime does not tell.
+	// Size is the number of bytes at Addr, 0 if the runtime does not report it.
 	Size devices.Size
-	// Close ends the opening, on a thread that is bound to the card.
+	// Close closes the memory, on a thread that is bound to the card.
 	Close func() error
 }
 
-// opened is a handle that is open.
+// opened is an open handle.
 type opened struct {
 	Foreign
 	// users counts the blocks that are parts of it. Card.handleMu guards it.
 	users int
 }
 
-// OpenOnce returns the part of a handle as a block. The handle is opened by open
-// unless it is open already, and closed with the last block. own tells open that
-// it is a handle of the card's own memory.
+// OpenOnce returns the part that a handle identifies as a block. open opens the handle
+// unless it is open already; it is closed with the last block. own reports to open that the
+// handle is one of the card's own memory.
 func (c *Card) OpenOnce(h devices.Handle, open func(own bool) (Foreign, error)) (*Block, error) {
 	key := string(h.Bytes)
 	c.handleMu.Lock()
@@ -209,7 +206,7 @@ func (c *Card) OpenOnce(h devices.Handle, open func(own bool) (Foreign, error)) 
 	}, nil
 }
 
-// leaveHandle ends one use of a handle.
+// leaveHandle ends one use of an open handle.
 //
 // +checklocks:c.handleMu
 func (c *Card) leaveHandle(key string, o *opened) error {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Block is mapped host memory that is unmapped once, after it was ended and
-// its last user has left. It may be used from any goroutine.
+// Block is mapped host memory that is unmapped once, after it was ended and its last user
+// has left. It is safe for concurrent use.
 type Block struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -19,11 +19,11 @@ type Block struct {
 	gone error
 }
 
-// NewBlock owns a mapping made by unix.Mmap.
+// NewBlock takes ownership of a mapping made by unix.Mmap.
 func NewBlock(mapping []byte) *Block { return &Block{bytes: mapping} }
 
-// Enter returns the bytes, which stay mapped until Leave; or why the block
-// has ended.
+// Enter returns the bytes, which stay mapped until Leave, or the reason why the block was
+// ended.
 func (b *Block) Enter() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,13 +39,12 @@ func (b *Block) Leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users--
-	// A mapping that can't be unmapped stays: there is nobody to tell, and
-	// munmap of a whole mapping fails only for want of kernel memory.
+	// If unmapping fails the mapping remains: there is no caller to report to, and munmap
+	// of a whole mapping fails only for lack of kernel memory.
 	_ = b.unmapIfUnused()
 }
 
-// End makes every later Enter fail with why. Ending a block again changes
-// nothing.
+// End makes every later Enter fail with why. Ending a block again has no effect.
 func (b *Block) End(why error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// pieceSize is the number of bytes that move between two looks at the context.
+// pieceSize is the number of bytes moved between two checks of the context.
 const pieceSize = 1 << 20
 
-// Pace is called after each piece of n bytes and may take its time; its error
-// ends the copy. nil is no pace.
+// Pace is called after each piece of n bytes and may delay the copy; its error ends the
+// copy. nil means no delay.
 type Pace func(ctx context.Context, n int) error
 
-// enter checks the span and returns its bytes, and the block to be left. The
-// handle of every memory of d is a *Block.
+// enter checks the span and returns its bytes, and the block that the caller must leave.
+// The handle of every memory of d is a *Block.
 func enter(d devices.Device, s devices.Span) ([]byte, *Block, error) {
 	if err := s.Check(d); err != nil {
 		return nil, nil, err
@@ -104,8 +104,8 @@ func Fill(ctx context.Context, d devices.Device, dst devices.Span, value byte, p
 	})
 }
 
-// MapHost shows the span of d itself. The memory stays mapped, although it
-// may be lost or freed meanwhile, until the view is released.
+// MapHost returns the memory of the span of d itself. It stays mapped until the view is
+// released, even if it is lost or freed meanwhile.
 func MapHost(ctx context.Context, d devices.Device, s devices.Span) (devices.View, error) {
 	if err := ctx.Err(); err != nil {
 		return devices.View{}, err
@@ -117,15 +117,14 @@ func MapHost(ctx context.Context, d devices.Device, s devices.Span) (devices.Vie
 	return devices.View{Bytes: bytes, Release: sync.OnceFunc(block.Leave)}, nil
 }
 
-// move copies in pieces, from the end where the ranges overlap that way.
+// move copies in pieces; backward starts at the end, for ranges that overlap that way.
 func move(ctx context.Context, dst, src []byte, backward bool, pace Pace) error {
 	return pieces(ctx, len(dst), backward, pace, func(off, end int) {
 		copy(dst[off:end], src[off:end])
 	})
 }
 
-// pieces calls do for every piece of n bytes and looks at the context before
-// each.
+// pieces calls do for every piece of n bytes and checks the context before each.
 func pieces(ctx context.Context, n int, backward bool, pace Pace, do func(off, end int)) error {
 	for done := 0; done < n; done += pieceSize {
 		if err := ctx.Err(); err != nil {

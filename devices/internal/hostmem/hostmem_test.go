@@ -51,8 +51,8 @@ func TestBlockOutlivesItsEnd(t *testing.T) {
 	}
 }
 
-// TestPieces checks the order and the borders of the pieces, and that the
-// context and the pace can end a copy between two of them.
+// TestPieces checks the order and the boundaries of the pieces, and that the context and
+// the pace can end a copy between two of them.
 func TestPieces(t *testing.T) {
 	const n = 3*pieceSize + 5
 	var got [][2]int

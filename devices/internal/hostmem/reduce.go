@@ -38,7 +38,7 @@ func Reduce(ctx context.Context, d devices.Device, r Reduction, pace Pace) error
 	return failed
 }
 
-// Reduction describes a combination of devices.Reducer.
+// Reduction holds the arguments of devices.Reducer.
 type Reduction struct {
 	Dst, Src devices.Span
 	Type     elem.Type

@@ -1,5 +1,5 @@
-// Package life is when a device of a family takes operations: from Open until
-// Close, which waits for those in flight.
+// Package life limits the operations of a device to the time from Open until Close, which
+// waits for the operations in flight.
 //
 // # Lock order
 //

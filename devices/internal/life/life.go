@@ -9,19 +9,17 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Life lets operations in until the device is closed. The zero value is that of
-// an open device. It may be used from any goroutine and must not be copied.
+// Life admits operations until the device is closed. The zero value is that of an open
+// device. It is safe for concurrent use and must not be copied.
 //
-// It is itself the lock that an operation holds for reading. What gives a part
-// of the device back, and has nothing to do once Close has, takes it with RLock
-// alone.
+// It is itself the lock that an operation holds for reading. A function that frees a part
+// of the device, and has nothing to do after Close, only acquires it with RLock.
 type Life struct {
 	sync.RWMutex
 	closed atomic.Bool
 }
 
-// Enter begins an operation; leave ends it. Between the two the device is not
-// closed.
+// Enter starts an operation; leave ends it. Between the two the device is not closed.
 //
 // Errors:
 //   - the context's, once that has ended;
@@ -40,11 +38,10 @@ func (l *Life) Enter(ctx context.Context, dev devices.Device) (leave func(), err
 	return l.RUnlock, nil
 }
 
-// Begin checks the span of an operation with n bytes of the other side, and
-// enters.
+// Begin checks the span of an operation whose other side has n bytes, and enters.
 //
 // Errors, besides those of Enter and of Span.Check:
-//   - devices.ErrRange when the span is not of n bytes.
+//   - devices.ErrRange if the length of the span is not n.
 func (l *Life) Begin(ctx context.Context, dev devices.Device, s devices.Span, n int) (leave func(), err error) {
 	if err := s.Check(dev); err != nil {
 		return nil, err
@@ -58,7 +55,7 @@ func (l *Life) Begin(ctx context.Context, dev devices.Device, s devices.Span, n 
 // BeginCopy checks both spans of a copy inside a device, and enters.
 //
 // Errors, besides those of Enter and of Span.Check:
-//   - devices.ErrRange when the spans are not of the same length.
+//   - devices.ErrRange if the spans differ in length.
 func (l *Life) BeginCopy(ctx context.Context, dev devices.Device, dst, src devices.Span) (leave func(), err error) {
 	if err := src.Check(dev); err != nil {
 		return nil, err
@@ -69,12 +66,12 @@ func (l *Life) BeginCopy(ctx context.Context, dev devices.Device, dst, src devic
 	return l.Begin(ctx, dev, dst, int(dst.Len))
 }
 
-// Closed says whether Close has begun to give things back.
+// Closed reports whether Close has started to free resources.
 func (l *Life) Closed() bool { return l.closed.Load() }
 
-// Close waits for the operations in flight, lets no other in and calls give,
-// which gives back what the device has, with nobody else inside. Only the
-// first call does so; others return nil once it is over.
+// Close waits for the operations in flight, admits no others and calls give, which frees
+// the device's resources, with no operation in progress. Only the first call does so;
+// others return nil once it is done.
 func (l *Life) Close(give func() error) error {
 	l.Lock()
 	defer l.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// device has a name and an incarnation, which is all that is asked of it.
+// device has a name and an epoch, which is all that is needed.
 type device struct{ devices.Device }
 
 func (*device) Info() devices.Info   { return devices.Info{Name: "test0"} }
@@ -64,7 +64,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// empty says whether nobody is inside.
+// empty reports whether no operation is in progress.
 //
 // +checklocksignore: the checker does not know TryLock.
 func empty(l *Life) bool {
@@ -75,7 +75,7 @@ func empty(l *Life) bool {
 	return true
 }
 
-// TestCloseWaits has an operation inside when the device is closed.
+// TestCloseWaits closes the device during an operation.
 func TestCloseWaits(t *testing.T) {
 	var l Life
 	dev := &device{}
@@ -84,7 +84,7 @@ func TestCloseWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
-	inside := true // by itself: the race detector sees a Close that does not wait
+	inside := true // not locked: the race detector sees a Close that does not wait
 	closed := make(chan error)
 	go func() {
 		closed <- l.Close(func() error {

@@ -1,6 +1,6 @@
-// Package moves is how the families that move bytes by commands cut long
-// moves: in pieces, between two of which a context is looked at, and, where
-// the ranges of a copy overlap, in an order that no driver has to promise.
+// Package moves splits long copies, for families that copy bytes by commands: into pieces,
+// between which the context is checked, and, if the ranges of a copy overlap, in an order
+// that does not depend on any guarantee of a driver.
 //
 // # Lock order
 //

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// memory does what a device does, on a slice. It refuses a copy whose parts
-// overlap, as devices do.
+// memory implements a device on a slice. It refuses a copy whose parts overlap, as devices
+// do.
 type memory struct {
 	bytes    []byte
 	scratch  []byte
@@ -119,8 +119,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestPump lets a slow device move pieces from slots that are used again, and
-// checks that none is touched while it is on its way.
+// TestPump has a slow device copy pieces from reused slots, and checks that none is touched
+// while it is in flight.
 func TestPump(t *testing.T) {
 	for _, n := range []int{0, 1, 10, 11, 20, 21, 95, 100} {
 		src, dst := kit.Bytes(2, 0, n), make([]byte, n)
@@ -153,7 +153,7 @@ func TestPump(t *testing.T) {
 	}
 }
 
-// TestPumpGivesUp has each step fail once; whatever was started is finished.
+// TestPumpGivesUp makes each step fail once; whatever was started must be finished.
 func TestPumpGivesUp(t *testing.T) {
 	boom := errors.New("boom")
 	for at := range 10 {

@@ -1,17 +1,17 @@
-// Package pins is the host memory that one driver has registered, for all of
-// its devices. A driver registers a range for the whole process, refuses one
-// that overlaps with another, and may refuse a copy of memory of which it has
-// registered a part: so the devices of a driver share one Table.
+// Package pins tracks the host memory that one driver has registered, for all of its
+// devices. A driver registers a range for the whole process, refuses one that overlaps with
+// another, and may refuse a copy of partly registered memory; so the devices of a driver
+// share one Table.
 //
-// # The life of a range
+// # Life cycle of a range
 //
 //	the first Pin of it ──> registered
 //	                          │  Pin of it or of a part, by any device
 //	                          ▼
 //	       the last use ends ──> unregistered
 //
-// A device uses memory as pinned only where it has a use of its own: the use of
-// another device may end during the copy.
+// A device treats memory as pinned only if it has a use of its own: another device's use
+// may end during the copy.
 //
 // # Lock order
 //

@@ -9,34 +9,34 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Table has the ranges that are registered with one driver, and which devices
-// use them; D tells devices apart. The zero value is empty. It may be used from
-// any goroutine and must not be copied.
+// Table records the ranges registered with one driver, and which devices use them; D
+// identifies a device. The zero value is empty. It is safe for concurrent use and must not
+// be copied.
 type Table[D comparable] struct {
 	change sync.Mutex
 
 	mu sync.RWMutex
-	// ranges are in the order of their addresses; no two overlap.
+	// ranges are sorted by address; no two overlap.
 	// +checklocks:mu
 	ranges []*pinned[D]
 }
 
-// pinned is a range that is registered.
+// pinned is a registered range.
 type pinned[D comparable] struct {
-	// bytes keeps Go's memory, if it is that, where it is.
+	// bytes keeps the memory alive and in place, if it is Go's.
 	bytes []byte
 	// users counts the uses of each device; Table.mu guards it.
 	users      map[D]int
 	unregister func() error
 }
 
-// Pin begins a device's use of p, which is not empty. What is registered
-// already, by whichever device, is used as it is; anything else is registered by
-// register, whose result ends that, also after the device was closed. unpin is
-// called once; it does nothing after Leave.
+// Pin starts a device's use of p, which must not be empty. Memory that is registered
+// already, by any device, is used as it is; otherwise register registers it and returns the
+// function that unregisters it, which may be called even after the device was closed. unpin
+// is called once; it does nothing after Leave.
 //
 // Errors:
-//   - devices.ErrUnsupported when a part of p is registered;
+//   - devices.ErrUnsupported if a part of p is registered;
 //   - those of register.
 func (t *Table[D]) Pin(dev D, p []byte, register func() (unregister func() error, err error)) (unpin func() error, err error) {
 	t.change.Lock()
@@ -67,12 +67,12 @@ func (t *Table[D]) Pin(dev D, p []byte, register func() (unregister func() error
 	}, nil
 }
 
-// find returns the first range that overlaps with p, nil if none does, and where
-// in the list it is or belongs.
+// find returns the first range that overlaps with p, nil if none does, and its index or
+// insertion index in the list.
 func (t *Table[D]) find(p []byte) (*pinned[D], int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	// The first that ends behind the begin of p.
+	// The first range that ends after the start of p.
 	i, _ := slices.BinarySearchFunc(t.ranges, begin(p), func(r *pinned[D], at uintptr) int {
 		if end(r.bytes) <= at {
 			return -1
@@ -85,14 +85,14 @@ func (t *Table[D]) find(p []byte) (*pinned[D], int) {
 	return nil, i
 }
 
-// drop ends uses of a range, as many as there are, and unregisters it after the
-// last. The caller holds change.
+// drop ends the given number of uses of a range, and unregisters it after the last. The
+// caller holds change.
 func (t *Table[D]) drop(dev D, r *pinned[D], uses int) error {
 	t.mu.Lock()
 	left := r.users[dev] - uses
 	if left < 0 {
 		t.mu.Unlock()
-		return nil // Leave was here before
+		return nil // Leave has ended them already
 	}
 	r.users[dev] = left
 	if left == 0 {
@@ -128,8 +128,8 @@ func (t *Table[D]) Leave(dev D) error {
 	return errors.Join(errs...)
 }
 
-// Uniform returns how many bytes of p, from its begin on, lie in one range, or in
-// none: at least 1 of a p that is not empty.
+// Uniform returns the length of the prefix of p that is entirely in one range, or entirely
+// in none: at least 1 if p is not empty.
 func (t *Table[D]) Uniform(p []byte) int {
 	r, _ := t.find(p)
 	switch {
@@ -141,7 +141,7 @@ func (t *Table[D]) Uniform(p []byte) int {
 	return min(len(p), int(end(r.bytes)-begin(p)))
 }
 
-// Covers says whether the device may use all of p, which is not empty, as pinned.
+// Covers reports whether the device may treat all of p, which must not be empty, as pinned.
 func (t *Table[D]) Covers(dev D, p []byte) bool {
 	r, _ := t.find(p)
 	if r == nil || begin(p) < begin(r.bytes) || end(p) > end(r.bytes) {

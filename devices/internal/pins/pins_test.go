@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// driver registers parts of one memory as a vendor's does: by the byte, for the
-// whole process, and none twice.
+// driver registers parts of one memory as a vendor's does: by the byte, for the whole
+// process, and none twice.
 type driver struct {
 	t      *testing.T
 	memory []byte
@@ -49,7 +49,7 @@ func (d *driver) register(from, to int) func() (func() error, error) {
 	}
 }
 
-// registered counts the bytes of p that are.
+// registered returns the number of registered bytes of p.
 func (d *driver) registered(p []byte) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,8 +68,8 @@ type use struct {
 	unpin            func() error
 }
 
-// TestTable pins and unpins at random for three devices and compares with what
-// each of them asked for.
+// TestTable pins and unpins at random for three devices and compares the table with the
+// uses of each.
 func TestTable(t *testing.T) {
 	kit.Check(t)
 	const n = 64
@@ -104,8 +104,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// leave ends the uses of a device and returns those of the others. What is
-// unpinned afterwards was so before.
+// leave ends the uses of a device and returns those of the others. Ranges that are unpinned
+// afterwards must have been unpinned before.
 func leave(t *testing.T, table *Table[int], dev int, uses []use) []use {
 	t.Helper()
 	if err := table.Leave(dev); err != nil {
@@ -122,7 +122,7 @@ func leave(t *testing.T, table *Table[int], dev int, uses []use) []use {
 	})
 }
 
-// agree compares a table with what is used and what the driver has.
+// agree compares a table with the uses and with the driver's state.
 func agree(t *testing.T, table *Table[int], d *driver, uses []use) {
 	t.Helper()
 	for _, u := range uses {
@@ -142,8 +142,8 @@ func agree(t *testing.T, table *Table[int], d *driver, uses []use) {
 	}
 }
 
-// TestTableTogether pins the same few ranges from many goroutines: the driver
-// tells of every range that is registered twice.
+// TestTableTogether pins the same few ranges from many goroutines: the driver reports every
+// range that is registered twice.
 func TestTableTogether(t *testing.T) {
 	kit.Check(t)
 	d := newDriver(t, 64)
@@ -174,7 +174,7 @@ func TestTableTogether(t *testing.T) {
 	}
 }
 
-// TestPinFails checks that what can't be registered is not in the table.
+// TestPinFails checks that memory that can't be registered is not in the table.
 func TestPinFails(t *testing.T) {
 	kit.Check(t)
 	d := newDriver(t, 8)

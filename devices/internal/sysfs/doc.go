@@ -1,4 +1,4 @@
-// Package sysfs reads what the kernel tells of the places of devices.
+// Package sysfs reads the kernel's information about the location of devices.
 //
 // # Lock order
 //

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Root is the directory in which the kernel shows it.
+// Root is the directory at which the kernel mounts sysfs.
 const Root = "/sys"
 
-// NUMANode is the node of the host that a PCI device ("0000:65:00.0") hangs
-// on, as the tree at root has it; -1 where that is unknown.
+// NUMANode returns the host's NUMA node that a PCI device ("0000:65:00.0") is attached to,
+// according to the tree at root; -1 if unknown.
 func NUMANode(root, pci string) int {
 	if pci == "" {
 		return -1

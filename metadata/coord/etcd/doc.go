@@ -1,30 +1,29 @@
-// Package etcd is coord over an etcd cluster, 3.4 or later.
+// Package etcd implements coord.Service on an etcd cluster, version 3.4 or later.
 //
-// # Steps
+// # Batches
 //
-// Many entries at once go in transactions of up to a hundred, each entry with
-// its condition in a transaction of its own inside: one taken name does not
-// keep the others from being made.
+// Operations on many entries are sent in transactions of up to a hundred. Each entry has
+// its condition in a nested transaction of its own, so one name that exists already does
+// not prevent the others from being created.
 //
 // # Writes that fail
 //
-// A write without an answer may be carried out later: it waits in a connection
-// that is stuck, or at a server that has no leader. Every write therefore depends
-// on the revision of an entry of the service, its fence. After a write without an
-// answer the fence gets another revision before the service asks anything else:
-// what is there by then stays so.
+// A write that was not answered may still take effect later: the request may be waiting in
+// a stuck connection, or at a server that has no leader. Every write is therefore
+// conditional on the revision of one entry of the Service, its fence. After an unanswered
+// write the fence gets a new revision before the Service sends any other request; from then
+// on the outcome of that write can no longer change.
 //
 // # What ends a watch
 //
-// The client library resumes watches by itself when a connection breaks, and
-// says nothing. That is right as long as the cluster is what it was. One that
-// has lost its data, or was restored from an old copy, counts revisions that
-// have been before, and a watch would wait for ever for those to come. So every
-// answer's revision is compared with the highest one that was there before the
-// question; when it is lower, all watches end with coord.ErrCompacted, by which
-// their owners list again.
+// The client library silently resumes watches when a connection breaks. That is correct as
+// long as the cluster keeps its history. A cluster that has lost its data, or was restored
+// from an old copy, counts through revisions that have existed before, and a watch would
+// wait for them for ever. So the revision of every answer is compared with the highest one
+// that was known before the request; when it is lower, all watches end with
+// coord.ErrCompacted, and their owners list again.
 //
 // # Lock order
 //
-// Service.mu and fence.mu, leaves both.
+// Service.mu and fence.mu are both leaves.
 package etcd

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// fault returns what an error of the client library means to callers. The context
-// is theirs, without our own time limit.
+// fault translates an error of the client library to one of coord. ctx is the caller's,
+// without this package's own timeout.
 func (s *Service) fault(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -23,11 +23,11 @@ func (s *Service) fault(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	// The cause is text: our own time limit must not look like the caller's.
+	// The cause is included as text only: our timeout must not look like the caller's.
 	return fmt.Errorf("etcd at %s: %w: %s", s.where, meaning(err), err.Error())
 }
 
-// meaning is the sentinel of an error: unavailable, if it is none that we know.
+// meaning returns the sentinel for an error: ErrUnavailable if it is not a known one.
 func meaning(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):

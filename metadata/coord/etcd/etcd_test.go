@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
 )
 
-// open is a client of a server.
+// open returns a client of a server.
 func open(t *testing.T, e *etcdkit.Server, change func(*etcd.Options)) *etcd.Service {
 	t.Helper()
 	s, err := etcd.Open(t.Context(), options(t, e, change))

@@ -12,10 +12,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// limit bounds the wait for what has to come.
+// limit bounds the waits of the tests.
 const limit = 60 * time.Second
 
-// short makes calls give up soon, since tests wait for that.
+// short sets a short timeout, since tests wait for it.
 func short(o *etcd.Options) { o.Timeout = time.Second }
 
 // put makes one value.
@@ -37,14 +37,14 @@ func grant(t *testing.T, s coord.Service, ttl time.Duration) coord.Lease {
 	return l
 }
 
-// gone says whether there is no such value.
+// gone reports whether the value does not exist.
 func gone(t *testing.T, s coord.Service, name string) bool {
 	t.Helper()
 	_, err := s.Get(t.Context(), name)
 	return errors.Is(err, coord.ErrNotFound)
 }
 
-// reached waits until a service answers again.
+// reached waits until the service answers again.
 func reached(t *testing.T, s coord.Service) {
 	t.Helper()
 	kit.Eventually(t, limit, func() bool {
@@ -92,7 +92,7 @@ func TestAway(t *testing.T) {
 		t.Error("the lease is lost")
 	default:
 	}
-	// The watch goes on as if nothing had been.
+	// The watch continues as if nothing had happened.
 	put(t, s, "z", l)
 	events, err := w.Next(t.Context())
 	if err != nil || events[0].Name != "z" {
@@ -139,15 +139,14 @@ func TestWiped(t *testing.T) {
 	}
 }
 
-// TestLease lets leases end by the server's time, with nothing but the passing
-// of it to count.
+// TestLease has leases end by the server's clock, which depends only on elapsed time.
 func TestLease(t *testing.T) {
 	e := etcdkit.Start(t, etcdkit.Options{})
 	dies, lives := open(t, e, short), open(t, e, short)
 	put(t, dies, "dies", grant(t, dies, time.Second))
 	kept := grant(t, lives, time.Second)
 	put(t, lives, "lives", kept)
-	// A closed client keeps nothing, like one that has died.
+	// A closed client renews nothing, like one that has died.
 	if err := dies.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +154,8 @@ func TestLease(t *testing.T) {
 	if gone(t, lives, "lives") {
 		t.Error("the lease that is kept has ended too")
 	}
-	// A server that stands still for longer than a lease: client and server
-	// agree afterwards, whatever each has made of it.
+	// A server is paused for longer than a lease: client and server agree afterwards,
+	// whatever each has concluded.
 	if err := e.Pause(true); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func TestProofs(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	// With the server the tokens are gone that stand for passwords.
+	// The tokens that replace passwords are lost with the server.
 	e.Stop()
 	if err = e.Continue(t.Context()); err != nil {
 		t.Fatal(err)

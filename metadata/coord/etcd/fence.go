@@ -13,33 +13,32 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// fenceTTL is for how long a fence stays that nobody keeps: longer than a request
-// can be on its way.
+// fenceTTL is the lifetime of a fence that is no longer renewed: longer than a request can
+// be in transit.
 const fenceTTL = time.Hour
 
-// fence is an entry whose revision each write of a service depends on. A write
-// that failed may still arrive; once the fence has another revision it can't
-// take effect.
+// fence is an entry on whose revision every write of a service is conditional. A failed
+// write may still arrive; once the fence has a new revision it can't take effect.
 type fence struct {
 	key string
 
 	mu sync.Mutex
-	// revision is that of the entry; 0 while there is none.
+	// revision is the revision of the entry; 0 while there is no entry.
 	// +checklocks:mu
 	revision int64
-	// doubted says that a write that depends on revision may still arrive.
+	// doubted is set while a write that depends on revision may still arrive.
 	// +checklocks:mu
 	doubted bool
-	// moving is the attempt to give the entry another revision; nil for none.
+	// moving is the running attempt to change the entry's revision; nil if there is none.
 	// +checklocks:mu
 	moving *move
 
-	// lease binds the entry; 0 before the first attempt and after its end. Only the
-	// attempt that is under way uses it.
+	// lease binds the entry; 0 before the first attempt and after the lease has ended. Only
+	// the running attempt accesses it.
 	lease clientv3.LeaseID
 }
 
-// move is one attempt; err is read when done is closed.
+// move is one attempt; err may be read once done is closed.
 type move struct {
 	done chan struct{}
 	err  error
@@ -47,22 +46,22 @@ type move struct {
 
 func newFence(prefix string) *fence { return &fence{key: prefix + "fence/" + rand.Text()} }
 
-// current returns the revision that a write has to depend on.
+// current returns the revision on which a write must be conditional.
 func (f *fence) current() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.revision
 }
 
-// doubt notes that a write that depends on a revision may still arrive.
+// doubt records that a write conditional on a revision may still arrive.
 func (f *fence) doubt(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubted = f.doubted || f.revision == revision
 }
 
-// changed notes that the entry does not have a revision any more, but now another.
-// What depends on the former one can't take effect.
+// changed records that the entry's revision has changed from former to now. Writes that are
+// conditional on former can't take effect any more.
 func (f *fence) changed(former, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +70,8 @@ func (f *fence) changed(former, now int64) {
 	}
 }
 
-// begin returns the attempt under way, which it begins where there is none, and
-// nil where nothing may still arrive.
+// begin returns the running attempt, starting one if there is none. It returns nil if no
+// write may still arrive.
 func (f *fence) begin(attempt func(*move)) *move {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +90,7 @@ func (f *fence) end(m *move, err error) {
 	close(m.done)
 }
 
-// certain waits until no write that has failed can take effect any more.
+// certain waits until no failed write can take effect any more.
 //
 // Errors: coord.ErrUnavailable and the others of coord; the context's.
 func (s *Service) certain(ctx context.Context) error {
@@ -109,7 +108,7 @@ func (s *Service) certain(ctx context.Context) error {
 	}
 }
 
-// moveFence gives the fence another revision.
+// moveFence gives the fence a new revision.
 func (s *Service) moveFence(ctx context.Context) error {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
@@ -126,7 +125,7 @@ func (s *Service) moveFence(ctx context.Context) error {
 	if err != nil {
 		if err = s.fault(ctx, err); errors.Is(err, coord.ErrLease) {
 			s.fence.lease = 0
-			err = fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // the next attempt has another one
+			err = fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // retried with a new lease
 		}
 		return err
 	}
@@ -135,7 +134,7 @@ func (s *Service) moveFence(ctx context.Context) error {
 	return nil
 }
 
-// write runs operations that put entries. If it fails, its effect is there by the
+// write runs operations that put entries. If it fails, its effect is visible by the
 // service's next answer or never.
 func (s *Service) write(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	for {
@@ -155,7 +154,8 @@ func (s *Service) write(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRe
 		case resp.Succeeded:
 			return resp, nil
 		}
-		// It was moved meanwhile, or has ended with its lease, or with the data.
+		// The fence was moved meanwhile, or was lost with its lease or with the cluster's
+		// data.
 		s.fence.changed(revision, fenceIn(resp))
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("write: %w", err)
@@ -163,7 +163,7 @@ func (s *Service) write(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRe
 	}
 }
 
-// fenceIn is the revision of a fence that was read.
+// fenceIn returns the revision of the fence from a response, 0 if the fence is missing.
 func fenceIn(resp *clientv3.TxnResponse) int64 {
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		return kv.ModRevision

@@ -19,8 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestLateCreate has a Create that failed arrive at etcd after all, on a
-// connection that was stuck: what was said of its name since stays true.
+// TestLateCreate delays a failed Create, on a stuck connection, until it arrives at etcd
+// after all: what was reported about its name since must stay true.
 func TestLateCreate(t *testing.T) {
 	e := etcdkit.Start(t, etcdkit.Options{})
 	g := newGate(t, strings.TrimPrefix(e.Endpoints()[0], "http://"))
@@ -34,7 +34,7 @@ func TestLateCreate(t *testing.T) {
 	for round := range 3 {
 		g.hold()
 		var late string
-		for i := 0; late == ""; i++ { // the two connections take turns
+		for i := 0; late == ""; i++ { // the two connections alternate
 			name := fmt.Sprintf("%d/%d", round, i)
 			if _, err := s.Create(t.Context(), []coord.Entry{{Name: name}}, l); errors.Is(err, coord.ErrUnavailable) {
 				late = name
@@ -54,7 +54,7 @@ func TestLateCreate(t *testing.T) {
 		if !gone(t, other, late) {
 			t.Fatalf("round %d: an entry is there that was said not to be", round)
 		}
-		// It can be made from now on.
+		// The entry can be created from now on.
 		kit.Eventually(t, limit, func() bool {
 			results, err := s.Create(t.Context(), []coord.Entry{{Name: late}}, l)
 			return err == nil && results[0].Err == nil
@@ -62,8 +62,8 @@ func TestLateCreate(t *testing.T) {
 	}
 }
 
-// gate hands connections on to a server, and can hold up what a client sends.
-// A request that the client has given up meanwhile is carried out all the same.
+// gate forwards connections to a server, and can hold back the frames of a client. A
+// request that the client has cancelled meanwhile is executed nevertheless.
 type gate struct {
 	target   string
 	listener net.Listener
@@ -72,16 +72,16 @@ type gate struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// held collects the frames that are held up; nil lets all frames pass.
+	// held collects the frames held back; nil lets all frames pass.
 	// +checklocks:mu
 	held *heldFrames
 }
 
-// heldFrames are frames that are held up, with what writes each to its server.
+// heldFrames are frames held back, with the function that writes each to its server.
 type heldFrames struct {
 	write []func() error
-	// answered is closed for each request that the client has given up when it is
-	// answered, by stream.
+	// answered contains, by stream, a channel for each request that the client has
+	// cancelled; it is closed when the request is answered.
 	answered map[uint32]chan struct{}
 }
 
@@ -124,7 +124,7 @@ func (g *gate) accept() {
 	}
 }
 
-// The parts of HTTP/2 that the gate knows: RFC 9113, sections 3.4, 4.1 and 6.
+// The parts of HTTP/2 that the gate understands: RFC 9113, sections 3.4, 4.1 and 6.
 const (
 	preface    = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	frameHead  = 9
@@ -133,7 +133,7 @@ const (
 	endStream  = 0x1
 )
 
-// frame is one frame, with its head.
+// frame is one frame, including its header.
 type frame []byte
 
 func readFrame(from io.Reader) (frame, error) {
@@ -151,7 +151,7 @@ func (f frame) kind() byte     { return f[3] }
 func (f frame) ends() bool     { return f[4]&endStream != 0 }
 func (f frame) stream() uint32 { return binary.BigEndian.Uint32(f[5:]) }
 
-// up passes what a client sends.
+// up forwards frames from a client.
 func (g *gate) up(client, server net.Conn) {
 	if _, err := io.CopyN(server, client, int64(len(preface))); err != nil {
 		return
@@ -177,7 +177,7 @@ func (g *gate) up(client, server net.Conn) {
 	}
 }
 
-// down passes what a server answers.
+// down forwards frames from a server.
 func (g *gate) down(client, server net.Conn) {
 	for {
 		p, err := readFrame(server)
@@ -201,8 +201,7 @@ func (g *gate) hold() {
 	g.held = &heldFrames{answered: map[uint32]chan struct{}{}}
 }
 
-// release passes what was held up, and waits for the answers to what the client
-// has given up.
+// release forwards the frames held back, and waits for the answers to cancelled requests.
 func (g *gate) release(t *testing.T) {
 	t.Helper()
 	g.mu.Lock()

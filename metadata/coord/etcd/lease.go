@@ -14,13 +14,13 @@ import (
 type lease struct {
 	service *Service
 	id      clientv3.LeaseID
-	// stop ends the keeping, and with it lost is closed.
+	// stop ends the renewal, after which lost is closed.
 	stop context.CancelFunc
 	lost chan struct{}
 }
 
-// Grant begins a lease; see coord.Service. Servers have a least time of their
-// own, about two seconds.
+// Grant creates a lease; see coord.Service. Servers enforce a minimum TTL of their own,
+// about two seconds.
 func (s *Service) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
@@ -40,19 +40,19 @@ func (s *Service) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 	go func() {
 		defer stop()
 		defer close(l.lost)
-		// The library closes it when the server has said that the lease is
-		// over, or has said nothing for as long as it lasts.
+		// The library closes the channel when the server has reported the end of the lease,
+		// or has not answered for the lease's duration.
 		for range answers {
 		}
 	}()
 	return l, nil
 }
 
-// Lost is closed with the end of the lease; see coord.Lease.
+// Lost returns a channel that is closed when the lease ends; see coord.Lease.
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// Revoke ends the lease; see coord.Lease. If the server can't be told, the
-// lease is kept no more, and ends by itself.
+// Revoke ends the lease; see coord.Lease. If the server can't be reached, the lease is no
+// longer renewed and expires.
 func (l *lease) Revoke(ctx context.Context) error {
 	l.stop()
 	bounded, cancel := l.service.bound(ctx)
@@ -65,8 +65,8 @@ func (l *lease) Revoke(ctx context.Context) error {
 	return err
 }
 
-// leaseOf says which lease a caller means; false for one that is not ours. The
-// one of nil is none.
+// leaseOf returns the ID of a caller's lease, NoLease for nil, and false for a lease of
+// another service.
 func (s *Service) leaseOf(l coord.Lease) (clientv3.LeaseID, bool) {
 	if l == nil {
 		return clientv3.NoLease, true

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// DefaultTimeout bounds every call.
+// DefaultTimeout is the default timeout of every call.
 const DefaultTimeout = 5 * time.Second
 
-// Options describe a Service.
+// Options configure a Service.
 type Options struct {
 	// Endpoints are the members of the cluster, HOST:PORT. Required.
 	Endpoints []string
-	// Prefix comes before every name: it begins and ends with a slash, like
+	// Prefix is prepended to every name. It begins and ends with a slash, like
 	// "/hmcfs/lab/". Required.
 	Prefix string
-	// TLS encrypts, if not nil.
+	// TLS, if not nil, enables encryption.
 	TLS *tls.Config
-	// Username and Password are for clusters that want them. Both or none.
+	// Username and Password are for clusters that require them. Both or none.
 	Username, Password string
-	// Timeout bounds every call, and the opening. Default DefaultTimeout.
+	// Timeout bounds every call, including Open. Default DefaultTimeout.
 	Timeout time.Duration
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields that have their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports every fault of the options, joined.
 func (o *Options) Validate() error {
 	var faults []error
 	if len(o.Endpoints) == 0 {
@@ -56,7 +56,8 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// urls are the endpoints as the client library wants them: all of one scheme.
+// urls returns the endpoints in the form that the client library expects: all of one
+// scheme.
 func (o *Options) urls() []string {
 	scheme := "http://"
 	if o.TLS != nil {

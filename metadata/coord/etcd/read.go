@@ -33,7 +33,7 @@ func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]
 		from = max(from, s.prefix+after+"\x00")
 	}
 	if from >= end || limit <= 0 {
-		// An empty range would be an error. The revision is still wanted.
+		// An empty range would be an error, but the caller still needs the revision.
 		resp, err := s.read(ctx, all)
 		if err != nil {
 			return nil, 0, err
@@ -65,15 +65,15 @@ func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]
 }
 
 const (
-	// maxMessage is the most bytes of an answer. Whoever may write to the service
+	// maxMessage is the maximum size, in bytes, of an answer. Any client with write access
 	// may write a thousand values of 1.5 MB.
 	maxMessage = 32 << 20
-	// maxValue is as much as is kept of a value: more than any that is used, so
-	// that its reader refuses it.
+	// maxValue is the number of bytes kept of a value: more than any valid value has, so
+	// that its reader rejects it.
 	maxValue = 1 << 17
 )
 
-// errTooLarge is an answer of more than maxMessage.
+// errTooLarge reports an answer larger than maxMessage.
 var errTooLarge = errors.New("etcd: more than one answer may have")
 
 func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {

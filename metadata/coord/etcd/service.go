@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// keepaliveTime is after how much silence a connection is asked for a sign of
-// life: the least that etcd servers and the library allow for both.
+// keepaliveTime is the period of silence after which a connection is probed: the minimum
+// that both etcd servers and the library allow.
 const keepaliveTime = 10 * time.Second
 
 // Service is a coord.Service.
@@ -22,16 +22,17 @@ type Service struct {
 	client  *clientv3.Client
 	prefix  string
 	timeout time.Duration
-	where   string // the endpoints, for errors
+	where   string // the endpoints, for error messages
 	fence   *fence
 
 	mu sync.Mutex
-	// seen is the highest revision of any answer, and cluster who gave it.
+	// seen is the highest revision of any answer; cluster is the ID of the answering
+	// cluster.
 	// +checklocks:mu
 	seen int64
 	// +checklocks:mu
 	cluster uint64
-	// broken is closed when history is lost, and is another one then.
+	// broken is closed, and replaced by a new channel, when history is lost.
 	// +checklocks:mu
 	broken chan struct{}
 	// +checklocks:mu
@@ -40,7 +41,7 @@ type Service struct {
 
 var _ coord.Service = (*Service)(nil)
 
-// Open connects to a cluster. It returns when the cluster has answered.
+// Open connects to a cluster. It returns once the cluster has answered.
 //
 // Errors: coord.ErrUnavailable, coord.ErrDenied, the context's.
 func Open(ctx context.Context, o Options) (*Service, error) {
@@ -65,10 +66,10 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		DialTimeout:          o.Timeout,
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: o.Timeout,
-		// The library's own bound is 2 GiB.
+		// The library's default limit is 2 GiB.
 		MaxCallRecvMsgSize: maxMessage,
-		// It would log every attempt at a cluster that is away. Whoever
-		// uses the service says so, once.
+		// The library would log every connection attempt to an unavailable cluster. The
+		// user of the service reports that once.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -81,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Close ends watches and keeps leases no more; see coord.Service.
+// Close ends watches and stops renewing leases; see coord.Service.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -90,7 +91,7 @@ func (s *Service) Close() error {
 	if closed {
 		return coord.ErrClosed
 	}
-	// What it says is that its context has been cancelled: by itself.
+	// The only error is that the client's own context has been cancelled, by this call.
 	_ = s.client.Close()
 	return nil
 }
@@ -101,21 +102,21 @@ func (s *Service) isClosed() bool {
 	return s.closed
 }
 
-// highest is the revision that no later answer may be below.
+// highest returns the revision below which no later answer may be.
 func (s *Service) highest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
 }
 
-// brokenNow returns a channel that is closed when history is lost from now on.
+// brokenNow returns a channel that is closed when history is lost after this call.
 func (s *Service) brokenNow() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broken
 }
 
-// observe compares an answer with what was there before its question.
+// observe compares the revision of an answer with the highest one before the request.
 func (s *Service) observe(before int64, h *pb.ResponseHeader) {
 	if h == nil {
 		return
@@ -133,8 +134,8 @@ func (s *Service) observe(before int64, h *pb.ResponseHeader) {
 	s.broken = make(chan struct{})
 }
 
-// bound gives a call its time limit. It ends with the service, too: the library
-// would try again on what is closed.
+// bound adds the service's timeout to a call's context. The context also ends with the
+// service: the library would keep retrying on a closed client.
 func (s *Service) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	unhook := context.AfterFunc(s.client.Ctx(), cancel)

@@ -15,26 +15,25 @@ type watch struct {
 	service *Service
 	changes clientv3.WatchChan
 	stop    context.CancelFunc
-	// broken is closed when the cluster's history is not what it was.
+	// broken is closed when the cluster has lost history.
 	broken <-chan struct{}
 	closed atomic.Bool
 	done   chan struct{} // closed with closed
 }
 
-// Watch begins a watch; see coord.Service. It returns when the server has
-// begun it.
+// Watch starts a watch; see coord.Service. It returns when the server has started it.
 func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
 	broken := s.brokenNow()
 	if int64(after) > s.highest() {
-		// It may be another client's. If it has not been, the server would wait
-		// for it to come.
+		// The revision may come from another client. If it does not exist yet, the server
+		// would wait for it.
 		if _, now, err := s.List(ctx, prefix, "", 0); err != nil || after > now {
 			return nil, cmp.Or(err, coord.ErrCompacted)
 		}
 	}
-	// A server that has lost its cluster ends the watch.
+	// A server that has lost contact with its cluster's leader ends the watch.
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))
-	// The library waits for the server for as long as the watch may live.
+	// The library would wait for the server for as long as the watch may live.
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	unhook := context.AfterFunc(bounded, stop)
@@ -79,7 +78,7 @@ func (w *watch) Next(ctx context.Context) ([]coord.Event, error) {
 	}
 }
 
-// ended is why there is nothing to wait for.
+// ended returns the reason why waiting is pointless, or nil.
 func (w *watch) ended(ctx context.Context) error {
 	if w.closed.Load() || w.service.isClosed() {
 		return coord.ErrClosed
@@ -92,7 +91,7 @@ func (w *watch) ended(ctx context.Context) error {
 	}
 }
 
-// over is why there are no more changes, by the last answer.
+// over returns the reason why no more changes will come, derived from the last answer.
 func (w *watch) over(ctx context.Context, last clientv3.WatchResponse) error {
 	err := last.Err()
 	switch {

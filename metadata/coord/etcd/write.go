@@ -10,32 +10,32 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// The bounds of one transaction. Servers take 128 operations, where those of
-// inner transactions count too, and 1.5 MiB, unless told otherwise.
+// The bounds of one transaction. By default servers accept 128 operations, including those
+// of nested transactions, and 1.5 MiB.
 const (
 	maxOps   = 100
 	maxBytes = 512 << 10
 )
 
-// Create makes entries; see coord.Service.
+// Create creates entries; see coord.Service.
 func (s *Service) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	return s.put(ctx, entries, l, func(key string, _ coord.Entry) clientv3.Cmp {
 		return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	}, coord.ErrExist)
 }
 
-// Replace changes entries; see coord.Service.
+// Replace replaces entries; see coord.Service.
 func (s *Service) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	return s.put(ctx, entries, l, func(key string, e coord.Entry) clientv3.Cmp {
 		if e.Revision == 0 {
-			// To etcd it is that of a name that is not there.
+			// In etcd, revision 0 means that the name does not exist.
 			return clientv3.Compare(clientv3.ModRevision(key), "<", 0)
 		}
 		return clientv3.Compare(clientv3.ModRevision(key), "=", int64(e.Revision))
 	}, coord.ErrChanged)
 }
 
-// put writes entries on a condition.
+// put writes entries, each on a condition; otherwise is the error if it is not met.
 func (s *Service) put(ctx context.Context, entries []coord.Entry, l coord.Lease,
 	condition func(key string, e coord.Entry) clientv3.Cmp, otherwise error,
 ) ([]coord.Result, error) {
@@ -62,7 +62,7 @@ func (s *Service) put(ctx context.Context, entries []coord.Entry, l coord.Lease,
 
 // Delete removes entries; see coord.Service.
 func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Result, error) {
-	// One that arrives late finds another revision, or what is to be deleted.
+	// A delete that arrives late finds either another revision or the entry to delete.
 	return s.many(ctx, entries, s.commit, func(e coord.Entry) clientv3.Op {
 		key := s.prefix + e.Name
 		var is []clientv3.Cmp
@@ -72,14 +72,15 @@ func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Re
 		return clientv3.OpTxn(is, []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op{clientv3.OpGet(key)})
 	}, func(found *coord.Entry) coord.Result {
 		if found == nil {
-			return coord.Result{} // it is not there, as was wanted
+			return coord.Result{} // the entry does not exist, as requested
 		}
 		return coord.Result{Err: coord.ErrChanged}
 	})
 }
 
-// many does one thing to each entry, in as few transactions as it takes. unmet
-// is what becomes of an entry whose condition is not met, by what has its name.
+// many applies one operation to each entry, in as few transactions as possible. unmet
+// returns the result for an entry whose condition is not met, given the entry that has its
+// name.
 func (s *Service) many(ctx context.Context, entries []coord.Entry,
 	run func(context.Context, []clientv3.Op) (*clientv3.TxnResponse, error),
 	op func(coord.Entry) clientv3.Op, unmet func(found *coord.Entry) coord.Result,
@@ -109,8 +110,8 @@ func (s *Service) many(ctx context.Context, entries []coord.Entry,
 	return results, nil
 }
 
-// batchLen returns how many of the entries fit into one transaction, at least one.
-// No name may be in it twice.
+// batchLen returns the number of entries that fit into one transaction, at least one. A
+// transaction must not contain a name twice.
 func batchLen(entries []coord.Entry) int {
 	names := make(map[string]bool, min(len(entries), maxOps))
 	bytes := 0
