@@ -25,7 +25,7 @@ type Completer interface {
 
 // Offer holds the information that a peer needs to open a buffer.
 type Offer struct {
-	// Blob is opaque except to the provider; at most wire.MaxOffer bytes.
+	// Blob is interpreted only by the provider; at most wire.MaxOffer bytes.
 	Blob []byte
 	// Files are passed to a peer on the same host. They belong to the exporter
 	// until Export.Close; those that Import receives belong to it, even if it

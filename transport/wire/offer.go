@@ -51,7 +51,7 @@ type Offer struct {
 
 	// Files is the number of descriptors that accompany the frame.
 	Files uint8
-	// Blob is opaque except to the provider.
+	// Blob is interpreted only by the provider.
 	Blob []byte
 }
 

@@ -47,7 +47,7 @@ type Way struct {
 	// that it is chosen.
 	Usable bool
 	// Facts holds, for a usable transport, the data that the peer needs for its
-	// decision (at most MaxFacts bytes, opaque except to the transport);
+	// decision (at most MaxFacts bytes, interpreted only by the transport);
 	// otherwise it is the reason, for people.
 	Facts []byte
 }
