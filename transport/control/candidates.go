@@ -73,7 +73,7 @@ func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
 
 // reserve is the share of the places, as 1/reserve, that candidates already heard
 // can't occupy: a first message can be a recorded one, or with TLS be made by
-// anybody, and a new candidate is silent at first.
+// any stranger, and a new candidate is silent at first.
 const reserve = 4
 
 // drop removes one candidate. It chooses a silent one, if there are any and those

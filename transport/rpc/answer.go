@@ -56,7 +56,7 @@ const (
 )
 
 // admit assigns a request its place. If there is none, waiting requests whose
-// deadline has passed are dropped first: nobody waits for their answers.
+// deadline has passed are dropped first: their answers are no longer needed.
 func (p *peer) admit(q *question, in Lane) admission {
 	p.mu.Lock()
 	l := &p.lanes[in]

@@ -26,8 +26,8 @@
 //	                          id, which may have been reused by then
 //
 // A process that accesses a mapping of a truncated file is killed. So only files
-// that the kernel lets nobody truncate (F_SEAL_SHRINK) are mapped; all others are
-// read and written by system calls, which then fail. A peer's offer is checked
+// that the kernel protects from truncation (F_SEAL_SHRINK) are mapped; all others
+// are read and written by system calls, which then fail. A peer's offer is checked
 // before it is opened: kind, file system, seals, length, access.
 //
 // # Tags

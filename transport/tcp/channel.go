@@ -88,7 +88,7 @@ type Channel struct {
 }
 
 // maxSmall is the largest put, in bytes, that the posting goroutine may write
-// itself, after copying it behind its header.
+// itself, after copying it into small.
 const maxSmall = 8 << 10
 
 // looks is the number of times that the watch checks within the timeout.

@@ -16,7 +16,7 @@ var ErrCut = errors.New("seal: the connection was cut, by the end of the peer or
 const (
 	// smallBuffer is the size, in bytes, of the buffer of a connection with small records.
 	smallBuffer = 12 << 10
-	// largeBuffer has room for a record of any size, and for small ones beside it.
+	// largeBuffer has room for a record of any size, and for small ones in addition.
 	largeBuffer = MaxRecord + Overhead + smallBuffer
 )
 

@@ -15,11 +15,8 @@
 //	has the turn again: after Recall, or when nothing was read for a
 //	millisecond or two. A goroutine that is reading then is interrupted.
 //
-// Frames that arrive while nobody waits are read that much later, so a goroutine
+// Frames that no goroutine waits for are read that much later, so a goroutine
 // that starts to wait for something else from the same peer recalls the turn.
-//
-// What comes while nobody waits is read that much later, so who begins to wait
-// for something else of the same peer recalls the turn.
 //
 // A reader must be able to stop between any two bytes, and leave what it has read
 // to the next.

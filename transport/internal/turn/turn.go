@@ -15,7 +15,7 @@ const trust = 4
 
 // Turn is the right to read from a connection.
 type Turn struct {
-	// token holds one element while nobody has the turn.
+	// token holds one element while the turn is free.
 	token  chan struct{}
 	recall chan struct{}
 	// interrupt makes a read of the connection return; resume makes the
