@@ -18,7 +18,7 @@ type Engine struct {
 	opts  Options
 	log   *zap.Logger
 	slots *SlotPool
-	// regions is nil where no pages of files are registered.
+	// regions is nil if pages of files are not registered.
 	regions  *regions
 	counters counters
 	gate     *gate

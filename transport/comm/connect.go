@@ -14,8 +14,7 @@ import (
 // connected already, by either side, it does nothing.
 //
 // Errors: *control.WrongRankError, control.ErrSilent, ErrAuth, ErrCover, ErrTaken,
-// ErrRefused;
-// ErrClosed; the context's and the network's.
+// ErrRefused; ErrClosed; the context's and the network's.
 func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
 	if peer == c.opts.Rank {
 		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)
@@ -141,7 +140,7 @@ func (c *Communicator) begin(peer wire.Rank, at control.Address) (s *session, mi
 	s = newSession(c, peer, c.opts.Channels)
 	s.dialing, s.at = true, at
 	c.sessions[peer] = s
-	// Close waits for what is being connected.
+	// Close waits for sessions that are being connected.
 	c.running.Add(1)
 	return s, true, nil
 }

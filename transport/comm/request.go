@@ -290,7 +290,7 @@ func (c *Communicator) SendMessage(ctx context.Context, peer wire.Rank, p []byte
 	return s.seen(s.link.SendMessage(ctx, p))
 }
 
-// RecvMessage returns the next message of a peer; it is the caller's.
+// RecvMessage returns the next message of a peer, which belongs to the caller.
 func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {

@@ -30,7 +30,7 @@ func (p *Pipe) Held() int { return p.held }
 // runtime's accounting of system calls: the runtime might pass the processor to
 // another thread meanwhile, which takes longer than this call.
 //
-// Errors: unix.EAGAIN where there is no room.
+// Errors: unix.EAGAIN if there is no room.
 func (p *Pipe) ToSocket(fd, n int) (int, error) {
 	k, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(p.r), 0, uintptr(fd), 0, uintptr(min(n, p.held)), unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 	if errno != 0 {

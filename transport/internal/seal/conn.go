@@ -27,7 +27,7 @@ type Conn struct {
 	// are used from outside.
 	net.Conn
 
-	// now makes one attempt on the socket; nil where the connection is no socket.
+	// now makes one attempt on the socket; nil if the connection is not a socket.
 	now *attempts
 
 	// held is the result of Buffered.

@@ -9,7 +9,7 @@ var errEnded = errors.New("seal: closed on this side")
 // Shorter parts are gathered first.
 const lengthy = 8 << 10
 
-// Write waits until the kernel has taken all of p, as net.Conn does.
+// Write waits until the kernel has accepted all of p, as net.Conn does.
 //
 // Errors: those of the underlying connection, after which nothing more is
 // written.
