@@ -22,7 +22,8 @@ type place struct {
 	status            wire.Status
 }
 
-// The low placeBits of a request's id are the place, the others its round.
+// placeBits is the number of low bits of a request's id that select the place; the
+// others count the rounds of the place.
 const placeBits = 16
 
 type requestID wire.RequestID
