@@ -54,7 +54,7 @@ type grant struct {
 
 // NewSlotPool makes a pool that holds at most limit bytes, for callers that keep
 // their slots while they wait for other work: slots of the engine's pool would
-// then be missing to the work that they wait for.
+// then be unavailable to the work that they wait for.
 func NewSlotPool(limit devices.Size) *SlotPool {
 	return &SlotPool{max: limit, idle: map[devices.Size][]*Slot{}}
 }

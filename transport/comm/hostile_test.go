@@ -13,7 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// member of the job who keeps to no rule: it knows the secret.
+// dialRaw connects as a member of the job, which knows the secret but need not
+// follow any other rule.
 func dialRaw(t *testing.T, at control.Address, want wire.Hello) (*control.Conn, error) {
 	t.Helper()
 	want.To = 1

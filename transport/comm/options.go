@@ -37,8 +37,8 @@ const (
 // DefaultChannels is the default number of data connections of a session.
 const DefaultChannels = 1
 
-// stripe is the smallest share of a transfer, in bytes, that is worth another
-// channel: a single channel completes less sooner.
+// stripe is the smallest share of a transfer, in bytes, that is worth another channel:
+// less is faster over a single one.
 const stripe = 512 << 10
 
 // Options configures a communicator.

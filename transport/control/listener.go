@@ -182,7 +182,8 @@ func cause(err error) string {
 // Dial connects to a peer and authenticates. want carries To, Role, Session and
 // Channel; the rest is set from the options.
 //
-// Errors: *WrongRankError, ErrSilent, ErrAuth, ErrCover, ErrTaken, ErrRefused, the context's, and the network's.
+// Errors: *WrongRankError, ErrSilent, ErrAuth, ErrCover, ErrTaken, ErrRefused, the
+// context's, and the network's.
 func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {

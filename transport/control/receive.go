@@ -91,8 +91,8 @@ func (l *Link) receiveRest() {
 	}
 }
 
-// unread returns the number of the peer's bytes that the kernel holds, and of
-// those read from it but not yet decrypted; 0 if unknown.
+// unread returns the number of the peer's bytes that the kernel holds, 0 if unknown,
+// and of those read from it but not yet decrypted.
 func (c *Conn) unread() int {
 	inner, taken := c.Conn, 0
 	if sealed, ok := inner.(*seal.Conn); ok {

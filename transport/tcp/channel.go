@@ -172,7 +172,7 @@ func (c *Channel) Post(t *Transfer) {
 	c.mu.Unlock()
 }
 
-// idleLocked reports whether nothing waits to be written.
+// idleLocked reports whether nothing waits to be written and a place is free.
 //
 // +checklocks:c.mu
 func (c *Channel) idleLocked() bool {
