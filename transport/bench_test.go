@@ -26,10 +26,10 @@ func memoryOn(tb testing.TB, d devices.Device, n devices.Size) devices.Span {
 	return m.All()
 }
 
-// BenchmarkStaged prints the staged pipeline's rate between two devices of
-// 20 GB/s, that of each of its stages alone, and the pipeline's ratio to the
-// slower of the two, all as medians. Stages and pipeline take turns, so that
-// a busy machine hits all three.
+// BenchmarkStaged prints the staged pipeline's rate between two devices of 20
+// GB/s, that of each of its stages alone, and the pipeline's ratio to the slower
+// of the two, all as medians. Stages and pipeline alternate, so that other load
+// affects all three.
 func BenchmarkStaged(b *testing.B) {
 	for _, chunk := range []devices.Size{256 * devices.KiB, 512 * devices.KiB, devices.MiB, 2 * devices.MiB, 4 * devices.MiB} {
 		for _, slots := range []int{3, 4, 6} {
@@ -86,7 +86,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// BenchmarkHostCopy measures what the mapped paths reach: Go's copy in 1 MiB
+// BenchmarkHostCopy measures the limit of the mapped paths: Go's copy in 1 MiB
 // pieces, device to device.
 func BenchmarkHostCopy(b *testing.B) {
 	const size = 256 * devices.MiB
@@ -135,9 +135,9 @@ func BenchmarkFileCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkFileDirect prints the rate between a file of the host tier and a
-// card of endless speed, by the file's own pages and through slots, and the
-// ratio, as medians. The two take turns. The pages are registered before.
+// BenchmarkFileDirect prints the rate between a file of the host tier and a card
+// of unlimited speed, by the file's own pages and through slots, and the ratio,
+// as medians. The two alternate. The pages are registered beforehand.
 func BenchmarkFileDirect(b *testing.B) {
 	const size = 256 * devices.MiB
 	card := newPinned(b, sim.Params{})
@@ -167,8 +167,8 @@ func BenchmarkFileDirect(b *testing.B) {
 	}
 }
 
-// BenchmarkRegister prints what registering costs: the rate of a first copy
-// of a file that has its pages, and of one that is made by the copy.
+// BenchmarkRegister prints the cost of registering: the rate of a first copy of a
+// file that has its pages, and of one that is created by the copy.
 func BenchmarkRegister(b *testing.B) {
 	for name, fresh := range map[string]bool{"there": false, "fresh": true} {
 		for _, register := range []bool{true, false} {
@@ -220,8 +220,8 @@ func (d *nullCard) CopyOut(context.Context, []byte, devices.Span) error { return
 func (d *nullCard) Fill(context.Context, devices.Span, byte) error      { return nil }
 func (d *nullCard) PinHost([]byte) (func(), error)                      { return func() {}, nil }
 
-// BenchmarkDirectOverhead measures what a copy by a file's own pages costs beside
-// the device's work: nothing is moved.
+// BenchmarkDirectOverhead measures the cost of a copy by a file's own pages
+// beyond the device's work: nothing is moved.
 func BenchmarkDirectOverhead(b *testing.B) {
 	for _, n := range []devices.Size{8 * mib, 16 * mib, 64 * mib} {
 		b.Run(fmt.Sprintf("%dMiB", n/mib), func(b *testing.B) {

@@ -57,8 +57,8 @@ func newSim(tb testing.TB, ordinal devices.Ordinal, mapped bool) devices.Device 
 	return d
 }
 
-// pairs is the table of doc.go: from, to, the way, and the device it is counted
-// for.
+// pairs is the table of doc.go: from, to, the path, and the device for which it
+// is counted.
 func pairs() []struct {
 	src, dst string
 	path     transport.Path

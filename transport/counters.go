@@ -31,7 +31,7 @@ type rowKey struct {
 	device devices.Name
 }
 
-// row is the atomics of one path and device.
+// row holds the counters of one path and device.
 type row struct {
 	operations, bytes, errors, nanos atomic.Uint64
 	latency                          [bounds]atomic.Uint64
@@ -75,8 +75,8 @@ func (c *counters) add(info CopyInfo) {
 	}
 }
 
-// snapshot reads each counter once. Counters of a copy that ends meanwhile
-// may be in it in part.
+// snapshot reads each counter once. A copy that ends meanwhile may be included in
+// part.
 func (c *counters) snapshot() []PathStats {
 	out := []PathStats{}
 	rows := c.rows.Load()

@@ -13,13 +13,13 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// directWorkers is the number of pieces of one direct copy that are under way: while one
-// is copied by the device, the next ones are started, checked or registered.
+// directWorkers is the number of pieces of one direct copy in progress: while the
+// device copies one, the next ones are started, checked or registered.
 const directWorkers = 4
 
-// Registrable says that devices may reach the file's own pages, and keep them
-// registered between copies. Whoever says so takes pages from the file, by
-// truncation or by a hole, only under Engine.Withdraw.
+// Registrable returns the span with permission for devices to access the file's
+// own pages, and to keep them registered between copies. Its maker may take pages
+// from the file, by truncation or by a hole, only under Engine.Withdraw.
 func (s Span) Registrable() Span {
 	s.registrable = s.file != nil
 	return s
@@ -30,20 +30,20 @@ type direct struct {
 	e        *Engine
 	dst, src Span
 	want     want
-	// size is the file's at the start.
+	// size is the length of the file at the start.
 	size uint64
-	// next counts the pieces that were begun.
+	// next counts the pieces that were started.
 	next   atomic.Uint64
 	cancel context.CancelFunc
 	first  sync.Once
 	err    error
-	// wrote says that the device wrote pages of the file.
+	// wrote is true if the device wrote pages of the file.
 	wrote atomic.Bool
 }
 
-// ownPages copies between a file and a device that can't be mapped: by the
-// file's own pages where they may be registered and it is worth it, else
-// through slots.
+// ownPages copies between a file and a device that can't be mapped: directly with
+// the file's own pages if they may be registered and the copy is large enough,
+// otherwise through slots.
 func (e *Engine) ownPages(ctx context.Context, dst, src Span) error {
 	file, dev := src, dst
 	if dst.kind() == kindFile {
@@ -69,7 +69,7 @@ func (e *Engine) ownPages(ctx context.Context, dst, src Span) error {
 	return err
 }
 
-// run moves all pieces, side by side, and stops at the first error.
+// run moves all pieces concurrently, and stops at the first error.
 func (d *direct) run(ctx context.Context) error {
 	ctx, d.cancel = context.WithCancel(ctx)
 	defer d.cancel()
@@ -84,7 +84,7 @@ func (d *direct) run(ctx context.Context) error {
 	return d.err
 }
 
-// work moves piece after piece. The boundaries are multiples of a region's
+// work moves one piece after another. The boundaries are multiples of a region's
 // size in the file.
 func (d *direct) work(ctx context.Context, base, pieces uint64) {
 	for {
@@ -105,8 +105,8 @@ func (d *direct) work(ctx context.Context, base, pieces uint64) {
 // piece moves [from, to) of the file.
 func (d *direct) piece(ctx context.Context, from, to uint64) error {
 	if d.want.into && to > d.size {
-		// The device's bytes do not make the file longer. Without room for it
-		// the slots fill what there is, and tell the error.
+		// A device's write does not extend the file. If there is no room for it,
+		// the slots fill what there is, and return the error.
 		if allocate(d.want.file, from, devices.Size(to-from)) != nil {
 			return d.throughSlots(ctx, from, devices.Size(to-from))
 		}
@@ -134,8 +134,8 @@ func (d *direct) piece(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
-// byDevice has the device copy n bytes. moved is false without an error where
-// somebody needed the pages back.
+// byDevice has the device copy n bytes. moved is false without an error if the
+// pages were needed back meanwhile.
 func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.Size) (moved bool, err error) {
 	part, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -162,12 +162,12 @@ func (d *direct) throughSlots(ctx context.Context, off uint64, n devices.Size) e
 	return d.e.staged(ctx, d.dst.sub(at, n), d.src.sub(at, n))
 }
 
-// written sets the file's times as a write does: what a device puts into the
-// pages, the kernel does not see.
+// written sets the file's times as a write does: the kernel does not see a
+// device's writes to the pages.
 func written(f *os.File) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
 	err := control(f, func(fd int) error {
-		// The wrapper wants a path; a descriptor has one.
+		// The wrapper needs a path; a descriptor has one.
 		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
 	})
 	if err != nil {

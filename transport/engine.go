@@ -12,13 +12,13 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Engine moves bytes between spans, picks the way, and counts. All methods
-// may be called from any goroutine.
+// Engine moves bytes between spans, picks the path, and counts. All methods may
+// be called from any goroutine.
 type Engine struct {
 	opts  Options
 	log   *zap.Logger
 	slots *SlotPool
-	// regions is nil where no pages of files are registered.
+	// regions is nil if pages of files are not registered.
 	regions  *regions
 	counters counters
 	gate     *gate
@@ -26,9 +26,9 @@ type Engine struct {
 	close func() error
 }
 
-// New makes an engine. It holds no memory before the first copy that needs
-// it; Close gives that back. Close the engine before its devices: its slots
-// may be pinned for them.
+// New makes an engine. It allocates no memory before the first copy that needs
+// it; Close releases it. Close the engine before its devices: its slots may be
+// pinned for them.
 func New(o Options) (*Engine, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -44,8 +44,8 @@ func New(o Options) (*Engine, error) {
 		e.regions = newRegions(o.MaxRegistered)
 	}
 	e.close = sync.OnceValue(func() error {
-		// Whoever waits for a slot fails first; then the copies that have
-		// theirs end, and give them back to a closed pool, which frees them.
+		// Goroutines that wait for a slot fail first; then the copies that hold
+		// slots end, and return them to a closed pool, which frees them.
 		err := e.slots.Close()
 		e.gate.close()
 		if e.regions != nil {
@@ -56,17 +56,17 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Copy moves every byte of src to dst and says which way they took; doc.go
-// has the table. Spans of one device's memory, of one file, or of the
-// caller's bytes may overlap: dst then holds what src held before.
+// Copy moves every byte of src to dst and reports their path; doc.go has the
+// table. Spans of one device's memory, of one file, or of the caller's bytes may
+// overlap: dst then holds what src held before.
 //
-// A copy of 0 bytes checks its spans, takes no path and is not counted.
+// A copy of 0 bytes checks its spans, has no path and is not counted.
 //
-// Errors: devices.ErrRange for lengths that differ or a file that ends before
-// its span does; devices.ErrClosed after Close; the context's, when it ends
-// first; devices.ErrOutOfMemory, and the kernel's ENOSPC with it, when a
-// file can't grow; the device's for all else. After an error dst, and nothing
-// outside it, holds unspecified bytes.
+// Errors: devices.ErrRange for lengths that differ or a file that ends before its
+// span does; devices.ErrClosed after Close; the context's, when it ends first;
+// devices.ErrOutOfMemory, together with the kernel's ENOSPC, when a file can't
+// grow; otherwise the device's. After an error dst, and nothing outside it, holds
+// unspecified bytes.
 func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 	if !e.gate.enter() {
 		return "", errEngineClosed()
@@ -91,11 +91,11 @@ func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 	return path, err
 }
 
-// View shows device memory to the host without a copy. It is read only; the
+// View maps device memory for the host without a copy. The view is read only; the
 // span's memory must outlive it. It counts as a D2H copy of its length.
 //
-// Errors: devices.ErrUnsupported, which is not counted, when the device
-// can't map this memory; the device's for all else.
+// Errors: devices.ErrUnsupported, which is not counted, when the device can't map
+// this memory; otherwise the device's.
 func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error) {
 	if !e.gate.enter() {
 		return devices.View{}, errEngineClosed()
@@ -123,8 +123,8 @@ func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error)
 	return view, err
 }
 
-// Slots returns the engine's pinned buffers, for those who keep reads and
-// writes of their own in flight.
+// Slots returns the engine's pinned buffers, for callers that keep their own
+// reads and writes in flight.
 func (e *Engine) Slots() *SlotPool { return e.slots }
 
 // Stats returns a snapshot of the counters.
@@ -137,9 +137,8 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Close waits for the copies that are under way and gives the pinned memory
-// back. Slots that somebody still holds stay whole until their Release, and
-// views until theirs.
+// Close waits for the copies in progress and releases the pinned memory. Slots
+// that are still held stay valid until their Release, and views until theirs.
 func (e *Engine) Close() error { return e.close() }
 
 func (e *Engine) ended(info CopyInfo) {

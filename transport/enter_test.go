@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// TestStagedCopyRunsWhereThePlanSays makes two NUMA nodes of the processors that
-// there are, and looks at each transfer of a staged copy where its thread runs.
+// TestStagedCopyRunsWhereThePlanSays makes two NUMA nodes from the existing
+// processors, and checks at each transfer of a staged copy where its thread runs.
 func TestStagedCopyRunsWhereThePlanSays(t *testing.T) {
 	kit.Check(t)
 	var all unix.CPUSet

@@ -19,8 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// failing makes the devices of one copy whose nth operation fails, counted
-// over all of them.
+// failing makes the devices of one copy such that the nth operation fails,
+// counted over all of them.
 type failing struct {
 	nth   int64
 	count atomic.Int64
@@ -33,7 +33,7 @@ func (f *failing) before(string) error {
 	return nil
 }
 
-// ends are like those of the conformance list; the fault begins with arm.
+// ends are like those of the conformance list; the fault is enabled by arm.
 func (f *failing) ends(t *testing.T) (all map[string]transporttest.End, arm func(), views func() int64) {
 	t.Helper()
 	rams := map[string]*ram{"plain": newRAM("plain"), "plain2": newRAM("plain2")}
@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// failNth says whether the copy did everything before the nth operation.
+// failNth reports whether the copy completed before the nth operation.
 func failNth(t *testing.T, nth int64, srcName, dstName string, device devices.Name) bool {
 	t.Helper()
 	const size, margin = 5*int(testChunk) + 9, 50
@@ -179,7 +179,7 @@ func TestNoSpace(t *testing.T) {
 	check("fill", e.Fill(t.Context(), dst, 1))
 }
 
-// TestFileEnds copies from behind the end of a file.
+// TestFileEnds copies from beyond the end of a file.
 func TestFileEnds(t *testing.T) {
 	const n = 3 * testChunk
 	f := tempFile(t, transporttest.Pattern(1, int(n)-5))
@@ -199,8 +199,8 @@ func TestFileEnds(t *testing.T) {
 	}
 }
 
-// TestTwoFileSystems copies between files that the kernel can't copy
-// between by itself.
+// TestTwoFileSystems copies between files that the kernel itself can't copy
+// between.
 func TestTwoFileSystems(t *testing.T) {
 	mem := memFile(t)
 	want := transporttest.Pattern(1, 5*int(testChunk)+9)

@@ -13,11 +13,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// rangePiece is the number of bytes that one copy_file_range is asked for.
+// rangePiece is the number of bytes requested from one copy_file_range.
 const rangePiece = 16 * devices.MiB
 
-// readFile fills p from the file span's start. Bytes are read and never
-// mapped: a mapped page of a full tmpfs is a SIGBUS.
+// readFile fills p from the start of the file span. Bytes are read, never mapped:
+// an access to a mapped page of a full tmpfs is a SIGBUS.
 func readFile(p []byte, src Span) error {
 	n, err := src.file.ReadAt(p, src.off)
 	if n == len(p) {
@@ -29,14 +29,14 @@ func readFile(p []byte, src Span) error {
 	return err
 }
 
-// writeFile writes p at the file span's start.
+// writeFile writes p at the start of the file span.
 func writeFile(dst Span, p []byte) error {
 	_, err := dst.file.WriteAt(p, dst.off)
 	return fileError(err)
 }
 
-// fileError makes a full file system, or a spent quota, the out of memory
-// that it is for a host tier. The kernel's errno stays visible.
+// fileError maps a full file system, or an exhausted quota, to the out of memory
+// error that it is for a host tier. The kernel's errno stays visible.
 func fileError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", devices.ErrOutOfMemory, err)
@@ -93,7 +93,7 @@ func (e *Engine) deviceToFile(ctx context.Context, dst, src Span) error {
 	return hostToFile(ctx, dst, HostSpan(view.Bytes))
 }
 
-// fileToFile lets the kernel copy, and copies itself what the kernel can't.
+// fileToFile lets the kernel copy, and copies the rest itself.
 func (e *Engine) fileToFile(ctx context.Context, dst, src Span) error {
 	overlap, err := overlapping(dst, src)
 	if err != nil {
@@ -109,7 +109,7 @@ func (e *Engine) fileToFile(ctx context.Context, dst, src Span) error {
 	return e.staged(ctx, dst.sub(done, dst.n-done), src.sub(done, src.n-done))
 }
 
-// overlapping says whether two file spans share bytes of one file.
+// overlapping reports whether two file spans share bytes of one file.
 func overlapping(dst, src Span) (bool, error) {
 	to := devices.Range{Off: devices.Offset(dst.off), Len: dst.n}
 	from := devices.Range{Off: devices.Offset(src.off), Len: src.n}
@@ -150,8 +150,8 @@ func (e *Engine) withinFile(ctx context.Context, dst, src Span) error {
 	})
 }
 
-// kernelCopy copies as much as copy_file_range can and says how much that
-// was: 0 between two file systems, less than all where the source ends.
+// kernelCopy copies as much as copy_file_range can and returns how much that was:
+// 0 between two file systems, less than all if the source ends.
 func kernelCopy(ctx context.Context, dst, src Span) (done devices.Size, err error) {
 	for done < src.n {
 		if err := ctx.Err(); err != nil {
@@ -174,8 +174,8 @@ func kernelCopy(ctx context.Context, dst, src Span) (done devices.Size, err erro
 	return done, nil
 }
 
-// copyFileRange is one call of the kernel. It holds both descriptors, so that
-// a close by somebody else can't make them mean other files.
+// copyFileRange calls copy_file_range once. It holds both descriptors, so that
+// they can't be closed and reused for other files meanwhile.
 func copyFileRange(dst, src Span) (devices.Size, error) {
 	to, err := dst.file.SyscallConn()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Fill sets every byte of dst: by the device itself, or from the host for a
-// file and for the caller's bytes. It is counted under PathFill, since it
+// Fill sets every byte of dst: the device does it itself, and the host does it
+// for a file and for the caller's bytes. It is counted as PathFill, since it
 // moves nothing over a bus. Errors are those of Copy.
 func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
 	if !e.gate.enter() {
@@ -47,7 +47,7 @@ func (e *Engine) fill(ctx context.Context, dst Span, value byte) error {
 	})
 }
 
-// fillFile writes one slot again and again.
+// fillFile writes one slot repeatedly.
 func (e *Engine) fillFile(ctx context.Context, dst Span, value byte) error {
 	slot, err := e.slots.Get(ctx, min(e.opts.ChunkSize, dst.n))
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *Engine) fillFile(ctx context.Context, dst Span, value byte) error {
 	})
 }
 
-// setBytes is memset: each copy doubles what is set.
+// setBytes is memset: each copy doubles the length that is set.
 func setBytes(p []byte, value byte) {
 	if value == 0 || len(p) == 0 {
 		clear(p)

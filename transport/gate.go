@@ -2,18 +2,18 @@ package transport
 
 import "sync/atomic"
 
-// gate counts what is under way, so that Close can wait for it. It takes no
+// gate counts the calls in progress, so that Close can wait for them. It takes no
 // lock.
 type gate struct {
 	inside atomic.Int64
 	shut   atomic.Bool
-	// empty has room for the one signal that the last to leave gives.
+	// empty has room for the one signal that the last to leave sends.
 	empty chan struct{}
 }
 
 func newGate() *gate { return &gate{empty: make(chan struct{}, 1)} }
 
-// enter says whether the gate is open; if so, leave must follow.
+// enter reports whether the gate is open; if so, leave must follow.
 func (g *gate) enter() bool {
 	g.inside.Add(1)
 	if g.shut.Load() {
@@ -32,7 +32,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close shuts the gate and waits until nobody is inside.
+// close shuts the gate and waits until no call is inside.
 func (g *gate) close() {
 	g.shut.Store(true)
 	for g.inside.Load() > 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// lease returns a region that holds the beginning of a stretch, and how many
-// bytes of the stretch it holds. It stays until leave. Without a region those
-// bytes are to go another way.
+// lease returns a region that holds the beginning of a stretch, and the number of
+// bytes of the stretch in it. The region is held until leave. If it is nil, those
+// bytes must go through slots.
 func (r *regions) lease(ctx context.Context, w want) (*region, devices.Size) {
 	for {
 		c := r.claim(w)
@@ -38,7 +38,7 @@ func (r *regions) lease(ctx context.Context, w want) (*region, devices.Size) {
 	}
 }
 
-// usable says whether a region that was made before is good for a stretch.
+// usable reports whether an existing region can be used for a stretch.
 func (r *regions) usable(g *region, w want) bool {
 	if g.mem == nil {
 		return false
@@ -55,18 +55,18 @@ func (r *regions) usable(g *region, w want) bool {
 	return true
 }
 
-// claim is a result of lease: a region, or none, for the first n bytes.
+// claim is a result of lease: a region, or nil, for the first n bytes.
 type claim struct {
 	region *region
 	n      devices.Size
-	// fresh says that the caller is to make the region, after the victims,
-	// whose room it gets, are gone.
+	// fresh means that the caller must register the region, after it has ended
+	// the victims, which make room for it.
 	fresh   bool
 	victims []*region
 }
 
-// claim finds the region that holds the beginning of a stretch, or makes room
-// for one in the gap where there is none.
+// claim finds the region that holds the beginning of a stretch, or makes room for
+// a new one in the gap.
 func (r *regions) claim(w want) claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,10 +114,10 @@ func (r *regions) claim(w want) claim {
 	return claim{region: g, n: n, fresh: true, victims: victims}
 }
 
-// roomLocked drops idle regions until there is room for size bytes, those that
-// were used longest ago first. Regions of the same file stay: a file that is
-// longer than the limit, read from end to end again and again, would else
-// never find a page registered.
+// roomLocked drops idle regions, least recently used first, until there is room
+// for size bytes. Regions of the same file stay: otherwise a file longer than the
+// limit that is read repeatedly from end to end would never find a page
+// registered.
 //
 // +checklocks:r.mu
 func (r *regions) roomLocked(f *pinnedFile, size devices.Size) (victims []*region, ok bool) {
@@ -139,8 +139,8 @@ func (r *regions) roomLocked(f *pinnedFile, size devices.Size) (victims []*regio
 	return victims, true
 }
 
-// make registers a region that was claimed fresh. It returns nil where that
-// can't be done; the bytes go another way.
+// make registers a region that was claimed fresh. It returns nil if that fails;
+// the bytes then go through slots.
 func (r *regions) make(c claim, w want) *region {
 	g := c.region
 	for _, victim := range c.victims {

@@ -6,9 +6,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// CopyInfo tells of one copy, view or fill that has ended.
+// CopyInfo describes a finished copy, view or fill.
 type CopyInfo struct {
-	// Path is the way that the bytes took, or would have taken.
+	// Path is the path of the bytes, or the one that they would have taken.
 	Path Path
 	// Device is the device that the copy is counted for: the accelerator of
 	// an H2D or D2H transfer, the destination of one between two devices.
@@ -25,8 +25,8 @@ type CopyInfo struct {
 	Err error
 }
 
-// Listener is told what the engine does. Its functions run on the goroutine
-// of the copy, at the same time as others, and must not block.
+// Listener is notified of the engine's work. Its functions run on the goroutine
+// of the copy, concurrently with others, and must not block.
 type Listener struct {
 	// Copied is called once for each ended Copy, View and Fill.
 	Copied func(CopyInfo)

@@ -7,12 +7,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// piece is the number of bytes that the host's processor moves between two looks at the
-// context: long enough to cost nothing, short enough that an interrupt is
-// answered within milliseconds.
+// piece is the number of bytes that the host's processor moves between two checks
+// of the context: long enough to cost nothing, short enough for an interrupt to
+// take effect within milliseconds.
 const piece = 4 * devices.MiB
 
-// inPieces calls fn for one piece of n bytes after the other.
+// inPieces calls fn for one piece of n bytes after another.
 func inPieces(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error {
 	for off := devices.Size(0); off < n; off += size {
 		if err := ctx.Err(); err != nil {
@@ -40,7 +40,7 @@ func inPiecesBackward(ctx context.Context, n, size devices.Size, fn func(off, n 
 	return nil
 }
 
-// moveBytes is memmove that gives up between two pieces.
+// moveBytes is memmove that checks the context between two pieces.
 func moveBytes(ctx context.Context, dst, src []byte) error {
 	walk := inPieces
 	if startsInside(dst, src) {
@@ -52,10 +52,10 @@ func moveBytes(ctx context.Context, dst, src []byte) error {
 	})
 }
 
-// mapped shows a device span to the host; ok is false where the device can't.
+// mapped maps a device span for the host; ok is false if the device can't.
 func mapped(ctx context.Context, s Span, access devices.Access) (view devices.View, ok bool, err error) {
 	if _, can := s.dev.Mem.Device().(devices.HostMapper); !can {
-		return devices.View{}, false, nil // asked for each piece: an error would have to be made
+		return devices.View{}, false, nil // called for each piece: building an error would cost time
 	}
 	view, err = devices.MapHost(ctx, s.dev, access)
 	if errors.Is(err, devices.ErrUnsupported) {
@@ -96,7 +96,7 @@ func withinDevice(ctx context.Context, dst, src Span) error {
 	return dst.dev.Mem.Device().Copy(ctx, dst.dev, src.dev)
 }
 
-// acrossDevices tries the ways between two devices, the shortest first.
+// acrossDevices tries the paths between two devices, the shortest first.
 func (e *Engine) acrossDevices(ctx context.Context, dst, src Span) (Path, error) {
 	err := devices.CopyPeer(ctx, dst.dev, src.dev)
 	if !errors.Is(err, devices.ErrUnsupported) {

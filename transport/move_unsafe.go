@@ -2,8 +2,8 @@ package transport
 
 import "unsafe"
 
-// startsInside says whether dst begins inside src, behind its start, so that
-// a copy from the front would overwrite bytes before it has read them.
+// startsInside reports whether dst begins inside src, after its start, so that a
+// copy from the front would overwrite bytes before it has read them.
 func startsInside(dst, src []byte) bool {
 	d := uintptr(unsafe.Pointer(unsafe.SliceData(dst)))
 	s := uintptr(unsafe.Pointer(unsafe.SliceData(src)))

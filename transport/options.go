@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The defaults of Options. doc.go tells how they were found.
+// The defaults of Options. doc.go explains how they were found.
 const (
 	DefaultChunkSize     = 256 * devices.KiB
 	DefaultSlots         = 6
@@ -27,44 +27,44 @@ const (
 	maxChunkSize = devices.GiB
 )
 
-// Options tunes an Engine. The zero value is good: New fills in every
-// default.
+// Options tunes an Engine. The zero value is valid: New fills in every default.
 type Options struct {
-	// ChunkSize is the bytes of one piece of a staged copy, a multiple of
-	// 4 KiB. Small pieces stay in the processor's cache between their two
-	// stages; large ones cost fewer calls to the device. Default 256 KiB.
+	// ChunkSize is the size, in bytes, of one piece of a staged copy, a multiple
+	// of 4 KiB. Small pieces stay in the processor's cache between their two
+	// stages; large ones need fewer calls of the device. Default 256 KiB.
 	ChunkSize devices.Size
 	// Slots is the number of pinned slots that one staged copy keeps in flight, from 3
 	// to 64: some being filled, some being emptied. Default 6.
 	Slots int
-	// MaxPinned is the most bytes of pinned slots that the pool holds, in
-	// use and kept for reuse: at least Slots times ChunkSize, rounded up to
-	// a power of two. Default 64 MiB.
+	// MaxPinned limits the bytes of pinned slots that the pool holds, in use and
+	// kept for reuse: at least Slots times ChunkSize, rounded up to a power of
+	// two. Default 64 MiB.
 	MaxPinned devices.Size
-	// MaxRegistered is the most bytes of files' own pages that devices have
-	// registered. The pages are memory of the tier already, so what it bounds
-	// is what the devices need to reach them. Default 16 GiB.
+	// MaxRegistered limits the bytes of files' own pages that devices have
+	// registered. The pages are memory of the tier already, so the limit bounds
+	// what the devices need to access them. Default 16 GiB.
 	MaxRegistered devices.Size
 	// RegisterFrom is the smallest copy for which pages of a file are
 	// registered. Default 4 MiB.
 	RegisterFrom devices.Size
-	// NoRegister turns it off: every copy between a file and a device that
-	// can't be mapped goes through slots.
+	// NoRegister turns registering off: every copy between a file and a device
+	// that can't be mapped goes through slots.
 	NoRegister bool
-	// Enter puts the calling goroutine's thread on the processors of a NUMA node
+	// Enter moves the calling goroutine's thread to the processors of a NUMA node
 	// until it calls leave: a staged copy runs on those of its device's node. Nil
-	// leaves that to the kernel.
+	// leaves placement to the kernel.
 	Enter func(node int) (leave func())
-	// Near is the NUMA node of the network card with an address of this machine,
-	// -1 where unknown: goroutines of a connection enter it. Nil is unknown.
+	// Near returns the NUMA node of the network card that has an address of this
+	// machine, -1 if unknown: goroutines of a connection enter it. Nil means
+	// unknown.
 	Near func(local netip.Addr) (node int)
-	// Listener is told of every copy. A nil function is not called.
+	// Listener is notified of every copy. A nil function is not called.
 	Listener Listener
-	// Logger gets a debug line for each failed copy; nil is none.
+	// Logger receives a debug line for each failed copy; nil means no log.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = DefaultChunkSize

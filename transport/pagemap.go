@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// pagemap tells which pages of this process are mapped.
+// pagemap reports which pages of this process are mapped.
 type pagemap struct {
 	file *os.File
-	// noScan says that the kernel is older than 6.7, and knows no
-	// PAGEMAP_SCAN, which is ten times as quick as reading.
+	// noScan is set if the kernel is older than 6.7 and lacks PAGEMAP_SCAN, which
+	// is ten times as fast as reading.
 	noScan atomic.Bool
 }
 
@@ -24,7 +24,7 @@ func openPagemap() (*pagemap, error) {
 	return &pagemap{file: f}, nil
 }
 
-// mapped says whether every page of [from, to), page boundaries both, is
+// mapped reports whether every page of [from, to), both page boundaries, is
 // mapped.
 func (p *pagemap) mapped(from, to uintptr) bool {
 	if !p.noScan.Load() {
@@ -44,7 +44,7 @@ func (p *pagemap) mapped(from, to uintptr) bool {
 // entryMapped is the bit of a pagemap entry for a page that is mapped.
 const entryMapped = 1 << 63
 
-// read looks at the entries of the pages [at, end), one by one.
+// read checks the entries of the pages [at, end), one by one.
 func (p *pagemap) read(at, end uint64) bool {
 	var buf [4096]byte
 	for at < end {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPagemap asks both ways which pages are mapped.
+// TestPagemap checks by both methods which pages are mapped.
 func TestPagemap(t *testing.T) {
 	pages, err := openPagemap()
 	if err != nil {

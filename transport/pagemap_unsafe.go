@@ -15,8 +15,8 @@ type scanArg struct {
 	inverted, mask, anyOf, returnWhich uint64
 }
 
-// scanRegion is the kernel's struct page_region: start, end and categories,
-// which nobody reads: that there is one says enough.
+// scanRegion is the kernel's struct page_region: start, end and categories. Its
+// contents are not read: only whether there is one matters.
 type scanRegion [3]uint64
 
 const (
@@ -26,14 +26,15 @@ const (
 	pageIsPresent = 1 << 3
 )
 
-// scan says whether a page of [start, end), page boundaries both, is not
+// scan reports whether a page of [start, end), both page boundaries, is not
 // mapped.
 func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
 		return false, err
 	}
-	// On the heap, where nothing moves: the kernel gets its address as a number.
+	// On the heap, where nothing moves: the kernel receives its address as a
+	// number.
 	found := new(scanRegion)
 	arg := &scanArg{
 		start: start, end: end, vec: uint64(uintptr(unsafe.Pointer(found))), vecLen: 1, maxPages: 1,
@@ -57,8 +58,8 @@ func address(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// resident says for each page of a mapping, by the lowest bit, whether the
-// file has it in memory. Nothing is mapped in.
+// resident sets the lowest bit of each page's entry if the file has the page in
+// memory. Nothing is mapped in.
 func resident(mem []byte, pages []byte) error {
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, address(mem), uintptr(len(mem)), uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
 	if errno != 0 {

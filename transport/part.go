@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Part returns the n bytes of the span from off on.
+// Part returns the n bytes of the span from off.
 func (s Span) Part(off devices.Offset, n devices.Size) (Span, error) {
 	if r := (devices.Range{Off: off, Len: n}); !r.Within(s.n) {
 		return Span{}, fmt.Errorf("part %v of a span of %d bytes: %w", r, uint64(s.n), devices.ErrRange)

@@ -12,11 +12,11 @@ import (
 // errInjected is the error of a ram device.
 var errInjected = errors.New("injected")
 
-// ram is a device of plain Go memory, to test against. Its fields are set
-// before its first use.
+// ram is a test device of ordinary Go memory. Its fields are set before its first
+// use.
 type ram struct {
 	name devices.Name
-	// numa is its node and one, so that zero is unknown.
+	// numa is its node plus one, so that zero means unknown.
 	numa int
 	// before is called at the start of every operation that moves bytes;
 	// its error fails the operation after half of its bytes.
@@ -50,7 +50,7 @@ func bytesOf(s devices.Span) []byte {
 	return all[s.Off:s.End()]
 }
 
-// move is every transfer of the device.
+// move implements every transfer of the device.
 func (d *ram) move(ctx context.Context, op string, dst, src []byte) error {
 	if len(dst) != len(src) {
 		return devices.ErrRange
@@ -100,7 +100,7 @@ func (d *ram) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return d.move(ctx, "fill", bytesOf(dst), src)
 }
 
-// mappedRAM is ram that maps.
+// mappedRAM is ram that can be mapped.
 type mappedRAM struct {
 	*ram
 	views atomic.Int64
@@ -122,7 +122,7 @@ func (d *mappedRAM) MapHost(_ context.Context, s devices.Span, _ devices.Access)
 	return devices.View{Bytes: bytesOf(s), Release: func() { d.views.Add(-1) }}, nil
 }
 
-// peerRAM is ram that copies straight from other ram.
+// peerRAM is ram that copies directly from other ram.
 type peerRAM struct{ *ram }
 
 func newPeerRAM(name devices.Name) *peerRAM { return &peerRAM{ram: newRAM(name)} }

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRandomCopies copies and fills random spans of all kinds of places, and
-// compares them with plain slices that went through the same.
+// compares them with ordinary slices that underwent the same operations.
 func TestRandomCopies(t *testing.T) {
 	const size = 6 * int(testChunk)
 	seed := uint64(time.Now().UnixNano())

@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// region is a range of a file whose pages are registered for one device: it
-// copies from and to them by itself.
+// region is a range of a file whose pages are registered for one device, which
+// can copy directly from and to them.
 //
 //	registering ──> ready ──> dropped ──> gone
 //	     └── failed ──────────────┘
 //
-// It is dropped once, which takes it out of the table, and gone once, when
-// its last user has left and the device has given the pages back.
+// It is dropped once, which removes it from the table, and gone once, when its
+// last user has left and the device has released the pages.
 type region struct {
 	file   *pinnedFile
 	device devices.Device
@@ -28,12 +28,12 @@ type region struct {
 	off  uint64
 	size devices.Size
 
-	// ready is closed when registering has ended. mem and unpin are set
-	// before, and mem stays nil where it failed.
+	// ready is closed when registering has ended. mem and unpin are set before;
+	// mem stays nil if registering failed.
 	ready chan struct{}
 	mem   []byte
 	unpin func()
-	// revoked ends when somebody needs the pages back now.
+	// revoked ends when the pages are needed back now.
 	revoked context.Context //nolint:containedctx // it is the region's own state
 	revoke  context.CancelFunc
 	// gone is closed when no page is registered or mapped any more.
@@ -57,16 +57,16 @@ func newRegion(f *pinnedFile, d devices.Device, off uint64, size devices.Size) *
 
 func (g *region) end() uint64 { return g.off + uint64(g.size) }
 
-// overlaps says whether the region holds a byte of [off, end).
+// overlaps reports whether the region holds a byte of [off, end).
 func (g *region) overlaps(off, end uint64) bool { return g.off < end && off < g.end() }
 
-// register maps the pages and has the device lock them. They must all be
-// there before they are mapped in: a page that is missing would be a SIGBUS
-// for whoever touches it with the tier full.
+// register maps the pages and has the device lock them. They must all exist
+// before they are mapped in: a missing page would be a SIGBUS on access while the
+// tier is full.
 //
-// The pages are mapped in by the kernel, not by a touch, so one that vanishes
-// meanwhile is an error here; and for reading, since a fault for writing would
-// change the file's times. The mapping is writable all the same.
+// The kernel maps the pages in, without an access, so a page that vanishes
+// meanwhile is an error here. They are mapped in for reading, since a write fault
+// would change the file's times. The mapping is writable all the same.
 func (g *region) register(w want) (err error) {
 	pinner, ok := g.device.(devices.Pinner)
 	if !ok {
@@ -113,7 +113,7 @@ func mapFile(f *os.File, off uint64, n devices.Size) (mem []byte, err error) {
 	return mem, nil
 }
 
-// unregister gives the pages back. Nobody uses the region any more.
+// unregister releases the pages. The region has no users any more.
 func (g *region) unregister() error {
 	g.revoke()
 	if g.mem == nil {
@@ -126,43 +126,43 @@ func (g *region) unregister() error {
 	return nil
 }
 
-// bytes are the n bytes of the file from off, for a device only: Go must not
-// touch them.
+// bytes returns the n bytes of the file from off, for a device only: Go code must
+// not touch them.
 func (g *region) bytes(off uint64, n devices.Size) []byte {
 	from := off - g.off
 	return g.mem[from : from+uint64(n) : from+uint64(n)]
 }
 
-// holds says whether the registered pages of a range are the file's still.
-// When the kernel takes a page from a file it takes it out of every map, and
-// nobody touches this one, so a page that is mapped is the one registered.
+// holds reports whether the registered pages of a range are still the file's.
+// When the kernel takes a page from a file it removes it from every map, and
+// nothing accesses this one, so a page that is mapped is the one registered.
 //
-// This finds what happens behind the daemon's back: a program that has the
-// file mapped through the kernel may punch a hole by madvise(MADV_REMOVE).
+// This detects changes that bypass the daemon: a program that has mapped the file
+// through FUSE passthrough may punch a hole by madvise(MADV_REMOVE).
 func (g *region) holds(pages *pagemap, off uint64, n devices.Size) bool {
 	page := uint64(os.Getpagesize())
 	from, to := (off-g.off)/page*page, (off-g.off+uint64(n)+page-1)/page*page
 	return pages.mapped(address(g.mem)+uintptr(from), address(g.mem)+uintptr(to))
 }
 
-// want is a stretch of a file that a device shall copy from or to by itself.
+// want is a stretch of a file that a device is to copy from or to directly.
 type want struct {
 	device devices.Device
 	file   *os.File
 	id     FileID
 	off    uint64
 	n      devices.Size
-	// into says that the device writes the file.
+	// into is true if the device writes the file.
 	into bool
 }
 
 func (w want) end() uint64 { return w.off + uint64(w.n) }
 
-// errHole says that a file has no pages where some are wanted.
+// errHole reports that a file lacks pages in a range that needs them.
 var errHole = errors.New("the file has a hole there")
 
-// noHoles looks for pages that the file does not have. SEEK_HOLE would walk to
-// the next hole, which is the end of most files, for each region.
+// noHoles checks that the file has every page. SEEK_HOLE would walk to the next
+// hole, which is the end of most files, for each region.
 func noHoles(mem []byte) error {
 	pages := make([]byte, (len(mem)+os.Getpagesize()-1)/os.Getpagesize())
 	if err := resident(mem, pages); err != nil {
@@ -176,7 +176,7 @@ func noHoles(mem []byte) error {
 	return nil
 }
 
-// allocate gives a file its pages for a range, and makes it as long.
+// allocate allocates a file's pages for a range, and extends the file to its end.
 func allocate(f *os.File, off uint64, n devices.Size) error {
 	return control(f, func(fd int) error { return devices.Fallocate(fd, 0, devices.Offset(off), n) })
 }

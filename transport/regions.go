@@ -12,31 +12,30 @@ import (
 )
 
 const (
-	// regionSize is the most that one region holds, and what the boundaries
-	// of regions are multiples of, so that copies which begin anywhere meet
-	// the same ones.
+	// regionSize is the maximum size of a region; boundaries of regions are
+	// multiples of it, so that copies with different starts use the same regions.
 	regionSize = 8 * devices.MiB
-	// minDirect is the least that a device is given of a region. A driver may
-	// move fewer bytes with the processor, which must not touch a file's
-	// pages: for CUDA that is 64 KiB.
+	// minDirect is the smallest part of a region that a device is asked to copy.
+	// A driver may move fewer bytes with the processor, which must not touch a
+	// file's pages: for CUDA that is up to 64 KiB.
 	minDirect = 256 * devices.KiB
 )
 
-// FileID is a file, whatever it is called and however often it is open.
+// FileID identifies a file, regardless of its names and of how often it is open.
 type FileID struct{ Dev, Ino uint64 }
 
-// FileIDOf reads it from what the kernel knows of the file.
+// FileIDOf returns the identity of a file from its stat.
 func FileIDOf(st unix.Stat_t) FileID { return FileID{Dev: st.Dev, Ino: st.Ino} } //nolint:unconvert // Dev is 32 bits wide elsewhere
 
-// regions are the registered pages of all files. They are kept when a copy
-// has ended, since registering costs more than copying.
+// regions holds the registered pages of all files. They are kept when a copy has
+// ended, since registering costs more than copying.
 //
-// mu is held for looks into the tables only, never while a file is mapped or
-// a device is called.
+// mu is held only to access the tables, never while a file is mapped or a device
+// is called.
 type regions struct {
 	max devices.Size
-	// pagemap tells which pages of this process are mapped; opened by the
-	// first who needs it.
+	// pagemap reports which pages of this process are mapped; it is opened on
+	// first use.
 	pagemap func() (*pagemap, error)
 	ended   atomic.Bool
 
@@ -48,15 +47,14 @@ type regions struct {
 	// total is the bytes that are registered, or about to be.
 	// +checklocks:mu
 	total devices.Size
-	// idle are the *region that nobody uses, the one that was used last at
-	// the back.
+	// idle holds each *region without users, the most recently used at the back.
 	// +checklocks:mu
 	idle list.List
 	// +checklocks:mu
 	closed bool
 }
 
-// regionCounts has what RegisteredStats returns.
+// regionCounts holds the counters that RegisteredStats returns.
 type regionCounts struct {
 	hits, registered, failures, evicted, stale, bytes atomic.Uint64
 }
@@ -64,15 +62,15 @@ type regionCounts struct {
 // pinnedFile is one file in the table. regions.mu guards all fields.
 type pinnedFile struct {
 	id FileID
-	// live are the regions to be found, by device, in order, apart.
+	// live holds the regions that can be found, by device, sorted and disjoint.
 	live map[devices.Device][]*region
-	// leaving are those that were dropped and are not gone.
+	// leaving holds the regions that were dropped and are not gone.
 	leaving map[*region]struct{}
-	// refused are the devices that could not register pages of the file.
+	// refused holds the devices that could not register pages of the file.
 	refused map[devices.Device]bool
-	// held counts those who keep pages of the file from being registered.
+	// held counts the calls that keep pages of the file from being registered.
 	held int
-	// shared says that somebody else may take pages from the file at will.
+	// shared is true if another process may take pages from the file at any time.
 	shared bool
 }
 
@@ -100,7 +98,7 @@ func (r *regions) fileLocked(id FileID) *pinnedFile {
 	return f
 }
 
-// sweepLocked forgets a file of which nothing is known any more.
+// sweepLocked removes a file without state from the table.
 //
 // +checklocks:r.mu
 func (r *regions) sweepLocked(f *pinnedFile) {
@@ -109,15 +107,16 @@ func (r *regions) sweepLocked(f *pinnedFile) {
 	}
 }
 
-// drop takes a region out of the table: nobody finds it any more, and it goes
-// with its last user, of which the caller is one.
+// drop removes a region from the table: it can't be found any more, and it ends
+// with its last user. The caller is one of its users.
 func (r *regions) drop(g *region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropLocked(g)
 }
 
-// dropLocked says whether the caller is to end the region, which nobody uses.
+// dropLocked reports whether the region has no users, so that the caller must end
+// it.
 //
 // +checklocks:r.mu
 func (r *regions) dropLocked(g *region) (unused bool) {
@@ -140,8 +139,8 @@ func (r *regions) dropLocked(g *region) (unused bool) {
 	return g.users == 0
 }
 
-// end gives a dropped region's pages back. The kernel refuses to unmap only
-// what isn't mapped, so there is nobody to tell.
+// end releases a dropped region's pages. The kernel refuses to unmap only what
+// isn't mapped, so the error is ignored.
 func (r *regions) end(g *region) {
 	_ = g.unregister()
 	r.mu.Lock()
@@ -154,7 +153,7 @@ func (r *regions) end(g *region) {
 	close(g.gone)
 }
 
-// close gives all pages back. Nobody copies any more.
+// close releases all pages. No copy is in progress any more.
 func (r *regions) close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -168,7 +167,7 @@ func (r *regions) close() error {
 	return pages.file.Close()
 }
 
-// forget drops the regions that are meant, and ends those that nobody uses.
+// forget drops the regions for which meant is true, and ends those without users.
 func (r *regions) forget(meant func(*region) bool) {
 	var unused []*region
 	r.mu.Lock()
@@ -181,8 +180,8 @@ func (r *regions) forget(meant func(*region) bool) {
 	}
 }
 
-// dropOfLocked drops regions of a file and returns those that nobody uses, for
-// the caller to end.
+// dropOfLocked drops regions of a file and returns those without users, for the
+// caller to end.
 //
 // +checklocks:r.mu
 func (r *regions) dropOfLocked(f *pinnedFile, meant func(*region) bool) (unused []*region) {

@@ -23,8 +23,8 @@ import (
 // pinnedChunk makes the conformance list long enough for devices to register.
 const pinnedChunk = 512 * devices.KiB
 
-// newPinned makes a simulated card, which finds out whoever uses memory that
-// is registered in part, or gives it back while it is used.
+// newPinned makes a simulated card, which detects use of memory that is
+// registered only in part, and memory that is released while in use.
 func newPinned(tb testing.TB, p sim.Params) *sim.PinnedDevice {
 	tb.Helper()
 	p.Pinned = true
@@ -143,7 +143,7 @@ func (c *card) stats() transport.RegisteredStats { return c.engine.Stats().Regis
 
 const mib = devices.MiB
 
-// TestRegisteredIsKept copies one file again and again, by several handles.
+// TestRegisteredIsKept copies one file repeatedly, by several handles.
 func TestRegisteredIsKept(t *testing.T) {
 	c := newCard(t, 20*mib, sim.Params{}, transport.Options{})
 	content := kit.Bytes(2, 0, int(20*mib))
@@ -167,14 +167,14 @@ func TestRegisteredIsKept(t *testing.T) {
 	if s := c.stats(); s.Registered != 3 || s.Hits != 2 || s.Failures != 0 || s.Stale != 0 {
 		t.Errorf("after a second copy: %+v", s)
 	}
-	// The byte behind the last boundary went through a slot, which is pinned.
-	// What the test itself copied is all that was not.
+	// The byte after the last boundary went through a slot, which is pinned. Only
+	// what the test itself copied was not.
 	if n, _ := c.dev.Pins(); n.Pageable != 20*mib+20*mib+15*mib || n.Pinned != 20*mib+15*mib {
 		t.Errorf("copies from pageable memory: %+v", n)
 	}
 }
 
-// TestRegisteredByTwo has two copies of one file begin at once.
+// TestRegisteredByTwo starts two copies of one file at once.
 func TestRegisteredByTwo(t *testing.T) {
 	c := newCard(t, 16*mib, sim.Params{}, transport.Options{})
 	f := c.file(c.want)
@@ -200,7 +200,7 @@ func TestRegisteredByTwo(t *testing.T) {
 	c.holds(append(bytes.Clone(c.want[:8*mib]), c.want[:8*mib]...))
 }
 
-// TestRegisteredFile looks at what a copy does to the file around the bytes.
+// TestRegisteredFile checks the effects of a copy on the file around the bytes.
 func TestRegisteredFile(t *testing.T) {
 	c := newCard(t, 9*mib, sim.Params{}, transport.Options{})
 	f := c.file(kit.Bytes(3, 0, 5000))
@@ -244,7 +244,7 @@ func TestRegisteredFile(t *testing.T) {
 	}
 }
 
-// TestRegisteredHole leaves a hole a hole.
+// TestRegisteredHole checks that a hole stays a hole.
 func TestRegisteredHole(t *testing.T) {
 	c := newCard(t, 8*mib, sim.Params{}, transport.Options{})
 	f := c.file(c.want[:3*mib])
@@ -262,7 +262,7 @@ func TestRegisteredHole(t *testing.T) {
 	}
 }
 
-// TestRegisteredRefused goes through slots, and says so.
+// TestRegisteredRefused goes through slots, and reports that.
 func TestRegisteredRefused(t *testing.T) {
 	inner := newPinned(t, sim.Params{})
 	refuse := faulty.EveryNth(1, faulty.Pin, devices.ErrDevice)
@@ -291,7 +291,7 @@ func TestRegisteredRefused(t *testing.T) {
 	}
 }
 
-// TestRegisteredLimit never registers more than it may.
+// TestRegisteredLimit never registers more than the limit.
 func TestRegisteredLimit(t *testing.T) {
 	c := newCard(t, 24*mib, sim.Params{}, transport.Options{MaxRegistered: 20 * mib})
 	one, two := c.file(c.want), c.file(c.want)
@@ -311,7 +311,8 @@ func TestRegisteredLimit(t *testing.T) {
 	c.holds(c.want)
 }
 
-// TestRegisteredLost drops what an earlier life of the device had registered.
+// TestRegisteredLost drops everything that an earlier epoch of the device had
+// registered.
 func TestRegisteredLost(t *testing.T) {
 	c := newCard(t, 16*mib, sim.Params{}, transport.Options{})
 	f := c.file(c.want)
@@ -329,8 +330,8 @@ func TestRegisteredLost(t *testing.T) {
 	}
 }
 
-// TestRegisteredBehindTheBack takes pages from the file without a word, as a
-// program can that has mapped it through the kernel.
+// TestRegisteredBehindTheBack takes pages from the file without notice, as a
+// program can that has mapped it through FUSE passthrough.
 func TestRegisteredBehindTheBack(t *testing.T) {
 	c := newCard(t, 16*mib, sim.Params{}, transport.Options{})
 	f := c.file(c.want)
@@ -374,7 +375,7 @@ func TestWithdraw(t *testing.T) {
 	if err := f.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever reads the pages now gets a SIGBUS, which ends the test.
+	// A reader of the pages now gets a SIGBUS, which ends the test.
 	if err := <-done; err != nil && !errors.Is(err, devices.ErrRange) {
 		t.Error(err)
 	}
@@ -397,7 +398,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawImpatient gives up waiting for a device that does not end.
+// TestWithdrawImpatient gives up waiting for a device that does not finish.
 func TestWithdrawImpatient(t *testing.T) {
 	inner := newPinned(t, sim.Params{})
 	blocked, release := make(chan struct{}), make(chan struct{})

@@ -30,7 +30,7 @@ func (s Span) kind() kind {
 	return kindHost
 }
 
-// check says whether the span may be used now.
+// check reports whether the span may be used now.
 func (s Span) check() error {
 	switch s.kind() {
 	case kindDevice:
@@ -52,7 +52,7 @@ func (s Span) check() error {
 	return nil
 }
 
-// end names the end of a copy, for messages.
+// end names this end of a copy, for messages.
 func (s Span) end() string {
 	switch s.kind() {
 	case kindRemote:
@@ -66,7 +66,7 @@ func (s Span) end() string {
 	return "host memory"
 }
 
-// sub is the n bytes from off. The caller stays inside the span.
+// sub returns the n bytes from off. The caller stays inside the span.
 func (s Span) sub(off, n devices.Size) Span {
 	switch s.kind() {
 	case kindDevice:
@@ -83,17 +83,18 @@ func (s Span) sub(off, n devices.Size) Span {
 	return s
 }
 
-// mover moves every byte of a span that is not empty.
+// mover moves every byte of a non-empty span.
 type mover func(ctx context.Context, dst, src Span) error
 
-// route says how a copy is done and for which device it is counted.
+// route determines how a copy is performed and the device for which it is
+// counted.
 type route struct {
-	// path is the way that is taken; where ask finds it, the one that is meant,
-	// for a copy that fails before it has taken one.
+	// path is the path of move. With ask it is the expected path, for a copy that
+	// fails before its path is known.
 	path         Path
 	device, peer devices.Name
-	// move is for a way that is certain beforehand. Without it, ask finds one,
-	// goes it, and says which it was.
+	// move is set if the path is known beforehand. Otherwise ask chooses a path,
+	// moves the bytes along it, and reports it.
 	move mover
 	ask  func(ctx context.Context, dst, src Span) (Path, error)
 }
@@ -118,14 +119,14 @@ func (r route) run(ctx context.Context, dst, src Span) (Path, error) {
 	return r.path, r.move(ctx, dst, src)
 }
 
-// route picks the way by what the two ends are. doc.go shows the same as a
-// table; what a device can do in addition is asked when bytes move.
+// route picks the path from the kinds of the two ends, as the table in doc.go
+// shows; the optional abilities of a device are tried when bytes move.
 func (e *Engine) route(dst, src Span) route {
 	type ends struct{ dst, src kind }
 	to, from := dst.Device(), src.Device()
 	if dst.kind() == kindRemote || src.kind() == kindRemote {
-		// Which way it is, the remote end tells; the one that is always there
-		// is meant until then.
+		// The remote end reports the path; TCP, which is always available, is
+		// assumed until then.
 		return route{PathTCP, cmp.Or(to, from), "", nil, withRemote}
 	}
 	switch (ends{dst.kind(), src.kind()}) {

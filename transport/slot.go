@@ -10,20 +10,20 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Slot is one pinned host buffer, page aligned and outside Go's heap. It has
-// one holder, from Get to Release. Its content is whatever the last holder
-// left: never show bytes of it that were not written first.
+// Slot is one pinned host buffer, page aligned and outside Go's heap. It has one
+// holder, from Get to Release. Its initial content is left over from the previous
+// holder: never expose bytes of it that were not written first.
 type Slot struct {
 	pool *SlotPool
 	mem  []byte
 	n    devices.Size
 	held atomic.Bool
-	// pins belong to the holder; an idle slot keeps them.
+	// pins are accessed by the holder; an idle slot keeps them.
 	pins []pin
 }
 
-// pin is the lock of a slot's memory for one device. A device that can't pin
-// is kept too, so that it is asked once.
+// pin is the registration of a slot's memory for one device. A device that can't
+// pin has an entry too, so that it is asked only once.
 type pin struct {
 	device devices.Device
 	unpin  func()
@@ -35,19 +35,19 @@ func newSlot(p *SlotPool, size devices.Size) (*Slot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map a pinned slot of %v: %w", size, err)
 	}
-	// A limit on locked memory (ulimit -l) leaves plain memory, which works:
+	// A limit on locked memory (ulimit -l) leaves unlocked memory, which works:
 	// the devices pin for themselves.
 	_ = unix.Mlock(mem)
 	return &Slot{pool: p, mem: mem}, nil
 }
 
-// Bytes returns the buffer, as long as was asked for. It must not be touched
+// Bytes returns the buffer, with the requested length. It must not be accessed
 // after Release.
 func (s *Slot) Bytes() []byte { return s.mem[:s.n:s.n] }
 
-// Pin locks the slot's memory for a device, if the device can, so that its
-// copies run at full speed. The slot stays pinned while the pool recycles
-// it. Where the device fails to, the slot is plain memory for it for good, and
+// Pin locks the slot's memory for a device, if the device can, so that its copies
+// run at full speed. The slot stays pinned while the pool recycles it. If the
+// device fails to pin it, the slot remains ordinary memory for that device, and
 // Stats.PinFailures counts it. Preconditions: the caller holds the slot.
 func (s *Slot) Pin(d devices.Device) {
 	for _, p := range s.pins {
@@ -62,8 +62,8 @@ func (s *Slot) Pin(d devices.Device) {
 	s.pins = append(s.pins, pin{device: d, unpin: unpin})
 }
 
-// Release gives the slot back to its pool. A second Release is a bug of the
-// caller and panics: going on would give one buffer to two holders.
+// Release returns the slot to its pool. A second Release is a bug of the caller
+// and panics: continuing would assign one buffer to two holders.
 func (s *Slot) Release() {
 	if !s.held.CompareAndSwap(true, false) {
 		panic(errors.New("transport: slot released twice"))
@@ -71,7 +71,7 @@ func (s *Slot) Release() {
 	s.pool.giveBack(s)
 }
 
-// destroy gives the memory back to the kernel.
+// destroy returns the memory to the kernel.
 func (s *Slot) destroy() error {
 	for _, p := range s.pins {
 		p.unpin()

@@ -10,57 +10,56 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// SlotPool hands out pinned host buffers and takes them back for reuse. Sizes
-// are rounded up to a power of two, at least a page, so that few kinds of
-// slots serve every request. It may be used from any goroutine.
+// SlotPool allocates pinned host buffers and takes them back for reuse. Sizes are
+// rounded up to a power of two, at least a page, so that a few sizes of slots
+// serve every request. It may be used from any goroutine.
 //
-// Whoever waits is served in order of arrival. A holder of one slot that
-// waits for another can wait for itself: take what more is needed with
-// TryGet.
+// Waiters are served in order of arrival. A holder of one slot that waits for
+// another can deadlock with itself: use TryGet for further slots.
 type SlotPool struct {
 	max devices.Size
 	// notPinned counts the slots that a device could not lock.
 	notPinned atomic.Uint64
 
 	mu sync.Mutex
-	// idle are the slots kept for reuse, by size; the last one given back is
-	// the first one taken, since the cache may still hold it.
+	// idle holds the slots kept for reuse, by size, last in first out, since the
+	// cache may still hold the one returned last.
 	// +checklocks:mu
 	idle map[devices.Size][]*Slot
 	// +checklocks:mu
 	total devices.Size
 	// +checklocks:mu
 	used devices.Size
-	// waiting are *waiter, first come first.
+	// waiting holds each *waiter, in order of arrival.
 	// +checklocks:mu
 	waiting list.List
 	// +checklocks:mu
 	closed bool
 }
 
-// waiter is a Get that found the pool exhausted. Its channel has room for the
-// one grant that it gets.
+// waiter is a Get that found the pool exhausted. Its channel has room for the one
+// grant that it receives.
 type waiter struct {
 	size    devices.Size
 	granted chan grant
 }
 
-// grant is the right to hold size bytes: by an idle slot, or, where slot is
-// nil, by making one. Victims are idle slots that had to go for it.
+// grant is the right to hold size bytes: an idle slot, or, if slot is nil,
+// permission to create one. Victims are idle slots that must be freed for it.
 type grant struct {
 	slot    *Slot
 	victims []*Slot
 	err     error
 }
 
-// NewSlotPool makes a pool that holds at most limit bytes, for who keeps its
-// slots while it waits for others: in the pool of an engine they would be missing
-// to those that it waits for.
+// NewSlotPool makes a pool that holds at most limit bytes, for callers that keep
+// their slots while they wait for other work: slots of the engine's pool would
+// then be unavailable to the work that they wait for.
 func NewSlotPool(limit devices.Size) *SlotPool {
 	return &SlotPool{max: limit, idle: map[devices.Size][]*Slot{}}
 }
 
-// slotSize is the bytes that a slot for n bytes takes.
+// slotSize is the size, in bytes, of a slot for n bytes.
 func slotSize(n devices.Size) devices.Size {
 	size := pageSize
 	for size < n {
@@ -72,9 +71,9 @@ func slotSize(n devices.Size) devices.Size {
 // Get returns a slot of n bytes, and waits for one while the pool is
 // exhausted.
 //
-// Errors: the context's, when it ends first; devices.ErrRange for n = 0 or
-// more than the pool may ever hold; devices.ErrClosed; and the kernel's when
-// it has no memory.
+// Errors: the context's, when it ends first; devices.ErrRange for n = 0 or more
+// than the pool may ever hold; devices.ErrClosed; and the kernel's when it has no
+// memory left.
 func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) {
 	if n == 0 || n > p.max || slotSize(n) > p.max {
 		return nil, fmt.Errorf("pinned slot of %d bytes, the pool holds at most %v: %w", uint64(n), p.max, devices.ErrRange)
@@ -106,7 +105,7 @@ func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) {
 	}
 }
 
-// TryGet is Get without the wait: ok is false where Get would wait or fail.
+// TryGet is Get without waiting: ok is false if Get would wait or fail.
 func (p *SlotPool) TryGet(n devices.Size) (*Slot, bool) {
 	if n == 0 || n > p.max || slotSize(n) > p.max {
 		return nil, false
@@ -126,7 +125,7 @@ func (p *SlotPool) TryGet(n devices.Size) (*Slot, bool) {
 	return s, err == nil
 }
 
-// grantLocked books size bytes if the pool may hold them now.
+// grantLocked reserves size bytes if the pool may hold them now.
 //
 // +checklocks:p.mu
 func (p *SlotPool) grantLocked(size devices.Size) (grant, bool) {
@@ -152,7 +151,7 @@ func (p *SlotPool) grantLocked(size devices.Size) (grant, bool) {
 	return grant{victims: victims}, true
 }
 
-// serveLocked grants what the first waiters in line can now have.
+// serveLocked grants slots to the first waiters in the queue, as far as possible.
 //
 // +checklocks:p.mu
 func (p *SlotPool) serveLocked() {
@@ -193,8 +192,8 @@ func (p *SlotPool) redeem(g grant, size, n devices.Size) (*Slot, error) {
 	return s, nil
 }
 
-// abandon takes a waiter out of the line, or gives back what it was granted
-// in the meantime.
+// abandon removes a waiter from the queue, or returns the slot that it was
+// granted in the meantime.
 func (p *SlotPool) abandon(w *waiter, place *list.Element, n devices.Size) {
 	p.mu.Lock()
 	select {
@@ -237,8 +236,8 @@ func (p *SlotPool) Pinned() (used, total devices.Size) {
 	return p.used, p.total
 }
 
-// Close frees the idle slots and fails those who wait. Slots that are held
-// stay whole until their Release.
+// Close frees the idle slots and makes waiting calls fail. Slots that are held
+// stay valid until their Release.
 func (p *SlotPool) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -68,7 +68,7 @@ func TestSlotWait(t *testing.T) {
 	if _, ok := p.TryGet(1); ok {
 		t.Fatal("an exhausted pool gave a slot")
 	}
-	// One who gives up does not hold up those behind.
+	// A waiter that gives up does not block those after it.
 	ctx, cancel := context.WithCancel(t.Context())
 	gaveUp := make(chan error)
 	go func() { _, err := p.Get(ctx, 4*testChunk); gaveUp <- err }()
@@ -103,7 +103,7 @@ func TestSlotReleasedTwice(t *testing.T) {
 	s.Release()
 }
 
-// TestSlotsShared lets many holders fight for few bytes: never more than the
+// TestSlotsShared makes many holders compete for few bytes: never more than the
 // limit, never one buffer with two holders.
 func TestSlotsShared(t *testing.T) {
 	e, p := smallPool(t)
@@ -137,7 +137,7 @@ func TestSlotsShared(t *testing.T) {
 	}
 }
 
-// getMaybe gets a slot, or nil when its cancel is faster.
+// getMaybe gets a slot, or nil if its cancellation is faster.
 func getMaybe(t *testing.T, p *transport.SlotPool, n devices.Size, cancelled bool) *transport.Slot {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func getMaybe(t *testing.T, p *transport.SlotPool, n devices.Size, cancelled boo
 	return s
 }
 
-// pinning is ram that pins.
+// pinning is ram that can pin.
 type pinning struct {
 	*ram
 	pins, unpins atomic.Int64

@@ -9,14 +9,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// chunk is a part of a staged copy that lies in a slot.
+// chunk is a part of a staged copy that is held in a slot.
 type chunk struct {
 	slot *Slot
 	off  devices.Size
 	n    devices.Size
 }
 
-// staged copies through pinned slots, one worker for each, side by side:
+// staged copies through pinned slots, with one worker for each, concurrently:
 //
 //	worker 0   read chunk 0 │ write chunk 0 │ read chunk 2 │ write chunk 2
 //	worker 1                │ read chunk 1  │ write chunk 1 │ read chunk 3 …
@@ -25,11 +25,11 @@ type chunk struct {
 // the chunk is still in the cache of the worker's core. No more than half of
 // the workers are in one stage, so both ends are always busy.
 //
-// The workers stop at the first error of any. All have ended, and every slot
-// is given back, when it returns.
+// The workers stop at the first error of any. When staged returns, all have ended
+// and every slot has been returned.
 func (e *Engine) staged(ctx context.Context, dst, src Span) error {
-	// Slots that are made for this copy are of the node too: they are where the
-	// thread runs that touches them first.
+	// Slots that are created for this copy are on the same node: memory is placed
+	// on the node of the thread that touches it first.
 	node := nodeOf(dst, src)
 	defer e.opts.Enter(node)()
 	slots, err := e.takeSlots(ctx, dst, src)
@@ -47,8 +47,8 @@ func (e *Engine) staged(ctx context.Context, dst, src Span) error {
 	return sideBySide(ctx, dst, src, slots, func() func() { return e.opts.Enter(node) })
 }
 
-// EnterNear puts the calling goroutine's thread on the processors that are
-// nearest to the network card of a connection, by its own address, until it calls
+// EnterNear moves the calling goroutine's thread to the processors nearest to the
+// network card of a connection, identified by its local address, until it calls
 // leave: see Options.Enter and Near.
 func (e *Engine) EnterNear(local net.Addr) (leave func()) {
 	at, ok := local.(*net.TCPAddr)
@@ -58,8 +58,8 @@ func (e *Engine) EnterNear(local net.Addr) (leave func()) {
 	return e.opts.Enter(e.opts.Near(at.AddrPort().Addr()))
 }
 
-// nodeOf is the NUMA node of the first of some spans that are on a device with
-// one, -1 for none.
+// nodeOf returns the NUMA node of the first span that is on a device with one, or
+// -1.
 func nodeOf(spans ...Span) int {
 	for _, s := range spans {
 		if s.kind() == kindDevice {
@@ -71,9 +71,9 @@ func nodeOf(spans ...Span) int {
 	return -1
 }
 
-// takeSlots takes what the copy can use, Options.Slots at most. It waits for
-// the first slot only: a copy that holds some and waits for more could wait
-// for another that does the same.
+// takeSlots takes as many slots as the copy can use, at most Options.Slots. It
+// waits for the first slot only: a copy that holds some and waits for more could
+// wait for another that does the same.
 func (e *Engine) takeSlots(ctx context.Context, dst, src Span) ([]*Slot, error) {
 	size := min(e.opts.ChunkSize, src.n)
 	first, err := e.slots.Get(ctx, size)
@@ -98,7 +98,7 @@ func (e *Engine) takeSlots(ctx context.Context, dst, src Span) ([]*Slot, error) 
 	return slots, nil
 }
 
-// fill and drain are the two stages for one chunk.
+// fill and drain implement the two stages for one chunk.
 func fill(ctx context.Context, src Span, c chunk) error {
 	p, part := c.slot.Bytes()[:c.n], src.sub(c.off, c.n)
 	if part.kind() == kindDevice {
@@ -115,7 +115,7 @@ func drain(ctx context.Context, dst Span, c chunk) error {
 	return writeFile(part, p)
 }
 
-// oneByOne is the copy when there is one slot.
+// oneByOne performs the copy with a single slot.
 func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
 	size := devices.Size(len(slot.Bytes()))
 	return inPieces(ctx, src.n, size, func(off, n devices.Size) error {
@@ -127,7 +127,7 @@ func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
 	})
 }
 
-// pipeline is one staged copy under way.
+// pipeline is one staged copy in progress.
 type pipeline struct {
 	dst, src Span
 	size     devices.Size
@@ -140,8 +140,8 @@ type pipeline struct {
 	err              error
 }
 
-// sideBySide runs one worker for each slot, the first on the caller's
-// goroutine, which has entered the node already, as the others do by enter.
+// sideBySide runs one worker for each slot, the first on the caller's goroutine,
+// which has already entered the node; the others enter it by enter.
 func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() (leave func())) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,7 +165,7 @@ func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() 
 	return p.err
 }
 
-// work moves chunk after chunk through one slot.
+// work moves one chunk after another through one slot.
 func (p *pipeline) work(ctx context.Context, slot *Slot) {
 	for {
 		end := p.next.Add(uint64(p.size))
@@ -181,7 +181,7 @@ func (p *pipeline) work(ctx context.Context, slot *Slot) {
 	}
 }
 
-// move takes one chunk through both stages.
+// move passes one chunk through both stages.
 func (p *pipeline) move(ctx context.Context, c chunk) error {
 	err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) })
 	if err != nil {
@@ -204,8 +204,8 @@ func within(ctx context.Context, stage chan struct{}, fn func() error) error {
 	return fn()
 }
 
-// fail keeps the first error of all workers, since the later ones are mostly
-// its cancellation, and stops the rest.
+// fail keeps the first error of all workers, since later ones are mostly caused
+// by its cancellation, and stops the rest.
 func (p *pipeline) fail(err error) {
 	p.first.Do(func() { p.err = err })
 	p.cancel()

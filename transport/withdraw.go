@@ -10,14 +10,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Withdraw takes a range of a file back from all devices, and keeps its pages,
-// and those of the whole file, from being registered until release: copies
-// with the file go through slots meanwhile. Whoever takes pages from a file
-// whose spans are Registrable does it in between.
+// Withdraw takes a range of a file back from all devices, and keeps all pages of
+// the file from being registered until release: copies with the file go through
+// slots meanwhile. Pages of a file with Registrable spans may be removed only
+// between Withdraw and release.
 //
-// A copy that uses the range is cut short and goes on through slots; Withdraw
+// A copy that uses the range is interrupted and continues through slots; Withdraw
 // waits until it has left the pages. The error is the context's, when it ends
-// first, or the kernel's; release is not to be called then.
+// first, or the kernel's; release must not be called then.
 func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices.Size) (release func(), err error) {
 	if e.regions == nil {
 		return func() {}, nil
@@ -29,9 +29,9 @@ func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices
 	return e.regions.hold(ctx, FileIDOf(st), off, off+min(uint64(n), ^uint64(0)-off))
 }
 
-// Share takes a file back from all devices for good, before it is given to
-// somebody who may take pages from it without a word: who has a descriptor
-// keeps it for as long as it likes. Errors are those of Withdraw.
+// Share takes a file back from all devices permanently. Call it before the file
+// is shared with another process, which may take pages from it without notice,
+// for as long as it keeps the descriptor. Errors are those of Withdraw.
 func (e *Engine) Share(ctx context.Context, f *os.File) error {
 	release, err := e.Withdraw(ctx, f, 0, ^devices.Size(0))
 	if err != nil || e.regions == nil {
@@ -52,16 +52,16 @@ func (r *regions) share(id FileID) {
 	r.fileLocked(id).shared = true
 }
 
-// Forget gives up every registered page of a file that is about to go. A copy
-// that still uses some has them until it ends.
+// Forget drops every registered page of a file that is about to be removed. A
+// copy that still uses some keeps them until it ends.
 func (e *Engine) Forget(id FileID) {
 	if e.regions != nil {
 		e.regions.forgetFile(id)
 	}
 }
 
-// ForgetDevice gives up everything that is registered for a device, which is
-// about to be closed.
+// ForgetDevice drops everything that is registered for a device that is about to
+// be closed.
 func (e *Engine) ForgetDevice(d devices.Device) {
 	if e.regions != nil {
 		e.regions.forget(func(g *region) bool { return g.device == d })
@@ -95,7 +95,7 @@ func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release
 	return func() { r.release(f) }, nil
 }
 
-// release undoes one hold.
+// release undoes one call of hold.
 func (r *regions) release(f *pinnedFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *regions) forgetFile(id FileID) {
 	}
 }
 
-// statOf asks the kernel about an open file.
+// statOf returns the stat of an open file.
 func statOf(f *os.File) (st unix.Stat_t, err error) {
 	err = control(f, func(fd int) error { return unix.Fstat(fd, &st) })
 	return st, err

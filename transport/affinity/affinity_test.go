@@ -95,8 +95,8 @@ func TestPlanOfOneNode(t *testing.T) {
 	}
 }
 
-// TestPlanOfThisMachine compares the plan with the processors that a thread of
-// ours really runs on: case 24 of the contract.
+// TestPlanOfThisMachine compares the plan with the processors on which one of our
+// threads really runs: case 24 of the contract.
 func TestPlanOfThisMachine(t *testing.T) {
 	p, err := Make(Options{})
 	if err != nil {
@@ -160,7 +160,7 @@ func TestNearANetworkCard(t *testing.T) {
 	}
 }
 
-// TestPinner really pins: it makes two nodes of the processors that there are.
+// TestPinner really pins: it makes two nodes from the existing processors.
 func TestPinner(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -175,7 +175,7 @@ func TestPinner(t *testing.T) {
 	if got, want := affinity(t), topology.FormatCPUs(cpus[:1]); got != want {
 		t.Errorf("in node 0 it runs on %s, want %s", got, want)
 	}
-	// Inside of node 0 there is nothing of node 1.
+	// Inside node 0 there is nothing of node 1.
 	inner := p.Enter(1)
 	if got, want := affinity(t), topology.FormatCPUs(cpus[:1]); got != want {
 		t.Errorf("nested it runs on %s, want %s", got, want)

@@ -11,13 +11,14 @@ import (
 )
 
 // Pinner puts threads on the processors of NUMA nodes. It does not change once
-// made; nil is one that does nothing.
+// made; a nil Pinner does nothing.
 type Pinner struct {
 	nodes map[int]unix.CPUSet
 	cards map[string]int
 }
 
-// NewPinner makes a pinner for a machine; nil where there is nothing to choose.
+// NewPinner makes a pinner for a machine; it returns nil if there is nothing to
+// choose.
 func NewPinner(m *topology.Machine) *Pinner {
 	if len(m.Nodes) < 2 {
 		return nil
@@ -54,8 +55,8 @@ func (p *Pinner) Enter(node int) (leave func()) {
 		return stay
 	}
 	return func() {
-		// It was allowed before, so it is now, unless the process was moved
-		// meanwhile: then the kernel has its own idea, which is as good.
+		// This set was allowed before, so it is still, unless the process was
+		// moved meanwhile: then the kernel's choice is as good.
 		_ = unix.SchedSetaffinity(0, &before)
 		runtime.UnlockOSThread()
 	}
@@ -63,7 +64,8 @@ func (p *Pinner) Enter(node int) (leave func()) {
 
 func stay() {}
 
-// common leaves in set what is in other too, and says whether that is any.
+// common removes from set what is not in other, and reports whether anything is
+// left.
 func common(set, other *unix.CPUSet) bool {
 	for i := range set {
 		set[i] &= other[i]
@@ -71,8 +73,8 @@ func common(set, other *unix.CPUSet) bool {
 	return set.Count() > 0
 }
 
-// Near is the node of the network card that has an address of this machine, -1
-// where that is unknown, as for an interface that is made of software.
+// Near returns the node of the network card that has an address of this machine,
+// or -1 if unknown, as for a virtual interface.
 func (p *Pinner) Near(local netip.Addr) int {
 	if p == nil || !local.IsValid() || local.IsLoopback() {
 		return -1
@@ -86,7 +88,7 @@ func (p *Pinner) Near(local netip.Addr) int {
 		if !is {
 			continue
 		}
-		addrs, _ := i.Addrs() // one that is going away has none
+		addrs, _ := i.Addrs() // an interface that is being removed has none
 		for _, a := range addrs {
 			prefix, err := netip.ParsePrefix(a.String())
 			if err == nil && prefix.Addr().Unmap() == local.Unmap() {

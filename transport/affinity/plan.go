@@ -11,55 +11,56 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// ProcRoot is the directory in which the kernel shows interrupts.
+// ProcRoot is the directory in which the kernel lists interrupts.
 const ProcRoot = "/proc"
 
-// Options are those of Make.
+// Options are the options of Make.
 type Options struct {
 	// Sys and Proc are the kernel's trees. Default topology.SysRoot and ProcRoot.
 	Sys  string
 	Proc string
-	// Devices are those that threads serve, of Graph. Nil Graph is network cards
+	// Graph contains the devices that threads serve. Nil means network cards
 	// only.
 	Graph *topology.Graph
 }
 
-// Plan says what should run on which processors.
+// Plan assigns threads and interrupts to processors.
 type Plan struct {
 	// Nodes is the number of NUMA nodes.
 	Nodes int `json:"nodes"`
-	// Idle says why there is nothing to do, where that is so.
+	// Idle is the reason why there is nothing to do, if so.
 	Idle string `json:"idle,omitempty"`
-	// Threads are those that move bytes of a device or a network card.
+	// Threads lists the threads that move bytes of a device or a network card.
 	Threads []Thread `json:"threads"`
-	// IRQs are the interrupts of network cards.
+	// IRQs lists the interrupts of network cards.
 	IRQs []IRQ `json:"irqs"`
 }
 
-// Thread has the processors for threads of a device.
+// Thread holds the processors for threads of a device.
 type Thread struct {
 	Device topology.ID `json:"device"`
-	// NUMA is the device's node, -1 where unknown: then all processors will do.
+	// NUMA is the device's node, -1 if unknown: then any processor will do.
 	NUMA int    `json:"numa"`
 	CPUs string `json:"cpus"`
 }
 
-// IRQ has the processors for an interrupt.
+// IRQ holds the processors for an interrupt.
 type IRQ struct {
 	Number int    `json:"irq"`
 	Name   string `json:"name"`
 	NIC    string `json:"nic"`
 	NUMA   int    `json:"numa"`
-	// CPUs are those where it should go, Now those where it goes; empty is unknown.
+	// CPUs are the processors to which it should go, Now those to which it goes;
+	// empty means unknown.
 	CPUs string `json:"cpus"`
 	Now  string `json:"now"`
-	// Right says that Now is inside of CPUs.
+	// Right is true if Now is a subset of CPUs.
 	Right bool `json:"right"`
 }
 
-// Make reads the machine and says what should run where.
+// Make reads the machine and returns the plan.
 //
-// Errors: what reading the machine's devices fails with.
+// Errors: those of reading the machine's devices.
 func Make(o Options) (*Plan, error) {
 	if o.Sys == "" {
 		o.Sys = topology.SysRoot
@@ -110,7 +111,7 @@ func threadOf(m *topology.Machine, id topology.ID, node int) Thread {
 }
 
 // addIRQs adds the interrupts of a network card: those of its PCI device, and
-// those that have its name.
+// those with its name.
 func (p *Plan) addIRQs(o Options, c *topology.Card, cpus string) {
 	named := interrupts(o.Proc)
 	numbers := map[int]bool{}
@@ -136,7 +137,7 @@ func (p *Plan) addIRQs(o Options, c *topology.Card, cpus string) {
 	slices.SortFunc(p.IRQs, func(a, b IRQ) int { return a.Number - b.Number })
 }
 
-// inside says whether all processors of one list are in another.
+// inside reports whether all processors of one list are in another.
 func inside(list, of string) bool {
 	some, err := topology.ParseCPUs(list)
 	all, aerr := topology.ParseCPUs(of)
@@ -154,8 +155,8 @@ func read(parts ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// interrupts are the names of all interrupts, by number: the last word of their
-// lines.
+// interrupts returns the names of all interrupts, by number: the last word of
+// their lines.
 func interrupts(proc string) map[int]string {
 	out := map[int]string{}
 	text := read(proc, "interrupts")
@@ -172,19 +173,19 @@ func interrupts(proc string) map[int]string {
 	return out
 }
 
-// Result is the outcome for an interrupt.
+// Result is the result for an interrupt.
 type Result struct {
 	IRQ IRQ `json:"irq"`
-	// Done says that it was moved. Problem says why not; one that was right
-	// already has neither.
+	// Done is true if it was moved. Problem is the reason if it could not be; an
+	// interrupt that was right already has neither.
 	Done    bool   `json:"done"`
 	Problem string `json:"problem,omitempty"`
 }
 
-// ApplyIRQs moves the interrupts that are not where they belong. That needs
-// root; what the kernel refuses, as it does for interrupts that it manages by
-// itself, is in the results. It stays until the machine starts anew, or a program
-// such as irqbalance moves them again.
+// ApplyIRQs moves the interrupts that are on the wrong processors. That needs
+// root; refusals of the kernel, as for interrupts that it manages itself, are in
+// the results. The change lasts until the machine reboots, or a program such as
+// irqbalance moves them again.
 func (p *Plan) ApplyIRQs(proc string) []Result {
 	if proc == "" {
 		proc = ProcRoot
@@ -207,7 +208,7 @@ func (p *Plan) ApplyIRQs(proc string) []Result {
 	return out
 }
 
-// write writes a file that is there.
+// write writes an existing file.
 func write(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// acceptor is the communicator as a listener's handler.
+// acceptor adapts the communicator to a listener's handler.
 type acceptor Communicator
 
-// Admit says whether a peer that has proved itself may come in.
+// Admit decides whether to accept a connection of an authenticated peer.
 func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	c := (*Communicator)(d)
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	return id, nil
 }
 
-// Serve gets a connection that was admitted.
+// Serve takes over a connection that was admitted.
 func (d *acceptor) Serve(conn *control.Conn) {
 	c := (*Communicator)(d)
 	c.mu.RLock()
@@ -63,17 +63,17 @@ func (d *acceptor) Serve(conn *control.Conn) {
 	s.serve(c.life, conn)
 }
 
-// newSessionID is random, and not 0.
+// newSessionID returns a random number other than 0.
 func newSessionID() wire.Session {
 	var p [8]byte
-	// It never fails: the runtime ends the process where the kernel has no
-	// random bytes.
+	// It never fails: the runtime ends the process if the kernel has no random
+	// bytes.
 	_, _ = rand.Read(p[:])
 	return wire.Session(binary.LittleEndian.Uint64(p[:]) | 1)
 }
 
-// admitted names a session that a peer connects, and gives it the time to
-// make all its connections.
+// admitted sets the id of a session that a peer connects, and limits the time for
+// making all its connections.
 func (s *session) admitted(id wire.Session, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *session) is(id wire.Session) bool {
 	return s.id == id
 }
 
-// book admits a connection to join the session, each once.
+// book admits a connection to join the session, each place once.
 func (s *session) book(h wire.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// BenchmarkWays measures what the issue asks of each way, between two ranks of
-// this process.
+// BenchmarkWays measures every transport as the issue requires, between two ranks
+// of this process.
 func BenchmarkWays(b *testing.B) {
 	for name, w := range map[string]commtest.Way{
 		"shm":  {Address: socket, Transport: comm.SHM},
@@ -24,9 +24,9 @@ func BenchmarkWays(b *testing.B) {
 	}
 }
 
-// BenchmarkAgainstMemcpy puts 64 MiB through shared memory and copies as much
-// between two mappings of shared memory, in turn, and tells how the medians
-// compare: 1 is as fast as a copy.
+// BenchmarkAgainstMemcpy alternates puts of 64 MiB through shared memory with
+// copies of the same size between two mappings of shared memory, and reports the
+// ratio of the medians: 1 is as fast as a copy.
 func BenchmarkAgainstMemcpy(b *testing.B) {
 	const size = 64 << 20
 	dst, src := shared(b, size), shared(b, size)
@@ -45,7 +45,7 @@ func BenchmarkAgainstMemcpy(b *testing.B) {
 	b.ReportMetric(float64(copies[len(copies)/2])/float64(puts[len(puts)/2]), "of-memcpy")
 }
 
-// shared is n bytes of a memfd, all of them there.
+// shared returns n bytes of a memfd, all of them allocated.
 func shared(b *testing.B, n int) []byte {
 	b.Helper()
 	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC)

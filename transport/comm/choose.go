@@ -20,13 +20,13 @@ import (
 // route is a transport that this rank knows.
 type route struct {
 	id wire.Transport
-	// driver is nil for the data connections, and for what is not there:
-	// missing says why.
+	// driver is nil for the data connections, and for an unavailable transport:
+	// missing is the reason.
 	driver  window.Transport
 	missing string
 }
 
-// routes are all transports, the fastest first.
+// routes returns all transports, the fastest first.
 func (o *Options) routes() []route {
 	lib := &ucx.Library{}
 	over := func(rdma bool) window.Transport {
@@ -54,7 +54,7 @@ func (o *Options) routes() []route {
 	return all
 }
 
-// closeRoutes gives back what the transports have opened. No session is left.
+// closeRoutes closes what the transports have opened. No session is left.
 func closeRoutes(routes []route) error {
 	var errs []error
 	for _, r := range routes {
@@ -65,10 +65,11 @@ func closeRoutes(routes []route) error {
 	return errors.Join(errs...)
 }
 
-// against says why we can't use a transport in a session; empty is that we
-// can.
+// against returns the reason why a transport can't be used in a session; empty
+// means that it can.
 func (r *route) against(cover wire.Cover) string {
-	// The secret encrypts over TCP alone, where shm says by itself that it can't.
+	// The secret encrypts over TCP only; elsewhere shm reports itself that it
+	// can't be used.
 	local := cover == wire.CoverSecret && r.id == wire.TransportSHM
 	if cover.Encrypts() && r.missing == "" && r.driver != nil && !local {
 		return "the session is encrypted, and this would not be"
@@ -79,11 +80,11 @@ func (r *route) against(cover wire.Cover) string {
 // chosen is the transport of a session.
 type chosen struct {
 	route route
-	// because says of each faster one why it is not that.
+	// because gives the reason why each faster transport is not used.
 	because []string
 }
 
-// proposal returns what we tell a peer that we connect to.
+// proposal returns the transports that we offer to a peer to which we connect.
 func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 	var out wire.Ways
 	for _, r := range c.routes {
@@ -103,7 +104,8 @@ func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 	return out
 }
 
-// judge chooses among what a peer proposes, and returns the answer to it.
+// judge chooses among the transports that a peer proposes, and returns the answer
+// to it.
 func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.Ways) (answer wire.Ways, way *chosen) {
 	way = &chosen{}
 	for _, r := range c.routes {
@@ -130,7 +132,7 @@ func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.W
 	return answer, way
 }
 
-// taken is the answer to our proposal.
+// taken evaluates the peer's answer to our proposal.
 func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 	way := &chosen{}
 	for i, w := range answer {
@@ -147,14 +149,14 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 	return way, nil
 }
 
-// told returns what a transport says, without its own name: reason names it.
+// told returns a transport's error without its own name, which reason adds.
 func told(t wire.Transport, err error) string {
 	return strings.TrimPrefix(err.Error(), fmt.Sprintf("transport %s: ", t))
 }
 
 func reason(t wire.Transport, why string) string { return fmt.Sprintf("%s: %s", t, why) }
 
-// agreed checks that there is a transport.
+// agreed checks that a transport was chosen.
 func (w *chosen) agreed(peer wire.Rank) error {
 	if w.route.id == 0 {
 		return fmt.Errorf("%s: %w: %s", peer, ErrNoTransport, strings.Join(w.because, "; "))
@@ -162,13 +164,13 @@ func (w *chosen) agreed(peer wire.Rank) error {
 	return nil
 }
 
-// setting returns what transports are told of the session.
+// setting returns the description of the session for transports.
 func (s *session) setting(conn *control.Conn) window.Setting {
 	o := &s.c.opts
 	return window.Setting{Conn: conn.Conn, Local: o.Rank, Peer: s.peer, Engine: o.Engine, Timeout: o.Timeout, Logger: s.c.log}
 }
 
-// propose agrees with a peer that we connect to.
+// propose agrees on a transport with a peer to which we connect.
 func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 	proposal := s.c.proposal(s.setting(conn), conn.Cover)
 	var way *chosen
@@ -197,7 +199,7 @@ func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 	return nil
 }
 
-// choose agrees with a peer that connects to us.
+// choose agrees on a transport with a peer that connects to us.
 func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 	var way *chosen
 	err := s.timely(ctx, conn, func() error {
@@ -211,7 +213,7 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 		}
 		var answer wire.Ways
 		answer, way = s.c.judge(s.setting(conn), conn.Cover, proposal)
-		// The peer's next connections may come before the write returns.
+		// The peer's next connections may arrive before the write returns.
 		if err = s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
 			return err
 		}
@@ -228,14 +230,15 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 	return nil
 }
 
-// talked leaves the control connection to the link.
+// talked leaves the control connection to the link, since the agreement is
+// complete.
 func (s *session) talked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agreed = true
 }
 
-// decide notes the transport of the session.
+// decide records the transport of the session.
 func (s *session) decide(way *chosen) error {
 	if err := way.agreed(s.peer); err != nil {
 		return err
@@ -249,7 +252,7 @@ func (s *session) decide(way *chosen) error {
 	return nil
 }
 
-// timely runs an exchange within the time of a handshake and the context.
+// timely runs an exchange within the handshake timeout and the context.
 func (s *session) timely(ctx context.Context, conn net.Conn, fn func() error) error {
 	if err := conn.SetDeadline(time.Now().Add(s.c.opts.HandshakeTimeout)); err != nil {
 		return err

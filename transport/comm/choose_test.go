@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// ranked is a rank with some transports, and what it logs.
+// ranked is a rank with some transports, and its log.
 func ranked(t *testing.T, rank wire.Rank, may []comm.Transport) (*comm.Communicator, *observer.ObservedLogs) {
 	t.Helper()
 	e, err := transport.New(transport.Options{})
@@ -36,8 +36,8 @@ func ranked(t *testing.T, rank wire.Rank, may []comm.Transport) (*comm.Communica
 	return c, logs
 }
 
-// TestChoice lets ranks with different transports meet: both take the fastest
-// that they have in common, and say why not a faster one.
+// TestChoice connects ranks with different transports: both use the fastest
+// common one, and give the reason why no faster one is used.
 func TestChoice(t *testing.T) {
 	shm, tcp := comm.SHM, comm.TCP
 	for name, tc := range map[string]struct {
@@ -88,7 +88,7 @@ func TestChoice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A session is told of when it is live.
+			// A session is reported when it is live.
 			kit.Eventually(t, patience, func() bool {
 				return logA.FilterMessage("peer connected").Len() > 0 && logB.FilterMessage("peer connected").Len() > 0
 			})
@@ -98,7 +98,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// refused demands an error that says why there is no transport.
+// refused requires an error that gives the reason why there is no transport.
 func refused(t *testing.T, err error, because []string) {
 	t.Helper()
 	if !errors.Is(err, comm.ErrNoTransport) {
@@ -112,7 +112,7 @@ func refused(t *testing.T, err error, because []string) {
 	}
 }
 
-// chose demands a rank to have chosen a transport, and to have said so once.
+// chose requires that a rank has chosen a transport, and has reported it once.
 func chose(t *testing.T, c *comm.Communicator, logs *observer.ObservedLogs, want comm.Transport, because []string) {
 	t.Helper()
 	p := c.Peers()

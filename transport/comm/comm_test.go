@@ -20,7 +20,7 @@ func socket(t testing.TB) control.Address {
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 
-// only lets ranks use one transport.
+// only limits ranks to one transport.
 func only(tr comm.Transport) func(testing.TB, *comm.Options) {
 	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
 }
@@ -45,7 +45,7 @@ func TestConformanceUCX(t *testing.T) { conformanceUCX(t, "") }
 
 func TestConformanceUCXPosix(t *testing.T) { conformanceUCX(t, "posix,self") }
 
-// conformanceUCX is the list over UCX, with those of its transports.
+// conformanceUCX runs the list over UCX, with the given transports of it.
 func conformanceUCX(t *testing.T, transports string) {
 	t.Helper()
 	kit.Require(t, "ucx")

@@ -22,14 +22,14 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
-	// pipes carry the pages of files.
+	// pipes carry pages of files.
 	pipes pages.Pool
 	// routes are the transports, the fastest first.
 	routes []route
-	// requests are those of Put and Get, for reuse.
+	// requests holds those of Put and Get, for reuse.
 	requests sync.Pool
 	dials    atomic.Uint64
-	// life ends with Close, and what is being connected with it.
+	// life ends with Close, and with it connections that are being made.
 	life    context.Context //nolint:containedctx // it is the communicator's life, from New to Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -39,13 +39,13 @@ type Communicator struct {
 	closed bool
 	// +checklocks:mu
 	listeners []*control.Listener
-	// sessions is the latest session with each peer, also when it has ended.
+	// sessions holds the latest session with each peer, even if it has ended.
 	// +checklocks:mu
 	sessions map[wire.Rank]*session
-	// handlers are those of the ports.
+	// handlers holds the handler of each port.
 	// +checklocks:mu
 	handlers map[wire.Port]Handler
-	// changed is closed and made anew when a session becomes live or goes.
+	// changed is closed and replaced when a session becomes live or ends.
 	// +checklocks:mu
 	changed chan struct{}
 }
@@ -65,46 +65,46 @@ func New(o Options) (*Communicator, error) {
 	return c, nil
 }
 
-// Rank is our own.
+// Rank returns our own rank.
 func (c *Communicator) Rank() wire.Rank { return c.opts.Rank }
 
-// Table registers the memory that is put and got.
+// Table returns the table in which the memory for puts and gets is registered.
 func (c *Communicator) Table() *region.Table { return c.table }
 
-// Stats counts what a communicator has done since it was made.
+// Stats counts a communicator's operations since it was made.
 type Stats struct {
-	// Dials is the connections that were made to peers, not those that they
-	// have made.
+	// Dials is the number of connections that were made to peers; those that
+	// peers made are not counted.
 	Dials uint64 `json:"dials"`
 }
 
 // Stats returns a snapshot of the counters.
 func (c *Communicator) Stats() Stats { return Stats{Dials: c.dials.Load()} }
 
-// Peer is a session that is live.
+// Peer describes a live session.
 type Peer struct {
 	Rank wire.Rank
-	// Transport is the way of the bytes, and Because says, for each faster one,
-	// why it is not that.
+	// Transport carries the bytes, and Because gives, for each faster one, the
+	// reason why it is not used.
 	Transport Transport
 	Because   []string
-	// Windows is the number of the peer's regions that are open here, so that puts and
-	// gets do not go by the data connections.
+	// Windows is the number of the peer's regions that are open here, so that
+	// puts and gets bypass the data connections.
 	Windows int
-	// Remote is the address of the other end of the control connection; empty
-	// where it has none.
+	// Remote is the address of the other end of the control connection; empty if
+	// it has none.
 	Remote string
-	// Network is that of the data connections.
+	// Network is the network of the data connections.
 	Network control.Network
 	// Cover is the protection of all connections of the session.
 	Cover wire.Cover
-	// Channels is their number.
+	// Channels is the number of data connections.
 	Channels int
 	// Chunk is the payload of one frame, in bytes.
 	Chunk uint32
 }
 
-// Peers lists the sessions that are live, by rank.
+// Peers lists the live sessions, by rank.
 func (c *Communicator) Peers() []Peer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -125,8 +125,8 @@ func (c *Communicator) Peers() []Peer {
 	return out
 }
 
-// Listen lets peers connect at an address, besides those before, and returns
-// the address with the port that the kernel has chosen.
+// Listen accepts connections of peers at an address, in addition to earlier ones,
+// and returns the address with the port that the kernel has chosen.
 func (c *Communicator) Listen(ctx context.Context, at control.Address) (control.Address, error) {
 	l, err := control.Listen(ctx, at, c.opts.control(&c.epochs), (*acceptor)(c))
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Communicator) Listen(ctx context.Context, at control.Address) (control.
 
 func errClosed() error { return fmt.Errorf("communicator: %w", ErrClosed) }
 
-// announce tells those who wait that a session has changed its state.
+// announce notifies waiters that a session has changed its state.
 func (c *Communicator) announce() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,8 +176,8 @@ func (c *Communicator) Await(ctx context.Context, peer wire.Rank) error {
 	}
 }
 
-// session finds the session with a peer. One that is being made is waited
-// for; one that has ended is returned.
+// session finds the session with a peer. It waits for one that is being formed;
+// one that has ended is returned.
 func (c *Communicator) session(ctx context.Context, peer wire.Rank) (*session, error) {
 	for {
 		c.mu.RLock()
@@ -202,10 +202,10 @@ func (c *Communicator) session(ctx context.Context, peer wire.Rank) (*session, e
 	}
 }
 
-// Disconnect ends the session with a peer, tells it, and waits until nothing
-// of it runs. Requests that are under way complete with an error.
+// Disconnect ends the session with a peer, notifies the peer, and waits until
+// nothing of the session runs. Pending requests complete with an error.
 //
-// Errors: ErrNotConnected where there is no session.
+// Errors: ErrNotConnected if there is no session.
 func (c *Communicator) Disconnect(peer wire.Rank) error {
 	c.mu.RLock()
 	s := c.sessions[peer]
@@ -218,17 +218,17 @@ func (c *Communicator) Disconnect(peer wire.Rank) error {
 	return nil
 }
 
-// End ends one session, for a cause that is told to all that wait in it. It does
-// not wait; a session that has ended already is left alone.
+// End ends one session, with a cause that all its waiters receive. It does not
+// wait; a session that has ended already is left alone.
 func (c *Communicator) End(in Origin, cause error) {
 	if s, err := c.within(in); err == nil {
 		s.end(cause)
 	}
 }
 
-// Close ends every session and stops listening. Nothing of the communicator
-// runs when it returns. Buffers stay registered until they are closed. Closing
-// twice is harmless.
+// Close ends every session and stops listening. When it returns, nothing of the
+// communicator runs. Buffers stay registered until they are closed. Closing twice
+// is harmless.
 func (c *Communicator) Close() error {
 	c.mu.Lock()
 	already := c.closed

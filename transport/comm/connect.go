@@ -10,12 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Connect makes a session with a peer that listens at an address. With a peer
-// that is connected already, by either side, it does nothing.
+// Connect makes a session with a peer that listens at an address. If the peer is
+// connected already, by either side, it does nothing.
 //
 // Errors: *control.WrongRankError, control.ErrSilent, ErrAuth, ErrCover, ErrTaken,
-// ErrRefused;
-// ErrClosed; the context's and the network's.
+// ErrRefused; ErrClosed; the context's and the network's.
 func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
 	if peer == c.opts.Rank {
 		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)
@@ -28,7 +27,7 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 		case mine:
 			return c.connect(ctx, s, at)
 		}
-		// It may come to nothing: then it is our turn.
+		// That attempt may fail: then it is our turn.
 		if err = c.settled(ctx, s); err != nil || s.state() == stateLive {
 			return err
 		}
@@ -42,7 +41,7 @@ const (
 )
 
 // ConnectAnew connects as Connect does. While the peer answers ErrTaken, since it
-// has not noticed the end of the session before, it asks again, at growing
+// has not noticed the end of the previous session, it retries, at growing
 // intervals, until the context ends.
 func (c *Communicator) ConnectAnew(ctx context.Context, peer wire.Rank, at control.Address) error {
 	for pause := takenFirst; ; pause = min(2*pause, takenMost) {
@@ -58,11 +57,11 @@ func (c *Communicator) ConnectAnew(ctx context.Context, peer wire.Rank, at contr
 	}
 }
 
-// Reconnect makes a session anew that has ended, with a peer to which we have
-// connected before, or waits for it to do so. With a peer that is connected it
-// does nothing.
+// Reconnect renews an ended session: it connects to a peer to which we have
+// connected before, and otherwise waits for the peer to connect. If the peer is
+// connected it does nothing.
 //
-// Errors: those of ConnectAnew and Await; ErrNotConnected where there never was a
+// Errors: those of ConnectAnew and Await; ErrNotConnected if there never was a
 // session.
 func (c *Communicator) Reconnect(ctx context.Context, peer wire.Rank) error {
 	c.mu.RLock()
@@ -81,7 +80,7 @@ func (c *Communicator) Reconnect(ctx context.Context, peer wire.Rank) error {
 	return c.Await(ctx, peer)
 }
 
-// connect makes a session that was booked.
+// connect forms a session that begin has reserved.
 func (c *Communicator) connect(ctx context.Context, s *session, at control.Address) error {
 	defer c.running.Done()
 	ctx, stop := context.WithCancel(ctx)
@@ -98,7 +97,8 @@ func (c *Communicator) connect(ctx context.Context, s *session, at control.Addre
 	case c.life.Err() != nil:
 		return errClosed()
 	case replaced || errors.Is(err, control.ErrCrossing):
-		// Both connect at once, and the peer's connection is here or comes.
+		// Both connect at once, and the peer's connection has arrived or will
+		// arrive.
 		soon, enough := context.WithTimeout(ctx, c.opts.HandshakeTimeout)
 		defer enough()
 		return c.Await(soon, s.peer)
@@ -126,8 +126,8 @@ func (c *Communicator) settled(ctx context.Context, s *session) error {
 	}
 }
 
-// begin books a session that we connect, and notes that in running; mine is
-// false where there is one.
+// begin reserves a session that we connect, and counts it in running; mine is
+// false if there is one already.
 func (c *Communicator) begin(peer wire.Rank, at control.Address) (s *session, mine bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,13 +140,13 @@ func (c *Communicator) begin(peer wire.Rank, at control.Address) (s *session, mi
 	s = newSession(c, peer, c.opts.Channels)
 	s.dialing, s.at = true, at
 	c.sessions[peer] = s
-	// Close waits for what is being connected.
+	// Close waits for sessions that are being connected.
 	c.running.Add(1)
 	return s, true, nil
 }
 
-// forget takes a session that never was live out of the list. True is that
-// another has taken its place.
+// forget removes a session that was never live from the list. It reports whether
+// another one has taken its place.
 func (c *Communicator) forget(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

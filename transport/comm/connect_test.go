@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Who connects while the peer does waits for that; where it comes to nothing,
-// it connects itself.
+// A rank that connects while the peer connects waits for the peer's attempt; if
+// that fails, it connects itself.
 func TestConnectBehindAPeerThatGivesUp(t *testing.T) {
 	kit.Check(t)
 	c := hasty(t)
@@ -53,7 +53,7 @@ func hasty(t *testing.T) *comm.Communicator {
 	return c
 }
 
-// turncoat lets rank 1 in, and connects to it meanwhile.
+// turncoat admits rank 1, and connects to it meanwhile.
 type turncoat struct {
 	served chan *control.Conn
 }
@@ -62,8 +62,8 @@ func (h *turncoat) Admit(wire.Hello) (wire.Session, *wire.Refusal) { return 1, n
 
 func (h *turncoat) Serve(c *control.Conn) { h.served <- c }
 
-// A session that another has replaced while it was made does not live: nobody
-// would find it, and nobody end it.
+// A session that another one has replaced while it was formed must not become
+// live: nothing would find it, and nothing would end it.
 func TestReplacedSession(t *testing.T) {
 	kit.Check(t)
 	c := hasty(t)

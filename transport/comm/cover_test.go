@@ -20,20 +20,21 @@ import (
 )
 
 // TestConformancePlain is TestConformanceTCP, whose sessions are encrypted by the
-// secret, without that.
+// secret, without encryption.
 func TestConformancePlain(t *testing.T) {
 	commtest.Run(t, commtest.Way{Address: loopback, Options: func(_ testing.TB, o *comm.Options) { o.Plain = true }})
 }
 
-// unit is a frame of the handshake, or a record, on its way through a relay: which of
-// its direction, from 0, of which connection, in the order in which they were made.
+// unit is a frame of the handshake, or a record, in transit through a relay: its
+// index in its direction, from 0, and the index of its connection, in order of
+// creation.
 type unit struct {
 	conn, n int
 	back    bool
 }
 
-// relay stands between two ranks. meddle gets each unit and returns what is sent in
-// its place.
+// relay sits between two ranks. meddle receives each unit and returns its
+// replacement.
 type relay struct {
 	listener net.Listener
 	target   string
@@ -99,8 +100,9 @@ func (r *relay) forward(u unit, from, to net.Conn) {
 	}
 }
 
-// speak has two ranks say something on every kind of connection of a session through
-// a relay, both ways. All that arrives was sent, or there is an error.
+// speak makes two ranks send something on every kind of connection of a session
+// through a relay, both ways. Everything that arrives was sent, or there is an
+// error.
 func speak(t *testing.T, meddle func(u unit, p []byte) []byte) (err error) {
 	t.Helper()
 	kit.Check(t)
@@ -131,7 +133,7 @@ func speak(t *testing.T, meddle func(u unit, p []byte) []byte) (err error) {
 	if err = ranks[1].Connect(ctx, 0, at); err != nil {
 		return err
 	}
-	// It may have ended on the one side before the other has begun with it.
+	// It may have ended on one side before it has started on the other.
 	kit.Eventually(t, patience, func() bool { return len(ranks[0].Peers()) == 1 || len(ranks[1].Peers()) == 0 })
 	if cover := ranks[1].Peers(); len(cover) == 1 && cover[0].Cover != wire.CoverSecret {
 		t.Errorf("the session is covered by %s", cover[0].Cover)
@@ -142,7 +144,8 @@ func speak(t *testing.T, meddle func(u unit, p []byte) []byte) (err error) {
 	return stream(t, ctx, ranks[1], ranks[0])
 }
 
-// move puts and gets by a key that comes in a message, and tells so by a tag.
+// move puts and gets by a key that is sent in a message, and reports that by a
+// tag.
 func move(t *testing.T, ctx context.Context, a, b *comm.Communicator) error {
 	t.Helper()
 	const size = 200 << 10
@@ -203,7 +206,7 @@ func stream(t *testing.T, ctx context.Context, a, b *comm.Communicator) error {
 		return err
 	}
 	defer func() { _ = ours.Close() }()
-	// A stream that says nothing whole is nobody's.
+	// A stream without a complete name is never taken.
 	soon, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan struct{})
@@ -231,9 +234,9 @@ func stream(t *testing.T, ctx context.Context, a, b *comm.Communicator) error {
 	return nil
 }
 
-// TestRelay has something between two ranks that forwards what they say: it works as
-// if it was not there, until it changes, drops, repeats or moves anything on any
-// connection of a session, which is an error.
+// TestRelay puts a relay between two ranks: sessions work as without it, until it
+// changes, drops, repeats or moves anything on any connection of a session, which
+// is an error.
 func TestRelay(t *testing.T) {
 	seen := map[unit]bool{}
 	var mu sync.Mutex
@@ -257,8 +260,8 @@ func TestRelay(t *testing.T) {
 		"a byte": func(p []byte) []byte { p[4+36%(len(p)-4)] ^= 1; return p }, "the tag": flip(-1), "twice": func(p []byte) []byte { return append(p, p...) },
 	} {
 		for u := range seen {
-			// The handshake, and what follows it at once. What else there is depends on
-			// when who writes.
+			// The handshake, and the traffic directly after it. Anything further
+			// depends on timing.
 			if u.n > 2 && u != (unit{conn: 1, n: 3}) || u.conn == 2 && u.back && (u.n > 1 || u.n > 0 && name == "twice") {
 				continue
 			}
@@ -277,7 +280,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRelayLeavesOut drops a record of a put, and has it change places with the next.
+// TestRelayLeavesOut drops a record of a put, and swaps it with the next.
 func TestRelayLeavesOut(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		var held []byte
@@ -297,7 +300,7 @@ func TestRelayLeavesOut(t *testing.T) {
 	}
 }
 
-// TestCoversOfSessions has two ranks of which one is plain: both say that.
+// TestCoversOfSessions uses two ranks of which one is plain: both report that.
 func TestCoversOfSessions(t *testing.T) {
 	kit.Check(t)
 	engine, err := transport.New(transport.Options{})

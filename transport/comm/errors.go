@@ -2,15 +2,15 @@ package comm
 
 import "errors"
 
-// What callers tell apart, beside devices.ErrRange, region.ErrKey,
-// region.ErrRights and the errors of control.
+// Errors that callers distinguish, in addition to devices.ErrRange,
+// region.ErrKey, region.ErrRights and the errors of control.
 var (
-	// ErrNotConnected is a peer with which there has been no session.
+	// ErrNotConnected reports a peer with which there has been no session.
 	ErrNotConnected = errors.New("comm: not connected")
-	// ErrPort is a port that has a handler already.
+	// ErrPort reports a port that has a handler already.
 	ErrPort = errors.New("comm: port taken")
-	// ErrClosed is a communicator that is closed.
+	// ErrClosed reports a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
-	// ErrNoTransport is two ranks that have none in common.
+	// ErrNoTransport reports two ranks without a common transport.
 	ErrNoTransport = errors.New("comm: no transport that both can use")
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Example puts bytes into the memory of another rank, which is told by a tag
-// and does nothing for it. Here both ranks are in one process; of two they
-// differ in nothing but that they share a secret beforehand.
+// Example puts bytes into the memory of another rank, which is notified by a tag
+// and does no work for it. Here both ranks are in one process; two processes
+// would differ only in that they share a secret beforehand.
 func Example() {
 	if err := example(context.Background()); err != nil {
 		fmt.Println(err)
@@ -60,9 +60,9 @@ func example(ctx context.Context) (err error) {
 	return errors.Join(give(ctx, giver, taker))
 }
 
-// give does what the two ranks do once they are connected.
+// give performs the work of the two ranks once they are connected.
 func give(ctx context.Context, giver, taker *comm.Communicator) error {
-	// The taker registers memory, and gives the other a key to write there.
+	// The taker registers memory, and grants the other a key to write there.
 	target, err := taker.Table().Alloc(64)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func give(ctx context.Context, giver, taker *comm.Communicator) error {
 		return err
 	}
 
-	// The giver puts, and sends a tag behind it.
+	// The giver puts, and sends a tag after it.
 	source, err := giver.Table().Alloc(64)
 	if err != nil {
 		return err

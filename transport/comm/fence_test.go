@@ -7,7 +7,8 @@ import (
 )
 
 // Fences that are given up leave nothing behind, however long a request takes;
-// and each waits for what began before it, and for nothing else.
+// and each waits for the requests that were started before it, and for nothing
+// else.
 func TestFencesThatGiveUp(t *testing.T) {
 	s := &session{eras: []*era{newEra()}}
 	begin := func() *era {

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// dial makes all connections of a session of ours.
+// dial makes all connections of a session that this rank connects.
 func (s *session) dial(ctx context.Context, at control.Address) error {
 	o := s.c.opts.control(&s.c.epochs)
 	first, err := s.dialOne(ctx, at, o, wire.Hello{Role: wire.RoleControl, Channel: uint8(s.c.opts.Channels)})
@@ -44,7 +44,7 @@ func (s *session) dial(ctx context.Context, at control.Address) error {
 	return s.begin()
 }
 
-// dialOne makes one connection, which is the session's then.
+// dialOne makes one connection, and passes ownership of it to the session.
 func (s *session) dialOne(ctx context.Context, at control.Address, o control.Options, want wire.Hello) (*control.Conn, error) {
 	want.To = s.peer
 	c, err := control.Dial(ctx, at, o, want)
@@ -55,7 +55,7 @@ func (s *session) dialOne(ctx context.Context, at control.Address, o control.Opt
 	return c, s.join(c)
 }
 
-// sided says whether the agreed transport has a side connection.
+// sided reports whether the agreed transport has a side connection.
 func (s *session) sided() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *session) sided() bool {
 // +checklocks:s.mu
 func (s *session) sidedLocked() bool { return s.way != nil && s.way.route.driver != nil }
 
-// join adds a connection, which is the session's then.
+// join adds a connection, which the session then owns.
 func (s *session) join(c *control.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,8 @@ func (s *session) join(c *control.Conn) error {
 	return nil
 }
 
-// serve adds a connection that the peer has made, and does our part on it.
+// serve adds a connection that the peer has made, and performs our part of its
+// setup.
 func (s *session) serve(ctx context.Context, c *control.Conn) {
 	if s.join(c) != nil {
 		return // the session has ended, and has closed the connection
@@ -102,7 +103,8 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 			err = s.begin()
 		}
 		if errors.Is(err, ErrNoTransport) {
-			// Who connects is told; here nobody has asked.
+			// The connecting side receives the error; here no caller would see
+			// it.
 			s.c.log.Warn("no session with a peer", zap.Uint32("rank", uint32(s.peer)), zap.Error(err))
 		}
 		if err != nil {
@@ -111,7 +113,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 	})
 }
 
-// meet lets the transport's two sides know each other over the side
+// meet introduces the transport's two sides to each other over the side
 // connection.
 func (s *session) meet(ctx context.Context, c *control.Conn) error {
 	s.mu.Lock()
@@ -140,7 +142,7 @@ func (s *session) meet(ctx context.Context, c *control.Conn) error {
 	return nil
 }
 
-// begin makes the session live, once all that it needs is there.
+// begin makes the session live, once everything that it needs is present.
 func (s *session) begin() error {
 	began, err := s.tryBegin()
 	if err != nil {
@@ -157,9 +159,9 @@ func (s *session) begin() error {
 	return nil
 }
 
-// tryBegin is begin without the word about it.
+// tryBegin is begin without logging and announcement.
 func (s *session) tryBegin() (began bool, err error) {
-	// A session that another one has replaced would be one that nobody finds.
+	// If another session has replaced this one, nothing would find it.
 	s.c.mu.RLock()
 	defer s.c.mu.RUnlock()
 	s.mu.Lock()
@@ -176,7 +178,7 @@ func (s *session) tryBegin() (began bool, err error) {
 	return err == nil, err
 }
 
-// startLocked makes a link, channels and a side of the connections.
+// startLocked makes the link, the channels and the side from the connections.
 //
 // +checklocks:s.mu
 func (s *session) startLocked() error {
@@ -188,7 +190,7 @@ func (s *session) startLocked() error {
 	s.control, s.took = conns[0], s.way
 	last := conns[len(conns)-1]
 	if provider != nil {
-		// It owns both, also where the rest fails.
+		// It owns both, even if the rest fails.
 		s.side = side.New(last, provider, side.Options{Timeout: s.c.opts.Timeout, Logger: s.c.log})
 		s.tags, _ = provider.(window.Tags)
 	}
@@ -208,8 +210,8 @@ func (s *session) startLocked() error {
 	s.now.Store(int32(stateLive))
 	s.c.running.Go(func() { <-link.Stopping(); s.end(link.Err()) })
 	for _, ch := range s.channels {
-		// A link that was ended with a cause makes the peer hang up everywhere,
-		// which may be seen here first.
+		// A link that was ended with a cause makes the peer close every
+		// connection, which may be seen here first.
 		s.c.running.Go(func() { <-ch.Done(); s.end(cmp.Or(link.Err(), ch.Err())) })
 	}
 	if s.side != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// member of the job who keeps to no rule: it knows the secret.
+// dialRaw connects as a member of the job, which knows the secret but need not
+// follow any other rule.
 func dialRaw(t *testing.T, at control.Address, want wire.Hello) (*control.Conn, error) {
 	t.Helper()
 	want.To = 1
@@ -35,7 +36,8 @@ func dropped(t *testing.T, c net.Conn) {
 
 func ways(all ...wire.Way) []byte { return wire.Ways(all).Append(nil, wire.KindProposal) }
 
-// TestHostileProposals connects as members that break the rules of the choice.
+// TestHostileProposals connects as members that break the rules of the
+// negotiation.
 func TestHostileProposals(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"nonsense":       kit.Bytes(5, 0, 100),
@@ -67,7 +69,7 @@ func TestHostileProposals(t *testing.T) {
 	}
 }
 
-// TestSideOutOfTurn makes side connections that nobody waits for.
+// TestSideOutOfTurn makes side connections that are not expected.
 func TestSideOutOfTurn(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	b, _ := ranked(t, 1, nil)
@@ -98,8 +100,8 @@ func TestSideOutOfTurn(t *testing.T) {
 	}
 }
 
-// TestRelayThatTakesDescriptors meets a member who claims to be of this host,
-// and whose side connection then brings no ring.
+// TestRelayThatTakesDescriptors connects a member that claims to be on this host,
+// and whose side connection then sends no ring.
 func TestRelayThatTakesDescriptors(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	b, _ := ranked(t, 1, []comm.Transport{comm.SHM})
@@ -107,7 +109,7 @@ func TestRelayThatTakesDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A real rank proposes, so that its facts are right; it is answered by us.
+	// A real rank proposes, so that its facts are right; the test answers it.
 	l, err := net.Listen("unix", socket(t).Addr)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// two are two connected ranks that have the data connections alone.
+// two is a pair of connected ranks that have only the data connections.
 func two(t *testing.T, o transport.Options) [2]*comm.Communicator {
 	t.Helper()
 	var ranks [2]*comm.Communicator
@@ -50,7 +50,7 @@ func two(t *testing.T, o transport.Options) [2]*comm.Communicator {
 	return ranks
 }
 
-// mutual registers memory of rank 0, and of rank 1, which gives a key to it.
+// mutual registers memory of rank 0, and of rank 1, which grants a key to it.
 func mutual(t *testing.T, ranks [2]*comm.Communicator, register func(*region.Table) (*region.Buffer, error)) (
 	local, remote *region.Buffer, d wire.Descriptor,
 ) {
@@ -75,9 +75,9 @@ func mutual(t *testing.T, ranks [2]*comm.Communicator, register func(*region.Tab
 	return buffers[0], buffers[1], d
 }
 
-// TestMoreThan4GiB moves more than 32 bits can count, in one put and one get.
-// The last page is memory of its own: bytes of it that come elsewhere, and a
-// size that is cut off, are seen.
+// TestMoreThan4GiB moves more bytes than 32 bits can count, in one put and one
+// get. The last page is separate memory: bytes of it that arrive elsewhere, and a
+// truncated size, are detected.
 func TestMoreThan4GiB(t *testing.T) {
 	if kit.Race() || testing.Short() || !kit.Exhaustive() {
 		t.Skip("it moves 8 GiB: make check")

@@ -12,9 +12,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// BenchmarkNotify is round trips of a tag alone, of a put of 8 bytes, and of a
-// put with a tag, each way: two of the latter are what a chain of ranks pays
-// for one.
+// BenchmarkNotify measures round trips of a tag alone, of a put of 8 bytes, and
+// of a put with a tag, each way: two of the latter are the cost of one step in a
+// chain of ranks.
 func BenchmarkNotify(b *testing.B) {
 	for name, at := range map[string]control.Address{"tcp": loopback(b), "unix": socket(b)} {
 		b.Run(name, func(b *testing.B) {

@@ -19,80 +19,81 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Transport is a way for the bytes of puts and gets.
+// Transport names a transport that carries the bytes of puts and gets.
 type Transport string
 
 // The transports, the fastest first.
 const (
 	// RDMA is UCX over RDMA alone.
 	RDMA Transport = "rdma"
-	// SHM is memory that both processes have mapped, on one host.
+	// SHM is memory that both processes map, on one host.
 	SHM Transport = "shm"
-	// UCX is libucp with whatever it finds.
+	// UCX is libucp with any transports that it finds.
 	UCX Transport = "ucx"
 	// TCP is the data connections of the session: TCP or Unix sockets.
 	TCP Transport = "tcp"
 )
 
-// DefaultChannels is the data connections of a session.
+// DefaultChannels is the default number of data connections of a session.
 const DefaultChannels = 1
 
-// stripe is the least that a channel's share of a transfer is worth, in
-// bytes: less is done sooner by one.
+// stripe is the smallest share of a transfer, in bytes, that is worth another channel:
+// less is faster over a single one.
 const stripe = 512 << 10
 
-// Options describe a communicator.
+// Options configures a communicator.
 type Options struct {
-	// Rank is our own.
+	// Rank is our own rank.
 	Rank wire.Rank
 	// Secret, Plain and TLS are as in control.Options: a secret or TLS is required.
 	Secret []byte
 	Plain  bool
 	TLS    *tls.Config
-	// PeerName and PeerRank are as in control.Options: what the certificates of
-	// ranks are for.
+	// PeerName and PeerRank are as in control.Options: the names in the
+	// certificates of ranks.
 	PeerName func(wire.Rank) string
 	PeerRank func(name string) wire.Rank
-	// Engine moves bytes from and to device memory, and lends pinned slots.
-	// It is borrowed: close it after the communicator. Required.
+	// Engine moves bytes from and to device memory, and provides pinned slots. It
+	// is borrowed: close it after the communicator. Required.
 	Engine *transport.Engine
-	// Transports are the ways that may be taken, in any order: with each peer
-	// the fastest that both sides have. With a peer that leaves none there is no
-	// session. Whatever the way, the data connections are there as well, and
-	// carry what it can't.
+	// Transports lists the transports that may be used, in any order: with each
+	// peer the fastest that both sides have. A peer with which none remains gets
+	// no session. The data connections always exist as well, and carry what the
+	// transport can't.
 	//
-	// Empty is all but UCX, which without RDMA is slower than the others (see
-	// docs/benchmarks.md). Peers that RDMA and UCX are used with are trusted with
-	// the memory of this process: see transport/ucx.
+	// Empty means all but UCX, which without RDMA is slower than the others (see
+	// docs/benchmarks.md). Peers with which RDMA and UCX are used are trusted
+	// with the memory of this process: see transport/ucx.
 	Transports []Transport
-	// Devices are those on which memory is opened that a peer of this host
-	// shares by a handle. They are borrowed: close them after the
-	// communicator. Memory on others goes by the data connections.
+	// Devices are those on which memory is opened that a peer on this host shares
+	// by a handle. They are borrowed: close them after the communicator. Memory
+	// on other devices uses the data connections.
 	Devices []devices.Device
-	// UCX says what libucp is to use for the transports RDMA and UCX. Its
-	// Engine and RDMA are set from here.
+	// UCX configures libucp for the transports RDMA and UCX. Its Engine and RDMA
+	// are set from here.
 	UCX ucx.Options
 	// Channels is the number of data connections of a session that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
 	Channels int
 	// Chunk is the payload of one frame, in bytes, from 4 KiB to 64 MiB; the
-	// smaller one of two ranks counts. Default 1 MiB.
+	// smaller value of two ranks is used. Default 1 MiB.
 	Chunk uint32
-	// InFlight is the number of chunks of a channel that may wait for their answer,
+	// InFlight is the number of chunks of a channel that may await their answer,
 	// from 1 to 256. Default 32.
 	InFlight int
-	// Timeout bounds the time that a peer lets us wait without anything moving, and
-	// how long a peer whose machine is dead, or cut off, is taken for alive.
-	// The latter is counted in seconds. Default 30 s.
+	// Timeout bounds the time that we wait for a peer without progress, and the
+	// time until a peer whose machine is dead or cut off is considered dead. The
+	// latter is counted in seconds. Default 30 s.
 	Timeout time.Duration
-	// HandshakeTimeout bounds the time that a peer has to prove itself. Default 10 s.
+	// HandshakeTimeout bounds the time that a peer has to authenticate. Default
+	// 10 s.
 	HandshakeTimeout time.Duration
-	// Logger gets a line for the begin and the end of each session. Nil is
-	// none.
+	// Logger receives a line for the start and the end of each session. Nil means
+	// no log.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.Channels == 0 {
 		o.Channels = DefaultChannels
@@ -126,12 +127,12 @@ func (o *Options) Validate() error {
 	return errors.Join(append(faults, co.Validate(), channel.Validate())...)
 }
 
-// channel is the part of the options that data connections are made with.
+// channel returns the options for data connections.
 func (o *Options) channel(keys *region.Keys, pipes *pages.Pool) tcp.Options {
 	return tcp.Options{Keys: keys, Engine: o.Engine, Pipes: pipes, InFlight: o.InFlight, Timeout: o.Timeout}
 }
 
-// control is the part of the options that connections are made with.
+// control returns the options for making connections.
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
 		Rank: o.Rank, Secret: o.Secret, Plain: o.Plain, TLS: o.TLS, PeerName: o.PeerName, PeerRank: o.PeerRank, Epochs: epochs, Chunk: o.Chunk,

@@ -8,26 +8,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Origin is one session with a peer. A later one with the same rank has
-// another number, so what belongs to the earlier one can be told apart.
+// Origin identifies one session with a peer. A later session with the same rank
+// has another number, so that the two can be distinguished.
 type Origin struct {
 	Rank    wire.Rank
 	Session wire.Session
 }
 
-// Handler is the part of its port that a package over the communicator gets. Its
-// methods are called one after the other for one session, side by side for
-// several, and must not wait.
+// Handler handles the packets of one port. Its methods are called sequentially
+// for one session and concurrently for several, and must not block.
 type Handler interface {
-	// Packet gets a packet. Its bytes are good until it returns. An error says
-	// that the peer breaks the rules, and ends the session.
+	// Packet handles a packet. Its bytes are valid until it returns. An error
+	// means that the peer breaks the rules, and ends the session.
 	Packet(from Origin, p []byte) error
-	// Ended says that a session has ended, and why. No packet of it comes any
-	// more.
+	// Ended reports that a session has ended, and the cause. No packet of it
+	// follows.
 	Ended(from Origin, cause error)
 }
 
-// Handle gives a port its handler. Call it before Listen and Connect: a packet
+// Handle sets the handler of a port. Call it before Listen and Connect: a packet
 // to a port without a handler is dropped.
 //
 // Errors: ErrPort for a port that has one; ErrClosed.
@@ -44,23 +43,23 @@ func (c *Communicator) Handle(port wire.Port, h Handler) error {
 	return nil
 }
 
-// Unhandle takes the handler of a port away. What was called of it before may
-// still be running.
+// Unhandle removes the handler of a port. Calls of it that have started may still
+// be running.
 func (c *Communicator) Unhandle(port wire.Port) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.handlers, port)
 }
 
-// Handler is that of a port; nil where it has none.
+// Handler returns the handler of a port, or nil.
 func (c *Communicator) Handler(port wire.Port) Handler {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.handlers[port]
 }
 
-// SendPacket sends the bytes of all parts as one packet to a port of a peer:
-// see control.Link. It waits while the peer does not receive.
+// SendPacket sends the bytes of all parts as one packet to a port of a peer: see
+// control.Link. It waits while the peer does not receive.
 func (c *Communicator) SendPacket(ctx context.Context, to wire.Rank, port wire.Port, parts ...[]byte) error {
 	s, err := c.session(ctx, to)
 	if err != nil {
@@ -69,8 +68,8 @@ func (c *Communicator) SendPacket(ctx context.Context, to wire.Rank, port wire.P
 	return s.seen(s.link.SendPacket(ctx, port, parts...))
 }
 
-// TryPacket is SendPacket where there is room now. Otherwise sent is false,
-// and nothing was sent.
+// TryPacket is SendPacket if there is room now. Otherwise sent is false, and
+// nothing was sent.
 func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) (sent bool, err error) {
 	c.mu.RLock()
 	s, closed := c.sessions[to], c.closed
@@ -89,9 +88,9 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	return sent, s.seen(err)
 }
 
-// SendPacketIn is SendPacket within one session: where that has ended nothing is
-// sent, also when there is another one by now. Who sends waits for what the peer
-// does: it is served at once.
+// SendPacketIn is SendPacket within one session: if that has ended nothing is
+// sent, even if there is a newer one. The caller is about to wait for the peer,
+// so the data connections serve the peer at once.
 //
 // Errors: control.ErrDisconnected; control.ErrTooLong; ErrClosed; the context's,
 // and then nothing was sent.
@@ -104,8 +103,8 @@ func (c *Communicator) SendPacketIn(ctx context.Context, in Origin, port wire.Po
 	return s.seen(s.link.SendPacket(ctx, port, parts...))
 }
 
-// TryPacketIn is SendPacketIn where there is room now. Otherwise sent is false,
-// and nothing was sent.
+// TryPacketIn is SendPacketIn if there is room now. Otherwise sent is false, and
+// nothing was sent.
 func (c *Communicator) TryPacketIn(in Origin, port wire.Port, parts ...[]byte) (sent bool, err error) {
 	s, err := c.within(in)
 	if err != nil {
@@ -115,7 +114,7 @@ func (c *Communicator) TryPacketIn(in Origin, port wire.Port, parts ...[]byte) (
 	return sent, s.seen(err)
 }
 
-// within finds a session by what it is called. One that ends is returned, as
+// within finds a session by its origin. A session that is ending is returned, as
 // long as no other has taken its place.
 func (c *Communicator) within(in Origin) (*session, error) {
 	c.mu.RLock()
@@ -139,7 +138,7 @@ func (c *Communicator) AwaitRoom(ctx context.Context, to wire.Rank) error {
 	return s.seen(s.link.AwaitRoom(ctx))
 }
 
-// Origin is the session with a peer that is live.
+// Origin returns the origin of the session with a peer.
 //
 // Errors: ErrNotConnected; ErrClosed; control.ErrDisconnected for one that has
 // ended.
@@ -151,16 +150,16 @@ func (c *Communicator) Origin(ctx context.Context, peer wire.Rank) (Origin, erro
 	return s.origin(), s.err()
 }
 
-// origin names the session.
+// origin returns the identity of the session.
 //
-// Preconditions: the control connection is there.
+// Preconditions: the control connection exists.
 func (s *session) origin() Origin { return Origin{s.peer, s.control.Session} }
 
-// packet hands a packet of the peer to its port.
+// packet passes a packet of the peer to its port.
 func (s *session) packet(port wire.Port, p []byte) error {
 	if s.state() == stateForming {
-		// The link receives before the session is live, and only a live one can
-		// be answered in: startLocked makes it that, or ends it.
+		// The link receives before the session is live, and answers are possible
+		// only in a live one: wait for startLocked to make it live, or to end it.
 		s.mu.Lock()
 		s.mu.Unlock() //nolint:staticcheck // nothing but the wait is wanted
 	}
@@ -173,7 +172,7 @@ func (s *session) packet(port wire.Port, p []byte) error {
 	return h.Packet(s.origin(), p)
 }
 
-// tellEnded tells the handlers that the session has ended.
+// tellEnded notifies the handlers that the session has ended.
 func (s *session) tellEnded() {
 	s.c.mu.RLock()
 	all := make([]Handler, 0, len(s.c.handlers))

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// recorder keeps what a port was told.
+// recorder keeps the calls that a port received.
 type recorder struct {
 	mu      sync.Mutex
 	packets []string
@@ -36,7 +36,7 @@ func (r *recorder) Ended(from comm.Origin, cause error) {
 	r.ended, r.cause = append(r.ended, from), cause
 }
 
-// heard waits until n packets and ends were told.
+// heard waits until n packets and ends have been received.
 func (r *recorder) heard(t *testing.T, packets, ends int) {
 	t.Helper()
 	kit.Eventually(t, 30*time.Second, func() bool {
@@ -119,7 +119,7 @@ func TestPortsAndEnds(t *testing.T) {
 	}
 }
 
-// What is for one session never goes to the next one.
+// A packet for one session never reaches the next one.
 func TestPacketsOfOneSession(t *testing.T) {
 	kit.Check(t)
 	a, at := newRank(t, 0)

@@ -27,12 +27,12 @@ import (
 
 const (
 	patience = 60 * time.Second
-	// rankAt makes a process of the tests rank 1: it is the socket on which it
-	// listens. cudaAt is the library of its card.
+	// rankAt makes a test process rank 1: it is the socket on which it listens.
+	// cudaAt is the library of its card.
 	rankAt, cudaAt = "HMCFS_TEST_RANK_AT", "HMCFS_TEST_CUDA"
 	// memorySize is the size of each of the ranks' buffers, in bytes.
 	memorySize = 8 << 20
-	// load is the tag that makes rank 1 put without an end.
+	// load is the tag that makes rank 1 put endlessly.
 	load wire.Tag = 1000
 	both          = wire.Readable | wire.Writable
 )
@@ -83,7 +83,7 @@ func newMember(rank wire.Rank, library string) (*member, error) {
 	return m, err
 }
 
-// close gives everything back.
+// close releases everything.
 func (m *member) close() error {
 	err := errors.Join(m.Close(), m.engine.Close())
 	if m.card != nil {
@@ -92,9 +92,8 @@ func (m *member) close() error {
 	return err
 }
 
-// beRank does what rank 1 does: it shares its memory with rank 0, and answers
-// each tag with its own content. It ends when the other disconnects, or by
-// kill -9.
+// beRank runs rank 1: it shares its memory with rank 0, and answers each tag with
+// its own content. It ends when the other rank disconnects, or by kill -9.
 func beRank(at, library string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -130,8 +129,8 @@ func beRank(at, library string) error {
 	return err
 }
 
-// share offers rank 0 host memory and, with a card, its memory by each kind of
-// handle.
+// share offers rank 0 host memory and, with a card, the card's memory by each
+// kind of handle.
 func (m *member) share(ctx context.Context) (all []*region.Buffer, err error) {
 	b, err := m.Table().Alloc(memorySize)
 	if err != nil {
@@ -162,8 +161,8 @@ func (m *member) share(ctx context.Context) (all []*region.Buffer, err error) {
 	return all, nil
 }
 
-// answer demands each buffer to hold the content that a tag names, and puts
-// the next content to rank 0.
+// answer checks that each buffer holds the content that a tag names, and puts the
+// next content to rank 0.
 func (m *member) answer(ctx context.Context, shared []*region.Buffer, own *region.Buffer, d wire.Descriptor) error {
 	tag, err := m.RecvTag(ctx, 0)
 	if err != nil {
@@ -274,8 +273,8 @@ func within(t *testing.T) context.Context {
 	return kit.Context(t, patience)
 }
 
-// TestTwoProcesses puts to another process and is put to by it: to host memory,
-// and to a card's that both have open.
+// TestTwoProcesses puts to another process and receives its puts: in host memory,
+// and in memory of a card that both have open.
 func TestTwoProcesses(t *testing.T) {
 	for name, card := range map[string]bool{"host": false, "cuda": true} {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +294,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// goThrough puts to all of the peer's memory, is put to, and gets all of it.
+// goThrough puts to all of the peer's memory, receives puts, and gets all of it.
 func (m *member) goThrough(t *testing.T, theirs []wire.Descriptor, ours *region.Buffer) {
 	t.Helper()
 	local := m.alloc(t)
@@ -354,7 +353,7 @@ func TestKilledPeer(t *testing.T) {
 		_, err := m.RecvTag(within(t), 1)
 		ended <- err
 	}()
-	// It puts: our memory changes.
+	// It is putting: our memory changes.
 	transporttest.FillPart(t, ours, 1, 4096)
 	kit.Eventually(t, patience, func() bool { return !slices.Equal(ours.Host(0, 8), kit.Bytes(1, 0, 8)) })
 	if err := rank.cmd.Process.Kill(); err != nil {

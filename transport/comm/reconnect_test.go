@@ -12,13 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// halfCut forwards connections. Of those that were there when it cut, the
-// client's ends are closed, and the server's stay open and silent until release.
+// halfCut forwards connections. When it cuts, it closes the client ends of
+// existing connections, while the server ends stay open and silent until release.
 type halfCut struct {
 	listener net.Listener
 	target   string
 	running  sync.WaitGroup
-	// closed gets a value for each connection after the cut that the server ends.
+	// closed receives a value for each connection after the cut that the server
+	// ends.
 	closed chan struct{}
 
 	mu sync.Mutex
@@ -78,8 +79,9 @@ func (h *halfCut) accept() {
 	}
 }
 
-// forward writes to the server's end of a connection until that is cut. A client that
-// sees the end of one of its connections says so on the others, which end a moment later.
+// forward writes to the server's end of a connection until that is cut. A client
+// that sees the end of one of its connections reports it on the others, which end
+// a moment later.
 type forward struct {
 	by *halfCut
 	to net.Conn
@@ -98,7 +100,7 @@ func (h *halfCut) holds(server net.Conn) bool {
 	return slices.Contains(h.held, server)
 }
 
-// cut closes the clients' ends alone.
+// cut closes only the client ends.
 func (h *halfCut) cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +111,7 @@ func (h *halfCut) cut() {
 	h.clients, h.servers = nil, nil
 }
 
-// release closes the servers' ends of what was cut.
+// release closes the server ends of the cut connections.
 func (h *halfCut) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,8 +121,8 @@ func (h *halfCut) release() {
 	h.held = nil
 }
 
-// TestReconnectBeforeThePeerNotices connects again while the peer still takes the
-// session that was cut for live: it is asked until it has noticed.
+// TestReconnectBeforeThePeerNotices reconnects while the peer still considers the
+// cut session live: it retries until the peer has noticed.
 func TestReconnectBeforeThePeerNotices(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	a, _ := newRank(t, 0)

@@ -10,17 +10,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Remote is memory that a peer has shared, as an end of copies: puts and gets
+// Remote returns memory that a peer has shared as an end of copies: puts and gets
 // between it and any span of this process.
 //
-// Its path is the session's transport, or "tcp" where that could not open the
-// memory. Its errors are those of Put and Get. When the context ends, what is
-// under way is waited for, and nothing more begun: a peer that does not go on
-// loses its session after Options.Timeout.
+// Its path is the session's transport, or "tcp" if that could not open the
+// memory. Its errors are those of Put and Get. When the context ends, operations
+// in progress are waited for, and no more are started: a peer that makes no
+// progress loses its session after Options.Timeout.
 //
-// One copy goes over one data connection, in order, so that of a file that grows
-// by it no byte is missing before the last, whatever breaks off. Copies side by
-// side go over several connections.
+// One copy uses one data connection, in order, so that a file that grows by it
+// never has a gap before its last byte, whatever fails. Concurrent copies use
+// several connections.
 func (c *Communicator) Remote(peer wire.Rank, d wire.Descriptor) transport.Remote {
 	return &remote{c: c, peer: peer, d: d}
 }
@@ -31,12 +31,12 @@ type remote struct {
 	d    wire.Descriptor
 }
 
-// Fetch gets.
+// Fetch gets the bytes.
 func (r *remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offset) (transport.Path, error) {
 	return r.move(ctx, wire.KindGet, dst, off)
 }
 
-// Store puts.
+// Store puts the bytes.
 func (r *remote) Store(ctx context.Context, src transport.Span, off devices.Offset) (transport.Path, error) {
 	return r.move(ctx, wire.KindPut, src, off)
 }
@@ -51,7 +51,7 @@ func (r *remote) move(ctx context.Context, kind wire.Kind, local transport.Span,
 	if err != nil {
 		return path, fmt.Errorf("lend memory for a %s with %s: %w", kind, r.peer, err)
 	}
-	// No request is left, so it does not wait.
+	// No request remains, so it does not wait.
 	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
 	op := Op{Local: b, Remote: r.d, RemoteOff: uint64(off), Size: b.Size(), Ordered: true}
 	q, err := r.c.async(ctx, r.peer, kind, &op)
@@ -63,7 +63,7 @@ func (r *remote) move(ctx context.Context, kind wire.Kind, local transport.Span,
 	}
 	if done, _ := q.Test(); !done {
 		q.GiveUp()
-		_ = q.Wait(context.WithoutCancel(ctx)) // the session ends if the peer does not go on
+		_ = q.Wait(context.WithoutCancel(ctx)) // the session ends if the peer makes no progress
 	}
 	return path, r.c.failed(r.peer, kind, &op, err)
 }

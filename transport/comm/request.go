@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Op says what a put or a get moves: Size bytes between a place in local
-// registered memory and one in a region that the peer has shared.
+// Op describes the bytes that a put or a get moves: Size bytes between a place in
+// local registered memory and one in a region that the peer has shared.
 type Op struct {
 	Local     *region.Buffer
 	LocalOff  devices.Offset
@@ -22,12 +22,12 @@ type Op struct {
 	RemoteOff uint64
 	// Size is in bytes. 0 moves nothing and is checked all the same.
 	Size devices.Size
-	// Ordered has the bytes put into place from the first to the last, by one
-	// data connection or by shared memory: of what fails, the begin is there.
+	// Ordered makes the bytes be written from the first to the last, by one data
+	// connection or by shared memory: if it fails, the beginning is in place.
 	Ordered bool
 }
 
-// check refuses what the peer would refuse anyway.
+// check refuses operations that the peer would refuse anyway.
 func (o *Op) check(need wire.Rights) error {
 	if o.Local == nil {
 		return fmt.Errorf("no local buffer: %w", devices.ErrRange)
@@ -44,41 +44,39 @@ func (o *Op) check(need wire.Rights) error {
 	return nil
 }
 
-// Request is a put or a get that is under way or complete. It may be waited
-// for by several goroutines, in any order and as often as they like, or not at
-// all.
+// Request is a put or a get that is in progress or complete. Several goroutines
+// may wait for it, in any order and any number of times, or none at all.
 type Request struct {
-	// transfer is for data connections, use and op for windows.
+	// transfer is used by data connections, use and op by windows.
 	transfer tcp.Transfer
 	use      side.Use
 	op       window.Op
-	// channel is the data connection of a small request that is waited for.
+	// channel is the data connection of a small request whose caller waits.
 	channel  *tcp.Channel
 	session  *session
 	era      *era
 	complete atomic.Bool
 	givenUp  atomic.Bool
-	// done holds one token from the completion on: who takes it puts it back.
+	// done holds one token after the completion: a receiver puts it back.
 	done chan struct{}
-	// err is set before the token is there.
+	// err is set before the token is sent.
 	err error
 }
 
 func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
 
-// Complete is for the transport.
+// Complete is called by the transport.
 func (r *Request) Complete(err error) {
-	// Who waits in a fence must find the request complete, and the session
-	// ended where that is why.
+	// A fence that returns must find the request complete, and the session ended
+	// if that is the reason.
 	r.err = r.session.seen(err)
 	r.complete.Store(true)
 	r.session.leave(r.era)
 	r.done <- struct{}{}
 }
 
-// Wait waits for the end of the request and returns its outcome. When the
-// context ends first, the request is still under way and may be waited for
-// again.
+// Wait waits for the end of the request and returns its result. When the context
+// ends first, the request is still in progress and can be waited for again.
 func (r *Request) Wait(ctx context.Context) error {
 	if done, err := r.Test(); done {
 		return err
@@ -92,9 +90,9 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 }
 
-// GiveUp has nothing more of the request begun: it completes soon, with
-// window.ErrGivenUp unless it was complete or had failed. What is on its way is waited
-// for, as long as Options.Timeout at most.
+// GiveUp starts nothing more of the request: it completes soon, with
+// window.ErrGivenUp unless it was complete or had failed. Parts in flight are
+// waited for, for at most Options.Timeout.
 func (r *Request) GiveUp() {
 	if r.complete.Load() {
 		return
@@ -106,7 +104,7 @@ func (r *Request) GiveUp() {
 	r.transfer.GiveUp(window.ErrGivenUp)
 }
 
-// Test says whether the request is complete, and its outcome then.
+// Test reports whether the request is complete, and its result then.
 func (r *Request) Test() (done bool, err error) {
 	if !r.complete.Load() {
 		return false, nil
@@ -145,15 +143,15 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 	return err
 }
 
-// send gives a request to the data connections.
+// send passes a request to the data connections.
 func (s *session) send(r *Request, kind wire.Kind, op *Op, waits bool) error {
 	if err := r.transfer.Start(tcp.Plan{
 		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, Key: op.Remote.Key, RemoteOff: op.RemoteOff, Size: op.Size,
 	}, r); err != nil {
 		return err
 	}
-	// With several channels who waits on one would not serve the peer on the
-	// others.
+	// With several channels, a caller waiting on one would not serve the peer on
+	// the others.
 	if waits && op.Size <= tcp.MaxAwaited && len(s.channels) == 1 {
 		r.channel = s.channels[0]
 		r.channel.Post(&r.transfer)
@@ -168,8 +166,7 @@ func (s *session) send(r *Request, kind wire.Kind, op *Op, waits bool) error {
 	return nil
 }
 
-// wait runs a request to its end, and keeps it for the next one if it got
-// there.
+// wait runs a request to its end, and keeps it for reuse if it completed.
 func (c *Communicator) wait(ctx context.Context, peer wire.Rank, kind wire.Kind, op *Op) error {
 	r, ok := c.requests.Get().(*Request)
 	if !ok {
@@ -191,7 +188,7 @@ func (c *Communicator) wait(ctx context.Context, peer wire.Rank, kind wire.Kind,
 	return nil
 }
 
-// await takes the token of the completion, or fails with the context's error.
+// await receives the token of the completion, or fails with the context's error.
 func (r *Request) await(ctx context.Context) error {
 	if r.channel != nil {
 		return r.channel.Await(ctx, r.done, &r.complete)
@@ -208,30 +205,30 @@ func (c *Communicator) failed(peer wire.Rank, kind wire.Kind, op *Op, err error)
 	return fmt.Errorf("%s of %v with %s: %w", kind, op.Size, peer, err)
 }
 
-// Put copies local bytes into the peer's memory and returns when they are
-// there.
+// Put copies local bytes into the peer's memory and returns when they are in
+// place.
 //
-// Errors: devices.ErrRange, region.ErrRights and region.ErrKey, by either
-// side; devices.ErrClosed for a local buffer that is closed; the devices';
+// Errors: devices.ErrRange, region.ErrRights and region.ErrKey, from either side;
+// devices.ErrClosed for a local buffer that is closed; the devices';
 // control.ErrDisconnected; ErrNotConnected; the context's: see the package
-// comment for what that leaves.
+// comment for the state that this leaves.
 func (c *Communicator) Put(ctx context.Context, peer wire.Rank, op Op) error {
 	return c.wait(ctx, peer, wire.KindPut, &op)
 }
 
-// Get copies bytes of the peer's memory into ours. Its errors are those of
-// Put.
+// Get copies bytes of the peer's memory into local memory. Its errors are those
+// of Put.
 func (c *Communicator) Get(ctx context.Context, peer wire.Rank, op Op) error {
 	return c.wait(ctx, peer, wire.KindGet, &op)
 }
 
-// PutAsync begins a put. The local bytes must not change before the request
-// is complete. The context is for the begin only.
+// PutAsync starts a put. The local bytes must not change before the request is
+// complete. The context covers the start only.
 func (c *Communicator) PutAsync(ctx context.Context, peer wire.Rank, op Op) (*Request, error) {
 	return c.async(ctx, peer, wire.KindPut, &op)
 }
 
-// GetAsync begins a get. The context is for the begin only.
+// GetAsync starts a get. The context covers the start only.
 func (c *Communicator) GetAsync(ctx context.Context, peer wire.Rank, op Op) (*Request, error) {
 	return c.async(ctx, peer, wire.KindGet, &op)
 }
@@ -244,17 +241,17 @@ func (c *Communicator) async(ctx context.Context, peer wire.Rank, kind wire.Kind
 	return r, nil
 }
 
-// PutNotify is a Put and, if it went well, a SendTag: who receives the tag
-// sees the bytes, and who is refused sends none.
+// PutNotify is a Put and, if it succeeds, a SendTag: the receiver of the tag sees
+// the bytes. A put that fails or is refused sends no tag.
 //
 // The tag waits for the put's answer, so a small one arrives about a round trip
 // after the bytes: a put of 8 bytes and its tag take 52 µs over loopback and 33
 // over a Unix socket, a tag alone 31 and 19 (half of BenchmarkNotify's rounds,
-// medians of five, a busy machine). A tag that travels behind the bytes would
-// need its place among the tags of the control connection, and would have to be
-// held back for frames of other connections, for device memory that is still
-// written, and for a put that is refused: a protocol of its own, to save less
-// than one round trip.
+// medians of five, a busy machine). A tag that follows the bytes directly would
+// have to keep its order among the tags of the control connection, and would have
+// to be held back for frames of other connections, for device memory that is
+// still being written, and for a put that is refused: a protocol of its own, to
+// save less than one round trip.
 func (c *Communicator) PutNotify(ctx context.Context, peer wire.Rank, op Op, tag wire.Tag) error {
 	if err := c.Put(ctx, peer, op); err != nil {
 		return err
@@ -262,10 +259,10 @@ func (c *Communicator) PutNotify(ctx context.Context, peer wire.Rank, op Op, tag
 	return c.SendTag(ctx, peer, tag)
 }
 
-// Fence waits until every request to a peer that has begun is complete. How
-// each went, it says itself.
+// Fence waits until every request to a peer that was started is complete. Each
+// request reports its own result.
 //
-// Errors: control.ErrDisconnected where the session ended meanwhile.
+// Errors: control.ErrDisconnected if the session ended meanwhile.
 func (c *Communicator) Fence(ctx context.Context, peer wire.Rank) error {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -293,7 +290,7 @@ func (c *Communicator) SendMessage(ctx context.Context, peer wire.Rank, p []byte
 	return s.seen(s.link.SendMessage(ctx, p))
 }
 
-// RecvMessage returns the next message of a peer; it is the caller's.
+// RecvMessage returns the next message of a peer, which belongs to the caller.
 func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {

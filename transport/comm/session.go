@@ -30,14 +30,14 @@ const (
 	stateEnded
 )
 
-// session has what two ranks have from connect to disconnect.
+// session holds the state of two ranks from connect to disconnect.
 type session struct {
 	c    *Communicator
 	peer wire.Rank
 	keys *region.Keys
-	// dialing says that we connect; it is guarded by the communicator's mu.
+	// dialing is set if we connect; it is guarded by the communicator's mu.
 	dialing bool
-	// at is the address that we have connected to, and streams are.
+	// at is the address that we have connected to; streams use it too.
 	at   control.Address
 	now  atomic.Int32
 	turn atomic.Uint32
@@ -45,8 +45,8 @@ type session struct {
 	done   chan struct{}
 	expiry *time.Timer
 
-	// What follows is set before the session is live, and stays. side is nil
-	// where all bytes go by the channels, and tags where they go by the link.
+	// The following fields are set before the session is live, and do not change.
+	// side is nil if all bytes use the channels, and tags if they use the link.
 	took     *chosen
 	control  *control.Conn
 	link     *control.Link
@@ -55,45 +55,45 @@ type session struct {
 	tags     window.Tags
 
 	mu sync.Mutex
-	// id is named by the data connections; 0 before it is known.
+	// id is sent by the data connections; 0 before it is known.
 	// +checklocks:mu
 	id wire.Session
-	// conns are the connections that the session is made of, while it forms:
-	// the control connection, then the data connections, then the side
-	// connection, if the way has one.
+	// conns holds the connections of the session while it forms: the control
+	// connection, then the data connections, then the side connection, if the
+	// transport has one.
 	// +checklocks:mu
 	conns []*control.Conn
-	// booked are the connections but the first that were admitted.
+	// booked marks the admitted connections, without the control connection.
 	// +checklocks:mu
 	booked []bool
-	// way is the transport, once it is chosen, and agreed is set when nobody
-	// talks of it any more on the control connection.
+	// way is the transport, once it is chosen, and agreed is set when the
+	// negotiation on the control connection is over.
 	// +checklocks:mu
 	way *chosen
 	// +checklocks:mu
 	agreed bool
-	// provider is the way's, while the session forms.
+	// provider is that of the transport, while the session forms.
 	// +checklocks:mu
 	provider window.Provider
 	// +checklocks:mu
 	cause error
-	// streams are the connections for Stream that the peer has made and nobody
-	// has taken, the oldest first. arrived is closed and made anew when one comes,
-	// and closed at the end.
+	// streams holds the connections for Stream that the peer has made and that
+	// are not yet taken, the oldest first. arrived is closed and replaced when
+	// one arrives, and closed at the end.
 	// +checklocks:mu
 	streams []arrival
-	// unnamed are those that have not said which they are, the oldest first.
+	// unnamed holds those that have not sent their name, the oldest first.
 	// +checklocks:mu
 	unnamed []net.Conn
 	// +checklocks:mu
 	arrived chan struct{}
-	// eras are the requests that are under way, cut by fences: the last one
-	// is open, those before it are waited for.
+	// eras holds the pending requests, divided by fences: the last era is open,
+	// those before it are waited for.
 	// +checklocks:mu
 	eras []*era
 }
 
-// era is the requests between two fences.
+// era is a group of requests between two fences.
 type era struct {
 	pending int
 	// done is closed when they have completed, and all before them.
@@ -102,7 +102,7 @@ type era struct {
 
 func newEra() *era { return &era{done: make(chan struct{})} }
 
-// newSession makes a session, which end must end: the communicator's running
+// newSession makes a session. It must be ended by end: the communicator's running
 // counts it until then.
 //
 // Preconditions: the communicator's mu is held, and it is not closed.
@@ -126,7 +126,7 @@ func closeConns(conns []*control.Conn) error {
 	return errors.Join(errs...)
 }
 
-// end begins the end of the session: the first cause counts.
+// end starts the end of the session: the first cause is kept.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -163,11 +163,11 @@ func (s *session) end(cause error) {
 	go func() {
 		defer s.c.running.Done()
 		if s.link != nil {
-			// Handlers hear of the end as soon as no packet can come, not when
-			// the last byte has left.
+			// Handlers are notified of the end as soon as no packet can arrive,
+			// not when the last byte has been sent.
 			if errors.Is(cause, control.ErrDisconnected) {
-				// The end of another connection was seen first. What the peer
-				// has sent before is on its way.
+				// The end of another connection was seen first. Packets that the
+				// peer has sent before are still in transit.
 				s.link.Drain()
 			}
 			s.link.Stop()
@@ -181,16 +181,16 @@ func (s *session) end(cause error) {
 		if s.side != nil {
 			s.side.Close()
 		}
-		// The keys go last: a peer whose request came too late shall hear
+		// The keys are closed last: a peer whose request came too late must learn
 		// that the session has ended, and not that its key is wrong.
 		s.keys.Close()
 		close(s.done)
 	}()
 }
 
-// seen ends the session if an error says that it is at its end, so that who
-// has seen the error finds the session ended. It returns why the session has
-// ended then, which the error may be a mere consequence of.
+// seen ends the session if an error means that it is over, so that a caller that
+// has seen the error finds the session ended. It then returns the cause of the
+// end, of which the error may be a mere consequence.
 func (s *session) seen(err error) error {
 	if !errors.Is(err, control.ErrDisconnected) {
 		return err
@@ -199,7 +199,7 @@ func (s *session) seen(err error) error {
 	return s.err()
 }
 
-// err is why the session has ended; nil while it lives.
+// err returns the cause of the session's end; nil while it is alive.
 func (s *session) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *session) errLocked() error {
 	return fmt.Errorf("%s: %w: %w", s.peer, control.ErrDisconnected, s.cause)
 }
 
-// enter notes a request that begins.
+// enter registers a request that starts.
 func (s *session) enter() (*era, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *session) enter() (*era, error) {
 	return e, nil
 }
 
-// leave notes that a request has completed.
+// leave records that a request has completed.
 func (s *session) leave(e *era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *session) leave(e *era) {
 	s.sweepLocked()
 }
 
-// sweepLocked ends the eras that are over, the oldest first.
+// sweepLocked ends the completed eras, the oldest first.
 //
 // +checklocks:s.mu
 func (s *session) sweepLocked() {
@@ -244,7 +244,7 @@ func (s *session) sweepLocked() {
 	}
 }
 
-// fence waits until all requests that have begun are complete.
+// fence waits until all requests that were started are complete.
 func (s *session) fence(ctx context.Context) error {
 	s.mu.Lock()
 	if err := s.errLocked(); err != nil {
@@ -259,7 +259,7 @@ func (s *session) fence(ctx context.Context) error {
 	if last.pending > 0 {
 		s.eras = append(s.eras, newEra())
 	} else {
-		// Nothing has begun since the last fence, which is still waited for.
+		// No request was started since the last fence, which is still waiting.
 		last = s.eras[len(s.eras)-2]
 	}
 	s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *session) fence(ctx context.Context) error {
 	}
 }
 
-// post gives a transfer to as many channels as are worth it.
+// post passes a transfer to as many channels as its size warrants.
 func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	shares := min(len(s.channels), max(1, int(min(n/stripe, wire.MaxChannels))))
 	first := 0
@@ -283,7 +283,7 @@ func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	}
 }
 
-// pick is the channel whose turn it is.
+// pick returns the next channel in turn.
 func (s *session) pick() *tcp.Channel {
 	return s.channels[int(s.turn.Add(1))%len(s.channels)]
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// maxWaited is the most bytes that a waiting caller moves itself: so many
-// are moved before it looks at its context.
+// maxWaited is the largest request, in bytes, that a waiting caller moves itself:
+// it does not check its context meanwhile.
 const maxWaited = 64 * devices.MiB
 
-// Share gives a peer the right to use a buffer, for as long as the session,
-// the buffer and the key live. The descriptor is what the peer needs: send it
-// in a message. Where the session's transport can open the buffer, the peer
-// has done so when Share returns.
+// Share grants a peer the right to use a buffer, for as long as the session, the
+// buffer and the key live. The peer needs the descriptor: send it in a message.
+// If the session's transport can open the buffer, the peer has done so when Share
+// returns.
 func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buffer, rights wire.Rights) (wire.Descriptor, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buff
 		return d, nil
 	}
 	if err != nil {
-		// Nobody will use the key.
+		// The key will not be used.
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = s.keys.Revoke(ended, d.Key)
@@ -48,8 +48,8 @@ func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buff
 	return d, nil
 }
 
-// Revoke takes a key back: see region.Keys. The peer has closed what it has
-// opened by it when Revoke returns nil.
+// Revoke revokes a key: see region.Keys. When Revoke returns nil, the peer has
+// closed everything that it has opened by the key.
 func (c *Communicator) Revoke(ctx context.Context, peer wire.Rank, key wire.Key) error {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Communicator) Revoke(ctx context.Context, peer wire.Rank, key wire.Key)
 	return errors.Join(err, s.side.Withdraw(ctx, key))
 }
 
-// Carrier says what carries the puts and gets with a key of a peer: the
-// session's transport, or TCP where that could not open the buffer.
+// Carrier returns the transport that carries the puts and gets with a key of a
+// peer: the session's transport, or TCP if that could not open the buffer.
 func (c *Communicator) Carrier(ctx context.Context, peer wire.Rank, d wire.Descriptor) (Transport, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *Communicator) Carrier(ctx context.Context, peer wire.Rank, d wire.Descr
 	return Transport(s.took.route.id.String()), nil
 }
 
-// open gives a request to the window of its key. found is false where the key
-// has none.
+// open passes a request to the window of its key. found is false if the key has
+// none.
 func (s *session) open(r *Request, kind wire.Kind, need wire.Rights, op *Op, waits bool) (found bool, err error) {
 	if s.side == nil {
 		return false, nil
@@ -108,7 +108,7 @@ func (s *session) open(r *Request, kind wire.Kind, need wire.Rights, op *Op, wai
 // windowed is a request that goes through a window.
 type windowed Request
 
-// Complete is for the provider.
+// Complete is called by the provider.
 func (w *windowed) Complete(err error) {
 	r := (*Request)(w)
 	r.op.Local.Drop()
@@ -119,8 +119,8 @@ func (w *windowed) Complete(err error) {
 	r.Complete(err)
 }
 
-// windowError returns a caller's error of an operation that failed: that the
-// session has ended, where that is why.
+// windowError returns the caller's error for a failed operation: the end of the
+// session, if that is the cause.
 func (s *session) windowError(err error) error {
 	cause := s.side.Err()
 	if cause == nil {
@@ -133,9 +133,8 @@ func (s *session) windowError(err error) error {
 	return fmt.Errorf("%w: %w", s.err(), err)
 }
 
-// SendTag fences and sends a tag: when the peer receives it, it sees the data
-// of every put that we have begun before. It returns when the tag is on its
-// way.
+// SendTag fences and sends a tag: when the peer receives it, it sees the data of
+// every put that was started before. It returns when the tag is on its way.
 func (c *Communicator) SendTag(ctx context.Context, peer wire.Rank, tag wire.Tag) error {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -150,8 +149,8 @@ func (c *Communicator) SendTag(ctx context.Context, peer wire.Rank, tag wire.Tag
 	return s.tagError(ctx, s.tags.SendTag(ctx, tag))
 }
 
-// RecvTag returns the next tag of a peer; those that came before the session
-// ended are still received.
+// RecvTag returns the next tag of a peer; those that arrived before the session
+// ended are still returned.
 func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {
@@ -167,8 +166,8 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	return tag, s.tagError(ctx, err)
 }
 
-// tagError returns a caller's error of a provider that carries no tag: that the
-// session has ended, unless it was the caller's context.
+// tagError returns the caller's error of a provider that can't carry a tag: the
+// end of the session, unless it is the error of the caller's context.
 func (s *session) tagError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err

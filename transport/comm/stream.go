@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// maxStreams bounds the connections of a peer that wait to be taken, and how
-	// many may have to say which they are; one more, and the oldest is closed.
+	// maxStreams bounds the connections of a peer that wait to be taken, and
+	// those that have not sent their name; with one more, the oldest is closed.
 	maxStreams = 64
-	// nameSize is the bytes of a stream's name, which come first.
+	// nameSize is the size, in bytes, of a stream's name, which is sent first.
 	nameSize = 8
 )
 
@@ -30,13 +30,13 @@ type arrival struct {
 	conn net.Conn
 }
 
-// Stream makes a connection with a peer besides those of the session, for who
-// calls it: both ranks do, with the same name, which is used once. Whoever has
-// connected the session connects; the connection is encrypted where the session
-// is. It is the caller's, and does not end with the session.
+// Stream makes a connection with a peer in addition to those of the session, for
+// the caller: both ranks call it, with the same name, which is used once. The
+// rank that has connected the session connects; the connection is encrypted if
+// the session is. It belongs to the caller, and does not end with the session.
 //
-// Errors: control.ErrDisconnected where the session has ended; those of Connect;
-// the context's.
+// Errors: control.ErrDisconnected if the session has ended; those of Connect; the
+// context's.
 func (c *Communicator) Stream(ctx context.Context, in Origin, name uint64) (net.Conn, error) {
 	s, err := c.within(in)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *Communicator) Stream(ctx context.Context, in Origin, name uint64) (net.
 	return conn, nil
 }
 
-// openStream connects.
+// openStream makes the connection.
 func (s *session) openStream(ctx context.Context, name uint64) (net.Conn, error) {
 	o := s.c.opts.control(&s.c.epochs)
 	o.Chunk = s.control.Chunk
@@ -80,7 +80,7 @@ func (s *session) openStream(ctx context.Context, name uint64) (net.Conn, error)
 func (s *session) arrive(ctx context.Context, c *control.Conn) {
 	var name [nameSize]byte
 	if !s.expect(c) {
-		_ = c.Close() // nobody has seen it
+		_ = c.Close() // it is not in use yet
 		return
 	}
 	defer s.named(c)
@@ -89,11 +89,11 @@ func (s *session) arrive(ctx context.Context, c *control.Conn) {
 		return rerr
 	})
 	if err != nil || !s.keep(arrival{binary.LittleEndian.Uint64(name[:]), c.Conn}) {
-		_ = c.Close() // nobody has seen it
+		_ = c.Close() // it is not in use yet
 	}
 }
 
-// expect notes a stream that has to say which it is, and makes room for it.
+// expect registers a stream that has yet to send its name, and makes room for it.
 func (s *session) expect(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *session) expect(c net.Conn) bool {
 	return true
 }
 
-// named ends expect.
+// named undoes expect.
 func (s *session) named(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,10 +155,10 @@ func (s *session) takeStream(ctx context.Context, name uint64) (net.Conn, error)
 	}
 }
 
-// Map shows the memory of a key that a peer of this host has shared, until the
-// mapping is closed, also when the key or the session is gone by then.
+// Map maps the memory of a key that a peer on this host has shared, until the
+// mapping is closed, even if the key or the session has ended by then.
 //
-// Errors: devices.ErrUnsupported where only puts and gets reach it;
+// Errors: devices.ErrUnsupported if only puts and gets can access it;
 // region.ErrRights; control.ErrDisconnected.
 func (c *Communicator) Map(ctx context.Context, peer wire.Rank, d wire.Descriptor) (window.Mapping, error) {
 	s, err := c.session(ctx, peer)
@@ -180,8 +180,8 @@ func (c *Communicator) Map(ctx context.Context, peer wire.Rank, d wire.Descripto
 	return use.Map()
 }
 
-// Reaches says whether what a peer of this host shares can be mapped, as far as
-// the session's transport goes.
+// Reaches reports whether memory that a peer on this host shares can be mapped,
+// as far as the session's transport is concerned.
 func (c *Communicator) Reaches(ctx context.Context, peer wire.Rank) (bool, error) {
 	s, err := c.session(ctx, peer)
 	if err != nil {

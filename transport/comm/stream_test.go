@@ -25,8 +25,8 @@ func joined(t *testing.T) (a, b *comm.Communicator) {
 	return a, b
 }
 
-// TestStreams makes some, which are taken by name, in another order than they
-// were made, and outlive the session.
+// TestStreams makes several streams, which are taken by name, in another order
+// than they were made, and which outlive the session.
 func TestStreams(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	a, b := joined(t)
@@ -61,7 +61,7 @@ func TestStreams(t *testing.T) {
 			t.Errorf("stream %d: %v", name, err)
 		}
 	}
-	// Nobody has taken it.
+	// It has not been taken.
 	if n, err := made[1].Read(make([]byte, 1)); err == nil {
 		t.Errorf("%d bytes of a session that has ended", n)
 	}
@@ -119,8 +119,8 @@ func TestHostileStreams(t *testing.T) {
 	_ = first.Close()
 }
 
-// TestUnnamedStreams connects as a member, again and again, and never says which
-// streams they are: no more of them are kept than of those that have a name.
+// TestUnnamedStreams connects as a member repeatedly, and never sends the names
+// of its streams: no more of them are kept than of named ones.
 func TestUnnamedStreams(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	a, at := newRank(t, 0)
@@ -144,7 +144,7 @@ func TestUnnamedStreams(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		all = append(all, c)
 	}
-	// Long before the time for a handshake is over.
+	// Long before the handshake timeout.
 	closed := make(chan bool, len(all))
 	for _, c := range all {
 		if err = c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
@@ -173,7 +173,7 @@ func TestUnnamedStreams(t *testing.T) {
 	}
 }
 
-// TestMap sees memory of a peer beyond its key and session.
+// TestMap accesses memory of a peer after the end of its key and session.
 func TestMap(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	a, b := joined(t)

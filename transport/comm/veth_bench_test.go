@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// vethRole makes a process of the tests one of the two ends of the cable.
+	// vethRole makes a test process one of the two ends of the cable.
 	vethRole, vethDir = "HMCFS_TEST_VETH", "HMCFS_TEST_VETH_DIR"
 	vethSize          = 1 << 30
 	vethAddr          = "10.213.0.2:7070"
@@ -45,8 +45,8 @@ type vethJob struct {
 type vethTimes struct{ Put, Get []float64 }
 
 // BenchmarkVeth copies 1 GiB between the memories of two processes that are
-// joined by a virtual cable, both ways, and tells how fast that is as a part of
-// what iperf3 sends over it with one stream, in turn, and with the best of some
+// connected by a virtual cable, both ways, and reports the rate relative to that
+// of iperf3 over it with one stream, alternating, and with the best of several
 // numbers of streams.
 func BenchmarkVeth(b *testing.B) {
 	kit.Require(b, "root", "tool:ip", "tool:nsenter", "tool:iperf3")
@@ -156,7 +156,7 @@ func runVeth(b *testing.B, cable *netns.Cable, j vethJob) (times vethTimes) {
 	return times
 }
 
-// beVeth is a process at one end.
+// beVeth runs a process at one end.
 func beVeth(role, text string) error {
 	var j vethJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -257,7 +257,7 @@ func (e *vethEnd) fill(ctx context.Context) error {
 	return nil
 }
 
-// far shares the memory for each round, and empties a file before.
+// far shares the memory for each round, and empties a file first.
 func (e *vethEnd) far(ctx context.Context) error {
 	if _, err := e.comm.Listen(ctx, control.Address{Network: control.TCP, Addr: vethAddr}); err != nil {
 		return err

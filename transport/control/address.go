@@ -10,8 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Network is the network of a connection, by the name that package net has
-// for it.
+// Network is the network of a connection, named as in package net.
 type Network string
 
 // The networks.
@@ -20,21 +19,21 @@ const (
 	Unix Network = "unix"
 )
 
-// Address is a place at which a rank listens.
+// Address is an address at which a rank listens.
 type Address struct {
 	Network Network
-	// Addr is host:port, where the host is a name, an IPv4 or a bracketed
-	// IPv6 address or empty for all, or the path of a Unix socket.
+	// Addr is host:port, where the host is a name, an IPv4 or a bracketed IPv6
+	// address, or empty for all, or the path of a Unix socket.
 	Addr string
 }
 
-// String writes the address as ParseAddress reads it.
+// String returns the address in the form that ParseAddress reads.
 func (a Address) String() string { return string(a.Network) + ":" + a.Addr }
 
-// maxSocketPath is the most bytes of a Unix socket's path.
+// maxSocketPath is the maximum length, in bytes, of a Unix socket's path.
 const maxSocketPath = 107
 
-// ParseAddress reads "unix:/run/job/0.sock", "tcp:host:4242" or, shorter,
+// ParseAddress parses "unix:/run/job/0.sock", "tcp:host:4242" or, shorter,
 // "host:4242" and "[::1]:4242".
 func ParseAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
@@ -50,10 +49,10 @@ func ParseAddress(text string) (Address, error) {
 	return Address{TCP, addr}, nil
 }
 
-// SocketPath is the socket on which a rank listens, by HMC's rule:
-// DIR/hmc_ctrl_rank_N.sock.
+// SocketPath returns the path of the socket on which a rank listens, by HMC's
+// rule: DIR/hmc_ctrl_rank_N.sock.
 //
-// A path that no socket can have is an error: it is never cut.
+// A path that is too long for a socket is an error: it is never truncated.
 func SocketPath(dir string, r wire.Rank) (string, error) {
 	path := filepath.Join(dir, fmt.Sprintf("hmc_ctrl_rank_%d.sock", uint32(r)))
 	if len(path) > maxSocketPath {
@@ -62,10 +61,10 @@ func SocketPath(dir string, r wire.Rank) (string, error) {
 	return path, nil
 }
 
-// ChooseNetwork is HMC's rule for two ranks. The override is the value of
-// CTRL_TRANSPORT: "uds" is a Unix socket, and any other text TCP. Without
-// one, two ranks with the same address, and not that of all interfaces, use a
-// Unix socket.
+// ChooseNetwork applies HMC's rule for two ranks. The override is the value of
+// CTRL_TRANSPORT: "uds" means a Unix socket, and any other text TCP. Without an
+// override, two ranks with the same address, other than that of all interfaces,
+// use a Unix socket.
 func ChooseNetwork(override, local, peer string) Network {
 	switch {
 	case override == "uds":
@@ -78,8 +77,8 @@ func ChooseNetwork(override, local, peer string) Network {
 	return TCP
 }
 
-// samePlace says whether two hosts are written the same, or are the same IP
-// address, and not the unspecified one.
+// samePlace reports whether two hosts are written identically, or are the same IP
+// address other than the unspecified one.
 func samePlace(a, b string) bool {
 	ipA, errA := netip.ParseAddr(a)
 	ipB, errB := netip.ParseAddr(b)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sourceBits is the length of the prefix that makes an IPv6 source: hosts choose
-// the rest of their address.
+// sourceBits is the length of the prefix that identifies an IPv6 source: hosts
+// choose the rest of their address.
 const sourceBits = 64
 
 // source identifies connections that one party may have made: an IPv4 address, or
@@ -26,38 +26,38 @@ func sourceOf(c net.Conn) source {
 		return source{}
 	}
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
-	// It fails for an address that is none.
+	// It fails for an invalid address.
 	p, _ := ip.Prefix(min(ip.BitLen(), sourceBits))
 	return source{p}
 }
 
-// group is candidates that are alike.
+// group is a set of candidates with the same properties.
 type group struct {
 	source source
-	// heard says that they have sent something.
+	// heard is set if they have sent something.
 	heard bool
 }
 
-// candidate is a connection that proves itself.
+// candidate is a connection that has yet to authenticate.
 type candidate struct {
 	group
 
 	conn net.Conn
-	// dropped says that it was closed to make room.
+	// dropped is set if it was closed to make room.
 	dropped bool
 }
 
-// candidates are the connections that prove themselves, at most as many as most.
-// Its holder locks it.
+// candidates holds the connections that have yet to authenticate, at most `most`
+// of them. Its owner locks it.
 type candidates struct {
 	most int
-	// all are of type *candidate, the oldest first.
+	// all holds each *candidate, the oldest first.
 	all   list.List
 	count map[group]int
 }
 
-// add takes a connection in, and returns the one that makes room for it, if one
-// must: its caller closes it.
+// add adds a connection, and returns one that must make room, if any: the caller
+// closes it.
 func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
 	if q.count == nil {
 		q.count = map[group]int{}
@@ -71,13 +71,14 @@ func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
 	return place, surplus
 }
 
-// reserve is the share of the places, as 1/reserve, that those who were heard do not
-// take: a first message can be a recorded one, or be made by anybody with TLS, and who
-// comes is silent at first.
+// reserve is the share of the places, as 1/reserve, that candidates already heard
+// can't occupy: a first message can be a recorded one, or with TLS be made by
+// any stranger, and a new candidate is silent at first.
 const reserve = 4
 
-// drop takes one away: of those who are silent, if there are any and those who were
-// heard leave them their share, the oldest of the source that has most of them.
+// drop removes one candidate. It chooses a silent one, if there are any and those
+// heard leave the silent ones their share, and otherwise one that was heard: the
+// oldest of the source that has most of them.
 func (q *candidates) drop() net.Conn {
 	most, all := map[bool]int{}, map[bool]int{}
 	for g, n := range q.count {
@@ -96,7 +97,7 @@ func (q *candidates) drop() net.Conn {
 	return nil
 }
 
-// hear notes that a candidate has sent something.
+// hear records that a candidate has sent something.
 func (q *candidates) hear(place *list.Element) {
 	c, _ := place.Value.(*candidate)
 	if c.dropped {
@@ -107,7 +108,7 @@ func (q *candidates) hear(place *list.Element) {
 	q.count[c.group]++
 }
 
-// remove ends a candidate, and says whether it was dropped before.
+// remove ends a candidate, and reports whether it was dropped before.
 func (q *candidates) remove(place *list.Element) (dropped bool) {
 	c, _ := place.Value.(*candidate)
 	if !c.dropped {
@@ -116,7 +117,7 @@ func (q *candidates) remove(place *list.Element) (dropped bool) {
 	return c.dropped
 }
 
-// take takes a candidate out of the list.
+// take removes a candidate from the list.
 func (q *candidates) take(place *list.Element, c *candidate) {
 	q.all.Remove(place)
 	q.forget(c.group)
@@ -128,8 +129,8 @@ func (q *candidates) forget(g group) {
 	}
 }
 
-// awaitByte waits until the peer has sent something, and leaves it unread. What is
-// no socket is not waited for.
+// awaitByte waits until the peer has sent something, and leaves it unread. It
+// returns at once for a connection that is not a socket.
 func awaitByte(c net.Conn) error {
 	s, ok := c.(syscall.Conn)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// cover returns the cover that this side wants for a connection.
+// cover returns the protection that this side requires for a connection.
 func (o *Options) cover(c net.Conn) wire.Cover {
 	switch {
 	case o.TLS != nil:
@@ -23,8 +23,9 @@ func (o *Options) cover(c net.Conn) wire.Cover {
 	return wire.CoverSecret
 }
 
-// checkCover reports a peer that wants another cover. Both sides say theirs under
-// the secret, so that nothing between them can make them agree on less.
+// checkCover reports a peer that requires another protection. Both sides state
+// theirs under the secret, so that no party in between can make them agree on
+// less.
 func checkCover(peer wire.Rank, theirs, ours wire.Cover) error {
 	switch {
 	case theirs == ours:
@@ -37,8 +38,8 @@ func checkCover(peer wire.Rank, theirs, ours wire.Cover) error {
 	return fmt.Errorf("the connection is %q here and %q for %s, so something stands between: %w", ours, theirs, peer, ErrAuth)
 }
 
-// covered returns the connection to be used behind the handshake. Without
-// encryption that is the connection below.
+// covered returns the connection to be used after the handshake. Without
+// encryption that is the underlying connection.
 func covered(c net.Conn, cover wire.Cover) net.Conn {
 	sealed, ok := c.(*seal.Conn)
 	switch {
@@ -54,11 +55,11 @@ func covered(c net.Conn, cover wire.Cover) net.Conn {
 // prologue is the text that both sides mix into Noise's handshake first.
 const prologue = "hmcfs 2"
 
-// opening carries HELLO and CHALLENGE: as they are inside of TLS, and else in the
+// opening carries HELLO and CHALLENGE: directly inside TLS, and otherwise in the
 // two messages of Noise, so that a peer without the secret is not answered.
 type opening struct {
 	conn net.Conn
-	// noise is nil inside of TLS.
+	// noise is nil inside TLS.
 	noise *seal.Handshake
 }
 
@@ -70,8 +71,8 @@ func (o *Options) opening(c net.Conn, initiator bool) (*opening, error) {
 	return &opening{conn: c, noise: noise}, err
 }
 
-// send sends a frame: inside of TLS as it is, and else within another one of its
-// kind.
+// send sends a frame: directly inside TLS, and otherwise inside another frame of
+// its kind.
 func (g *opening) send(kind wire.Kind, frame []byte) error {
 	if g.noise != nil {
 		message, err := g.noise.Write(frame)
@@ -84,7 +85,7 @@ func (g *opening) send(kind wire.Kind, frame []byte) error {
 	return err
 }
 
-// receive is the body of the peer's frame.
+// receive returns the body of the peer's frame.
 func (g *opening) receive(kind wire.Kind) ([]byte, error) {
 	_, body, err := ReadFrame(g.conn, kind)
 	if err != nil || g.noise == nil {
@@ -100,7 +101,7 @@ func (g *opening) receive(kind wire.Kind) ([]byte, error) {
 	return body, nil
 }
 
-// proceed is the connection behind both frames.
+// proceed returns the connection that follows both frames.
 func (g *opening) proceed() (net.Conn, error) {
 	if g.noise == nil {
 		return g.conn, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// cutter relays one connection to a listener, of whose answers it lets through some
-// bytes, and ends both sides then.
+// cutter relays one connection to a listener. It passes some bytes of the
+// listener's answers, and then ends both sides.
 func cutter(t *testing.T, to Address, answer int64, reset bool) Address {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,14 +52,14 @@ func cutter(t *testing.T, to Address, answer int64, reset bool) Address {
 	return Address{Network: TCP, Addr: l.Addr().String()}
 }
 
-// openDoor lets everybody in, and out.
+// openDoor admits every peer.
 type openDoor struct{}
 
 func (openDoor) Admit(wire.Hello) (wire.Session, *wire.Refusal) { return 1, nil }
 func (openDoor) Serve(c *Conn)                                  { _ = c.Close() }
 
 // TestCutHandshake ends the connection after each number of bytes of a listener's
-// answers: that is no failure of a proof, so that who connects may try again.
+// answers: that is not a failed proof, so the connecting side may retry.
 func TestCutHandshake(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -82,7 +82,7 @@ func TestCutHandshake(t *testing.T) {
 	}
 }
 
-// isThrough dials where n bytes of the answers come through.
+// isThrough dials when n bytes of the answers get through.
 func isThrough(t *testing.T, at Address, o Options, n int64) bool {
 	t.Helper()
 	c, err := Dial(within(t), at, o, hello(0))

@@ -10,16 +10,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// probes is the number of times that the kernel asks a machine that is silent.
+// probes is the number of keepalive probes that the kernel sends to a silent
+// machine.
 const probes = 3
 
-// grace is the time behind the limit at which the kernel gives a connection up that
-// confirms nothing: who knows better why it does not go on says so first.
+// grace is the time after the limit at which the kernel gives up a connection
+// without acknowledgements: a component that knows the reason can report it
+// first.
 const grace = 2 * time.Second
 
-// keepAlive ends a connection with nothing to say whose peer's machine is gone:
-// a third of the limit is silence, the rest are questions. The kernel counts in
-// seconds.
+// keepAlive returns settings that end an idle connection whose peer's machine is
+// dead: a third of the limit is silence, the rest is for probes. The kernel
+// counts in seconds.
 func keepAlive(limit time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{
 		Enable: true, Count: probes,
@@ -28,11 +30,11 @@ func keepAlive(limit time.Duration) net.KeepAliveConfig {
 	}
 }
 
-// giveUp ends a data connection whose peer's machine does not confirm what was
-// sent to it: for that the kernel asks no question, and goes on for a quarter
-// of an hour. A control connection may be full for as long as the peer does
-// not receive, which to the kernel is the same, and so may a stream; they end
-// with the others.
+// giveUp ends a data connection whose peer's machine does not acknowledge what
+// was sent to it: in that case the kernel sends no probes, and retransmits for a
+// quarter of an hour. A control connection, or a stream, may be full for as long
+// as the peer does not receive, which looks the same to the kernel; these end
+// together with the others.
 func giveUp(c net.Conn, role wire.Role, limit time.Duration) error {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok || role == wire.RoleControl || role == wire.RoleStream {

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Both ends of every connection find a dead machine within the timeout, and
+// Both ends of every connection detect a dead machine within the timeout, and
 // those of data connections also while they have something to send.
 func TestDeadMachineOptions(t *testing.T) {
 	client, server := options(1), options(0)
@@ -34,7 +34,7 @@ func TestDeadMachineOptions(t *testing.T) {
 	}
 }
 
-// checkDead looks at the options of a connection, and closes it.
+// checkDead checks the options of a connection, and closes it.
 func checkDead(t *testing.T, c *Conn, want map[int]int) {
 	t.Helper()
 	for option, value := range want {

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// tape is a connection that keeps what is written to it.
+// tape is a connection that records what is written to it.
 type tape struct {
 	net.Conn
 
@@ -27,9 +27,9 @@ func (c *tape) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// One that has certificates says nothing to a peer that has only the secret, also
-// where it has that secret too, and is not let in by one that has certificates
-// when it comes without.
+// A rank with certificates reveals nothing to a peer that has only the secret,
+// even if it has that secret too, and is not admitted by one that has
+// certificates when it connects without.
 func TestNoDowngrade(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -60,8 +60,8 @@ func TestNoDowngrade(t *testing.T) {
 	}
 }
 
-// Certificates of the right authority that are good for nothing: over, not yet,
-// not for clients, without a name; and an older TLS.
+// Certificates of the right authority that must be rejected: expired, not yet
+// valid, not for clients, without a name; and an older TLS.
 func TestCertificatesThatDontDo(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -101,8 +101,8 @@ func TestCertificatesThatDontDo(t *testing.T) {
 	}
 }
 
-// A HELLO that another member has sent is of no use in a TLS connection of one's
-// own, and the bytes of a whole TLS connection are of none either.
+// A HELLO that another member has sent is useless in one's own TLS connection,
+// and so are the bytes of a whole TLS connection.
 func TestReplayInTLS(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -157,8 +157,8 @@ func TestReplayInTLS(t *testing.T) {
 	}
 }
 
-// A stranger that begins and says no more is as silent as one that says nothing: the
-// first byte of a HELLO, all of it but one byte, the begin of TLS.
+// A stranger that starts and then stops counts as silent like one that sends
+// nothing: the first byte of a HELLO, all of it but one byte, the start of TLS.
 func TestBeginIsSilence(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -185,11 +185,11 @@ func TestBeginIsSilence(t *testing.T) {
 	}
 }
 
-// beginning holds the first bytes of a stranger at a listener of these options.
+// beginning sends the first bytes of a stranger to a listener with these options.
 type beginning struct {
 	o    Options
 	says []byte
-	// left is set where it counts as silent, and leaves for those who come later.
+	// left is set if it counts as silent, and is dropped in favour of later ones.
 	left bool
 }
 
@@ -213,7 +213,7 @@ func (c beginning) run(t *testing.T) {
 		kit.Eventually(t, patience, l.hasHeard)
 		return
 	}
-	// Each of the next makes room for itself by the oldest of what is silent.
+	// Each of the next ones displaces the oldest of the silent ones.
 	_, _ = dial(), dial()
 	_ = first.SetReadDeadline(time.Now().Add(patience))
 	if n, err := first.Read(make([]byte, 100)); err == nil || os.IsTimeout(err) {
@@ -224,7 +224,8 @@ func (c beginning) run(t *testing.T) {
 	}
 }
 
-// hasHeard says whether a handshake counts as one whose peer has said something.
+// hasHeard reports whether a handshake counts as one whose peer has sent
+// something.
 func (l *Listener) hasHeard() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// What has come before a link's end is received, also where nobody had read it
-// from the socket: whoever had the turn to read did something else.
+// Data that arrived before a link's end is received, even if it has not been read
+// from the socket, because the holder of the turn to read was busy.
 func TestUnreadAtTheEnd(t *testing.T) {
 	kit.Check(t)
 	a, b := links(t, Address{TCP, "127.0.0.1:0"})

@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// floodRate is the number of strangers in a second.
+	// floodRate is the number of strangers per second.
 	floodRate = 5000
-	// floodWay is the time of a word and its answer between the honest one and
-	// the listener.
+	// floodWay is the round-trip time between the honest rank and the listener.
 	floodWay = 100 * time.Millisecond
 )
 
-// flood is strangers that connect, as many a second as are wanted, say what is to be
-// said, and stay until they are turned away.
+// flood is a set of strangers that connect at a given rate, send the given bytes,
+// and stay until they are turned away.
 type flood struct {
 	at   Address
 	says []byte
@@ -35,7 +34,7 @@ type flood struct {
 	work         sync.WaitGroup
 }
 
-// run goes on until the context ends.
+// run continues until the context ends.
 func (f *flood) run(ctx context.Context) {
 	const step = 5 * time.Millisecond
 	tick := time.NewTicker(step)
@@ -66,9 +65,9 @@ func (f *flood) one(ctx context.Context, n uint64) {
 	_ = c.Close()
 }
 
-// TestFlood has one that is 100 ms away join again and again while 5 000 strangers a
-// second connect, from one address and from many, who say nothing or one byte. It
-// tells what that costs.
+// TestFlood makes a rank that is 100 ms away join repeatedly while 5 000
+// strangers per second connect, from one address and from many, and send nothing
+// or one byte. It reports the cost.
 func TestFlood(t *testing.T) {
 	if !kit.Exhaustive() {
 		t.Skip("a product of `make check`")
@@ -111,19 +110,18 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// travel lasts as long as the way to the far peer and back.
+// travel lasts as long as the round trip to the far peer.
 func travel() { <-time.After(floodWay) }
 
-// farJoins has an honest one join n times, and tells how long that took, in order of
-// length.
+// farJoins makes an honest rank join n times, and returns the durations, sorted.
 func farJoins(t *testing.T, l *Listener, d *door, n int) []time.Duration {
 	t.Helper()
 	var joins []time.Duration
 	failed := 0
 	for range n {
 		begun := time.Now()
-		// A listener sees a connection when its third packet has come, which the
-		// HELLO follows at once, however long the way is.
+		// A listener sees a connection when its third packet arrives, which the
+		// HELLO follows at once, however long the round trip is.
 		travel()
 		raw, err := net.Dial("tcp", l.Address().Addr)
 		if err != nil {

@@ -19,37 +19,37 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Conn is a connection whose peer has proved itself. Its holder closes it.
+// Conn is a connection whose peer has authenticated. Its holder closes it.
 type Conn struct {
 	net.Conn
 
 	Peer wire.Rank
-	// PeerEpoch and Epoch are the two sides' names for this connection.
+	// PeerEpoch and Epoch are the epochs that the two sides gave this connection.
 	PeerEpoch, Epoch wire.Epoch
 	Session          wire.Session
 	Role             wire.Role
 	// Channel is as in wire.Hello.
 	Channel uint8
-	// Chunk is the most payload of one data frame, in bytes, for both sides.
+	// Chunk is the maximum payload of one data frame, in bytes, for both sides.
 	Chunk uint32
 	// Cover is the protection of the connection.
 	Cover wire.Cover
 }
 
-// The two proofs are of different texts, so that none is good in the other's
-// place.
+// The two proofs cover different texts, so that neither is valid in place of the
+// other.
 const (
 	clientProof = "hmcfs communicator, who connects"
 	serverProof = "hmcfs communicator, who listens"
 )
 
-// The uses of the secret, each of which has a key of its own.
+// The uses of the secret, each with a key of its own.
 const (
 	proofUse = "hmcfs 2 proof"
 	noiseUse = "hmcfs 2 Noise_NNpsk0_25519_AESGCM_SHA256"
 )
 
-// prove is the MAC of the frames under a key that is made of the secret.
+// prove returns the MAC of the frames under a key derived from the secret.
 func prove(secret []byte, side string, frames ...[]byte) wire.Proof {
 	key := seal.NewKey(secret, proofUse)
 	mac := hmac.New(sha256.New, key[:])
@@ -61,8 +61,8 @@ func prove(secret []byte, side string, frames ...[]byte) wire.Proof {
 	return wire.Proof(mac.Sum(nil))
 }
 
-// ReadFrame reads one frame, of a wanted kind, and returns its body. Another
-// kind is wire.ErrFrame. It reads no byte more.
+// ReadFrame reads one frame, of one of the wanted kinds, and returns its body.
+// Another kind is wire.ErrFrame. It reads no further byte.
 func ReadFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
 	var head [wire.HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -82,9 +82,9 @@ func ReadFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
 	return 0, nil, fmt.Errorf("%s in the place of %s: %w", h.Kind, want[0], wire.ErrFrame)
 }
 
-// handshakeGuard gives a handshake its time limit and ends it with the
-// context. stop ends the guard; it reports the context's error if that is
-// what ended the handshake.
+// handshakeGuard sets the time limit of a handshake and ends it with the context.
+// stop ends the guard; it returns the context's error if that ended the
+// handshake.
 func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop func() error, err error) {
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func (o *Options) guarded(ctx context.Context, raw net.Conn, shake func() (*Conn
 	return shake()
 }
 
-// secured returns the connection itself, or TLS over it where that is set: side is
-// tls.Client or tls.Server, and listens the name that the listening side must have,
-// which only the connecting side needs.
+// secured returns the connection itself, or TLS over it if configured: side is
+// tls.Client or tls.Server, and listens is the name that the listening side must
+// have, which only the connecting side needs.
 func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string) (net.Conn, error) {
 	if o.TLS == nil {
 		return raw, nil
@@ -130,14 +130,15 @@ func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn,
 	return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 }
 
-// isCut reports that a connection has ended during a handshake, which tells nothing about
-// the peer's identity. It is reset where the peer has left some of what came unread.
+// isCut reports whether a connection has ended during a handshake, which says
+// nothing about the peer's identity. It is reset if the peer has left received
+// bytes unread.
 func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// brokenOff is ErrSilent where the connection has ended.
+// brokenOff adds ErrSilent if the connection has ended.
 func brokenOff(doing string, err error) error {
 	if isCut(err) {
 		return fmt.Errorf("%s: %w: %w", doing, err, ErrSilent)
@@ -145,8 +146,8 @@ func brokenOff(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// connect is the connecting side's handshake. want carries To, Role, Session
-// and Channel.
+// connect performs the connecting side's handshake. want carries To, Role,
+// Session and Channel.
 func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
 	name := o.PeerName(want.To)
 	if o.TLS != nil && name == "" {
@@ -161,12 +162,12 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*
 	})
 }
 
-// introduce says who this is and checks who answers.
+// introduce sends our identity and verifies that of the peer.
 func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 	hello := want
 	hello.From, hello.Epoch, hello.Chunk, hello.Cover = o.Rank, o.Epochs.Next(), o.Chunk, o.cover(raw)
-	// It never fails: the runtime ends the process where the kernel has no
-	// random bytes.
+	// It never fails: the runtime ends the process if the kernel has no random
+	// bytes.
 	_, _ = rand.Read(hello.Nonce[:])
 	helloFrame := hello.Append(nil)
 	opening, err := o.opening(raw, true)
@@ -199,8 +200,8 @@ func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 	}, nil
 }
 
-// challenged reads the first answer and checks that it comes from the rank that was
-// wanted, and that it wants the same cover.
+// challenged reads the first answer and checks that it comes from the wanted
+// rank, and that it requires the same protection.
 func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover) (wire.Challenge, error) {
 	body, err := opening.receive(wire.KindChallenge)
 	if err != nil {
@@ -216,8 +217,7 @@ func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover)
 	return challenge, checkCover(peer, challenge.Cover, cover)
 }
 
-// welcomed reads the last answer and checks that it comes from someone who
-// knows the secret.
+// welcomed reads the last answer and checks that its sender knows the secret.
 func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.Welcome, error) {
 	kind, body, err := ReadFrame(c, wire.KindWelcome, wire.KindRefusal)
 	if err != nil {
@@ -240,8 +240,8 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 	return w, nil
 }
 
-// accept is the listening side's handshake. heard is called when a HELLO has come, or
-// TLS's own.
+// accept performs the listening side's handshake. heard is called when a HELLO,
+// or the first message of TLS, has arrived.
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	return o.guarded(ctx, raw, func() (*Conn, error) {
 		if err := awaitByte(raw); err != nil {
@@ -255,7 +255,7 @@ func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard fun
 	})
 }
 
-// examine asks who connects for a proof, and answers.
+// examine requests a proof from the connecting side, and answers.
 func (o *Options) examine(raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	opening, err := o.opening(raw, false)
 	if err != nil {
@@ -269,7 +269,7 @@ func (o *Options) examine(raw net.Conn, h Handler, heard func()) (*Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	heard() // a part of it, or one that was made without the secret, is as silence
+	heard() // a partial HELLO, or one made without the secret, counts as silence
 	if err = o.checkCertificate(raw, hello.From); err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func (o *Options) answer(c net.Conn, hello wire.Hello, epoch wire.Epoch, h Handl
 	}, nil
 }
 
-// proveWelcome is the MAC of a welcome and of all that came before it.
+// proveWelcome returns the MAC of a welcome and of all frames before it.
 func proveWelcome(secret []byte, w wire.Welcome, frames [][]byte) wire.Proof {
 	w.Proof = wire.Proof{}
 	return prove(secret, serverProof, append(frames, w.Append(nil))...)

@@ -80,8 +80,8 @@ func TestWrongSecret(t *testing.T) {
 	comesIn(t, l, d)
 }
 
-// A server that does not know the secret is found out, and hears nothing of the
-// client but that it is one.
+// A server that does not know the secret is detected, and learns nothing of the
+// client except that it is one.
 func TestServerWithoutTheSecret(t *testing.T) {
 	kit.Check(t)
 	fake, at := bare(t)
@@ -140,7 +140,7 @@ func TestTakenRankAndWrongRank(t *testing.T) {
 	if wrong, ok := errors.AsType[*WrongRankError](err); !ok || wrong.Want != 5 || wrong.Got != 0 || errors.Is(err, ErrAuth) {
 		t.Errorf("another rank is there: %v", err)
 	}
-	// Two ranks of one address, neither of which listens, are both there.
+	// Two ranks of one address, neither of which listens, are both connected.
 	second, err := Dial(within(t), l.Address(), options(2), hello(0))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestTakenRankAndWrongRank(t *testing.T) {
 	}
 }
 
-// recording keeps what a client has written.
+// recording keeps the bytes that a client has written.
 type recording struct {
 	net.Conn
 
@@ -162,8 +162,8 @@ func (r *recording) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// TestCovers has every two sides that want a connection to be covered differently:
-// none comes about, and both say why.
+// TestCovers connects every two sides that require different protection: no
+// connection is made, and both report the reason.
 func TestCovers(t *testing.T) {
 	kit.Check(t)
 	core, lines := observer.New(zap.WarnLevel)
@@ -210,7 +210,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestOlderVersion has a peer of the version before: both say that.
+// TestOlderVersion connects a peer of the previous version: both report that.
 func TestOlderVersion(t *testing.T) {
 	kit.Check(t)
 	core, lines := observer.New(zap.WarnLevel)
@@ -238,8 +238,8 @@ func TestOlderVersion(t *testing.T) {
 		if err != nil {
 			return
 		}
-		// It reads the header, and turns away what it does not know: the rest is unread,
-		// so the kernel resets the connection.
+		// It reads the header, and rejects the unknown version: the rest is
+		// unread, so the kernel resets the connection.
 		_, _ = io.ReadFull(c, make([]byte, wire.HeaderSize))
 		_ = c.Close()
 	}()
@@ -248,7 +248,7 @@ func TestOlderVersion(t *testing.T) {
 	}
 }
 
-// All that a good client has said is of no use to someone who repeats it.
+// Replaying all messages of a valid client is useless.
 func TestReplayedHello(t *testing.T) {
 	kit.Check(t)
 	d := newDoor()
@@ -276,7 +276,8 @@ func TestReplayedHello(t *testing.T) {
 	if _, err = again.Write(tape.sent.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	// Its answer is for who has made the first message, and says nothing to others.
+	// Its answer is for the maker of the first message, and reveals nothing to
+	// others.
 	kind, answer, err := ReadFrame(again, wire.KindChallenge)
 	if err != nil {
 		t.Fatalf("no challenge: %v, %v", kind, err)
@@ -294,7 +295,7 @@ func TestReplayedHello(t *testing.T) {
 	}
 }
 
-// Others come in while a silent peer is connected, which is dropped in the end.
+// Others can join while a silent peer is connected, which is dropped in the end.
 func TestSilentClients(t *testing.T) {
 	kit.Check(t)
 	o := options(0)
@@ -319,8 +320,8 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// One that is slow to prove itself is not dropped for the sake of a stranger that has
-// more connections than there is room for.
+// A rank that authenticates slowly is not dropped in favour of a stranger that
+// has more connections than there is room for.
 func TestStrangerDropsItself(t *testing.T) {
 	kit.Check(t)
 	o := options(0)
@@ -359,7 +360,7 @@ func TestStrangerDropsItself(t *testing.T) {
 	}
 }
 
-// What is no handshake is dropped, and takes no memory.
+// Anything that is not a handshake is dropped, and allocates no memory.
 func TestForeignBytes(t *testing.T) {
 	kit.Check(t)
 	d := newDoor()
@@ -436,7 +437,7 @@ func TestListenerEnds(t *testing.T) {
 	}
 }
 
-// What a process that was killed has left does not stop the next one.
+// Leftovers of a killed process do not stop the next one.
 func TestStaleSocket(t *testing.T) {
 	kit.Check(t)
 	at := socket(t)
@@ -479,15 +480,15 @@ func TestMutualTLS(t *testing.T) {
 	if tag, err := b.RecvTag(within(t)); tag != 5 || err != nil {
 		t.Errorf("%d, %v", tag, err)
 	}
-	// A server of another rank's certificate is not believed.
+	// A server with another rank's certificate is rejected.
 	other := listen(t, loopback(), Options{Rank: 3, TLS: job.config(t, 4)}, newDoor())
 	if _, err := Dial(within(t), other.Address(), Options{Rank: 1, TLS: job.config(t, 1)}, hello(3)); !errors.Is(err, ErrAuth) {
 		t.Errorf("a server with another certificate: %v", err)
 	}
 }
 
-// Ranks may have names of the caller's choice, and one whose name is not known
-// yet says it by its certificate.
+// Ranks may have names of the caller's choice, and a rank whose name is not known
+// yet proves it by its certificate.
 func TestNamesInCertificates(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
@@ -598,7 +599,7 @@ func TestChooseNetwork(t *testing.T) {
 	}
 }
 
-// FuzzAccept speaks random bytes to a listener.
+// FuzzAccept sends random bytes to a listener.
 func FuzzAccept(f *testing.F) {
 	f.Add((&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk, Cover: wire.CoverSecret}).Append(nil))
 	f.Add(append(wire.Header{Kind: wire.KindHello, Length: 128}.Append(nil), make([]byte, 128)...))

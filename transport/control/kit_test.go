@@ -19,12 +19,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
 func testSecret() []byte { return kit.Bytes(1, 0, 32) }
 
-// door is a handler that lets everybody in, but ranks that are taken.
+// door is a handler that admits every rank that is not taken.
 type door struct {
 	mu     sync.Mutex
 	taken  map[wire.Rank]bool
@@ -87,7 +88,7 @@ func accepted(t *testing.T, d *door) *Conn {
 	}
 }
 
-// comesIn has rank 1, which knows the secret, come in and go.
+// comesIn makes rank 1, which knows the secret, join and leave.
 func comesIn(t *testing.T, l *Listener, d *door) {
 	t.Helper()
 	c, err := Dial(within(t), l.Address(), options(1), hello(0))
@@ -143,7 +144,7 @@ func linkWith(t *testing.T, c *Conn, packets PacketHandler) *Link {
 	return l
 }
 
-// within gives a call the time of patience.
+// within runs a call with the time limit patience.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	return kit.Context(t, patience)
@@ -185,13 +186,13 @@ func (a *authority) config(t *testing.T, rank wire.Rank) *tls.Config {
 	return a.named(t, RankName(rank))
 }
 
-// named is the TLS of who has some names.
+// named returns the TLS configuration of a peer with some names.
 func (a *authority) named(t *testing.T, names ...string) *tls.Config {
 	t.Helper()
 	return a.issued(t, func(*x509.Certificate) {}, names...)
 }
 
-// issued is named with something changed in the certificate.
+// issued is named with a modified certificate.
 func (a *authority) issued(t *testing.T, change func(*x509.Certificate), names ...string) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -14,20 +14,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// The bounds of what waits on a link.
+// The bounds of a link's queues.
 const (
-	// maxUnsent is the bytes that wait to be sent, above which a sender waits.
+	// maxUnsent is the number of unsent bytes above which a sender waits.
 	maxUnsent = 256 << 10
-	// maxTags and maxMessages wait to be received.
+	// maxTags and maxMessages bound the queues of received tags and messages.
 	maxTags     = 4096
 	maxMessages = 32
 )
 
-// goodbye bounds the wait of a link's end for what is unsent.
+// goodbye bounds the time that a link's end waits for unsent bytes.
 const goodbye = time.Second
 
 // Link carries tags and messages on a control connection. All methods may be
-// called from any goroutine; what one of them sends arrives in order.
+// called from any goroutine; what one goroutine sends arrives in order.
 type Link struct {
 	conn *Conn
 	// turn decides which goroutine reads the connection, through in.
@@ -36,33 +36,33 @@ type Link struct {
 	// from is read by in; the goroutine that has the turn may make it spin.
 	from *spin.Reader
 	tags chan wire.Tag
-	// messages are owned by whoever receives them.
+	// messages are owned by their receivers.
 	messages chan []byte
 	packets  PacketHandler
 	// received is closed when nothing is received any more.
 	received chan struct{}
-	// done is closed when the link has ended and all that came is in the
-	// queues.
+	// done is closed when the link has ended and everything that arrived is in
+	// the queues.
 	done    chan struct{}
 	wake    chan struct{}
 	running sync.WaitGroup
 	end     sync.Once
-	// stop is closed when the link begins to end.
+	// stop is closed when the link starts to end.
 	stop chan struct{}
 
 	mu sync.Mutex
 	// try writes what fits without waiting.
 	// +checklocks:mu
 	try *trywrite.Writer
-	// tag is the buffer in which the frame of a tag is made.
+	// tag is the buffer for the frame of a tag.
 	// +checklocks:mu
 	tag [wire.TagFrameSize]byte
-	// packet and pieces are where that of a packet is made.
+	// packet and pieces are the buffers for the frame of a packet.
 	// +checklocks:mu
 	packet []byte
 	// +checklocks:mu
 	pieces [][]byte
-	// unsent has what did not fit; the writer takes it away and says so on
+	// unsent holds the bytes that did not fit; the writer takes them and closes
 	// space.
 	// +checklocks:mu
 	unsent []byte
@@ -74,8 +74,8 @@ type Link struct {
 	cause error
 }
 
-// NewLink starts a link on a control connection, which it owns then. Nil
-// packets leaves them unread.
+// NewLink starts a link on a control connection, which the link then owns. If
+// packets is nil, packets are dropped.
 func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 	try, err := trywrite.New(c.Conn)
 	if err != nil {
@@ -105,15 +105,16 @@ func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 // Done is closed when the link has ended, for whatever reason.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Stopping is closed when the link begins to end: nothing can be sent any
-// more, and what has come can still be received.
+// Stopping is closed when the link starts to end: nothing can be sent any more,
+// and what has arrived can still be received.
 func (l *Link) Stopping() <-chan struct{} { return l.stop }
 
 // Received is closed when the link ends and nothing is received any more: what
-// came is in the queues, and no packet is handed over.
+// arrived is in the queues, and no further packet is delivered.
 func (l *Link) Received() <-chan struct{} { return l.received }
 
-// Err is why the link has ended or ends: ErrDisconnected and the cause.
+// Err returns the reason why the link has ended or is ending: ErrDisconnected and
+// the cause.
 func (l *Link) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +129,8 @@ func (l *Link) errLocked() error {
 	return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, l.cause)
 }
 
-// Drain waits until all that a peer has sent that is gone was received, up to a
-// second.
+// Drain waits until everything that a peer sent before it ended has been
+// received, for at most a second.
 func (l *Link) Drain() {
 	select {
 	case <-l.received:
@@ -138,14 +139,14 @@ func (l *Link) Drain() {
 	}
 }
 
-// Close tells the peer, and ends the link. It waits up to a second for what
-// is unsent.
+// Close notifies the peer, and ends the link. It waits for at most a second for
+// unsent bytes.
 func (l *Link) Close() {
 	l.Stop()
 	<-l.done
 }
 
-// Stop is Close that does not wait.
+// Stop is Close without waiting.
 func (l *Link) Stop() {
 	l.mu.Lock()
 	if l.cause == nil {
@@ -157,13 +158,13 @@ func (l *Link) Stop() {
 
 func errClosedHere() error { return errors.New("closed on this side") }
 
-// fail begins the end: the first cause counts.
+// fail starts the end: the first cause is kept.
 func (l *Link) fail(cause error) {
 	l.end.Do(func() {
 		l.mu.Lock()
 		l.cause = cause
 		l.mu.Unlock()
-		// Who reads gives up now, and who writes after what is unsent. The
+		// The reader gives up now, and the writer after the unsent bytes. The
 		// errors are those of a connection that has ended already.
 		_ = l.conn.SetReadDeadline(time.Unix(1, 0))
 		_ = l.conn.SetWriteDeadline(time.Now().Add(goodbye))
@@ -171,7 +172,7 @@ func (l *Link) fail(cause error) {
 	})
 }
 
-// deadline ends reads at a time, unless the end of the link has done that.
+// deadline sets the time at which reads end, unless the link is ending.
 func (l *Link) deadline(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,11 +181,11 @@ func (l *Link) deadline(at time.Time) {
 	}
 }
 
-// SendTag sends a tag. It returns when the tag is on its way, which is before
-// it has arrived.
+// SendTag sends a tag. It returns when the tag is on its way, before it has
+// arrived.
 //
-// Errors: ErrDisconnected; the context's, when it ends before there is room,
-// and then nothing was sent.
+// Errors: ErrDisconnected; the context's, when it ends before there is room, in
+// which case nothing was sent.
 func (l *Link) SendTag(ctx context.Context, t wire.Tag) error {
 	if err := l.room(ctx); err != nil {
 		return err
@@ -210,8 +211,8 @@ func (l *Link) SendMessage(ctx context.Context, p []byte) error {
 	return l.sendLocked(append(frame, p...))
 }
 
-// room waits until less than maxUnsent bytes wait to be sent. Several senders
-// that have waited may then exceed it by one frame each.
+// room waits until no more than maxUnsent bytes wait to be sent. Several senders
+// that have waited may then exceed the bound by one frame each.
 func (l *Link) room(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -232,8 +233,7 @@ func (l *Link) room(ctx context.Context) error {
 	}
 }
 
-// sendLocked writes a frame, or leaves it to the writer where the socket is
-// full.
+// sendLocked writes a frame, or leaves it to the writer if the socket is full.
 //
 // +checklocks:l.mu
 func (l *Link) sendLocked(frame []byte) error {
@@ -243,7 +243,7 @@ func (l *Link) sendLocked(frame []byte) error {
 	if !l.writing && len(l.unsent) == 0 {
 		n, err := l.try.Try(frame)
 		if err != nil {
-			// The reader learns of it too, and ends the link.
+			// The reader sees the error too, and ends the link.
 			return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, err)
 		}
 		if frame = frame[n:]; len(frame) == 0 {
@@ -255,7 +255,7 @@ func (l *Link) sendLocked(frame []byte) error {
 	return nil
 }
 
-// wakeLocked makes the writer look for what is unsent.
+// wakeLocked makes the writer look for unsent bytes.
 //
 // +checklocks:l.mu
 func (l *Link) wakeLocked() {
@@ -265,7 +265,7 @@ func (l *Link) wakeLocked() {
 	}
 }
 
-// write sends what did not fit, until the end; then what is left.
+// write sends the bytes that did not fit, until the end; then the rest.
 func (l *Link) write() {
 	var spare []byte
 	for {
@@ -292,9 +292,9 @@ func (l *Link) write() {
 	}
 }
 
-// takeUnsent returns what waits to be sent, leaving spare in its place, and
-// lets those who wait for space go on. With nothing to send, the senders may
-// write by themselves.
+// takeUnsent returns the bytes that wait to be sent, leaving spare in their
+// place, and wakes those that wait for space. With nothing to send, senders may
+// write directly.
 func (l *Link) takeUnsent(spare []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// sendRaw sends what is no frame.
+// sendRaw sends bytes that are not a frame.
 func (l *Link) sendRaw(p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func TestTagsAndMessages(t *testing.T) {
 	}
 }
 
-// exchange sends a message and demands the same at the other end.
+// exchange sends a message and checks that the other end receives the same.
 func exchange(t *testing.T, from, to *Link, want []byte) {
 	t.Helper()
 	if err := from.SendMessage(within(t), want); err != nil {
@@ -54,8 +54,8 @@ func exchange(t *testing.T, from, to *Link, want []byte) {
 	}
 }
 
-// Tags of all senders come once, and those of one in order, also when the
-// receiver is slower than any buffer is large.
+// Tags of all senders arrive once, and those of one sender in order, even if the
+// receiver is slower than any buffer can absorb.
 func TestTagsKeepTheirOrder(t *testing.T) {
 	kit.Check(t)
 	a, b := links(t, socket(t))
@@ -98,8 +98,8 @@ func TestDeadlines(t *testing.T) {
 	if _, err := a.RecvMessage(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a message: %v", err)
 	}
-	// A receiver that does nothing: the sender runs into its deadline, and
-	// what was sent before still arrives whole.
+	// A receiver that does nothing: the sender reaches its deadline, and tags
+	// sent before it still arrive whole.
 	sent := 0
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

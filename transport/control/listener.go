@@ -15,14 +15,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Handler decides about peers that have proved themselves. Its methods are
-// called from several goroutines.
+// Handler decides about authenticated peers. Its methods are called from several
+// goroutines.
 type Handler interface {
-	// Admit answers a HELLO: with the session of a connection that is
-	// welcome, a new one for the control connection, or with a refusal.
+	// Admit answers a HELLO: with the session of an accepted connection, a new
+	// one for the control connection, or with a refusal.
 	Admit(h wire.Hello) (wire.Session, *wire.Refusal)
-	// Serve gets a connection that was welcomed, and owns it. It must not
-	// wait for the peer.
+	// Serve takes ownership of an accepted connection. It must not wait for the
+	// peer.
 	Serve(c *Conn)
 }
 
@@ -39,8 +39,8 @@ type Listener struct {
 	handshakes candidates
 }
 
-// Listen listens at the address. Of a Unix socket, what a dead process has
-// left is replaced; one that somebody listens on is an error.
+// Listen listens at the address. The file of a Unix socket that a dead process
+// has left is replaced; a socket on which another process listens is an error.
 func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -85,15 +85,14 @@ func open(ctx context.Context, at Address, limit time.Duration) (net.Listener, e
 	return socket, os.Chmod(at.Addr, 0o600)
 }
 
-// Address returns that of the listener: with the port that the kernel
-// chose.
+// Address returns the listener's address, with the port that the kernel chose.
 func (l *Listener) Address() Address {
 	a := l.socket.Addr()
 	return Address{Network(a.Network()), a.String()}
 }
 
-// Close stops listening, drops the handshakes that are under way and removes
-// the socket's file. Connections that were served stay.
+// Close stops listening, drops the handshakes in progress and removes the
+// socket's file. Connections that were served stay open.
 func (l *Listener) Close() error {
 	l.cancel()
 	err := l.socket.Close()
@@ -104,7 +103,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// run accepts until the socket is closed.
+// run accepts connections until the socket is closed.
 func (l *Listener) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, err := l.socket.Accept()
@@ -115,8 +114,8 @@ func (l *Listener) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// Out of descriptors, or a peer that went before it was accepted: the
-		// next may work.
+		// Out of descriptors, or a peer that ended before it was accepted: the
+		// next attempt may work.
 		l.opts.Logger.Warn("accept failed", zap.Error(err))
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -125,10 +124,10 @@ func (l *Listener) run(ctx context.Context) {
 	}
 }
 
-// errSurplus is a handshake that was ended to make room.
+// errSurplus reports a handshake that was ended to make room.
 var errSurplus = errors.New("more connections prove themselves than there is room for")
 
-// begin runs a handshake of its own, and makes room for it.
+// begin starts a handshake for a connection, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
 	l.mu.Lock()
 	place, surplus := l.handshakes.add(c)
@@ -160,8 +159,8 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 	})
 }
 
-// cause is the kind of what a peer was turned away for. Strangers decide how often
-// that is, so that each kind is one text, by which a log can be limited.
+// cause classifies why a peer was turned away. Strangers determine how often that
+// happens, so each class has one fixed text, by which a log can be limited.
 func cause(err error) string {
 	switch {
 	case errors.Is(err, errSurplus):
@@ -180,10 +179,11 @@ func cause(err error) string {
 	return "broken off"
 }
 
-// Dial connects to a peer and proves who we are. want carries To, Role,
-// Session and Channel; the rest is ours.
+// Dial connects to a peer and authenticates. want carries To, Role, Session and
+// Channel; the rest is set from the options.
 //
-// Errors: *WrongRankError, ErrSilent, ErrAuth, ErrCover, ErrTaken, ErrRefused, the context's, and the network's.
+// Errors: *WrongRankError, ErrSilent, ErrAuth, ErrCover, ErrTaken, ErrRefused, the
+// context's, and the network's.
 func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {

@@ -21,53 +21,57 @@ const (
 	DefaultTimeout          = 30 * time.Second
 )
 
-// minSecret is the fewest bytes of a secret: those of a key that nobody
-// guesses.
+// minSecret is the minimum size of a secret, in bytes: that of a key that can't
+// be guessed.
 const minSecret = 16
 
-// Options are those with which a rank connects and listens.
+// Options configures how a rank connects and listens.
 type Options struct {
-	// Rank is our own.
+	// Rank is our own rank.
 	Rank wire.Rank
-	// Secret is known to all ranks of the job, at least 16 bytes. It may be
-	// empty with TLS. Without TLS it encrypts what goes over TCP.
+	// Secret is known to all ranks of the job, at least 16 bytes. It may be empty
+	// with TLS. Without TLS it encrypts the traffic over TCP.
 	Secret []byte
-	// Plain leaves connections over TCP unencrypted behind the handshake. Both sides
-	// must have it, and neither TLS.
+	// Plain leaves connections over TCP unencrypted after the handshake. Both
+	// sides must have it, and neither TLS.
 	Plain bool
-	// TLS encrypts, if not nil. Both sides must show a certificate that the
-	// other's roots accept (Certificates, RootCAs and ClientCAs are read) and
+	// TLS encrypts, if not nil. Both sides must present a certificate that the
+	// other's roots accept (Certificates, RootCAs and ClientCAs are used) and
 	// that is for the DNS name of its rank: see PeerName.
 	TLS *tls.Config
-	// PeerName is the DNS name of a rank's certificate; empty is a rank whose
-	// name is not known. Nil is RankName. It may be called from any goroutine,
-	// and so may PeerRank.
+	// PeerName returns the DNS name in a rank's certificate; empty means that the
+	// name of the rank is not known. Nil means RankName. It may be called from
+	// any goroutine, and so may PeerRank.
 	PeerName func(wire.Rank) string
-	// PeerRank is the rank that a DNS name is of, for who connects and has a name
-	// that PeerName does not know: its certificate says it. Nil turns it away.
+	// PeerRank returns the rank of a DNS name, for a connecting peer whose name
+	// PeerName does not know: the certificate then supplies the name. Nil turns
+	// such a peer away.
 	PeerRank func(name string) wire.Rank
-	// Epochs makes the epochs of connections. Nil makes a source that only
+	// Epochs generates the epochs of connections. Nil creates a source that only
 	// these options use.
 	Epochs *Epochs
-	// Chunk is the most payload of one data frame, in bytes, from 4 KiB to
-	// 64 MiB. The smaller one of the two sides counts. Default 1 MiB.
+	// Chunk is the maximum payload of one data frame, in bytes, from 4 KiB to 64
+	// MiB. The smaller value of the two sides is used. Default 1 MiB.
 	Chunk uint32
-	// HandshakeTimeout bounds the time that a peer has to prove itself. Default 10 s.
+	// HandshakeTimeout bounds the time that a peer has to authenticate. Default
+	// 10 s.
 	HandshakeTimeout time.Duration
-	// Timeout is about how long a TCP connection lives on when the peer's
-	// machine answers nothing. Default 30 s.
+	// Timeout is the approximate time that a TCP connection survives while the
+	// peer's machine answers nothing. Default 30 s.
 	Timeout time.Duration
-	// MaxHandshakes bounds how many handshakes are under way. With one more, one is
-	// dropped of which no whole HELLO has come yet, or, where there is none or the others
-	// have more than three quarters of the places, one of those: the oldest of the source
-	// (an IPv4 address, 64 bits of an IPv6 one) that has most. Default 256.
+	// MaxHandshakes bounds the number of handshakes in progress. With one more,
+	// one is dropped that has not yet sent a whole HELLO, or, if there is none or
+	// the others have more than three quarters of the places, one of the others:
+	// the oldest of the source (an IPv4 address, 64 bits of an IPv6 one) that has
+	// most. Default 256.
 	MaxHandshakes int
-	// Logger gets a line for each peer that is turned away, whose message is one of a
-	// few: strangers decide how often, so limit it by message. Nil is none.
+	// Logger receives a line for each peer that is turned away, whose message is
+	// one of a few: strangers determine how often, so limit it by message. Nil
+	// means no log.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.Epochs == nil {
 		o.Epochs = &Epochs{}
@@ -113,11 +117,11 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// RankName is the DNS name that the certificate of a rank must be for where
-// there is no Options.PeerName.
+// RankName returns the DNS name that the certificate of a rank must have if
+// Options.PeerName is nil.
 func RankName(r wire.Rank) string { return fmt.Sprintf("rank-%d.hmcfs", uint32(r)) }
 
-// Epochs makes epochs, each larger than the last, and than those of earlier
+// Epochs generates epochs, each larger than the last, and than those of earlier
 // processes as long as the clock is not set back. The zero value is ready.
 type Epochs struct{ last atomic.Uint64 }
 

@@ -7,18 +7,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// PacketHandler gets a packet of the peer. The bytes are the link's, and good
-// until it returns. It is called from the goroutine that receives everything
-// of this peer, so it must not wait. An error ends the link.
+// PacketHandler handles a packet of the peer. The bytes belong to the link, and
+// are valid until it returns. It is called from the goroutine that receives
+// everything of this peer, so it must not block. An error ends the link.
 type PacketHandler func(port wire.Port, p []byte) error
 
-// maxGathered is the most bytes of a packet that are copied into one piece
-// before they are written, which costs less than a list of pieces.
+// maxGathered is the maximum size, in bytes, of a packet that is copied into one
+// piece before it is written, which costs less than a list of pieces.
 const maxGathered = 8 << 10
 
-// SendPacket sends the bytes of all parts as one packet to a port of the
-// peer: up to wire.MaxPacket bytes, in up to 1000 parts. They are the caller's
-// again when it returns. Its errors are those of SendTag, and ErrTooLong.
+// SendPacket sends the bytes of all parts as one packet to a port of the peer: up
+// to wire.MaxPacket bytes, in up to 1000 parts. The caller may reuse them when it
+// returns. Its errors are those of SendTag, and ErrTooLong.
 func (l *Link) SendPacket(ctx context.Context, port wire.Port, parts ...[]byte) error {
 	if err := l.checkPacket(parts); err != nil {
 		return err
@@ -31,8 +31,8 @@ func (l *Link) SendPacket(ctx context.Context, port wire.Port, parts ...[]byte) 
 	return l.sendPacketLocked(port, parts)
 }
 
-// TryPacket is SendPacket where there is room now. Otherwise sent is false,
-// and nothing was sent.
+// TryPacket is SendPacket if there is room now. Otherwise sent is false, and
+// nothing was sent.
 func (l *Link) TryPacket(port wire.Port, parts ...[]byte) (sent bool, err error) {
 	if err = l.checkPacket(parts); err != nil {
 		return false, err
@@ -54,7 +54,8 @@ func (l *Link) AwaitRoom(ctx context.Context) error {
 	return l.Err()
 }
 
-// maxParts is the parts of a packet, fewer than one call of the kernel takes.
+// maxParts is the maximum number of parts of a packet, fewer than one system call
+// accepts.
 const maxParts = 1000
 
 func (l *Link) checkPacket(parts [][]byte) error {
@@ -73,8 +74,8 @@ func sizeOf(parts [][]byte) int {
 	return n
 }
 
-// sendPacketLocked writes a packet, or leaves it to the writer where the
-// socket is full.
+// sendPacketLocked writes a packet, or leaves it to the writer if the socket is
+// full.
 //
 // +checklocks:l.mu
 func (l *Link) sendPacketLocked(port wire.Port, parts [][]byte) error {
@@ -121,7 +122,7 @@ func (l *Link) sendPiecesLocked(n int) error {
 	return nil
 }
 
-// receivePacket hands a packet over where it lies.
+// receivePacket passes a packet to the handler without copying it.
 func (l *Link) receivePacket(body []byte) error {
 	port, p, err := wire.ParsePacket(body)
 	if err != nil || l.packets == nil {

@@ -68,8 +68,8 @@ func exchangePackets(t *testing.T, at Address) {
 	}
 }
 
-// A receiver that is held up lets the sender wait until its deadline, and
-// TryPacket not at all; afterwards everything has come.
+// A blocked receiver makes the sender wait until its deadline, and TryPacket not
+// at all; afterwards everything has arrived.
 func TestPacketsWithoutRoom(t *testing.T) {
 	kit.Check(t)
 	held := make(chan struct{})
@@ -87,8 +87,8 @@ func TestPacketsWithoutRoom(t *testing.T) {
 	})
 	sent := 0
 	for full := false; !full; {
-		// The writer takes away what is unsent, when it gets to run: only who
-		// waits in vain for a while knows that there is no room.
+		// The writer removes unsent bytes when it gets to run: only waiting in
+		// vain for a while shows that there is no room.
 		data := kit.Bytes(uint64(sent), 0, 60_000)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		err := a.SendPacket(ctx, 1, data[:10], data[10:])

@@ -17,13 +17,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// readAhead is the bytes that are read at once: a whole packet fits.
+// readAhead is the number of bytes that are read at once: a whole packet fits.
 const readAhead = wire.PacketHeaderSize + wire.MaxPacket
 
-// read puts what comes into the queues.
+// read puts what arrives into the queues.
 func (l *Link) read() {
 	defer close(l.received)
-	// It has the turn when it ends: nobody reads then.
+	// It has the turn when it ends: no other goroutine reads then.
 	err := l.receive(l.in)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		l.receiveRest()
@@ -45,8 +45,9 @@ func (l *Link) receive(r *bufio.Reader) error {
 	}
 }
 
-// receiveFrame receives one frame. It is taken from what was read when all of it
-// is there and has got its place: who was interrupted goes on with it.
+// receiveFrame receives one frame. The frame is removed from the read buffer only
+// when all of it has arrived and was delivered, so that a reader that was
+// interrupted can resume with it.
 func (l *Link) receiveFrame(r *bufio.Reader) error {
 	head, err := r.Peek(wire.HeaderSize)
 	if err != nil {
@@ -79,8 +80,8 @@ func (l *Link) receiveFrame(r *bufio.Reader) error {
 	return err
 }
 
-// receiveRest receives what has come before the link's end: who ends it, because the
-// peer has gone, may be quicker than who reads.
+// receiveRest receives what arrived before the link's end: the goroutine that
+// ends the link, because the peer has ended, may be quicker than the reader.
 func (l *Link) receiveRest() {
 	limit := time.Now().Add(goodbye)
 	for l.in.Buffered() > 0 || l.conn.unread() > 0 {
@@ -90,8 +91,8 @@ func (l *Link) receiveRest() {
 	}
 }
 
-// unread is the bytes that the kernel has of the peer, and those that were taken from
-// it to be decrypted; 0 where it does not say.
+// unread returns the number of the peer's bytes that the kernel holds, 0 if unknown,
+// and of those read from it but not yet decrypted.
 func (c *Conn) unread() int {
 	inner, taken := c.Conn, 0
 	if sealed, ok := inner.(*seal.Conn); ok {
@@ -115,8 +116,9 @@ func (c *Conn) unread() int {
 	return taken + n
 }
 
-// readTag reads one tag. It is called by a receiver of tags who has the turn;
-// other frames, and errors, are left to the link's goroutine: false.
+// readTag reads one tag. It is called by a receiver of tags that has the turn. It
+// returns false for other frames and errors, which it leaves to the link's
+// goroutine.
 func (l *Link) readTag() bool {
 	l.from.Eager = true
 	head, err := l.in.Peek(wire.HeaderSize)
@@ -131,7 +133,7 @@ func (l *Link) readTag() bool {
 	if _, err = l.in.Peek(wire.TagFrameSize); err != nil {
 		return false
 	}
-	// There is room for it: the receiver found none waiting.
+	// There is room for it: the receiver found no tag waiting.
 	return l.receiveFrame(l.in) == nil
 }
 
@@ -147,8 +149,8 @@ func (l *Link) receiveMessage(body []byte) error {
 	return queue(l, l.messages, append(make([]byte, 0, len(body)), body...))
 }
 
-// queue gives a value to those who receive. What there is room for is received,
-// also at the end.
+// queue passes a value to receivers. A value for which there is room is still
+// received at the end.
 func queue[T any](l *Link, to chan T, v T) error {
 	select {
 	case to <- v:
@@ -163,8 +165,8 @@ func queue[T any](l *Link, to chan T, v T) error {
 	}
 }
 
-// RecvTag returns the next tag of the peer. What came before the link's end
-// is still received after it.
+// RecvTag returns the next tag of the peer. Tags that arrived before the link's
+// end are still returned after it.
 //
 // Errors: ErrDisconnected; the context's.
 func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) {
@@ -195,14 +197,14 @@ func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) {
 	}
 }
 
-// RecvMessage returns the next message of the peer; it is the caller's. Its
+// RecvMessage returns the next message of the peer; it belongs to the caller. Its
 // errors are those of RecvTag.
 func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) {
 	l.turn.Recall()
 	return next(ctx, l, l.messages)
 }
 
-// next takes from a queue of the link.
+// next receives from a queue of the link.
 func next[T any](ctx context.Context, l *Link, queue chan T) (T, error) {
 	var none T
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// crowd is silent connections from many addresses of this machine.
+// crowd is a set of silent connections from many addresses of this machine.
 type crowd struct {
 	t    *testing.T
 	at   Address
@@ -21,7 +21,7 @@ type crowd struct {
 	all  []net.Conn
 }
 
-// come makes n more, each from an address of its own.
+// come makes n more, each from its own address.
 func (c *crowd) come(n int) {
 	c.t.Helper()
 	for range n {
@@ -42,7 +42,8 @@ func (c *crowd) leave() {
 	}
 }
 
-// far is a connection on which something happens between each word and its answer.
+// far is a connection on which something happens between each message and its
+// answer.
 type far struct {
 	net.Conn
 
@@ -63,8 +64,8 @@ func (f *far) Read(p []byte) (int, error) {
 	return f.Conn.Read(p)
 }
 
-// One that is far away comes in while, in the time of each of its words, more
-// silent strangers come from as many addresses than there is room for.
+// A rank that is far away can join while, during each of its messages, more
+// silent strangers connect from as many addresses than there is room for.
 func TestManyStrangers(t *testing.T) {
 	kit.Check(t)
 	core, lines := observer.New(zap.WarnLevel)
@@ -118,7 +119,7 @@ func TestManyStrangers(t *testing.T) {
 	if rounds < 2 {
 		t.Errorf("strangers came %d times", rounds)
 	}
-	// A log that is limited by message has a few lines of them.
+	// A log that is limited by message contains a few lines of them.
 	texts := map[string]bool{}
 	for _, line := range lines.All() {
 		texts[line.Message] = true
@@ -128,7 +129,7 @@ func TestManyStrangers(t *testing.T) {
 	}
 }
 
-// address is a connection that knows where it comes from, and nothing else.
+// address is a connection that has only a remote address.
 type address struct {
 	net.Conn
 
@@ -154,8 +155,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Who goes where there are too many: each letter is a source, a capital has sent
-// something.
+// Which candidate is dropped when there are too many: each letter is a source, a
+// capital has sent something.
 func TestWhoMakesRoom(t *testing.T) {
 	for came, want := range map[string]int{
 		"aB": 0, "Ab": 1, "AB": 0, "aab": 0, "abb": 1, "ABB": 1, "AAAb": 3, "AAAbcc": 4, "ABBCC": 1,
@@ -189,8 +190,9 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 }
 
-// TestRepeatedHello has a stranger hold all places by a HELLO that it has recorded, or
-// by the begin of TLS, which anybody can make. A member comes in nevertheless.
+// TestRepeatedHello makes a stranger hold all places by a HELLO that it has
+// recorded, or by the start of TLS, which anyone can make. A member can join
+// nevertheless.
 func TestRepeatedHello(t *testing.T) {
 	job := newAuthority(t)
 	for name, of := range map[string]func(wire.Rank) Options{
@@ -227,7 +229,7 @@ func TestRepeatedHello(t *testing.T) {
 	}
 }
 
-// firstWords returns what a member says first.
+// firstWords returns a member's first message.
 func firstWords(t *testing.T, member Options) []byte {
 	t.Helper()
 	bareListener, at := bare(t)

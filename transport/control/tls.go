@@ -10,9 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// tlsConfig is the caller's with what the caller does not choose: both sides show
-// certificates, and the one who listens has one for the name of who was asked
-// for.
+// tlsConfig returns the caller's configuration with the fields that the caller
+// does not choose: both sides present certificates, and that of the listening
+// side must be for the name of the rank that was addressed.
 func (o *Options) tlsConfig(listens string) *tls.Config {
 	c := o.TLS.Clone()
 	c.MinVersion = tls.VersionTLS13
@@ -22,7 +22,8 @@ func (o *Options) tlsConfig(listens string) *tls.Config {
 	return c
 }
 
-// listening is tls.Server that calls heard when the first message of TLS is whole.
+// listening returns tls.Server that calls heard when the first message of TLS is
+// complete.
 func listening(heard func()) func(net.Conn, *tls.Config) *tls.Conn {
 	return func(c net.Conn, own *tls.Config) *tls.Conn {
 		choose := own.GetConfigForClient
@@ -37,8 +38,8 @@ func listening(heard func()) func(net.Conn, *tls.Config) *tls.Conn {
 	}
 }
 
-// checkCertificate says whether the certificate of who connects is for the
-// rank that it claims. Without TLS the proof says that.
+// checkCertificate verifies that the certificate of the connecting side is for
+// the rank that it claims. Without TLS the proof shows that.
 func (o *Options) checkCertificate(c net.Conn, claimed wire.Rank) error {
 	secure, ok := c.(*tls.Conn)
 	if !ok {
@@ -61,8 +62,8 @@ func (o *Options) checkCertificate(c net.Conn, claimed wire.Rank) error {
 	return nil
 }
 
-// ownName is the name in a certificate that is of a rank, or empty. One for many
-// names is of none.
+// ownName returns the name in a certificate that belongs to a rank, or empty. A
+// wildcard name belongs to none.
 func (o *Options) ownName(c *x509.Certificate, claimed wire.Rank) string {
 	if o.PeerRank == nil {
 		return ""

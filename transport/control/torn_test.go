@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// A link that ends in the middle of a message does not take the rest of it for
-// frames: its bytes are the peer's user's.
+// A link that ends in the middle of a message does not parse the rest of it as
+// frames: its bytes are chosen by the peer's user.
 func TestEndInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	for name, at := range map[string]Address{"TCP": loopback(), "Unix": socket(t)} {
@@ -18,7 +18,7 @@ func TestEndInTheMiddle(t *testing.T) {
 			defer func() { _ = raw.Close() }()
 			l := link(t, conn)
 			const forged = 20
-			// The message ends in frames of tags.
+			// The message ends in bytes that are frames of tags.
 			body := kit.Bytes(1, 0, 100)
 			for i := range wire.Tag(forged) {
 				body = wire.AppendTag(body, i)

@@ -6,16 +6,16 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// levels is the most levels of one algorithm: inside a server, between servers,
-// between pods, and beyond.
+// levels is the maximum number of levels of one algorithm: inside a server,
+// between servers, between pods, and beyond.
 const levels = 4
 
-// readAlgo reads HCOMM's grammar:
+// readAlgo parses HCOMM's grammar:
 //
 //	text  = level { ";" level } | op "=" level { ";" level } { "/" op "=" … }
 //	level = "level" ( "0" | "1" | "2" | "3" ) ":" name
 //
-// and, under our own name, ours: name | op "=" name { "/" op "=" name }.
+// and, under our own name, our grammar: name | op "=" name { "/" op "=" name }.
 func readAlgo(v *values, text string, foreign bool) bool {
 	all := make(map[plan.Kind]plan.Algorithm)
 	seen := make(map[string]bool)
@@ -25,7 +25,7 @@ func readAlgo(v *values, text string, foreign bool) bool {
 		if !specific {
 			op, levels = "", part
 		}
-		// One for all stands alone.
+		// An entry for all operations must stand alone.
 		if _, known := kinds(op); seen[op] || seen[""] || specific && !known || !specific && len(seen) > 0 {
 			return false
 		}
@@ -52,8 +52,8 @@ func readAlgo(v *values, text string, foreign bool) bool {
 	return true
 }
 
-// kinds returns the kinds that an operation's name means; some names are known, and of nothing
-// that is done here.
+// kinds returns the kinds that an operation's name means; some known names mean
+// none that exists here.
 func kinds(op string) (which []plan.Kind, known bool) {
 	switch op {
 	case "", "others", "scatter", "gather", "send", "receive", "sendrecv", "batchsendrecv", "alltoallv", "alltoallvc":
@@ -69,8 +69,8 @@ func kinds(op string) (which []plan.Kind, known bool) {
 	return nil, false
 }
 
-// readLevels reads the levels of one operation, or the name of an algorithm of
-// ours. Kind 0 is any.
+// readLevels parses the levels of one operation, or the name of one of our
+// algorithms. Kind 0 means any.
 func readLevels(text string, foreign bool) (name func(plan.Kind) plan.Algorithm, right bool) {
 	if own := plan.Algorithm(text); !foreign && own.Known() {
 		return func(plan.Kind) plan.Algorithm { return own }, true
@@ -98,7 +98,7 @@ func isAlgo(s string) bool {
 	return oneOf("null", "ring", "pipeline", "fullmesh", "H-D_R", "pairwise", "NHR", "NHR_V1", "AHC", "AHC_BROKE", "NB", "NA")(s)
 }
 
-// algorithm returns which of ours does what one of HCOMM's does; empty leaves the
+// algorithm returns our equivalent of one of HCOMM's algorithms; empty leaves the
 // choice to the model.
 func algorithm(name string, k plan.Kind) plan.Algorithm {
 	switch name {
@@ -113,8 +113,8 @@ func algorithm(name string, k plan.Kind) plan.Algorithm {
 	case "pipeline", "AHC", "AHC_BROKE":
 		return plan.Hierarchical
 	case "NB":
-		// Non-uniform Bruck: a tree where one rank has it all, and log2 N rounds
-		// of shares otherwise.
+		// Non-uniform Bruck: a tree if one rank holds everything, and log2 N
+		// rounds of shares otherwise.
 		if k.Rooted() {
 			return plan.Binomial
 		}

@@ -33,7 +33,7 @@ func parse(t *testing.T, vars map[string]string) *Settings {
 	return s
 }
 
-// TestEveryRow: what is at the ends of a range is taken, what is beyond is not.
+// TestEveryRow: the ends of a range are accepted, values beyond are not.
 func TestEveryRow(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct{ right, wrong []string }{
@@ -107,7 +107,7 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestAllFaults: one error tells all that is wrong.
+// TestAllFaults: one error reports everything that is wrong.
 func TestAllFaults(t *testing.T) {
 	t.Parallel()
 	_, err := Parse(from(map[string]string{"HCCL_BUFFSIZE": "0", "HMCFS_ALGO": "rings", "HMCFS_FUSION_WINDOW": "x"}))
@@ -190,7 +190,7 @@ func TestAlgo(t *testing.T) {
 	}
 }
 
-// TestPrecedence: program, group, environment, default; our name before theirs.
+// TestPrecedence: program, group, environment, default; our name before HCOMM's.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	s := parse(t, map[string]string{
@@ -269,7 +269,7 @@ func TestLogCalls(t *testing.T) {
 	}
 }
 
-// TestDefaults: the texts of the table are right, and no name comes twice.
+// TestDefaults: the texts of the table are valid, and no name occurs twice.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// nothing takes a text over that means nothing here.
+// nothing returns a reader that only checks a text, which has no meaning here.
 func nothing(right check) func(*values, string, bool) bool {
 	return func(_ *values, text string, _ bool) bool { return right(text) }
 }
@@ -43,7 +43,8 @@ func rdma() []Knob {
 	}
 }
 
-// sockets returns the knobs that say where HCOMM listens and connects.
+// sockets returns the knobs for the addresses at which HCOMM listens and
+// connects.
 func sockets() []Knob {
 	const why = "addresses are those of HMCFS_BOOK, which `hmcfs run` sets, or of a mount's --listen"
 	return []Knob{
@@ -75,7 +76,7 @@ func sockets() []Knob {
 	}
 }
 
-// others is the rest.
+// others returns the remaining knobs.
 func others() []Knob {
 	return []Knob{
 		{

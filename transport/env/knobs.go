@@ -9,36 +9,36 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective"
 )
 
-// Knob is one thing that can be set.
+// Knob is one setting.
 type Knob struct {
 	// Name is our variable, Alias HCOMM's name for it; empty if there is none.
 	Name  string
 	Alias string
-	// Default is the text that means the same as none.
+	// Default is the text that has the same effect as no value.
 	Default string
-	// Expected says which values there are, Meaning what they do.
+	// Expected describes the valid values, Meaning their effect.
 	Expected string
 	Meaning  string
-	// Ignored says why it does nothing here.
+	// Ignored is the reason why the knob has no effect here.
 	Ignored string
-	// read takes a text over, if it is right. foreign is a text under HCOMM's
-	// name.
+	// read parses a text and stores its value, if it is valid. foreign means a
+	// text under HCOMM's name.
 	read func(v *values, text string, foreign bool) bool
 }
 
 // Key is the name in a group's settings: "algo".
 func (k *Knob) Key() string { return strings.ToLower(strings.TrimPrefix(k.Name, "HMCFS_")) }
 
-// Names of knobs that are spoken of in errors.
+// Names of knobs that errors mention.
 const (
 	shmName = "HMCFS_INTRA_SHM_ENABLE"
 	netName = "HMCFS_INTRA_NET_ENABLE"
 )
 
-// Knobs is all that can be set: what does something here first.
+// Knobs returns all knobs: those with an effect here first.
 func Knobs() []Knob { return slices.Concat(chosen(), waited(), fused(), rdma(), sockets(), others()) }
 
-// chosen returns the knobs that say how a call is done.
+// chosen returns the knobs that determine how a call is performed.
 func chosen() []Knob {
 	return []Knob{
 		{
@@ -84,7 +84,7 @@ func chosen() []Knob {
 	}
 }
 
-// waited returns the knobs of timeouts, and of what happens then.
+// waited returns the knobs of timeouts, and of the reaction to them.
 func waited() []Knob {
 	return []Knob{
 		{

@@ -18,27 +18,27 @@ import (
 	"github.com/hmcfs/hmcfs/transport/job"
 )
 
-// Setting is one knob, what it is set to and where.
+// Setting is one knob, with its value and the source of it.
 type Setting struct {
 	Knob
-	// Value is the text; that of the default where nothing was given.
+	// Value is the text; the default if none was set.
 	Value string
 	// Source is "environment HMCFS_ALGO", "group dp" or "default".
 	Source string
 }
 
-// Given says whether somebody has set it.
+// Given reports whether the value was set explicitly.
 func (s *Setting) Given() bool { return s.Source != byDefault }
 
 const byDefault = "default"
 
-// Settings are all knobs.
+// Settings holds all knobs.
 type Settings struct {
 	List   []Setting
 	values values
 }
 
-// values has the meaning of the texts. What is not given is zero.
+// values holds the parsed values. Values that were not set are zero.
 type values struct {
 	buffer       devices.Size
 	algorithm    plan.Algorithm
@@ -59,8 +59,8 @@ type values struct {
 	fusionSpares int
 }
 
-// Parse reads the environment through a function such as os.Getenv. All that is
-// wrong is in the error, each an InvalidError.
+// Parse reads the environment through a function such as os.Getenv. The error
+// contains every fault, each as an InvalidError.
 func Parse(getenv func(string) string) (*Settings, error) {
 	s := &Settings{}
 	var faults []error
@@ -87,8 +87,9 @@ func Parse(getenv func(string) string) (*Settings, error) {
 	return s, nil
 }
 
-// With puts what is set for one group over the environment. Keys are our names
-// without HMCFS_, in small letters: "algo". source says where they come from.
+// With overrides the environment by the settings of one group. Keys are our names
+// without HMCFS_, in lower case: "algo". source describes the origin of the
+// settings.
 func (s *Settings) With(source string, given map[string]string) (*Settings, error) {
 	c := &Settings{List: slices.Clone(s.List), values: s.values}
 	var faults []error
@@ -109,7 +110,7 @@ func (s *Settings) With(source string, given map[string]string) (*Settings, erro
 	return c, nil
 }
 
-// set reads a text for one knob.
+// set parses a text for one knob.
 func (s *Settings) set(i int, text, source, name string) error {
 	k := &s.List[i]
 	foreign := name == k.Alias
@@ -120,7 +121,7 @@ func (s *Settings) set(i int, text, source, name string) error {
 	return nil
 }
 
-// agree finds values that are right by themselves, but not beside each other.
+// agree finds values that are valid individually, but not together.
 func (s *Settings) agree() error {
 	v := &s.values
 	switch {
@@ -139,7 +140,7 @@ func (s *Settings) agree() error {
 	return nil
 }
 
-// source is the name under which a knob was given.
+// source returns the name under which a knob was set.
 func (s *Settings) source(name string) string {
 	for i := range s.List {
 		if s.List[i].Name == name {
@@ -149,7 +150,7 @@ func (s *Settings) source(name string) string {
 	return name
 }
 
-// Warnings returns what was given and means nothing here, or not what was meant.
+// Warnings lists the settings that have no effect here, or not the intended one.
 func (s *Settings) Warnings() []string {
 	var all []string
 	for i := range s.List {
@@ -163,7 +164,7 @@ func (s *Settings) Warnings() []string {
 	return all
 }
 
-// Options fills in what a program has left out for a group.
+// Options fills in the fields that a program has left unset for a group.
 func (s *Settings) Options(o collective.Options) collective.Options {
 	v := &s.values
 	if o.Algorithm == "" && len(o.Algorithms) == 0 {
@@ -188,7 +189,8 @@ func (s *Settings) Options(o collective.Options) collective.Options {
 	return o
 }
 
-// Algorithm returns the one that is set for a kind of call; empty is the fastest.
+// Algorithm returns the algorithm that is set for a kind of call; empty means the
+// fastest.
 func (s *Settings) Algorithm(k plan.Kind) plan.Algorithm {
 	if a, own := s.values.algorithms[k]; own {
 		return a
@@ -196,10 +198,10 @@ func (s *Settings) Algorithm(k plan.Kind) plan.Algorithm {
 	return s.values.algorithm
 }
 
-// Strict says whether elements are to be combined in the order of the ranks.
+// Strict reports whether elements must be combined in the order of the ranks.
 func (s *Settings) Strict() bool { return s.values.strict }
 
-// logged logs each call, and then tells who wanted to know.
+// logged returns an observer that logs each call, and then calls next.
 func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Report) {
 	return func(r *collective.Report) {
 		l.Info("collective done", zap.Stringer("kind", r.Task.Kind), zap.Uint64("elements", r.Task.Count),
@@ -212,14 +214,14 @@ func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Repor
 	}
 }
 
-// Fabric fills in what a program has left out for a fabric.
+// Fabric fills in the fields that a program has left unset for a fabric.
 func (s *Settings) Fabric(o fabric.Options) fabric.Options {
 	fill(&o.Timeout, s.values.connect)
 	o.Streams = o.Streams || s.values.streams == "1"
 	return o
 }
 
-// Job fills in what is left to the environment of a job.
+// Job fills in the fields that are left to the environment of a job.
 func (s *Settings) Job(o job.Options) job.Options {
 	fill(&o.Timeout, s.values.connect)
 	if s.values.streams == "1" && (o.Backend == "" || o.Backend == job.Auto) {
@@ -228,7 +230,7 @@ func (s *Settings) Job(o job.Options) job.Options {
 	return o
 }
 
-// Fusion fills in what a program has left out for fusion.
+// Fusion fills in the fields that a program has left unset for fusion.
 func (s *Settings) Fusion(o fusion.Options) fusion.Options {
 	fill(&o.Bytes, s.values.fusionBytes)
 	fill(&o.Window, s.values.fusionWindow)
@@ -236,7 +238,7 @@ func (s *Settings) Fusion(o fusion.Options) fusion.Options {
 	return o
 }
 
-// fill sets what is zero.
+// fill sets a variable that is zero.
 func fill[T comparable](have *T, value T) {
 	var zero T
 	if *have == zero {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// forever is longer than anybody waits.
+// forever is longer than any wait.
 const forever = 100 * 365 * 24 * time.Hour
 
-// check says whether a text is right.
+// check reports whether a text is valid.
 type check func(text string) bool
 
 func bits() []string { return []string{"0", "1"} }
@@ -21,8 +21,8 @@ func oneOf(words ...string) check {
 	return func(s string) bool { return slices.Contains(words, s) }
 }
 
-// number is the value of digits, and -1 of any other text: no sign, no spaces,
-// and no more digits than fit.
+// number returns the value of digits, or -1 for any other text: no sign, no
+// spaces, and no more digits than fit.
 func number(s string) int64 {
 	n, err := strconv.ParseUint(s, 10, 63)
 	if err != nil || s[0] == '+' {
@@ -35,7 +35,7 @@ func within(low, high int64) check {
 	return func(s string) bool { n := number(s); return n >= low && n <= high }
 }
 
-// integer takes a number over.
+// integer returns a reader for a number.
 func integer(low, high int64, take func(*values, int64)) func(*values, string, bool) bool {
 	return func(v *values, text string, _ bool) bool {
 		if !within(low, high)(text) {
@@ -46,7 +46,7 @@ func integer(low, high int64, take func(*values, int64)) func(*values, string, b
 	}
 }
 
-// word takes one of some words over.
+// word returns a reader for one of several words.
 func word(words []string, take func(*values, string)) func(*values, string, bool) bool {
 	return func(v *values, text string, _ bool) bool {
 		if !slices.Contains(words, text) {
@@ -57,7 +57,7 @@ func word(words []string, take func(*values, string)) func(*values, string, bool
 	}
 }
 
-// decimal takes seconds over that may have two decimals.
+// decimal returns a reader for seconds with up to two decimals.
 func decimal(high int64, take func(*values, time.Duration)) func(*values, string, bool) bool {
 	return func(v *values, text string, _ bool) bool {
 		whole, part, dotted := strings.Cut(text, ".")
@@ -77,7 +77,7 @@ func decimal(high int64, take func(*values, time.Duration)) func(*values, string
 	}
 }
 
-// each says whether all parts between commas are right.
+// each reports whether all comma-separated parts are valid.
 func each(text string, right check) bool {
 	for part := range strings.SplitSeq(text, ",") {
 		if !right(part) {
@@ -87,7 +87,7 @@ func each(text string, right check) bool {
 	return true
 }
 
-// pairs reads "key:value,key:value", in which no key comes twice.
+// pairs parses "key:value,key:value", in which no key may be repeated.
 func pairs(text string, keys map[string]check, take func(map[string]string)) bool {
 	got := make(map[string]string)
 	for part := range strings.SplitSeq(text, ",") {
@@ -102,7 +102,8 @@ func pairs(text string, keys map[string]check, take func(map[string]string)) boo
 	return true
 }
 
-// isInterfaces reads names as the kernel has them: up to 15 bytes.
+// isInterfaces checks a list of interface names as the kernel has them: up to 15
+// bytes each.
 func isInterfaces(s string) bool {
 	if s != "" && strings.ContainsRune("^=", rune(s[0])) {
 		s = s[1:]
@@ -116,7 +117,7 @@ func isPath(s string) bool { return !strings.ContainsRune(s, 0) && strings.TrimS
 
 const portsExpected = "auto, or ports and ranges a-b with commas between, from 1 to 65535, of which none meets another"
 
-// isPorts reads "auto" or "60000-60015,60100".
+// isPorts checks "auto" or a list such as "60000-60015,60100".
 func isPorts(s string) bool {
 	if s == "auto" {
 		return true

@@ -11,13 +11,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// seals keep a peer that has the memory open from changing its length: who
-// touches memory behind the end of its file dies of it.
+// seals keep a peer that has the memory open from changing its length: a process
+// that accesses a mapping beyond the end of its file is killed.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Alloc takes n bytes of page-aligned host memory, filled with zeros and
-// locked in memory as far as the limit allows, and registers them. A process of
-// the same host may be given the memory itself: see Source.
+// Alloc allocates n bytes of page-aligned host memory, filled with zeros and
+// locked as far as the limit allows, and registers them. The memory itself can be
+// passed to a process on the same host: see Source.
 func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	if n == 0 || n > 1<<46 {
 		return nil, fmt.Errorf("register %d bytes of new memory: %w", uint64(n), devices.ErrRange)
@@ -26,14 +26,14 @@ func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %v to register: %w", n, err)
 	}
-	// Memory that may be swapped works, and is slower.
+	// Memory that may be swapped works, but is slower.
 	_ = unix.Mlock(mem)
 	fresh := &registration{file: file, release: func() error { return errors.Join(unix.Munmap(mem), closeFile(file)) }}
 	return t.insert(space{}, address(mem), n, &Buffer{host: mem}, fresh), nil
 }
 
-// allocate maps n bytes of a memfd, or where there is none, of this process
-// alone.
+// allocate maps n bytes of a memfd, or without memfd support private memory of
+// this process.
 func allocate(n int) (mem []byte, file *os.File, err error) {
 	fd, err := unix.MemfdCreate("hmcfs-region", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -60,9 +60,9 @@ func closeFile(f *os.File) error {
 	return f.Close()
 }
 
-// RegisterFile registers n bytes from off of a file of a device's FileTier,
-// open for reading and writing. It keeps a descriptor of its own. What somebody
-// cuts off the file fails to be read; the registration keeps nobody from that.
+// RegisterFile registers n bytes from off of a file of a device's FileTier, open
+// for reading and writing. It keeps a descriptor of its own. The registration
+// does not prevent truncation of the file: reading bytes that were cut off fails.
 func (t *Table) RegisterFile(device devices.Name, f *os.File, off int64, n devices.Size) (*Buffer, error) {
 	r := devices.Range{Off: devices.Offset(off), Len: n}
 	if off < 0 || n == 0 || !r.Within(1<<63-1) || device == "" {
@@ -80,8 +80,8 @@ func (t *Table) RegisterFile(device devices.Name, f *os.File, off int64, n devic
 	return t.insert(space{file: transport.FileIDOf(st)}, uint64(off), n, b, nil), nil
 }
 
-// duplicate is a descriptor of the same open file. One that appends would not
-// write where it is told to.
+// duplicate returns a descriptor of the same open file. It refuses O_APPEND, with
+// which writes would not go to the given offset.
 func duplicate(f *os.File) (*os.File, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -105,23 +105,22 @@ func duplicate(f *os.File) (*os.File, error) {
 	return dup, nil
 }
 
-// Source describes the memory of a buffer, for a provider that gives it to
+// Source describes the memory of a buffer, for a provider that passes it to
 // another process. It is borrowed while the buffer is held.
 type Source struct {
-	// File holds the memory from Off on; nil where it is in none. Sealed says
-	// that nobody can change its length.
+	// File holds the memory, from Off; nil if the memory is not in a file. Sealed
+	// means that nothing can change the file's length.
 	File   *os.File
 	Off    uint64
 	Sealed bool
-	// Lent says that the file is lent for one transfer, which may make it
-	// longer.
+	// Lent means that the file is borrowed for one transfer, which may extend it.
 	Lent bool
-	// Device is device memory; its Mem is nil for all other.
+	// Device is device memory; its Mem is nil for every other kind of memory.
 	Device devices.Span
 }
 
-// Source says where the memory is. The zero Source is memory of this process
-// alone.
+// Source returns the source of the memory. The zero Source is memory of this
+// process alone.
 func (b *Buffer) Source() Source {
 	switch {
 	case b.file != nil:

@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/internal/gate"
 )
 
-// Buffer is registered memory: host bytes, a part of a device's memory, or of a
-// file that pinned host memory is kept in.
-// All methods may be called from any goroutine; operations on overlapping
-// ranges at the same time leave unspecified bytes in the overlap.
+// Buffer is registered memory: host bytes, a part of a device's memory, or a part
+// of a file in pinned host memory. All methods may be called from any goroutine;
+// concurrent operations on overlapping ranges leave unspecified bytes in the
+// overlap.
 type Buffer struct {
 	table *Table
 	// The buffer is size bytes from start of a space.
@@ -25,21 +25,21 @@ type Buffer struct {
 	start uint64
 	size  devices.Size
 	reg   *registration
-	// host is host memory, rest all other: dev or a part of file.
+	// host is host memory, rest any other kind: dev or a part of file.
 	host []byte
 	rest transport.Span
 	dev  devices.Span
 	file *os.File
-	// lent says that the file's pages may be sent as they are.
+	// lent means that the file's pages may be sent without copying.
 	lent bool
-	// own gives back what the buffer itself holds, if not nil.
+	// own, if not nil, releases what the buffer itself holds.
 	own  func() error
 	gate gate.Gate
-	// dropped is set by the Close that gives the memory back.
+	// dropped is set by the Close that releases the memory.
 	dropped atomic.Bool
 
 	mu sync.Mutex
-	// closing are told when Close is called.
+	// closing holds the watches to notify when Close is called.
 	// +checklocks:mu
 	closing []*Watch
 }
@@ -52,7 +52,7 @@ func (b *Buffer) Device() devices.Name {
 	return b.rest.Device()
 }
 
-// Check says whether n bytes from off lie inside the buffer: nil, or
+// Check checks that n bytes from off are inside the buffer: it returns nil, or
 // devices.ErrRange.
 func (b *Buffer) Check(off devices.Offset, n devices.Size) error {
 	r := devices.Range{Off: off, Len: n}
@@ -62,7 +62,7 @@ func (b *Buffer) Check(off devices.Offset, n devices.Size) error {
 	return nil
 }
 
-// Hold keeps the memory from being given back until Drop. It fails with
+// Hold keeps the memory from being released until Drop. It fails with
 // devices.ErrClosed once Close has been called.
 func (b *Buffer) Hold() error {
 	if !b.gate.Enter() {
@@ -74,7 +74,8 @@ func (b *Buffer) Hold() error {
 // Drop ends a Hold.
 func (b *Buffer) Drop() { b.gate.Leave() }
 
-// Host returns n bytes from off of host memory, and nil for all other memory.
+// Host returns n bytes from off of host memory, or nil for every other kind of
+// memory.
 // Preconditions: the buffer is held, and the range was checked.
 func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 	if b.host == nil {
@@ -83,17 +84,17 @@ func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 	return b.host[off : uint64(off)+uint64(n) : uint64(off)+uint64(n)]
 }
 
-// File returns the file that holds the memory, and where off is in it. lent
-// says that its pages may be sent as they are: see RegisterSpan. f is nil for
-// all other memory.
+// File returns the file that holds the memory, and the position of off in it.
+// lent means that its pages may be sent without copying: see RegisterSpan. f is
+// nil for every other kind of memory.
 //
 // Preconditions: the buffer is held, and the range was checked.
 func (b *Buffer) File(off devices.Offset) (f *os.File, at int64, lent bool) {
 	return b.file, int64(b.start) + int64(off), b.lent
 }
 
-// View shows n bytes from off of device memory in place; ok is false for all
-// other memory, and where the device can't map it.
+// View maps n bytes from off of device memory in place; ok is false for every
+// other kind of memory, and if the device can't map it.
 //
 // Preconditions: the buffer is held until the view is released, and the range
 // was checked.
@@ -113,15 +114,15 @@ func (b *Buffer) View(ctx context.Context, off devices.Offset, n devices.Size, a
 	return view, err == nil, err
 }
 
-// PinSlot locks a slot for the device that the memory is on. The caller holds
-// the slot.
+// PinSlot locks a slot for the device that holds the memory. The caller holds the
+// slot.
 func (b *Buffer) PinSlot(s *transport.Slot) {
 	if b.dev.Mem != nil {
 		s.Pin(b.dev.Mem.Device())
 	}
 }
 
-// span is n bytes from off for the engine.
+// span returns n bytes from off as a span for the engine.
 func (b *Buffer) span(off devices.Offset, n devices.Size) (transport.Span, error) {
 	if err := b.Check(off, n); err != nil {
 		return transport.Span{}, err
@@ -132,11 +133,10 @@ func (b *Buffer) span(off devices.Offset, n devices.Size) (transport.Span, error
 	return b.rest.Part(off, n)
 }
 
-// Store copies every byte of src, host or device memory, to the buffer at
-// off.
+// Store copies every byte of src, host or device memory, to the buffer at off.
 //
-// Errors: devices.ErrRange for bytes outside of the buffer,
-// devices.ErrClosed, and those of the engine.
+// Errors: devices.ErrRange for bytes outside the buffer, devices.ErrClosed, and
+// those of the engine.
 func (b *Buffer) Store(ctx context.Context, off devices.Offset, src transport.Span) error {
 	if err := b.Hold(); err != nil {
 		return err
@@ -195,9 +195,9 @@ func Copy(ctx context.Context, dst *Buffer, to devices.Offset, src *Buffer, from
 	return dst.Store(ctx, to, s)
 }
 
-// Close ends the buffer: keys to it name nothing any more, and operations
-// that are under way are waited for. With the last buffer of a registration
-// the memory is given back. Closing twice is harmless.
+// Close closes the buffer: keys to it no longer name anything, and operations in
+// progress are waited for. With the last buffer of a registration the memory is
+// released. Closing twice is harmless.
 //
 // When the context ends first, the buffer is closed for new operations, its
 // memory is kept, and Close may be called again.
@@ -217,12 +217,13 @@ func (b *Buffer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Watch is somebody who wants to know when a buffer is closed.
+// Watch is a registered interest in the closing of a buffer.
 type Watch struct{ tell func() }
 
-// Watch calls tell when Close is called, which is before the operations that
-// are under way have ended: who holds the buffer for long lets it go then. tell
-// must not wait. It is called from here where Close has been called already.
+// Watch calls tell when Close is called, which is before the operations in
+// progress have ended, so that a long-term holder of the buffer can release it.
+// tell must not block. It is called from Watch itself if Close has been called
+// already.
 func (b *Buffer) Watch(tell func()) *Watch {
 	w := &Watch{tell: tell}
 	b.mu.Lock()
@@ -236,14 +237,14 @@ func (b *Buffer) Watch(tell func()) *Watch {
 	return w
 }
 
-// Unwatch ends a Watch. One that is being told already may still be.
+// Unwatch ends a Watch. A call of tell that has started may still be running.
 func (b *Buffer) Unwatch(w *Watch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closing = slices.DeleteFunc(b.closing, func(have *Watch) bool { return have == w })
 }
 
-// tellClosing tells everybody who watches, once.
+// tellClosing calls every watch, once.
 func (b *Buffer) tellClosing() {
 	b.mu.Lock()
 	closing := b.closing

@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Keys are the rights of one peer in one session. Those of another peer, or
-// of the same peer's next session, are other Keys: no key outlives its
-// session. All methods may be called from any goroutine.
+// Keys holds the rights of one peer in one session. Another peer, or the same
+// peer's next session, has other Keys: no key outlives its session. All methods
+// may be called from any goroutine.
 type Keys struct {
 	// grants never changes once published: it is replaced.
 	grants atomic.Pointer[map[wire.Key]*grant]
@@ -24,29 +24,30 @@ type Keys struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// sweep is at how many grants those of closed buffers are left out.
+	// sweep is the number of grants at which those of closed buffers are removed.
 	// +checklocks:mu
 	sweep int
 }
 
-// minSweep is the number of grants that are kept whatever they are.
+// minSweep is the number of grants below which none are removed.
 const minSweep = 64
 
-// grant is one key's meaning.
+// grant holds the buffer and rights of one key.
 type grant struct {
 	buffer *Buffer
 	rights wire.Rights
 	gate   gate.Gate
 }
 
-// NewKeys returns the keys of a new session: none.
+// NewKeys returns the empty set of keys of a new session.
 func NewKeys() *Keys {
 	k := &Keys{}
 	k.grants.Store(&map[wire.Key]*grant{})
 	return k
 }
 
-// Grant makes a new key for the buffer and returns what the peer must know.
+// Grant makes a new key for the buffer and returns the descriptor that the peer
+// needs.
 //
 // Errors: ErrRights for no rights; devices.ErrClosed for a buffer or a
 // session that has ended.
@@ -78,12 +79,12 @@ func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
 	return wire.Descriptor{Key: key, Size: uint64(b.size), Rights: rights}, nil
 }
 
-// newKey is random, and not 0.
+// newKey returns a random number other than 0.
 func newKey() wire.Key {
 	for {
 		var p [8]byte
-		// It never fails: the runtime ends the process where the kernel has
-		// no random bytes.
+		// It never fails: the runtime ends the process if the kernel has no
+		// random bytes.
 		_, _ = rand.Read(p[:])
 		if k := binary.LittleEndian.Uint64(p[:]); k != 0 {
 			return wire.Key(k)
@@ -91,11 +92,11 @@ func newKey() wire.Key {
 	}
 }
 
-// Revoke takes a key back: no operation begins with it any more, and those
-// under way have ended when it returns nil.
+// Revoke revokes a key: no operation starts with it any more, and when it returns
+// nil those in progress have ended.
 //
-// Errors: ErrKey for a key that names nothing; the context's, when it ends
-// before the operations do. The key is revoked then too.
+// Errors: ErrKey for a key that names nothing; the context's, when it ends before
+// the operations do. The key is revoked in that case too.
 func (k *Keys) Revoke(ctx context.Context, key wire.Key) error {
 	k.mu.Lock()
 	old := *k.grants.Load()
@@ -116,8 +117,8 @@ func (k *Keys) Revoke(ctx context.Context, key wire.Key) error {
 	return nil
 }
 
-// Close revokes every key. Operations under way are the session's to end; it
-// does not wait.
+// Close revokes every key. It does not wait; operations in progress are ended by
+// the session.
 func (k *Keys) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +126,7 @@ func (k *Keys) Close() {
 	k.grants.Store(&map[wire.Key]*grant{})
 }
 
-// Use is a right to touch one range, until Release.
+// Use is the right to access one range, until Release.
 type Use struct {
 	// Buffer is the memory; the range was checked.
 	Buffer *Buffer
@@ -160,8 +161,7 @@ func (k *Keys) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 	return u, wire.StatusOK
 }
 
-// StatusError is the error for a status that a peer has answered; nil for
-// StatusOK.
+// StatusError returns the error for a peer's status; nil for StatusOK.
 func StatusError(s wire.Status) error {
 	switch s {
 	case wire.StatusOK:

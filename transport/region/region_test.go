@@ -325,7 +325,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Revoke and Close come back only when no operation touches the memory.
+// Revoke and Close return only when no operation accesses the memory.
 func TestEndsWaitForOperations(t *testing.T) {
 	kit.Check(t)
 	table := newTable(t)
@@ -411,8 +411,8 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-// Keys that nobody revokes do not outnumber the buffers for long: who shares
-// memory and closes it, again and again, needs no more memory for it.
+// Keys that are not revoked do not outnumber the buffers for long: sharing and
+// closing memory repeatedly needs no more and more memory for it.
 func TestKeysOfClosedBuffers(t *testing.T) {
 	kit.Check(t)
 	table, keys := NewTable(nil), NewKeys()

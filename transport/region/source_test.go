@@ -12,7 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// TestSources asks where memory is, as a provider that gives it away does.
+// TestSources asks for the source of memory, as a provider does that passes it
+// on.
 func TestSources(t *testing.T) {
 	table := newTable(t)
 	whole, err := table.Alloc(100_000)
@@ -86,7 +87,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestWatch tells those who watch a buffer that it is closed, and lets Close
+// TestWatch notifies the watchers of a buffer that it is closed, and makes Close
 // wait for them.
 func TestWatch(t *testing.T) {
 	table := newTable(t)

@@ -7,13 +7,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// RegisterSpan registers what an engine can copy, whatever it is made of: what
-// Register, RegisterDevice and RegisterFile do for their kinds.
+// RegisterSpan registers any span that an engine can copy, as Register,
+// RegisterDevice and RegisterFile do for their kinds.
 //
-// It is for memory that is lent for one transfer: a file's own pages may be on
-// their way to a peer until it has answered. A program that revokes the key before, and
-// writes the file, may send what it writes. Only ever bytes of this file are
-// sent, however it is cut.
+// It is for memory that is borrowed for one transfer: a file's own pages may be
+// in transit to a peer until the peer has answered. If a program revokes the key
+// before that, and writes the file, the new bytes may be sent. Only bytes of this
+// file are ever sent, however it is truncated.
 //
 // Errors: devices.ErrUnsupported for a remote span, and those of the others.
 func (t *Table) RegisterSpan(s transport.Span) (*Buffer, error) {

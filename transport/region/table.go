@@ -13,13 +13,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Table is the memory that is registered in this process. It may be used
-// from any goroutine.
+// Table holds the memory that is registered in this process. It may be used from
+// any goroutine.
 type Table struct {
 	engine *transport.Engine
 
 	mu sync.Mutex
-	// spaces are the registrations of each address space, sorted by their
+	// spaces holds the registrations of each address space, sorted by their
 	// start.
 	// +checklocks:mu
 	spaces map[space][]*registration
@@ -27,25 +27,25 @@ type Table struct {
 	stats Stats
 }
 
-// space is the space that offsets count in: the host's addresses (the zero value), one
-// device memory, or one file.
+// space is an address space for offsets: the host's addresses (the zero value),
+// one device memory, or one file.
 type space struct {
 	mem  *devices.Memory
 	file transport.FileID
 }
 
-// Stats counts what a table has done since it was made, but for Live.
+// Stats counts a table's operations since it was made; Live is a gauge.
 type Stats struct {
-	// Registrations counts how often memory was registered anew.
+	// Registrations counts new registrations of memory.
 	Registrations uint64 `json:"registrations"`
-	// Aliases counts how often memory was found registered already.
+	// Aliases counts buffers whose memory was registered already.
 	Aliases uint64 `json:"aliases"`
-	// Live is the registrations of now.
+	// Live is the current number of registrations.
 	Live uint64 `json:"live"`
 }
 
-// NewTable makes an empty table. The engine moves bytes from and to the
-// buffers that are device memory; it is borrowed.
+// NewTable makes an empty table. The engine moves bytes from and to buffers in
+// device memory; it is borrowed.
 func NewTable(engine *transport.Engine) *Table {
 	return &Table{engine: engine, spaces: map[space][]*registration{}}
 }
@@ -57,21 +57,22 @@ func (t *Table) Stats() Stats {
 	return t.stats
 }
 
-// registration is memory that is registered: one for each range that no
-// other contains.
+// registration is registered memory: one for each range that is not contained in
+// another.
 type registration struct {
 	start, end uint64
 	// refs is the number of buffers that use it; guarded by Table.mu.
 	refs int
-	// file holds memory of Alloc, from its begin on; nil for all other.
+	// file holds memory of Alloc, from its start; nil for every other kind of
+	// memory.
 	file *os.File
-	// release gives back what the registration took.
+	// release releases what the registration acquired.
 	release func() error
 }
 
 // Register registers the caller's bytes, which must stay where they are, and
-// theirs, until the buffer is closed. Bytes that lie inside a registered range
-// are an alias of it.
+// theirs, until the buffer is closed. Bytes inside a registered range are an
+// alias of it.
 func (t *Table) Register(p []byte) (*Buffer, error) {
 	if len(p) == 0 {
 		return nil, fmt.Errorf("register no bytes: %w", devices.ErrRange)
@@ -88,15 +89,15 @@ func (t *Table) RegisterDevice(s devices.Span) (*Buffer, error) {
 	if err := s.Check(s.Mem.Device()); err != nil {
 		return nil, fmt.Errorf("register memory: %w", err)
 	}
-	// The alias of a range holds the memory itself: the registration that it
-	// lies in may have been made with another reference.
+	// The alias of a range holds the memory itself: the registration that
+	// contains it may have been made with another reference.
 	s.Mem.Retain()
 	b := &Buffer{rest: transport.DeviceSpan(s), dev: s, own: s.Mem.Release}
 	return t.insert(space{mem: s.Mem}, uint64(s.Off), s.Len, b, nil), nil
 }
 
-// insert finds the registration that contains n bytes from start, or makes
-// one, and completes the buffer. fresh is a new registration's, or nil.
+// insert finds the registration that contains n bytes from start, or makes one,
+// and completes the buffer. fresh is used for a new registration, or nil.
 func (t *Table) insert(in space, start uint64, n devices.Size, b *Buffer, fresh *registration) *Buffer {
 	b.table, b.space, b.start, b.size = t, in, start, n
 	t.mu.Lock()
@@ -126,8 +127,7 @@ func (t *Table) insert(in space, start uint64, n devices.Size, b *Buffer, fresh 
 	return b
 }
 
-// drop takes a buffer's reference away, and with the last one the
-// registration.
+// drop removes a buffer's reference, and with the last one the registration.
 func (t *Table) drop(b *Buffer) error {
 	t.mu.Lock()
 	b.reg.refs--

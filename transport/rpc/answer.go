@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// question is one of a peer's.
+// question is a request of a peer.
 type question struct {
 	s       *session
 	id      uint64
@@ -22,12 +22,12 @@ type question struct {
 	body    []byte
 	ctx     context.Context //nolint:containedctx // it is the question's, from its arrival to its answer
 	cancel  context.CancelFunc
-	// dropped is set when the asker does not want the answer.
+	// dropped is set when the caller no longer wants the answer.
 	dropped atomic.Bool
 }
 
-// peer is a rank that asks, over all sessions with it: one that comes and goes gets
-// no more answered at once than one that stays.
+// peer is a calling rank, over all sessions with it: a peer that reconnects
+// repeatedly gets no more requests served at once than one that stays.
 type peer struct {
 	limit int
 	// sessions counts those that have not ended; it is guarded by Endpoint.mu.
@@ -38,7 +38,7 @@ type peer struct {
 	lanes [Lanes]lane
 }
 
-// lane is the questions of one lane.
+// lane holds the requests of one lane.
 type lane struct {
 	running int
 	waiting []*question
@@ -46,7 +46,7 @@ type lane struct {
 
 func newPeer(limit int) *peer { return &peer{limit: limit} }
 
-// admission is the decision on a question.
+// admission is the decision about a request.
 type admission int
 
 const (
@@ -55,8 +55,8 @@ const (
 	refused
 )
 
-// admit gives a question its place. Those that are late by now leave theirs,
-// where there is none: nobody wants an answer to them.
+// admit assigns a request its place. If there is none, waiting requests whose
+// deadline has passed are dropped first: their answers are no longer needed.
 func (p *peer) admit(q *question, in Lane) admission {
 	p.mu.Lock()
 	l := &p.lanes[in]
@@ -79,7 +79,7 @@ func (p *peer) admit(q *question, in Lane) admission {
 	}
 }
 
-// work answers a question, and those that wait for its place.
+// work answers a request, and then those that wait for its place.
 func (p *peer) work(q *question, in Lane) {
 	for q != nil {
 		q.answer()
@@ -88,7 +88,8 @@ func (p *peer) work(q *question, in Lane) {
 	}
 }
 
-// next takes the question that has waited longest; nil gives the place back.
+// next removes the request that has waited longest; with nil, the place is free
+// again.
 func (p *peer) next(in Lane) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +103,7 @@ func (p *peer) next(in Lane) *question {
 	return q
 }
 
-// drop takes questions away that wait.
+// drop removes waiting requests.
 func (p *peer) drop(these func(q *question) bool) {
 	var all []*question
 	p.mu.Lock()
@@ -122,7 +123,7 @@ func (p *peer) drop(these func(q *question) bool) {
 	}
 }
 
-// question gets one of the peer's.
+// question handles a request of the peer.
 func (s *session) question(p *packet) error {
 	s.heard.Store(true)
 	m := Method(p.what)
@@ -150,7 +151,8 @@ func (s *session) question(p *packet) error {
 	return nil
 }
 
-// take notes a question; false without an error is that the session has ended.
+// take registers a request; false without an error means that the session has
+// ended.
 func (s *session) take(q *question) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +166,7 @@ func (s *session) take(q *question) (bool, error) {
 	return true, nil
 }
 
-// finish is the end of a question that was taken.
+// finish ends a registered request.
 func (q *question) finish() {
 	q.s.mu.Lock()
 	delete(q.s.questions, q.id)
@@ -173,7 +175,7 @@ func (q *question) finish() {
 	q.s.serving.Done()
 }
 
-// cancelled ends a question that the peer does not want answered any more.
+// cancelled ends a request whose answer the peer no longer wants.
 func (s *session) cancelled(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +185,7 @@ func (s *session) cancelled(id uint64) {
 	}
 }
 
-// notice gets one of the peer's.
+// notice handles a notice of the peer.
 func (s *session) notice(p *packet) {
 	s.heard.Store(true)
 	fn := s.e.opts.Notices[Method(p.what)]
@@ -201,7 +203,7 @@ func (s *session) notice(p *packet) {
 	}
 }
 
-// answer runs the handler, and sends what it says.
+// answer runs the handler, and sends its result.
 func (q *question) answer() {
 	answer, err := q.handle()
 	if q.dropped.Load() || q.s.ctx.Err() != nil {
@@ -214,12 +216,12 @@ func (q *question) answer() {
 		err = q.send(answer)
 	}
 	if err != nil {
-		// A peer that reads nothing learns it by its own clock.
+		// A peer that reads nothing notices by its own deadline.
 		_ = q.s.post(failure(q.id, q.code(err), err.Error()))
 	}
 }
 
-// handle asks the handler, unless it is too late.
+// handle calls the handler, unless it is too late.
 func (q *question) handle() ([]byte, error) {
 	if err := q.ctx.Err(); err != nil {
 		return nil, err
@@ -229,8 +231,8 @@ func (q *question) handle() ([]byte, error) {
 	return q.guarded()
 }
 
-// guarded runs the handler. What a peer has sent must not end the process: a
-// handler that panics fails, and the session goes on.
+// guarded runs the handler. Input from a peer must not end the process: a handler
+// that panics fails, and the session continues.
 //
 // Errors: errPanic.
 func (q *question) guarded() (answer []byte, err error) {
@@ -243,10 +245,10 @@ func (q *question) guarded() (answer []byte, err error) {
 	return q.handler(q.ctx, q.s.caller(), q.body)
 }
 
-// errPanic is all that a peer hears of a panic.
+// errPanic is the only error that a peer sees of a panic.
 var errPanic = errors.New("rpc: the handler has failed")
 
-// panicked tells of a handler's panic.
+// panicked logs a handler's panic.
 func (e *Endpoint) panicked(m Method, p any) {
 	e.log.Error("a handler has panicked", zap.Uint16("method", uint16(m)), zap.Any("panic", p), zap.Stack("stack"))
 }
@@ -263,8 +265,8 @@ func (q *question) code(err error) Code {
 	}
 }
 
-// send sends an answer in as many packets as it takes. Its error is that of a
-// peer that did not read them in time.
+// send sends an answer in as many packets as it takes. It fails if the peer did
+// not read them in time.
 func (q *question) send(answer []byte) error {
 	var frame [headSize]byte
 	head := packet{op: opAnswer, number: uint32(len(answer)), id: q.id}
@@ -280,7 +282,8 @@ func (q *question) send(answer []byte) error {
 	}
 }
 
-// sendOne sends a packet, also when it is late, if there is room.
+// sendOne sends a packet if there is room, even after the deadline, and otherwise
+// waits for room until then.
 func (q *question) sendOne(parts ...[]byte) error {
 	c := q.s.e.comm
 	if sent, err := c.TryPacketIn(q.s.origin, Port, parts...); sent || err != nil {

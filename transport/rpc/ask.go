@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// call is a question of ours that waits for its answer.
+// call is a request of ours that waits for its answer.
 type call struct {
 	id uint64
-	// body is as long as the whole answer, of which got bytes are there; nil
-	// before it begins. It is the receiver's.
+	// body has the length of the whole answer, of which got bytes have arrived;
+	// it is nil before the first packet. Only the receiving goroutine uses it.
 	body []byte
 	got  int
-	// answer and err are good when done has a token.
+	// answer and err are valid when done has a token.
 	answer []byte
 	err    error
 	done   chan struct{}
@@ -31,13 +31,14 @@ func (c *call) complete(answer []byte, err error) {
 	c.done <- struct{}{}
 }
 
-// Call asks a peer that is connected and waits for the answer, which is the
-// caller's. With MaxPending questions under way it waits for its turn first, and
-// a peer that is busy is asked again until the deadline.
+// Call sends a request to a connected peer and waits for the answer, which
+// belongs to the caller. With MaxPending requests pending it first waits for its
+// turn, and with a busy peer it retries until the deadline.
 //
 // Errors: *Error; comm.ErrNotConnected, comm.ErrClosed; control.ErrDisconnected;
-// ErrTooLong; the context's. Whether the peer has done what it was asked for is
-// not known after the context's error and control.ErrDisconnected.
+// ErrTooLong; the context's. After the context's error and
+// control.ErrDisconnected it is unknown whether the peer has carried out the
+// request.
 func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte) ([]byte, error) {
 	if len(body) > MaxQuestion {
 		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(body), MaxQuestion, ErrTooLong)
@@ -73,13 +74,13 @@ func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte
 	}
 }
 
-// The pauses before a peer that is busy is asked again.
+// The pauses before a busy peer is asked again.
 const (
 	shortestPause = time.Millisecond
 	longestPause  = 64 * time.Millisecond
 )
 
-// rest waits, unless the context does not last as long.
+// rest waits, and reports whether the context lasted as long.
 func rest(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -91,7 +92,7 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// ask sends a question and waits for the answer.
+// ask sends a request and waits for the answer.
 func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error) {
 	c, err := s.begin()
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error
 	case <-ctx.Done():
 	}
 	if !s.forget(c) {
-		// The answer came at the same time.
+		// The answer arrived at the same time.
 		<-c.done
 		return c.answer, c.err
 	}
@@ -121,14 +122,15 @@ func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error
 	return nil, fmt.Errorf("%s has not answered: %w", s.origin.Rank, ctx.Err())
 }
 
-// withdraw tells the peer that a question needs no answer any more. One that
-// reads nothing learns it by its own clock.
+// withdraw notifies the peer that a request no longer needs an answer. A peer
+// that reads nothing notices by its own deadline.
 func (s *session) withdraw(id uint64) {
 	p := packet{op: opCancel, id: id}
 	_ = s.post(p.encode())
 }
 
-// left returns the number of milliseconds that a context has, one at least.
+// left returns the number of milliseconds until a context's deadline, at least
+// one.
 func left(ctx context.Context) uint32 {
 	deadline, limited := ctx.Deadline()
 	if !limited {
@@ -138,7 +140,7 @@ func left(ctx context.Context) uint32 {
 	return uint32(min(max(ms, 1), math.MaxUint32))
 }
 
-// begin notes a question.
+// begin registers a new request.
 func (s *session) begin() (*call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *session) begin() (*call, error) {
 	return c, nil
 }
 
-// forget gives a question up; false where it is complete.
+// forget removes a request; it returns false if the request is complete.
 func (s *session) forget(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +162,7 @@ func (s *session) forget(c *call) bool {
 	return waits
 }
 
-// call finds the question that an answer is for: nil for one that was given up.
+// call finds the request that an answer belongs to: nil if it was given up.
 func (s *session) call(id uint64) (*call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +172,7 @@ func (s *session) call(id uint64) (*call, error) {
 	return s.calls[id], nil
 }
 
-// answered gets an answer, a further part of one, or an error.
+// answered handles an answer, a further part of one, or an error.
 func (s *session) answered(p *packet) error {
 	c, err := s.call(p.id)
 	if c == nil {
@@ -201,7 +203,7 @@ func (s *session) disorder(p *packet) error {
 	return fmt.Errorf("%s answers question %d out of order: %w", s.origin.Rank, p.id, ErrProtocol)
 }
 
-// complete ends a question, unless it was given up.
+// complete ends a request, unless it was given up.
 func (s *session) complete(c *call, err error) {
 	switch {
 	case !s.forget(c):
@@ -212,8 +214,8 @@ func (s *session) complete(c *call, err error) {
 	}
 }
 
-// Notify tells a peer something that has no answer. It does not wait: where
-// there is no room it says so by false, and nothing was sent.
+// Notify sends a peer a notice, which has no answer. It does not wait: if there
+// is no room it returns false, and nothing was sent.
 //
 // Errors: ErrTooLong; comm.ErrNotConnected, comm.ErrClosed;
 // control.ErrDisconnected.

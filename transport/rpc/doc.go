@@ -1,58 +1,57 @@
-// Package rpc is questions and answers between two ranks, over the packets of
-// their communicator.
+// Package rpc implements requests and answers between two ranks, over the packets
+// of their communicator.
 //
-// A question names a method and has a body; what is in it is up to who asks.
-// An answer has a body of up to MaxAnswer bytes, in as many packets as it
-// takes, or an error: a code, which the two sides agree on, and a text. Every
-// question has a deadline that travels with it, so that nobody works for an
-// asker who has given up; an asker who gives up earlier says so. docs/wire.md
-// draws the packets.
+// A request names a method and has a body, whose format the caller defines. An
+// answer has a body of up to MaxAnswer bytes, in as many packets as it takes, or
+// an error: a code, which the two sides agree on, and a text. Every request
+// carries its deadline, so that no work is done for a caller that has given up; a
+// caller that gives up earlier sends a cancellation. docs/wire.md draws the
+// packets; it calls a request a QUESTION.
 //
 // # Sessions
 //
-// A question and its answer belong to one session of the two ranks. When that
-// ends, questions under way fail with control.ErrDisconnected, and whether
-// they were carried out is not known. Who answers is told that the session
-// has ended (OnEnd), so that what was kept for it can go. An answer that is
-// ready too late is sent to nobody: least of all to a later session, whose
-// asker may be another process that counts its questions from 1 again.
+// A request and its answer belong to one session of the two ranks. When the
+// session ends, pending requests fail with control.ErrDisconnected, and it is
+// unknown whether they were carried out. The serving side is notified of the end
+// (OnEnd), so that it can release what it kept for the session. An answer that is
+// ready too late is dropped. In particular it is never sent to a later session,
+// whose caller may be another process that numbers its requests from 1 again.
 //
 // A peer that breaks the rules loses its session, and so does one that answers
-// neither a question nor a heartbeat for Options.Silence: a process that is
+// neither a request nor a heartbeat for Options.Silence: a process that is
 // stopped or hangs. Heartbeats are answered where packets are received, without a
-// handler, so a question may take as long as it likes. All questions under way
-// fail together then, with a SilentError.
+// handler, so a request may take any amount of time. All pending requests then
+// fail together, with a SilentError.
 //
-// # Who waits
+// # Queues
 //
-//	asker                                        peer
-//	Call: MaxPending of a lane are on their way,
-//	      the next ones wait here            ──> MaxConcurrent of a lane and peer
-//	                                             are answered at once, in
-//	                                             goroutines of their own; as many
-//	                                             wait; the next ones are refused,
-//	      and are asked again until the   <──    with CodeBusy
+//	caller                                       peer
+//	Call: up to MaxPending of a lane are in
+//	      flight, further ones wait here     ──> MaxConcurrent of a lane and peer
+//	                                             are served concurrently, each in
+//	                                             its own goroutine; as many wait;
+//	                                             further ones are refused,
+//	      and retried until the           <──    with CodeBusy
 //	      deadline
 //
-// A lane is a class of methods, and none waits for another. A handler that asks
-// peers in its turn belongs into another lane than what it asks for: else two
-// ranks whose handlers all ask each other wait until the deadline.
+// A lane is a class of methods, and none waits for another. A handler that calls
+// peers in turn belongs in another lane than the methods that it calls: otherwise
+// two ranks whose handlers all call each other wait until the deadline.
 //
-// A peer that does not read its answers holds up itself alone: its questions
-// keep their places until the answer is sent, or late. Answers that wait for
-// nothing, such as refusals, are queued up to a bound, and beyond it the
-// session ends.
+// A peer that does not read its answers delays only itself: its requests keep
+// their places until the answer is sent or late. Answers that wait for nothing,
+// such as refusals, are queued up to a bound, beyond which the session ends.
 //
 // # Order
 //
-// There is none between questions. A notice is handed over in the goroutine
-// that receives everything of a peer, so it comes after the notices that were
-// sent before it in its session, and it may come before an answer that was sent
-// earlier is seen by its caller.
+// Requests are not ordered among themselves. A notice is delivered in the
+// goroutine that receives everything from a peer, so it comes after the notices
+// that were sent before it in its session, and it may come before the caller of
+// an earlier answer sees that answer.
 //
 // # Lock order
 //
 // Endpoint.mu comes before session.mu. peer.mu is a leaf, and so is
-// session.postMu but for the communicator's locks. None is held while a handler
-// runs, or while something is sent that may have to wait.
+// session.postMu except for the communicator's locks. None is held while a
+// handler runs, or during a send that may block.
 package rpc

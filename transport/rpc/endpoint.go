@@ -12,33 +12,34 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// goodbye bounds the wait of Close for peers to read their last answers.
+// goodbye bounds the time that Close waits for peers to read their last answers.
 const goodbye = time.Second
 
-// Endpoint asks and answers. Its methods may be called from any goroutine.
+// Endpoint sends and serves requests. Its methods may be called from any
+// goroutine.
 type Endpoint struct {
 	comm carrier
 	opts Options
 	log  *zap.Logger
-	// running counts what Close waits for.
+	// running counts the tasks that Close waits for.
 	running sync.WaitGroup
 	stats   counters
 
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// sessions are those in which something was said.
+	// sessions holds those in which something was sent or received.
 	// +checklocks:mu
 	sessions map[comm.Origin]*session
-	// peers are the askers of the sessions.
+	// peers holds the callers of the sessions.
 	// +checklocks:mu
 	peers map[wire.Rank]*peer
 }
 
 type counters struct{ asked, told, answered, refused atomic.Uint64 }
 
-// New takes the communicator's port: call it before Listen and Connect. Close
-// gives it back.
+// New occupies the communicator's port: call it before Listen and Connect. Close
+// frees it.
 //
 // Errors: comm.ErrPort, comm.ErrClosed.
 func New(o Options) (*Endpoint, error) { return newEndpoint(o, o.Comm) }
@@ -63,8 +64,8 @@ func (e *Endpoint) Stats() Stats {
 	return Stats{Asked: s.asked.Load(), Told: s.told.Load(), Answered: s.answered.Load(), Refused: s.refused.Load()}
 }
 
-// Close fails the questions under way and waits for the handlers, whose
-// contexts end; those who asked are told. Closing twice is harmless.
+// Close fails the pending requests and waits for the handlers, whose contexts
+// end; their callers receive an answer. Closing twice is harmless.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	already := e.closed
@@ -79,7 +80,7 @@ func (e *Endpoint) Close() error {
 	if !already {
 		e.comm.Unhandle(Port)
 	}
-	// Handlers say their last words, to those who listen.
+	// Handlers send their last answers, to peers that still read.
 	enough := time.AfterFunc(goodbye, func() { cancelAll(all) })
 	for _, s := range all {
 		for _, id := range s.fail(errClosed()) {
@@ -102,8 +103,8 @@ func cancelAll(sessions []*session) {
 
 func errClosed() error { return fmt.Errorf("rpc endpoint: %w", comm.ErrClosed) }
 
-// track counts something that Close waits for; false is that it does not wait
-// any more.
+// track counts a task that Close waits for; false means that the endpoint is
+// closed.
 func (e *Endpoint) track() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,7 +121,7 @@ func (e *Endpoint) isClosed() bool {
 	return e.closed
 }
 
-// session finds a session, or makes one.
+// session returns a session, and makes it if necessary.
 func (e *Endpoint) session(origin comm.Origin) (*session, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,8 +142,8 @@ func (e *Endpoint) session(origin comm.Origin) (*session, error) {
 	return s, nil
 }
 
-// discard forgets a session that had ended before it was made here: its end was
-// told already, and is not told again.
+// discard removes a session that had ended before it was made here: its end was
+// reported already, and is not reported again.
 func (e *Endpoint) discard(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -153,7 +154,7 @@ func (e *Endpoint) discard(s *session) {
 	}
 }
 
-// leaveLocked ends what a peer has of a session.
+// leaveLocked removes a session from its peer.
 //
 // +checklocks:e.mu
 func (e *Endpoint) leaveLocked(s *session) {
@@ -162,7 +163,8 @@ func (e *Endpoint) leaveLocked(s *session) {
 	}
 }
 
-// bury waits until nothing runs for a session that has ended, and says so.
+// bury waits until nothing runs for a session that has ended, and reports the
+// end.
 func (e *Endpoint) bury(s *session) {
 	defer e.running.Done()
 	s.peer.drop(func(q *question) bool { return q.s == s })
@@ -178,7 +180,7 @@ func (e *Endpoint) bury(s *session) {
 // port is the endpoint as the handler of its port.
 type port Endpoint
 
-// Packet gets a packet of a peer.
+// Packet handles a packet of a peer.
 func (h *port) Packet(from comm.Origin, b []byte) error {
 	e := (*Endpoint)(h)
 	err := e.packet(from, b)
@@ -217,7 +219,7 @@ func (e *Endpoint) packet(from comm.Origin, b []byte) error {
 	}
 }
 
-// Ended fails what was asked in a session, and ends what was asked of us.
+// Ended fails our requests in a session, and ends those of the peer.
 func (h *port) Ended(from comm.Origin, cause error) {
 	e := (*Endpoint)(h)
 	e.mu.Lock()

@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// heartbeats is the number of them that are sent while a peer may be silent: the
-// session ends when all but the first tick have passed without an answer, so a peer
-// that stops is noticed within Options.Silence, and one that is slow has four fifths
-// of that to answer.
+// heartbeats is the number of heartbeats in Options.Silence. The session ends
+// when all ticks but the first have passed without an answer, so a peer that
+// stops is detected within Options.Silence, and a slow one has four fifths of
+// that to answer.
 const heartbeats = 5
 
-// SilentError reports a peer that has stopped answering: neither a question nor
-// a heartbeat. The session with it has ended.
+// SilentError reports a peer that has stopped answering: neither a request nor a
+// heartbeat. The session with it has ended.
 type SilentError struct {
 	Peer wire.Rank
 	// Since is the time of its last answer.
@@ -26,10 +26,10 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("%s: no answer since %s", e.Peer, e.Since.UTC().Format(time.RFC3339))
 }
 
-// alive notes that the peer has answered something.
+// alive records that the peer has answered.
 func (s *session) alive() { s.answeredAt.Store(time.Now().UnixNano()) }
 
-// startHeartbeat begins the heartbeats of a session.
+// startHeartbeat starts the heartbeats of a session.
 func (s *session) startHeartbeat() {
 	s.alive()
 	s.mu.Lock()
@@ -37,9 +37,9 @@ func (s *session) startHeartbeat() {
 	s.timer = time.AfterFunc(s.e.opts.Silence/heartbeats, s.heartbeat)
 }
 
-// heartbeat asks for a sign of life, and ends the session when the last ones have not
-// been answered. It counts heartbeats and does not compare clocks: a process that was
-// stopped itself would find all its peers silent.
+// heartbeat sends a ping, and ends the session if the last ones have not been
+// answered. It counts heartbeats instead of comparing clocks: otherwise a process
+// that was stopped itself would find all its peers silent.
 func (s *session) heartbeat() {
 	at := s.answeredAt.Load()
 	s.mu.Lock()
@@ -60,6 +60,6 @@ func (s *session) heartbeat() {
 		s.e.comm.End(s.origin, &SilentError{Peer: s.origin.Rank, Since: time.Unix(0, at)})
 		return
 	}
-	// Where there is no room the peer does not read, and this one is missed.
+	// If there is no room, the peer does not read, and this heartbeat is missed.
 	_, _ = s.e.comm.TryPacketIn(s.origin, Port, (&packet{op: opPing}).encode())
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// TestSilentPeer has a peer stop reading with any number of questions before it: all
-// fail together when Silence has passed, long before their own deadlines, and the
-// session is over for a later question.
+// TestSilentPeer makes a peer stop reading with any number of pending requests:
+// all fail together when Silence has passed, long before their own deadlines, and
+// the session is over for a later request.
 func TestSilentPeer(t *testing.T) {
 	for _, askers := range []int{1, 8, 64} {
 		t.Run(fmt.Sprint(askers), func(t *testing.T) {
@@ -59,7 +59,7 @@ func silentPeer(t *testing.T, askers int) {
 	}
 }
 
-// TestSilentWithoutQuestions ends a session with a peer that is asked nothing, too.
+// TestSilentWithoutQuestions ends a session with an idle peer, too.
 func TestSilentWithoutQuestions(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestSilentWithoutQuestions(t *testing.T) {
 	})
 }
 
-// TestLongQuestion takes a hundred times as long as a peer may be silent: the peer works,
-// and says so.
+// TestLongQuestion sends a request that takes a hundred times as long as a peer
+// may be silent: the peer is working, and its heartbeats show it.
 func TestLongQuestion(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {

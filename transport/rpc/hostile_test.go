@@ -15,18 +15,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// hostile is a rogue and an endpoint that asks and answers it.
+// hostile is a rogue peer and an endpoint that calls and serves it.
 func hostile(t *testing.T, h *hub, o Options) (*rogue, *Endpoint) {
 	t.Helper()
 	b := h.endpoint(t, 0, o)
 	return h.rogue(t, 1, 0), b
 }
 
-// Who breaks a rule loses the session, whatever it was about.
+// A peer that breaks any rule loses the session.
 func TestBrokenRules(t *testing.T) {
 	type says = []packet
 	for name, c := range map[string]struct {
-		// before and after are said before and after the peer was asked.
+		// before and after are sent before and after a request to the peer.
 		before, after says
 	}{
 		"malformed":                 {before: says{{op: 9, id: 1}}},
@@ -57,9 +57,8 @@ func TestBrokenRules(t *testing.T) {
 	}
 }
 
-// What is allowed, if late: answers to questions that were given up, a second one
-// to what was answered, a cancel of what is not there, an answer that is broken
-// off.
+// Late packets are allowed: answers to requests that were given up, a second
+// answer, a cancel of an unknown request, an answer that is interrupted.
 func TestLateWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub()
@@ -92,8 +91,8 @@ func TestLateWords(t *testing.T) {
 	})
 }
 
-// Who asks without end, and reads nothing, takes a bounded part of the memory and
-// loses the session.
+// A peer that sends requests without end, and reads nothing, occupies a bounded
+// amount of memory and loses the session.
 func TestFlood(t *testing.T) {
 	for name, q := range map[string]packet{
 		"refused": {opQuestion, 1, 60_000, 0, make([]byte, MaxQuestion)},
@@ -128,9 +127,9 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// FuzzSession has a peer say anything, with a question of ours under way: it
-// ends, the session ends with the first packet that breaks a rule, and nothing
-// is left.
+// FuzzSession makes a peer send anything, with one of our requests pending: the
+// request ends, the session ends with the first packet that breaks a rule, and
+// nothing is left.
 func FuzzSession(f *testing.F) {
 	script := func(all ...packet) []byte {
 		var b []byte
@@ -187,8 +186,8 @@ func speak(t *testing.T, script []byte) {
 	}
 }
 
-// A handler that panics on what a peer has sent fails that question alone, and
-// tells the peer nothing of the panic.
+// A handler that panics on a peer's input fails only that request, and reveals
+// nothing of the panic to the peer.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub()
@@ -220,7 +219,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// What a peer says of a failure ends on terminals and in logs.
+// A peer's text of a failure is shown on terminals and in logs.
 func TestTextOfAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, b := hostile(t, newHub(), Options{})

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// hub joins endpoints without a network, so that time can be made up, a peer
-// can say what it likes, and one can be made not to read.
+// hub connects endpoints without a network, so that time can be simulated, a peer
+// can send anything, and a peer can be made not to read.
 type hub struct {
 	mu       sync.Mutex
 	ranks    map[wire.Rank]*rank
@@ -24,7 +24,7 @@ type hub struct {
 	running  sync.WaitGroup
 }
 
-// room bounds the packets that are on their way.
+// room bounds the packets in transit.
 const room = 4
 
 // rank is one carrier.
@@ -48,7 +48,7 @@ type line struct {
 type way struct {
 	from, to wire.Rank
 	packets  chan []byte
-	// gate has a token, without which nobody reads.
+	// gate holds a token, without which nothing reads.
 	gate chan struct{}
 	done chan struct{}
 }
@@ -81,7 +81,7 @@ func (h *hub) join(r wire.Rank) *rank {
 
 func both(a, b wire.Rank) [2]wire.Rank { return [2]wire.Rank{min(a, b), max(a, b)} }
 
-// connect makes a session, and ends the one before it.
+// connect makes a session, and ends the previous one.
 func (h *hub) connect(t testing.TB, a, b wire.Rank) *line {
 	t.Helper()
 	h.cut(a, b)
@@ -101,7 +101,7 @@ func (h *hub) connect(t testing.TB, a, b wire.Rank) *line {
 	return l
 }
 
-// read hands the packets of one way over, and tells of the end.
+// read delivers the packets of one direction, and reports the end.
 func (h *hub) read(l *line, w *way) {
 	origin := comm.Origin{Rank: w.from, Session: l.session}
 	for {
@@ -119,7 +119,7 @@ func (h *hub) read(l *line, w *way) {
 	}
 }
 
-// hand hands a packet over, when the gate is open.
+// hand delivers a packet, when the gate is open.
 func (h *hub) hand(l *line, w *way, p []byte) {
 	select {
 	case <-w.gate:
@@ -145,7 +145,7 @@ func (h *hub) handlerOf(r wire.Rank) comm.Handler {
 	return h.ranks[r].handler
 }
 
-// cut ends a session, and returns when both sides know it.
+// cut ends a session, and returns when both sides have noticed.
 func (h *hub) cut(a, b wire.Rank) {
 	h.mu.Lock()
 	l := h.sessions[both(a, b)]
@@ -161,7 +161,7 @@ func (h *hub) end(l *line, cause error) {
 	<-l.ways[1].done
 }
 
-// to is the way to a rank.
+// to returns the direction to a rank.
 func (l *line) to(r wire.Rank) *way {
 	return l.ways[slices.IndexFunc(l.ways[:], func(w *way) bool { return w.to == r })]
 }
@@ -250,7 +250,7 @@ func (r *rank) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) (bool, e
 	return r.TryPacketIn(origin, port, parts...)
 }
 
-// rogue is a rank that says what it likes.
+// rogue is a rank that may send anything.
 type rogue struct {
 	*rank
 
@@ -283,7 +283,7 @@ func (g *rogue) Packet(_ comm.Origin, b []byte) error {
 
 func (g *rogue) Ended(comm.Origin, error) { close(g.ended) }
 
-// say sends packets; that the session has ended is no fault.
+// say sends packets; the end of the session is not a fault.
 func (g *rogue) say(t testing.TB, all ...packet) {
 	t.Helper()
 	origin, err := g.Origin(t.Context(), g.to)

@@ -19,53 +19,54 @@ const (
 	MaxConcurrent     = 1024
 )
 
-// Lane is a class of questions that are counted by themselves: those of one
+// Lane is a class of requests that are counted separately: requests of one lane
 // never wait for those of another.
 type Lane uint8
 
-// Lanes is their number.
+// Lanes is the number of lanes.
 const Lanes Lane = 4
 
-// Options describe an endpoint.
+// Options configures an endpoint.
 type Options struct {
-	// Comm carries the packets. Required. It is borrowed: the endpoint is
-	// closed first.
+	// Comm carries the packets. Required. It is borrowed: close the endpoint
+	// first.
 	Comm *comm.Communicator
-	// Handlers answer the methods. A method without one is CodeNoMethod.
+	// Handlers serve the methods. A method without one is answered with
+	// CodeNoMethod.
 	Handlers map[Method]Handler
-	// Notices get what Notify sends, one after the other for each peer. They
-	// must not wait. The body is theirs.
+	// Notices handle the notices of Notify, sequentially for each peer. They must
+	// not block. The body belongs to them.
 	Notices map[Method]func(from Caller, body []byte)
-	// Lanes are the lanes of methods, below Lanes; the others are in lane 0. A
-	// handler that asks a peer in its turn belongs into another lane than what
-	// it asks for, and what takes long into another one than what does not.
-	// Both sides have the same.
+	// Lanes assigns methods to lanes, below Lanes; the others are in lane 0. A
+	// handler that calls peers in turn belongs in another lane than the methods
+	// that it calls, and a slow method in another lane than fast ones. Both sides
+	// must have the same assignment.
 	Lanes map[Method]Lane
-	// OnEnd is told that a session with a peer that has asked or told something
-	// has ended, or that the endpoint is closed. No handler runs for that session
-	// any more then.
+	// OnEnd is called when a session with a peer that has sent a request or a
+	// notice has ended, or the endpoint is closed. No handler of that session
+	// runs any more then.
 	OnEnd func(Caller)
-	// Coder tells what code a handler's error has. Nil is CodeUnknown for all.
+	// Coder returns the code of a handler's error. Nil means CodeUnknown for all.
 	Coder Coder
-	// Timeout is the deadline of questions whose context has none. Default 10 s.
+	// Timeout is the deadline of requests whose context has none. Default 10 s.
 	Timeout time.Duration
-	// Silence bounds how long a peer may answer neither a question nor a heartbeat: then
-	// its session ends, with a SilentError, and all that waits for it fails. A handler
-	// may take as long as it likes, since heartbeats are answered without one. Default
-	// Timeout.
+	// Silence bounds the time in which a peer may answer neither a request nor a
+	// heartbeat: then its session ends, with a SilentError, and everything that
+	// waits for it fails. A handler may take any amount of time, since heartbeats
+	// are answered without one. Default Timeout.
 	Silence time.Duration
-	// MaxConcurrent bounds the questions of one peer that are answered at once in
+	// MaxConcurrent bounds the requests of one peer that are served at once in
 	// one lane, from 1 to 1024; as many again may wait. Default 64.
 	MaxConcurrent int
-	// MaxPending bounds the questions of ours to one peer that are under way at once
-	// in one lane, from 1 to 1024: the next ones wait until one is answered. It
-	// is no more than the peers' MaxConcurrent twice. Default 64.
+	// MaxPending bounds our requests to one peer that are pending at once in one
+	// lane, from 1 to 1024: further ones wait until one is answered. It should be
+	// at most twice the peers' MaxConcurrent. Default 64.
 	MaxPending int
-	// Logger gets a line for peers that break a rule; nil is silent.
+	// Logger receives a line for each peer that breaks a rule; nil means no log.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -111,7 +112,7 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// carrier is the communicator, to the endpoint.
+// carrier is the communicator as the endpoint uses it.
 type carrier interface {
 	Handle(port wire.Port, h comm.Handler) error
 	Unhandle(port wire.Port)

@@ -23,24 +23,24 @@ const (
 	opPong     op = 8
 )
 
-// version is that of the packets.
+// version is the version of the packets.
 const version = 1
 
-// headSize is the size of what every packet begins with.
+// headSize is the size, in bytes, of the head of every packet.
 const headSize = 16
 
-// maxPart is the most bytes of an answer in one packet.
+// maxPart is the maximum number of bytes of an answer in one packet.
 const maxPart = wire.MaxPacket - headSize
 
-// packet is one of any kind.
+// packet is a packet of any kind.
 type packet struct {
 	op op
-	// what is the method of a question and a notice, the code of a failure.
+	// what is the method of a request or a notice, or the code of a failure.
 	what uint16
-	// number is the milliseconds that a question has, the bytes of a whole
-	// answer, where in it a further part begins.
+	// number is the time in milliseconds that a request has, the size in bytes of
+	// a whole answer, or the offset of a further part in it.
 	number uint32
-	// id is the asker's number of the question.
+	// id is the caller's number of the request.
 	id   uint64
 	body []byte
 }
@@ -53,10 +53,10 @@ func (p *packet) appendHead(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, p.id)
 }
 
-// encode makes the packet.
+// encode returns the bytes of the packet.
 func (p *packet) encode() []byte { return append(p.appendHead(nil), p.body...) }
 
-// parse reads a packet, whose body stays part of b.
+// parse parses a packet; its body remains part of b.
 func parse(b []byte) (packet, error) {
 	if len(b) < headSize || b[1] != version {
 		return packet{}, malformed(b)
@@ -71,7 +71,7 @@ func parse(b []byte) (packet, error) {
 	return p, nil
 }
 
-// valid says whether the parts fit together. What is not used is 0.
+// valid reports whether the fields are consistent. Unused fields are 0.
 func (p *packet) valid() bool {
 	n := len(p.body)
 	switch p.op {
@@ -98,11 +98,11 @@ func malformed(b []byte) error {
 	return fmt.Errorf("packet of %d bytes, % x: %w: %w", len(b), b[:min(len(b), 32)], ErrProtocol, wire.ErrFrame)
 }
 
-// failure is the packet of an error.
+// failure returns the packet of an error.
 func failure(id uint64, code Code, text string) []byte {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) > MaxText {
-		// Not within a rune.
+		// Don't cut within a rune.
 		cut := MaxText
 		for !utf8.RuneStart(text[cut]) {
 			cut--

@@ -84,7 +84,7 @@ func TestMalformedPackets(t *testing.T) {
 	}
 }
 
-// A text is cut between two runes, and always is one.
+// A text is cut between two runes, and is always valid UTF-8.
 func TestTextOfFailures(t *testing.T) {
 	for _, text := range []string{
 		"", "short", strings.Repeat("x", MaxText), strings.Repeat("x", MaxText-1) + "é", strings.Repeat("é", MaxText), "\xff\xfe",

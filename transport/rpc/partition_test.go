@@ -17,14 +17,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// How long a machine that answers nothing is taken for alive: where it shall be
-// found dead, and where it shall not.
+// The time until a machine that answers nothing is considered dead: for tests in
+// which it must be found dead, and for those in which it must not.
 const (
 	soonDead = 5 * time.Second
 	notDead  = time.Minute
 )
 
-// inside runs fn on a thread in a space: the sockets that it makes are there.
+// inside runs fn on a thread in a network namespace, in which its sockets are
+// created.
 func inside(s *netns.Space, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -78,7 +79,7 @@ func newMachine(t *testing.T, s *netns.Space, rank wire.Rank, deadAfter time.Dur
 	return m
 }
 
-// connect connects, as often as it takes.
+// connect retries until it has connected.
 func (m *machine) connect(t *testing.T, to *machine) {
 	t.Helper()
 	kit.Eventually(t, patience, func() error {
@@ -90,7 +91,7 @@ func (m *machine) connect(t *testing.T, to *machine) {
 	})
 }
 
-// cut is two machines with a cable.
+// cut is two machines connected by a cable.
 type cut struct {
 	asks, answers  *machine
 	stuck          *stuck
@@ -122,7 +123,7 @@ func newCut(t *testing.T, deadAfter time.Duration, how func(*netns.Space, contex
 	return c
 }
 
-// askOne asks for n bytes of a seed.
+// askOne requests n bytes of a seed.
 func (c *cut) askOne(ctx context.Context, seed uint64, n int) error {
 	body := binary.LittleEndian.AppendUint64(nil, seed)
 	body = binary.LittleEndian.AppendUint64(body, uint64(n))
@@ -134,7 +135,7 @@ func (c *cut) askOne(ctx context.Context, seed uint64, n int) error {
 	return err
 }
 
-// gone says whether an error is one of those that a cut may cause.
+// gone reports whether an error is one of those that a cut may cause.
 func gone(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, control.ErrDisconnected)
 }
@@ -143,9 +144,9 @@ func TestPartitionPulled(t *testing.T) { partition(t, (*netns.Space).Pull) }
 
 func TestPartitionVanished(t *testing.T) { partition(t, (*netns.Space).Vanish) }
 
-// partition cuts the cable: meanwhile questions end at their deadline, and those with a long
-// one when the peer is taken for dead; so do the peer's handlers. When it is
-// back, both meet again and begin anew.
+// partition cuts the cable: meanwhile requests end at their deadline, and those
+// with a long deadline when the peer is considered dead; so do the peer's
+// handlers. After the repair the two connect again and start afresh.
 func partition(t *testing.T, how func(*netns.Space, context.Context) error) {
 	t.Helper()
 	c := newCut(t, soonDead, how)
@@ -169,8 +170,8 @@ func partition(t *testing.T, how func(*netns.Space, context.Context) error) {
 	}
 }
 
-// noticed pulls the cable while questions are under way, and waits until both
-// sides have noticed.
+// noticed pulls the cable while requests are pending, and waits until both sides
+// have noticed.
 func (c *cut) noticed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	short, stop := context.WithTimeout(ctx, 2*time.Second)
@@ -193,7 +194,7 @@ func (c *cut) noticed(ctx context.Context, t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("the peer was never taken for dead")
 	}
-	// The peer has found out by itself: nobody told it.
+	// The peer has detected it itself: nothing has notified it.
 	if got := <-c.ends; got.Rank != 1 {
 		t.Errorf("%+v has ended", got)
 	}
@@ -201,8 +202,8 @@ func (c *cut) noticed(ctx context.Context, t *testing.T) {
 	<-c.stuck.ended
 }
 
-// A cut that is over before anybody is taken for dead is a delay: what is under
-// way is answered, in the same session, also in the middle of long answers.
+// A cut that is over before a peer is considered dead is only a delay: pending
+// requests are answered, in the same session, even in the middle of long answers.
 func TestShortPartition(t *testing.T) {
 	c := newCut(t, notDead, (*netns.Space).Pull)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -19,7 +19,7 @@ import (
 )
 
 // content is a handler that answers with n bytes of a seed, after a while, or
-// fails: body is seed, n, and how long to wait in microseconds.
+// fails: the body is the seed, n, and the time to wait in microseconds.
 func content(ctx context.Context, _ Caller, body []byte) ([]byte, error) {
 	seed, n := binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
 	select {
@@ -33,8 +33,8 @@ func content(ctx context.Context, _ Caller, body []byte) ([]byte, error) {
 	return kit.Bytes(seed, 0, int(n)), nil
 }
 
-// askContent asks for it, and says whether the answer is right: late is one that
-// came to nothing, for a good reason.
+// askContent requests content, and checks the answer; late reports a request that
+// failed for an acceptable reason.
 func askContent(ctx context.Context, e *Endpoint, to wire.Rank, rnd *rand.Rand) (late bool, err error) {
 	seed, n := rnd.Uint64(), uint64(rnd.IntN(1000))
 	if rnd.IntN(10) == 0 {
@@ -66,8 +66,9 @@ func askContent(ctx context.Context, e *Endpoint, to wire.Rank, rnd *rand.Rand) 
 	}
 }
 
-// Many ask and answer each other at once while their session comes and goes:
-// every answer is that to its question, and each session's end is told once.
+// Many goroutines call each other at once while their session is renewed
+// repeatedly: every answer belongs to its request, and each session's end is
+// reported once.
 func TestManyAtOnce(t *testing.T) {
 	kit.Check(t)
 	var ends sync.Map
@@ -102,14 +103,14 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("%d answers, %d without one", good.Load(), late.Load())
 }
 
-// asker asks for many things, one after the other.
+// asker sends many requests, one after another.
 type asker struct {
 	from, to   *node
 	rnd        *rand.Rand
 	late, good *atomic.Uint64
 }
 
-// ask does, and if it cuts ends the session now and then.
+// ask sends requests, and ends the session now and then if cuts is set.
 func (l *asker) ask(t *testing.T, cuts bool) {
 	t.Helper()
 	for n := range 200 {
@@ -135,7 +136,7 @@ func (l *asker) ask(t *testing.T, cuts bool) {
 // again ends the session and makes another one.
 func (l *asker) again(t *testing.T) {
 	t.Helper()
-	// The second one has heard of it, or has not.
+	// The second session may have been noticed, or not.
 	_, _ = l.to.comm.Disconnect(l.from.comm.Rank()), l.from.comm.Disconnect(l.to.comm.Rank())
 	if err := l.from.comm.Connect(t.Context(), l.to.comm.Rank(), l.to.at); err != nil {
 		t.Error(err)

@@ -9,33 +9,34 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Port is the communicator's port of the package.
+// Port is the package's port on the communicator.
 const Port = wire.PortRPC
 
 // The bounds of bodies, in bytes.
 const (
-	// MaxQuestion is the longest body of a question, and of a notice.
+	// MaxQuestion is the maximum size of the body of a request or a notice.
 	MaxQuestion = 60 << 10
-	// MaxAnswer is the longest body of an answer.
+	// MaxAnswer is the maximum size of the body of an answer.
 	MaxAnswer = 1 << 20
-	// MaxText is the longest text of an error; the rest is cut off.
+	// MaxText is the maximum size of an error's text; the rest is truncated.
 	MaxText = 1 << 10
 )
 
-// Method names what is asked for.
+// Method identifies a kind of request or notice.
 type Method uint16
 
-// Code is the meaning of an error, to both sides. Those below 16 are the package's.
+// Code is the meaning of an error, as agreed by both sides. Codes below 16 belong
+// to this package.
 type Code uint16
 
 // The package's codes.
 const (
-	// CodeUnknown is an error that has no code.
+	// CodeUnknown is an error without a code.
 	CodeUnknown Code = 1
-	// CodeNoMethod is a method that nobody handles.
+	// CodeNoMethod is a method without a handler.
 	CodeNoMethod Code = 2
-	// CodeBusy is a peer that has had too many questions of ours until the
-	// deadline. It has not begun with this one.
+	// CodeBusy is a peer that has had too many of our requests until the
+	// deadline. It has not started this one.
 	CodeBusy Code = 3
 	// CodeDeadline is a deadline that passed at the peer.
 	CodeDeadline Code = 4
@@ -43,52 +44,53 @@ const (
 	CodeClosing Code = 5
 )
 
-// Error is the peer's answer in the place of a body.
+// Error is the peer's answer in place of a body.
 type Error struct {
 	Peer wire.Rank
 	Code Code
 	Text string
 }
 
-// Error is the peer's text.
+// Error returns the peer's text.
 func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Peer, e.Text) }
 
-// Is makes a deadline that passed at the peer one that passed.
+// Is matches context.DeadlineExceeded if the deadline passed at the peer.
 func (e *Error) Is(target error) bool {
 	return target == context.DeadlineExceeded && e.Code == CodeDeadline
 }
 
-// What callers tell apart, beside *Error and the errors of comm and control.
+// Errors that callers distinguish, in addition to *Error and the errors of comm
+// and control.
 var (
-	// ErrTooLong is a body beyond its bound.
+	// ErrTooLong reports a body that exceeds its bound.
 	ErrTooLong = errors.New("rpc: body too long")
-	// ErrProtocol is a peer that breaks the rules. It ends the session.
+	// ErrProtocol reports a peer that breaks the rules. It ends the session.
 	ErrProtocol = errors.New("rpc: against the protocol")
 )
 
-// Caller is the rank that asks, in one session.
+// Caller is the calling rank, in one session.
 type Caller struct {
 	Rank wire.Rank
-	// Session is the session that the question came by.
+	// Session is the session in which the request arrived.
 	Session comm.Origin
 }
 
-// Handler answers one kind of question. The body is its own until it returns,
-// the answer the package's from then on. The context ends with the deadline,
-// the asker's wish and the session.
+// Handler serves one kind of request. It owns the body until it returns, and the
+// package owns the answer from then on. The context ends with the deadline, on
+// the caller's cancellation, and with the session.
 type Handler func(ctx context.Context, from Caller, body []byte) ([]byte, error)
 
-// Coder tells the code of an error; CodeUnknown where it has none.
+// Coder returns the code of an error; CodeUnknown if it has none.
 type Coder func(error) Code
 
-// Stats counts what an endpoint has done since it was made.
+// Stats counts an endpoint's operations since it was made.
 type Stats struct {
-	// Asked is the questions of ours that were sent, each a round trip; Told the
-	// notices.
+	// Asked is the number of our requests that were sent, each a round trip; Told
+	// that of notices.
 	Asked uint64 `json:"asked"`
 	Told  uint64 `json:"told"`
-	// Answered is the questions of peers that came to a handler, Refused those
-	// that did not.
+	// Answered is the number of peers' requests that reached a handler, Refused
+	// that of the others.
 	Answered uint64 `json:"answered"`
 	Refused  uint64 `json:"refused"`
 }

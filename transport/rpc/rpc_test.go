@@ -53,7 +53,7 @@ func newNode(t testing.TB, rank wire.Rank, o Options) *node {
 	return &node{r, c, at}
 }
 
-// connect makes a session of two.
+// connect makes a session between two nodes.
 func connect(t testing.TB, from, to *node) {
 	t.Helper()
 	if err := from.comm.Connect(t.Context(), to.comm.Rank(), to.at); err != nil {
@@ -61,10 +61,10 @@ func connect(t testing.TB, from, to *node) {
 	}
 }
 
-// echo answers with its question.
+// echo answers with the body of its request.
 func echo(_ context.Context, _ Caller, body []byte) ([]byte, error) { return body, nil }
 
-// asked is one that asks rank 0, which has the options.
+// asked is a node that calls rank 0, which has the options.
 func asked(t testing.TB, o Options) (asks, answers *node) {
 	t.Helper()
 	answers = newNode(t, 0, o)

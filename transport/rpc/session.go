@@ -10,38 +10,38 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 )
 
-// maxPosted is the most small packets that wait for a peer: a peer with more
-// asks and does not read.
+// maxPosted is the maximum number of small packets that wait for a peer: a peer
+// with more sends requests and does not read.
 const maxPosted = 4 * MaxConcurrent
 
-// session has the questions and answers of one session.
+// session holds the requests and answers of one session.
 type session struct {
 	e      *Endpoint
 	origin comm.Origin
 	peer   *peer
-	// ctx ends with the session; what is sent waits as long.
+	// ctx ends with the session; sends wait no longer than that.
 	ctx    context.Context //nolint:containedctx // it is the session's life
 	cancel context.CancelFunc
-	// slots are taken by questions of ours, for each lane.
+	// slots are occupied by our requests, for each lane.
 	slots [Lanes]chan struct{}
 	// ended is closed with the session.
 	ended chan struct{}
-	// serving counts the peer's questions and notices that are not done with.
+	// serving counts the peer's unfinished requests and notices.
 	serving sync.WaitGroup
-	// heard is set when the peer has asked or told something.
+	// heard is set when the peer has sent a request or a notice.
 	heard atomic.Bool
-	// answeredAt is the time of the peer's last answer, to a question or a heartbeat, in
-	// nanoseconds since 1970.
+	// answeredAt is the time of the peer's last answer, to a request or a
+	// heartbeat, in nanoseconds since 1970.
 	answeredAt atomic.Int64
 
 	mu sync.Mutex
-	// last is the number of our latest question.
+	// last is the number of our latest request.
 	// +checklocks:mu
 	last uint64
-	// calls are our questions that wait for an answer.
+	// calls holds our requests that wait for an answer.
 	// +checklocks:mu
 	calls map[uint64]*call
-	// questions are the peer's that are not done with.
+	// questions holds the peer's unfinished requests.
 	// +checklocks:mu
 	questions map[uint64]*question
 	// +checklocks:mu
@@ -49,16 +49,16 @@ type session struct {
 	// timer fires for the next heartbeat.
 	// +checklocks:mu
 	timer *time.Timer
-	// seenAt is answeredAt at the last heartbeat, and missed counts those since
-	// it changed.
+	// seenAt is answeredAt at the last heartbeat, and missed counts the
+	// heartbeats since it changed.
 	// +checklocks:mu
 	seenAt int64
 	// +checklocks:mu
 	missed int
 
 	postMu sync.Mutex
-	// posted are small packets that found no room; somebody sends them while
-	// posting.
+	// posted holds small packets that found no room; while posting, a goroutine
+	// sends them.
 	// +checklocks:postMu
 	posted [][]byte
 	// +checklocks:postMu
@@ -80,7 +80,7 @@ func newSession(e *Endpoint, origin comm.Origin, p *peer) *session {
 
 func (s *session) caller() Caller { return Caller{Rank: s.origin.Rank, Session: s.origin} }
 
-// fail ends our questions with an error, and returns their numbers.
+// fail ends our requests with an error, and returns their numbers.
 func (s *session) fail(cause error) (ids []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +95,8 @@ func (s *session) fail(cause error) (ids []uint64) {
 	return ids
 }
 
-// enterLocked counts something of the peer's that is served, until serving is done;
-// false is that the session has ended.
+// enterLocked counts a request or notice of the peer that is being served, until
+// serving is done; false means that the session has ended.
 //
 // +checklocks:s.mu
 func (s *session) enterLocked() bool {
@@ -107,7 +107,8 @@ func (s *session) enterLocked() bool {
 	return true
 }
 
-// interrupt ends what handlers do. What they answer is sent yet.
+// interrupt cancels the contexts of the running handlers. Their answers are still
+// sent.
 func (s *session) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,22 +117,24 @@ func (s *session) interrupt() {
 	}
 }
 
-// err is why the session has ended.
+// err returns the cause of the session's end.
 func (s *session) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cause
 }
 
-// unused says that nothing came in the session, and nothing waits for it.
+// unused reports whether nothing was received in the session and no request waits
+// in it.
 func (s *session) unused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.heard.Load() && len(s.calls) == 0
 }
 
-// post sends a small packet without waiting, or leaves it to a goroutine. What
-// can't be sent is lost: its session has ended, and the peer knows that.
+// post sends a small packet without waiting, or leaves it to a goroutine. A
+// packet that can't be sent is lost: its session has ended, and the peer knows
+// that.
 //
 // Errors: ErrProtocol for a peer that does not read.
 func (s *session) post(p []byte) error {
@@ -152,7 +155,7 @@ func (s *session) post(p []byte) error {
 	return nil
 }
 
-// deliver sends what was posted, until there is no more.
+// deliver sends the posted packets, until there are none.
 func (s *session) deliver() {
 	defer s.e.running.Done()
 	for {

@@ -14,13 +14,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// outcome is the end of a call.
+// outcome is the result of a call.
 type outcome struct {
 	answer []byte
 	err    error
 }
 
-// call asks in a goroutine of its own.
+// call sends a request in a goroutine of its own.
 func goCall(ctx context.Context, e *Endpoint, to wire.Rank, m Method, body []byte) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
@@ -30,10 +30,10 @@ func goCall(ctx context.Context, e *Endpoint, to wire.Rank, m Method, body []byt
 	return out
 }
 
-// stuck is a handler that notes who comes, and waits.
+// stuck is a handler that records its requests, and waits.
 type stuck struct {
 	began, ended chan string
-	// free lets one go on.
+	// free lets one of them continue.
 	free chan struct{}
 }
 
@@ -41,7 +41,7 @@ func newStuck() *stuck {
 	return &stuck{began: make(chan string, 1000), ended: make(chan string, 1000), free: make(chan struct{}, 1000)}
 }
 
-// handle waits for its context too.
+// handle also waits for its context.
 func (s *stuck) handle(ctx context.Context, _ Caller, body []byte) ([]byte, error) {
 	s.began <- string(body)
 	defer func() { s.ended <- string(body) }()
@@ -53,7 +53,7 @@ func (s *stuck) handle(ctx context.Context, _ Caller, body []byte) ([]byte, erro
 	}
 }
 
-// stubborn does not.
+// stubborn does not wait for its context.
 func (s *stuck) stubborn(_ context.Context, _ Caller, body []byte) ([]byte, error) {
 	s.began <- string(body)
 	defer func() { s.ended <- string(body) }()
@@ -61,7 +61,7 @@ func (s *stuck) stubborn(_ context.Context, _ Caller, body []byte) ([]byte, erro
 	return body, nil
 }
 
-// fails asks for an error, or for one with a code.
+// fails requests an error, with or without a code.
 func fails(t *testing.T, o outcome, want error, code Code) {
 	t.Helper()
 	if o.err == nil || want != nil && !errors.Is(o.err, want) {
@@ -73,8 +73,8 @@ func fails(t *testing.T, o outcome, want error, code Code) {
 	}
 }
 
-// A question ends at its deadline at both ends, whether it has one of its own or
-// not, and so does one that is held up in the handler's place.
+// A request ends at its deadline at both ends, with or without a deadline of its
+// own, and so does one that is blocked in the handler's place.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -83,15 +83,15 @@ func TestDeadlines(t *testing.T) {
 		h.connect(t, 0, 1)
 		begun := time.Now()
 		o := <-goCall(t.Context(), a, 0, 1, []byte("a"))
-		// Whose clock is quicker is not known.
+		// Which of the two timers fires first is not defined.
 		if !errors.Is(o.err, context.DeadlineExceeded) || time.Since(begun) != 7*time.Second {
 			t.Errorf("%v after %v", o.err, time.Since(begun))
 		}
 		if got := <-s.ended; got != "a" {
 			t.Errorf("%q has ended", got)
 		}
-		// One has the only place and does not heed its time: who waits behind it
-		// never begins, and the next one does.
+		// One handler has the only place and ignores its deadline: the request
+		// that waits behind it is never started, and the next one is.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		first, second := goCall(ctx, a, 0, 2, []byte("b")), goCall(ctx, a, 0, 2, []byte("c"))
@@ -107,7 +107,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// Who answers later than the asker's clock says so, with a code of its own.
+// A handler that finishes after the caller's deadline gets a code of its own.
 func TestDeadlineAtThePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -124,7 +124,7 @@ func TestDeadlineAtThePeer(t *testing.T) {
 	})
 }
 
-// An asker who gives up ends the handler, and never gets another answer.
+// A caller that gives up ends the handler, and never gets another answer.
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -155,8 +155,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// MaxConcurrent questions are answered, as many wait, and the next one is refused
-// before it has begun; another lane is not concerned.
+// MaxConcurrent requests are served, as many wait, and the next one is refused
+// before it has started; another lane is not affected.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -180,7 +180,7 @@ func TestBounds(t *testing.T) {
 		if got := b.Stats(); got.Refused < 10 || got.Refused > 100 || got.Answered != 2 {
 			t.Errorf("%+v", got)
 		}
-		// Who has more patience is answered when there is room.
+		// A caller with a longer deadline is answered when there is room.
 		outs = append(outs, goCall(t.Context(), a, 0, 1, []byte("g")))
 		synctest.Wait()
 		if got, err := a.Call(t.Context(), 0, 2, []byte("lane")); err != nil || string(got) != "lane" {
@@ -199,7 +199,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d: %q, %v", i, o.answer, o.err)
 			}
 		}
-		// In the order in which they came.
+		// In order of arrival.
 		want := "abfcdg"
 		for i := range want {
 			if got := <-s.began; got != want[i:i+1] {
@@ -209,7 +209,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// The asker waits by itself before it asks more than it may.
+// The caller itself waits before it sends more requests than allowed.
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -247,8 +247,8 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// When a session ends: questions fail, handlers are told, those that wait never
-// begin, and OnEnd comes after the last one; its answer goes to nobody.
+// When a session ends: requests fail, handlers are cancelled, those that wait are
+// never started, and OnEnd comes after the last one, whose answer is dropped.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
@@ -272,7 +272,7 @@ func TestEnd(t *testing.T) {
 		if len(s.began) != 2 || len(s.ended) != 1 || len(ends) != 0 {
 			t.Errorf("%d began, %d ended, OnEnd was called %d times", len(s.began), len(s.ended), len(ends))
 		}
-		// The new session has numbers that the old one had.
+		// The new session uses the same request numbers as the old one.
 		if got, err := a.Call(t.Context(), 0, 3, []byte("new")); err != nil || string(got) != "new" {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -296,7 +296,8 @@ func TestEnd(t *testing.T) {
 		if got := <-ends; got.Session.Session != second.session {
 			t.Errorf("%+v has ended", got)
 		}
-		// A session in which we alone have asked is nobody's.
+		// The end of a session in which only we have sent requests is not
+		// reported.
 		if synctest.Wait(); len(ends) != 0 || b.left() != 0 || a.left() != 0 {
 			t.Errorf("%d ends, and %d and %d sessions are left", len(ends), a.left(), b.left())
 		}
@@ -307,7 +308,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// left returns what is kept of sessions.
+// left returns the state that is kept of sessions.
 func (e *Endpoint) left() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -332,7 +333,7 @@ func TestClose(t *testing.T) {
 		if len(ends) != 0 || len(closed) != 0 {
 			t.Error("closed while a handler runs")
 		}
-		// What it says then is still heard.
+		// Its answer is still received.
 		s.free <- struct{}{}
 		if o := <-last; o.err != nil || string(o.answer) != "z" {
 			t.Errorf("%q, %v", o.answer, o.err)
@@ -345,7 +346,7 @@ func TestClose(t *testing.T) {
 		}
 		_, err := a.Call(t.Context(), 1, 1, nil)
 		fails(t, outcome{nil, err}, comm.ErrClosed, 0)
-		// Nobody answers any more.
+		// Nothing answers any more.
 		fails(t, <-goCall(t.Context(), b, 0, 1, nil), context.DeadlineExceeded, 0)
 	})
 }
@@ -401,8 +402,8 @@ func TestSlowReader(t *testing.T) {
 				t.Errorf("%d bytes, %v", len(o.answer), o.err)
 			}
 		}
-		// One that is late in the middle of an answer gets no rest of it, and its
-		// place is free.
+		// A request whose deadline passes in the middle of its answer gets no
+		// further parts, and its place is free.
 		<-l.to(1).gate
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -414,7 +415,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// Notices come in order, and where there is no room they are not sent.
+// Notices arrive in order, and are not sent if there is no room.
 func TestNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub()

@@ -1,18 +1,18 @@
-// Package shm is the transport of two ranks on one host: each maps the memory
-// that the other shares, so that a put or a get is one copy by whoever asks for
-// it, and a tag one store into a ring that both have mapped. The processor of
-// the other side has no part in it.
+// Package shm is the transport between two ranks on one host: each maps the
+// memory that the other shares, so that a put or a get is one copy by the
+// initiator, and a tag is one store into a ring that both have mapped. The
+// processor of the other side takes no part in it.
 //
 // # Trust
 //
-// Whoever has mapped memory can go on to use it: a key that is revoked, rights
-// and ranges are kept by this library on the peer's side, not by the kernel.
-// Therefore shm is for two processes of one user on one host, each of which
-// could read and write all memory of the other anyway, as a debugger does. Both
-// sides ask the kernel who is at the other end of their Unix socket
-// (SO_PEERCRED); the side that listens compares the boot ids too, and within
-// one pid namespace that the process that it was asked by is the one at the
-// socket, and no relay.
+// A process that has mapped memory can go on using it: revocation, rights and
+// ranges are enforced by this library on the peer's side, not by the kernel.
+// Therefore shm is for two processes of one user on one host, each of which could
+// read and write all memory of the other anyway, as a debugger does. Both sides
+// ask the kernel for the process at the other end of their Unix socket
+// (SO_PEERCRED). The listening side also compares the boot ids and, within one
+// pid namespace, checks that the process that sent the request is the one at the
+// socket, and not a relay.
 //
 // # What can be opened
 //
@@ -21,26 +21,26 @@
 //	devices.HandleMemfd       (simulated devices) a sealed memfd: mapped
 //	devices.HandleIPC, VMM    opened on the device of that UUID, if it is open
 //	                          here (Options.Devices)
-//	ordinary bytes, others    not: they go by the data connections. The kernel
-//	                          could copy them between processes, but by the
-//	                          number of a process, which may be another's by then
+//	ordinary bytes, others    not: they use the data connections. The kernel could
+//	                          copy them between processes, but only by process
+//	                          id, which may have been reused by then
 //
-// A mapping of a file that somebody cuts ends the process that touches it. So
-// only files are mapped that the kernel lets nobody cut (F_SEAL_SHRINK); all
-// others are read and written by calls, which fail then. What a peer offers is
-// checked before it is opened: kind, file system, seals, length, access.
+// A process that accesses a mapping of a truncated file is killed. So only files
+// that the kernel protects from truncation (F_SEAL_SHRINK) are mapped; all others
+// are read and written by system calls, which then fail. A peer's offer is checked
+// before it is opened: kind, file system, seals, length, access.
 //
 // # Tags
 //
 //	sender                          receiver
 //	slot, head ──── ring ─────────> polls head for 100 µs, then
-//	sleeping? eventfd ────────────> sleeps, having said so in the ring
+//	sleeping? eventfd ────────────> sleeps, after setting a flag in the ring
 //	waiting? <───────────── eventfd takes the slot, moves tail
 //
-// There is one ring for each direction, in memory of whoever receives. A sender
-// that finds it full sleeps likewise. Whoever receives polls by itself: no other
-// goroutine stands between the sender and it. The numbers in the ring are the
-// peer's: one that can't be ends the session.
+// There is one ring for each direction, in memory of the receiver. A sender that
+// finds it full sleeps likewise. The receiving goroutine does the polling: no
+// other goroutine sits between the sender and it. The indices in the ring are
+// written by the peer: an impossible one ends the session.
 //
 // # Lock order
 //

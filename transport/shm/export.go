@@ -13,19 +13,19 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// how is the way in which the peer opens memory.
+// how is the method by which the peer opens memory.
 type how uint8
 
 const (
 	// byMap is a sealed file, to be mapped.
 	byMap how = 1
-	// byCall is a file that may be cut: read and written by calls.
+	// byCall is a file that may be truncated: it is read and written by system
+	// calls.
 	byCall how = 2
 	// byIPC and byVMM are handles of a device's memory.
 	byIPC how = 3
 	byVMM how = 4
-	// byLent is a file that is lent: as byCall, and what is written behind its
-	// end makes it longer.
+	// byLent is a borrowed file: as byCall, but writing past its end extends it.
 	byLent how = 5
 )
 
@@ -39,14 +39,14 @@ type place struct {
 	how how
 	// off is the offset at which the memory begins in its file or allocation.
 	off uint64
-	// The rest is of handles.
+	// The following fields are used by handles.
 	allocation   uint64
 	uuid, handle string
 }
 
 const (
 	placeHead = 24
-	// maxText is the most bytes of a UUID and of a handle.
+	// maxText is the maximum size, in bytes, of a UUID and of a handle.
 	maxText = 255
 )
 
@@ -73,19 +73,19 @@ func parsePlace(p []byte) (place, error) {
 	return out, nil
 }
 
-// exported is a buffer that the peer was offered. It is held.
+// exported is a buffer that was offered to the peer. It is held.
 type exported struct {
 	buffer *region.Buffer
 	offer  window.Offer
-	// own is a descriptor that was made for the offer; nil for one that is the
-	// buffer's.
+	// own is a descriptor that was made for the offer; nil if the descriptor
+	// belongs to the buffer.
 	own *os.File
 }
 
-// Offer says how the peer opens the memory.
+// Offer returns the offer by which the peer opens the memory.
 func (x *exported) Offer() window.Offer { return x.offer }
 
-// Close lets the buffer go.
+// Close releases the buffer.
 func (x *exported) Close() error {
 	x.buffer.Drop()
 	if x.own == nil {
@@ -94,7 +94,7 @@ func (x *exported) Close() error {
 	return x.own.Close()
 }
 
-// export names the memory of a buffer, which is held.
+// export describes the memory of a buffer, which is held.
 func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 	src := b.Source()
 	switch {
@@ -116,8 +116,8 @@ func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 	return nil, fmt.Errorf("memory of this process alone: %w", devices.ErrUnsupported)
 }
 
-// restrict is a descriptor that allows what the rights do, as far as
-// descriptors can: mapping needs reading.
+// restrict returns a descriptor limited to the rights, as far as descriptors
+// allow: mapping needs reading.
 func (x *exported) restrict(f *os.File, rights wire.Rights) (*os.File, error) {
 	if rights.Allows(wire.Writable) {
 		return f, nil
@@ -133,7 +133,7 @@ func (x *exported) restrict(f *os.File, rights wire.Rights) (*os.File, error) {
 	return x.own, nil
 }
 
-// exportDevice names device memory by a handle of its device.
+// exportDevice describes device memory by a handle of its device.
 func exportDevice(b *region.Buffer, s devices.Span, rights wire.Rights) (*exported, error) {
 	h, err := devices.Export(context.Background(), s.Mem)
 	if err != nil {

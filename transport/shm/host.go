@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// facts say which process of which host proposes.
+// facts identify the proposing process and its host.
 type facts struct {
 	boot [16]byte
-	// space is the pid namespace, and pid what the process is called there.
+	// space is the pid namespace, and pid the process id in it.
 	space uint64
 	pid   uint32
 }
 
-// version of the facts, of the ring and of the offers.
+// version is the version of the facts, of the ring and of the offers.
 const version = 2
 
 const factsSize = 4 + 16 + 8 + 4
@@ -44,7 +44,7 @@ func parseFacts(p []byte) (facts, error) {
 	}, nil
 }
 
-// ownFacts are those of this process.
+// ownFacts returns the facts of this process.
 func ownFacts() (facts, error) {
 	f := facts{pid: uint32(os.Getpid())}
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -64,8 +64,8 @@ func ownFacts() (facts, error) {
 	return f, nil
 }
 
-// sameUser asks the kernel who is at the other end of a connection, and says
-// why the peer is not to be trusted with our memory.
+// sameUser asks the kernel for the process at the other end of a connection, and
+// returns the reason if the peer must not be trusted with our memory.
 func sameUser(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -87,8 +87,8 @@ func sameUser(c net.Conn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// judge says why the process of the facts is not one that can share memory
-// with us over the connection.
+// judge returns the reason why the process of the facts can't share memory with
+// us over the connection, or nil.
 func judge(c net.Conn, peer facts) error {
 	cred, err := sameUser(c)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// FuzzFacts decodes what a peer says of its host.
+// FuzzFacts decodes arbitrary facts about a peer's host.
 func FuzzFacts(f *testing.F) {
 	f.Add((&facts{space: 1, pid: 2}).append(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -21,7 +21,7 @@ import (
 
 const both = wire.Readable | wire.Writable
 
-// memfd is n bytes of shared memory with some seals.
+// memfd returns n bytes of shared memory with some seals.
 func memfd(t *testing.T, n int64, seals int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -46,7 +46,7 @@ func opening(t *testing.T, f *os.File, err error) []*os.File {
 	return []*os.File{f}
 }
 
-// TestOffersThatAreRefused opens what a peer that keeps to no rule offers.
+// TestOffersThatAreRefused opens offers of a peer that follows no rule.
 func TestOffersThatAreRefused(t *testing.T) {
 	kit.Check(t)
 	a, _ := sides(t)
@@ -57,7 +57,7 @@ func TestOffersThatAreRefused(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It is a regular file, of another kind of file system than memory has.
+	// It is a regular file, on a file system that is not in memory.
 	status, err := os.Open("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,8 @@ func TestOffersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsNotThere opens a terabyte that nobody has: it takes none.
+// TestMemoryThatIsNotThere opens an unallocated terabyte, which must not be
+// allocated.
 func TestMemoryThatIsNotThere(t *testing.T) {
 	kit.Check(t)
 	a, _ := sides(t)
@@ -144,7 +145,7 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// residentPages is the memory of this process, in pages.
+// residentPages returns the resident memory of this process, in pages.
 func residentPages(t *testing.T) int {
 	t.Helper()
 	runtime.GC()
@@ -155,7 +156,7 @@ func residentPages(t *testing.T) int {
 	return int(usage.Maxrss) * 1024 / os.Getpagesize()
 }
 
-// TestWindows puts and gets by each way to open memory, for each right.
+// TestWindows puts and gets by each method of opening memory, with each right.
 func TestWindows(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)
@@ -189,7 +190,7 @@ func TestWindows(t *testing.T) {
 }
 
 // usesAll puts and gets as far as the rights allow it: nothing else is tried,
-// since whoever starts an operation has checked them.
+// since the caller of Start has checked them.
 func usesAll(t *testing.T, w window.Window, local *region.Buffer, rights wire.Rights) {
 	t.Helper()
 	n := local.Size() - 9
@@ -219,8 +220,7 @@ func FuzzPlace(f *testing.F) {
 	})
 }
 
-// after is a Completer that fails where it is told of the end before Start has
-// returned.
+// after is a Completer that fails if it is called before Start has returned.
 type after struct {
 	t        *testing.T
 	returned chan struct{}
@@ -236,8 +236,8 @@ func (a *after) Complete(err error) {
 	a.done.Complete(err)
 }
 
-// TestLargeInTheBackground begins large operations, and does not wait for
-// them; and ends the provider with some of them under way.
+// TestLargeInTheBackground starts large operations without waiting for them, and
+// ends the provider with some of them in progress.
 func TestLargeInTheBackground(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)
@@ -265,7 +265,7 @@ func TestLargeInTheBackground(t *testing.T) {
 	if at := kit.DiffAt(memory.Host(0, memory.Size()), 3, 0); at >= 0 {
 		t.Errorf("byte %d was not put", at)
 	}
-	// Each worker stays in its first operation until the end has begun.
+	// Each worker stays in its first operation until the end has started.
 	all := make([]*after, 20)
 	ending := make(chan struct{})
 	for i := range all {
@@ -292,7 +292,7 @@ func TestLargeInTheBackground(t *testing.T) {
 	}
 }
 
-// TestWithdrawn gives an operation up whose window is taken back.
+// TestWithdrawn ends an operation whose window is withdrawn.
 func TestWithdrawn(t *testing.T) {
 	a, b := sides(t)
 	memory, local := a.alloc(t, 100), b.alloc(t, 100)

@@ -19,7 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
 func within(t *testing.T) context.Context {
@@ -89,7 +90,8 @@ func sides(t *testing.T) (a, b *side) {
 	return out[0], out[1]
 }
 
-// passed is an offer as it comes out of a socket: with descriptors of its own.
+// passed returns an offer as it is received from a socket: with descriptors of
+// its own.
 func passed(t *testing.T, o window.Offer) window.Offer {
 	t.Helper()
 	out := window.Offer{Blob: o.Blob}
@@ -99,7 +101,7 @@ func passed(t *testing.T, o window.Offer) window.Offer {
 	return out
 }
 
-// again is another descriptor of an open file, for somebody who closes it.
+// again returns another descriptor of an open file, for a callee that closes it.
 func again(t *testing.T, f *os.File) *os.File {
 	t.Helper()
 	conn, err := f.SyscallConn()
@@ -137,7 +139,7 @@ func (s *side) alloc(t *testing.T, n devices.Size) *region.Buffer {
 	return kept(t, b, err)
 }
 
-// completed is told of the end of an operation.
+// completed is notified of the end of an operation.
 type completed chan error
 
 func (c completed) Complete(err error) { c <- err }

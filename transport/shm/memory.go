@@ -10,20 +10,20 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// maxMapped is the most bytes of one mapping.
+// maxMapped is the maximum size of one mapping, in bytes.
 const maxMapped = 1 << 46
 
-// received has the kernel's facts about a descriptor of the peer.
+// received holds the kernel's facts about a descriptor of the peer.
 type received struct {
 	size   uint64
 	blocks uint64
 	sealed bool
-	// writable says that it is open for writing, readable for reading.
+	// writable means that it is open for writing, readable for reading.
 	writable, readable bool
 }
 
-// inspect looks at a file of the peer. Only files of memory are let in: others
-// could make whoever reads them wait.
+// inspect examines a file of the peer. Only files in memory are accepted: others
+// could block their readers.
 func inspect(f *os.File) (r received, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -57,7 +57,7 @@ func inspect(f *os.File) (r received, err error) {
 	}, nil
 }
 
-// has says why n bytes from off are not all there.
+// has checks that the file contains n bytes from off.
 func (r *received) has(off uint64, n devices.Size) error {
 	if !(devices.Range{Off: devices.Offset(off), Len: n}).Within(devices.Size(r.size)) {
 		return fmt.Errorf("%d bytes from %d of a file of %d: %w", uint64(n), off, r.size, devices.ErrRange)
@@ -65,15 +65,15 @@ func (r *received) has(off uint64, n devices.Size) error {
 	return nil
 }
 
-// mapping is a part of a file, which begins anywhere.
+// mapping is a part of a file, which may start at any offset.
 type mapping struct {
 	pages []byte
 	bytes []byte
 }
 
-// mapFile maps n bytes from off of a file that nobody can cut. Where all of it
-// is there already its pages are put into our page table at once: touching
-// them then costs nothing; and an offer of memory that is not there takes none.
+// mapFile maps n bytes from off of a file that can't be truncated. If all of the
+// file is allocated, its pages are entered into our page table at once, so that
+// accesses cause no faults; an offer of unallocated memory allocates none.
 func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err error) {
 	r, err := inspect(f)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// opened is memory of the peer.
+// opened is memory of the peer that is open here.
 type opened struct {
 	provider *provider
-	// bytes are it where it is mapped; span is it in any case.
+	// bytes is the memory if it is mapped; span is the memory in any case.
 	bytes []byte
 	span  transport.Span
-	// file and off are those of memory that is reached by calls.
+	// file and off are set for memory that is accessed by system calls.
 	file *os.File
 	off  uint64
-	// lent says that the file may be made longer.
+	// lent means that the file may be extended.
 	lent bool
-	// give gives it back.
+	// give releases the memory.
 	give func() error
-	// shown is the memory where it is mapped: it is given back with the last of
-	// the window and its mappings.
+	// shown is the memory if it is mapped: it is released with the last of the
+	// window and its mappings.
 	shown *shown
 }
 
-// shown is memory that is mapped, as many times as it is used.
+// shown is mapped memory with a count of its users.
 type shown struct {
 	mapping mapping
 	users   atomic.Int32
@@ -51,7 +51,7 @@ type lasting struct {
 	done  atomic.Bool
 }
 
-// Bytes are the memory.
+// Bytes returns the memory.
 func (l *lasting) Bytes() []byte { return l.shown.mapping.bytes }
 
 // Close ends the use.
@@ -62,7 +62,7 @@ func (l *lasting) Close() error {
 	return l.shown.leave()
 }
 
-// Map shows the bytes beyond the life of the window.
+// Map returns the bytes for use beyond the life of the window.
 func (w *opened) Map() (window.Mapping, error) {
 	if w.shown == nil {
 		return nil, fmt.Errorf("memory that is not mapped: %w", devices.ErrUnsupported)
@@ -72,7 +72,7 @@ func (w *opened) Map() (window.Mapping, error) {
 	return &lasting{shown: w.shown}, nil
 }
 
-// open opens an offer. Its files are the window's if it succeeds, or are closed.
+// open opens an offer. On success its files belong to the window or are closed.
 func (p *provider) open(o window.Offer, size devices.Size, rights wire.Rights) (*opened, error) {
 	at, err := parsePlace(o.Blob)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *provider) openMap(f *os.File, off uint64, size devices.Size, write bool
 	if err != nil {
 		return nil, err
 	}
-	// The mapping keeps the memory.
+	// The mapping keeps the memory alive.
 	if err := f.Close(); err != nil {
 		return nil, errors.Join(err, m.unmap())
 	}
@@ -149,7 +149,7 @@ func (p *provider) openHandle(o window.Offer, at *place, size devices.Size) (*op
 		if err != nil {
 			return nil, err
 		}
-		// The device keeps the memory without it.
+		// The device keeps the memory without the handle.
 		if err := h.Close(); err != nil {
 			return nil, errors.Join(err, m.Release())
 		}
@@ -158,12 +158,12 @@ func (p *provider) openHandle(o window.Offer, at *place, size devices.Size) (*op
 	return nil, fmt.Errorf("the device %q is not open here: %w", at.uuid, devices.ErrUnsupported)
 }
 
-// Start begins an operation: at once, or by a worker.
+// Start starts an operation: immediately, or by a worker.
 func (w *opened) Start(op *window.Op, done window.Completer) {
 	w.provider.start(job{window: w, op: op, done: done})
 }
 
-// Close gives the memory back to the peer.
+// Close releases the peer's memory.
 func (w *opened) Close() error {
 	if err := w.give(); err != nil {
 		return fmt.Errorf("close memory of %s: %w", w.provider.setting.Peer, err)
@@ -171,8 +171,8 @@ func (w *opened) Close() error {
 	return nil
 }
 
-// move does an operation, piece by piece: what is withdrawn, or whose session
-// ends, is given up between two of them.
+// move performs an operation piece by piece: between two pieces it stops if the
+// window is withdrawn, the operation given up, or the session ended.
 func (w *opened) move(ctx context.Context, op *window.Op) error {
 	for done := devices.Size(0); done < op.Size; {
 		switch {
@@ -192,7 +192,7 @@ func (w *opened) move(ctx context.Context, op *window.Op) error {
 	return nil
 }
 
-// movePiece moves n bytes from at, as counted in the operation.
+// movePiece moves n bytes from at, an offset in the operation.
 func (w *opened) movePiece(ctx context.Context, op *window.Op, at, n devices.Size) error {
 	far, near := op.RemoteOff+uint64(at), op.LocalOff+devices.Offset(at)
 	if local := op.Local.Host(near, n); local != nil && w.bytes != nil {
@@ -212,7 +212,7 @@ func (w *opened) movePiece(ctx context.Context, op *window.Op, at, n devices.Siz
 		return op.Local.Store(ctx, near, remote)
 	}
 	if w.file != nil && !w.lent {
-		// A write behind its end would make a file that was cut grow again.
+		// A write past the end would extend a file that has been truncated.
 		r, err := inspect(w.file)
 		if err == nil {
 			err = r.has(w.off+far, n)

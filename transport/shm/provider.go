@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// inline is the most bytes that are moved by whoever starts an operation
-	// and does not wait for it.
+	// inline is the largest operation, in bytes, that Start moves itself although
+	// its caller does not wait for the completion.
 	inline = 32 * devices.KiB
-	// piece is the number of bytes that are moved between two looks whether the session has
-	// ended.
+	// piece is the number of bytes that are moved between two checks whether the
+	// session has ended.
 	piece = 4 * devices.MiB
-	// maxWorkers bounds the operations that are moved at once, besides those of
-	// goroutines that wait.
+	// maxWorkers bounds the operations that are moved concurrently, in addition
+	// to those of waiting goroutines.
 	maxWorkers = 4
 )
 
-// provider is shared memory with one peer.
+// provider implements shared memory with one peer.
 type provider struct {
 	opts    Options
 	setting window.Setting
 	in      *receiver
 	out     *sender
-	// life ends with the provider, and with it what is being moved.
+	// life ends with the provider, and with it the moves in progress.
 	life    context.Context //nolint:containedctx // it is the provider's life, from newProvider to Close
 	cancel  context.CancelFunc
 	gate    gate.Gate
@@ -44,10 +44,10 @@ type provider struct {
 	once    sync.Once
 
 	mu sync.Mutex
-	// queue are the operations that wait for a worker.
+	// queue holds the operations that wait for a worker.
 	// +checklocks:mu
 	queue []job
-	// workers is the number of goroutines that move.
+	// workers is the number of worker goroutines.
 	// +checklocks:mu
 	workers int
 	// +checklocks:mu
@@ -78,14 +78,14 @@ func newProvider(o Options, s window.Setting, in, out *ring) *provider {
 // Done is closed when the provider ends.
 func (p *provider) Done() <-chan struct{} { return p.done }
 
-// Err is why it has ended or ends.
+// Err returns the cause of the provider's end.
 func (p *provider) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cause
 }
 
-// fail begins the end: the first cause counts.
+// fail starts the end: the first cause is kept.
 func (p *provider) fail(cause error) {
 	p.once.Do(func() {
 		p.mu.Lock()
@@ -96,7 +96,7 @@ func (p *provider) fail(cause error) {
 	})
 }
 
-// Close ends the operations, and takes what is left out of the ring.
+// Close ends the operations, and keeps the tags left in the ring.
 func (p *provider) Close() {
 	p.fail(errEnded())
 	p.gate.Shut()
@@ -107,7 +107,7 @@ func (p *provider) Close() {
 		}
 		p.end(j, p.Err())
 	}
-	// Those that are under way look after each piece.
+	// Running operations check after each piece.
 	p.gate.Drain()
 	p.running.Wait()
 	p.in.end()
@@ -119,13 +119,13 @@ func (p *provider) SendTag(ctx context.Context, t wire.Tag) error {
 	return p.checked(p.out.send(ctx, t))
 }
 
-// RecvTag takes the next tag out of our ring.
+// RecvTag returns the next tag from our ring.
 func (p *provider) RecvTag(ctx context.Context) (wire.Tag, error) {
 	t, err := p.in.next(ctx)
 	return t, p.checked(err)
 }
 
-// checked ends the session with a peer that breaks the protocol.
+// checked ends the session if the peer breaks the protocol.
 func (p *provider) checked(err error) error {
 	if errors.Is(err, errRing) {
 		p.fail(err)
@@ -133,7 +133,7 @@ func (p *provider) checked(err error) error {
 	return err
 }
 
-// Export names the memory of a buffer for the peer.
+// Export describes the memory of a buffer for the peer.
 func (p *provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, error) {
 	if err := b.Hold(); err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (p *provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, 
 	if err != nil {
 		b.Drop()
 		if !errors.Is(err, devices.ErrUnsupported) {
-			// Whatever is the matter with the memory, the data connections
-			// will say it.
+			// Whatever is wrong with the memory, the data connections will report
+			// it.
 			err = fmt.Errorf("%w: %w", devices.ErrUnsupported, err)
 		}
 		return nil, fmt.Errorf("share %v with %s: %w", b.Size(), p.setting.Peer, err)
@@ -165,7 +165,7 @@ func (p *provider) Import(o window.Offer, size devices.Size, rights wire.Rights)
 	return w, nil
 }
 
-// start begins an operation.
+// start starts an operation.
 func (p *provider) start(j job) {
 	if !p.gate.Enter() {
 		j.done.Complete(errEnded())
@@ -196,8 +196,8 @@ func (p *provider) end(j job, err error) {
 	p.gate.Leave()
 }
 
-// next takes an operation from the queue. A worker that gets none is none any
-// more.
+// next removes an operation from the queue. A worker for which there is none must
+// end.
 func (p *provider) next(worker bool) (job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *provider) next(worker bool) (job, bool) {
 	return j, true
 }
 
-// work moves what is queued, and ends when nothing is.
+// work performs queued operations, and ends when there are none.
 func (p *provider) work() {
 	for {
 		j, ok := p.next(true)
@@ -224,7 +224,7 @@ func (p *provider) work() {
 	}
 }
 
-// descriptor is the number of a file in /proc, by which it can be opened again.
+// descriptor returns the path of a file in /proc, by which it can be reopened.
 func descriptor(f *os.File) (path string, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

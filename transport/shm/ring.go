@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// slots is the number of tags that may be on their way in one direction.
+// slots is the number of tags that may be in transit in one direction.
 const slots = 4096
 
-// ring is the memory of one direction, with the two bells of those who sleep.
-// close comes when nobody uses it any more, but for those who sleep.
+// ring is the memory of one direction, with the two bells of the sleepers. close
+// is called when only sleepers still use it.
 type ring struct {
 	memory *os.File
 	// filled wakes the receiver, emptied the sender.
@@ -25,7 +25,7 @@ type ring struct {
 	at              *layout
 }
 
-// newRing takes the memory of a ring.
+// newRing allocates the memory of a ring.
 func newRing() (r *ring, err error) {
 	r = &ring{}
 	defer func() {
@@ -54,12 +54,12 @@ func newRing() (r *ring, err error) {
 	return r, r.open()
 }
 
-// openRing opens one of the peer. The files are the ring's if it succeeds.
+// openRing opens a ring of the peer. The files belong to the ring if it succeeds.
 func openRing(memory, filled, emptied *os.File) (*ring, error) {
 	r := &ring{memory: memory, filled: filled, emptied: emptied}
 	for _, bell := range []*os.File{filled, emptied} {
-		// Only what Go's poller takes can be waited for with a deadline. An
-		// eventfd is, and a file of a disk is not.
+		// Only files that Go's poller accepts support deadlines. An eventfd does,
+		// a file on a disk does not.
 		if err := bell.SetDeadline(time.Time{}); err != nil {
 			return nil, fmt.Errorf("the peer's bell: %w", err)
 		}
@@ -75,7 +75,7 @@ func (r *ring) open() (err error) {
 	return nil
 }
 
-// close gives everything back, and wakes those who sleep.
+// close releases everything, and wakes the sleepers.
 func (r *ring) close() error {
 	var errs []error
 	if r.at != nil {
@@ -90,8 +90,8 @@ func (r *ring) close() error {
 	return errors.Join(errs...)
 }
 
-// knock wakes whoever sleeps at a bell. A bell that can't be rung has been rung
-// often enough.
+// knock wakes the sleeper at a bell. If the bell can't be rung, it has been rung
+// already.
 func knock(bell *os.File) {
 	conn, err := bell.SyscallConn()
 	if err != nil {
@@ -113,7 +113,7 @@ func sleep(ctx context.Context, bell *os.File) error {
 	_, err := bell.Read(count[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if ctx.Err() == nil {
-			// It was another's context, who is gone.
+			// The deadline was set for the context of an earlier sleeper.
 			return bell.SetReadDeadline(time.Time{})
 		}
 		return ctx.Err()

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// layout is the memory of a ring. Each number that one side writes and the
-// other reads has a cache line of its own.
+// layout is the memory of a ring. Each number that one side writes and the other
+// reads has a cache line of its own.
 type layout struct {
 	// head counts the tags that were sent.
 	head atomic.Uint64
@@ -23,10 +23,10 @@ type layout struct {
 	slots   [slots]atomic.Uint64
 }
 
-// layoutSize is its bytes.
+// layoutSize is the size of a layout, in bytes.
 const layoutSize = int(unsafe.Sizeof(layout{}))
 
-// layoutAt reads the begin of a mapping as a ring.
+// layoutAt returns the start of a mapping as a ring.
 //
-// Preconditions: it has layoutSize bytes, and begins at a page.
+// Preconditions: it has layoutSize bytes, and starts at a page boundary.
 func layoutAt(p []byte) *layout { return (*layout)(unsafe.Pointer(unsafe.SliceData(p))) }

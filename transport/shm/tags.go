@@ -14,24 +14,24 @@ import (
 
 const (
 	// spin is the time that a waiter polls before it sleeps: longer than a
-	// sleeper takes to wake on a busy machine, so that one who slept does not
-	// make both sleep again and again.
+	// sleeper takes to wake on a busy machine, so that a sleep on one side does
+	// not make both sides sleep repeatedly.
 	spin = 100 * time.Microsecond
-	// spinPolls is the number of polls between two looks at the clock.
+	// spinPolls is the number of polls between two checks of the clock.
 	spinPolls = 64
 )
 
-// errRing is numbers in a ring that can't be.
+// errRing reports impossible numbers in a ring.
 var errRing = errors.New("shm: the peer breaks the protocol of the ring")
 
 // sender is our end of the peer's ring.
 type sender struct {
 	ring *ring
-	// turn is held by the one who waits for room.
+	// turn is held by the goroutine that waits for room.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// sent is head, and received what tail was when it was last looked at.
+	// sent is head, and received is the last tail that was read.
 	// +checklocks:mu
 	sent uint64
 	// +checklocks:mu
@@ -48,7 +48,7 @@ type receiver struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	received uint64
-	// left are the tags that were in the ring at the end.
+	// left holds the tags that were in the ring at the end.
 	// +checklocks:mu
 	left []wire.Tag
 	// +checklocks:mu
@@ -82,7 +82,7 @@ func (s *sender) try(t wire.Tag) (done bool, err error) {
 	return true, nil
 }
 
-// send sends a tag when there is room.
+// send sends a tag once there is room.
 func (s *sender) send(ctx context.Context, t wire.Tag) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *sender) send(ctx context.Context, t wire.Tag) error {
 	return wait(ctx, s.ring.emptied, s.wait, func() (bool, error) { return s.try(t) })
 }
 
-// wait says in the ring that somebody waits for room.
+// wait sets the ring's flag that the sender waits for room.
 func (s *sender) wait() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *sender) wait() error {
 	return nil
 }
 
-// try takes a tag if there is one.
+// try receives a tag if there is one.
 func (r *receiver) try() (t wire.Tag, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *receiver) takeLocked() (t wire.Tag, ok bool, err error) {
 	return t, true, nil
 }
 
-// next takes the next tag when there is one.
+// next returns the next tag, and waits for it.
 func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
 	t, ok, err := r.try()
 	if ok || err != nil {
@@ -159,18 +159,18 @@ func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
 	return t, err
 }
 
-// wait says in the ring that the receiver sleeps.
+// wait sets the ring's flag that the receiver sleeps.
 func (r *receiver) wait() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return nil // what is left is taken without
+		return nil // left is read without it
 	}
 	r.ring.at.sleeping.Store(1)
 	return nil
 }
 
-// take takes the turn of the one who may sleep.
+// take acquires the turn to sleep.
 func take(ctx context.Context, turn chan struct{}) error {
 	select {
 	case turn <- struct{}{}:
@@ -181,9 +181,9 @@ func take(ctx context.Context, turn chan struct{}) error {
 }
 
 // wait tries until it succeeds: for a while by polling, then whenever the bell
-// rings. announce comes before each sleep, so that the peer rings.
+// rings. announce is called before each sleep, so that the peer rings.
 func wait(ctx context.Context, bell *os.File, announce func() error, try func() (bool, error)) error {
-	// On one processor the peer runs when we do not.
+	// On a single processor the peer runs only while we do not.
 	if runtime.NumCPU() > 1 {
 		if ok, err := poll(ctx, try); ok || err != nil {
 			return err
@@ -197,7 +197,7 @@ func wait(ctx context.Context, bell *os.File, announce func() error, try func() 
 			return err
 		}
 		if err := sleep(ctx, bell); err != nil {
-			// The bell is closed at the end, when something may be left.
+			// The bell is closed at the end, when tags may be left.
 			if ok, terr := try(); ok || terr != nil {
 				return terr
 			}
@@ -222,14 +222,14 @@ func poll(ctx context.Context, try func() (bool, error)) (bool, error) {
 	return false, nil
 }
 
-// end takes what is left out of the ring and gives it back.
+// end moves the remaining tags out of the ring and releases it.
 func (r *receiver) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
 		return
 	}
-	// A peer that goes on to send is not waited for.
+	// Don't wait for a peer that continues to send.
 	for range slots {
 		t, ok, err := r.takeLocked()
 		if !ok || err != nil {
@@ -241,7 +241,7 @@ func (r *receiver) end() {
 	_ = r.ring.close()
 }
 
-// end gives the peer's ring back.
+// end releases the peer's ring.
 func (s *sender) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

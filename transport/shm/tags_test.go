@@ -13,7 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// TestTagsInOrder sends by several and receives by one, more than a ring holds.
+// TestTagsInOrder sends by several goroutines and receives by one, more than a
+// ring holds.
 func TestTagsInOrder(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)
@@ -44,7 +45,7 @@ func TestTagsInOrder(t *testing.T) {
 	all.Wait()
 }
 
-// TestTagsBackAndForth goes to sleep on both sides again and again.
+// TestTagsBackAndForth makes both sides sleep repeatedly.
 func TestTagsBackAndForth(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)
@@ -63,7 +64,7 @@ func TestTagsBackAndForth(t *testing.T) {
 	})
 	for i := range wire.Tag(5000) {
 		if i%1000 == 0 {
-			// Longer than anybody polls.
+			// Longer than any waiter polls.
 			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			if _, err := a.RecvTag(short); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("received what nobody sent: %v", err)
@@ -143,7 +144,7 @@ func TestEndOfTags(t *testing.T) {
 	}
 }
 
-// TestHostileRing writes numbers into the rings that can't be.
+// TestHostileRing writes impossible numbers into the rings.
 func TestHostileRing(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)
@@ -168,7 +169,7 @@ func TestHostileRing(t *testing.T) {
 	}
 }
 
-// TestEndlessRing ends while the peer says again and again that there is more.
+// TestEndlessRing ends while the peer claims repeatedly that there is more.
 func TestEndlessRing(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t)

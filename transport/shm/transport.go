@@ -10,9 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// Options describe the transport.
+// Options configures the transport.
 type Options struct {
-	// Devices are those on which memory of a peer is opened, when the peer shares it
+	// Devices are those on which memory of a peer is opened if the peer shares it
 	// by a handle. They are borrowed, and must outlive the sessions.
 	Devices []devices.Device
 }
@@ -25,7 +25,7 @@ var _ window.Transport = (*Transport)(nil)
 // New returns the transport.
 func New(o Options) *Transport { return &Transport{opts: o} }
 
-// Propose says which process of which host this is.
+// Propose returns the identity of this process and its host.
 func (t *Transport) Propose(s window.Setting) ([]byte, error) {
 	if _, err := sameUser(s.Conn); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (t *Transport) Propose(s window.Setting) ([]byte, error) {
 	return own.append(nil), nil
 }
 
-// Judge says whether the peer is of this host and this user.
+// Judge checks that the peer is on this host and of this user.
 func (t *Transport) Judge(s window.Setting, proposal []byte) error {
 	peer, err := parseFacts(proposal)
 	if err != nil {
@@ -46,7 +46,7 @@ func (t *Transport) Judge(s window.Setting, proposal []byte) error {
 	return judge(s.Conn, peer)
 }
 
-// Open takes the memory of our ring.
+// Open allocates our ring.
 func (t *Transport) Open(s window.Setting) (window.Starter, error) {
 	in, err := newRing()
 	if err != nil {
@@ -55,15 +55,15 @@ func (t *Transport) Open(s window.Setting) (window.Starter, error) {
 	return &starter{opts: t.opts, setting: s, in: in}, nil
 }
 
-// starter has our ring, and waits for that of the peer.
+// starter holds our ring until that of the peer arrives.
 type starter struct {
 	opts    Options
 	setting window.Setting
 	in      *ring
 }
 
-// startSize is the bytes of what a starter says: the version and the number of
-// slots.
+// startSize is the size, in bytes, of a starter's data: the version and the
+// number of slots.
 const startSize = 8
 
 // Start offers our ring to the peer.
@@ -93,5 +93,5 @@ func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
 	return newProvider(s.opts, s.setting, s.in, out), nil
 }
 
-// Close gives our ring back.
+// Close releases our ring.
 func (s *starter) Close() { _ = s.in.close() }

@@ -1,42 +1,42 @@
-// Package side runs the side connection of a session: on it each rank offers
-// the other memory that its transport can open by itself, with the descriptors
-// that this takes, and takes the offers back.
+// Package side runs the side connection of a session: on it each rank offers the
+// other memory that the peer's transport can open directly, together with the
+// descriptors needed for that, and withdraws the offers.
 //
 // # One window
 //
 //	owner                              peer
 //	Share: Provider.Export
-//	       OFFER ───────────────────>  Provider.Import, the window is there
+//	       OFFER ───────────────────>  Provider.Import, the window exists
 //	       <─────────────────── ACCEPT  (DECLINE: it can't be opened here)
 //	Share returns                      Use finds the window by its key
 //	Withdraw, or Buffer.Close
-//	       WITHDRAW ────────────────>  nobody finds it any more; when the
-//	                                   operations under way have ended:
+//	       WITHDRAW ────────────────>  Use no longer finds it; when the
+//	                                   operations in progress have ended:
 //	                                   Window.Close
 //	       <──────────────── WITHDRAWN
 //	Export.Close
 //
-// Since Share waits for the answer, a key works by the window from its return
-// on. A key without a window works on the data connections, which every key
-// does; so a use that finds none, because it was withdrawn just then, is
-// decided there.
+// Since Share waits for the answer, a key uses the window as soon as Share has
+// returned. A key without a window works on the data connections, as every key
+// does; so an operation that finds no window, because it has just been withdrawn,
+// is decided there.
 //
 // # What is not trusted
 //
-// Descriptors come only with the frame that names their number, at most
-// wire.MaxFiles; what else comes is closed, and ends the connection. So does a
-// frame that breaks a rule, a peer that answers what was not asked, one that
-// does not read its answers, and one that does not answer for as long as the
-// timeout. Offers are opened by the provider, which checks them; how many may
-// be open at once is bounded.
+// Descriptors are accepted only with the frame that names their number, at most
+// wire.MaxFiles; any others are closed, and end the connection. So does a frame
+// that breaks a rule, a peer that answers a question that was not asked, one that
+// does not read its answers, and one that does not answer within the timeout.
+// Offers are opened by the provider, which checks them; the number that may be
+// open at once is bounded.
 //
-// # The end
+// # Shutdown
 //
-// First the connection is closed and the provider, so that operations end;
-// then, when nobody is inside them any more, windows and exports.
+// The connection and the provider are closed first, so that operations end; then,
+// when no operation is running any more, the windows and exports.
 //
 // # Lock order
 //
-// Side.mu is a leaf. It is not held while the provider is called or a
-// connection is written to.
+// Side.mu is a leaf. It is not held during calls of the provider or writes to a
+// connection.
 package side

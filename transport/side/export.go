@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// export is a buffer of ours that was offered:
+// export is a local buffer that was offered:
 //
 //	offered ──> accepted ──> withdrawing ──> gone
 //	   │           (by us, or the buffer is closed)
@@ -23,24 +23,24 @@ type export struct {
 	export window.Export
 	buffer *region.Buffer
 	watch  *region.Watch
-	// answered is closed by the first answer, gone when the peer has no window
-	// any more.
+	// answered is closed by the first answer, gone when the peer no longer has a
+	// window.
 	answered, gone chan struct{}
 	// The rest is guarded by Side.mu.
 	hasAnswer   bool
 	withdrawing bool
-	// over says that the peer has no window: the export is being closed.
+	// over means that the peer has no window: the export is being closed.
 	over     bool
 	declined string
-	// late ends the session when the peer does not close its window.
+	// late ends the session if the peer does not close its window.
 	late *time.Timer
 }
 
 // Share offers the buffer of a key to the peer, and returns when the peer has
-// opened it, or can't.
+// opened it, or has declined.
 //
-// Errors: devices.ErrUnsupported for a buffer that goes by the data
-// connections; the context's; control.ErrDisconnected.
+// Errors: devices.ErrUnsupported for a buffer that uses the data connections; the
+// context's; control.ErrDisconnected.
 func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) error {
 	e, err := s.offer(d, b)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Side) offer(d wire.Descriptor, b *region.Buffer) (*export, error) {
 		return nil, errors.Join(fmt.Errorf("offer of %d bytes and %d files: %w", len(o.Blob), len(o.Files), devices.ErrUnsupported), x.Close())
 	}
 	e := &export{export: x, buffer: b, answered: make(chan struct{}), gone: make(chan struct{})}
-	// Closing the buffer takes the offer back; else it would wait for the
+	// Closing the buffer withdraws the offer; otherwise it would wait for the
 	// provider, which holds it.
 	e.watch = b.Watch(func() { s.withdraw(d.Key) })
 	s.mu.Lock()
@@ -103,8 +103,8 @@ func (s *Side) offer(d wire.Descriptor, b *region.Buffer) (*export, error) {
 	return e, nil
 }
 
-// Withdraw takes an offer back, and returns when the peer has no window any
-// more: at once where it never had one.
+// Withdraw withdraws an offer, and returns when the peer no longer has a window:
+// at once if it never had one.
 //
 // Errors: the context's; the offer is withdrawn all the same.
 func (s *Side) Withdraw(ctx context.Context, key wire.Key) error {
@@ -122,7 +122,7 @@ func (s *Side) Withdraw(ctx context.Context, key wire.Key) error {
 	}
 }
 
-// withdraw begins to take an offer back. Nil is that there is none.
+// withdraw starts to withdraw an offer. It returns nil if there is none.
 func (s *Side) withdraw(key wire.Key) *export {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Side) withdraw(key wire.Key) *export {
 	return e
 }
 
-// dispatch handles one frame of the peer. Files are only for OFFER.
+// dispatch handles one frame of the peer. Only an OFFER has files.
 func (s *Side) dispatch(f frame) error {
 	if f.kind == wire.KindOffer {
 		return s.offered(f)
@@ -177,7 +177,7 @@ func (s *Side) dispatch(f frame) error {
 	}
 }
 
-// answered is an ACCEPT, or a DECLINE with its reason.
+// answered handles an ACCEPT, or a DECLINE with its reason.
 func (s *Side) answered(key wire.Key, declined string) error {
 	s.mu.Lock()
 	e := s.exports[key]
@@ -196,7 +196,7 @@ func (s *Side) answered(key wire.Key, declined string) error {
 	return nil
 }
 
-// released is a WITHDRAWN.
+// released handles a WITHDRAWN.
 func (s *Side) released(key wire.Key) error {
 	s.mu.Lock()
 	e := s.exports[key]
@@ -210,8 +210,9 @@ func (s *Side) released(key wire.Key) error {
 	return nil
 }
 
-// retire closes an export, which stays in the list until it is closed: a Withdraw of it
-// that begins meanwhile waits for that. Only the goroutine that reads calls it.
+// retire closes an export, which stays in the list until it is closed: a Withdraw
+// of it that starts meanwhile waits for that. Only the reading goroutine calls
+// it.
 func (s *Side) retire(key wire.Key, e *export) {
 	s.closeExport(key, e)
 	s.mu.Lock()
@@ -221,7 +222,7 @@ func (s *Side) retire(key wire.Key, e *export) {
 	}
 }
 
-// closeExport lets a buffer go that the peer does not have any more.
+// closeExport releases a buffer that the peer no longer has.
 func (s *Side) closeExport(key wire.Key, e *export) {
 	s.mu.Lock()
 	if e.late != nil {

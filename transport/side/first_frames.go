@@ -11,9 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Meet exchanges the first frames of a side connection, within the timeout,
-// and returns the provider. The starter is ended by it. When the context ends,
-// the connection is of no more use.
+// Meet exchanges the first frames of a side connection, within the timeout, and
+// returns the provider. It ends the starter. When the context ends, the
+// connection becomes unusable.
 func Meet(ctx context.Context, c net.Conn, s window.Starter, timeout time.Duration) (window.Provider, error) {
 	peer, err := exchange(ctx, c, s.Start(), timeout)
 	if err != nil {
@@ -58,7 +58,7 @@ func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Du
 	return started(f)
 }
 
-// started is the START of the peer.
+// started parses the START of the peer.
 func started(f frame) (window.Offer, error) {
 	var start wire.Start
 	err := fmt.Errorf("%s in the place of START: %w", f.kind, wire.ErrFrame)

@@ -12,16 +12,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// ErrFiles is descriptors that came, or did not come, against the protocol.
+// ErrFiles reports descriptors that were sent, or are missing, in violation of
+// the protocol.
 var ErrFiles = errors.New("side: descriptors against the protocol")
 
-// message is a frame to be written, with the descriptors that go with it.
+// message is a frame to be written, with the descriptors that accompany it.
 type message struct {
 	frame []byte
 	files []*os.File
 }
 
-// write writes one frame. Its descriptors go with its first bytes.
+// write writes one frame. Its descriptors are sent with its first bytes.
 func (m *message) write(c net.Conn) error {
 	if len(m.files) == 0 {
 		_, err := c.Write(m.frame)
@@ -44,8 +45,9 @@ func (m *message) write(c net.Conn) error {
 	return err
 }
 
-// duplicates are numbers of the files' own, which nobody closes meanwhile.
-// Asking an os.File for its number would take it from Go's poller.
+// duplicates returns duplicate descriptors of the files, which nothing else
+// closes meanwhile. Getting the number of an os.File itself would remove it from
+// Go's poller.
 func duplicates(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
 		var fd int
@@ -78,12 +80,12 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// reader reads frames and their descriptors. It reads no byte ahead, so that
-// what comes with the bytes of a frame belongs to that frame.
+// reader reads frames and their descriptors. It never reads ahead, so that
+// descriptors that arrive with the bytes of a frame belong to that frame.
 type reader struct {
 	conn net.Conn
 	oob  []byte
-	// files came with the frame that is being read.
+	// files arrived with the frame that is being read.
 	files []*os.File
 }
 
@@ -91,7 +93,7 @@ func newReader(c net.Conn) *reader {
 	return &reader{conn: c, oob: make([]byte, unix.CmsgSpace(4*wire.MaxFiles))}
 }
 
-// frame is one that was read; its files are the holder's.
+// frame is a frame that was read; its files belong to the holder.
 type frame struct {
 	kind  wire.Kind
 	body  []byte
@@ -124,7 +126,7 @@ func (r *reader) next() (f frame, err error) {
 	return frame{kind: h.Kind, body: body, files: r.files}, nil
 }
 
-// full fills p, and keeps the descriptors that come along.
+// full fills p, and keeps the descriptors that arrive with the bytes.
 func (r *reader) full(p []byte) error {
 	u, ok := r.conn.(*net.UnixConn)
 	if !ok {
@@ -144,8 +146,8 @@ func (r *reader) full(p []byte) error {
 	return nil
 }
 
-// keep takes the descriptors out of what came beside the bytes. The kernel has
-// marked them to be closed on exec.
+// keep extracts the descriptors from the control messages. The kernel has marked
+// them close-on-exec.
 func (r *reader) keep(oob []byte, flags int) error {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	for i := range messages {
@@ -167,8 +169,8 @@ func (r *reader) keep(oob []byte, flags int) error {
 	return nil
 }
 
-// expect says whether as many descriptors came as the frame says, and closes
-// them where not.
+// expect checks that as many descriptors arrived as the frame says, and otherwise
+// closes them.
 func (f *frame) expect(want uint8) error {
 	if len(f.files) == int(want) {
 		return nil

@@ -17,8 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// send writes bytes with some descriptors, as somebody does who keeps to no
-// rule.
+// send writes bytes with some descriptors, regardless of any rule.
 func send(t *testing.T, c *net.UnixConn, p []byte, n int) {
 	t.Helper()
 	var oob []byte
@@ -35,14 +34,14 @@ func send(t *testing.T, c *net.UnixConn, p []byte, n int) {
 	}
 }
 
-// offer is of key 1.
+// offer returns an offer of key 1.
 func offer(files uint8) []byte {
 	o := wire.Offer{Descriptor: wire.Descriptor{Key: 1, Size: 4096, Rights: wire.Readable}, Files: files, Blob: []byte("blob")}
 	return o.Append(nil)
 }
 
-// TestHostile lets a peer break each rule: the side connection ends, and
-// nothing is left of it.
+// TestHostile makes a peer break each rule: the side connection ends, and nothing
+// is left of it.
 func TestHostile(t *testing.T) {
 	decline := wire.Decline{Key: 9, Reason: "no"}
 	long := offer(1)
@@ -148,7 +147,7 @@ func TestManyOffers(t *testing.T) {
 	}
 }
 
-// TestNobodyReads lets a peer ask and not read the answers.
+// TestNobodyReads makes a peer send requests and not read the answers.
 func TestNobodyReads(t *testing.T) {
 	kit.Check(t)
 	near, far := pair(t)
@@ -164,7 +163,7 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// TestSilentPeer asks one that does not answer.
+// TestSilentPeer offers memory to a peer that does not answer.
 func TestSilentPeer(t *testing.T) {
 	kit.Check(t)
 	near, _ := pair(t)
@@ -182,8 +181,8 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// TestWindowThatStays asks one that answers the offer, and does not close its
-// window.
+// TestWindowThatStays offers memory to a peer that answers, but does not close
+// its window.
 func TestWindowThatStays(t *testing.T) {
 	kit.Check(t)
 	near, far := pair(t)
@@ -191,7 +190,7 @@ func TestWindowThatStays(t *testing.T) {
 	memory := s.buffer(t, 4096, 1)
 	d := wire.Descriptor{Key: 4, Size: 4096, Rights: both}
 	send(t, far, wire.AppendKey(nil, wire.KindAccept, d.Key), 0)
-	// The answer may be there before the question, which ends it too.
+	// The answer may arrive before the question, which also ends the connection.
 	if err := s.Share(within(t), d, memory); err == nil {
 		if err = s.Withdraw(within(t), d.Key); err != nil {
 			t.Error(err)
@@ -276,7 +275,7 @@ func TestMeetHostile(t *testing.T) {
 	}
 }
 
-// FuzzDispatch gives the side connection every frame.
+// FuzzDispatch passes arbitrary frames to the side connection.
 func FuzzDispatch(f *testing.F) {
 	f.Add(offer(0))
 	f.Add(wire.AppendKey(nil, wire.KindWithdraw, 1))

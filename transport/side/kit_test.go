@@ -22,7 +22,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
 // pair is the two ends of a Unix socket.
@@ -47,12 +48,12 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 	return a, b
 }
 
-// files is a provider whose offers are a memfd, and whose windows read and
-// write it.
+// files is a provider whose offers are a memfd, and whose windows read and write
+// that file.
 type files struct {
 	done chan struct{}
 	once sync.Once
-	// refuse makes it open nothing.
+	// refuse makes it reject every offer.
 	refuse atomic.Bool
 	// closing is called when an export is to be closed; nil does nothing.
 	closing func()
@@ -142,7 +143,7 @@ func (w *fileWindow) Close() error {
 	return w.file.Close()
 }
 
-// one is a side connection and what is behind it.
+// one is a side connection with its provider and memory.
 type one struct {
 	*Side
 	provider *files
@@ -199,7 +200,7 @@ func within(t *testing.T) context.Context {
 	return kit.Context(t, patience)
 }
 
-// completed is told of the end of an operation.
+// completed is notified of the end of an operation.
 type completed chan error
 
 func (c completed) Complete(err error) { c <- err }

@@ -13,29 +13,30 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// opened is a window of the peer's memory.
+// opened is an open window of the peer's memory.
 type opened struct {
 	window window.Window
 	size   devices.Size
 	rights wire.Rights
 	gate   gate.Gate
-	// withdrawn tells the operations that are under way.
+	// withdrawn notifies the operations in progress.
 	withdrawn atomic.Bool
 }
 
-// Use is a right to operate on a window, until Leave.
+// Use is the right to operate on a window, until Leave.
 type Use struct{ w *opened }
 
-// Start begins an operation: see window.Window. It sets op.Withdrawn.
+// Start starts an operation: see window.Window. It sets op.Withdrawn.
 func (u Use) Start(op *window.Op, done window.Completer) {
 	op.Withdrawn = &u.w.withdrawn
 	u.w.window.Start(op, done)
 }
 
-// Found says that there is a window, which is not the zero Use.
+// Found reports whether there is a window, that is, whether this is not the zero
+// Use.
 func (u Use) Found() bool { return u.w != nil }
 
-// Map shows the bytes of the window: see window.Mapper.
+// Map maps the bytes of the window: see window.Mapper.
 func (u Use) Map() (window.Mapping, error) {
 	if m, ok := u.w.window.(window.Mapper); ok {
 		return m.Map()
@@ -46,10 +47,9 @@ func (u Use) Map() (window.Mapping, error) {
 // Leave ends the use; the operation has completed.
 func (u Use) Leave() { u.w.gate.Leave() }
 
-// Use finds the window of a key, checks that it allows need on n bytes from
-// off, and keeps it open until Leave. found is false for a key that has none:
-// the data connections decide about it. It takes no lock and allocates
-// nothing.
+// Use finds the window of a key, checks that it allows need on n bytes from off,
+// and keeps it open until Leave. found is false for a key that has no window: the
+// data connections check it. Use takes no lock and allocates nothing.
 func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (use Use, status wire.Status, found bool) {
 	w := (*s.windows.Load())[key]
 	if w == nil || !w.gate.Enter() {
@@ -67,10 +67,10 @@ func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 	return Use{}, status, true
 }
 
-// Windows returns their number.
+// Windows returns the number of open windows.
 func (s *Side) Windows() int { return len(*s.windows.Load()) }
 
-// offered is an OFFER of the peer.
+// offered handles an OFFER of the peer.
 func (s *Side) offered(f frame) error {
 	o, err := wire.ParseOffer(f.body)
 	if err != nil {
@@ -102,8 +102,8 @@ func (s *Side) decline(key wire.Key, cause error) error {
 	return s.answer(d.Append(nil))
 }
 
-// publish makes a window findable, or with nil not any more. It returns what
-// was there.
+// publish makes a window findable, or removes it if w is nil. It returns the
+// previous one.
 func (s *Side) publish(key wire.Key, w *opened) (before *opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,9 +119,9 @@ func (s *Side) publish(key wire.Key, w *opened) (before *opened) {
 	return before
 }
 
-// withdrawn is a WITHDRAW of the peer. It is answered when the operations that
-// are under way have ended; for a key that has no window, because it was
-// declined, at once.
+// withdrawn handles a WITHDRAW of the peer. It is answered when the operations in
+// progress have ended; for a key without a window, because it was declined, at
+// once.
 func (s *Side) withdrawn(key wire.Key) error {
 	w := s.publish(key, nil)
 	if w == nil {
@@ -138,11 +138,11 @@ func (s *Side) withdrawn(key wire.Key) error {
 	return nil
 }
 
-// closeWindow closes a window that nobody finds any more, when nobody uses it.
+// closeWindow closes a window that can no longer be found, once it has no users.
 func (s *Side) closeWindow(key wire.Key, w *opened) {
 	w.withdrawn.Store(true)
 	w.gate.Shut()
-	// The operations end by themselves, or with the provider.
+	// The operations end on their own, or with the provider.
 	w.gate.Drain()
 	if err := w.window.Close(); err != nil {
 		s.opts.Logger.Warn("close a window", zap.Uint64("key", uint64(key)&0xffff), zap.Error(err))

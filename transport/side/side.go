@@ -15,25 +15,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// What ends a side connection.
+// Causes of the end of a side connection.
 var (
-	// ErrStalled is a peer that does not answer for longer than the timeout.
+	// ErrStalled reports a peer that does not answer within the timeout.
 	ErrStalled = errors.New("side: the peer does not go on")
-	// ErrProtocol is a peer that answers what was not asked, or asks for more
-	// than it may.
+	// ErrProtocol reports a peer that answers a question that was not asked, or
+	// exceeds a limit.
 	ErrProtocol = errors.New("side: the peer breaks the protocol")
 )
 
 const (
-	// MaxWindows bounds the windows of a peer that are open at once. A key
-	// beyond it goes by the data connections.
+	// MaxWindows bounds the windows of a peer that are open at once. Further keys
+	// use the data connections.
 	MaxWindows = 4096
-	// maxUnsent is the frames that wait to be written before a peer counts as
-	// one that does not read.
+	// maxUnsent is the number of unwritten frames at which a peer is considered
+	// not to read.
 	maxUnsent = 4 * MaxWindows
 )
 
-// Options describe a side connection.
+// Options configures a side connection.
 type Options struct {
 	// Timeout is the time that the peer has for each answer.
 	Timeout time.Duration
@@ -46,15 +46,15 @@ type Side struct {
 	conn     *control.Conn
 	provider window.Provider
 	opts     Options
-	// windows are those of the peer that are open here. The map never changes
+	// windows holds the peer's windows that are open here. The map never changes
 	// once published: it is replaced, under mu.
 	windows atomic.Pointer[map[wire.Key]*opened]
-	// closing is the number of those that are withdrawn and still used.
+	// closing is the number of windows that are withdrawn and still in use.
 	closing atomic.Int32
 	wake    chan struct{}
 	running sync.WaitGroup
 	end     sync.Once
-	// stop is closed when the end begins, done when nothing runs any more.
+	// stop is closed when the end starts, done when nothing runs any more.
 	stop chan struct{}
 	done chan struct{}
 
@@ -67,7 +67,7 @@ type Side struct {
 	cause error
 }
 
-// New starts the side connection, which it owns then, as it does the provider.
+// New starts the side connection, and takes ownership of it and of the provider.
 func New(c *control.Conn, p window.Provider, o Options) *Side {
 	s := &Side{
 		conn: c, provider: p, opts: o, wake: make(chan struct{}, 1), exports: map[wire.Key]*export{},
@@ -87,16 +87,16 @@ func New(c *control.Conn, p window.Provider, o Options) *Side {
 	return s
 }
 
-// Provider is that of New.
+// Provider returns the provider that New received.
 func (s *Side) Provider() window.Provider { return s.provider }
 
 // Done is closed when the side connection has ended and nothing of it runs.
 func (s *Side) Done() <-chan struct{} { return s.done }
 
-// Stopping is closed when the end begins.
+// Stopping is closed when the end starts.
 func (s *Side) Stopping() <-chan struct{} { return s.stop }
 
-// Err is why it has ended or ends; nil while it lives.
+// Err returns the cause of the end; nil while it is alive.
 func (s *Side) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Side) Close() {
 	<-s.done
 }
 
-// fail begins the end: the first cause counts.
+// fail starts the end: the first cause is kept.
 func (s *Side) fail(cause error) {
 	s.end.Do(func() {
 		s.mu.Lock()
@@ -130,11 +130,11 @@ func (s *Side) fail(cause error) {
 	})
 }
 
-// bury gives back what is left when the end has begun.
+// bury releases everything that is left once the end has started.
 func (s *Side) bury() {
 	<-s.stop
 	s.provider.Close()
-	// Who waits for operations under a withdrawn key waits no more.
+	// Goroutines that wait for operations under a withdrawn key stop waiting now.
 	s.running.Wait()
 	s.mu.Lock()
 	windows, exports := *s.windows.Load(), s.exports
@@ -203,7 +203,7 @@ func (s *Side) next() (message, bool) {
 }
 
 // sendLocked queues a frame. Its files must stay open until the peer has
-// answered, or the end.
+// answered, or the side connection has ended.
 //
 // +checklocks:s.mu
 func (s *Side) sendLocked(m message) error {
@@ -228,7 +228,8 @@ func (s *Side) answer(frame []byte) error {
 	return s.sendLocked(message{frame: frame})
 }
 
-// withTimeout is the caller's context, bounded by the time that the peer has.
+// withTimeout returns the caller's context, bounded by the time that the peer
+// has.
 func (s *Side) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, s.opts.Timeout, ErrStalled)
 }

@@ -72,8 +72,9 @@ func TestShareUseWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawWhileClosing withdraws once more while the export is being closed, behind
-// which no window is left, or none was opened: that waits for its end too.
+// TestWithdrawWhileClosing withdraws once more while the export is being closed,
+// when the window is closed already or was never opened: that waits for the end
+// of the export too.
 func TestWithdrawWhileClosing(t *testing.T) {
 	kit.Check(t)
 	for _, refused := range []bool{false, true} {
@@ -109,7 +110,7 @@ func TestWithdrawWhileClosing(t *testing.T) {
 	}
 }
 
-// TestBufferClose takes a buffer back that a peer has open.
+// TestBufferClose closes a buffer that a peer has open.
 func TestBufferClose(t *testing.T) {
 	kit.Check(t)
 	a, b := two(t)

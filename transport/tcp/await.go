@@ -8,14 +8,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// MaxAwaited is the most bytes of a put or a get that is worth to be waited for
-// by Await: its whole answer fits what is read ahead.
+// MaxAwaited is the largest put or get, in bytes, that is worth waiting for by
+// Await: its whole answer fits the read-ahead buffer.
 const MaxAwaited devices.Size = 4 << 10
 
-// Await waits until it has taken something from done, which follows complete,
-// or until the context ends, and says which. While answers come fast it reads
-// them by itself, so that nobody has to wake it. A context that ends meanwhile
-// is seen within a few milliseconds.
+// Await waits until it has received from done, which follows complete, or until
+// the context ends, and returns nil or the context's error. While answers come
+// fast it reads them itself, so that it need not be woken. A context that ends
+// meanwhile is noticed within a few milliseconds.
 func (c *Channel) Await(ctx context.Context, done <-chan struct{}, complete *atomic.Bool) error {
 	token := c.turn.Token()
 	c.turn.Want()
@@ -45,13 +45,13 @@ func (c *Channel) Await(ctx context.Context, done <-chan struct{}, complete *ato
 	}
 }
 
-// Recall makes the channel serve the peer at once: who waits for something else
-// of the peer, and not in Await, calls it.
+// Recall makes the channel serve the peer at once. It is called by goroutines
+// that wait for something else from the peer, and not in Await.
 func (c *Channel) Recall() { c.turn.Recall() }
 
-// readAnswers reads frames until complete. False is that there is one that is
-// not for who waits, or none that is whole when the turn is wanted back: it is
-// left to the channel's reader, and so is every error.
+// readAnswers reads frames until complete. It returns false if it finds one that
+// is not for a waiter, or none that is whole when the turn is recalled: that
+// frame is left to the channel's reader, and so is every error.
 func (c *Channel) readAnswers(complete *atomic.Bool) bool {
 	for !complete.Load() {
 		h, ok := c.in.answer(c.conn.Chunk)
@@ -66,8 +66,8 @@ func (c *Channel) readAnswers(complete *atomic.Bool) bool {
 	return true
 }
 
-// answer reads an answer and all of its bytes into what is read ahead, and
-// takes its header from there. Other frames, and larger ones, stay there.
+// answer reads an answer with all of its bytes into the read-ahead buffer, and
+// consumes its header. Other frames, and larger ones, remain there.
 func (r *reader) answer(chunk uint32) (h wire.DataHeader, ok bool) {
 	r.from.Eager = true
 	defer func() { r.from.Eager = false }()

@@ -12,10 +12,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// BenchmarkTransfer is puts and gets of one channel over loopback, beside the
-// same bytes as a plain stream that is acknowledged with one byte, and beside
-// one that sends and receives the same 128 KiB again and again, as tools that
-// measure networks do: it never leaves the processor's cache.
+// BenchmarkTransfer measures puts and gets of one channel over loopback, and for
+// comparison the same bytes as a plain stream that is acknowledged with one byte,
+// and a stream that sends and receives the same 128 KiB repeatedly, as network
+// benchmarks do: it never leaves the processor's cache.
 func BenchmarkTransfer(b *testing.B) {
 	for _, n := range []devices.Size{8, 4 << 10, 1 << 20, 64 << 20} {
 		b.Run(fmt.Sprintf("stream/%v", n), func(b *testing.B) { benchStream(b, int(n), int(n)) })

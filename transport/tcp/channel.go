@@ -17,12 +17,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// What ends a channel. Transfers get control.ErrDisconnected with it.
+// Causes of the end of a channel. Transfers receive control.ErrDisconnected with
+// them.
 var (
-	// ErrStalled is a peer that does not go on for longer than the timeout.
+	// ErrStalled reports a peer that makes no progress for longer than the
+	// timeout.
 	ErrStalled = errors.New("tcp: the peer does not go on")
-	// ErrProtocol is a peer that answers what was not asked, or asks for more
-	// than it may.
+	// ErrProtocol reports a peer that answers a request that was not made, or
+	// exceeds a limit.
 	ErrProtocol = errors.New("tcp: the peer breaks the protocol")
 )
 
@@ -34,13 +36,13 @@ type Channel struct {
 	turn *turn.Turn
 	in   *reader
 	opts Options
-	// life ends when the channel begins to end, and with it device copies.
+	// life ends when the channel starts to end, and with it device copies.
 	life    context.Context //nolint:containedctx // it is the channel's life, from New to its end
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	end     sync.Once
 	done    chan struct{}
-	// wake is the writer's; the stager's is its own.
+	// wake wakes the writer; the stager has its own.
 	wake  chan struct{}
 	watch *time.Timer
 	// moved counts every read and write, inside is true while a frame is read.
@@ -48,21 +50,21 @@ type Channel struct {
 	inside atomic.Bool
 	stager stager
 	lander lander
-	// pages are the ways of files' pages, nil where the connection has none.
-	// ownPipes says that the pipes are the channel's own.
+	// pages are the sockets for pages of files, nil if the connection has none.
+	// ownPipes means that the pool of pipes belongs to the channel.
 	pages    struct{ in, out *pages.Socket }
 	ownPipes bool
 
 	mu sync.Mutex
 	// +checklocks:mu
 	try *trywrite.Writer
-	// answers and staged frames that wait to be written.
+	// out holds answers and staged frames that wait to be written.
 	// +checklocks:mu
 	out queue[frame]
-	// jobs are the transfers of ours from and to host memory.
+	// jobs are our transfers from and to host memory.
 	// +checklocks:mu
 	jobs queue[job]
-	// places are the fragments in flight; free are those without one.
+	// places holds the fragments in flight; free lists the unused places.
 	// +checklocks:mu
 	places []place
 	// +checklocks:mu
@@ -70,13 +72,13 @@ type Channel struct {
 	// writing is true while the writer writes without the lock.
 	// +checklocks:mu
 	writing bool
-	// small is the buffer in which a small frame is put together.
+	// small is the buffer in which a small frame is assembled.
 	// +checklocks:mu
 	small [wire.DataHeaderSize + maxSmall]byte
-	// owed is the requests of the peer that are not answered.
+	// owed is the number of unanswered requests of the peer.
 	// +checklocks:mu
 	owed int
-	// seen and idle are the watch's.
+	// seen and idle belong to the watch.
 	// +checklocks:mu
 	seen uint64
 	// +checklocks:mu
@@ -85,14 +87,14 @@ type Channel struct {
 	cause error
 }
 
-// maxSmall is the most bytes of a put that whoever posts it may write, after
-// copying it behind its header.
+// maxSmall is the largest put, in bytes, that the posting goroutine may write
+// itself, after copying it into small.
 const maxSmall = 8 << 10
 
-// looks is the number of times that the watch looks within the timeout.
+// looks is the number of times that the watch checks within the timeout.
 const looks = 4
 
-// New starts a channel on a data connection, which it owns then.
+// New starts a channel on a data connection, which the channel then owns.
 func New(c *control.Conn, o Options) (*Channel, error) {
 	o.EnsureDefaults()
 	err := o.Validate()
@@ -124,8 +126,8 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	ch.life, ch.cancel = context.WithCancel(context.Background())
 	ch.stager.init(ch)
 	ch.lander.init(ch)
-	// It is armed under the lock: it may look before this line has ended. And
-	// it is armed first, because whoever ends the channel stops it.
+	// The watch is created under the lock, since it may run before the assignment
+	// is complete; and first, because the end of the channel stops it.
 	ch.mu.Lock()
 	ch.watch = time.AfterFunc(o.Timeout/looks, ch.look)
 	ch.mu.Unlock()
@@ -136,7 +138,7 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 }
 
 // start runs one of the channel's goroutines, near the network card that the
-// connection goes through.
+// connection uses.
 func (c *Channel) start(run func()) {
 	c.running.Go(func() {
 		defer c.opts.Engine.EnterNear(c.conn.LocalAddr())()
@@ -144,8 +146,8 @@ func (c *Channel) start(run func()) {
 	})
 }
 
-// Post begins a transfer, or takes a share in one. A channel that has ended
-// completes it with an error.
+// Post starts a transfer, or joins one. A channel that has ended completes it
+// with an error.
 func (c *Channel) Post(t *Transfer) {
 	j, p := t.job()
 	c.mu.Lock()
@@ -170,14 +172,14 @@ func (c *Channel) Post(t *Transfer) {
 	c.mu.Unlock()
 }
 
-// idleLocked says whether nothing waits to be written.
+// idleLocked reports whether nothing waits to be written and a place is free.
 //
 // +checklocks:c.mu
 func (c *Channel) idleLocked() bool {
 	return !c.writing && c.out.empty() && c.jobs.empty() && len(c.free) > 0
 }
 
-// wakeLocked makes the writer look at the queues, unless it will anyway.
+// wakeLocked makes the writer check the queues, unless it will do so anyway.
 //
 // +checklocks:c.mu
 func (c *Channel) wakeLocked() {
@@ -190,8 +192,8 @@ func (c *Channel) wakeLocked() {
 	}
 }
 
-// postSmallLocked writes the first fragment from here, as far as the socket
-// takes it, leaves the rest to the writer, and unlocks.
+// postSmallLocked writes the first fragment itself, as far as the socket accepts
+// it, leaves the rest to the writer, and unlocks.
 //
 // +checklocksrelease:c.mu
 func (c *Channel) postSmallLocked(j job) {
@@ -207,7 +209,7 @@ func (c *Channel) postSmallLocked(j job) {
 	if f.kind == wire.KindPut {
 		p = append(p, f.local.Host(f.off, f.n)...)
 	}
-	// The bytes have been copied: the local memory is not needed any more.
+	// The bytes have been copied: the local memory is no longer needed.
 	c.places[id.place()].written = true
 	err := c.pushBytesLocked(p)
 	if j.more() {
@@ -220,7 +222,7 @@ func (c *Channel) postSmallLocked(j job) {
 	}
 }
 
-// pushBytesLocked writes what fits of a small frame and queues the rest.
+// pushBytesLocked writes as much of a small frame as fits and queues the rest.
 //
 // +checklocks:c.mu
 func (c *Channel) pushBytesLocked(p []byte) error {
@@ -238,8 +240,8 @@ func (c *Channel) pushBytesLocked(p []byte) error {
 	return nil
 }
 
-// answer sends the frame that a request of the peer has earned: by itself
-// where nothing is before it and it is small.
+// answer sends the frame that answers a request of the peer: directly if the
+// queue is empty and the frame is small.
 func (c *Channel) answer(f frame) {
 	c.mu.Lock()
 	c.owed--
@@ -263,8 +265,8 @@ func (c *Channel) answer(f frame) {
 	c.mu.Unlock()
 }
 
-// owe notes a request of the peer; one that has too many unanswered ones, or
-// does not read its answers, is dropped.
+// owe records a request of the peer. It fails for a peer that has too many
+// unanswered requests, or does not read its answers.
 func (c *Channel) owe() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

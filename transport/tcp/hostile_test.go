@@ -32,7 +32,7 @@ func raw(h wire.DataHeader) []byte {
 	return p
 }
 
-// ends waits for the end of a channel and says why.
+// ends waits for the end of a channel and returns the cause.
 func ends(t testing.TB, c *Channel) error {
 	t.Helper()
 	select {
@@ -44,8 +44,8 @@ func ends(t testing.TB, c *Channel) error {
 	}
 }
 
-// What no honest peer sends ends the channel, touches no byte and takes no
-// memory.
+// Input that no correct peer sends ends the channel, changes no byte and
+// allocates no memory.
 func TestHostilePeers(t *testing.T) {
 	tooLong := raw(wire.DataHeader{Kind: wire.KindPut, Length: 1})
 	binary.LittleEndian.PutUint32(tooLong[4:], 1<<32-1)
@@ -88,12 +88,12 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// A peer that answers a put before it can have read it: the memory stays ours
-// until it is written.
+// A peer that answers a put before it can have read it: the memory is kept until
+// it is written.
 func TestEarlyAnswer(t *testing.T) {
 	kit.Check(t)
 	s, peer := against(t, Options{})
-	// Not one frame fits the socket while the peer does not read.
+	// Not a single frame fits the socket while the peer does not read.
 	socket, ok := s.channel.conn.Conn.(*net.UnixConn)
 	if !ok {
 		t.Fatal("not a Unix socket")
@@ -147,12 +147,12 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// Two answers to one get: the second finds nothing.
+// Two answers to one get: the second one is refused.
 func TestAnswerTwice(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		answerTwice(t, func(s *side) *region.Buffer { return s.host(t, 100) })
 	})
-	// The second answer comes while the device still works on the first one.
+	// The second answer arrives while the device still works on the first one.
 	t.Run("slow device", func(t *testing.T) {
 		answerTwice(t, func(s *side) *region.Buffer { return s.sim(t, 100, sim.Params{Latency: 100 * time.Millisecond}) })
 	})
@@ -189,7 +189,7 @@ func answerTwice(t *testing.T, memory func(s *side) *region.Buffer) {
 	}
 }
 
-// Who asks for ever and reads no answer is dropped.
+// A peer that sends requests forever and reads no answer is dropped.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	kit.Check(t)
 	s, peer := against(t, Options{})
@@ -206,8 +206,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// A peer that goes on no more is given up after the timeout: as a target, and
-// in the middle of its own put.
+// A peer that stops making progress is given up after the timeout: as a target,
+// and in the middle of its own put.
 func TestStalledPeers(t *testing.T) {
 	t.Run("does not answer", func(t *testing.T) {
 		kit.Check(t)
@@ -250,7 +250,7 @@ func TestStalledPeers(t *testing.T) {
 	})
 }
 
-// FuzzChannel speaks random bytes after a good put.
+// FuzzChannel sends random bytes after a valid put.
 func FuzzChannel(f *testing.F) {
 	f.Add(raw(wire.DataHeader{Kind: wire.KindPut, Length: 3, Key: 1}))
 	f.Add(raw(wire.DataHeader{Kind: wire.KindGet, Length: 3, Key: 1}))

@@ -135,7 +135,7 @@ func (s *side) crash(t testing.TB, b *region.Buffer) {
 	dev.Crash()
 }
 
-// grant gives the other side a key.
+// grant grants the other side a key.
 func (s *side) grant(t testing.TB, b *region.Buffer, rights wire.Rights) wire.Descriptor {
 	t.Helper()
 	d, err := s.keys.Grant(b, rights)
@@ -145,7 +145,7 @@ func (s *side) grant(t testing.TB, b *region.Buffer, rights wire.Rights) wire.De
 	return d
 }
 
-// waiter is a Completer that can be waited for, again and again.
+// waiter is a Completer that can be waited for repeatedly.
 type waiter chan error
 
 func (w waiter) Complete(err error) { w <- err }
@@ -175,7 +175,7 @@ func (s *side) do(t testing.TB, p Plan) error {
 	return w.wait(t)
 }
 
-// mapped is sim of a device that shows its memory.
+// mapped is sim with a device that maps its memory for the host.
 func (s *side) mapped(t testing.TB, n devices.Size) *region.Buffer {
 	t.Helper()
 	return s.sim(t, n, sim.Params{Mapped: true})

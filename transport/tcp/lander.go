@@ -18,18 +18,20 @@ type lander struct {
 	queue chan landing
 }
 
-// landing is bytes on their way into device memory or a file: of a put of the
-// peer, or of a get of ours. A frame may come in several, one after the other.
+// landing is a piece of data bound for device memory or a file: from a put of the
+// peer, or from a get of ours. A frame may be split into several, one after
+// another.
 type landing struct {
 	buffer *region.Buffer
 	off    devices.Offset
 	n      devices.Size
-	// slot or pipe hold the bytes, and with them one of the lander's turns. The
-	// last of a frame may have none: where the connection has failed before.
+	// slot or pipe holds the bytes, and with them one of the lander's turns. The
+	// last landing of a frame may have neither: if the connection has failed
+	// before.
 	slot slot
 	pipe *pages.Pipe
 	last bool
-	// use and peer are the put's, id is the get's.
+	// use and peer belong to a put, id to a get.
 	use  region.Use
 	peer wire.RequestID
 	id   requestID
@@ -38,13 +40,13 @@ type landing struct {
 
 func (l *lander) init(c *Channel) {
 	l.c, l.turns = c, newTurns()
-	// It has room for as many as there are turns, and one without.
+	// It has room for one landing per turn, and one without.
 	l.queue = make(chan landing, slotsPerWay+1)
 }
 
-// take reads the bytes of a frame to where they belong: into a map of the
-// device's memory from here, and else into pipes for a file, or a slot, which
-// the lander empties. It is called by the reader only.
+// take reads the bytes of a frame to their destination: directly into a map of
+// the device's memory, and otherwise into pipes for a file, or a slot, which the
+// lander empties. Only the reader calls it.
 func (l *lander) take(r *reader, w landing) error {
 	view, mapped, failure := w.buffer.View(l.c.life, w.off, w.n, devices.ReadWrite)
 	switch {
@@ -59,14 +61,14 @@ func (l *lander) take(r *reader, w landing) error {
 	f, _, _ := w.buffer.File(w.off)
 	err := l.takeParts(r, &w, f != nil && l.c.pages.in != nil)
 	if err != nil {
-		// What was queued of the frame uses the memory still.
+		// Queued parts of the frame still use the memory.
 		w.slot, w.pipe, w.last = slot{}, nil, true
 		l.queue <- w
 	}
 	return err
 }
 
-// takeParts queues a frame, as many parts as it comes in.
+// takeParts queues a frame, in as many parts as it arrives in.
 func (l *lander) takeParts(r *reader, w *landing, piped bool) error {
 	for left := w.n; left > 0; {
 		if err := l.turns.take(l.c.life); err != nil {
@@ -100,7 +102,7 @@ func (l *lander) pipe(wanted bool) (*pages.Pipe, bool) {
 	return l.c.opts.Pipes.Get()
 }
 
-// emptied gives back what held the bytes.
+// emptied releases the slot or pipe that held the bytes.
 func (l *lander) emptied(w *landing) {
 	switch {
 	case w.pipe != nil:
@@ -113,8 +115,8 @@ func (l *lander) emptied(w *landing) {
 	l.turns.giveBack()
 }
 
-// ended answers what was read without the lander, unless the connection has
-// failed.
+// ended answers a frame that was read without the lander, unless the connection
+// has failed.
 func (l *lander) ended(w landing, failure, err error) error {
 	if err != nil {
 		w.release()
@@ -124,7 +126,7 @@ func (l *lander) ended(w landing, failure, err error) error {
 	return nil
 }
 
-// release gives up the peer's use of the memory.
+// release ends the peer's use of the memory.
 func (w *landing) release() {
 	if !w.get {
 		w.use.Release()
@@ -132,12 +134,13 @@ func (w *landing) release() {
 }
 
 func (l *lander) run() {
-	// failure is that of a part of the present frame.
+	// failure is the error of a part of the current frame.
 	var failure error
 	for {
 		select {
 		case w := <-l.queue:
-			// The last part of a frame that the connection broke off has no bytes.
+			// The last part of a frame that the connection interrupted has no
+			// bytes.
 			complete := w.pipe != nil || w.slot.bytes != nil
 			if failure == nil && complete {
 				failure = l.store(&w)
@@ -159,7 +162,7 @@ func (l *lander) run() {
 	}
 }
 
-// store puts the bytes into their place, unless nobody wants them any more.
+// store writes the bytes to their place, unless they are no longer wanted.
 func (l *lander) store(w *landing) error {
 	if w.get && !l.c.wanted(w.id) {
 		return errPartFailed
@@ -171,8 +174,8 @@ func (l *lander) store(w *landing) error {
 	return w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
 }
 
-// clear gives back what is queued when the channel ends. The reader, which
-// fills the queue, may be behind: bury comes after both.
+// clear releases queued landings when the channel ends. The reader, which fills
+// the queue, may still be running: bury runs after both.
 func (l *lander) clear() {
 	for {
 		select {

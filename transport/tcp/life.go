@@ -10,7 +10,7 @@ import (
 // Done is closed when the channel has ended and nothing of it runs.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
-// Err is why the channel has ended or ends; nil while it lives.
+// Err returns the cause of the channel's end; nil while it is alive.
 func (c *Channel) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,14 +25,14 @@ func (c *Channel) errLocked() error {
 	return fmt.Errorf("%s: %w: %w", c.conn.Peer, control.ErrDisconnected, c.cause)
 }
 
-// Close ends the channel and waits until nothing of it runs. Transfers that
-// are under way complete with an error.
+// Close ends the channel and waits until nothing of it runs. Transfers in
+// progress complete with an error.
 func (c *Channel) Close() {
 	c.fail(errors.New("closed on this side"))
 	<-c.done
 }
 
-// fail begins the end: the first cause counts.
+// fail starts the end: the first cause is kept.
 func (c *Channel) fail(cause error) {
 	c.end.Do(func() {
 		c.mu.Lock()
@@ -45,7 +45,7 @@ func (c *Channel) fail(cause error) {
 	})
 }
 
-// bury completes what is left when nothing runs any more.
+// bury completes everything that is left when nothing runs any more.
 func (c *Channel) bury() {
 	c.running.Wait()
 	c.fail(errors.New("ended"))
@@ -81,7 +81,7 @@ func (c *Channel) bury() {
 	close(c.done)
 }
 
-// look ends a channel on which nothing moves while something is waited for.
+// look ends a channel on which nothing moves while something is pending.
 func (c *Channel) look() {
 	c.mu.Lock()
 	if c.cause != nil {

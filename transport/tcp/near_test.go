@@ -12,7 +12,7 @@ import (
 )
 
 // TestGoroutinesRunNearTheNetworkCard moves device memory, so that a channel has
-// all of its goroutines, and looks which node they have entered.
+// all of its goroutines, and checks which node they have entered.
 func TestGoroutinesRunNearTheNetworkCard(t *testing.T) {
 	kit.Check(t)
 	var entered, left, wrong atomic.Int64

@@ -14,29 +14,29 @@ import (
 const (
 	DefaultInFlight = 32
 	DefaultTimeout  = 30 * time.Second
-	// MaxInFlight bounds what a peer has unanswered; one that has more is
-	// not one of ours, and is dropped.
+	// MaxInFlight bounds the unanswered requests of a peer; one that has more
+	// does not run this library, and is dropped.
 	MaxInFlight = 256
 )
 
-// Options describe a channel.
+// Options configures a channel.
 type Options struct {
 	// Keys are those that the peer may use. Required.
 	Keys *region.Keys
-	// Engine lends pinned slots for device memory. Required.
+	// Engine provides pinned slots for device memory. Required.
 	Engine *transport.Engine
-	// Pipes carry the pages of files, shared by channels. By default
-	// a channel has its own.
+	// Pipes carry the pages of files, shared by channels. By default a channel
+	// has its own pool.
 	Pipes *pages.Pool
-	// InFlight is the number of fragments that may wait for their answer, from 1 to
+	// InFlight is the number of fragments that may await their answer, from 1 to
 	// 256. Default 32.
 	InFlight int
-	// Timeout is the time that nothing may move while something is waited for;
-	// then the channel ends. Default 30 s.
+	// Timeout is the time without progress while something is pending after which
+	// the channel ends. Default 30 s.
 	Timeout time.Duration
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
 	if o.InFlight == 0 {
 		o.InFlight = DefaultInFlight

@@ -18,8 +18,8 @@ import (
 // the channel ends it.
 const never = 1000 * time.Hour
 
-// A device is read while the network does not go on: of a put from device
-// memory to a peer that reads nothing, every slot is filled.
+// A device is read while the network is blocked: for a put from device memory to
+// a peer that reads nothing, every slot is filled.
 func TestDeviceIsReadAhead(t *testing.T) {
 	kit.Check(t)
 	ca, cb := sockets(t, "unix")
@@ -40,7 +40,7 @@ func TestDeviceIsReadAhead(t *testing.T) {
 	}
 }
 
-// copies returns the number that a side's engine has made on a path.
+// copies returns the number of copies that a side's engine has made on a path.
 func copies(s *side, p transport.Path) uint64 {
 	n := uint64(0)
 	for _, row := range s.engine.Stats().Paths {
@@ -64,8 +64,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The network goes on while a device is written: of a put into device memory
-// that takes for ever, and of a get, every slot is filled.
+// The network continues while a device is written: for a put into device memory
+// that takes forever, and for a get, every slot is filled.
 func TestNetworkReadsAhead(t *testing.T) {
 	kit.Check(t)
 	const chunk, size = 1 << 20, 8 << 20
@@ -100,8 +100,9 @@ func TestNetworkReadsAhead(t *testing.T) {
 	}
 }
 
-// A file is read and sent side by side as device memory is, and one that its
-// owner has cut fails the requests for what is gone; the channel goes on.
+// Reading and sending of a file overlap as for device memory. A file that its
+// owner has truncated fails the requests for the missing part; the channel
+// continues.
 func TestFilesThatAreCut(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t, "unix", Options{})

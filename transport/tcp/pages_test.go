@@ -18,15 +18,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// lend registers n bytes of a file from off for a transfer.
+// lend registers n bytes of a file from off for one transfer.
 func (s *side) lend(t testing.TB, f *os.File, off int64, n devices.Size) *region.Buffer {
 	t.Helper()
 	b, err := s.table.RegisterSpan(transport.FileSpan("host", f, off, n))
 	return s.keep(t, b, err)
 }
 
-// Pages of files are sent as they are and received into files, from odd places
-// and to odd places, and so they are where there are no pipes.
+// Pages of files are sent without copying and received into files, from unaligned
+// offsets and to unaligned offsets, and the bytes are the same without pipes.
 func TestLentFiles(t *testing.T) {
 	kit.Check(t)
 	const size = 9*testChunk + 321
@@ -64,8 +64,8 @@ func TestLentFiles(t *testing.T) {
 	}
 }
 
-// A file that was cut, at either end, is an error, and so is one that can't
-// grow. The frames stay frames: the channel goes on.
+// A truncated file, at either end, is an error, and so is one that can't grow.
+// The framing stays intact: the channel continues.
 func TestLentFileIsCut(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t, "tcp", Options{})
@@ -108,7 +108,7 @@ func TestLentFileIsCut(t *testing.T) {
 	transporttest.Check(t, remote, 0, size, 1, 0)
 }
 
-// Memory that the device shows is sent from its map and received into it.
+// Memory that the device maps is sent from its map and received into it.
 func TestMappedMemory(t *testing.T) {
 	kit.Check(t)
 	a, b := sides(t, "tcp", Options{})
@@ -133,9 +133,9 @@ func TestMappedMemory(t *testing.T) {
 	}
 }
 
-// A frame that breaks off in its middle ends the channel and nothing else: what
-// has come of it may be in place, the rest of the memory is as it was, and it
-// can be given back.
+// A frame that breaks off in its middle ends the channel and nothing else: the
+// part that has arrived may be in place, the rest of the memory is unchanged, and
+// it can be released.
 func TestFrameBreaksOff(t *testing.T) {
 	kit.Check(t)
 	const size = 4 * testChunk

@@ -12,8 +12,8 @@ import (
 //
 //	free ──> live ──> written and answered, in any order ──> free
 //
-// A peer that answers before all is written (it can't have read it) must not
-// make us give up memory that the writer still reads.
+// An answer that arrives before the fragment is fully written (the peer can't
+// have read it) must not make us release memory that the writer still reads.
 type place struct {
 	frag              fragment
 	round             uint64
@@ -22,19 +22,20 @@ type place struct {
 	status            wire.Status
 }
 
-// placeBits of a request's id say which place, the rest which round of it.
+// placeBits is the number of low bits of a request's id that select the place; the
+// others count the rounds of the place.
 const placeBits = 16
 
 type requestID wire.RequestID
 
 func (id requestID) place() int { return int(id & (1<<placeBits - 1)) }
 
-// header is the fragment's frame.
+// header returns the header of the fragment's frame.
 func (f *fragment) header(id requestID) wire.DataHeader {
 	return wire.DataHeader{Kind: f.kind, Length: uint32(f.n), ID: wire.RequestID(id), Key: f.key, Off: f.at}
 }
 
-// takePlaceLocked puts a fragment in flight.
+// takePlaceLocked assigns a free place to a fragment.
 //
 // Preconditions: a place is free.
 //
@@ -47,7 +48,7 @@ func (c *Channel) takePlaceLocked(f fragment) requestID {
 	return requestID(p.round<<placeBits | uint64(i))
 }
 
-// findLocked is the place that an answer is for.
+// findLocked returns the place that an answer belongs to.
 //
 // +checklocks:c.mu
 func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error) {
@@ -62,7 +63,7 @@ func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error)
 }
 
 // leaveLocked frees the place of a fragment that is written and answered, and
-// returns what has ended.
+// returns its job and status.
 //
 // +checklocks:c.mu
 func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
@@ -79,7 +80,7 @@ func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
 	return j, status, true
 }
 
-// answered is an ACK.
+// answered handles an ACK.
 func (c *Channel) answered(h *wire.DataHeader) error {
 	c.mu.Lock()
 	p, err := c.findLocked(h, wire.KindPut)
@@ -96,7 +97,7 @@ func (c *Channel) answered(h *wire.DataHeader) error {
 	return nil
 }
 
-// receive is a DATA: the bytes go to where the get wanted them.
+// receive handles a DATA: the bytes are read to the destination of the get.
 func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 	c.mu.Lock()
 	p, err := c.findLocked(h, wire.KindGet)
@@ -104,7 +105,7 @@ func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 		c.mu.Unlock()
 		return err
 	}
-	// A second answer to the same request is refused from here on.
+	// From here on, a second answer to the same request is refused.
 	p.answered = true
 	f := p.frag
 	c.mu.Unlock()
@@ -116,8 +117,7 @@ func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 		return fmt.Errorf("DATA of %d bytes for a get of %d: %w", h.Length, uint64(f.n), ErrProtocol)
 	}
 	if f.job.failed() {
-		// What follows a part that is missing would make a file longer than it
-		// is good.
+		// Bytes after a missing part would extend a file beyond its valid part.
 		if err = r.discard(int(h.Length)); err == nil {
 			c.gotten(requestID(h.ID), errPartFailed)
 		}
@@ -133,11 +133,11 @@ func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 	return c.lander.take(r, landing{buffer: f.local, off: f.off, n: f.n, id: requestID(h.ID), get: true})
 }
 
-// errPartFailed is why a part was not taken; another one has the error that
-// counts.
+// errPartFailed reports a part that was not stored; another part has the error
+// that is returned.
 var errPartFailed = errors.New("tcp: another part of the transfer has failed")
 
-// wanted says whether the bytes of a get are to be put into place still.
+// wanted reports whether the bytes of a get are still to be stored.
 func (c *Channel) wanted(id requestID) bool {
 	c.mu.Lock()
 	j := c.places[id.place()].frag.job

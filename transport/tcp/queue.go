@@ -1,7 +1,6 @@
 package tcp
 
-// queue is first in, first out, and keeps its memory. The zero value is
-// empty.
+// queue is a FIFO queue that keeps its memory. The zero value is empty.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -20,7 +19,7 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// pop takes the first of a queue that is not empty.
+// pop removes the first element of a queue that is not empty.
 func (q *queue[T]) pop() T {
 	var none T
 	v := q.items[q.head]
@@ -31,7 +30,7 @@ func (q *queue[T]) pop() T {
 	return v
 }
 
-// drain takes all.
+// drain removes all elements.
 func (q *queue[T]) drain() []T {
 	all := q.items[q.head:]
 	*q = queue[T]{}

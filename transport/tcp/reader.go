@@ -14,26 +14,26 @@ import (
 
 // The reader's sizes, in bytes.
 const (
-	// readAhead is the number of bytes read with a header: many small frames at once, and
-	// little to copy of a large one.
+	// readAhead is the number of bytes read with a header: many small frames at
+	// once, and little to copy of a large one.
 	readAhead = 8 << 10
-	// direct is the number of bytes that must be missing to be read into their place and not
-	// into the read-ahead.
+	// direct is the number of missing bytes from which they are read into their
+	// place instead of the read-ahead buffer.
 	direct = 2 << 10
 )
 
 // reader reads frames from a stream.
 type reader struct {
 	conn net.Conn
-	// from is the connection too; who waits for an answer makes it spin.
+	// from is the same connection; a waiter for an answer makes it spin.
 	from *spin.Reader
-	// moved counts the reads, for whoever watches that something happens.
+	// moved counts the reads, for the watch.
 	moved *atomic.Uint64
 	buf   [readAhead]byte
 	r, w  int
 }
 
-// fill reads at least one byte more into the read-ahead, which has room.
+// fill reads at least one more byte into the read-ahead buffer, which has room.
 func (r *reader) fill() error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
@@ -51,7 +51,7 @@ func (r *reader) fill() error {
 	return err
 }
 
-// header returns the bytes of the next header, good until the next call.
+// header returns the bytes of the next header, valid until the next call.
 func (r *reader) header() ([]byte, error) {
 	for r.w-r.r < wire.DataHeaderSize {
 		if err := r.fill(); err != nil {
@@ -87,8 +87,8 @@ func (r *reader) payload(p []byte) error {
 	return nil
 }
 
-// toPipe reads up to n bytes into an empty pipe, and says how many: at least
-// one, as many as have come.
+// toPipe reads up to n bytes into an empty pipe, and returns their number: at
+// least one, as many as have arrived.
 func (r *reader) toPipe(from *pages.Socket, pipe *pages.Pipe, n devices.Size) (devices.Size, error) {
 	have := min(int(n), r.w-r.r)
 	if have > 0 {
@@ -108,7 +108,7 @@ func (r *reader) toPipe(from *pages.Socket, pipe *pages.Pipe, n devices.Size) (d
 	return devices.Size(have + k), nil
 }
 
-// discard reads n bytes of no use.
+// discard reads n bytes and drops them.
 func (r *reader) discard(n int) error {
 	for n > 0 {
 		if r.r == r.w {
@@ -123,7 +123,7 @@ func (r *reader) discard(n int) error {
 	return nil
 }
 
-// unexpected is the end of a stream inside a frame.
+// unexpected maps the end of the stream inside a frame to io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -28,7 +28,7 @@ func (c *Channel) read() {
 			err = errors.New("the peer is gone")
 		}
 		if err != nil {
-			// It has the turn when it ends: nobody reads then.
+			// It has the turn when it ends: no other goroutine reads then.
 			c.fail(err)
 			return
 		}
@@ -52,8 +52,8 @@ func (c *Channel) dispatch(r *reader, h *wire.DataHeader) error {
 	}
 }
 
-// servePut is a PUT of the peer: the bytes are read into their place, or away
-// where the key does not allow it.
+// servePut handles a PUT of the peer: the bytes are read into their place, or
+// dropped if the key does not allow it.
 func (c *Channel) servePut(r *reader, h *wire.DataHeader) error {
 	if err := c.owe(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *Channel) acknowledge(id wire.RequestID, s wire.Status) {
 	c.answer(frame{head: wire.DataHeader{Kind: wire.KindAck, Status: s, ID: id}})
 }
 
-// serveGet is a GET of the peer.
+// serveGet handles a GET of the peer.
 func (c *Channel) serveGet(h *wire.DataHeader) error {
 	if err := c.owe(); err != nil {
 		return err
@@ -114,27 +114,28 @@ func dataHeader(id wire.RequestID, n devices.Size) wire.DataHeader {
 	return wire.DataHeader{Kind: wire.KindData, Length: uint32(n), ID: id}
 }
 
-// frame waits to be written. It owns what must be given back then.
+// frame is a frame that waits to be written. It owns resources that are released
+// afterwards.
 type frame struct {
 	head    wire.DataHeader
 	payload []byte
-	// raw is the rest of a frame that was begun; head and payload are not
-	// used then.
+	// raw is the rest of a partially written frame; head and payload are not used
+	// then.
 	raw []byte
 	// use is held by an answer to a get; its Buffer is nil otherwise.
 	use region.Use
-	// slot is the slot in which the payload was staged, view ends the map that it is in,
-	// and pipe holds the pages that are sent in its place.
+	// slot is the slot in which the payload was staged, view releases the map
+	// that contains it, and pipe holds the pages that are sent in its place.
 	slot slot
 	view func()
 	pipe *pages.Pipe
-	// turn says that it has one of the stager's turns.
+	// turn means that it has one of the stager's turns.
 	turn bool
-	// put says that head.ID is the place of a put of ours.
+	// put means that head.ID is the place of a put of ours.
 	put bool
 }
 
-// release gives back what the frame owns.
+// release releases what the frame owns.
 func (f *frame) release(c *Channel) {
 	if f.view != nil {
 		f.view()

@@ -8,20 +8,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// slotsPerWay is the number of fragments that a channel has between memory and network at
-// most, for each direction: one with the device, one with the network, one
-// between them.
+// slotsPerWay is the maximum number of fragments that a channel has between
+// memory and network, for each direction: one with the device, one with the
+// network, one between them.
 const slotsPerWay = 3
 
-// slot is host memory for one fragment on its way; its bytes are nil where there
-// is none.
+// slot is host memory for one fragment in transit; its bytes are nil if there is
+// none.
 type slot struct {
 	bytes []byte
-	// pinned is the engine's slot, nil where it had none.
+	// pinned is the engine's slot, nil if the engine had none.
 	pinned *transport.Slot
 }
 
-// turns bound the fragments of one direction of a channel.
+// turns bounds the fragments of one direction of a channel.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, slotsPerWay) }
@@ -38,10 +38,10 @@ func (t turns) take(ctx context.Context) error {
 
 func (t turns) giveBack() { <-t }
 
-// newSlot is memory for n bytes of a part of a buffer. A channel that is idle
-// has none: there may be many more channels than the engine has pinned memory.
-// Who finds none left takes plain memory, which is slower: a channel that waited
-// for others could, by way of their peers, wait for itself.
+// newSlot returns memory for n bytes of a part of a buffer. A channel that is
+// idle has no slots: there may be many more channels than the engine has pinned
+// memory. If no slot is free it uses ordinary memory, which is slower: a channel
+// that waited for others could, through their peers, wait for itself.
 func newSlot(e *transport.Engine, b *region.Buffer, n devices.Size) slot {
 	if p, ok := e.Slots().TryGet(n); ok {
 		b.PinSlot(p)

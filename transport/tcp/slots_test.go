@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// A channel whose engine has no slot left moves device memory all the same, and
-// keeps none when it is idle.
+// A channel whose engine has no slot left can still move device memory, and holds
+// no slots while it is idle.
 func TestNoSlotLeft(t *testing.T) {
 	a, b := sides(t, "tcp", Options{})
 	const n = 5*testChunk + 77

@@ -14,16 +14,16 @@ import (
 // stager moves bytes D2H, or out of files, before they are written. Its queues
 // are guarded by the channel's mu.
 //
-// Pages of a file that is lent are not staged but sent as they are, by way of a
+// Pages of a borrowed file are not staged but sent without copying, through a
 // pipe, and memory that the device can map is sent from its map. A file that is
-// not lent is read into slots: what is in the socket's queue would be its own
-// pages, so an owner who has revoked a key, and reuses them, would still send
-// them.
+// not borrowed is read into slots: otherwise the socket's queue would refer to
+// the file's own pages, and an owner that has revoked a key and reuses the pages
+// would still send them.
 type stager struct {
 	c     *Channel
 	wake  chan struct{}
 	turns turns
-	// jobs are our puts from device memory, gets what the peer wants of it.
+	// jobs are our puts from device memory, gets the peer's requests for it.
 	jobs    queue[job]
 	gets    queue[stagedGet]
 	started bool
@@ -39,7 +39,7 @@ type stagedGet struct {
 
 func (s *stager) init(c *Channel) { s.c, s.wake, s.turns = c, make(chan struct{}, 1), newTurns() }
 
-// nudge makes the stager look at its queues.
+// nudge makes the stager check its queues.
 func (s *stager) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -71,7 +71,7 @@ func (s *stager) run() {
 	}
 }
 
-// step stages one piece; false is nothing to do.
+// step stages one piece; false means that there is nothing to do.
 func (s *stager) step() bool {
 	c := s.c
 	c.mu.Lock()
@@ -104,7 +104,7 @@ func (s *stager) step() bool {
 }
 
 // stage makes the payload of a frame from n bytes of a buffer, from off. The
-// frame is to be released whatever the outcome.
+// frame must be released whatever the result.
 func (s *stager) stage(fr *frame, b *region.Buffer, off devices.Offset, n devices.Size) error {
 	c := s.c
 	if err := s.turns.take(c.life); err != nil {
@@ -128,7 +128,8 @@ func (s *stager) stage(fr *frame, b *region.Buffer, off devices.Offset, n device
 			if !errors.Is(err, unix.EINVAL) {
 				return err
 			}
-			// It is too much, or of a file system whose pages are not given out.
+			// They are too many, or the file system does not support splicing its
+			// pages.
 			c.opts.Pipes.Put(pipe)
 			fr.pipe = nil
 		}

@@ -114,8 +114,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Both ends put, get and answer at the same time, more than any buffer holds:
-// nobody waits for ever, and every byte is in its place.
+// Both ends put, get and answer at the same time, more than any buffer holds: no
+// deadlock occurs, and every byte is in its place.
 func TestBothDirectionsAtOnce(t *testing.T) {
 	memories(t, func(t *testing.T, mine, theirs func(s *side, n devices.Size) *region.Buffer) {
 		kit.Check(t)
@@ -254,7 +254,7 @@ func TestTransfersTakeTurns(t *testing.T) {
 	}
 }
 
-// The peer is gone before the channel has begun.
+// The peer has closed before the channel starts.
 func TestPeerGoneAtOnce(t *testing.T) {
 	kit.Check(t)
 	for range 200 {

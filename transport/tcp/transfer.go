@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Completer learns of the end of a transfer.
+// Completer is notified of the end of a transfer.
 type Completer interface {
 	// Complete is called once for each Start, with nil or the first error. It
 	// must not wait for another transfer.
@@ -19,10 +19,10 @@ type Completer interface {
 type Plan struct {
 	// Kind is wire.KindPut or wire.KindGet.
 	Kind wire.Kind
-	// Local is our end. It is held until the transfer completes.
+	// Local is the local buffer. It is held until the transfer completes.
 	Local    *region.Buffer
 	LocalOff devices.Offset
-	// Key and RemoteOff are the other end.
+	// Key and RemoteOff are the remote end.
 	Key       wire.Key
 	RemoteOff uint64
 	// Size is in bytes, not 0.
@@ -30,21 +30,21 @@ type Plan struct {
 }
 
 // Transfer is one put or get. It may be posted on several channels of one
-// session, which then share its work, and used again after it has completed.
+// session, which then share its work, and reused after it has completed.
 type Transfer struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	plan Plan
 	// +checklocks:mu
 	done Completer
-	// round counts the uses of the struct: what a channel still knows of an
-	// earlier one is void.
+	// round counts the uses of the struct: references that a channel still has to
+	// an earlier one are void.
 	// +checklocks:mu
 	round uint64
-	// cut is the number of bytes that were given to fragments.
+	// cut is the number of bytes that were assigned to fragments.
 	// +checklocks:mu
 	cut devices.Size
-	// flying is the number of fragments that are not answered.
+	// flying is the number of unanswered fragments.
 	// +checklocks:mu
 	flying int
 	// +checklocks:mu
@@ -53,9 +53,9 @@ type Transfer struct {
 	err error
 }
 
-// Start gives the transfer its work. done is called when it has completed.
-// Start fails, and done is not called, for a range outside of the local
-// buffer or a buffer that is closed.
+// Start sets up the transfer. done is called when it has completed. Start fails,
+// and done is not called, for a range outside the local buffer or a closed
+// buffer.
 func (t *Transfer) Start(p Plan, done Completer) error {
 	if err := p.Local.Check(p.LocalOff, p.Size); err != nil {
 		return err
@@ -94,21 +94,21 @@ type fragment struct {
 	n     devices.Size
 }
 
-// moreLocked says whether something is left to cut in a round.
+// moreLocked reports whether a round has more to cut.
 //
 // +checklocks:t.mu
 func (t *Transfer) moreLocked(round uint64) bool {
 	return t.round == round && !t.completed && t.err == nil && t.cut < t.plan.Size
 }
 
-// more says whether something is left to cut.
+// more reports whether there is more to cut.
 func (j job) more() bool {
 	j.t.mu.Lock()
 	defer j.t.mu.Unlock()
 	return j.t.moreLocked(j.round)
 }
 
-// next cuts the next fragment; ok is false where nothing is left to do.
+// next cuts the next fragment; ok is false if nothing is left to do.
 func (j job) next(chunk devices.Size) (f fragment, ok bool) {
 	t := j.t
 	t.mu.Lock()
@@ -126,7 +126,7 @@ func (j job) next(chunk devices.Size) (f fragment, ok bool) {
 	return f, true
 }
 
-// ended says that a fragment was answered, or never will be.
+// ended records that a fragment was answered, or never will be.
 func (j job) ended(err error) {
 	t := j.t
 	t.mu.Lock()
@@ -134,7 +134,7 @@ func (j job) ended(err error) {
 	t.finishLocked(err)
 }
 
-// abort ends the transfer where nothing of it is in flight.
+// abort ends the transfer if nothing of it is in flight.
 func (j job) abort(err error) {
 	t := j.t
 	t.mu.Lock()
@@ -145,7 +145,7 @@ func (j job) abort(err error) {
 	t.finishLocked(err)
 }
 
-// GiveUp has no more of the transfer begun: it completes with the error as soon
+// GiveUp starts nothing more of the transfer: it completes with the error as soon
 // as nothing of it is in flight, unless it has completed.
 func (t *Transfer) GiveUp(err error) {
 	t.mu.Lock()
@@ -156,16 +156,16 @@ func (t *Transfer) GiveUp(err error) {
 	t.finishLocked(err)
 }
 
-// failed says that a part of the transfer has failed, so that no other part is
-// wanted any more.
+// failed reports whether a part of the transfer has failed, so that no other part
+// is wanted any more.
 func (j job) failed() bool {
 	j.t.mu.Lock()
 	defer j.t.mu.Unlock()
 	return j.t.round != j.round || j.t.err != nil
 }
 
-// finishLocked keeps the first error, unlocks, and completes the transfer if
-// it is at its end.
+// finishLocked keeps the first error, unlocks, and completes the transfer if it
+// has ended.
 //
 // +checklocksrelease:t.mu
 func (t *Transfer) finishLocked(err error) {

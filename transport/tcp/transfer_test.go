@@ -49,8 +49,8 @@ func TestCutsMoreThan4GiB(t *testing.T) {
 	}
 }
 
-// What is left in a channel's queue of an earlier use of a transfer does
-// nothing to the next one.
+// A stale entry in a channel's queue, of an earlier use of a transfer, has no
+// effect on the next one.
 func TestOldRoundsAreVoid(t *testing.T) {
 	table := region.NewTable(nil)
 	b, err := table.Register(make([]byte, 100))

@@ -8,17 +8,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// maxBatch is the most frames of one writev.
+// maxBatch is the maximum number of frames of one writev.
 const maxBatch = 16
 
-// batch is frames that are written together.
+// batch holds frames that are written together.
 type batch struct {
 	frames [maxBatch]frame
 	n      int
 	bytes  devices.Size
 	heads  [maxBatch][wire.DataHeaderSize]byte
 	pieces [2 * maxBatch][]byte
-	// vector is consumed by WriteTo: a field, so that it needs no memory.
+	// vector is consumed by WriteTo: it is a field to avoid an allocation.
 	vector net.Buffers
 }
 
@@ -62,12 +62,13 @@ func (b *batch) writeTo(c *Channel) error {
 	return b.flush(c, pieces)
 }
 
-// partsWriter is a connection that is no socket and takes many parts at once.
+// partsWriter is a connection that is not a socket and accepts many parts at
+// once.
 type partsWriter interface {
 	WriteParts(parts [][]byte) (int64, error)
 }
 
-// flush writes bytes of this process.
+// flush writes pieces from the memory of this process.
 func (b *batch) flush(c *Channel, pieces [][]byte) error {
 	if len(pieces) == 0 {
 		return nil
@@ -83,10 +84,10 @@ func (b *batch) flush(c *Channel, pieces [][]byte) error {
 	return err
 }
 
-// wrote notes that something has been written.
+// wrote records that something has been written.
 func (c *Channel) wrote() { c.moved.Add(1) }
 
-// write writes what is queued until the end.
+// write writes what is queued, until the end.
 func (c *Channel) write() {
 	b := &batch{}
 	for {
@@ -106,8 +107,9 @@ func (c *Channel) write() {
 	}
 }
 
-// gather takes the next frames to write: answers first, since the peer waits
-// for them, then fragments of our transfers. False is nothing to do.
+// gather collects the next frames to write: answers first, since the peer waits
+// for them, then fragments of our transfers. False means that there is nothing to
+// do.
 func (c *Channel) gather(b *batch) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +122,8 @@ func (c *Channel) gather(b *batch) bool {
 		b.add(c.out.pop())
 	}
 	for !c.jobs.empty() && len(c.free) > 0 && !b.full(chunk) {
-		// Transfers take turns, so that a small one does not wait for all of
-		// a large one.
+		// Transfers take turns, so that a small one does not wait for all of a
+		// large one.
 		j := c.jobs.pop()
 		f, ok := j.next(chunk)
 		if !ok {
@@ -143,8 +145,8 @@ func (c *Channel) gather(b *batch) bool {
 	return c.writing
 }
 
-// written gives back what the frames own, and ends the puts that were
-// answered already.
+// written releases what the frames own, and ends the puts that were answered
+// already.
 func (c *Channel) written(b *batch) {
 	for i := range b.n {
 		f := &b.frames[i]

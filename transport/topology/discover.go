@@ -8,41 +8,40 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Options are those of Discover.
+// Options are the options of Discover.
 type Options struct {
 	// Root is the tree of sysfs. Default SysRoot.
 	Root string
-	// Server is the machine's name. May be empty.
+	// Server is the machine's name. It may be empty.
 	Server string
-	// Devices are the facts of the devices; those of other machines come by
-	// Remotes.
+	// Devices describes the devices of this machine; those of other machines are
+	// in Remotes.
 	Devices []devices.Info
-	// Peers lists the devices that reach each other by themselves.
+	// Peers lists the devices that can access each other directly.
 	Peers []Pair
-	// Remotes are the other machines.
+	// Remotes lists the other machines.
 	Remotes []Remote
 }
 
-// Pair is two devices of which each reaches the other's memory by itself.
+// Pair is two devices that can access each other's memory directly.
 type Pair struct {
 	A devices.Name
 	B devices.Name
-	// Rank orders all such pairs of the family by speed: 0 is the
-	// fastest.
+	// Rank orders all such pairs of the family by speed: 0 is the fastest.
 	Rank int
 }
 
-// Remote is another machine, of which only little is known here.
+// Remote describes another machine, about which little is known here.
 type Remote struct {
 	Name    string
 	Devices []string
-	// Shared says that it is a node on this very machine, with shared memory.
+	// Shared means that it is a node on this same machine, with shared memory.
 	Shared bool
 }
 
 // Discover makes the graph of this machine, and of what is known of others.
 //
-// Errors: ErrFile for devices of one name; what reading sysfs fails with.
+// Errors: ErrFile for devices with the same name; those of reading sysfs.
 func Discover(o Options) (*Graph, error) {
 	if o.Root == "" {
 		o.Root = SysRoot
@@ -64,7 +63,7 @@ func Discover(o Options) (*Graph, error) {
 	return New(d.devices, d.links)
 }
 
-// discovery is a graph that is being made.
+// discovery is a graph under construction.
 type discovery struct {
 	m       *Machine
 	server  string
@@ -88,8 +87,8 @@ func (d *discovery) find(id ID) *Device {
 	return &d.devices[i]
 }
 
-// numa adds the nodes, and the links between them: the kernel's distances say
-// how many times slower memory of another node is.
+// numa adds the nodes, and the links between them: the kernel's distances are
+// relative to access within a node, which is 10.
 func (d *discovery) numa() {
 	for i, n := range d.m.Nodes {
 		v := Device{ID: numaID(n.ID), Kind: NUMANode, NUMA: n.ID}
@@ -101,7 +100,7 @@ func (d *discovery) numa() {
 			l := Link{A: numaID(d.m.Nodes[j].ID), B: v.ID, Class: NUMA, Assumed: true}
 			if n.Distances != nil && n.Distances[j] >= 10 {
 				typical, _ := NUMA.Typical()
-				// Most machines say 20 of a neighbour.
+				// Most machines report 20 for a neighbour.
 				l.Bandwidth = typical / 1e9 * 20 / float64(n.Distances[j])
 				l.Transport = fmt.Sprintf("distance %d", n.Distances[j])
 			}
@@ -110,7 +109,7 @@ func (d *discovery) numa() {
 	}
 }
 
-// home is the node that something without a known place is linked to.
+// home returns the node to which a device without a known place is linked.
 func (d *discovery) home(node int) ID {
 	if _, is := d.m.Node(node); is {
 		return numaID(node)
@@ -132,11 +131,11 @@ func (d *discovery) cards() {
 	}
 }
 
-// device adds a device of ours.
+// device adds a device of this machine.
 func (d *discovery) device(i devices.Info) {
 	v := Device{ID: ID(i.Name), Kind: Accelerator, NUMA: i.NUMA, PCI: strings.ToLower(i.PCI), Model: i.Model}
 	if d.find(v.ID) != nil && d.find(v.ID).Kind == NIC {
-		// Nothing forbids an interface of that name.
+		// An interface may have that name.
 		d.rename(v.ID, "net-"+v.ID)
 	}
 	if v.PCI != "" {
@@ -154,7 +153,7 @@ func (d *discovery) device(i devices.Info) {
 		}
 		return
 	case v.PCI == "":
-		// Memory of the host in some other dress.
+		// Memory of the host under another family.
 		d.add(v)
 		d.links = append(d.links, Link{A: v.ID, B: d.home(v.NUMA), Class: SHM})
 		return
@@ -179,15 +178,15 @@ func (d *discovery) rename(from, to ID) {
 	d.tree.rename(from, to)
 }
 
-// attach links a device with a bus address: by the tree of PCI where that is
-// known, and straight to its node otherwise.
+// attach links a device with a bus address: through the PCI tree if the device is
+// in it, and otherwise directly to its node.
 func (d *discovery) attach(id ID, pci string, node int) {
 	if pci == "" || !d.tree.add(id, pci, d.home(node)) {
 		d.links = append(d.links, Link{A: id, B: d.home(node), Class: PCIe})
 	}
 }
 
-// peers links devices that reach each other, and chips of one card.
+// peers links devices that can access each other, and chips of one card.
 func (d *discovery) peers(pairs []Pair) {
 	joined := map[[2]ID]bool{}
 	for _, p := range pairs {
@@ -207,8 +206,9 @@ func (d *discovery) peers(pairs []Pair) {
 	}
 }
 
-// nearestNICs gives each device the network card that is nearest: below the same
-// switch, then of the same node; of several the one that fewest have.
+// nearestNICs assigns each device its nearest network card: below the same
+// switch, then on the same node; among several, the one assigned to the fewest
+// devices.
 func (d *discovery) nearestNICs() {
 	used := map[ID]int{}
 	for i := range d.devices {
@@ -240,7 +240,7 @@ func (d *discovery) nearestNICs() {
 	}
 }
 
-// remotes adds the other machines, behind the network.
+// remotes adds the other machines, connected through the network.
 func (d *discovery) remotes(all []Remote) {
 	if len(all) == 0 {
 		return

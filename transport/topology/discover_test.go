@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// server2 is a machine of two sockets: two GPUs and a 100 Gbit/s card with RDMA
+// server2 is a machine with two sockets: two GPUs and a 100 Gbit/s card with RDMA
 // below one switch of node 1, a GPU and a slow card at node 0.
 func server2(t *testing.T) string {
 	files := map[string]string{

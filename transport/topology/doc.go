@@ -1,6 +1,6 @@
-// Package topology is how devices, network cards and machines are joined: which
-// links there are, which way a transfer takes, and in which order a ring of
-// ranks uses the fast ones.
+// Package topology describes how devices, network cards and machines are
+// connected: which links exist, which route a transfer takes, and in which order
+// a ring of ranks uses the fast links.
 //
 //	g, err := topology.Discover(topology.Options{Devices: infos})   // of this machine
 //	g, err := topology.Parse(text)                                  // topology.json and others
@@ -9,26 +9,27 @@
 //
 // # What a graph is made of
 //
-// Devices have memory, or are where bytes pass: NUMA nodes, PCI switches,
-// network cards. Links join two of them and have a class, from the fastest kind
-// to the slowest. A link's bandwidth and latency are what a file or sysfs says;
-// where neither does they are the class's (see Class.Typical) and the link says
-// Assumed. They are for choosing between ways. How fast a group of ranks really
-// is, package collective measures.
+// A device has memory, or is a point that bytes pass through: a NUMA node, a PCI
+// switch, a network card. A link joins two devices and has a class, from the
+// fastest kind to the slowest. A link's bandwidth and latency come from a file or
+// sysfs; where neither has them, the class supplies them (see Class.Typical) and
+// the link is marked Assumed. They serve to choose between routes. Package
+// collective measures how fast a group of ranks really is.
 //
 // # The time of a route
 //
-// NUMA nodes, switches and network cards pass bytes on as they come, so a way
-// through them takes the sum of the latencies and size divided by the slowest
-// bandwidth. A device with memory of its own takes all of it before it passes
-// it on, so each such stretch of the way counts by itself. A way with more links
-// is taken only where it is really faster.
+// NUMA nodes, switches and network cards forward bytes as they arrive, so a route
+// through them takes the sum of the latencies plus the size divided by the
+// slowest bandwidth. A device with memory of its own receives everything before
+// it forwards it, so each such stretch of the route counts separately. A route
+// with more links is used only where it is really faster.
 //
-// # What is read
+// # Input formats
 //
-// topology.json as Encode writes it; HCCL's rank tables of version 1 and 2.0 and
-// topology files of version 2.0. They name no bandwidths, so all their links are
-// Assumed. What a file claims is bounded before memory is taken for it.
+// topology.json as Encode writes it; HCCL's rank tables of version 1 and 2.0, and
+// topology files of version 2.0. HCCL's files contain no bandwidths, so all their
+// links are Assumed. Sizes that a file claims are bounded before memory is
+// allocated for them.
 //
 // A graph does not change once it is made, and may be used from any goroutine.
 //

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// FieldError is a fault of a file. It is ErrFile.
+// FieldError reports a fault of a file. It is ErrFile.
 type FieldError struct {
-	// Field is the place: "edge_list[2].local_b".
+	// Field is the place of the fault: "edge_list[2].local_b".
 	Field  string
 	Reason string
 }
@@ -15,18 +15,18 @@ type FieldError struct {
 // Error names the field.
 func (e *FieldError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Reason) }
 
-// Is makes the error ErrFile.
+// Is makes the error match ErrFile.
 func (e *FieldError) Is(target error) bool { return target == ErrFile }
 
-// fault is one FieldError.
+// fault returns a FieldError.
 func fault(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// maxFaults bounds the faults of one file that are told.
+// maxFaults bounds the faults of one file that are reported.
 const maxFaults = 20
 
-// faults collects what is wrong with a file.
+// faults collects the faults of a file.
 type faults struct {
 	all  []error
 	more int
@@ -40,7 +40,7 @@ func (f *faults) add(field, format string, args ...any) {
 	f.all = append(f.all, fault(field, format, args...))
 }
 
-// err is all of them, or nil.
+// err returns all of them joined, or nil.
 func (f *faults) err() error {
 	if f.more > 0 {
 		f.all = append(f.all, fault("and", "%d more", f.more))

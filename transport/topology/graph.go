@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// What callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrFile is a text that describes no topology; the error says what is wrong
-	// with which field.
+	// ErrFile reports a text that describes no topology; the error names each
+	// field and its fault.
 	ErrFile = errors.New("topology: file not usable")
-	// ErrUnknown is a device that the graph does not have.
+	// ErrUnknown reports a device that is not in the graph.
 	ErrUnknown = errors.New("topology: no such device")
-	// ErrNoRoute is two devices that no links join.
+	// ErrNoRoute reports two devices that no links connect.
 	ErrNoRoute = errors.New("topology: no way between them")
 )
 
@@ -31,8 +31,8 @@ const (
 	MaxLinks   = 1 << 21
 )
 
-// ID names a device of a graph: "cuda0", "numa1", "eth0", and with its machine's
-// name before it where there are several: "b/cuda0".
+// ID names a device of a graph: "cuda0", "numa1", "eth0", and with the machine's
+// name as prefix if there are several: "b/cuda0".
 type ID string
 
 // Kind is the kind of a device.
@@ -40,11 +40,11 @@ type Kind string
 
 // The kinds.
 const (
-	// Host is memory of the host that hmcfs has as a device.
+	// Host is host memory that hmcfs manages as a device.
 	Host Kind = "host"
 	// Accelerator has memory of its own.
 	Accelerator Kind = "accelerator"
-	// NUMANode is processors and the memory that is theirs.
+	// NUMANode is a set of processors with their memory.
 	NUMANode Kind = "numa"
 	// Switch joins others: a PCI switch, or a network.
 	Switch Kind = "switch"
@@ -54,7 +54,7 @@ const (
 
 func kinds() []Kind { return []Kind{Host, Accelerator, NUMANode, Switch, NIC} }
 
-// stores says whether the device takes all bytes before it passes them on.
+// stores reports whether the device receives all bytes before it forwards them.
 func (k Kind) stores() bool { return k == Host || k == Accelerator }
 
 // Class is a kind of link, from the fastest to the slowest.
@@ -68,23 +68,23 @@ const (
 	SameCard Class = "same_card"
 	// Peer joins cards directly: NVLink, xGMI, HCCS, or PCI with peer access.
 	Peer Class = "peer"
-	// PCIe is a card's way to its host.
+	// PCIe is the path between a card and its host.
 	PCIe Class = "pcie"
 	// NUMA joins the nodes of one host.
 	NUMA Class = "numa"
-	// SHM is memory of the host that processes share.
+	// SHM is host memory shared between processes.
 	SHM Class = "shm"
-	// RoCE is a network that reads and writes memory by itself.
+	// RoCE is a network that accesses memory directly.
 	RoCE Class = "roce"
 	// TCP is any other network.
 	TCP Class = "tcp"
 )
 
-// Classes are all classes, the fastest first.
+// Classes returns all classes, the fastest first.
 func Classes() []Class { return []Class{OnChip, SameCard, Peer, PCIe, NUMA, SHM, RoCE, TCP} }
 
-// Typical returns what a link of the class is taken to be where nobody says: bytes a
-// second, and the time of an empty message.
+// Typical returns the assumed values for links of the class whose own are
+// unknown: the bandwidth in bytes per second, and the time of an empty message.
 func (c Class) Typical() (bandwidth float64, latency time.Duration) {
 	switch c {
 	case OnChip:
@@ -111,21 +111,21 @@ func (c Class) Typical() (bandwidth float64, latency time.Duration) {
 type Device struct {
 	ID   ID   `json:"id"`
 	Kind Kind `json:"kind"`
-	// Server is the machine that it is in; devices of one machine say the same.
+	// Server is the machine of the device; devices of one machine have the same.
 	Server string `json:"server,omitempty"`
 	// Card is the same for chips of one card.
 	Card string `json:"card,omitempty"`
-	// NUMA is the node of the host that it hangs on, -1 where unknown.
+	// NUMA is the node of the host to which it is attached, -1 if unknown.
 	NUMA int `json:"numa"`
-	// NIC is the network card that is nearest to it.
+	// NIC is the network card nearest to it.
 	NIC ID `json:"nic,omitempty"`
 	// PCI is its bus address.
 	PCI string `json:"pci,omitempty"`
-	// Rank is that of a rank table.
+	// Rank is its rank in a rank table.
 	Rank *int `json:"rank,omitempty"`
-	// Model is for people.
+	// Model is for display.
 	Model string `json:"model,omitempty"`
-	// Net is for people: addresses of a rank, the RDMA device of a card.
+	// Net is for display: addresses of a rank, the RDMA device of a card.
 	Net []string `json:"net,omitempty"`
 }
 
@@ -134,35 +134,35 @@ type Link struct {
 	A     ID    `json:"a"`
 	B     ID    `json:"b"`
 	Class Class `json:"class"`
-	// Bandwidth is in 1e9 bytes a second, Latency in µs. 0 in a file is the
-	// class's.
+	// Bandwidth is in 1e9 bytes per second, Latency in µs. 0 in a file means the
+	// class's typical value.
 	Bandwidth float64 `json:"bw_GBps"`
 	Latency   float64 `json:"lat_us"`
-	// Transport is for people: "PCIe 16.0 GT/s x16", "UB_CTP".
+	// Transport is for display: "PCIe 16.0 GT/s x16", "UB_CTP".
 	Transport string `json:"transport,omitempty"`
-	// Assumed says that bandwidth or latency are typical of the class, and not
-	// of this link.
+	// Assumed means that bandwidth or latency are typical of the class, and not
+	// known for this link.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
-// bytesPerSecond is the bandwidth.
+// bytesPerSecond returns the bandwidth.
 func (l *Link) bytesPerSecond() float64 { return l.Bandwidth * 1e9 }
 
-// seconds is the latency.
+// seconds returns the latency.
 func (l *Link) seconds() float64 { return l.Latency * 1e-6 }
 
-// Graph is devices and the links between them, in the order of their names.
+// Graph holds devices and the links between them, sorted by name.
 type Graph struct {
 	Version string   `json:"version"`
 	Devices []Device `json:"devices"`
 	Links   []Link   `json:"links"`
 
 	index map[ID]int
-	// from has the numbers of each device's links.
+	// from holds the indices of each device's links.
 	from [][]int
 }
 
-// New makes a graph. Both lists are the graph's from then on.
+// New makes a graph. It takes ownership of both lists.
 //
 // Errors: ErrFile, with every fault.
 func New(devices []Device, links []Link) (*Graph, error) {
@@ -173,7 +173,7 @@ func New(devices []Device, links []Link) (*Graph, error) {
 	return g, nil
 }
 
-// finish checks a graph, fills in what its links leave open, and sorts it.
+// finish checks a graph, fills in unset values of its links, and sorts it.
 func (g *Graph) finish() error {
 	if len(g.Devices) > MaxDevices || len(g.Links) > MaxLinks {
 		return fault("devices", "%d devices and %d links; at most %d and %d are read",
@@ -213,7 +213,7 @@ func compareLinks(a, b Link) int {
 		-cmp.Compare(a.Bandwidth, b.Bandwidth), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.Transport, b.Transport))
 }
 
-// maxText is the longest name of a file.
+// maxText is the maximum length of a name in a file.
 const maxText = 256
 
 func (d *Device) check(f *faults) {
@@ -227,7 +227,7 @@ func (d *Device) check(f *faults) {
 	}
 }
 
-// check finds the faults of a link, and puts its ends in order.
+// check finds the faults of a link, and sorts its ends.
 func (l *Link) check(f *faults, known map[ID]int) {
 	for _, end := range []ID{l.A, l.B} {
 		if _, is := known[end]; !is {
@@ -241,7 +241,7 @@ func (l *Link) check(f *faults, known map[ID]int) {
 	if bandwidth == 0 {
 		f.add("links", "%s to %s: class %q is unknown; use %v", l.A, l.B, l.Class, Classes())
 	}
-	// What is not a number fails both.
+	// NaN fails both checks.
 	if !(l.Bandwidth >= 0 && l.Bandwidth <= 1e6) {
 		f.add("links", "%s to %s: bw_GBps %v is not between 0 and 1e6", l.A, l.B, l.Bandwidth)
 	}
@@ -259,7 +259,7 @@ func (l *Link) check(f *faults, known map[ID]int) {
 	}
 }
 
-// Device finds a device. Errors: ErrUnknown, which lists what there is.
+// Device finds a device. Errors: ErrUnknown, which lists the existing devices.
 func (g *Graph) Device(id ID) (*Device, error) {
 	i, err := g.find(id)
 	if err != nil {
@@ -286,9 +286,10 @@ func (g *Graph) find(id ID) (int, error) {
 	return 0, fmt.Errorf("%w: %q; there are %v", ErrUnknown, id, names)
 }
 
-// Ranks are the devices that have a rank, by rank; none for a graph without.
+// Ranks returns the devices that have a rank, by rank; none for a graph without
+// ranks.
 //
-// Errors: ErrFile for ranks that are missing or double.
+// Errors: ErrFile for missing or duplicate ranks.
 func (g *Graph) Ranks() ([]ID, error) {
 	byRank := map[int]ID{}
 	for i := range g.Devices {
@@ -312,8 +313,8 @@ func (g *Graph) Ranks() ([]ID, error) {
 	return ids, nil
 }
 
-// Hash tells topologies apart: of two that differ in a device, a link, its
-// class, bandwidth or latency it differs. What is for people does not count.
+// Hash distinguishes topologies: it differs if a device or a link differs, or its
+// class, bandwidth or latency. Fields for display do not count.
 func (g *Graph) Hash() string {
 	h := sha256.New()
 	put := func(parts ...any) { fmt.Fprintf(h, "%q\n", fmt.Sprint(parts...)) }
@@ -333,7 +334,7 @@ func (g *Graph) Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Encode writes topology.json.
+// Encode returns the graph as topology.json.
 func (g *Graph) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(g, "", "  ")
 	if err != nil {
@@ -342,7 +343,7 @@ func (g *Graph) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// compareIDs orders names as people do: cuda2 before cuda10.
+// compareIDs compares names in natural order: cuda2 before cuda10.
 func compareIDs(a, b ID) int {
 	x, y := string(a), string(b)
 	for x != "" && y != "" {
@@ -360,7 +361,7 @@ func compareIDs(a, b ID) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// cutRun cuts the digits, or all but digits, that a text begins with.
+// cutRun cuts off the leading digits of a text, or its leading non-digits.
 func cutRun(s string) (run, rest string) {
 	n := 1
 	for n < len(s) && isDigit(s[n]) == isDigit(s[0]) {

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// SysRoot is the directory in which the kernel shows the machine.
+// SysRoot is the directory in which the kernel describes the machine.
 const SysRoot = "/sys"
 
-// Machine has what the kernel tells of a machine.
+// Machine holds the kernel's description of a machine.
 type Machine struct {
-	// Nodes are the NUMA nodes, by number: at least one, since a kernel without
-	// them has one in effect.
+	// Nodes lists the NUMA nodes, by number: at least one, since a kernel without
+	// NUMA has one in effect.
 	Nodes []Node
-	// NICs are the network cards, without those that are made of software.
+	// NICs lists the network cards, without virtual ones.
 	NICs []Card
 
 	root string
@@ -30,27 +30,28 @@ type Node struct {
 	ID int
 	// CPUs are its processors, in ascending order.
 	CPUs []int
-	// Distances are those to the nodes in the order of Nodes, 10 for itself;
-	// none where the kernel does not tell.
+	// Distances are those to the nodes in the order of Nodes, 10 for itself; none
+	// if the kernel does not report them.
 	Distances []int
 }
 
 // Card is a network card.
 type Card struct {
-	// Name is its interface's: "eth0"; for one without, its RDMA device's.
+	// Name is the name of its interface: "eth0"; for a card without one, of its
+	// RDMA device.
 	Name string
 	PCI  string
-	// NUMA is its node, -1 where unknown.
+	// NUMA is its node, -1 if unknown.
 	NUMA int
-	// Speed is bytes a second, 0 where unknown.
+	// Speed is in bytes per second, 0 if unknown.
 	Speed float64
-	// RDMA is the name of its RDMA device, empty for none.
+	// RDMA is the name of its RDMA device, empty if it has none.
 	RDMA string
 }
 
-// ReadMachine reads the tree of sysfs at root. What is not there is left out.
+// ReadMachine reads the sysfs tree at root. Missing parts are left out.
 //
-// Errors: what reading the root itself fails with.
+// Errors: those of reading the root itself.
 func ReadMachine(root string) (*Machine, error) {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -62,7 +63,7 @@ func ReadMachine(root string) (*Machine, error) {
 	return m, nil
 }
 
-// Node finds a node by number.
+// Node returns the node with a number.
 func (m *Machine) Node(id int) (Node, bool) {
 	i := slices.IndexFunc(m.Nodes, func(n Node) bool { return n.ID == id })
 	if i < 0 {
@@ -75,7 +76,8 @@ func (m *Machine) path(parts ...string) string {
 	return filepath.Join(append([]string{m.root}, parts...)...)
 }
 
-// text is the content of a file without its end of line; empty for none.
+// text returns the content of a file without its end of line; empty if there is
+// none.
 func (m *Machine) text(parts ...string) string {
 	raw, err := os.ReadFile(m.path(parts...))
 	if err != nil {
@@ -120,10 +122,10 @@ func (m *Machine) readNICs() {
 	for _, e := range entries {
 		dir := filepath.Join("class/net", e.Name())
 		if _, err := os.Stat(m.path(dir, "device")); err != nil {
-			continue // made of software
+			continue // virtual
 		}
 		c := Card{Name: e.Name(), PCI: m.pciOf(filepath.Join(dir, "device")), NUMA: -1}
-		// A card that is down says -1, or nothing.
+		// A card that is down reports -1, or nothing.
 		if megabits, err := strconv.ParseFloat(m.text(dir, "speed"), 64); err == nil && megabits > 0 && megabits < 1e8 {
 			c.Speed = megabits * 1e6 / 8
 		}
@@ -137,7 +139,7 @@ func (m *Machine) readNICs() {
 		}
 		m.NICs = append(m.NICs, c)
 	}
-	// What is left has no interface: InfiniBand without IP.
+	// The remaining ones have no interface: InfiniBand without IP.
 	m.NICs = append(m.NICs, rdma...)
 	slices.SortFunc(m.NICs, func(a, b Card) int { return compareIDs(ID(a.Name), ID(b.Name)) })
 }
@@ -161,7 +163,7 @@ func (m *Machine) readRDMA() []Card {
 	return out
 }
 
-// isPCIAddress says whether a part of a path is the address of a PCI device:
+// isPCIAddress reports whether a part of a path is the address of a PCI device:
 // "0000:65:00.0".
 func isPCIAddress(part string) bool {
 	var domain, bus, device, function uint32
@@ -169,8 +171,8 @@ func isPCIAddress(part string) bool {
 	return err == nil && n == 4 && function < 8 && len(part) >= len("0000:00:00.0") && len(part) <= len("00000000:00:00.0")
 }
 
-// pciChain are the bus addresses from the host to a device, of a path below the
-// root that may be a symlink; the last one is the device's own.
+// pciChain returns the bus addresses from the host to a device, for a path below
+// the root that may be a symlink; the last one is the device's own.
 func (m *Machine) pciChain(path string) []string {
 	real, err := filepath.EvalSymlinks(m.path(path))
 	if err != nil {
@@ -199,8 +201,8 @@ func (m *Machine) pciOf(path string) string {
 
 const pciDir = "bus/pci/devices"
 
-// nodeOf is the NUMA node of a PCI device. Where there is one node only, the
-// kernel says -1.
+// nodeOf returns the NUMA node of a PCI device. On a machine with a single node,
+// the kernel reports -1.
 func (m *Machine) nodeOf(pci string) int {
 	id, err := strconv.Atoi(m.text(pciDir, pci, "numa_node"))
 	if _, is := m.Node(id); err == nil && is {
@@ -212,8 +214,8 @@ func (m *Machine) nodeOf(pci string) int {
 	return -1
 }
 
-// pciSpeed returns what a PCI device's link to what is above it can do, in bytes a
-// second: a card that is idle has it slower. 0 is unknown.
+// pciSpeed returns the maximum speed of the link from a PCI device to its parent,
+// in bytes per second: an idle card slows its link down. 0 means unknown.
 func (m *Machine) pciSpeed(pci string) (bytes float64, text string) {
 	speed := m.text(pciDir, pci, "max_link_speed")
 	rate, _, _ := strings.Cut(speed, " ")
@@ -229,10 +231,10 @@ func (m *Machine) pciSpeed(pci string) (bytes float64, text string) {
 	return gigatransfers * 1e9 * float64(width) * payload / 8, fmt.Sprintf("PCIe %s GT/s x%d", rate, width)
 }
 
-// maxCPUs is the highest processor that is read.
+// maxCPUs bounds the processor numbers that are read.
 const maxCPUs = 1 << 14
 
-// ParseCPUs reads a list of the kernel's: "0-3,8".
+// ParseCPUs parses a list in the kernel's format: "0-3,8".
 func ParseCPUs(list string) ([]int, error) {
 	var out []int
 	if list == "" {
@@ -256,7 +258,7 @@ func ParseCPUs(list string) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// FormatCPUs writes a list as the kernel does.
+// FormatCPUs formats a list as the kernel does.
 func FormatCPUs(cpus []int) string {
 	var parts []string
 	for i := 0; i < len(cpus); {

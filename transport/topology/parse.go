@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// MaxFile bounds the bytes of a file that are read.
+// MaxFile is the maximum size, in bytes, of a file that is read.
 const MaxFile = 64 << 20
 
-// Parse reads a topology.json, a rank table of version 1 or 2.0, or a topology
-// file of version 2.0, whichever it is.
+// Parse parses a topology.json, a rank table of version 1 or 2.0, or a topology
+// file of version 2.0, and detects which it is.
 //
 // Errors: ErrFile, as a FieldError for each fault.
 func Parse(text []byte) (*Graph, error) {
@@ -44,14 +44,15 @@ func Parse(text []byte) (*Graph, error) {
 	return nil, fault("file", "no devices, server_list, rank_list or peer_list: it is no topology.json, rank table or topology file")
 }
 
-// parseOwn reads topology.json. What it does not know it refuses: a field that
-// is written wrong would be a link that is slow in silence.
+// parseOwn parses topology.json. It refuses unknown fields: a misspelled field
+// would silently result in a slow link.
 func parseOwn(text []byte) (*Graph, error) {
 	var file struct {
 		Version string `json:"version"`
 		Devices []struct {
 			Device
-			// NUMA hides the device's: 0 is a node, and nothing is none.
+			// NUMA hides the field of Device: 0 is a node, and a missing value
+			// means none.
 			NUMA *int `json:"numa"`
 		} `json:"devices"`
 		Links []Link `json:"links"`
@@ -73,7 +74,7 @@ func parseOwn(text []byte) (*Graph, error) {
 	return New(devices, file.Links)
 }
 
-// decode reads one JSON value and nothing behind it.
+// decode decodes one JSON value, with nothing after it.
 func decode(text []byte, into any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if strict {
@@ -98,10 +99,10 @@ func decode(text []byte, into any, strict bool) error {
 	return fault(field, "%v", err)
 }
 
-// number is a whole number that a file may write as a text too.
+// number is an integer that a file may also write as a string.
 type number int64
 
-// UnmarshalJSON reads 3 and "3".
+// UnmarshalJSON accepts 3 and "3".
 func (n *number) UnmarshalJSON(text []byte) error {
 	if len(text) > 1 && text[0] == '"' {
 		text = text[1 : len(text)-1]
@@ -114,10 +115,10 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// text is a name that a file may write as a number too.
+// text is a name that a file may also write as a number.
 type text string
 
-// UnmarshalJSON reads "3" and 3.
+// UnmarshalJSON accepts "3" and 3.
 func (t *text) UnmarshalJSON(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '"' {
 		*t = text(raw)

@@ -2,14 +2,14 @@ package topology
 
 import "slices"
 
-// tree is the PCI devices of a machine that matter, and the bridges between
-// them and the host.
+// tree holds the relevant PCI devices of a machine, and the bridges between them
+// and the host.
 type tree struct {
 	m     *Machine
 	leafs []leaf
 }
 
-// leaf is a device of the graph with the way to it.
+// leaf is a device of the graph with the path to it.
 type leaf struct {
 	id ID
 	// home is the NUMA node.
@@ -19,7 +19,7 @@ type leaf struct {
 
 func newTree(m *Machine) *tree { return &tree{m: m} }
 
-// add is false for a device that sysfs does not have.
+// add returns false for a device that is not in sysfs.
 func (t *tree) add(id ID, pci string, home ID) bool {
 	chain := t.m.pciChain(pciDir + "/" + pci)
 	if len(chain) == 0 {
@@ -56,9 +56,9 @@ func (t *tree) bridges(pci string) []string {
 }
 
 // build adds the links of all devices, and a switch for each bridge at which the
-// ways to two of them part. Functions of one device part nowhere.
+// paths to two of them diverge. The paths to functions of one device never do.
 func (t *tree) build(d *discovery) {
-	below := map[string][]string{} // by bridge: what is next on the ways to devices
+	below := map[string][]string{} // by bridge: the next entries on the paths to devices
 	for _, l := range t.leafs {
 		for i, bridge := range l.chain[:len(l.chain)-1] {
 			if next := l.chain[i+1]; !slices.Contains(below[bridge], next) {
@@ -86,7 +86,7 @@ func (t *tree) build(d *discovery) {
 	}
 }
 
-// link is as slow as the slowest of the bridges that it goes through.
+// link returns a link as slow as the slowest bridge on its path.
 func (t *tree) link(a, b ID, through []string) Link {
 	l := Link{A: a, B: b, Class: PCIe}
 	for _, pci := range through {
@@ -96,7 +96,7 @@ func (t *tree) link(a, b ID, through []string) Link {
 		}
 	}
 	if l.Bandwidth > 0 {
-		// Of the latency nothing is known, but that is not what matters here.
+		// The latency is unknown, but it hardly matters here.
 		_, typical := PCIe.Typical()
 		l.Latency = typical.Seconds() * 1e6
 	}

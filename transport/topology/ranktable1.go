@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// The network that joins the machines of a rank table.
+// networkID is the network that connects the machines of a rank table.
 const networkID ID = "network"
 
-// mesh is up to how many devices of one machine are joined one by one; more are
-// joined by a switch, which is the same in the time of a way.
+// mesh is the maximum number of devices of one machine that are linked pairwise;
+// more are linked by a switch, which gives the same route times.
 const mesh = 16
 
 // rankTable1 is a rank table of version 1.0 or 1.2.
@@ -73,8 +73,8 @@ func checkStatus(f *faults, status string) {
 	}
 }
 
-// server1 adds one machine. addresses is how many of them each device has to
-// have, -1 before the first one.
+// server1 adds one machine. addresses is the number of addresses that each device
+// must have, -1 before the first one.
 func (b *tableBuilder) server1(at string, s *server, addresses int) int {
 	b.group(string(s.ID))
 	for j := range s.Devices {
@@ -104,16 +104,16 @@ func (b *tableBuilder) server1(at string, s *server, addresses int) int {
 	return addresses
 }
 
-// tableBuilder makes the graph of a rank table.
+// tableBuilder builds the graph of a rank table.
 type tableBuilder struct {
 	faults  *faults
 	ids     map[ID]bool
 	devices []Device
 	links   []Link
-	// groups are the devices of each machine.
+	// groups holds the devices of each machine.
 	groups [][]ID
 	server string
-	// slow says that machines are joined by TCP.
+	// slow means that machines are connected by TCP.
 	slow bool
 }
 
@@ -133,7 +133,7 @@ func (b *tableBuilder) device(at string, id ID, rank int, nets []string) {
 	b.groups[last] = append(b.groups[last], id)
 }
 
-// checkRanks wants each rank from 0 on once.
+// checkRanks checks that each rank from 0 occurs exactly once.
 func (b *tableBuilder) checkRanks() {
 	ranks := make([]int, len(b.devices))
 	for i := range b.devices {
@@ -175,7 +175,7 @@ func (b *tableBuilder) join(network bool) {
 	}
 }
 
-// joinPeers links devices of one machine.
+// joinPeers links the devices of one machine.
 func (b *tableBuilder) joinPeers(g []ID) {
 	if len(g) <= mesh {
 		for i, one := range g {

@@ -90,7 +90,7 @@ func parseRankTable2(raw []byte) (*Graph, error) {
 	return New(b.devices, b.links)
 }
 
-// serverOf is the machine of a rank: the network of its lowest layer.
+// serverOf returns the machine of a rank: the network of its lowest layer.
 func serverOf(levels []level) string {
 	name, least := "", maxNetLayer+1
 	for _, l := range levels {
@@ -101,7 +101,7 @@ func serverOf(levels []level) string {
 	return name
 }
 
-// levels checks the networks of a rank, and makes its name and its addresses.
+// levels checks the networks of a rank, and returns its name and its addresses.
 func (b *tableBuilder) levels(at string, levels []level, local int) (id ID, nets []string) {
 	if len(levels) == 0 || len(levels) > maxLevels {
 		b.faults.add(at+".level_list", "%d levels; use 1 to %d", len(levels), maxLevels)
@@ -158,9 +158,9 @@ func notHex(c byte) bool {
 	return !isDigit(c) && (c < 'a' || c > 'f') && (c < 'A' || c > 'F')
 }
 
-// networks joins the ranks of each network: those of layer 0 one by one, which
-// is what a topology file may refine, and the others by a switch. Layer 1 joins
-// cards, and what is above is a network between machines.
+// networks links the ranks of each network: those of layer 0 pairwise, which a
+// topology file may refine, and the others by a switch. Layer 1 connects cards,
+// and higher layers are networks between machines.
 func (b *tableBuilder) networks(members map[instance][]ID) {
 	all := make([]instance, 0, len(members))
 	for in := range members {

@@ -6,19 +6,21 @@ import (
 	"slices"
 )
 
-// MaxRing is the most places of a ring.
+// MaxRing is the maximum number of places of a ring.
 const MaxRing = 64
 
-// exactRing is up to how many places every order is looked at.
+// exactRing is the maximum number of places for which every order is examined.
 const exactRing = 8
 
 // Ring orders ranks so that neighbours reach each other fast: places[r] is the
-// device of rank r, and several ranks may be on one. The slowest link of the
-// ring is as fast as can be, and of all orders with such a link the one is taken
-// that is fastest in sum, for messages of size bytes. It begins with rank 0.
+// device of rank r, and several ranks may share a device. The slowest link of the
+// ring is as fast as possible, and among all orders with such a link it chooses
+// the one with the smallest sum of times, for messages of size bytes. The order
+// starts with rank 0.
 //
-// Up to 8 ranks the order is the best; for more it is good: the nearest next one
-// from many beginnings, then pairs of links exchanged as long as that helps.
+// Up to 8 ranks the order is optimal; for more it is a good one: nearest
+// neighbour from several starts, then improved by reversing stretches and moving
+// single ranks as long as that helps.
 //
 // Errors: ErrUnknown; ErrNoRoute; ErrFile for more than MaxRing places.
 func (g *Graph) Ring(places []ID, size uint64) ([]int, error) {
@@ -80,7 +82,8 @@ func (g *Graph) times(places []ID, size uint64) ([][]float64, error) {
 	return times, nil
 }
 
-// reach is the time from a device to each of others; infinite for none.
+// reach returns the time from a device to each of others; infinite if
+// unreachable.
 func (g *Graph) reach(from int, others []int, size uint64) []float64 {
 	row := make([]float64, len(others))
 	left := 0
@@ -106,7 +109,7 @@ func (g *Graph) reach(from int, others []int, size uint64) []float64 {
 // tour compares rings.
 type tour struct{ times [][]float64 }
 
-// cost ranks a ring: by its slowest link, then their sum.
+// cost ranks a ring: by its slowest link, then by the sum of its links.
 type cost struct{ slowest, sum float64 }
 
 func (c cost) less(o cost) bool {
@@ -126,7 +129,7 @@ func (t *tour) cost(order []int) cost {
 	return c
 }
 
-// best looks at every ring that begins with the first rank.
+// best examines every ring that starts with the first rank.
 func (t *tour) best(order []int) []int {
 	found, least := slices.Clone(order), t.cost(order)
 	var permute func(k int)
@@ -151,10 +154,10 @@ func (t *tour) best(order []int) []int {
 	return found
 }
 
-// maxStarts is from how many places a ring is begun.
+// maxStarts is the maximum number of places from which a ring is started.
 const maxStarts = 16
 
-// good finds a ring that no exchange of two links makes better.
+// good finds a ring that no single change of improve makes better.
 func (t *tour) good(n int) []int {
 	var found []int
 	var least cost
@@ -167,7 +170,7 @@ func (t *tour) good(n int) []int {
 	return found
 }
 
-// greedy goes to the nearest place that it has not been at.
+// greedy always goes to the nearest place that it has not visited.
 func (t *tour) greedy(n, first int) []int {
 	order := []int{first}
 	seen := make([]bool, n)
@@ -185,11 +188,11 @@ func (t *tour) greedy(n, first int) []int {
 	return order
 }
 
-// maxPasses bounds the search where many rings are nearly as good.
+// maxPasses bounds the search if many rings are nearly as good.
 const maxPasses = 16
 
-// improve turns stretches of the ring round, and moves single ranks, as long as
-// that helps.
+// improve reverses stretches of the ring, and moves single ranks, as long as that
+// helps.
 func (t *tour) improve(order []int) []int {
 	least := t.cost(order)
 	for range maxPasses {
@@ -213,13 +216,13 @@ func (t *tour) improve(order []int) []int {
 	return order
 }
 
-// turn turns order[i:j+1] round.
+// turn reverses order[i:j+1].
 func turn(order []int, i, j int) (undo func()) {
 	slices.Reverse(order[i : j+1])
 	return func() { slices.Reverse(order[i : j+1]) }
 }
 
-// shift moves order[i] behind order[j].
+// shift moves order[i] to the place after order[j].
 func shift(order []int, i, j int) (undo func()) {
 	moved := order[i]
 	copy(order[i:j], order[i+1:j+1])
@@ -230,8 +233,8 @@ func shift(order []int, i, j int) (undo func()) {
 	}
 }
 
-// canonical turns a ring so that it begins with 0 and goes on with the smaller
-// neighbour.
+// canonical rotates a ring so that it starts with 0, and directs it so that the
+// smaller neighbour follows.
 func canonical(order []int) []int {
 	at := slices.Index(order, 0)
 	if at < 0 {

@@ -15,17 +15,17 @@ type Hop struct {
 	Link Link `json:"link"`
 }
 
-// Route is the way that a transfer takes.
+// Route is the route of a transfer.
 type Route struct {
 	From ID            `json:"from"`
 	Hops []Hop         `json:"hops"`
 	Size uint64        `json:"size"`
 	Time time.Duration `json:"-"`
-	// Seconds is Time, exactly.
+	// Seconds is Time, without rounding.
 	Seconds float64 `json:"seconds"`
 }
 
-// String is the way: "cuda0 → cuda1 → cuda2".
+// String returns the route: "cuda0 → cuda1 → cuda2".
 func (r *Route) String() string {
 	var b strings.Builder
 	b.WriteString(string(r.From))
@@ -35,8 +35,8 @@ func (r *Route) String() string {
 	return b.String()
 }
 
-// Slowest is the slowest class of the way; OnChip for a way to the device
-// itself.
+// Slowest returns the slowest class of the route; OnChip for a route to the
+// device itself.
 func (r *Route) Slowest() Class {
 	worst := 0
 	for _, h := range r.Hops {
@@ -45,7 +45,7 @@ func (r *Route) Slowest() Class {
 	return Classes()[worst]
 }
 
-// Route finds the fastest way for size bytes.
+// Route finds the fastest route for size bytes.
 //
 // Errors: ErrUnknown, ErrNoRoute.
 func (g *Graph) Route(from, to ID, size uint64) (*Route, error) {
@@ -70,20 +70,20 @@ func (g *Graph) Route(from, to ID, size uint64) (*Route, error) {
 	return r, nil
 }
 
-// label is a way to a device, whose last stretch is as fast as bottleneck.
+// label is a route to a device, whose last stretch is as fast as bottleneck.
 type label struct {
 	at      int
 	link    int
 	before  *label
 	seconds float64
 	links   int
-	// bottleneck is the least bandwidth since the last device that stores;
-	// infinite right behind one.
+	// bottleneck is the smallest bandwidth since the last device that stores;
+	// infinite directly after one.
 	bottleneck float64
 }
 
-// before orders labels: by time, then by the number of links, then by names, so
-// that every rank finds the same way.
+// less orders labels: by time, then by the number of links, then by device, so
+// that every rank finds the same route.
 func (l *label) less(o *label) bool {
 	if !same(l.seconds, o.seconds) {
 		return l.seconds < o.seconds
@@ -97,44 +97,44 @@ func (l *label) less(o *label) bool {
 	return l.bottleneck > o.bottleneck
 }
 
-// same says that two times differ by nothing but rounding.
+// same reports whether two times differ only by rounding.
 func same(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(a, b) }
 
-// labels is a heap.
+// labels is a heap of labels.
 type labels []*label
 
 func (h labels) Len() int           { return len(h) }
 func (h labels) Less(i, j int) bool { return h[i].less(h[j]) }
 func (h labels) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push is heap's.
+// Push implements heap.Interface.
 func (h *labels) Push(x any) {
 	if l, is := x.(*label); is {
 		*h = append(*h, l)
 	}
 }
 
-// Pop is heap's.
+// Pop implements heap.Interface.
 func (h *labels) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
 }
 
-// search goes through ways from one device, the fastest first. Of two ways to
-// one device the slower one may be the better beginning of a longer way: where
-// its last stretch is wider, or narrower, so that a narrow link behind it costs
-// less than it costs the other.
+// search enumerates routes from one device, the fastest first. Of two routes to
+// one device the slower one may be the better start of a longer route: if the
+// bottleneck of its last stretch differs, so that a narrow link after it adds
+// less time than it adds to the other.
 type search struct {
 	g    *Graph
 	size float64
 	open labels
-	// done has the settled ways to each device.
+	// done holds the settled routes to each device.
 	done [][]*label
 }
 
-// beats says that no way that goes on from o is faster than the same one from
-// l.
+// beats reports whether no continuation of o is faster than the same continuation
+// of l.
 func (s *search) beats(l, o *label) bool {
 	return l.bottleneck >= o.bottleneck && l.seconds-s.size/l.bottleneck <= o.seconds-s.size/o.bottleneck
 }
@@ -145,7 +145,7 @@ func (g *Graph) newSearch(from int, size uint64) *search {
 	return s
 }
 
-// next settles one more way; nil is none.
+// next settles one more route; nil means that there are none.
 func (s *search) next() *label {
 	for s.open.Len() > 0 {
 		l, is := heap.Pop(&s.open).(*label)
@@ -159,7 +159,7 @@ func (s *search) next() *label {
 	return nil
 }
 
-// until settles ways until one arrives; nil is none.
+// until settles routes until one reaches a device; nil means that none does.
 func (s *search) until(to int) *label {
 	for l := s.next(); l != nil; l = s.next() {
 		if l.at == to {

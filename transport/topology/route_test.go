@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// card4 is four cards: 0-1 and 2-3 are joined by fast links, all others by slow
+// card4 is four cards: 0-1 and 2-3 are linked by fast links, all others by slow
 // ones.
 func card4(t *testing.T, without ...[2]ID) *Graph {
 	t.Helper()
@@ -60,8 +60,8 @@ func TestRingUsesTheFastLinks(t *testing.T) {
 	if err != nil || !adjacent(order, 0, 2) || !adjacent(order, 1, 3) {
 		t.Errorf("ring of shuffled places %v, %v", order, err)
 	}
-	// Without 0-1 the two are no neighbours: the way between them is half as
-	// fast as the slow links.
+	// Without the link 0-1 the two are not neighbours: the route between them is
+	// half as fast as the slow links.
 	order, err = card4(t, [2]ID{"0", "1"}).Ring(ids("0", "1", "2", "3"), size)
 	if err != nil || adjacent(order, 0, 1) {
 		t.Errorf("ring without 0-1 is %v, %v", order, err)
@@ -169,7 +169,7 @@ func TestRouteAgainstAllPaths(t *testing.T) {
 	}
 }
 
-// way is a path so far: its end, its cost and how narrow its last stretch is.
+// way is a path so far: its end, its cost and the bottleneck of its last stretch.
 type way struct {
 	at           ID
 	done, narrow float64
@@ -225,7 +225,7 @@ func TestRouteErrors(t *testing.T) {
 }
 
 // TestRingIsTheBest compares rings of up to 8 with all others, and checks that
-// larger ones are rings that no turn makes better.
+// larger ones are rings that no reversal improves.
 func TestRingIsTheBest(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -258,7 +258,7 @@ func TestRingIsTheBest(t *testing.T) {
 }
 
 func TestRingOfManyFindsTheGroups(t *testing.T) {
-	// 64 ranks on 8 machines of 8: a ring changes the machine 8 times.
+	// 64 ranks on 8 machines of 8: a ring changes machines 8 times.
 	var devices []Device
 	var links []Link
 	var places []ID

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxPicture bounds the devices that a picture has room for.
+// maxPicture is the maximum number of devices in a picture.
 const maxPicture = 256
 
-// The measures of a picture, in pixels.
+// The dimensions of a picture, in pixels.
 const (
 	boxWide  = 132
 	boxHigh  = 44
@@ -22,11 +22,11 @@ const (
 	labelled = 40 // links, above which they have no labels
 )
 
-// SVG draws the graph: each machine a frame, in it the cards above the nodes
-// that they hang on, links coloured by class and as wide as they are fast, and
-// dashed where that is assumed.
+// SVG draws the graph: a frame for each machine, in it the cards above their
+// nodes, links coloured by class, as wide as they are fast, and dashed if that is
+// assumed.
 //
-// Errors: ErrFile for more devices than a picture has room for; the writer's.
+// Errors: ErrFile for more devices than fit a picture; the writer's.
 func (g *Graph) SVG(w io.Writer) error {
 	if len(g.Devices) > maxPicture {
 		return fault("devices", "%d are too many for a picture; %d are drawn", len(g.Devices), maxPicture)
@@ -48,18 +48,18 @@ type frame struct {
 	left, right, top, bottom float64
 }
 
-// picture is an SVG that is being written.
+// picture is an SVG under construction.
 type picture struct {
 	strings.Builder
 	g      *Graph
 	at     map[ID]point
 	frames []frame
-	// low are devices with others right above them.
+	// low marks the devices with others directly above them.
 	low        map[ID]bool
 	wide, high float64
 }
 
-// rowOf is in which row of its machine a kind stands, from the top.
+// rowOf returns the row of a kind in its machine, from the top.
 func rowOf(k Kind) int {
 	switch k {
 	case Accelerator:
@@ -74,11 +74,11 @@ func rowOf(k Kind) int {
 	return 3
 }
 
-// lined is the number of devices that stand beside each other before the next machine goes
+// lined is the number of devices side by side after which the next machine goes
 // below.
 const lined = 16
 
-// machine is the rows of devices of one machine.
+// machine holds the rows of devices of one machine.
 type machine struct {
 	name string
 	rows [4][]*Device
@@ -92,8 +92,8 @@ func (m *machine) widest() int {
 	return n
 }
 
-// layOut gives each device its place: machine beside machine, and what is of
-// none, such as the network, at the bottom.
+// layOut assigns each device its place: machines side by side, and devices
+// without a machine, such as the network, at the bottom.
 func (p *picture) layOut() {
 	all, rest := p.machines()
 	x, y, low := float64(margin), float64(margin), float64(0)
@@ -119,7 +119,7 @@ func (p *picture) layOut() {
 	p.high = y
 }
 
-// machines sorts the devices by machine and row.
+// machines groups the devices by machine and row.
 func (p *picture) machines() (all []*machine, rest *machine) {
 	for i := range p.g.Devices {
 		d := &p.g.Devices[i]
@@ -141,7 +141,7 @@ func (p *picture) machines() (all []*machine, rest *machine) {
 	return all, rest
 }
 
-// placeRows places a machine in its frame, and returns where that ends.
+// placeRows places a machine in its frame, and returns the bottom of the frame.
 func (p *picture) placeRows(m *machine, f frame) (bottom float64) {
 	y := f.top + margin + p.arcs(m.rows[0])
 	for _, row := range m.rows {
@@ -153,7 +153,7 @@ func (p *picture) placeRows(m *machine, f frame) (bottom float64) {
 	return y - gapHigh + margin
 }
 
-// arcs returns the room that the links inside a row of cards need above it.
+// arcs returns the space that the links inside a row of cards need above it.
 func (p *picture) arcs(row []*Device) float64 {
 	names := map[ID]int{}
 	for i, d := range row {
@@ -170,7 +170,7 @@ func (p *picture) arcs(row []*Device) float64 {
 	return room
 }
 
-// arcHeight returns how far a link between two of one row rises above it.
+// arcHeight returns the height above a row of a link between two of its devices.
 func arcHeight(distance float64) float64 { return 14 + math.Abs(distance)/7 }
 
 func (p *picture) placeRow(row []*Device, f frame, y float64) {
@@ -187,7 +187,7 @@ func (p *picture) placeRow(row []*Device, f frame, y float64) {
 	}
 }
 
-// colourOf is the colour of a class's links.
+// colourOf returns the colour of a class's links.
 func colourOf(c Class) string {
 	switch c {
 	case OnChip:
@@ -210,7 +210,7 @@ func colourOf(c Class) string {
 	return "#000000"
 }
 
-// fillOf is the colour of a kind's boxes.
+// fillOf returns the colour of a kind's boxes.
 func fillOf(k Kind) string {
 	switch k {
 	case Accelerator:
@@ -257,7 +257,7 @@ func (p *picture) draw() {
 	fmt.Fprintf(p, `<text x="%d" y="%.1f" fill="#616161">GB/s; dashed: assumed</text>`+"\n</svg>\n", margin, p.high+32)
 }
 
-// link draws a link, and says by its title what it is.
+// link draws a link, with a title that describes it.
 func (p *picture) link(l *Link) {
 	a, b := p.at[l.A], p.at[l.B]
 	dash := ""
@@ -295,7 +295,7 @@ func linkTitle(l *Link) string {
 	return text
 }
 
-// maxLine is the number of characters that fit into a box.
+// maxLine is the number of characters that fit in a box.
 const maxLine = 21
 
 func (p *picture) box(d *Device) {

@@ -94,14 +94,14 @@ func checkCount(f *faults, what string, count *number, n int) {
 
 func cardID(local number) ID { return ID(fmt.Sprintf("npu%d", local)) }
 
-// topoBuilder makes the graph of a topology file.
+// topoBuilder builds the graph of a topology file.
 type topoBuilder struct {
 	faults  *faults
 	known   map[number]bool
 	nets    map[ID]bool
 	devices []Device
-	// links are the fastest of each two ends: edges that are there twice are
-	// one.
+	// links holds the fastest link between each two ends: duplicate edges are
+	// merged.
 	links map[[2]ID]Link
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// The handles of UCP objects. All are pointers of the library's own.
+// The handles of UCP objects. All are pointers that belong to the library.
 type (
 	configHandle   uintptr
 	contextHandle  uintptr
@@ -14,8 +14,8 @@ type (
 	endpointHandle uintptr
 	memoryHandle   uintptr
 	remoteKey      uintptr
-	// request is an operation that the library has begun: 0 is one that was
-	// complete at once, and a status where it failed at once.
+	// request is an operation that the library has started: 0 is one that was
+	// complete at once, and a status one that failed at once.
 	request uintptr
 )
 
@@ -57,7 +57,8 @@ type api struct {
 	RequestFree          dl.Func `dl:"ucp_request_free"`
 	StatusString         dl.Func `dl:"ucs_status_string"`
 
-	// Those of the library below it, which a handle of libucp finds too.
+	// Functions of the underlying library (UCS), found through a handle of
+	// libucp.
 	DebugDisableSignals dl.Func `dl:"ucs_debug_disable_signals,optional"`
 	GlobalOptsSet       dl.Func `dl:"ucs_global_opts_set_value,optional"`
 	GlobalOptsGet       dl.Func `dl:"ucs_global_opts_get_value,optional"`
@@ -68,8 +69,8 @@ func systemLibrary() dl.Library {
 	return dl.Library{Names: []string{"libucp.so.0"}, Hint: "apt install libucx0"}
 }
 
-// load opens the library, fills its table and takes from the process what the
-// library has set up for itself only.
+// load opens the library, fills its table and undoes the library's changes to the
+// process.
 func load(from dl.Library) (*api, error) {
 	lib, err := dl.Open(from)
 	if err != nil {

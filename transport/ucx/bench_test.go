@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// window32 is the number of puts that are under way, as in ucx_perftest.
+// window32 is the number of puts in progress, as in ucx_perftest.
 const window32 = 32
 
 // BenchmarkPut puts into a peer process, 32 at a time.

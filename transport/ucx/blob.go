@@ -14,10 +14,11 @@ import (
 //	├───┼────────┼──────┼──────────┼────────┼────────┤
 //	  "HMCU"  version  kind  length n   body   CRC-32C
 //
-// in little-endian order. The body of an address is the worker's address; that
-// of memory is where it begins, or its name (8 bytes), how long it is (8 bytes),
-// and, where the library reaches it by itself, the library's key. The checksum, over all before it, finds what was damaged or
-// is somebody else's; it keeps out nobody who wants to get in.
+// in little-endian order. The body of an address is the worker's address; that of
+// memory is its start, or its name (8 bytes), its size (8 bytes), and, if the
+// library accesses it directly, the library's key. The checksum, over all bytes
+// before it, detects damaged and foreign blobs; it is no protection against an
+// attacker.
 const (
 	blobVersion   = 1
 	blobHead      = 8
@@ -29,9 +30,9 @@ const (
 	memoryHead    = 16
 	maxBody       = wire.MaxOffer - blobHead - blobTail
 	maxPackedKeys = 64
-	// keyPadding is the number of bytes that the library may read beyond a key whose own
-	// lengths are wrong: a key has at most one entry for each of 64 memory
-	// domains, of one byte for the length and at most 255 others.
+	// keyPadding is the number of bytes that the library may read beyond a key
+	// whose own lengths are wrong: a key has at most one entry for each of 64
+	// memory domains, of one byte for the length and at most 255 others.
 	keyPadding = 16 + maxPackedKeys*256
 )
 
@@ -54,7 +55,7 @@ func encodeBlob(kind byte, body ...[]byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(p, checksum(p)), nil
 }
 
-// decodeBlob unwraps the body of a blob of that kind. It is a part of p.
+// decodeBlob returns the body of a blob of that kind. It is a part of p.
 //
 // Errors: ErrOffer.
 func decodeBlob(kind byte, p []byte) ([]byte, error) {
@@ -77,7 +78,7 @@ func decodeBlob(kind byte, p []byte) ([]byte, error) {
 	return p[blobHead:end:end], nil
 }
 
-// memoryOffer is a peer's memory.
+// memoryOffer describes a peer's memory.
 type memoryOffer struct {
 	start, size uint64
 	key         []byte
@@ -90,7 +91,7 @@ func (m memoryOffer) encode(kind byte) ([]byte, error) {
 	return encodeBlob(kind, head[:], m.key)
 }
 
-// decodeMemory reads an offer of memory. Its key is a part of p.
+// decodeMemory parses an offer of memory. Its key is a part of p.
 //
 // Errors: ErrOffer.
 func decodeMemory(kind byte, p []byte) (memoryOffer, error) {

@@ -39,7 +39,8 @@ func TestBlobTooLong(t *testing.T) {
 	}
 }
 
-// FuzzBlob has what is taken be what would be made of it.
+// FuzzBlob checks that an accepted blob is identical to the one that would be
+// encoded from it.
 func FuzzBlob(f *testing.F) {
 	for _, kind := range []byte{kindMemory, kindWindow} {
 		m := memoryOffer{start: 7, size: 9}
@@ -69,8 +70,9 @@ func FuzzBlob(f *testing.F) {
 	})
 }
 
-// TestBadOffers gives a side what no peer has made: it is refused, and the
-// side works on. Each byte of a good offer is changed, and each length tried.
+// TestBadOffers passes a side invalid offers: they are rejected, and the side
+// continues to work. Each byte of a valid offer is changed, and each length
+// tried.
 func TestBadOffers(t *testing.T) {
 	for name, o := range map[string]Options{"messages": {}, "one-sided": {Transports: "posix,self", OneSided: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +113,8 @@ func TestBadOffers(t *testing.T) {
 	}
 }
 
-// TestTargetChecks goes past our own side's checks: what a peer asks for
-// beyond what it was given is refused, its bytes stay, and the session lives.
+// TestTargetChecks bypasses the initiator's checks: a peer's request beyond its
+// rights is refused, its bytes are unchanged, and the session survives.
 func TestTargetChecks(t *testing.T) {
 	kit.Check(t)
 	a, b := newPair(t, Options{})

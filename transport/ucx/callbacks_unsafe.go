@@ -9,14 +9,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// callbackTable holds the addresses of the functions that the library calls while a
-// worker makes progress. The user data of each call is the worker's provider.
+// callbackTable holds the addresses of the functions that the library calls while
+// a worker makes progress. The user data of each call is the worker's provider.
 type callbackTable struct {
 	onFailure, onMessage uintptr
 }
 
-// callbacks returns the addresses. A process can make a limited number of them, and
-// none is ever freed.
+// callbacks returns the addresses. A process can create a limited number of them,
+// and none is ever freed.
 //
 //nolint:gochecknoglobals // addresses of functions without state, which last as long as the process
 var callbacks = sync.OnceValue(newCallbackTable)
@@ -33,8 +33,8 @@ func newCallbackTable() callbackTable {
 			if p.detached {
 				return uintptr(statusOK)
 			}
-			// The detour by a pointer's own bits is what tells vet and checkptr that
-			// the address is not one of Go's heap.
+			// Reinterpreting the pointer's own bits shows vet and checkptr that
+			// the address is not in Go's heap.
 			attributes := (*(**messageParam)(unsafe.Pointer(&param))).attributes
 			return uintptr(p.message(dl.Bytes(head, int(headSize)), data, size, attributes&amRendezvous != 0))
 		}),
@@ -52,7 +52,7 @@ func providerOf(user uintptr) *Provider {
 	return *(**Provider)(unsafe.Pointer(&user))
 }
 
-// destroyWorkerLocked destroys the worker, and ignores what the library reports
+// destroyWorkerLocked destroys the worker, and ignores the library's reports
 // meanwhile.
 //
 // +checklocks:p.ctx.mu

@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// configure reads the library's configuration, which the environment's UCX_
-// variables are part of, and sets what is given over it.
+// configure reads the library's configuration, which includes the environment's
+// UCX_ variables, and overrides it with the given settings.
 func (a *api) configure(set []setting) (configHandle, error) {
 	var c configHandle
 	if err := a.check("ucp_config_read", statusOf(a.ConfigRead.Call(0, 0, uintptr(unsafe.Pointer(&c))))); err != nil {
@@ -47,18 +47,19 @@ func (a *api) initialize(c configHandle, features uint64) (contextHandle, error)
 	return h, a.check("ucp_init", status)
 }
 
-// threadMode says how many threads may use a context at a time.
+// threadMode returns the number of threads that may use a context at a time, as a
+// thread mode.
 func (a *api) threadMode(h contextHandle) (int32, error) {
 	attr := contextAttr{fieldMask: contextThreadMode}
 	err := a.check("ucp_context_query", statusOf(a.ContextQuery.Call(uintptr(h), uintptr(unsafe.Pointer(&attr)))))
 	return attr.threadMode, err
 }
 
-// createWorker makes a worker that one thread at a time may use.
+// createWorker makes a worker for use by one thread at a time.
 func (a *api) createWorker(h contextHandle) (workerHandle, error) {
 	p := workerParams{
 		fieldMask: workerThreadMode | workerFlags, threadMode: threadModeSerialized,
-		// What a lost peer leaves is ours to end, not to be complained of.
+		// Leftovers of a lost peer are ours to clean up, and need no warning.
 		flags: workerIgnoreLeak,
 	}
 	var w workerHandle
@@ -78,15 +79,15 @@ func (a *api) address(w workerHandle) ([]byte, error) {
 	return append([]byte(nil), dl.Bytes(at, int(n))...), nil
 }
 
-// eventFD is the descriptor that says that the worker has work. It is the
-// worker's.
+// eventFD returns the descriptor that signals work of the worker. It belongs to
+// the worker.
 func (a *api) eventFD(w workerHandle) (int, error) {
 	var fd int32
 	err := a.check("ucp_worker_get_efd", statusOf(a.WorkerGetEfd.Call(uintptr(w), uintptr(unsafe.Pointer(&fd)))))
 	return int(fd), err
 }
 
-// connect makes an endpoint to the worker that has the address. In the mode
+// connect makes an endpoint to the worker with the address. In the mode
 // errorModePeer its failure is reported with the user data.
 func (a *api) connect(w workerHandle, address []byte, mode int32, user uintptr) (endpointHandle, error) {
 	var pin runtime.Pinner
@@ -102,7 +103,8 @@ func (a *api) connect(w workerHandle, address []byte, mode int32, user uintptr) 
 	return ep, a.check("ucp_ep_create", status)
 }
 
-// handleMessages has all messages of a worker reported with the user data.
+// handleMessages registers the callback for all messages of a worker, with the
+// user data.
 func (a *api) handleMessages(w workerHandle, user uintptr) error {
 	p := messageHandler{
 		fieldMask: amHandlerID | amHandlerFlags | amHandlerCall | amHandlerArg,
@@ -112,7 +114,7 @@ func (a *api) handleMessages(w workerHandle, user uintptr) error {
 	return a.check("ucp_worker_set_am_recv_handler", status)
 }
 
-// mapMemory makes bytes, which stay where they are, ready for peers.
+// mapMemory registers bytes, which must stay where they are, for access by peers.
 func (a *api) mapMemory(h contextHandle, p []byte, prot uint32) (memoryHandle, error) {
 	params := memMapParams{
 		fieldMask: memMapAddress | memMapLength | memMapProt | memMapMemoryType,
@@ -125,8 +127,8 @@ func (a *api) mapMemory(h contextHandle, p []byte, prot uint32) (memoryHandle, e
 	return m, err
 }
 
-// allocate takes n bytes of memory of a kind that the library's transports
-// reach best.
+// allocate allocates n bytes of the memory that the library's transports can
+// access best.
 func (a *api) allocate(h contextHandle, n uint64) (memoryHandle, []byte, error) {
 	params := memMapParams{
 		fieldMask: memMapLength | memMapFlags | memMapMemoryType,
@@ -146,7 +148,7 @@ func (a *api) allocate(h contextHandle, n uint64) (memoryHandle, []byte, error) 
 	return m, dl.Bytes(attr.address, int(n)), nil
 }
 
-// packKey copies what a peer must know of mapped memory.
+// packKey returns a copy of the packed key of mapped memory, for a peer.
 func (a *api) packKey(h contextHandle, m memoryHandle) ([]byte, error) {
 	var at uintptr
 	var n uint64
@@ -158,17 +160,17 @@ func (a *api) packKey(h contextHandle, m memoryHandle) ([]byte, error) {
 	return append([]byte(nil), dl.Bytes(at, int(n))...), nil
 }
 
-// unpackKey makes a key of what the peer has packed. The library takes lengths
-// from the bytes, and is not told how many there are: padded are enough for
-// any.
+// unpackKey makes a key from the bytes that the peer has packed. The library
+// reads lengths from the bytes, without knowing the total: padded has enough of
+// them for any lengths.
 func (a *api) unpackKey(ep endpointHandle, padded []byte) (remoteKey, error) {
 	var k remoteKey
 	status := statusOf(a.EpRkeyUnpack.Call(uintptr(ep), uintptr(unsafe.Pointer(&padded[0])), uintptr(unsafe.Pointer(&k))))
 	return k, a.check("ucp_ep_rkey_unpack", status)
 }
 
-// globalOption reads an option that is the whole library's: "" where the
-// library does not have it.
+// globalOption returns a library-wide option, or "" if the library does not have
+// it.
 func (a *api) globalOption(name string) string {
 	text := make([]byte, 64)
 	n, err := unix.BytePtrFromString(name)
@@ -182,7 +184,7 @@ func (a *api) globalOption(name string) string {
 	return unix.ByteSliceToString(text)
 }
 
-// setGlobalOption sets an option that is the whole library's.
+// setGlobalOption sets a library-wide option.
 func (a *api) setGlobalOption(name, value string) {
 	n, err := unix.BytePtrFromString(name)
 	v, verr := unix.BytePtrFromString(value)

@@ -3,8 +3,8 @@ package ucx
 // Constants of ucp.h and ucp_def.h, version 1.13. A test compares them with
 // the headers.
 const (
-	// The version of the interface that is asked for; later libraries serve
-	// it, and so does 1.11, whose structures are the same.
+	// The requested version of the interface; later libraries support it, and so
+	// does 1.11, whose structures are the same.
 	apiMajor = 1
 	apiMinor = 11
 
@@ -55,12 +55,12 @@ const (
 	logLevelQuiet    = "fatal"
 	entityNameMax    = 32
 	cpuSetWords      = 1024 / 64
-	// firstError is UCS_ERR_LAST: a request from it on, as an unsigned word, is
+	// firstError is UCS_ERR_LAST: as an unsigned word, a request not below it is
 	// a status.
 	firstError = -100
 )
 
-// The statuses of ucs/type/status.h that are told apart.
+// The statuses of ucs/type/status.h that this package distinguishes.
 const (
 	statusOK          Status = 0
 	statusInProgress  Status = 1

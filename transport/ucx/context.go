@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Context is the library with one choice of transports, and the memory that is
+// Context is the library with one selection of transports, and the memory that is
 // registered with it. It may be used from any goroutine, by any number of
 // providers.
 type Context struct {
@@ -26,22 +26,22 @@ type Context struct {
 	stats Stats
 }
 
-// Stats counts what a context has done, but for Live.
+// Stats counts a context's operations; Live is a gauge.
 type Stats struct {
-	// Registrations counts how often memory was registered with the library.
+	// Registrations counts registrations of memory with the library.
 	Registrations uint64 `json:"registrations"`
-	// Reuses counts how often it was found registered.
+	// Reuses counts the times that memory was registered already.
 	Reuses uint64 `json:"reuses"`
-	// Live is the registrations of now.
+	// Live is the current number of registrations.
 	Live uint64 `json:"live"`
 }
 
 // mapping is memory that is registered with the library: one for all exports
-// inside of it that give the same rights.
+// inside it that grant the same rights.
 type mapping struct {
 	start, end uint64
 	rights     wire.Rights
-	// own says that the library has allocated it: it serves every right.
+	// own means that the library has allocated it: it serves every right.
 	own    bool
 	handle memoryHandle
 	// key is unpacked by a peer.
@@ -50,11 +50,11 @@ type mapping struct {
 	refs int
 }
 
-// direct says whether the library puts and gets by itself. Else the two sides
-// tell each other by messages, and each writes and reads its own memory.
+// direct reports whether the library puts and gets itself. Otherwise the two
+// sides exchange messages, and each accesses only its own memory.
 func (c *Context) direct() bool { return c.opts.direct() }
 
-// kind is that of an address: the two sides must be of one mind.
+// kind returns the kind of an address: both sides must use the same.
 func (c *Context) kind() byte {
 	if c.direct() {
 		return kindAddress
@@ -69,7 +69,7 @@ func (c *Context) Stats() Stats {
 	return c.stats
 }
 
-// Close ends the context, and every registration that is left.
+// Close ends the context, and every remaining registration.
 //
 // Preconditions: its providers are closed.
 func (c *Context) Close() error {
@@ -88,7 +88,7 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// acquire finds the mapping that p lies in, or makes one.
+// acquire finds the mapping that contains p, or makes one.
 func (c *Context) acquire(p []byte, rights wire.Rights) (*mapping, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Context) acquire(p []byte, rights wire.Rights) (*mapping, error) {
 	return c.addLocked(&mapping{start: start, end: end, rights: rights, handle: handle, refs: 1})
 }
 
-// addLocked completes a mapping and keeps it, or ends it.
+// addLocked completes a mapping and keeps it, or ends it on failure.
 //
 // +checklocks:c.mu
 func (c *Context) addLocked(m *mapping) (*mapping, error) {
@@ -126,7 +126,7 @@ func (c *Context) addLocked(m *mapping) (*mapping, error) {
 	return m, nil
 }
 
-// release takes back an acquire.
+// release undoes an acquire.
 func (c *Context) release(m *mapping) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,9 +152,9 @@ func (c *Context) unmapLocked(m *mapping) error {
 	return nil
 }
 
-// Alloc takes n bytes of host memory from the library, which a peer on this
-// host reaches by one memcpy where the transports include shared memory. The
-// bytes are zero, and the caller's until free.
+// Alloc allocates n bytes of host memory from the library, which a peer on this
+// host accesses by one memcpy if the transports include shared memory. The bytes
+// are zero, and belong to the caller until free.
 func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error) {
 	if n == 0 || n > 1<<46 {
 		return nil, nil, fmt.Errorf("allocate %d bytes: %w", uint64(n), devices.ErrRange)
@@ -177,7 +177,8 @@ func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error)
 	return p, func() error { return c.release(m) }, nil
 }
 
-// protection returns what a peer with the rights may do, for devices that check it.
+// protection returns the access that the rights grant a peer, for devices that
+// check it.
 func protection(r wire.Rights) uint32 {
 	prot := uint32(protLocalRead | protLocalWrite)
 	if r.Allows(wire.Readable) {

@@ -12,9 +12,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Export makes host memory ready for the peer. Device memory is
-// devices.ErrUnsupported: what a peer writes would have to be carried from a
-// slot into the device by this side, and that is what data connections do.
+// Export prepares host memory for the peer. Device memory is
+// devices.ErrUnsupported: this side would have to copy the peer's data from a
+// slot into the device, which the data connections do already.
 func (p *Provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -30,17 +30,17 @@ func (p *Provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, 
 	return e, nil
 }
 
-// export is a window.Export.
+// export implements window.Export.
 type export struct {
 	p      *Provider
 	buffer *region.Buffer
 	rights wire.Rights
 	blob   []byte
-	// mapping is nil where the peer has us reach the memory.
+	// mapping is nil if this side accesses the memory for the peer.
 	mapping *mapping
 	id      uint64
-	// uses is the number of messages that are being served, free is closed when that are
-	// none, of an export that is closed; both are guarded by Provider.mu.
+	// uses is the number of messages that are being served; free is closed when
+	// an export is closed and has no uses. Both are guarded by Provider.mu.
 	uses   int
 	closed bool
 	free   chan struct{}
@@ -65,7 +65,7 @@ func (e *export) open() (err error) {
 	return nil
 }
 
-// name gives the memory a random name.
+// name assigns the memory a random name.
 func (e *export) name() (err error) {
 	var random [8]byte
 	// It never fails: a system without random numbers ends the process.
@@ -83,11 +83,11 @@ func (e *export) name() (err error) {
 	return nil
 }
 
-// Offer returns the place of the memory, or its name.
+// Offer returns the address of the memory, or its name.
 func (e *export) Offer() window.Offer { return window.Offer{Blob: e.blob} }
 
-// Close ends the registration with the last export of it. What the peer has
-// under way is waited for, as far as the provider goes on.
+// Close ends the registration with its last export. It waits for the peer's
+// operations in progress, as long as the provider runs.
 func (e *export) Close() (err error) {
 	if e.mapping != nil {
 		err = e.p.ctx.release(e.mapping)
@@ -104,7 +104,7 @@ func (e *export) Close() (err error) {
 	return err
 }
 
-// use checks what the peer wants, and holds the export.
+// use checks a request of the peer, and holds the export.
 func (p *Provider) use(id uint64, need wire.Rights, off, n uint64) (*export, wire.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *Provider) unuse(e *export) {
 
 // Import opens memory of the peer.
 //
-// Errors: ErrOffer for what no ucx has made.
+// Errors: ErrOffer for an offer that this package has not made.
 func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (window.Window, error) {
 	if err := closeFiles(o); err != nil {
 		return nil, err

@@ -14,10 +14,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
-// await returns what a completer was told.
+// await returns the result that a completer received.
 func await(t testing.TB, r result) error {
 	t.Helper()
 	select {
@@ -29,9 +30,8 @@ func await(t testing.TB, r result) error {
 	}
 }
 
-// underWay begins many operations of a kind that a peer can't be done with
-// soon, and returns when one of them is done, so that the others are in their
-// middle.
+// underWay starts many operations of a kind that a peer can't complete soon, and
+// returns when one of them is complete, so that the others are in their middle.
 func underWay(t testing.TB, w window.Window, local *region.Buffer, kind wire.Kind) (done result, left int) {
 	t.Helper()
 	const many = 64
@@ -71,8 +71,8 @@ func killPeer(t *testing.T, o Options, kind wire.Kind) {
 	if !watches {
 		s.Close() // as the session does that finds the peer gone, perhaps first
 	}
-	// Until one of them fails those that were done are begun again: however long
-	// the signal takes to be heard, something is under way then.
+	// Completed operations are restarted until one of them fails: however long
+	// the signal takes, something is in progress then.
 	failed := false
 	for until := time.Now().Add(patience); left > 0; left-- {
 		err := await(t, done)
@@ -97,8 +97,8 @@ func killPeer(t *testing.T, o Options, kind wire.Kind) {
 	}
 }
 
-// TestKilledInitiator kills a peer in the middle of its puts and gets. What
-// may end the survivor, as the package's documentation says, is left out.
+// TestKilledInitiator kills a peer in the middle of its puts and gets. Cases that
+// may end the survivor, as the package's documentation says, are left out.
 func TestKilledInitiator(t *testing.T) {
 	for name, o := range variants() {
 		if o.mayAbort() {
@@ -136,10 +136,10 @@ func killInitiator(t *testing.T, o Options, kind wire.Kind, n int) {
 	}
 }
 
-// mayAbort says whether the library may end the process when its peer goes.
+// mayAbort reports whether the library may end the process when its peer ends.
 func (o Options) mayAbort() bool { return o.OneSided || o.Transports == "tcp" }
 
-// watches says whether the library finds a lost peer by itself.
+// watches reports whether the library itself detects a lost peer.
 func (s *side) watches() (yes bool) {
 	if s.do(func() error { yes = s.watched; return nil }) != nil {
 		<-s.stopped
@@ -148,7 +148,7 @@ func (s *side) watches() (yes bool) {
 	return yes
 }
 
-// TestSilentPeer stops a peer in the middle of puts: who waits is told when
+// TestSilentPeer stops a peer in the middle of puts: waiters are notified when
 // the provider is closed, and by the timeout.
 func TestSilentPeer(t *testing.T) {
 	for name, o := range variants() {
@@ -185,7 +185,7 @@ func TestSilentPeer(t *testing.T) {
 	})
 }
 
-// TestCloseWithMuchUnderWay closes an initiator. As
+// TestCloseWithMuchUnderWay closes an initiator, with the same exceptions as
 // TestKilledInitiator.
 func TestCloseWithMuchUnderWay(t *testing.T) {
 	for name, o := range variants() {

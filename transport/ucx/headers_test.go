@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestHeaders has a C compiler print what UCX's headers say.
+// TestHeaders makes a C compiler print the values in UCX's headers.
 func TestHeaders(t *testing.T) {
 	kit.Require(t, "ucx-headers")
 	values := constants()

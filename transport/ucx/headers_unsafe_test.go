@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// constants are those of consts.go under the headers' names.
+// constants returns those of consts.go under the headers' names.
 func constants() map[string]int64 {
 	return map[string]int64{
 		"UCP_PARAM_FIELD_FEATURES": paramFeatures, "UCP_PARAM_FIELD_MT_WORKERS_SHARED": paramWorkersShared,
@@ -38,7 +38,7 @@ func constants() map[string]int64 {
 	}
 }
 
-// layouts are the sizes of structures and the places of their fields.
+// layouts returns the sizes of structures and the offsets of their fields.
 func layouts() map[string]int64 {
 	out := map[string]int64{}
 	for _, s := range []struct {

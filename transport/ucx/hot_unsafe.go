@@ -6,15 +6,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// caller makes the calls of the data path. Their arguments are put together
-// in memory that it keeps: those of dl.Func.Call itself are allocated by each
-// call. One goroutine at a time may use it.
+// caller makes the calls of the data path. Their arguments are stored in memory
+// that it keeps, whereas each call of dl.Func.Call itself would allocate them.
+// One goroutine at a time may use it.
 type caller struct {
 	*api
 	args [7]uintptr
-	// param is that of every operation.
+	// param is the parameter of every operation.
 	param requestParam
-	// large is that of messages that are fetched by who gets them.
+	// large is the parameter of messages whose data the receiver fetches.
 	large requestParam
 }
 
@@ -31,13 +31,14 @@ func (c *caller) one(f dl.Func, arg uintptr) uintptr {
 	return f.Call(c.args[:1]...)
 }
 
-// put begins to write p at an address of the peer. p is not on a stack, and
-// stays as it is until the request is complete.
+// put starts to write p at an address of the peer. p must not be on a stack, and
+// must not change until the request is complete.
 func (c *caller) put(ep endpointHandle, p []byte, at uint64, k remoteKey) request {
 	return c.move(c.Put, ep, p, at, k)
 }
 
-// get begins to fill p from an address of the peer, as put.
+// get starts to fill p from an address of the peer, under the same conditions as
+// put.
 func (c *caller) get(ep endpointHandle, p []byte, at uint64, k remoteKey) request {
 	return c.move(c.Get, ep, p, at, k)
 }
@@ -50,8 +51,8 @@ func (c *caller) move(f dl.Func, ep endpointHandle, p []byte, at uint64, k remot
 	return request(f.Call(c.args[:6]...))
 }
 
-// send begins to send a message. Neither part is on a stack, and both stay as
-// they are until the request is complete.
+// send starts to send a message. Neither part may be on a stack, and both must
+// not change until the request is complete.
 func (c *caller) send(ep endpointHandle, h *head, p []byte) request {
 	param := &c.param
 	if len(p) >= rendezvousFrom {
@@ -64,8 +65,8 @@ func (c *caller) send(ep endpointHandle, h *head, p []byte) request {
 	return request(c.SendMessage.Call(c.args[:7]...))
 }
 
-// fetch begins to fill p with the data of a message that was reported to be
-// fetched.
+// fetch starts to fill p with the data of a message that was announced for
+// fetching.
 func (c *caller) fetch(w workerHandle, data uintptr, p []byte) request {
 	c.args = [7]uintptr{
 		uintptr(w), data, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(unsafe.Pointer(&c.param)),
@@ -73,36 +74,37 @@ func (c *caller) fetch(w workerHandle, data uintptr, p []byte) request {
 	return request(c.ReceiveData.Call(c.args[:5]...))
 }
 
-// decline gives back what will not be fetched.
+// decline releases data that will not be fetched.
 func (c *caller) decline(w workerHandle, data uintptr) {
 	c.args[0], c.args[1] = uintptr(w), data
 	c.ReleaseData.Call(c.args[:2]...)
 }
 
-// flush begins to wait until what was begun on an endpoint is done at the
-// peer.
+// flush starts to wait until the operations started on an endpoint are complete
+// at the peer.
 func (c *caller) flush(ep endpointHandle) request {
 	c.args[0], c.args[1] = uintptr(ep), uintptr(unsafe.Pointer(&c.param))
 	return request(c.EpFlush.Call(c.args[:2]...))
 }
 
-// closeNow begins to end an endpoint, which does not ask the peer.
+// closeNow starts to end an endpoint, without involving the peer.
 func (c *caller) closeNow(ep endpointHandle) request {
 	p := requestParam{opAttrMask: opFlags, flags: epCloseForce}
 	return request(c.EpClose.Call(uintptr(ep), uintptr(unsafe.Pointer(&p))))
 }
 
-// progress has a worker go on, and returns how much it did.
+// progress makes a worker progress, and returns the number of events that it
+// processed.
 func (c *caller) progress(w workerHandle) int {
 	return int(uint32(c.one(c.WorkerProgress, uintptr(w))))
 }
 
-// arm has a worker's descriptor tell of what comes: statusBusy is what came
-// before.
+// arm arms a worker's descriptor for future events: statusBusy means that events
+// have arrived already.
 func (c *caller) arm(w workerHandle) Status { return statusOf(c.one(c.WorkerArm, uintptr(w))) }
 
-// settled says whether the library is done with a request, gives it back
-// then, and notes how it ended.
+// settled reports whether the library has finished a request; if so, it frees the
+// request and stores its status.
 func (c *caller) settled(r *request, end *Status) bool {
 	if *r == 0 {
 		return true

@@ -17,7 +17,7 @@ type result chan error
 
 func (r result) Complete(err error) { r <- err }
 
-// side has what one process of a session has.
+// side holds the state of one process of a session.
 type side struct {
 	ctx   *Context
 	table *region.Table
@@ -71,8 +71,8 @@ func newPair(t testing.TB, o Options) (a, b *side) {
 	return a, b
 }
 
-// alloc is a registered buffer of n bytes. It ends with the test, and after
-// the provider: what a peer has sent may still be on its way to it.
+// alloc returns a registered buffer of n bytes. It ends with the test, and after
+// the provider: data from a peer may still be in transit to it.
 func (s *side) alloc(t testing.TB, n int) *region.Buffer {
 	t.Helper()
 	b, err := s.table.Alloc(devices.Size(n))
@@ -88,7 +88,7 @@ func (s *side) alloc(t testing.TB, n int) *region.Buffer {
 	return b
 }
 
-// open gives a peer a window to a buffer.
+// open opens a window to a buffer for a peer.
 func open(t testing.TB, from, to *side, b *region.Buffer) window.Window {
 	t.Helper()
 	e, err := from.Export(b, wire.Readable|wire.Writable)

@@ -10,41 +10,40 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Library is libucp, opened at the first use. The zero value is ready to use,
-// from any goroutine.
+// Library is libucp, opened on first use. The zero value is ready for use, from
+// any goroutine.
 type Library struct {
 	lazy dl.Lazy[*api]
-	// from is opened instead of the system's.
+	// from, if set, is opened instead of the system's library.
 	from dl.Library
 }
 
-// Options say which of its transports the library is to use, in the place of
-// UCX_TLS. The library's other environment variables, UCX_NET_DEVICES and all
-// that begin with UCX_, count where nothing is set here.
+// Options selects the transports that the library uses, in place of UCX_TLS. The
+// library's other environment variables, UCX_NET_DEVICES and all that start with
+// UCX_, apply where nothing is set here.
 type Options struct {
-	// Engine has the pinned slots for device memory; it is borrowed.
+	// Engine provides the pinned slots for device memory; it is borrowed.
 	Engine *transport.Engine
-	// Transports is a list as in UCX_TLS: "posix,cma,self", "rc,sm". Empty is all
-	// but TCP. With TCP in it the death of a peer can be that of this process:
-	// see the package's documentation.
+	// Transports is a list as in UCX_TLS: "posix,cma,self", "rc,sm". Empty means
+	// all but TCP. With TCP in it, the death of a peer can end this process: see
+	// the package's documentation.
 	Transports string
 	// Devices is a list as in UCX_NET_DEVICES: "eth0", "mlx5_0:1".
 	Devices string
-	// RDMA allows transports only in which an RDMA device (InfiniBand or RoCE)
-	// puts and gets by itself. Transports is then a choice among them, all where
-	// it is empty.
+	// RDMA allows only transports in which an RDMA device (InfiniBand or RoCE)
+	// puts and gets itself. Transports then selects among them; empty means all.
 	RDMA bool
-	// OneSided has the library put and get by itself also where it has no device
-	// for that. Then the death of a peer can be that of this process: see the
-	// package's documentation.
+	// OneSided makes the library put and get itself even if it has no device for
+	// that. Then the death of a peer can end this process: see the package's
+	// documentation.
 	OneSided bool
 }
 
-// direct says whether the library puts and gets by itself.
+// direct reports whether the library puts and gets itself.
 func (o Options) direct() bool { return o.RDMA || o.OneSided }
 
-// features returns those that a context is made for. Without RMA the library writes
-// nothing of what a peer sends to where the peer says.
+// features returns the features for which a context is made. Without RMA the
+// library writes no data of a peer to an address that the peer has chosen.
 func (o Options) features() uint64 {
 	if o.direct() {
 		return featureRMA
@@ -52,22 +51,22 @@ func (o Options) features() uint64 {
 	return featureAM
 }
 
-// What UCX_TLS is, unless the options say it.
+// The values of UCX_TLS, unless the options set it.
 const (
-	// rdmaTransports are those whose devices put and get by themselves. UD, the
+	// rdmaTransports are those whose devices put and get themselves. UD, the
 	// other one, leaves that to the processor of the target.
 	rdmaTransports = "rc,dc"
 	allButTCP      = "^tcp"
 )
 
-// settings are the library's variables that the options set.
+// settings returns the library's variables that the options set.
 func (o Options) settings() []setting {
 	// Memory is registered once, by Export. The cache of the library would keep
-	// pages registered after they are unmapped: it sees what the C library
-	// unmaps, and Go unmaps by itself.
+	// pages registered after they are unmapped: it notices what the C library
+	// unmaps, but Go unmaps memory itself.
 	//
-	// Lost peers that are silent are found by the session. What the library
-	// sends to find them would look like something that moves.
+	// The session detects lost peers that are silent. The library's own keepalive
+	// messages would look like progress.
 	set := []setting{{"IB_REG_METHODS", "direct"}, {"KEEPALIVE_INTERVAL", "inf"}}
 	tls := o.Transports
 	switch {
@@ -87,10 +86,9 @@ func (o Options) settings() []setting {
 // setting is a variable of the library, without its UCX_, and its value.
 type setting struct{ name, value string }
 
-// Version is that of the library.
+// Version returns the version of the library.
 //
-// Errors: dl.ErrNotInstalled, and dl.ErrNoSymbol for a library that is too
-// old.
+// Errors: dl.ErrNotInstalled, and dl.ErrNoSymbol for a library that is too old.
 func (l *Library) Version() (string, error) {
 	a, err := l.open()
 	if err != nil {
@@ -108,11 +106,10 @@ func (l *Library) open() (*api, error) {
 	})
 }
 
-// Open makes a context: what a process has of the library for one choice of
-// transports.
+// Open makes a context: the state of the library for one selection of transports.
 //
-// Errors: dl.ErrNotInstalled without the library, ErrNoDevice where no
-// transport of the choice has a device.
+// Errors: dl.ErrNotInstalled without the library, ErrNoDevice if no selected
+// transport has a device.
 func (l *Library) Open(o Options) (*Context, error) {
 	a, err := l.open()
 	if err != nil {
@@ -138,7 +135,7 @@ func (l *Library) Open(o Options) (*Context, error) {
 	return &Context{api: a, handle: handle, opts: o}, nil
 }
 
-// explain says which device is lacking.
+// explain adds the missing device to an error.
 func (o Options) explain(err error) error {
 	var status *StatusError
 	if !errors.As(err, &status) || status.Status != statusNoDevice {
@@ -154,7 +151,7 @@ func (o Options) explain(err error) error {
 // infiniband is the directory in which the kernel lists RDMA adapters of all kinds.
 const infiniband = "/sys/class/infiniband"
 
-// adapters says which RDMA adapters the kernel knows.
+// adapters describes the RDMA adapters that the kernel knows.
 func adapters(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) == 0 {

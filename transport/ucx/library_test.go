@@ -36,7 +36,7 @@ func TestWithoutTheLibrary(t *testing.T) {
 	}
 }
 
-// TestRDMALacksADevice needs a machine without one, as most are.
+// TestRDMALacksADevice needs a machine without RDMA devices, as most are.
 func TestRDMALacksADevice(t *testing.T) {
 	kit.Require(t, "ucx")
 	if entries, err := os.ReadDir(infiniband); err == nil && len(entries) > 0 {
@@ -75,9 +75,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestSignalsStayGos looks that faults, and the signal that the library would
-// have for its own, are caught by Go's handler, as SIGURG is, and that a nil
-// pointer is a panic still.
+// TestSignalsStayGos checks that faults, and the signal for which the library
+// installs a handler, are caught by Go's handler, as SIGURG is, and that a nil
+// pointer is still a panic.
 func TestSignalsStayGos(t *testing.T) {
 	kit.Require(t, "ucx")
 	if _, err := (&Library{}).Version(); err != nil {
@@ -98,8 +98,8 @@ func TestSignalsStayGos(t *testing.T) {
 	_ = nowhere["none"].Transports
 }
 
-// TestDeviceMemory moves it through slots at our end, and leaves that of the
-// peer to the data connections.
+// TestDeviceMemory moves device memory through slots at our end, and leaves that
+// of the peer to the data connections.
 func TestDeviceMemory(t *testing.T) {
 	kit.Check(t)
 	a, b := newPair(t, Options{})
@@ -158,8 +158,9 @@ func TestRegisteredOnce(t *testing.T) {
 	}
 }
 
-// TestManyLibraries opens the library more often than a process may make callbacks
-// for C, as a process does that opens and closes communicators all its life.
+// TestManyLibraries opens the library more often than a process may create
+// callbacks for C, like a process that opens and closes communicators all its
+// life.
 func TestManyLibraries(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "ucx")

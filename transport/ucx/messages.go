@@ -10,20 +10,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// A head begins every message:
+// A head starts every message:
 //
 //	0     1       2   8        16       24      32     40
 //	├─────┼───────┼───┼────────┼────────┼───────┼──────┤
 //	 kind  status   0   number   window   offset  size
 //
-// in little-endian order. PUT and DATA have bytes behind it. Kinds and status
-// are those of the data connections.
+// in little-endian order. PUT and DATA have bytes after it. Kinds and status are
+// those of the data connections.
 const headSize = 40
 
 type head [headSize]byte
 
-// rendezvousFrom is the least bytes that are fetched by who gets them, right
-// into their place, and not sent along.
+// rendezvousFrom is the size from which the receiver fetches the data directly
+// into its place, and the data is not sent along with the message.
 const rendezvousFrom = 32 << 10
 
 // maxAsked bounds the operations that wait for the peer's answer at a time.
@@ -44,31 +44,33 @@ func (h *head) window() uint64      { return binary.LittleEndian.Uint64(h[16:]) 
 func (h *head) offset() uint64      { return binary.LittleEndian.Uint64(h[24:]) }
 func (h *head) size() uint64        { return binary.LittleEndian.Uint64(h[32:]) }
 
-// talk has what is under way by messages. It is the worker's goroutine's own.
+// talk holds the operations in progress by messages. Only the worker's goroutine
+// uses it.
 type talk struct {
 	last uint64
-	// asked are our operations that the peer has not answered.
+	// asked holds our operations that the peer has not answered.
 	asked map[uint64]*op
-	// told are those that it has.
+	// told holds those that it has answered.
 	told []*op
-	// tasks were sent by the peer, and are ours to do.
+	// tasks holds the peer's messages that we have to process.
 	tasks []*task
 	spare []*task
 }
 
-// task is a message that needs more than to be read.
+// task is a message that needs further processing.
 type task struct {
-	// answer is sent when the data is there, with payload.
+	// answer, with payload, is sent when the data is in place.
 	answer  head
 	answers bool
 	payload []byte
-	// data is fetched into place; 0 is none, and a nil place is not to fetch it.
+	// data is the data to be fetched into place; 0 means none, and with a nil
+	// place it is not fetched.
 	data  uintptr
 	place []byte
-	// export is held for the peer, op is ours that gets the data.
+	// export is held for the peer; op is our operation that receives the data.
 	export *export
 	op     *op
-	// begun says that req is what the task waits for.
+	// begun means that the task waits for req.
 	begun  bool
 	req    request
 	status Status
@@ -93,8 +95,8 @@ func (p *Provider) ask(o *op) {
 }
 
 // message is called by the library, while the worker makes progress, with a
-// message of the peer, which is not trusted. Its result says whether the data
-// is kept.
+// message of the peer, which is not trusted. Its result tells the library whether
+// the data is kept.
 func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status {
 	if len(raw) != headSize {
 		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: %d bytes of head", ErrOffer, len(raw)))
@@ -129,8 +131,8 @@ func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status 
 	return statusOK
 }
 
-// served finds the memory that the peer wants, n bytes of it, if it may have
-// it, and prepares the answer.
+// served finds the n bytes of memory that the peer requests, checks that access
+// is allowed, and prepares the answer.
 func (p *Provider) served(t *task, h *head, need wire.Rights, n uint64) {
 	e, status := p.use(h.window(), need, h.offset(), n)
 	t.answer, t.answers = makeHead(0, status, h.number()), true
@@ -139,7 +141,7 @@ func (p *Provider) served(t *task, h *head, need wire.Rights, n uint64) {
 	}
 }
 
-// answered takes the answer to an operation of ours, with n bytes.
+// answered handles the answer to an operation of ours, with n bytes.
 func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
 	o := p.talk.asked[h.number()]
 	var want uint64
@@ -169,8 +171,8 @@ func (p *Provider) newTask() *task {
 	return t
 }
 
-// attend goes on with the tasks, and completes what is told. It returns how
-// many came to their end.
+// attend advances the tasks, and completes the operations in told. It returns the
+// number of tasks that ended.
 func (p *Provider) attend() (n int) {
 	t := &p.talk
 	kept := t.tasks[:0]
@@ -197,7 +199,7 @@ func (p *Provider) attend() (n int) {
 	return n
 }
 
-// advance does the next steps of a task, and says whether it is done.
+// advance performs the next steps of a task, and reports whether it is complete.
 func (p *Provider) advance(k *task) bool {
 	for {
 		switch {
@@ -225,7 +227,7 @@ func (p *Provider) advance(k *task) bool {
 	}
 }
 
-// start notes what the task waits for.
+// start stores the request that the task waits for.
 func (k *task) start(r request) {
 	k.begun = true
 	if k.req = r; !r.under() {
@@ -233,7 +235,7 @@ func (k *task) start(r request) {
 	}
 }
 
-// finish lets go of what a task has held.
+// finish releases what a task has held.
 func (p *Provider) finish(k *task) {
 	if k.export != nil {
 		p.unuse(k.export)
@@ -248,7 +250,7 @@ func (p *Provider) finish(k *task) {
 	p.talk.spare = append(p.talk.spare, k)
 }
 
-// conclude tells whoever waits for an operation that was answered.
+// conclude completes an operation that was answered.
 func (p *Provider) conclude(o *op) {
 	var err error
 	switch {
@@ -263,7 +265,7 @@ func (p *Provider) conclude(o *op) {
 	p.line.over = append(p.line.over, o)
 }
 
-// refused returns the error by which callers know a refusal.
+// refused returns the error that callers see for a refusal.
 func refused(s wire.Status) error {
 	switch s {
 	case wire.StatusRange:
@@ -275,6 +277,6 @@ func refused(s wire.Status) error {
 	}
 }
 
-// errRefused is a window that was closed, or does not allow this. Our own side
-// has checked, so that it is one of the two libraries' mistake.
+// errRefused reports a window that was closed, or does not allow the operation.
+// Our own side has checked this, so it is a bug in one of the two libraries.
 var errRefused = errors.New("ucx: the window does not allow this")

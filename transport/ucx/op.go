@@ -8,56 +8,57 @@ import (
 // op is one put or get of host memory, as the worker's goroutine sees it.
 type op struct {
 	kind wire.Kind
-	// mem is ours: it must stay until done is told.
+	// mem is local memory: it must stay valid until done is called.
 	mem []byte
-	// at is an address of the peer's, which key opens.
+	// at is an address at the peer, which key opens.
 	at   uint64
 	key  remoteKey
 	done window.Completer
-	// head and window are those of the message, where at is an offset.
+	// head and window belong to the message mode, in which at is an offset.
 	head    head
 	window  uint64
 	refusal wire.Status
-	// req is 0 once the library does nothing for it any more.
+	// req is 0 once the library has finished with it.
 	req    request
 	status Status
 }
 
-// The bounds of what the library is given at a time. More waits with us, so
-// that what is first is told first, and the end finds little to give up.
+// The bounds of the work passed to the library at a time. Further operations wait
+// in this package, so that the first ones complete first, and the end has little
+// to abandon.
 const (
 	// maxFlushes is the number of batches.
 	maxFlushes = 8
-	// batchBytes and batchOps end a batch that has reached them: small
+	// batchBytes and batchOps complete a batch that has reached them: small
 	// operations share a flush, large ones have their own.
 	batchBytes = 1 << 20
 	batchOps   = 64
 )
 
-// batch is the operations that one flush makes sure of.
+// batch holds the operations that one flush covers.
 type batch struct {
 	ops []*op
-	// seen are the first ops of which the library has done its part.
+	// seen is the number of leading ops that the library has finished.
 	seen   int
 	flush  request
 	status Status
 }
 
-// line has what is to be done and under way, in the order in which it came. It
-// is the worker's goroutine's own.
+// line holds the waiting and running operations, in order of arrival. Only the
+// worker's goroutine uses it.
 type line struct {
-	// waiting have not begun; the first is at head.
+	// waiting holds those not yet started; the first is at head.
 	waiting []*op
 	head    int
-	// flushing wait for their flush, the oldest first.
+	// flushing holds the batches that wait for their flush, the oldest first.
 	flushing []*batch
-	// spare are batches to use again.
+	// spare holds batches for reuse.
 	spare []*batch
-	// over are ops that have completed, to be used again.
+	// over holds ops that have completed, for reuse.
 	over []*op
 }
 
-// push adds what has not begun.
+// push adds operations that have not started.
 func (l *line) push(ops []*op) {
 	if l.head == len(l.waiting) {
 		l.waiting, l.head = l.waiting[:0], 0
@@ -65,10 +66,10 @@ func (l *line) push(ops []*op) {
 	l.waiting = append(l.waiting, ops...)
 }
 
-// more says whether anything has not begun.
+// more reports whether any operation has not started.
 func (l *line) more() bool { return l.head < len(l.waiting) }
 
-// next takes the first of what has not begun.
+// next removes the first operation that has not started.
 func (l *line) next() *op {
 	o := l.waiting[l.head]
 	l.waiting[l.head] = nil
@@ -76,7 +77,7 @@ func (l *line) next() *op {
 	return o
 }
 
-// fresh is an empty batch.
+// fresh returns an empty batch.
 func (l *line) fresh() *batch {
 	n := len(l.spare)
 	if n == 0 {
@@ -87,7 +88,7 @@ func (l *line) fresh() *batch {
 	return b
 }
 
-// pop takes the oldest batch.
+// pop removes the oldest batch.
 func (l *line) pop() *batch {
 	b := l.flushing[0]
 	n := copy(l.flushing, l.flushing[1:])
@@ -96,14 +97,14 @@ func (l *line) pop() *batch {
 	return b
 }
 
-// recycle keeps an empty batch.
+// recycle keeps an empty batch for reuse.
 func (l *line) recycle(b *batch) {
 	clear(b.ops)
 	*b = batch{ops: b.ops[:0]}
 	l.spare = append(l.spare, b)
 }
 
-// begin gives an op to the library.
+// begin passes an op to the library.
 func (p *Provider) begin(o *op) {
 	if o.kind == wire.KindPut {
 		o.req = p.call.put(p.endpoint, o.mem, o.at, o.key)
@@ -115,9 +116,9 @@ func (p *Provider) begin(o *op) {
 	}
 }
 
-// post begins what may begin, and flushes: the library is done with a put when
-// its memory may be used again, and the peer has the bytes when a flush is
-// through.
+// post starts as many operations as allowed, and flushes: a completed put means
+// only that its memory may be reused; the peer has the bytes when a flush is
+// complete.
 func (p *Provider) post() {
 	l := &p.line
 	if !p.ctx.direct() {
@@ -142,7 +143,7 @@ func (p *Provider) post() {
 }
 
 // reap completes the batches that are through, the oldest first, and returns
-// how many.
+// their number.
 func (p *Provider) reap() (n int) {
 	for len(p.line.flushing) > 0 && p.through(p.line.flushing[0]) {
 		p.complete(p.line.pop())
@@ -151,9 +152,9 @@ func (p *Provider) reap() (n int) {
 	return n
 }
 
-// through says whether the library is done with a batch. A failure ends the
-// provider at once: the library does not use an endpoint again that has
-// failed, and what else is under way ends with it.
+// through reports whether the library has finished with a batch. A failure ends
+// the provider at once: the library does not reuse an endpoint that has failed,
+// and all other operations end with it.
 func (p *Provider) through(b *batch) bool {
 	if !p.call.settled(&b.flush, &b.status) {
 		return false
@@ -173,7 +174,7 @@ func (p *Provider) through(b *batch) bool {
 	return true
 }
 
-// complete tells those who wait for a batch.
+// complete completes the operations of a batch.
 func (p *Provider) complete(b *batch) {
 	for _, o := range b.ops {
 		var err error

@@ -33,15 +33,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// peerPlan is told to a peer at its start.
+// peerPlan configures a peer at its start.
 type peerPlan struct {
 	Options Options
-	// Size is the bytes of its buffer, Own that the library allocates them.
+	// Size is the size of its buffer, in bytes; Own makes the library allocate
+	// it.
 	Size int
 	Own  bool
 }
 
-// peerTold is a message of either process to the other: the peer begins.
+// peerTold is a message from either process to the other: the peer starts.
 type peerTold struct {
 	Address, Offer []byte `json:",omitempty"`
 	// Fill or check the peer's buffer.
@@ -50,14 +51,14 @@ type peerTold struct {
 	Seed        uint64 `json:",omitempty"`
 	Wrong       int
 	Garbage     []byte `json:",omitempty"`
-	// Storm is an offer: the peer does operations of a kind on it, of N bytes,
-	// without end.
+	// Storm is an offer: the peer performs operations of a kind on it, of N
+	// bytes, endlessly.
 	Storm []byte    `json:",omitempty"`
 	Kind  wire.Kind `json:",omitempty"`
 	Err   string    `json:",omitempty"`
 }
 
-// servePeer is the other process. It ends with its input.
+// servePeer runs the other process. It ends with its input.
 func servePeer(plan string, in io.Reader, out io.Writer) error {
 	var pp peerPlan
 	if err := json.Unmarshal([]byte(plan), &pp); err != nil {
@@ -107,7 +108,7 @@ func servePeer(plan string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// serve does what the peer is told.
+// serve performs the peer's instructions.
 func (m peerTold) serve(p *Provider, b *region.Buffer, mem []byte) peerTold {
 	var err error
 	a := peerTold{Wrong: -1}
@@ -129,7 +130,7 @@ func (m peerTold) serve(p *Provider, b *region.Buffer, mem []byte) peerTold {
 	return a
 }
 
-// storm returns when the first operations are done; the others go on.
+// storm returns when the first operations are complete; the others continue.
 func (m peerTold) storm(p *Provider, b *region.Buffer) error {
 	w, err := p.Import(window.Offer{Blob: m.Storm}, b.Size(), wire.Readable|wire.Writable)
 	if err != nil {
@@ -161,7 +162,7 @@ type peer struct {
 	in   io.WriteCloser
 	out  *json.Decoder
 	hail peerTold
-	// kill ends it as kill -9 does, and returns when it is gone.
+	// kill ends it as kill -9 does, and returns when it has ended.
 	kill func()
 }
 
@@ -199,7 +200,7 @@ func newPeer(t testing.TB, plan peerPlan) *peer {
 	return p
 }
 
-// tell has the peer do something.
+// tell makes the peer do something.
 func (p *peer) tell(m peerTold) peerTold {
 	p.t.Helper()
 	var a peerTold
@@ -212,7 +213,7 @@ func (p *peer) tell(m peerTold) peerTold {
 	return a
 }
 
-// check demands bytes in the peer's buffer.
+// check verifies bytes in the peer's buffer.
 func (p *peer) check(off, n int, seed uint64, at int) {
 	p.t.Helper()
 	if a := p.tell(peerTold{Check: true, Off: off, N: n, Seed: seed, At: at}); a.Wrong >= 0 {
@@ -220,7 +221,8 @@ func (p *peer) check(off, n int, seed uint64, at int) {
 	}
 }
 
-// meet is a side here, connected to a peer, and the window to its buffer.
+// meet returns a side in this process, connected to a peer, and the window to its
+// buffer.
 func meet(t testing.TB, plan peerPlan) (*side, *peer, window.Window) {
 	t.Helper()
 	p := newPeer(t, plan)

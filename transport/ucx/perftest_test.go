@@ -17,11 +17,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// rounds of each side, in turn.
+// perftestRounds is the number of rounds of each side, alternating.
 const perftestRounds = 3
 
-// BenchmarkAgainstPerftest puts as ucx_perftest's ucp_put_bw does, with the
-// same UCX_TLS, in turn with it: the metrics are medians, in bytes of 1e9, and
+// BenchmarkAgainstPerftest puts as ucx_perftest's ucp_put_bw does, with the same
+// UCX_TLS, alternating with it: the metrics are medians, in bytes of 1e9, and
 // their ratio.
 func BenchmarkAgainstPerftest(b *testing.B) {
 	kit.Require(b, "tool:ucx_perftest")
@@ -80,7 +80,7 @@ func putRate(b *testing.B, plan peerPlan) float64 {
 	return float64(n) * float64(plan.Size) / time.Since(begin).Seconds() / 1e9
 }
 
-// perftest is the overall rate that ucx_perftest tells, in GB/s.
+// perftest returns the overall rate that ucx_perftest reports, in GB/s.
 func perftest(b *testing.B, tls string, size int) float64 {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

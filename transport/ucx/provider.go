@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// Provider is one session's worker, and its endpoint at the peer. It is a
+// Provider is one session's worker, and its endpoint to the peer. It implements
 // window.Provider.
 type Provider struct {
 	ctx *Context
@@ -21,60 +21,61 @@ type Provider struct {
 	address []byte
 	// wakeup is the worker's event descriptor.
 	wakeup *wakeup
-	// done is closed when the provider has come to its end, stopped when
-	// nothing of it runs.
+	// done is closed when the provider ends, stopped when nothing of it runs any
+	// more.
 	done    chan struct{}
 	stopped chan struct{}
 	// life ends with done.
 	life context.Context //nolint:containedctx // what is under way ends with the provider, not with a call
 	kill context.CancelFunc
-	// staging are the goroutines that move device memory.
+	// staging counts the goroutines that move device memory.
 	staging sync.WaitGroup
 
-	// self is the worker as an argument, for who wakes it.
+	// self is the worker as an argument of the wake call.
 	self [1]uintptr
 
-	// worker and what follows are of the goroutine that runs the worker.
+	// worker and the following fields belong to the goroutine that runs the
+	// worker.
 	worker   workerHandle
 	endpoint endpointHandle
 	keys     map[remoteKey]struct{}
 	line     line
 	call     *caller
-	// watched says that the library watches the peer, and can end an endpoint
+	// watched means that the library monitors the peer, and can end an endpoint
 	// without it.
 	watched bool
-	// user is the provider's address, the user data of the library's callbacks. It is
-	// pinned until the worker is destroyed.
+	// user is the provider's address, the user data of the library's callbacks.
+	// It is pinned until the worker is destroyed.
 	user uintptr
 	pin  runtime.Pinner
-	// detached has callbacks do nothing.
+	// detached makes callbacks do nothing.
 	detached bool
-	// failure is the first that the library has reported.
+	// failure is the first failure that the library has reported.
 	failure Status
 	talk    talk
 
 	mu sync.Mutex
-	// cause is why the provider has ended.
+	// cause is the reason why the provider has ended.
 	// +checklocks:mu
 	cause error
-	// ops and calls are for the worker's goroutine to do.
+	// ops and calls are queued for the worker's goroutine.
 	// +checklocks:mu
 	ops []*op
 	// +checklocks:mu
 	calls []func()
-	// taken is the earlier ops, to be used again.
+	// taken is the previous ops slice, for reuse.
 	// +checklocks:mu
 	taken []*op
-	// idle are ops to use again.
+	// idle holds ops for reuse.
 	// +checklocks:mu
 	idle []*op
-	// asleep says that the worker's goroutine waits for its wakeup, or is about
+	// asleep means that the worker's goroutine waits for its wakeup, or is about
 	// to.
 	// +checklocks:mu
 	asleep bool
 	// +checklocks:mu
 	stall stall
-	// exports are those that the peer may name in messages.
+	// exports holds those that the peer may name in messages.
 	// +checklocks:mu
 	exports map[uint64]*export
 }
@@ -82,8 +83,8 @@ type Provider struct {
 var _ window.Provider = (*Provider)(nil)
 
 // NewProvider makes a worker for one session, and runs it until Close. A peer
-// that lets an operation wait for the timeout, with nothing moving, is given
-// up; 0 is to wait for Close.
+// that makes no progress within the timeout while an operation is pending is
+// given up; 0 means no timeout.
 func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
@@ -100,7 +101,7 @@ func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	return p, nil
 }
 
-// start begins to run the worker.
+// start starts the worker's goroutine and the stall timer.
 func (p *Provider) start(timeout time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,7 @@ func (p *Provider) start(timeout time.Duration) {
 	go p.run()
 }
 
-// openLocked makes the worker and what is known of it.
+// openLocked makes the worker and the data that describe it.
 //
 // +checklocks:p.ctx.mu
 func (p *Provider) openLocked() (err error) {
@@ -128,7 +129,7 @@ func (p *Provider) openLocked() (err error) {
 	return err
 }
 
-// describe finds what peers and the worker's goroutine need.
+// describe obtains the data that peers and the worker's goroutine need.
 func (p *Provider) describe() error {
 	if !p.ctx.direct() {
 		if err := p.api.handleMessages(p.worker, p.user); err != nil {
@@ -150,13 +151,13 @@ func (p *Provider) describe() error {
 	return err
 }
 
-// Address returns what the peer's Connect needs. It may not be changed.
+// Address returns the argument for the peer's Connect. It must not be changed.
 func (p *Provider) Address() []byte { return p.address }
 
-// Connect makes the way to the peer whose Address is given. It is called once,
-// before Import.
+// Connect connects to the peer with the given Address. It is called once, before
+// Import.
 //
-// Errors: ErrOffer for what is no address, ErrPeer for one that can't be
+// Errors: ErrOffer for an invalid address, ErrPeer for a peer that can't be
 // reached.
 func (p *Provider) Connect(peer []byte) error {
 	address, err := decodeBlob(p.ctx.kind(), peer)
@@ -167,9 +168,9 @@ func (p *Provider) Connect(peer []byte) error {
 	return p.do(func() error { return p.connect(padded) })
 }
 
-// connect makes the endpoint, of those transports that can tell that a peer is
-// lost; where there is none between the two, as there is for shared memory,
-// of others: then the session finds out, and its end is Close.
+// connect makes the endpoint, on transports that can detect a lost peer. If the
+// two have none in common, as with shared memory, it uses others: then the
+// session detects the loss, and ends the provider by Close.
 func (p *Provider) connect(address []byte) (err error) {
 	if p.endpoint != 0 {
 		return errors.New("transport ucx: connected already")
@@ -187,8 +188,8 @@ func (p *Provider) connect(address []byte) (err error) {
 	return p.wireUp()
 }
 
-// wireUp waits until the two ends know each other: an endpoint that ends
-// before that can end the peer's process with it.
+// wireUp waits until the two ends know each other: an endpoint that ends earlier
+// can end the peer's process with it.
 func (p *Provider) wireUp() error {
 	r := p.call.flush(p.endpoint)
 	status := statusInProgress
@@ -212,21 +213,22 @@ func (p *Provider) wireUp() error {
 // Done is closed when the peer is lost, or with Close.
 func (p *Provider) Done() <-chan struct{} { return p.done }
 
-// Err is why Done is closed: ErrPeer, or devices.ErrClosed.
+// Err returns the reason why Done is closed: ErrPeer, or devices.ErrClosed.
 func (p *Provider) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cause
 }
 
-// Close ends the provider. It does not ask the peer, and does not wait for it.
+// Close ends the provider. It sends nothing to the peer, and does not wait for
+// it.
 func (p *Provider) Close() {
 	p.end(fmt.Errorf("transport ucx: %w", devices.ErrClosed))
 	p.staging.Wait()
 	<-p.stopped
 }
 
-// end begins the end: the first cause counts.
+// end starts the end: the first cause is kept.
 func (p *Provider) end(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +244,7 @@ func (p *Provider) end(cause error) {
 	p.wakeLocked()
 }
 
-// lost makes an error of a status that says that the peer is gone.
+// lost returns the error for a status that means that the peer is lost.
 func (p *Provider) lost(call string, s Status) error {
 	return fmt.Errorf("transport ucx: %w: %w", ErrPeer, p.api.check(call, s))
 }

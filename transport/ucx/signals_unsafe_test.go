@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handlers are the addresses that the kernel calls for each signal.
+// handlers returns the addresses that the kernel calls for each signal.
 func handlers(t *testing.T) map[int]uintptr {
 	t.Helper()
 	out := map[int]uintptr{}

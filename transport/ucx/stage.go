@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// stageChunk is the bytes of one piece of device memory on its way: long
-	// enough for a device's copy to be worth its call.
+	// stageChunk is the size, in bytes, of one piece of staged device memory:
+	// long enough for a device's copy to be worth its call.
 	stageChunk = devices.MiB
-	// stageWays is the number of pieces that are under way: one with the device, one
+	// stageWays is the number of pieces in progress: one with the device, one
 	// with the network, one between them.
 	stageWays = 3
 )
 
 // staged is a put from, or a get into, device memory. Each of its goroutines
-// takes one piece at a time through a slot of its own: pieces are with the
-// device and with the network side by side.
+// moves one piece at a time through a slot of its own, so that device and network
+// work concurrently.
 type staged struct {
 	p     *Provider
 	op    window.Op
 	first op
-	// pieces is their number, next the one to be taken next.
+	// pieces is the number of pieces, next the next one to move.
 	pieces uint64
 	next   atomic.Uint64
 
@@ -39,7 +39,7 @@ type staged struct {
 	err error
 }
 
-// stage begins to move device memory.
+// stage starts to move device memory.
 func (p *Provider) stage(o *window.Op, first op) {
 	s := &staged{p: p, op: *o, first: first, pieces: uint64((o.Size + stageChunk - 1) / stageChunk)}
 	ways := int(min(stageWays, s.pieces))
@@ -96,7 +96,7 @@ func (s *staged) work() error {
 	}
 }
 
-// piece moves mem's length of bytes from off through mem.
+// piece moves len(mem) bytes from off through mem.
 func (s *staged) piece(ctx context.Context, mem []byte, off devices.Size, wait waiter) error {
 	at := s.op.LocalOff + devices.Offset(off)
 	if s.op.Kind == wire.KindPut {
@@ -107,22 +107,22 @@ func (s *staged) piece(ctx context.Context, mem []byte, off devices.Size, wait w
 	o := s.first
 	o.mem, o.at, o.done = mem, o.at+uint64(off), wait
 	s.p.submit(o)
-	// It comes in any case: the provider's end completes what is under way.
+	// It always completes: the provider's end completes pending operations.
 	if err := <-wait; err != nil || s.op.Kind == wire.KindPut {
 		return err
 	}
 	return s.op.Local.Store(ctx, at, transport.HostSpan(mem))
 }
 
-// failed says whether another of the goroutines has met an error.
+// failed reports whether another of the goroutines has failed.
 func (s *staged) failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err != nil
 }
 
-// waiter is a Completer with room for the one answer.
+// waiter is a Completer with room for its one result.
 type waiter chan error
 
-// Complete passes the answer on.
+// Complete passes the result on.
 func (w waiter) Complete(err error) { w <- err }

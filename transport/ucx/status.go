@@ -7,30 +7,30 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// What callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNoDevice says that none of the transports that were asked for has a
-	// device on this machine.
+	// ErrNoDevice reports that none of the requested transports has a device on
+	// this machine.
 	ErrNoDevice = errors.New("ucx: no device")
-	// ErrOffer says that a peer has sent what no ucx of ours has made.
+	// ErrOffer reports data from a peer that this package has not made.
 	ErrOffer = errors.New("ucx: bad offer")
-	// ErrPeer says that the peer can't be reached any more.
+	// ErrPeer reports that the peer can no longer be reached.
 	ErrPeer = errors.New("ucx: peer lost")
 )
 
-// Status is a ucs_status_t: negative is a failure. As an error it has the
-// library's own text.
+// Status is a ucs_status_t: negative means failure. StatusError adds the
+// library's text.
 type Status int8
 
-// failed says whether it is one of the library's errors.
+// failed reports whether it is one of the library's errors.
 func (s Status) failed() bool { return s < 0 }
 
-// StatusError is a call of the library that has failed.
+// StatusError reports a failed call of the library.
 type StatusError struct {
-	// Call is the function.
+	// Call is the name of the function.
 	Call   string
 	Status Status
-	// Text is the library's own.
+	// Text is the library's description.
 	Text string
 }
 
@@ -39,7 +39,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, int(e.Status))
 }
 
-// check makes an error of a status that is a failure.
+// check returns the error for a status that is a failure.
 func (a *api) check(call string, s Status) error {
 	if !s.failed() {
 		return nil
@@ -47,12 +47,12 @@ func (a *api) check(call string, s Status) error {
 	return &StatusError{Call: call, Status: s, Text: dl.String(a.StatusString.Call(uintptr(s)))}
 }
 
-// statusOf is the status in a word that a C function has returned: the type
-// is one byte wide, and the other bits mean nothing.
+// statusOf returns the status in a word that a C function has returned: the type
+// is one byte wide, and the other bits are undefined.
 func statusOf(word uintptr) Status { return Status(int8(word)) }
 
-// under says whether the library still works at the request.
+// under reports whether the library still works on the request.
 func (r request) under() bool { return r != 0 && (int64(r) < firstError || int64(r) > 0) }
 
-// status is that of a request which is not under way.
+// status returns the status of a request that is not in progress.
 func (r request) status() Status { return statusOf(uintptr(r)) }

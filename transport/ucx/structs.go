@@ -1,8 +1,8 @@
 package ucx
 
-// The structures that the library is given, laid out as in ucp.h. Each begins
+// The structures that the library receives, laid out as in ucp.h. Each starts
 // with the mask of the fields that are set, so that a later library, whose
-// structures are longer, reads no more than there is.
+// structures are longer, does not read beyond the end.
 
 type contextParams struct {
 	fieldMask       uint64

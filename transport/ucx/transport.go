@@ -9,8 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// Transport offers the library to sessions. It is a window.Transport, and may
-// be used from any goroutine. Nothing is opened before the first session asks.
+// Transport provides the library to sessions. It is a window.Transport, and may
+// be used from any goroutine. Nothing is opened before the first session needs
+// it.
 type Transport struct {
 	lib  *Library
 	opts Options
@@ -18,7 +19,7 @@ type Transport struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// context is made at the first use, and stays.
+	// context is made on first use, and kept.
 	// +checklocks:mu
 	context *Context
 }
@@ -45,7 +46,7 @@ func (t *Transport) open() (*Context, error) {
 	return t.context, nil
 }
 
-// Propose says which library there is, or why there is none.
+// Propose returns the version of the library, or the reason why there is none.
 func (t *Transport) Propose(window.Setting) ([]byte, error) {
 	if _, err := t.open(); err != nil {
 		return nil, err
@@ -54,9 +55,9 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 	return []byte(version), err
 }
 
-// Judge says why there is no library on this side. Whether the two reach each
-// other shows when they meet: an endpoint that is made to find out, and ended
-// at once, can end the process that it leads to.
+// Judge returns the reason why there is no library on this side. Whether the two
+// can reach each other is found out only by Meet: a trial endpoint that is ended
+// at once can end the process that it leads to.
 func (t *Transport) Judge(_ window.Setting, facts []byte) error {
 	if len(facts) == 0 {
 		return fmt.Errorf("%w: a library without a version", ErrOffer)
@@ -93,13 +94,13 @@ func (t *Transport) Close() error {
 	return c.Close()
 }
 
-// starter is a provider that knows no peer yet.
+// starter is a provider without a peer.
 type starter struct{ p *Provider }
 
-// Start is the worker's address.
+// Start returns the worker's address.
 func (s *starter) Start() window.Offer { return window.Offer{Blob: s.p.Address()} }
 
-// Meet connects the worker to the peer's.
+// Meet connects the worker to the peer's worker.
 func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
 	err := closeFiles(peer)
 	if err == nil {
@@ -115,7 +116,7 @@ func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
 // Close ends the worker.
 func (s *starter) Close() { s.p.Close() }
 
-// closeFiles refuses an offer with descriptors: ours have none.
+// closeFiles rejects an offer with descriptors: ours have none.
 func closeFiles(o window.Offer) error {
 	var errs []error
 	for _, f := range o.Files {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wakeup waits for a descriptor of the library's with Go's poller, so that no
-// thread is held by a worker that sleeps.
+// wakeup waits for a descriptor of the library with Go's poller, so that a
+// sleeping worker holds no thread.
 type wakeup struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -18,13 +18,14 @@ type wakeup struct {
 	poll [1]unix.PollFd
 }
 
-// newWakeup makes a wakeup of a descriptor, which stays the caller's.
+// newWakeup makes a wakeup for a descriptor, which remains the caller's.
 func newWakeup(fd int) (*wakeup, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
 	}
-	// The poller takes what does not block, and nobody reads it.
+	// The poller accepts only non-blocking descriptors, and nothing reads this
+	// one.
 	if err = unix.SetNonblock(own, true); err != nil {
 		_ = unix.Close(own)
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
@@ -46,7 +47,7 @@ func (b *wakeup) wait() error {
 	return b.err
 }
 
-// rung looks without waiting.
+// rung checks the descriptor without waiting.
 func (b *wakeup) rung(fd uintptr) bool {
 	b.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	for {
@@ -59,5 +60,5 @@ func (b *wakeup) rung(fd uintptr) bool {
 	}
 }
 
-// Close gives the descriptor back. Nobody waits.
+// Close closes the duplicated descriptor. No goroutine waits any more.
 func (b *wakeup) Close() error { return b.file.Close() }

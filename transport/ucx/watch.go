@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// ErrStalled says that nothing has moved for too long.
+// ErrStalled reports that there was no progress for too long.
 var ErrStalled = errors.New("ucx: the peer does not go on")
 
-// looks is the number of times that the stall of a worker is looked for within its timeout.
+// looks is the number of times that a stall is checked for within the timeout.
 const looks = 4
 
-// stall ends a provider for which nothing moves while something is waited
-// for. Its fields are guarded by Provider.mu.
+// stall ends a provider without progress while an operation is pending. Its
+// fields are guarded by Provider.mu.
 type stall struct {
 	timer   *time.Timer
 	timeout time.Duration
-	// busy is the ops that have not completed.
+	// busy is the number of ops that have not completed.
 	busy int
-	// moved counts the rounds in which something was done, seen is what it
-	// was at the last look, idle the looks since it changed.
+	// moved counts the rounds with progress, seen is its value at the last check,
+	// idle the number of checks since it changed.
 	moved, seen uint64
 	idle        int
 }

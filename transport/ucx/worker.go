@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// spins is the number of times that the worker looks for work in vain before it sleeps:
-	// an answer that comes within microseconds is not slept for.
+	// spins is the number of fruitless polls before the worker sleeps: it does
+	// not sleep when an answer arrives within microseconds.
 	spins = 64
-	// rounds is the number of times that the library is asked to go on before what is done
-	// is told, and new work is taken.
+	// rounds is the number of progress calls before completed work is reported
+	// and new work is taken.
 	rounds = 16
-	// parting is the time that the library gets to end what a lost peer has left.
-	// After that the worker is destroyed with it.
+	// parting is the time that the library gets to clean up after a lost peer.
+	// After that the worker is destroyed regardless.
 	parting = time.Second
-	// wiringUp is the time that the peer gets to answer for the first time.
+	// wiringUp is the time that the peer gets for its first answer.
 	wiringUp = 10 * time.Second
 )
 
-// run drives the worker. One goroutine does, on whatever thread: nothing of
-// the library's is the thread's own, if only one uses the worker at a time.
+// run drives the worker. A single goroutine does, on any thread: the library
+// keeps no state per thread as long as only one thread uses the worker at a time.
 func (p *Provider) run() {
 	defer close(p.stopped)
 	for quiet, did := 0, 0; ; {
@@ -48,7 +48,8 @@ func (p *Provider) run() {
 	p.teardown()
 }
 
-// progress has the library go on, and returns how much it did.
+// progress makes the library progress, and returns the number of events that it
+// processed.
 func (p *Provider) progress() (n int) {
 	for range rounds {
 		did := p.call.progress(p.worker)
@@ -60,7 +61,7 @@ func (p *Provider) progress() (n int) {
 	return n
 }
 
-// take notes what was done, and returns what is to be done; false is the end.
+// take records completed work, and returns the work to do; false means the end.
 func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +82,7 @@ func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 	return ops, calls, true
 }
 
-// sleep waits until the worker, or anybody, has work.
+// sleep waits until the worker or the queues have work.
 func (p *Provider) sleep() {
 	p.mu.Lock()
 	idle := p.cause == nil && len(p.ops)+len(p.calls) == 0
@@ -90,7 +91,7 @@ func (p *Provider) sleep() {
 	if !idle {
 		return
 	}
-	// From here on a wake makes arming fail, or ends that wait.
+	// From here on a wake makes arming fail, or ends the wait.
 	s := p.call.arm(p.worker)
 	var err error
 	switch {
@@ -117,7 +118,7 @@ func (p *Provider) wakeLocked() {
 	}
 }
 
-// do has the worker's goroutine call f, and returns its error.
+// do makes the worker's goroutine call f, and returns its error.
 func (p *Provider) do(f func() error) error {
 	result := make(chan error, 1)
 	p.mu.Lock()
@@ -141,7 +142,7 @@ func (p *Provider) do(f func() error) error {
 	}
 }
 
-// submit gives a put or get to the worker's goroutine.
+// submit passes a put or get to the worker's goroutine.
 func (p *Provider) submit(from op) {
 	p.mu.Lock()
 	if err := p.cause; err != nil {
@@ -162,8 +163,9 @@ func (p *Provider) submit(from op) {
 	p.mu.Unlock()
 }
 
-// teardown ends the endpoint and the worker. When it returns the library
-// touches no memory for this session any more, and whoever waits is told.
+// teardown ends the endpoint and the worker. When it returns, the library
+// accesses no memory for this session any more, and every pending operation has
+// completed.
 func (p *Provider) teardown() {
 	var closing request
 	if p.watched {
@@ -183,7 +185,7 @@ func (p *Provider) teardown() {
 	for k := range p.keys {
 		p.api.RkeyDestroy.Call(uintptr(k))
 	}
-	// Nobody waits for it any more.
+	// No goroutine waits for it any more.
 	_ = p.wakeup.Close()
 	p.ctx.mu.Lock()
 	p.destroyWorkerLocked()
@@ -191,7 +193,7 @@ func (p *Provider) teardown() {
 	p.abandon()
 }
 
-// abandon tells those that still wait.
+// abandon completes the operations that are still pending.
 func (p *Provider) abandon() {
 	for len(p.line.flushing) > 0 {
 		b := p.line.pop()
@@ -208,8 +210,8 @@ func (p *Provider) abandon() {
 	}
 }
 
-// quiesced says whether the library is done with all that is under way by
-// messages. Nothing more is begun.
+// quiesced reports whether the library has finished all operations in progress by
+// messages. No more are started.
 func (p *Provider) quiesced() bool {
 	done := true
 	for _, o := range p.talk.asked {
@@ -224,7 +226,7 @@ func (p *Provider) quiesced() bool {
 	return done
 }
 
-// giveUp ends what is under way by messages.
+// giveUp completes the operations in progress by messages.
 func (p *Provider) giveUp() {
 	cause := p.Err()
 	for _, k := range p.talk.tasks {

@@ -1,5 +1,5 @@
-// Package window is what a transport offers that reaches the memory of a peer
-// by itself, without the peer's help: shared memory, UCX, RDMA.
+// Package window defines the interface of a transport that accesses a peer's
+// memory directly, without the peer's help: shared memory, UCX, RDMA.
 //
 // # From a key to a window
 //
@@ -15,11 +15,10 @@
 // A buffer that a provider can't export is reached over the session's data
 // connections, which carry every key.
 //
-// # Who checks
+// # Access checks
 //
-// The peer's own side of the library checks key, rights and range before each
-// operation, and an owner's Revoke waits until the peer has closed its window.
-// A peer that is not this library, and that was given a window, can go on to
-// use it: a provider says in its documentation with which peers it therefore may be used
-// with.
+// The initiator's own copy of this library checks key, rights and range before
+// each operation, and an owner's Revoke waits until the peer has closed its
+// window. A peer that does not run this library and has received a window can go
+// on using it: each provider therefore documents which peers it may be used with.
 package window

@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// The bounds of the payload of one data frame, in bytes. Larger transfers are
+// The bounds of the payload of one data frame, in bytes. Larger transfers use
 // several frames.
 const (
 	MinChunk = 4 << 10
 	MaxChunk = 64 << 20
 )
 
-// Status is the end of an operation at its target.
+// Status is the result of an operation at its target.
 type Status uint16
 
-// The ends of an operation.
+// The results of an operation.
 const (
 	StatusOK Status = 0
-	// StatusKey is a key that names nothing: never given, revoked, or of a
+	// StatusKey reports a key that names nothing: never granted, revoked, or of a
 	// session that has ended.
 	StatusKey Status = 1
-	// StatusRights is a key that does not allow this.
+	// StatusRights reports a key that does not allow the operation.
 	StatusRights Status = 2
-	// StatusRange is bytes outside of the region.
+	// StatusRange reports bytes outside the region.
 	StatusRange Status = 3
-	// StatusDevice is a failure of the target's device.
+	// StatusDevice reports a failure of the target's device.
 	StatusDevice Status = 4
 )
 
-// String says what went wrong at the target.
+// String describes the result.
 func (s Status) String() string {
 	switch s {
 	case StatusOK:
@@ -46,16 +46,17 @@ func (s Status) String() string {
 	return fmt.Sprintf("status %d", uint16(s))
 }
 
-// DataHeaderSize is the bytes of a DataHeader.
+// DataHeaderSize is the size of a DataHeader, in bytes.
 const DataHeaderSize = 32
 
-// DataHeader begins every frame of a data connection.
+// DataHeader starts every frame of a data connection.
 type DataHeader struct {
 	Kind Kind
-	// Status is 0 but in Ack and Data.
+	// Status is 0 except in Ack and Data.
 	Status Status
-	// Length is the bytes of a Put or a Data that follow, and those that a
-	// Get asks for; 0 in an Ack, and in a Data whose Status is not OK.
+	// Length is the number of bytes that follow in a Put or a Data, and the
+	// number that a Get requests; 0 in an Ack, and in a Data whose Status is not
+	// OK.
 	Length uint32
 	ID     RequestID
 	// Key and Off are the place at the target; 0 in Ack and Data.
@@ -74,8 +75,8 @@ func (h *DataHeader) Encode(p []byte) {
 	binary.LittleEndian.PutUint64(p[24:], h.Off)
 }
 
-// Decode reads the header from the first DataHeaderSize bytes of p. chunk is
-// the most payload that the session allows.
+// Decode reads the header from the first DataHeaderSize bytes of p. chunk is the
+// maximum payload that the session allows.
 func (h *DataHeader) Decode(p []byte, chunk uint32) error {
 	if len(p) < DataHeaderSize {
 		return fmt.Errorf("data header of %d bytes: %w", len(p), ErrFrame)
@@ -102,7 +103,7 @@ func (h *DataHeader) Decode(p []byte, chunk uint32) error {
 
 func (h *DataHeader) known() bool { return h.Kind >= KindPut && h.Kind <= KindData }
 
-// consistent says whether the fields are those that the kind has.
+// consistent reports whether the fields are valid for the kind.
 func (h *DataHeader) consistent() bool {
 	switch h.Kind {
 	case KindPut, KindGet:
@@ -116,10 +117,10 @@ func (h *DataHeader) consistent() bool {
 	}
 }
 
-// DescriptorSize is the bytes of a Descriptor.
+// DescriptorSize is the size of a Descriptor, in bytes.
 const DescriptorSize = 24
 
-// Descriptor has what a peer has to know of a region that it may use.
+// Descriptor holds the information that a peer needs to use a region.
 type Descriptor struct {
 	Key  Key
 	Size uint64
@@ -134,7 +135,7 @@ func (d Descriptor) Append(p []byte) []byte {
 	return append(p, byte(d.Rights), Version, 0, 0, 0, 0, 0, 0)
 }
 
-// ParseDescriptor reads a descriptor that a peer has sent.
+// ParseDescriptor parses a descriptor that a peer has sent.
 func ParseDescriptor(p []byte) (Descriptor, error) {
 	if len(p) != DescriptorSize {
 		return Descriptor{}, fmt.Errorf("descriptor of %d bytes: %w", len(p), ErrFrame)
@@ -153,7 +154,7 @@ func ParseDescriptor(p []byte) (Descriptor, error) {
 	return d, nil
 }
 
-// valid says whether the fields are in their bounds.
+// valid reports whether the fields are in their bounds.
 func (d *Descriptor) valid() bool {
 	return d.Key != 0 && d.Size <= 1<<63-1 && d.Rights != 0 && d.Rights <= Readable|Writable
 }

@@ -8,7 +8,7 @@ import (
 // Version is the version of the protocol that this package speaks.
 const Version = 2
 
-// Kind tells what a frame is.
+// Kind is the type of a frame.
 type Kind uint8
 
 // The kinds of frames, in the order in which a connection sees them.
@@ -55,28 +55,28 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// HeaderSize is the bytes of a Header.
+// HeaderSize is the size of a Header, in bytes.
 const HeaderSize = 8
 
-// MaxMessage is the most bytes of one message.
+// MaxMessage is the maximum size of one message, in bytes.
 const MaxMessage = 64 << 10
 
-// MaxPacket is the most bytes of one packet, without its port.
+// MaxPacket is the maximum size of one packet, in bytes, without its port.
 const MaxPacket = 64 << 10
 
-// PacketHeaderSize is the bytes before those of a packet.
+// PacketHeaderSize is the number of bytes before the contents of a packet.
 const PacketHeaderSize = HeaderSize + portSize
 
-// portSize is the bytes of a packet's port.
+// portSize is the size of a packet's port, in bytes.
 const portSize = 4
 
-// Header begins every frame but those of data connections.
+// Header starts every frame except those of data connections.
 type Header struct {
 	Kind   Kind
 	Length uint32
 }
 
-// lengths are the least and most bytes of a kind's body.
+// lengths returns the minimum and maximum size, in bytes, of a kind's body.
 func (k Kind) lengths() (least, most uint32, known bool) {
 	switch k {
 	case KindHello:
@@ -118,9 +118,8 @@ func (h Header) Append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint32(p, h.Length)
 }
 
-// ParseHeader reads a header from the first HeaderSize bytes of p, and
-// refuses a kind that has no such header and a length that the kind
-// can't have.
+// ParseHeader parses a header from the first HeaderSize bytes of p, and rejects a
+// kind that has no such header and a length that is invalid for the kind.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
 		return Header{}, fmt.Errorf("header of %d bytes: %w", len(p), ErrFrame)
@@ -138,10 +137,10 @@ func ParseHeader(p []byte) (Header, error) {
 	return h, nil
 }
 
-// tagSize is the bytes of a tag's body.
+// tagSize is the size of a tag's body, in bytes.
 const tagSize = 8
 
-// TagFrameSize is the bytes of a whole tag.
+// TagFrameSize is the size of a whole tag frame, in bytes.
 const TagFrameSize = HeaderSize + tagSize
 
 // AppendTag appends a tag with its header.
@@ -150,7 +149,7 @@ func AppendTag(p []byte, t Tag) []byte {
 	return binary.LittleEndian.AppendUint64(p, uint64(t))
 }
 
-// ParseTag reads the body of a tag.
+// ParseTag parses the body of a tag.
 func ParseTag(body []byte) (Tag, error) {
 	if len(body) != tagSize {
 		return 0, fmt.Errorf("tag of %d bytes: %w", len(body), ErrFrame)
@@ -158,13 +157,14 @@ func ParseTag(body []byte) (Tag, error) {
 	return Tag(binary.LittleEndian.Uint64(body)), nil
 }
 
-// AppendPacket appends what comes before the n bytes of a packet.
+// AppendPacket appends the header of a packet of n bytes.
 func AppendPacket(p []byte, port Port, n int) []byte {
 	p = Header{Kind: KindPacket, Length: uint32(portSize + n)}.Append(p)
 	return binary.LittleEndian.AppendUint32(p, uint32(port))
 }
 
-// ParsePacket reads the body of a packet; its bytes are part of the body.
+// ParsePacket parses the body of a packet; the returned bytes are part of the
+// body.
 func ParsePacket(body []byte) (Port, []byte, error) {
 	if len(body) < portSize || len(body) > portSize+MaxPacket {
 		return 0, nil, fmt.Errorf("packet of %d bytes: %w", len(body), ErrFrame)

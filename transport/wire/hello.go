@@ -10,10 +10,10 @@ import (
 
 // The sizes of the handshake's bodies, in bytes.
 const (
-	// NonceSize is the random bytes with which each side makes a handshake
-	// its own.
+	// NonceSize is the size of the random nonce with which each side makes a
+	// handshake unique.
 	NonceSize = 32
-	// ProofSize is an HMAC-SHA256.
+	// ProofSize is the size of an HMAC-SHA256.
 	ProofSize = 32
 
 	helloSize     = 8 + 4 + 4 + 8 + 8 + 4 + 4 + NonceSize
@@ -23,11 +23,11 @@ const (
 	maxReason     = 512
 )
 
-// envelope is the size, in bytes, of a message of Noise without its payload's body. The
-// payload is a whole frame: see docs/wire.md.
+// envelope is the size, in bytes, of a Noise message without the body of its
+// payload. The payload is a whole frame: see docs/wire.md.
 const envelope = 32 + 16 + HeaderSize
 
-// magic begins every HELLO.
+// magic starts every HELLO.
 const magic = "hmcfs\x00cm"
 
 // Role is the purpose of a connection.
@@ -39,29 +39,30 @@ const (
 	RoleControl Role = 1
 	// RoleData carries puts and gets of a session.
 	RoleData Role = 2
-	// RoleSide carries offers of memory that the peer may reach by itself.
+	// RoleSide carries offers of memory that the peer may access directly.
 	RoleSide Role = 3
-	// RoleStream carries bytes of a package over the communicator, in a session
-	// that is there already.
+	// RoleStream carries bytes of a package that is built on the communicator, in
+	// a session that exists already.
 	RoleStream Role = 4
 )
 
-// Cover names the protection of a connection behind its handshake.
+// Cover is the protection of a connection after its handshake.
 type Cover uint8
 
-// The covers of a connection.
+// The kinds of protection.
 const (
 	// CoverTLS is TLS, with the certificates of both sides.
 	CoverTLS Cover = 1
 	// CoverSecret is encryption by the secret that both sides share.
 	CoverSecret Cover = 2
-	// CoverPlain is none, since both sides were told to go without.
+	// CoverPlain is no encryption, since both sides were configured so.
 	CoverPlain Cover = 3
-	// CoverLocal is none, on a Unix socket, which does not leave the machine.
+	// CoverLocal is no encryption, on a Unix socket, which does not leave the
+	// machine.
 	CoverLocal Cover = 4
 )
 
-// String names the cover as users do.
+// String names the protection as users do.
 func (c Cover) String() string {
 	switch c {
 	case CoverTLS:
@@ -76,32 +77,33 @@ func (c Cover) String() string {
 	return fmt.Sprintf("cover %d", uint8(c))
 }
 
-// Encrypts reports whether the cover keeps all others from reading and changing what is sent.
+// Encrypts reports whether the protection keeps third parties from reading and
+// changing the traffic.
 func (c Cover) Encrypts() bool { return c == CoverTLS || c == CoverSecret }
 
 func (c Cover) valid() bool { return c >= CoverTLS && c <= CoverLocal }
 
-// MaxChannels is the most data connections of one session.
+// MaxChannels is the maximum number of data connections of one session.
 const MaxChannels = 16
 
-// Hello is the first frame, from who connects.
+// Hello is the first frame, sent by the connecting side.
 type Hello struct {
-	// From is the rank that connects, To the one that it wants.
+	// From is the rank that connects, To the rank that it addresses.
 	From, To Rank
 	Epoch    Epoch
-	// Session is 0 on a control connection, which opens one; the others name
-	// the one that they join.
+	// Session is 0 on a control connection, which opens one; other connections
+	// name the session that they join.
 	Session Session
 	Role    Role
-	// Channel is, on a control connection, how many data connections will
-	// follow, and on a data connection which of them this is, from 0. It is 0
-	// on a side connection and on a stream.
+	// Channel is, on a control connection, the number of data connections that
+	// will follow, and on a data connection its index, from 0. It is 0 on a side
+	// connection and on a stream.
 	Channel uint8
-	// Chunk is the most payload of one data frame that the sender takes, in
+	// Chunk is the maximum payload of one data frame that the sender accepts, in
 	// bytes; on a data connection it is that of the session.
 	Chunk uint32
-	// Cover is the one that the sender wants for this connection. Both sides must
-	// want the same.
+	// Cover is the protection that the sender requires for this connection. Both
+	// sides must require the same.
 	Cover Cover
 	Nonce [NonceSize]byte
 }
@@ -119,7 +121,7 @@ func (h *Hello) Append(p []byte) []byte {
 	return append(p, h.Nonce[:]...)
 }
 
-// ParseHello reads the body of a HELLO.
+// ParseHello parses the body of a HELLO.
 func ParseHello(body []byte) (Hello, error) {
 	if len(body) != helloSize || !bytes.HasPrefix(body, []byte(magic)) {
 		return Hello{}, fmt.Errorf("HELLO of %d bytes: %w", len(body), ErrFrame)
@@ -142,7 +144,7 @@ func ParseHello(body []byte) (Hello, error) {
 	return h, nil
 }
 
-// valid says whether the fields fit each other.
+// valid reports whether the fields are consistent.
 func (h *Hello) valid() bool {
 	if h.Epoch == 0 || h.Chunk < MinChunk || h.Chunk > MaxChunk || !h.Cover.valid() {
 		return false
@@ -158,8 +160,8 @@ func (h *Hello) valid() bool {
 	return false
 }
 
-// Challenge is the answer to a HELLO: who was reached, and a nonce that makes
-// every proof good for this one connection.
+// Challenge is the answer to a HELLO: the rank that was reached, and a nonce that
+// makes every proof valid for this connection only.
 type Challenge struct {
 	From Rank
 	// Cover is as in Hello.
@@ -177,7 +179,7 @@ func (c *Challenge) Append(p []byte) []byte {
 	return append(p, c.Nonce[:]...)
 }
 
-// ParseChallenge reads the body of a CHALLENGE.
+// ParseChallenge parses the body of a CHALLENGE.
 func ParseChallenge(body []byte) (Challenge, error) {
 	if len(body) != challengeSize || [3]byte(body[5:8]) != [3]byte{} {
 		return Challenge{}, fmt.Errorf("CHALLENGE of %d bytes: %w", len(body), ErrFrame)
@@ -194,7 +196,7 @@ func ParseChallenge(body []byte) (Challenge, error) {
 	return c, nil
 }
 
-// Proof shows that its sender knows the secret.
+// Proof proves that its sender knows the secret.
 type Proof [ProofSize]byte
 
 // Append appends the frame of a client's proof.
@@ -203,7 +205,7 @@ func (m *Proof) Append(p []byte) []byte {
 	return append(p, m[:]...)
 }
 
-// ParseProof reads the body of a PROOF.
+// ParseProof parses the body of a PROOF.
 func ParseProof(body []byte) (Proof, error) {
 	if len(body) != ProofSize {
 		return Proof{}, fmt.Errorf("PROOF of %d bytes: %w", len(body), ErrFrame)
@@ -214,7 +216,7 @@ func ParseProof(body []byte) (Proof, error) {
 // Welcome ends the handshake.
 type Welcome struct {
 	Session Session
-	// Chunk is the most payload of one data frame, for both sides, in bytes.
+	// Chunk is the maximum payload of one data frame, for both sides, in bytes.
 	Chunk uint32
 	Proof Proof
 }
@@ -228,7 +230,7 @@ func (w *Welcome) Append(p []byte) []byte {
 	return append(p, w.Proof[:]...)
 }
 
-// ParseWelcome reads the body of a WELCOME.
+// ParseWelcome parses the body of a WELCOME.
 func ParseWelcome(body []byte) (Welcome, error) {
 	if len(body) != welcomeSize || binary.LittleEndian.Uint32(body[12:]) != 0 {
 		return Welcome{}, fmt.Errorf("WELCOME of %d bytes: %w", len(body), ErrFrame)
@@ -244,26 +246,26 @@ func ParseWelcome(body []byte) (Welcome, error) {
 	return w, nil
 }
 
-// RefusalCode is why a rank that has proved itself is not welcome.
+// RefusalCode is the reason why an authenticated rank is refused.
 type RefusalCode uint16
 
 // The reasons of a refusal.
 const (
-	// RefusedTaken is a rank that is connected already.
+	// RefusedTaken reports a rank that is connected already.
 	RefusedTaken RefusalCode = 1
-	// RefusedSession is a data connection of a session that is not there.
+	// RefusedSession reports a data connection of a session that does not exist.
 	RefusedSession RefusalCode = 2
-	// RefusedClosing is a peer that is about to end.
+	// RefusedClosing reports a peer that is about to end.
 	RefusedClosing RefusalCode = 3
-	// RefusedCrossing is a peer that connects to us at the same time, and
+	// RefusedCrossing reports a peer that connects to us at the same time, and
 	// whose connection is the one that stays.
 	RefusedCrossing RefusalCode = 4
 )
 
-// Refusal is sent in the place of a WELCOME.
+// Refusal is sent in place of a WELCOME.
 type Refusal struct {
 	Code RefusalCode
-	// Reason is for a person; what is longer than 512 bytes is cut.
+	// Reason is for people; more than 512 bytes are truncated.
 	Reason string
 }
 
@@ -275,12 +277,12 @@ func (r *Refusal) Append(p []byte) []byte {
 	return append(p, reason...)
 }
 
-// cutReason is a text for a person, in at most maxReason bytes of UTF-8.
+// cutReason truncates a text for people to at most maxReason bytes of UTF-8.
 func cutReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// ParseRefusal reads the body of a REFUSAL.
+// ParseRefusal parses the body of a REFUSAL.
 func ParseRefusal(body []byte) (Refusal, error) {
 	if len(body) < refusalSize || len(body) > refusalSize+maxReason || !utf8.Valid(body[refusalSize:]) {
 		return Refusal{}, fmt.Errorf("REFUSAL of %d bytes: %w", len(body), ErrFrame)

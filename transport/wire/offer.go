@@ -6,13 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of what goes over a side connection.
+// The bounds of the frames of a side connection.
 const (
-	// MaxOffer is the most bytes of a provider in an offer of memory.
+	// MaxOffer is the maximum size, in bytes, of a provider's data in an offer of
+	// memory.
 	MaxOffer = 4 << 10
-	// MaxStart is the most bytes of a provider in its first frame.
+	// MaxStart is the maximum size, in bytes, of a provider's data in its first
+	// frame.
 	MaxStart = 16 << 10
-	// MaxFiles is the most descriptors that go with one frame.
+	// MaxFiles is the maximum number of descriptors that accompany one frame.
 	MaxFiles = 8
 
 	startSize = 8
@@ -20,10 +22,10 @@ const (
 	keySize   = 8
 )
 
-// Start is the first frame of a side connection, from either side: what a
-// provider tells the one of the peer.
+// Start is the first frame of a side connection, from either side: a provider's
+// data for the provider of the peer.
 type Start struct {
-	// Files is the number of descriptors that come with the frame.
+	// Files is the number of descriptors that accompany the frame.
 	Files uint8
 	Blob  []byte
 }
@@ -35,7 +37,7 @@ func (s *Start) Append(p []byte) []byte {
 	return append(p, s.Blob...)
 }
 
-// ParseStart reads the body of a START.
+// ParseStart parses the body of a START.
 func ParseStart(body []byte) (Start, error) {
 	if len(body) < startSize || len(body) > startSize+MaxStart || body[0] > MaxFiles || [7]byte(body[1:]) != [7]byte{} {
 		return Start{}, fmt.Errorf("START of %d bytes: %w", len(body), ErrFrame)
@@ -43,13 +45,13 @@ func ParseStart(body []byte) (Start, error) {
 	return Start{Files: body[0], Blob: body[startSize:]}, nil
 }
 
-// Offer says how a peer can open the region of a key by itself.
+// Offer describes how a peer can open the region of a key directly.
 type Offer struct {
 	Descriptor
 
-	// Files is the number of descriptors that come with the frame.
+	// Files is the number of descriptors that accompany the frame.
 	Files uint8
-	// Blob means something to the provider alone.
+	// Blob is interpreted only by the provider.
 	Blob []byte
 }
 
@@ -62,7 +64,7 @@ func (o *Offer) Append(p []byte) []byte {
 	return append(p, o.Blob...)
 }
 
-// ParseOffer reads the body of an OFFER.
+// ParseOffer parses the body of an OFFER.
 func ParseOffer(body []byte) (Offer, error) {
 	if len(body) < offerSize || len(body) > offerSize+MaxOffer {
 		return Offer{}, fmt.Errorf("OFFER of %d bytes: %w", len(body), ErrFrame)
@@ -82,14 +84,14 @@ func ParseOffer(body []byte) (Offer, error) {
 	return o, nil
 }
 
-// AppendKey appends a frame that says one thing of one key: KindAccept,
-// KindWithdraw or KindWithdrawn.
+// AppendKey appends a frame that carries only a key: KindAccept, KindWithdraw or
+// KindWithdrawn.
 func AppendKey(p []byte, kind Kind, key Key) []byte {
 	p = Header{Kind: kind, Length: keySize}.Append(p)
 	return binary.LittleEndian.AppendUint64(p, uint64(key))
 }
 
-// ParseKey reads the body of a frame of AppendKey.
+// ParseKey parses the body of a frame of AppendKey.
 func ParseKey(body []byte) (Key, error) {
 	if len(body) != keySize {
 		return 0, fmt.Errorf("key in %d bytes: %w", len(body), ErrFrame)
@@ -97,11 +99,11 @@ func ParseKey(body []byte) (Key, error) {
 	return Key(binary.LittleEndian.Uint64(body)), nil
 }
 
-// Decline answers an offer that can't be used. The key is good on the data
-// connections all the same.
+// Decline answers an offer that can't be used. The key still works on the data
+// connections.
 type Decline struct {
 	Key Key
-	// Reason is for a person; what is longer than 512 bytes is cut.
+	// Reason is for people; more than 512 bytes are truncated.
 	Reason string
 }
 
@@ -113,7 +115,7 @@ func (d *Decline) Append(p []byte) []byte {
 	return append(p, reason...)
 }
 
-// ParseDecline reads the body of a DECLINE.
+// ParseDecline parses the body of a DECLINE.
 func ParseDecline(body []byte) (Decline, error) {
 	if len(body) < keySize || len(body) > keySize+maxReason || !utf8.Valid(body[keySize:]) {
 		return Decline{}, fmt.Errorf("DECLINE of %d bytes: %w", len(body), ErrFrame)

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// Printable is a text of a peer as it may be shown on a terminal and in a log:
-// in one line, with instead in the place of whatever can't be printed.
+// Printable returns a peer's text in a form that can be shown on a terminal and
+// in a log: in one line, with every unprintable character replaced by instead.
 func Printable(text string, instead rune) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

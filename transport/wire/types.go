@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Rank names a process of a job, from 0.
+// Rank identifies a process of a job, from 0.
 type Rank uint32
 
-// String writes the rank as messages do: "rank 3".
+// String returns the rank as messages show it: "rank 3".
 func (r Rank) String() string { return fmt.Sprintf("rank %d", uint32(r)) }
 
-// Epoch is one connection of a rank: each that a process makes has a larger
-// one than the last. 0 is none.
+// Epoch identifies one connection of a rank: each that a process makes has a
+// larger epoch than the previous one. 0 is none.
 type Epoch uint64
 
-// Session names what one control connection and its channels belong to. It
-// is random; 0 is none.
+// Session identifies a control connection and its channels. It is random; 0 is
+// none.
 type Session uint64
 
-// Tag is a word of one rank to another.
+// Tag is a number that one rank sends to another.
 type Tag uint64
 
-// Port names a package that has packets of its own on the control connection,
-// apart from the tags and messages of the user. 0 is none.
+// Port identifies a package that exchanges packets of its own on the control
+// connection, separate from the tags and messages of the user. 0 is none.
 type Port uint32
 
 // The ports.
 const (
-	// PortDomain is transport/domain's.
+	// PortDomain is the port of transport/domain.
 	PortDomain Port = 1
-	// PortRPC is transport/rpc's.
+	// PortRPC is the port of transport/rpc.
 	PortRPC Port = 2
-	// PortFabric is transport/collective/fabric's.
+	// PortFabric is the port of transport/collective/fabric.
 	PortFabric Port = 3
 )
 
@@ -40,11 +40,11 @@ const (
 // random; 0 is none.
 type Key uint64
 
-// RequestID names one operation between its frame and the answer. It means
-// something on one channel only.
+// RequestID identifies one operation until it is answered. It is valid on one
+// channel only.
 type RequestID uint64
 
-// Rights are those of a key.
+// Rights are the rights of a key.
 type Rights uint8
 
 // The rights of a key.
@@ -53,7 +53,7 @@ const (
 	Writable
 )
 
-// Allows says whether all of need is given.
+// Allows reports whether all of need is granted.
 func (r Rights) Allows(need Rights) bool { return r&need == need }
 
 // String lists the rights: "read,write".

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Transport names a way for the bytes of puts and gets.
+// Transport names a transport for the bytes of puts and gets.
 type Transport uint8
 
-// The transports, the fastest first: a choice goes by this order.
+// The transports, the fastest first: the choice follows this order.
 const (
 	TransportRDMA Transport = 1
 	TransportSHM  Transport = 2
@@ -32,7 +32,7 @@ func (t Transport) String() string {
 	return fmt.Sprintf("transport %d", uint8(t))
 }
 
-// MaxFacts is the most bytes that a proposal says of one transport.
+// MaxFacts is the maximum size, in bytes, of a proposal's data for one transport.
 const MaxFacts = maxReason
 
 const (
@@ -43,21 +43,21 @@ const (
 // Way is one side's statement about a transport.
 type Way struct {
 	Transport Transport
-	// Usable says, in a proposal, that the sender can use it, and in a choice
-	// that it is the one.
+	// Usable means, in a proposal, that the sender can use it, and in a choice
+	// that it is chosen.
 	Usable bool
-	// Facts are, of a usable one, what the peer needs to judge (at most MaxFacts
-	// bytes, which mean something to the transport alone); of another one they
-	// are why not, for a person.
+	// Facts holds, for a usable transport, the data that the peer needs for its
+	// decision (at most MaxFacts bytes, interpreted only by the transport);
+	// otherwise it is the reason, for people.
 	Facts []byte
 }
 
-// Ways is a list of transports, each at most once and the fastest first. It is
-// a proposal, from who connects, or a choice, from who listens.
+// Ways is a list of transports, each at most once and the fastest first. It is a
+// proposal, from the connecting side, or a choice, from the listening side.
 type Ways []Way
 
-// Append appends the list as a frame: KindProposal or KindChoice. Longer texts
-// than MaxFacts are cut.
+// Append appends the list as a frame: KindProposal or KindChoice. Reasons longer
+// than MaxFacts are truncated.
 func (w Ways) Append(p []byte, kind Kind) []byte {
 	var body []byte
 	for _, way := range w {
@@ -74,7 +74,7 @@ func (w Ways) Append(p []byte, kind Kind) []byte {
 	return append(p, body...)
 }
 
-// ParseWays reads the body of a PROPOSAL or of a CHOICE.
+// ParseWays parses the body of a PROPOSAL or of a CHOICE.
 func ParseWays(body []byte) (Ways, error) {
 	var out Ways
 	var last Transport
@@ -97,8 +97,7 @@ func ParseWays(body []byte) (Ways, error) {
 	return out, nil
 }
 
-// Find returns what the list says of a transport; ok is false where it says
-// nothing.
+// Find returns the list's entry for a transport; ok is false if there is none.
 func (w Ways) Find(t Transport) (way Way, ok bool) {
 	for _, way := range w {
 		if way.Transport == t {

@@ -50,7 +50,7 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// body takes the header off a frame and checks it.
+// body removes the header of a frame and checks it.
 func body(t *testing.T, frame []byte, kind Kind) []byte {
 	t.Helper()
 	h, err := ParseHeader(frame)
@@ -206,8 +206,8 @@ func TestHellosThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzControl feeds every decoder of the control connection: what is taken
-// must be what its own bytes say.
+// FuzzControl feeds every decoder of the control connection: an accepted value
+// must encode to the same bytes.
 func FuzzControl(f *testing.F) {
 	f.Add(AppendTag(nil, 1))
 	f.Add((&Hello{From: 1, Epoch: 1, Role: RoleControl, Channel: 1, Chunk: MinChunk, Cover: CoverTLS}).Append(nil))
@@ -234,7 +234,7 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// reencode reads a body and writes it again.
+// reencode decodes a body and encodes it again.
 func reencode(k Kind, body []byte) ([]byte, error) {
 	switch k {
 	case KindHello:

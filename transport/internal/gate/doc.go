@@ -1,3 +1,3 @@
-// Package gate lets operations in until it is shut, and tells when those that
-// are inside have left.
+// Package gate admits operations until it is shut, and reports when those inside
+// have left.
 package gate

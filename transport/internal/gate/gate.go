@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// shutBit is set in a gate that nobody may enter any more.
+// shutBit is set in a gate that is shut.
 const shutBit = 1 << 62
 
-// Gate counts the operations that are under way, so that the end of what it
-// guards can wait for them. It takes no lock. The zero value is open.
+// Gate counts the operations in progress, so that whatever it guards can wait for
+// them before it ends. It takes no lock. The zero value is open.
 type Gate struct {
 	state atomic.Int64
-	// empty is closed when the gate is shut and nobody is inside.
+	// empty is closed when the gate is shut and no operation is inside.
 	empty atomic.Pointer[chan struct{}]
 	done  atomic.Bool
 }
 
-// Enter says whether the gate is open; if so, Leave must follow.
+// Enter reports whether the gate is open; if so, Leave must follow.
 func (g *Gate) Enter() bool {
 	if g.state.Add(1)&shutBit != 0 {
 		g.Leave()
@@ -26,7 +26,7 @@ func (g *Gate) Enter() bool {
 	return true
 }
 
-// Leave ends what Enter has begun.
+// Leave ends an operation that Enter admitted.
 func (g *Gate) Leave() {
 	if g.state.Add(-1) == shutBit {
 		g.signal()
@@ -40,8 +40,8 @@ func (g *Gate) signal() {
 	}
 }
 
-// Shut lets nobody in any more. It may be called often; the first call returns
-// true.
+// Shut stops Enter from admitting further operations. It may be called
+// repeatedly; the first call returns true.
 func (g *Gate) Shut() (first bool) {
 	c := make(chan struct{})
 	if !g.empty.CompareAndSwap(nil, &c) {
@@ -53,10 +53,10 @@ func (g *Gate) Shut() (first bool) {
 	return true
 }
 
-// Drain returns when nobody is inside a gate that is shut.
+// Drain waits until no operation is inside a gate that is shut.
 func (g *Gate) Drain() { <-*g.empty.Load() }
 
-// Wait returns when nobody is inside a gate that is shut, or the context
+// Wait waits until no operation is inside a gate that is shut, or the context
 // ends.
 func (g *Gate) Wait(ctx context.Context) error {
 	empty := *g.empty.Load()

@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestShutAmongMany shuts gates while several enter and leave: nobody is
+// TestShutAmongMany shuts gates while several goroutines enter and leave: none is
 // inside after Wait.
 func TestShutAmongMany(t *testing.T) {
 	for range 200 {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// wanted is the size that a pipe should have, in bytes of whole pages:
-	// twice a frame of usual length. An unprivileged process gets the half.
+	// wanted is the preferred size of a pipe, in bytes of whole pages: twice a
+	// frame of usual length. An unprivileged process gets half of it.
 	wanted = 2 << 20
-	// maxIdle bounds the pipes that a pool keeps, maxPipes those that it gives out.
+	// maxIdle bounds the pipes that a pool keeps, maxPipes those in use.
 	maxIdle, maxPipes = 8, 128
 )
 
-// Pool are the pipes of a process that are used again. The zero value is
-// empty. It may be used from any goroutine.
+// Pool holds the pipes of a process for reuse. The zero value is empty. It may be
+// used from any goroutine.
 type Pool struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -30,7 +30,7 @@ type Pool struct {
 	closed bool
 }
 
-// Get returns an empty pipe; ok is false where there is none to be had.
+// Get returns an empty pipe; ok is false if none is available.
 func (p *Pool) Get() (_ *Pipe, ok bool) {
 	p.mu.Lock()
 	if p.closed || p.out >= maxPipes {
@@ -54,7 +54,7 @@ func (p *Pool) Get() (_ *Pipe, ok bool) {
 	return pipe, err == nil
 }
 
-// Put gives a pipe back. What is left in it is dropped.
+// Put returns a pipe to the pool. Bytes left in it are dropped.
 func (p *Pool) Put(pipe *Pipe) {
 	p.mu.Lock()
 	p.out--
@@ -68,8 +68,7 @@ func (p *Pool) Put(pipe *Pipe) {
 	}
 }
 
-// Close closes the pipes that nobody has, and each other one when it is given
-// back.
+// Close closes the idle pipes, and each other one when it is returned.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -80,7 +79,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// Pipe holds bytes on their way. One goroutine uses it at a time.
+// Pipe holds bytes in transit. One goroutine uses it at a time.
 type Pipe struct {
 	r, w int
 	// pages is the number of pages that it has room for.
@@ -107,16 +106,17 @@ func newPipe() (*Pipe, error) {
 	return p, nil
 }
 
-// close drops what is in it.
+// close drops the bytes in the pipe.
 func (p *Pipe) close() { _, _ = unix.Close(p.r), unix.Close(p.w) }
 
-// Fits says whether n bytes of a file from off are few enough pages.
+// Fits reports whether n bytes of a file from off span few enough pages for the
+// pipe.
 func (p *Pipe) Fits(off int64, n int) bool {
 	page := int64(os.Getpagesize())
 	return (off%page+int64(n)+page-1)/page <= int64(p.pages)
 }
 
-// Fill writes bytes into the empty pipe: a few, which it has room for.
+// Fill writes bytes into the empty pipe; they must fit.
 func (p *Pipe) Fill(b []byte) error {
 	n, err := unix.Write(p.w, b)
 	if err == nil && n < len(b) {
@@ -129,10 +129,10 @@ func (p *Pipe) Fill(b []byte) error {
 	return nil
 }
 
-// FromFile takes the pages of n bytes from off of a file, which fit the empty
-// pipe.
+// FromFile puts the pages of n bytes of a file, from off, into the empty pipe;
+// they must fit.
 //
-// Errors: io.ErrUnexpectedEOF where the file ends before.
+// Errors: io.ErrUnexpectedEOF if the file ends earlier.
 func (p *Pipe) FromFile(f *os.File, off int64, n int) error {
 	for p.held < n {
 		k, err := splice(int(f.Fd()), &off, p.w, nil, n-p.held)
@@ -147,7 +147,7 @@ func (p *Pipe) FromFile(f *os.File, off int64, n int) error {
 	return nil
 }
 
-// ToFile writes all that is in the pipe to a file.
+// ToFile writes everything in the pipe to a file.
 func (p *Pipe) ToFile(f *os.File, off int64) error {
 	for p.held > 0 {
 		k, err := splice(p.r, nil, int(f.Fd()), &off, p.held)

@@ -13,8 +13,8 @@ import (
 // Socket is one direction of a TCP connection. One goroutine uses it at a time.
 type Socket struct {
 	raw syscall.RawConn
-	// attempt is made once, so that a call allocates nothing. It works on pipe,
-	// head and n, and leaves k and err.
+	// attempt is created once, so that a call allocates nothing. It works on
+	// pipe, head and n, and stores its result in k and err.
 	attempt func(fd uintptr) bool
 	pipe    *Pipe
 	head    []byte
@@ -22,7 +22,7 @@ type Socket struct {
 	err     error
 }
 
-// Sender returns the way out of a connection, and nil for what is no TCP
+// Sender returns the sending direction of a connection, or nil if it is not a TCP
 // socket.
 func Sender(c net.Conn) *Socket {
 	s := newSocket(c)
@@ -32,7 +32,7 @@ func Sender(c net.Conn) *Socket {
 	return s
 }
 
-// Receiver returns the way in.
+// Receiver returns the receiving direction, or nil like Sender.
 func Receiver(c net.Conn) *Socket {
 	s := newSocket(c)
 	if s != nil {
@@ -53,8 +53,8 @@ func newSocket(c net.Conn) *Socket {
 	return &Socket{raw: raw}
 }
 
-// Send writes head and all that is in the pipe, and calls moved whenever
-// something has gone.
+// Send writes head and everything in the pipe, and calls moved whenever bytes
+// have been sent.
 func (s *Socket) Send(head []byte, p *Pipe, moved func()) error {
 	s.head, s.pipe = head, p
 	defer func() { s.head, s.pipe = nil, nil }()
@@ -70,7 +70,7 @@ func (s *Socket) Send(head []byte, p *Pipe, moved func()) error {
 	return nil
 }
 
-// send is one attempt to write: of the head, then of the pipe.
+// send makes one attempt to write: of the head, then of the pipe.
 func (s *Socket) send(fd uintptr) bool {
 	if len(s.head) > 0 {
 		s.k, s.err = unix.SendmsgN(int(fd), s.head, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
@@ -86,8 +86,8 @@ func (s *Socket) send(fd uintptr) bool {
 	return s.done()
 }
 
-// Receive takes up to n bytes into the pipe, which has room: what has come by
-// now, as far as it fits, and at least one byte.
+// Receive moves up to n bytes into the pipe, which has room for them: those that
+// have arrived, as far as they fit, and at least one byte.
 //
 // Errors: io.EOF.
 func (s *Socket) Receive(p *Pipe, n int) (int, error) {
@@ -105,9 +105,9 @@ func (s *Socket) Receive(p *Pipe, n int) (int, error) {
 	return s.k, nil
 }
 
-// receive is one attempt to read. A file is written the faster the more comes
-// at once, so it goes on until nothing more is there; or the pipe is full, which
-// looks the same.
+// receive makes one attempt to read. Writing a file is faster the more bytes come
+// at once, so it continues until no more are available, or until the pipe is
+// full, which looks the same.
 func (s *Socket) receive(fd uintptr) bool {
 	var got int
 	for got < s.n {
@@ -117,13 +117,13 @@ func (s *Socket) receive(fd uintptr) bool {
 		got += s.k
 	}
 	if s.pipe.held += got; got > 0 {
-		// The end, or an error, is met again.
+		// The end, or an error, will be found again.
 		s.k, s.err = got, nil
 	}
 	return s.done()
 }
 
-// done says that an attempt need not be made again when the socket is ready.
+// done reports whether an attempt need not be repeated when the socket is ready.
 func (s *Socket) done() bool {
 	again := errors.Is(s.err, unix.EAGAIN)
 	if again || errors.Is(s.err, unix.EINTR) {

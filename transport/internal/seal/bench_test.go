@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// BenchmarkStream sends 1 MiB at a time one way over TCP on this machine, as it is
-// and in records, in turns.
+// BenchmarkStream sends 1 MiB at a time one way over TCP on this machine,
+// directly and in records, alternating.
 func BenchmarkStream(b *testing.B) {
 	for _, how := range []string{"plain", "sealed"} {
 		b.Run(how, func(b *testing.B) {
@@ -50,8 +50,8 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest asks for 4 KiB with 32 bytes, one after the other, over TCP on this
-// machine, as it is and in records.
+// BenchmarkRequest requests 4 KiB with 32 bytes, one after another, over TCP on
+// this machine, directly and in records.
 func BenchmarkRequest(b *testing.B) {
 	for _, how := range []string{"plain", "sealed"} {
 		b.Run(how, func(b *testing.B) {
@@ -94,8 +94,8 @@ func serve(conn io.ReadWriter, ask, answer int) {
 	}
 }
 
-// processorTime returns the time that this process has used, which other processes of the machine
-// don't change much.
+// processorTime returns the processor time of this process, which other processes
+// of the machine don't change much.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -151,7 +151,7 @@ func sockets(t testing.TB) (a, b net.Conn) {
 	return a, b
 }
 
-// sealed is both ends of a connection behind the handshake.
+// sealed returns both ends of a connection after the handshake.
 func sealed(t testing.TB, a, b net.Conn) (*Conn, *Conn) {
 	t.Helper()
 	one, two := shaken(t)
@@ -169,7 +169,7 @@ func sealed(t testing.TB, a, b net.Conn) (*Conn, *Conn) {
 	return left, right
 }
 
-// shaken is both sides of a handshake at its end.
+// shaken returns both sides of a complete handshake.
 func shaken(t testing.TB) (one, two *Handshake) {
 	t.Helper()
 	key := NewKey(kit.Bytes(1, 0, 32), "test")

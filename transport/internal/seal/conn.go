@@ -10,33 +10,33 @@ import (
 	"syscall"
 )
 
-// ErrCut is a connection that has ended without the peer's word that it would.
+// ErrCut reports that a connection ended without an END record from the peer.
 var ErrCut = errors.New("seal: the connection was cut, by the end of the peer or on its way")
 
 const (
 	// smallBuffer is the size, in bytes, of the buffer of a connection with small records.
 	smallBuffer = 12 << 10
-	// largeBuffer has room for a record of any size, and for small ones beside it.
+	// largeBuffer has room for a record of any size, and for small ones in addition.
 	largeBuffer = MaxRecord + Overhead + smallBuffer
 )
 
-// Conn is a connection behind the handshake. See the package for what its methods
-// promise.
+// Conn is a connection after the handshake. The package documentation describes
+// the guarantees of its methods.
 type Conn struct {
-	// Conn is the connection below, of which only addresses and deadlines are used
-	// from outside.
+	// Conn is the underlying connection, of which only addresses and deadlines
+	// are used from outside.
 	net.Conn
 
-	// now makes one attempt on the socket; nil where the connection is no socket.
+	// now makes one attempt on the socket; nil if the connection is not a socket.
 	now *attempts
 
-	// held is Buffered.
+	// held is the result of Buffered.
 	held atomic.Int64
 
 	reading sync.Mutex
 	// +checklocks:reading
 	in *direction
-	// buf holds records that were read and not handed over, from r to w.
+	// buf holds, from r to w, records that were read and not yet returned.
 	// +checklocks:reading
 	buf []byte
 	// +checklocks:reading
@@ -46,18 +46,18 @@ type Conn struct {
 	// plain holds decrypted bytes beyond those that the last Read asked for.
 	// +checklocks:reading
 	plain []byte
-	// ahead allows to read more than is needed.
+	// ahead allows reading more than is needed.
 	// +checklocks:reading
 	ahead bool
-	// readError is why nothing more is read.
+	// readError is the reason why nothing more is read.
 	// +checklocks:reading
 	readError error
 
 	writing sync.Mutex
 	// +checklocks:writing
 	out *direction
-	// records is the buffer in which records are made. left are those that the kernel has not
-	// taken: a goroutine writes them.
+	// records is the buffer in which records are made. left holds those that the
+	// kernel has not accepted: a goroutine writes them.
 	// +checklocks:writing
 	records []byte
 	// +checklocks:writing
@@ -83,24 +83,24 @@ func newConn(raw net.Conn, send, receive [KeySize]byte) (*Conn, error) {
 	return &Conn{Conn: raw, in: in, out: out, now: now}, nil
 }
 
-// NetConn returns the connection below. What is written to it breaks this one.
+// NetConn returns the underlying connection. Writing to it breaks this one.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Ahead allows to read more of the socket than what is needed at once.
+// Ahead allows reading more from the socket than is needed at once.
 func (c *Conn) Ahead() {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	c.ahead = true
 }
 
-// Buffered returns how many bytes have been taken from the socket and not been
-// handed over.
+// Buffered returns the number of bytes that have been read from the socket and
+// not yet returned.
 func (c *Conn) Buffered() int { return int(c.held.Load()) }
 
-// Read waits until something has come, as net.Conn does.
+// Read waits until bytes arrive, as net.Conn does.
 //
-// Errors: io.EOF behind the peer's last record; ErrCut; ErrForged; those of the
-// connection below.
+// Errors: io.EOF after the peer's last record; ErrCut; ErrForged; those of the
+// underlying connection.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -110,8 +110,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.readLocked(p, c.Conn.Read)
 }
 
-// ReadNow is Read that does not wait: 0 and no error is that nothing whole has
-// come.
+// ReadNow is Read without waiting: 0 and no error mean that no whole record has
+// arrived.
 func (c *Conn) ReadNow(p []byte) (int, error) {
 	if len(p) == 0 || c.now == nil {
 		return 0, nil
@@ -125,7 +125,8 @@ func (c *Conn) ReadNow(p []byte) (int, error) {
 	return n, err
 }
 
-// readLocked hands over the rest of a record, or the next one, which from brings.
+// readLocked returns the rest of a record, or the next one, which it reads by
+// from.
 //
 // +checklocks:c.reading
 func (c *Conn) readLocked(p []byte, from func([]byte) (int, error)) (int, error) {
@@ -147,7 +148,7 @@ func (c *Conn) readLocked(p []byte, from func([]byte) (int, error)) (int, error)
 	return n, nil
 }
 
-// openLocked makes a record what is handed over next.
+// openLocked decrypts a record, whose bytes are returned next.
 //
 // +checklocks:c.reading
 func (c *Conn) openLocked(record []byte) (err error) {
@@ -160,7 +161,7 @@ func (c *Conn) openLocked(record []byte) (err error) {
 	return nil
 }
 
-// recordLocked returns the next record, which stays where it is until more is read.
+// recordLocked returns the next record, which is valid until more is read.
 //
 // +checklocks:c.reading
 func (c *Conn) recordLocked(from func([]byte) (int, error)) ([]byte, error) {
@@ -184,14 +185,14 @@ func (c *Conn) recordLocked(from func([]byte) (int, error)) ([]byte, error) {
 	}
 }
 
-// fillLocked reads something of a record of which need bytes are known to belong to
+// fillLocked reads more of a record; the first need bytes are known to belong to
 // it.
 //
 // +checklocks:c.reading
 func (c *Conn) fillLocked(need int, from func([]byte) (int, error)) error {
 	have := c.w - c.r
 	if c.r > 0 {
-		// What is behind is little: see below.
+		// Few bytes remain: see below.
 		copy(c.buf, c.buf[c.r:c.w])
 		c.r, c.w = 0, have
 	}
@@ -208,10 +209,10 @@ func (c *Conn) fillLocked(need int, from func([]byte) (int, error)) error {
 	switch {
 	case !c.ahead:
 	case need-have < smallBuffer/2:
-		// Many small records at once.
+		// Read many small records at once.
 		end = min(max(need, smallBuffer), len(c.buf))
 	default:
-		// The rest of a long one, and the head of the next.
+		// Read the rest of a long record, and the head of the next.
 		end = min(need+headSize, len(c.buf))
 	}
 	n, err := from(c.buf[c.w:end])
@@ -229,12 +230,12 @@ func (c *Conn) fillLocked(need int, from func([]byte) (int, error)) error {
 	return err
 }
 
-// Close tells the peer that this is the end, if there is room for that now, and
-// closes the connection below.
+// Close sends an END record, if there is room for it now, and closes the
+// underlying connection.
 func (c *Conn) Close() error {
 	c.tryEnd()
 	err := c.Conn.Close()
-	// Who was writing is not any more.
+	// Any write in progress has ended now.
 	c.writing.Lock()
 	if c.writeError == nil {
 		c.writeError = errEnded
@@ -244,7 +245,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// tryEnd says that nothing more comes, where nobody writes and nothing is left.
+// tryEnd sends an END record, unless a write is in progress or bytes are left.
 //
 // +checklocksignore: the checker does not know TryLock.
 func (c *Conn) tryEnd() {
@@ -260,11 +261,11 @@ func (c *Conn) tryEnd() {
 // attempts reads and writes a socket without waiting.
 type attempts struct {
 	raw syscall.RawConn
-	// in and out are made once, so that a call allocates nothing.
+	// in and out are created once, so that a call allocates nothing.
 	in, out attempt
 }
 
-// attempt is one of one direction.
+// attempt is one attempt in one direction.
 type attempt struct {
 	run func(fd uintptr) bool
 	p   []byte
@@ -272,7 +273,7 @@ type attempt struct {
 	err error
 }
 
-// errAgain is a socket that has nothing, or takes nothing, now.
+// errAgain reports that a socket has nothing to read, or no room to write, now.
 var errAgain = errors.New("seal: not now")
 
 func newAttempts(c net.Conn) (*attempts, error) {
@@ -296,7 +297,7 @@ func newAttempts(c net.Conn) (*attempts, error) {
 	return a, nil
 }
 
-// read reads the bytes that have come; errAgain reports that there are none.
+// read reads the bytes that have arrived; errAgain reports that there are none.
 func (a *attempts) read(p []byte) (int, error) {
 	n, err := a.in.make(p, a.raw.Read)
 	if n == 0 && err == nil {
@@ -305,7 +306,7 @@ func (a *attempts) read(p []byte) (int, error) {
 	return n, err
 }
 
-// write writes what there is room for.
+// write writes as much as there is room for.
 func (a *attempts) write(p []byte) (int, error) {
 	n, err := a.out.make(p, a.raw.Write)
 	if errors.Is(err, errAgain) {

@@ -10,24 +10,24 @@ import (
 	"github.com/flynn/noise"
 )
 
-// ErrHandshake reports a message of the handshake that was made without the secret,
-// or for another prologue.
+// ErrHandshake reports a handshake message that was made without the secret, or
+// for another prologue.
 var ErrHandshake = errors.New("seal: made without the secret")
 
 const (
-	// KeySize is the bytes of a Key.
+	// KeySize is the size of a Key, in bytes.
 	KeySize = 32
-	// HandshakeOverhead is the bytes of a message of the handshake besides those
-	// that it carries: a public key and a tag.
+	// HandshakeOverhead is the size, in bytes, of a handshake message beyond its
+	// payload: a public key and a tag.
 	HandshakeOverhead = 32 + tagSize
 )
 
-// Key is derived from a secret for one use of it.
+// Key is derived from a secret for one purpose.
 type Key [KeySize]byte
 
-// NewKey returns the key of a secret for a use: HKDF-SHA256 without a salt, with
-// the use as the info. Keys for different uses say nothing about each other, nor
-// about the secret.
+// NewKey derives the key of a secret for one use: HKDF-SHA256 without a salt,
+// with the use as the info. Keys for different uses reveal nothing about each
+// other, nor about the secret.
 func NewKey(secret []byte, use string) Key {
 	key, err := hkdf.Key(sha256.New, secret, nil, use, KeySize)
 	if err != nil {
@@ -36,17 +36,17 @@ func NewKey(secret []byte, use string) Key {
 	return Key(key)
 }
 
-// Handshake is one side's part: the connecting side writes and then reads, the
-// listening side reads and then writes.
+// Handshake is one side's part of the handshake: the connecting side writes and
+// then reads, the listening side reads and then writes.
 type Handshake struct {
 	state     *noise.HandshakeState
 	initiator bool
-	// send and receive are nil before the end.
+	// send and receive are nil until the handshake is complete.
 	send, receive *noise.CipherState
 }
 
-// NewHandshake begins a handshake. Both sides must have the same key and prologue, which is
-// not sent.
+// NewHandshake starts a handshake. Both sides must have the same key and
+// prologue; the prologue is not sent.
 func NewHandshake(key Key, prologue string, initiator bool) (*Handshake, error) {
 	state, err := noise.NewHandshakeState(noise.Config{
 		CipherSuite: noise.NewCipherSuite(noise.DH25519, noise.CipherAESGCM, noise.HashSHA256),
@@ -58,7 +58,7 @@ func NewHandshake(key Key, prologue string, initiator bool) (*Handshake, error) 
 	return &Handshake{state: state, initiator: initiator}, nil
 }
 
-// Write returns the message of this side, which carries a payload.
+// Write returns this side's message, which carries a payload.
 func (h *Handshake) Write(payload []byte) ([]byte, error) {
 	message, one, two, err := h.state.WriteMessage(nil, payload)
 	if err != nil {
@@ -78,8 +78,8 @@ func (h *Handshake) Read(message []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// split takes the keys of both directions, which Noise gives at the end: the first is
-// that of the connecting side.
+// split stores the keys of both directions, which Noise returns at the end: the
+// first is that of the connecting side.
 func (h *Handshake) split(one, two *noise.CipherState) {
 	h.send, h.receive = one, two
 	if !h.initiator {
@@ -87,8 +87,8 @@ func (h *Handshake) split(one, two *noise.CipherState) {
 	}
 }
 
-// Conn returns the connection that goes on behind the handshake, which is at its
-// end. It owns raw. It reads not a byte more than it needs before Ahead.
+// Conn returns the connection that follows a complete handshake. It owns raw.
+// Until Ahead it reads no byte more than it needs.
 func (h *Handshake) Conn(raw net.Conn) (*Conn, error) {
 	if h.send == nil || h.receive == nil {
 		return nil, errors.New("seal: the handshake is not at its end")

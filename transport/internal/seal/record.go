@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// MaxRecord is the most bytes of a record. A longer one costs less, and what
-	// fits the processor's cache least.
+	// MaxRecord is the maximum payload of a record, in bytes. Longer records cost
+	// less, but fit the processor's cache less well.
 	MaxRecord = 64 << 10
-	// Overhead is the bytes of a record besides those that it carries.
+	// Overhead is the size of a record, in bytes, beyond its payload.
 	Overhead = headSize + tagSize
 
 	headSize  = 4
@@ -24,23 +24,23 @@ const (
 	rekeyEvery = 1 << 20
 )
 
-// kind tells what a record is.
+// kind is the type of a record.
 type kind uint8
 
 const (
 	kindData kind = 1
-	// kindEnd is the last record, which has no bytes.
+	// kindEnd is the last record, which has no payload.
 	kindEnd kind = 2
 )
 
-// ErrForged is a record that is not the next one that the peer has made: changed,
-// missing, repeated or moved on its way, or no record at all.
+// ErrForged reports a record that is not the next one that the peer made:
+// changed, missing, repeated or moved in transit, or not a record at all.
 var ErrForged = errors.New("seal: a record was changed on its way, or left out, or repeated")
 
-// head is the first bytes of a record.
+// head is the header of a record.
 type head struct {
 	kind kind
-	// n is the bytes that it carries.
+	// n is the size of the payload, in bytes.
 	n int
 }
 
@@ -58,7 +58,7 @@ func parseHead(p []byte) (head, error) {
 	return head{}, fmt.Errorf("kind %d with %d bytes: %w", h.kind, h.n, ErrForged)
 }
 
-// direction is the key of one direction, and how many records it had. One goroutine
+// direction holds the key of one direction and its record count. One goroutine
 // uses it at a time.
 type direction struct {
 	key   [KeySize]byte
@@ -85,7 +85,7 @@ func (d *direction) use(key [KeySize]byte) error {
 	return nil
 }
 
-// next is the nonce of the next record.
+// next returns the nonce of the next record.
 func (d *direction) next() ([]byte, error) {
 	if d.count > 0 && d.count%rekeyEvery == 0 {
 		binary.BigEndian.PutUint64(d.nonce[nonceSize-8:], math.MaxUint64)
@@ -99,8 +99,8 @@ func (d *direction) next() ([]byte, error) {
 	return d.nonce[:], nil
 }
 
-// seal appends a record with the bytes of p to out. p may be the bytes of out
-// behind where the head of the record is to be. out has room.
+// seal appends a record with payload p to out. p may be the part of out after the
+// place of the record's head. out has room.
 func (d *direction) seal(out []byte, k kind, p []byte) ([]byte, error) {
 	nonce, err := d.next()
 	if err != nil {
@@ -112,8 +112,8 @@ func (d *direction) seal(out []byte, k kind, p []byte) ([]byte, error) {
 	return d.aead.Seal(out, nonce, p, out[from:from+headSize]), nil
 }
 
-// open checks the next record, and returns its bytes: in dst, which has room for
-// them, or where they are with nil.
+// open verifies the next record and returns its payload: in dst, which has room
+// for it, or in place if dst is nil.
 func (d *direction) open(dst, record []byte) ([]byte, error) {
 	nonce, err := d.next()
 	if err != nil {

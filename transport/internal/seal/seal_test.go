@@ -15,10 +15,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
-// tape is a connection that keeps what is written, and is read from a list of pieces.
+// tape is a connection that records what is written, and is read from a list of
+// pieces.
 type tape struct {
 	net.Conn
 
@@ -76,8 +78,8 @@ func recorded(t testing.TB, sizes ...int) (records [][]byte, receiver func(piece
 	}
 }
 
-// received reads all, compares it with the bytes that were sent as far as it goes, and returns
-// how much it is, and why it ended.
+// received reads everything, compares it with the bytes that were sent as far as
+// it goes, and returns its length and the error that ended it.
 func received(t testing.TB, name string, c *Conn) (int, error) {
 	t.Helper()
 	got, p := []byte{}, make([]byte, 100)
@@ -97,9 +99,9 @@ func received(t testing.TB, name string, c *Conn) (int, error) {
 	}
 }
 
-// TestChangedOnTheWay flips every bit of every record, cuts the stream at every byte,
-// and drops, repeats and moves records: all that is received was sent before the
-// first change, and an error that is no clean end.
+// TestChangedOnTheWay flips every bit of every record, cuts the stream at every
+// byte, and drops, repeats and moves records: everything that is received was
+// sent before the first change, and the error is not a clean end.
 func TestChangedOnTheWay(t *testing.T) {
 	sizes := []int{1, 40, 300}
 	records, receiver := recorded(t, sizes...)
@@ -117,7 +119,8 @@ func TestChangedOnTheWay(t *testing.T) {
 			changed[bit/8] ^= 1 << (bit % 8)
 			pieces := append(append([][]byte{}, records[:i]...), changed)
 			n, err := received(t, "a flipped bit", receiver(append(pieces, records[i+1:]...)))
-			// A record that says to be longer may wait for bytes that never come.
+			// A record with too large a length may wait for bytes that never
+			// arrive.
 			longer := errors.Is(err, ErrCut) && bit < 8*headSize
 			if n != ends[i] || (!errors.Is(err, ErrForged) && !longer) {
 				t.Errorf("bit %d of record %d flipped: %d bytes, %v", bit, i, n, err)
@@ -140,7 +143,7 @@ func TestChangedOnTheWay(t *testing.T) {
 	check("of another connection, later", 1, ErrForged, append(append([][]byte{}, records[:1]...), other[1:]...))
 }
 
-// TestSentBack has a peer's own records come back to it.
+// TestSentBack reflects a peer's own records to it.
 func TestSentBack(t *testing.T) {
 	one, _ := shaken(t)
 	c := &tape{}
@@ -157,7 +160,7 @@ func TestSentBack(t *testing.T) {
 	}
 }
 
-// TestAnyPieces has the same records come in pieces of any length.
+// TestAnyPieces delivers the same records in pieces of any length.
 func TestAnyPieces(t *testing.T) {
 	records, receiver := recorded(t, 1, MaxRecord, 5, 3*MaxRecord+77, lengthy, lengthy-1, smallBuffer)
 	all := bytes.Join(records, nil)
@@ -174,7 +177,7 @@ func TestAnyPieces(t *testing.T) {
 	}
 }
 
-// TestNewKeys sends over the records at which the key changes.
+// TestNewKeys sends beyond the records at which the key changes.
 //
 // +checklocksignore: nobody else has the connections.
 func TestNewKeys(t *testing.T) {
@@ -197,7 +200,7 @@ func TestNewKeys(t *testing.T) {
 	}
 }
 
-// TestBothWays writes in all ways, to both sides at once, while both read.
+// TestBothWays writes by all methods, to both sides at once, while both read.
 func TestBothWays(t *testing.T) {
 	kit.Check(t)
 	a, b := sockets(t)
@@ -256,8 +259,8 @@ func writeAll(t *testing.T, c *Conn, seed uint64, size int) {
 	}
 }
 
-// TestFull tries to write to a peer that does not read, until nothing fits: the bytes
-// that were taken arrive when it reads.
+// TestFull tries to write to a peer that does not read, until nothing fits: the
+// bytes that were accepted arrive when it reads.
 func TestFull(t *testing.T) {
 	kit.Check(t)
 	a, b := sockets(t)
@@ -288,8 +291,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDeadlines ends a read by its time, which goes on afterwards, and a write, after
-// which there is none.
+// TestDeadlines ends a read by its deadline, after which reading continues, and a
+// write, after which there is no more writing.
 //
 // +checklocksignore: nobody else has the connections.
 func TestDeadlines(t *testing.T) {
@@ -333,7 +336,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEnd tells a close from a cut, and ends pending reads and writes.
+// TestEnd distinguishes a close from a cut, and ends pending reads and writes.
 func TestEnd(t *testing.T) {
 	kit.Check(t)
 	for name, end := range map[string]struct {
@@ -389,7 +392,7 @@ func unlocked(m *sync.Mutex) bool {
 	return false
 }
 
-// TestAllocations moves small and large pieces without taking memory.
+// TestAllocations moves small and large pieces without allocating memory.
 func TestAllocations(t *testing.T) {
 	if kit.Race() {
 		t.Skip("the race detector allocates")
@@ -421,8 +424,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestSecrets lets nobody in by another secret, another use of it, or another
-// prologue.
+// TestSecrets rejects another secret, another use of it, and another prologue.
 func TestSecrets(t *testing.T) {
 	secret := kit.Bytes(1, 0, 32)
 	for name, other := range map[string]struct {
@@ -454,8 +456,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// FuzzRecords feeds a receiver anything behind the first record: of that it takes
-// nothing.
+// FuzzRecords feeds a receiver arbitrary bytes after the first record: it accepts
+// none of them.
 func FuzzRecords(f *testing.F) {
 	records, receiver := recorded(f, 10, 20)
 	f.Add(records[1], uint16(0))

@@ -2,22 +2,23 @@ package seal
 
 import "errors"
 
-// errEnded is a connection that was closed on this side.
+// errEnded reports a connection that was closed on this side.
 var errEnded = errors.New("seal: closed on this side")
 
-// lengthy is the size, in bytes, from which a part is encrypted from its own place.
-// Shorter parts are put together first.
+// lengthy is the size, in bytes, from which a part is encrypted from where it is.
+// Shorter parts are gathered first.
 const lengthy = 8 << 10
 
-// Write waits until the kernel has taken all of p, as net.Conn does.
+// Write waits until the kernel has accepted all of p, as net.Conn does.
 //
-// Errors: those of the connection below, after which nothing is written any more.
+// Errors: those of the underlying connection, after which nothing more is
+// written.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.WriteParts([][]byte{p})
 	return int(n), err
 }
 
-// WriteParts writes the bytes of several parts, one after the other.
+// WriteParts writes the bytes of several parts, one after another.
 func (c *Conn) WriteParts(parts [][]byte) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -41,7 +42,7 @@ func (c *Conn) WriteParts(parts [][]byte) (int64, error) {
 	}
 }
 
-// Try takes as much of p as fits now, often nothing.
+// Try accepts as much of p as fits now, often nothing.
 //
 // Errors: those of Write.
 func (c *Conn) Try(p []byte) (int, error) { return c.TryParts([][]byte{p}) }
@@ -65,8 +66,8 @@ func (c *Conn) TryParts(parts [][]byte) (int, error) {
 	return int(n), c.pushLocked()
 }
 
-// pushLocked has the kernel take what there is room for of the records, and the rest
-// written when there is.
+// pushLocked writes as many of the records as the kernel accepts now, and leaves
+// the rest to a goroutine that waits.
 //
 // +checklocks:c.writing
 func (c *Conn) pushLocked() error {
@@ -82,13 +83,13 @@ func (c *Conn) pushLocked() error {
 		c.flushes.Go(func() {
 			c.writing.Lock()
 			defer c.writing.Unlock()
-			_ = c.flushLocked() // who writes next meets the error
+			_ = c.flushLocked() // the next write returns the error
 		})
 	}
 	return nil
 }
 
-// flushLocked writes what the kernel has not taken before.
+// flushLocked writes what the kernel has not accepted before.
 //
 // +checklocks:c.writing
 func (c *Conn) flushLocked() error {
@@ -99,24 +100,25 @@ func (c *Conn) flushLocked() error {
 	return c.writeError
 }
 
-// endLocked says that nothing more comes, if there is room for that.
+// endLocked sends an END record, if there is room for it.
 //
 // +checklocks:c.writing
 func (c *Conn) endLocked() {
 	c.growLocked(0)
 	var err error
 	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
-		// Without it the peer takes the connection for cut, which it is then.
+		// Without it the peer considers the connection cut, which is then true.
 		_, _ = c.now.write(c.records)
 	}
 	c.writeError = errEnded
 }
 
-// place is the position up to which the parts of a write have been taken.
+// place is the position up to which the parts of a write have been consumed.
 type place struct{ part, off int }
 
-// sealLocked makes records of parts, from a place on, as many as there is room for.
-// It returns how many bytes they carry, and whether more is to come.
+// sealLocked makes records of parts, starting at a place, as many as there is
+// room for. It returns the number of bytes that they carry, and whether more
+// remain.
 //
 // +checklocks:c.writing
 func (c *Conn) sealLocked(parts [][]byte, at *place) (n int64, more bool, err error) {
@@ -148,8 +150,8 @@ func (c *Conn) sealLocked(parts [][]byte, at *place) (n int64, more bool, err er
 	}
 }
 
-// gatherLocked puts short parts together, where the bytes of the next record are to
-// be.
+// gatherLocked copies short parts together, to the place of the next record's
+// payload.
 //
 // +checklocks:c.writing
 func (c *Conn) gatherLocked(parts [][]byte, at *place, room int) []byte {
@@ -166,7 +168,7 @@ func (c *Conn) gatherLocked(parts [][]byte, at *place, room int) []byte {
 	return p
 }
 
-// rest counts the bytes of parts behind a place, as far as it matters.
+// rest counts the bytes of parts after a place, as far as it matters.
 func rest(parts [][]byte, at place) int {
 	n := -at.off
 	for i := at.part; i < len(parts) && n < largeBuffer; i++ {

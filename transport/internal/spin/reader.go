@@ -9,35 +9,36 @@ import (
 )
 
 const (
-	// patience is the time that the socket is asked before the reader sleeps: longer
-	// than a peer takes to wake and answer, so that two readers come to agree.
+	// patience is the time the socket is polled before the reader sleeps: longer
+	// than a peer takes to wake and answer, so that two readers fall into step.
 	patience = 50 * time.Microsecond
-	// maxSkip bounds the reads that sleep at once after others have asked
-	// in vain.
+	// maxSkip bounds the number of consecutive reads that sleep at once, after
+	// earlier reads have polled in vain.
 	maxSkip = 256
 )
 
 // Reader reads a connection. It is used by one goroutine at a time.
 type Reader struct {
 	conn net.Conn
-	// raw is nil where the connection is no socket, as with TLS, and asker where
-	// it is no Asker.
+	// raw is nil if the connection is not a socket, as with TLS, and asker if it
+	// is not an Asker.
 	raw   syscall.RawConn
 	asker Asker
-	// attempt is made once, so that a read allocates nothing; it works on p and
-	// leaves n and err.
+	// attempt is created once, so that a read allocates nothing; it reads into p
+	// and stores its result in n and err.
 	attempt func(fd uintptr) bool
 	p       []byte
 	n       int
 	err     error
 	// Eager makes reads spin.
 	Eager bool
-	// skip is the number of reads that do not, since the last ones did so in vain.
+	// skip is the number of further reads that do not spin, since earlier ones
+	// did so in vain.
 	skip, next int
 }
 
-// Asker is a connection that is no socket and can be read without waiting: 0 and no
-// error is that nothing has come.
+// Asker is a connection that is not a socket and can be read without waiting: 0
+// and no error mean that nothing has arrived.
 type Asker interface {
 	ReadNow(p []byte) (int, error)
 }
@@ -65,7 +66,7 @@ func New(c net.Conn) (*Reader, error) {
 	return r, nil
 }
 
-// Read is that of the connection.
+// Read reads from the connection like its own Read, after polling if Eager.
 func (r *Reader) Read(p []byte) (int, error) {
 	if !r.Eager || r.raw == nil && r.asker == nil || len(p) == 0 {
 		return r.conn.Read(p)
@@ -79,14 +80,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 		r.next = 1
 		return n, err
 	}
-	// Busy processors, or a peer that takes its time: sleep at once for a while.
+	// The processors are busy, or the peer is slow: sleep at once for a while.
 	r.skip = r.next
 	r.next = min(2*r.next, maxSkip)
 	return r.conn.Read(p)
 }
 
-// ask reads what is there or comes soon; nothing and no error is that nothing
-// has come.
+// ask reads bytes that are available or arrive soon; 0 and no error mean that
+// none did.
 func (r *Reader) ask(p []byte) (int, error) {
 	now := r.socket
 	if r.asker != nil {
@@ -99,11 +100,11 @@ func (r *Reader) ask(p []byte) (int, error) {
 	}
 }
 
-// socket reads what is there.
+// socket reads the bytes that are available.
 func (r *Reader) socket(p []byte) (int, error) {
 	r.p = p
 	defer func() { r.p = nil }()
-	// It fails when the deadline for reads is over.
+	// It fails when the read deadline has passed.
 	if err := r.raw.Read(r.attempt); err != nil {
 		return 0, err
 	}

@@ -37,8 +37,8 @@ func pair(t *testing.T) (*Reader, net.Conn) {
 	return r, b
 }
 
-// TestRead reads what is there, what comes only after the reader has gone to
-// sleep, and the end.
+// TestRead reads bytes that are available, bytes that arrive only after the
+// reader has gone to sleep, and the end.
 func TestRead(t *testing.T) {
 	kit.Check(t)
 	r, peer := pair(t)
@@ -77,7 +77,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestDeadline has the deadline of a reader that spins, and of one that sleeps.
+// TestDeadline sets the deadline of a reader that spins, and of one that sleeps.
 func TestDeadline(t *testing.T) {
 	kit.Check(t)
 	r, peer := pair(t)
@@ -101,7 +101,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestInVain has a peer that never answers in time: after each read that spins
+// TestInVain uses a peer that never answers in time: after each read that spins
 // in vain, more and more of the next ones sleep at once.
 func TestInVain(t *testing.T) {
 	kit.Check(t)

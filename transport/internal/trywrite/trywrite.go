@@ -11,11 +11,12 @@ import (
 // Writer tries to write to one connection. It is used by one goroutine at a
 // time. The zero value never writes anything.
 type Writer struct {
-	// raw is nil where the connection is no socket, and trier where it is no Trier.
+	// raw is nil if the connection is not a socket, and trier if it is not a
+	// Trier.
 	raw   syscall.RawConn
 	trier Trier
-	// attempt is made once, so that a call allocates nothing; it works on p
-	// and leaves n and err.
+	// attempt is created once, so that a call allocates nothing; it writes p and
+	// stores its result in n and err.
 	attempt func(fd uintptr) bool
 	p       []byte
 	parts   [][]byte
@@ -24,14 +25,15 @@ type Writer struct {
 	err     error
 }
 
-// Trier is a connection that is no socket and can take what fits without waiting.
+// Trier is a connection that is not a socket and can accept what fits without
+// waiting.
 type Trier interface {
 	Try(p []byte) (int, error)
 	TryParts(parts [][]byte) (int, error)
 }
 
-// New returns the writer of a connection: of a socket, or of a Trier. Another one,
-// such as that of TLS, gets a writer that writes nothing.
+// New returns the writer of a connection: of a socket, or of a Trier. Any other
+// connection, such as one of TLS, gets a writer that writes nothing.
 func New(c net.Conn) (*Writer, error) {
 	w := &Writer{}
 	if t, ok := c.(Trier); ok {
@@ -52,8 +54,8 @@ func New(c net.Conn) (*Writer, error) {
 			w.n, w.err = w.vector.send(fd, w.parts)
 			return true
 		}
-		// The socket does not block, and this call tells the race detector
-		// that what a peer answers comes after it.
+		// The socket does not block, and this call tells the race detector that a
+		// peer's answer comes after it.
 		w.n, w.err = syscall.Write(int(fd), w.p)
 		w.n = max(w.n, 0)
 		return true
@@ -61,8 +63,8 @@ func New(c net.Conn) (*Writer, error) {
 	return w, nil
 }
 
-// Try writes as much of p as fits now, often nothing. An error means that the
-// connection is of no more use.
+// Try writes as much of p as fits now, often nothing. After an error the
+// connection is unusable.
 func (w *Writer) Try(p []byte) (int, error) {
 	if w.trier != nil {
 		return w.trier.Try(p)

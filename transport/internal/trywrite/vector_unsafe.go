@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vector is the parts of a write as the kernel reads them. It keeps its memory,
+// vector holds the parts of a write in the kernel's format. It keeps its memory,
 // so that a write allocates nothing.
 type vector struct {
 	pieces []unix.Iovec
 	head   unix.Msghdr
 }
 
-// send writes what fits of some parts without waiting.
+// send writes as much of some parts as fits without waiting.
 func (v *vector) send(fd uintptr, parts [][]byte) (int, error) {
 	v.pieces = v.pieces[:0]
 	for _, p := range parts {
@@ -30,7 +30,7 @@ func (v *vector) send(fd uintptr, parts [][]byte) (int, error) {
 	v.head = unix.Msghdr{Iov: &v.pieces[0]}
 	v.head.SetIovlen(len(v.pieces))
 	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&v.head)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	// The kernel has read what it wanted, and nothing is held any longer.
+	// The kernel has copied what it accepted; no reference is kept.
 	clear(v.pieces)
 	v.head = unix.Msghdr{}
 	if errno != 0 {

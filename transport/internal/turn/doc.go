@@ -1,22 +1,23 @@
-// Package turn is who reads a connection. It has a goroutine that does, and
-// others that wait for what it reads; to wake one after the other takes longer
-// than a frame takes on its way between two processes of one machine. While
-// frames come fast, those who wait read in turns by themselves:
+// Package turn decides which goroutine reads a connection. The connection has a
+// reader goroutine, and others that wait for the frames it reads; waking one
+// goroutine after another takes longer than a frame takes between two processes
+// of one machine. While frames come fast, the waiters take turns reading the
+// connection themselves:
 //
-//	the connection's goroutine           who waits for a frame
+//	the connection's goroutine           a goroutine that waits for a frame
 //	reads frames                         Want
-//	a frame for who waits
-//	Yield: lets the turn go, sleeps ──>  Token: has the turn
+//	a frame for a waiter
+//	Yield: releases the turn, sleeps ──> Token: has the turn
 //	    │                                waits in the socket, reads, Give
 //	    │                                … again and again
 //	    │                     Unwant  <──
 //	    ▼                     Recall  <── a frame that it does not read
 //	has the turn again: after Recall, or when nothing was read for a
-//	millisecond or two. Who reads then is interrupted.
+//	millisecond or two. A goroutine that is reading then is interrupted.
 //
-// What comes while nobody waits is read that much later, so who begins to wait
-// for something else of the same peer recalls the turn.
+// Frames that no goroutine waits for are read that much later, so a goroutine
+// that starts to wait for something else from the same peer recalls the turn.
 //
-// A reader must be able to stop between any two bytes, and leave what it
-// has read to the next.
+// A reader must be able to stop between any two bytes, and leave what it has read
+// to the next.
 package turn

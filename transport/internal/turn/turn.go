@@ -5,49 +5,51 @@ import (
 	"time"
 )
 
-// rest is the time in which nothing must have been read before the connection's
-// goroutine takes the turn back, and how close together the frames must have
-// come before it lets it go.
+// rest is the time without reads after which the connection's goroutine takes the
+// turn back, and the longest gap between frames that counts as close together.
 const rest = time.Millisecond
 
-// trust is the number of frames in a row that must have come close together.
+// trust is the number of consecutive frames that must have come close together
+// before the connection's goroutine yields.
 const trust = 4
 
 // Turn is the right to read from a connection.
 type Turn struct {
-	// token is there while nobody reads.
+	// token holds one element while the turn is free.
 	token  chan struct{}
 	recall chan struct{}
-	// interrupt makes a read of the connection end, resume lets it be read
-	// again.
+	// interrupt makes a read of the connection return; resume makes the
+	// connection readable again.
 	interrupt, resume func()
-	// waiting counts those that would read by themselves, uses how often one has.
+	// waiting counts the goroutines ready to read themselves, uses counts their
+	// reads.
 	waiting atomic.Int32
 	uses    atomic.Uint64
-	// away is true while the connection's goroutine has let the turn go.
+	// away is true while the connection's goroutine has yielded the turn.
 	away atomic.Bool
-	// last, quick and clock are the connection's goroutine's. The clock runs
-	// while the turn is let go, and is kept: that may be many times a second.
+	// last, quick and clock belong to the connection's goroutine. The clock runs
+	// while the turn is yielded, and is reused, since that may happen many times
+	// a second.
 	last  time.Time
 	quick int
 	clock *time.Ticker
 }
 
-// New returns the turn of a connection, whose goroutine has it. interrupt makes
-// a read of the connection end, and resume lets the connection be read again;
-// both may be called after the connection's end.
+// New returns the turn of a connection, held by the connection's goroutine.
+// interrupt makes a read of the connection return, and resume makes the
+// connection readable again; both may be called after the connection's end.
 func New(interrupt, resume func()) *Turn {
 	return &Turn{token: make(chan struct{}, 1), recall: make(chan struct{}, 1), interrupt: interrupt, resume: resume}
 }
 
-// Want notes a waiter that would read by itself.
+// Want registers a waiter that is ready to read itself.
 func (t *Turn) Want() { t.waiting.Add(1) }
 
 // Unwant ends a Want.
 func (t *Turn) Unwant() { t.waiting.Add(-1) }
 
-// Wanted is for the connection's goroutine, after it has read a frame: it says
-// whether it shall yield.
+// Wanted is called by the connection's goroutine after it has read a frame: it
+// reports whether that goroutine should yield.
 func (t *Turn) Wanted() bool {
 	if t.waiting.Load() == 0 {
 		return false
@@ -61,9 +63,9 @@ func (t *Turn) Wanted() bool {
 	return t.quick > trust
 }
 
-// Yield is for the connection's goroutine, which has the turn: it lets those
-// who wait read, until nobody does or stop is closed, and has the turn again
-// then.
+// Yield is called by the connection's goroutine, which has the turn: it lets the
+// waiters read until none reads for a while, the turn is recalled, or stop is
+// closed, and then has the turn again.
 func (t *Turn) Yield(stop <-chan struct{}) {
 	select {
 	case <-t.recall:
@@ -94,7 +96,7 @@ func (t *Turn) Yield(stop <-chan struct{}) {
 	}
 }
 
-// regain takes the turn from whoever has it.
+// regain takes the turn from its holder.
 func (t *Turn) regain() {
 	t.quick = 0
 	select {
@@ -107,17 +109,18 @@ func (t *Turn) regain() {
 	t.resume()
 }
 
-// Token is for who waits: who receives from it has the turn, until Give.
+// Token returns a channel for waiters: receiving from it acquires the turn, until
+// Give.
 func (t *Turn) Token() <-chan struct{} { return t.token }
 
-// Use notes that who has the turn goes on with it.
+// Use records that the holder of the turn is still reading.
 func (t *Turn) Use() { t.uses.Add(1) }
 
-// Give lets the turn go.
+// Give releases the turn.
 func (t *Turn) Give() { t.token <- struct{}{} }
 
-// Recall makes the connection's goroutine take the turn back, if it has let it
-// go. It costs next to nothing otherwise.
+// Recall makes the connection's goroutine take the turn back if it has yielded
+// it. It costs next to nothing otherwise.
 func (t *Turn) Recall() {
 	if !t.away.Load() {
 		return

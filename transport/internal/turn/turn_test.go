@@ -11,7 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen, however busy the
+// machine is.
 const patience = 30 * time.Second
 
 // line is a connection whose frames are single bytes.
@@ -20,7 +21,7 @@ type line struct {
 	turn *Turn
 	got  chan byte
 	stop chan struct{}
-	// theirs is the frames that those who wait have read.
+	// theirs holds the frames that the waiters have read.
 	theirs int
 }
 
@@ -59,7 +60,7 @@ func (l *line) run() {
 	}
 }
 
-// receive waits for a frame, and reads it where that is its turn.
+// receive waits for a frame, and reads it if it has the turn.
 func (l *line) receive() byte {
 	l.turn.Want()
 	defer l.turn.Unwant()
@@ -80,8 +81,8 @@ func (l *line) receive() byte {
 	}
 }
 
-// While frames come fast, a waiter reads them by itself; each frame is there
-// once and in order.
+// While frames come fast, a waiter reads them itself; each frame is seen once and
+// in order.
 func TestWhoWaitsReads(t *testing.T) {
 	kit.Check(t)
 	l, peer := newLine(t)
@@ -99,8 +100,8 @@ func TestWhoWaitsReads(t *testing.T) {
 	}
 }
 
-// A turn whose holder waits for a frame that does not come, and one that nobody
-// uses, go back to the connection's goroutine; it reads then.
+// A turn whose holder waits for a frame that does not arrive, and one that is
+// unused, return to the connection's goroutine, which then reads.
 func TestTurnGoesBack(t *testing.T) {
 	kit.Check(t)
 	a, b := net.Pipe()
@@ -132,8 +133,8 @@ func TestTurnGoesBack(t *testing.T) {
 	}
 }
 
-// Recall and the end of the connection end a yield at once, also while the
-// holder goes on.
+// Recall and the end of the connection end a yield at once, even while the holder
+// continues.
 func TestRecall(t *testing.T) {
 	kit.Check(t)
 	interrupted := make(chan struct{}, 1)
