@@ -33,10 +33,10 @@ const (
 //	0   kind
 //	1   type
 //	2   op
-//	3   1 where it is strict
+//	3   1 if strict
 //	4   root
 //	8   count
-//	16  algorithm, filled up with zeros
+//	16  algorithm, padded with zeros
 const frameSize = 32
 
 // frame encodes a call for the comparison between ranks.

@@ -105,7 +105,7 @@ func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
 	asked, same := have.Task, t
 	asked.InPlace, same.InPlace = false, false
 	if t.Kind == plan.Barrier {
-		asked.Type = t.Type // there is nothing that it could be of
+		asked.Type = t.Type // it has no elements, so any type will do
 	}
 	if asked != same {
 		return fmt.Errorf("%w: the plan is for %+v, the call is %+v", ErrArgument, have.Task, t)

@@ -70,7 +70,7 @@ func (s *socket) lend(pool *pages.Pool, head, body []byte) (int, error) {
 	if err != nil && len(head) == 0 {
 		return n, err
 	}
-	return len(head) + n, nil // the error is met again
+	return len(head) + n, nil // the next call gets the error again
 }
 
 // lendBody sends some of body by passing its pages.

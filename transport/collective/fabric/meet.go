@@ -135,7 +135,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 	p := &m.peers[rank]
 	if p.nonce != in.from {
 		if p.nonce != 0 && (m.epoch > 0 || m.seq > 1) {
-			return nil, nil // another fabric of that name, which was or will be
+			return nil, nil // from an earlier or a later fabric of that name
 		}
 		*p = peer{world: p.world, nonce: in.from}
 	}

@@ -85,7 +85,7 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 	}
 	if fds[0].Revents != 0 {
 		var count [8]byte
-		_, _ = unix.Read(o.event, count[:]) // nothing but its emptiness is wanted
+		_, _ = unix.Read(o.event, count[:]) // only to reset it
 	}
 	i := 1
 	for _, w := range want {
@@ -107,7 +107,7 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 // knock wakes a rank of this host that sleeps in poll.
 func (o *over) knock(of plan.Rank) {
 	if of == o.me {
-		_, _ = unix.Write(o.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // where it fails, it is full: rung
+		_, _ = unix.Write(o.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only if the counter is full: then we wake anyway
 		return
 	}
 	if b := o.links[of].bell; b != nil {

@@ -1,6 +1,6 @@
-// Package fusion reduces many small tensors as a few large ones: the hundreds of tensors of a
-// training step are copied into buckets; each bucket is reduced once, and the results are
-// copied back.
+// Package fusion reduces many small tensors as a few large ones: the hundreds of tensors
+// of a training step are copied into buckets; each bucket is reduced once, and the results
+// are copied back.
 //
 //	f, err := fusion.New(ctx, group, table, fusion.Options{Type: elem.Float32, Op: elem.Sum})
 //	t, err := f.Add(gradient)      // as soon as it is ready
@@ -28,14 +28,15 @@
 //	packed ──> agreed on ──> reduced ──> unpacked
 //
 // One bucket is packed, another reduced and a third unpacked at the same time, as long as
-// there is a buffer (Options.Buffers) for each. A bucket is packed before its end is known:
-// tensors packed beyond its end are packed again, into the next one.
+// there is a buffer (Options.Buffers) for each. A bucket is packed before its end is
+// known: tensors packed beyond its end are packed again, into the next one.
 //
-// Tensors are aligned to 128 bytes, with zeros between them. The bucket of a tensor, and its
-// position there, may affect the rounding of floating point sums, unless the group is Strict.
+// Tensors are aligned to 128 bytes, with zeros between them. The bucket of a tensor, and
+// its position there, may affect the rounding of floating point sums, unless the group is
+// Strict.
 //
 // # Lock order
 //
-// Fuser.mu is taken with no other lock held, and no other lock is taken under it, except by
-// the condition variable that uses it.
+// Fuser.mu is taken with no other lock held, and no other lock is taken under it, except
+// by the condition variable that uses it.
 package fusion

@@ -98,7 +98,7 @@ func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
 	for b := range full {
 		if err := f.unpack(ctx, b); err != nil {
 			f.fail(fmt.Errorf("unpack tensors %d to %d: %w", b.First, b.Last, err))
-			f.stop() // nobody takes from full any more
+			f.stop() // nothing receives from full any more
 			return
 		}
 		if f.opts.Observe != nil {

@@ -230,7 +230,7 @@ func same(have, want store) error {
 func (m *memory) kept(r Rank) error {
 	n := m.task.SourceLen(r)
 	if m.task.Place(r, Block{Buffer: Source}).Buffer != Source {
-		return nil // all of it is the result
+		return nil // the result replaces all of it
 	}
 	have, want := m.read(r, Block{Source, Range{Len: n}}), source(r, Range{Len: n})
 	if m.task.InPlace {
