@@ -50,9 +50,10 @@
 //
 // A window (Options.Window) bounds the memory that a peer's messages use here, in one
 // domain, before they are received. Both sides count it, by the same formula; the receiver
-// returns credit in quarters of the window. The last eighth is reserved for envelopes:
-// once the rest is used up, messages are announced instead of sent, so that messages of
-// another tag still get through. A peer that exceeds its window loses its session.
+// returns credit whenever a quarter of the window is free again. The last eighth is
+// reserved for envelopes: once the rest is used up, messages are announced instead of
+// sent, so that messages of another tag still get through. A peer that exceeds its window
+// loses its session.
 //
 // # Mismatches
 //

@@ -37,6 +37,5 @@
 //
 // # Lock order
 //
-// Fuser.mu is taken with no other lock held, and no other lock is taken under it, except
-// by the condition variable that uses it.
+// Fuser.mu is taken with no other lock held, and no other lock is taken under it.
 package fusion
