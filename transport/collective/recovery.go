@@ -53,9 +53,9 @@ func (v *recovery) gather(ctx context.Context, mine standing, cause error) ([]st
 // have waited before: ranks in a call recover at once.
 const grace = time.Second
 
-// looks is the number of attempts of reform within its limit. As ranks give up at different
-// times, the last one to do so may find none of the others: the ranks reported missing are
-// those that were absent in every attempt.
+// looks divides the limit of reform into attempts. As ranks give up at different times, the
+// last one to do so may find none of the others: the ranks reported missing are those that
+// were absent in every attempt.
 const looks = 8
 
 // reform makes the links anew. The watchdog is inactive meanwhile.

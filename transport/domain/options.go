@@ -28,7 +28,8 @@ type Options struct {
 	// connected already.
 	Book map[wire.Rank]control.Address
 	// Eager is the most bytes of a host buffer that are sent without a request from the
-	// receiver, up to half of the receiver's Window. Default 64 KiB.
+	// receiver. Default 64 KiB. A message that does not fit into the free part of the
+	// receiver's Window, less an eighth of the window, is not sent eagerly.
 	Eager devices.Size
 	// NoEager makes every send wait for its receive.
 	NoEager bool

@@ -222,8 +222,8 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 }
 
-// awaitGreeting reads up to a host's first line. If there is none, it returns the last line
-// read as noise.
+// awaitGreeting reads up to a host's first line. If there is none, it returns the last
+// non-empty line read as noise.
 func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 	for read := 0; read < mostNoise; {
 		line, err := from.ReadSlice('\n')

@@ -32,7 +32,8 @@ type Options struct {
 	// Host names our host; ranks of hosts with different names share no memory. If empty,
 	// the kernel's boot id is used.
 	Host string
-	// Timeout bounds the time until a rank comes to Over, Share and Reform. Default 30 s.
+	// Timeout bounds the time until a rank comes to Over, Share, Reform and Duplicate.
+	// Default 30 s.
 	Timeout time.Duration
 	// Spin is the time that Park and Await poll before they sleep. The default is 50 µs, or
 	// none where this host has more ranks than processors. Negative is none.

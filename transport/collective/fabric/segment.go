@@ -75,8 +75,8 @@ func (s *segments) close() error {
 // slice bounds the sleep of a rank before it checks its context again.
 const slice = 50 * time.Millisecond
 
-// futexes are bells for ranks that are processes, or may be: each sleeps on a word of its
-// own seat.
+// futexes are bells for ranks that may be in different processes: each sleeps on a word of
+// its own seat.
 type futexes struct {
 	node *node
 	// knock wakes a rank that sleeps in poll; nil where none does.
