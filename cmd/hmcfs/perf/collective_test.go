@@ -114,7 +114,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestBounce measures device memory directly, and through host memory.
+// TestBounced measures device memory directly, and through host memory.
 func TestBounced(t *testing.T) {
 	rows, err := judged(t, 2, func(rank int) CollectiveOptions {
 		d := sim.New(devices.Ordinal(rank), sim.Params{Size: 8 * devices.MiB})

@@ -38,8 +38,8 @@ func buffer(t *testing.T, n devices.Size) *region.Buffer {
 	return b
 }
 
-// Verification detects a single flipped bit, bytes in a wrong place, and content left by
-// another row.
+// TestVerifySees checks that verification detects a single flipped bit, bytes in a wrong
+// place, and content left by another row.
 func TestVerifySees(t *testing.T) {
 	const size = 2*piece + 13
 	b := buffer(t, size)

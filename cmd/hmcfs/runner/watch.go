@@ -45,7 +45,7 @@ type watch struct {
 
 	stopped <-chan struct{}
 	force   <-chan struct{}
-	// forced reports that force was closed.
+	// forced reports that force has fired.
 	forced bool
 	// late ends the run, kill the grace period of ranks that were asked to end, and giveUp
 	// the wait for hosts that do not answer.
