@@ -2,5 +2,5 @@ package collective
 
 import "unsafe"
 
-// address returns the address at which bytes begin.
+// address returns the address of the first byte of p.
 func address(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) }

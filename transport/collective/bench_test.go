@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// BenchmarkAllReduce is fp32 sums in place between goroutines.
+// BenchmarkAllReduce sums fp32 in place between goroutines.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, n := range []int{2, 4} {
 		for _, way := range []string{"direct", "out", "stream"} {
@@ -71,7 +71,7 @@ func benchAllReduce(b *testing.B, n int, size devices.Size, way string) {
 	b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds()*2*float64(n-1)/float64(n)/1e9, "busGB/s")
 }
 
-// BenchmarkBarrier is that of goroutines.
+// BenchmarkBarrier measures a barrier between goroutines.
 func BenchmarkBarrier(b *testing.B) {
 	for _, a := range []plan.Algorithm{plan.Direct, plan.Dissemination} {
 		b.Run(string(a), func(b *testing.B) {

@@ -15,17 +15,17 @@ const (
 	// probes is the number of small messages that are measured, of probeSize bytes each.
 	probes    = 16
 	probeSize = 8
-	// loads is the number of large ones, of loadSize bytes each at least: with few
-	// ranks of more, so that a stream is measured which its buffers and a cache
-	// don't hold, and with many of no more, so that New takes no longer.
+	// loads is the number of large messages that are measured, of at least loadSize bytes
+	// each. With few ranks they are larger, so that buffers and caches don't hold a whole
+	// stream; with many they are not, so that New does not take longer.
 	loads    = 3
 	loadSize = 512 << 10
 	// memorySize is the number of bytes that all ranks together combine and copy.
 	memorySize = 8 << 20
 )
 
-// calibration measures what links and memory cost. New makes one, and needs it no more
-// afterwards; Group.mu guards it.
+// calibration measures the costs of links and memory. It is used by New only; Group.mu
+// guards it.
 type calibration struct {
 	places   fabric.Places
 	seq      *sequence
@@ -34,8 +34,8 @@ type calibration struct {
 	scratch  *scratch
 }
 
-// run measures what links and memory cost while all ranks do the same, and
-// agrees on it: what is slowest at any rank counts.
+// run measures the costs of links and memory while all ranks do the same, and agrees on
+// them: the slowest rank determines each cost.
 func (c *calibration) run(ctx context.Context) (costs plan.Costs, err error) {
 	if c.places.Size() == 1 {
 		return costs, nil
@@ -64,12 +64,11 @@ func (c *calibration) run(ctx context.Context) (costs plan.Costs, err error) {
 	return costs, nil
 }
 
-// ring returns the ranks that a rank sends to and receives from; both are ourselves where there
-// is nobody.
+// ring names the rank to send to and the one to receive from; both are our own rank if
+// there is no other.
 type ring struct{ next, before plan.Rank }
 
-// neighbours are the rings inside each node, and of the first ranks of the
-// nodes.
+// neighbours returns the rings inside our node, and among the first ranks of the nodes.
 func (c *calibration) neighbours() (inside, between ring) {
 	nodes := c.places.Nodes()
 	me := c.places.Rank()
@@ -97,7 +96,7 @@ func ringOf(all []plan.Rank, me plan.Rank) ring {
 	return ring{me, me}
 }
 
-// measure sends around a ring.
+// measure sends messages around a ring.
 func (c *calibration) measure(ctx context.Context, r ring) (plan.Link, error) {
 	if r.next == c.places.Rank() {
 		return plan.Link{}, nil
@@ -115,16 +114,16 @@ func (c *calibration) measure(ctx context.Context, r ring) (plan.Link, error) {
 	return plan.Link{Latency: small, Bandwidth: bandwidth}, nil
 }
 
-// largeSize is the bytes of a message, or of memory, whose speed is measured:
-// its share for each rank of memorySize.
+// largeSize returns the size of the messages, and of the memory, whose speed is measured: a
+// rank's share of memorySize, within limits.
 func (c *calibration) largeSize() uint64 {
 	n := min(max(memorySize/uint64(c.places.Size()), loadSize), memorySize/4)
 	return n - n%loadSize
 }
 
-// rounds says how long it takes to send some bytes to the next rank and receive
-// as many from the one before: the median, as a rank may be kept waiting by
-// something else. The first time does not count.
+// rounds returns the time to send some bytes to the next rank and to receive as many from
+// the one before: the median, as other load may delay a rank. The first round is not
+// counted.
 func (c *calibration) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
 	memory, err := c.scratch.bytes(ctx, 2*size)
 	if err != nil {
@@ -149,9 +148,9 @@ func (c *calibration) rounds(ctx context.Context, r ring, size uint64, times int
 	return took[times/2], nil
 }
 
-// measureMemory says how many bytes are combined and copied in a second.
+// measureMemory returns the numbers of bytes combined and copied per second.
 func (c *calibration) measureMemory(ctx context.Context) (combine, memory float64, err error) {
-	// So much that the ranks of a node, all together, do not keep it in a cache.
+	// Enough that the caches of a node do not hold the memory of all its ranks.
 	n := c.largeSize()
 	p, err := c.scratch.bytes(ctx, 2*n)
 	if err != nil {
@@ -169,7 +168,7 @@ func (c *calibration) measureMemory(ctx context.Context) (combine, memory float6
 	return float64(n) / between.Sub(began).Seconds(), float64(n) / ended.Sub(between).Seconds(), nil
 }
 
-// worse makes each cost the higher one.
+// worse replaces each cost by the higher of the two.
 func worse(c *plan.Costs, o plan.Costs) {
 	slower := func(a *float64, b float64) {
 		if *a == 0 || b > 0 && b < *a {

@@ -10,26 +10,26 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// Call is the request of a rank: a task, and where its elements are.
+// Call is the request of a rank: a task, and the views of its elements.
 type Call struct {
 	Kind plan.Kind
-	// Source and Result are as Kind says. Equal views are in place; for
-	// ReduceScatter and AllGather in place is a part inside the whole.
+	// Source and Result are as Kind requires. Equal views are in place; for ReduceScatter
+	// and AllGather, in place means that the part is inside the whole.
 	Source domain.View
 	Result domain.View
 	Op     elem.Op
 	Root   plan.Rank
-	// Plan is a plan that was compiled for just this. Nil finds one.
+	// Plan is a plan compiled for exactly this call. If nil, the group chooses one.
 	Plan *plan.Plan
-	// After has to happen before the source is read or the result written, and
-	// Done is set when the call is over, by its error. Nil is none. They are this
-	// rank's own matter.
+	// After, if set, is an event to wait for before the source is read or the result
+	// written. Done, if set, is completed with the call's error. Both are local to this
+	// rank.
 	After devices.Event
 	Done  *devices.Signal
 }
 
-// task returns what a call asks of a rank of a fabric, and finds out whether its views
-// are as long as that takes.
+// task returns the task of a call for a rank of a fabric, and checks the lengths of its
+// views.
 //
 // Errors: ErrArgument.
 func (c *Call) task(at fabric.Places, strict bool) (plan.Task, error) {
@@ -51,8 +51,8 @@ func (c *Call) task(at fabric.Places, strict bool) (plan.Task, error) {
 	return t, fits("result", c.Result, &t, t.ResultLen(rank))
 }
 
-// fits compares a view with what a task needs. What is not needed is not looked
-// at.
+// fits compares a view with the elements that a task needs. A view that is not needed is
+// ignored.
 func fits(name string, v domain.View, t *plan.Task, count uint64) error {
 	switch {
 	case count == 0:

@@ -12,13 +12,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// optionsSize is the bytes that options are compared in.
+// optionsSize is the size, in bytes, of the exchanged options.
 const optionsSize = 2048
 
-// protocolVersion is that of what ranks say to each other.
+// protocolVersion is the version of the messages between ranks.
 const protocolVersion = 1
 
-// compareOptions has the ranks compare what their groups are made with.
+// compareOptions compares the options of the group between the ranks.
 //
 // Errors: an InconsistentError, at every rank.
 func compareOptions(ctx context.Context, m *messenger, o *Options) error {
@@ -38,7 +38,7 @@ func compareOptions(ctx context.Context, m *messenger, o *Options) error {
 		return fmt.Errorf("write options: %w", err)
 	}
 	if len(text) > optionsSize {
-		// An order or a hash of such length is compared by its digest.
+		// An order or a topology of such length is compared by its digest.
 		own["order"], own["topology"] = digestOf(own["order"]), digestOf(own["topology"])
 		if text, err = json.Marshal(own); err != nil {
 			return fmt.Errorf("write options: %w", err)
@@ -61,7 +61,7 @@ func compareOptions(ctx context.Context, m *messenger, o *Options) error {
 	return nil
 }
 
-// digestOf stands for a long text.
+// digestOf returns a short digest of a long text.
 func digestOf(text string) string {
 	return fmt.Sprintf("%d bytes, crc %08x", len(text), crc32.ChecksumIEEE([]byte(text)))
 }

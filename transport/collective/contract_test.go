@@ -18,9 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// numbers does a call of count fp32 numbers at all ranks, and compares what comes
-// out with figures that somebody wrote down: source and want say what element i
-// of a rank is.
+// numbers makes a call with count fp32 numbers at all ranks, and compares the results with
+// known figures: source and want return element i of a rank.
 func (w *ranks) numbers(c Call, count uint64, source, want func(r, i int) float64) error {
 	w.t.Helper()
 	n := len(w.groups)
@@ -49,7 +48,7 @@ func (w *ranks) numbers(c Call, count uint64, source, want func(r, i int) float6
 	return err
 }
 
-// eight is the ranks of hcomm's example, as a rank table has them.
+// eight returns the rank table of hcomm's example.
 func eight() []byte {
 	var servers [2]string
 	for r := range 8 {
@@ -59,8 +58,8 @@ func eight() []byte {
 		{"server_id":"a","device":[%s]},{"server_id":"b","device":[%s]}]}`, servers[0][1:], servers[1][1:])
 }
 
-// TestExample is hcomm's own example: eight ranks with 0 to 7 each. They come
-// together as goroutines, by a rank table, and by a directory in which they meet.
+// TestExample is hcomm's own example: eight ranks with the numbers 0 to 7, connected as
+// goroutines, by a rank table, and by a directory.
 func TestExample(t *testing.T) {
 	add := func(w *ranks) {
 		t.Helper()
@@ -94,7 +93,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// meet makes the fabrics of a job whose ranks know nothing but a directory.
+// meet makes the fabrics of a job whose ranks know only a directory.
 func meet(t *testing.T, n int, backend job.Backend) []fabric.Fabric {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,8 +113,8 @@ func meet(t *testing.T, n int, backend job.Backend) []fabric.Fabric {
 	return all
 }
 
-// TestFigures is simpler's figures for the collectives that are no reductions to
-// a root: 64 numbers i + 100·rank of each rank.
+// TestFigures checks simpler's figures for the collectives other than reductions to a root:
+// 64 numbers i + 100·rank of each rank.
 func TestFigures(t *testing.T) {
 	start := func(r, i int) float64 { return float64(100*r + i) }
 	for _, n := range []int{2, 4} {
@@ -138,7 +137,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestBlocks has each rank send 1 MiB of the byte 10·rank + peer to each peer.
+// TestBlocks sends 1 MiB of the byte 10·rank + peer from each rank to each peer.
 func TestBlocks(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 8} {
 		for _, a := range []plan.Algorithm{plan.Pairwise, plan.Direct} {
@@ -184,7 +183,7 @@ func (w *ranks) blocks(shared bool) error {
 	})
 }
 
-// TestEveryRoot has each rank of up to nine be the root of a tree.
+// TestEveryRoot uses each rank of groups of up to nine ranks as the root of a tree.
 func TestEveryRoot(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		w := newRanks(t, n, Options{Algorithm: plan.Binomial})
@@ -202,8 +201,8 @@ func TestEveryRoot(t *testing.T) {
 	}
 }
 
-// TestChoice goes through sizes: what is chosen is what the model finds the
-// fastest of all that can do it, and every rank chooses it.
+// TestChoice checks for many sizes that the chosen algorithm is the fastest by the model
+// among all that can do the task, and that every rank chooses it.
 func TestChoice(t *testing.T) {
 	for _, n := range []int{2, 3, 8} {
 		all, err := fabric.Local(n)
@@ -246,8 +245,8 @@ func checkChoice(t *testing.T, w *ranks, task plan.Task) {
 	}
 }
 
-// TestImpossible tries what simpler's example leaves out in silence: no ranks, one
-// too many, and a root that is none of them.
+// TestImpossible tries cases that simpler's example ignores: no ranks, one too many, and a
+// root that is not a rank.
 func TestImpossible(t *testing.T) {
 	for _, n := range []int{-1, 0, plan.MaxRanks + 1} {
 		if _, err := fabric.Local(n); err == nil || !strings.Contains(err.Error(), fmt.Sprint(n)) {
@@ -263,9 +262,9 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
-// TestPlanKept has plans be made by a group, written, read at each rank and
-// used: they do what the calls do. One of another topology is refused where it
-// is read, and where it is used.
+// TestPlanKept compiles plans, encodes them, decodes them at each rank and uses them: the
+// results are those of normal calls. A plan of another topology is rejected by decoding and
+// by use.
 func TestPlanKept(t *testing.T) {
 	for _, a := range append(plan.Algorithms(), "") {
 		w := newRanks(t, 4, Options{Algorithm: a, Topology: "here"})
@@ -282,7 +281,7 @@ func TestPlanKept(t *testing.T) {
 	}
 }
 
-// kept tries a task by a plan that was written and read.
+// kept tries a task with a plan that was encoded and decoded.
 func (w *ranks) kept(x trial) error {
 	source, result := w.views(&x.task, 0, w.buffer)
 	text, err := w.compiled(&Call{Kind: x.task.Kind, Source: source, Result: result, Op: x.task.Op, Root: x.task.Root})
@@ -312,7 +311,7 @@ func (w *ranks) keptBarrier() error {
 	})
 }
 
-// compiled is a plan as text.
+// compiled returns an encoded plan.
 func (w *ranks) compiled(c *Call) ([]byte, error) {
 	p, err := w.groups[0].Compile(c)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// EncodeCosts writes costs for DecodeCosts: for ranks that are given those of a
-// group before.
+// EncodeCosts encodes costs for DecodeCosts, so that ranks can reuse those of an earlier
+// group.
 func EncodeCosts(c plan.Costs) []byte { return putCosts(&c) }
 
-// DecodeCosts reads what EncodeCosts has written, and may have been written by
-// somebody else.
+// DecodeCosts decodes the result of EncodeCosts. The input need not be trusted.
 //
 // Errors: ErrArgument.
 func DecodeCosts(p []byte) (plan.Costs, error) {
@@ -35,7 +34,7 @@ func DecodeCosts(p []byte) (plan.Costs, error) {
 	return c, nil
 }
 
-// costsSize is the bytes that costs are exchanged in.
+// costsSize is the size, in bytes, of encoded costs.
 const costsSize = 48
 
 func putCosts(c *plan.Costs) []byte {

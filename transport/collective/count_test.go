@@ -39,8 +39,8 @@ func reported(t *testing.T, n int, a plan.Algorithm, c Call) []Report {
 	return reports
 }
 
-// TestMessages counts what goes over links: 2(N-1) slices for a ring,
-// ceil(log2 N) messages of the root of a tree and of a rank at a barrier.
+// TestMessages counts messages over links: 2(N-1) slices for a ring, ceil(log2 N) messages
+// of the root of a tree and of each rank at a barrier.
 func TestMessages(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 8} {
 		slices := uint64(2 * (n - 1))
@@ -65,7 +65,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestAllocations is that a call that was made before takes no memory.
+// TestAllocations checks that a repeated call does not allocate.
 func TestAllocations(t *testing.T) {
 	if kit.Race() {
 		t.Skip("the race detector takes memory")
@@ -79,7 +79,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// allocations counts those of an AllReduce and a Barrier of two ranks.
+// allocations counts the allocations of an AllReduce and a Barrier between two ranks.
 func allocations(t *testing.T, a plan.Algorithm, count uint64) (float64, error) {
 	t.Helper()
 	const runs = 200
@@ -107,7 +107,7 @@ func allocations(t *testing.T, a plan.Algorithm, count uint64) (float64, error) 
 	return got, errors.Join(failed, <-ended)
 }
 
-// TestBarrier is that nobody leaves before the last one comes.
+// TestBarrier checks that no rank leaves before the last one comes.
 func TestBarrier(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		for _, a := range []plan.Algorithm{plan.Direct, plan.Dissemination} {
@@ -136,7 +136,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// TestBarrierAgain is that a Barrier that was left goes on with the next one.
+// TestBarrierAgain checks that an interrupted Barrier continues with the next call.
 func TestBarrierAgain(t *testing.T) {
 	for _, a := range []plan.Algorithm{plan.Direct, plan.Dissemination} {
 		w := newRanks(t, 3, Options{Algorithm: a})
@@ -159,8 +159,8 @@ func TestBarrierAgain(t *testing.T) {
 	}
 }
 
-// adversarial sums numbers whose order matters, in pieces, and returns the bytes
-// that all ranks have.
+// adversarial sums numbers whose order matters, in pieces, and returns the bytes of the
+// result, which must be the same at all ranks.
 func adversarial(t *testing.T, o Options, shared bool, piece uint64) string {
 	t.Helper()
 	const n, count = 4, 10_000
@@ -197,8 +197,8 @@ func adversarial(t *testing.T, o Options, shared bool, piece uint64) string {
 	return first
 }
 
-// TestDeterminism is the same bits each time, and with Strict those of the order
-// of the ranks, whatever the memory, the algorithm and the cut.
+// TestDeterminism checks that the bits are the same in each run, and with Strict those of
+// the order of the ranks, regardless of memory, algorithm and slicing.
 func TestDeterminism(t *testing.T) {
 	for _, a := range []plan.Algorithm{plan.Ring, plan.Doubling, plan.Direct, plan.NHR} {
 		o := Options{Algorithm: a}
@@ -219,7 +219,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// spreadFabrics connects n ranks, each of which seems to be on a host of its own.
+// spreadFabrics connects n ranks, each of which appears to be on a host of its own.
 func spreadFabrics(t testing.TB, n int) []fabric.Fabric {
 	t.Helper()
 	all := localFabrics(t, n)
@@ -229,7 +229,7 @@ func spreadFabrics(t testing.TB, n int) []fabric.Fabric {
 	return all
 }
 
-// apart is a fabric whose ranks seem to be on several hosts.
+// apart is a fabric whose ranks appear to be on several hosts.
 type apart struct {
 	fabric.Fabric
 
@@ -254,7 +254,7 @@ func (a apart) Nodes() []int {
 	return nodes
 }
 
-// TestNodes is ranks on several hosts.
+// TestNodes runs ranks on several hosts.
 func TestNodes(t *testing.T) {
 	for _, x := range [][2]int{{4, 2}, {5, 2}, {8, 4}, {6, 1}} {
 		all, err := fabric.Local(x[0])
@@ -275,7 +275,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestCosts is that all ranks measure something, and choose the fastest by it.
+// TestCosts checks that all ranks measure costs, and choose the fastest algorithm by them.
 func TestCosts(t *testing.T) {
 	all, err := fabric.Local(4)
 	if err != nil {
@@ -318,8 +318,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestPlan is a plan that was made before, and that does not change with
-// anything else.
+// TestPlan uses a plan that was compiled before and does not depend on anything else.
 func TestPlan(t *testing.T) {
 	// Neither the model nor an option changes a plan.
 	w := newRanks(t, 3, Options{Topology: "here", Algorithm: plan.Doubling})

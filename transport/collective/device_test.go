@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// on makes buffers in a device's memory.
+// on allocates buffers in a device's memory.
 func (w *ranks) on(d devices.Device) allocate {
 	return func(n uint64) *region.Buffer {
 		w.t.Helper()
@@ -28,7 +28,7 @@ func (w *ranks) on(d devices.Device) allocate {
 	}
 }
 
-// mixed makes every third buffer in the host's memory.
+// mixed allocates every third buffer in host memory.
 func (w *ranks) mixed(alloc allocate) allocate {
 	turn := 0
 	return func(n uint64) *region.Buffer {
@@ -39,8 +39,8 @@ func (w *ranks) mixed(alloc allocate) allocate {
 	}
 }
 
-// TestDevices has sources and results in device memory that the host does not
-// see, or sees, or that is mixed with the host's.
+// TestDevices uses sources and results in device memory that the host can't access, in
+// memory that it can access, and in a mixture of device and host memory.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]sim.Params{"staged": {Size: devices.GiB}, "mapped": {Size: devices.GiB, Mapped: true}, "mixed": {Size: devices.GiB}} {
@@ -64,7 +64,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestStagedAlgorithms has every algorithm work on device memory.
+// TestStagedAlgorithms runs every algorithm on device memory.
 func TestStagedAlgorithms(t *testing.T) {
 	t.Parallel()
 	for _, a := range plan.Algorithms() {
@@ -82,7 +82,7 @@ func TestStagedAlgorithms(t *testing.T) {
 	}
 }
 
-// TestOpenCL works on a real device's memory.
+// TestOpenCL runs on a real device's memory.
 func TestOpenCL(t *testing.T) {
 	d := openCL(t, "opencl:0")
 	t.Cleanup(func() { _ = d.Close() })

@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// directPath does calls of ranks on one host in the memory of all, where it was shared.
-// It belongs to one group; Group.mu guards it.
+// directPath executes calls of ranks on one host directly in shared buffers. It belongs to
+// one group; Group.mu guards it.
 type directPath struct {
 	*slots
 	shares *shares
@@ -15,8 +15,8 @@ type directPath struct {
 	exec   *executor
 }
 
-// do does a call in the memory of all ranks. mapped is false, at all of
-// them, where that of one is not mapped.
+// do executes a call in the memory of all ranks. mapped is false, at all ranks, if the
+// memory of one is not mapped.
 func (d *directPath) do(ctx context.Context, r *running, w *way) (mapped bool, err error) {
 	x := d.exec
 	if !r.resumed {
@@ -36,7 +36,7 @@ func (d *directPath) do(ctx context.Context, r *running, w *way) (mapped bool, e
 	return true, err
 }
 
-// introduce describes our memory, and waits for the descriptors of all others.
+// introduce describes our memory, and waits for the descriptors of all other ranks.
 func (d *directPath) introduce(ctx context.Context, r *running) error {
 	if !d.meet.entered {
 		p := d.stamp(r.task.Count)

@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// dispatcher takes a call the way that its memory allows: through the windows, in place,
-// through areas, or over the links. All ranks of a call take the same. It belongs to one
-// group; Group.mu guards it.
+// dispatcher executes a call by the path that its memory allows: the windows, direct, the
+// areas, or the links. All ranks of a call take the same path. It belongs to one group;
+// Group.mu guards it.
 type dispatcher struct {
 	window  windowPath
 	direct  directPath
@@ -21,8 +21,7 @@ type dispatcher struct {
 	meet    *hostSync
 }
 
-// attempt does a call once. It may be called again, as long as the source is as
-// it was.
+// attempt executes a call once. It may be called again as long as the source is unchanged.
 func (d *dispatcher) attempt(ctx context.Context, r *running) error {
 	if !r.resumed {
 		d.meet.restart()
@@ -46,7 +45,7 @@ func (d *dispatcher) attempt(ctx context.Context, r *running) error {
 	return d.stream(ctx, r, r.prepared.stream)
 }
 
-// fallBack has a call be done over the links because memory is not mapped.
+// fallBack switches a call to the links because memory is not mapped.
 func (d *dispatcher) fallBack(r *running) error {
 	pr := r.prepared
 	if pr.stream == nil {
@@ -60,14 +59,14 @@ func (d *dispatcher) fallBack(r *running) error {
 	return nil
 }
 
-// pathStream and pathStaged are Report.Path of what went over links: which one is
-// each rank's own matter.
+// pathStream and pathStaged are the values of Report.Path for calls over links. They may
+// differ between ranks.
 const (
 	pathStream = "stream"
 	pathStaged = "staged"
 )
 
-// stream does a call over the links.
+// stream executes a call over the links.
 func (d *dispatcher) stream(ctx context.Context, r *running, w *way) error {
 	x, path := d.exec, pathStream
 	if r.prepared.staged != (staging{}) {
@@ -91,7 +90,7 @@ func (d *dispatcher) stream(ctx context.Context, r *running, w *way) error {
 	return err
 }
 
-// close gives back the memory of all ways.
+// close frees the memory of all paths.
 func (d *dispatcher) close(ctx context.Context) error {
 	return errors.Join(d.window.close(ctx), d.pass.close(ctx), d.scratch.close(ctx), d.exec.close())
 }

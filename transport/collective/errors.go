@@ -9,45 +9,44 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// What callers tell apart, beside those of plan, fabric and elem.
+// Errors that callers distinguish, in addition to those of plan, fabric and elem.
 var (
-	// ErrArgument is a call that can't be, whatever the other ranks say.
+	// ErrArgument reports a call that is invalid, whatever the other ranks do.
 	ErrArgument = errors.New("collective: argument not usable")
-	// ErrInconsistent is ranks that ask for different things: a
-	// InconsistentError.
+	// ErrInconsistent reports ranks that make different calls, as an InconsistentError or
+	// an OutOfStepError.
 	ErrInconsistent = errors.New("collective: ranks don't agree")
-	// ErrTimeout is a rank that was waited for in vain.
+	// ErrTimeout reports a rank that did not come in time, as a TimeoutError.
 	ErrTimeout = errors.New("collective: timeout")
-	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The
-	// rank continues with its next call.
+	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The rank
+	// continues with its next call.
 	ErrRetry = errors.New("collective: not done again")
-	// ErrSuspended is a group that is suspended.
+	// ErrSuspended reports that the group is suspended.
 	ErrSuspended = errors.New("collective: suspended")
-	// ErrClosed is a group that is closed.
+	// ErrClosed reports that the group is closed.
 	ErrClosed = errors.New("collective: closed")
 )
 
-// FieldDifference is an argument or option that two ranks have given
-// differently.
+// FieldDifference is an argument or option that differs between two ranks.
 type FieldDifference struct {
-	// Field is "kind", "count", "type", "op", "root", "strict" or "algorithm" of
-	// a call, or the name of an option.
+	// Field is "kind", "count", "type", "op", "root", "strict" or "algorithm" for a call,
+	// or the name of an option.
 	Field  string
 	Local  string
 	Remote string
 }
 
-// InconsistentError is ranks that ask for different things. It is
-// ErrInconsistent, and every rank gets it.
+// InconsistentError reports ranks that make different calls. It matches ErrInconsistent,
+// and every rank gets it.
 type InconsistentError struct {
-	// Call is the number of the call, from 1; 0 is New.
+	// Call is the number of the call, from 1; 0 for New.
 	Call uint32
-	// Rank is the lowest one that differs from us.
+	// Rank is the lowest rank that differs from ours.
 	Rank   plan.Rank
 	Fields []FieldDifference
 }
 
-// Error names every field with both values.
+// Error lists every field with both values.
 func (e *InconsistentError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "collective: call %d: rank %d does not agree: ", e.Call, e.Rank)
@@ -67,15 +66,15 @@ func (e *InconsistentError) Error() string {
 // Is makes the error ErrInconsistent.
 func (e *InconsistentError) Is(target error) bool { return target == ErrInconsistent }
 
-// OutOfStepError is a rank that is not where we are. It is ErrInconsistent.
+// OutOfStepError reports a peer that is not in the same step. It matches ErrInconsistent.
 type OutOfStepError struct {
 	Peer plan.Rank
 	Call uint32
-	// What says what it does.
+	// What describes what the peer does.
 	What string
 }
 
-// Error says who is where.
+// Error names the peer and what it does.
 func (e *OutOfStepError) Error() string {
 	return fmt.Sprintf("collective: call %d: rank %d %s", e.Call, e.Peer, e.What)
 }
@@ -83,22 +82,22 @@ func (e *OutOfStepError) Error() string {
 // Is makes the error ErrInconsistent.
 func (e *OutOfStepError) Is(target error) bool { return target == ErrInconsistent }
 
-// TimeoutError is ranks that were waited for in vain. It is ErrTimeout.
+// TimeoutError reports ranks that did not come in time. It matches ErrTimeout.
 type TimeoutError struct {
-	// Rank has waited For the peers of its step.
+	// Rank has waited for the peers For of its step.
 	Rank plan.Rank
 	For  []plan.Rank
-	// Missing are the ranks that are in no call at all, where that was found out:
-	// those that the others, waiting for each other, all wait for.
+	// Missing lists the ranks that are in no call at all, if known: those for which the
+	// other ranks wait.
 	Missing []plan.Rank
-	// Call, Step and What say where.
+	// Call, Step and What describe where the rank waited.
 	Call  uint32
 	Step  int
 	What  string
 	After time.Duration
 }
 
-// Error names all of them.
+// Error names the rank, the step and the missing ranks.
 func (e *TimeoutError) Error() string {
 	text := fmt.Sprintf("collective: %s (call %d): rank %d has waited %v in step %d for ranks %v", e.What, e.Call, e.Rank, e.After, e.Step, e.For)
 	if len(e.Missing) > 0 {
@@ -110,15 +109,15 @@ func (e *TimeoutError) Error() string {
 // Is makes the error ErrTimeout.
 func (e *TimeoutError) Is(target error) bool { return target == ErrTimeout }
 
-// RetryError is a call that is not done again after something went wrong. It is
-// ErrRetry, and also what went wrong here.
+// RetryError reports a call that is not repeated after an error. It matches ErrRetry, and
+// also the local error.
 type RetryError struct {
 	Call uint32
-	// Rank is the one because of which it is not done again, and Because says
-	// why.
+	// Rank is the rank that prevents the repetition, and Because the reason.
 	Rank    plan.Rank
 	Because string
-	// Err is nil for a call that did not begin, since the other ranks had ended it.
+	// Err is nil for a call that did not begin because the other ranks had already ended
+	// it.
 	Err error
 }
 
@@ -134,5 +133,5 @@ func (e *RetryError) Error() string {
 // Is makes the error ErrRetry.
 func (e *RetryError) Is(target error) bool { return target == ErrRetry }
 
-// Unwrap returns what went wrong here.
+// Unwrap returns the local error.
 func (e *RetryError) Unwrap() error { return e.Err }

@@ -20,13 +20,13 @@ const (
 	slowly   = 256 << 10
 )
 
-// trainer is a rank's work: its compute stream makes a gradient, the group adds
-// those of all ranks up, and its communication stream takes the sum away.
+// trainer is the work of a rank: its compute stream makes a gradient, the group sums those
+// of all ranks, and its communication stream copies the sum away.
 type trainer struct {
 	t     testing.TB
 	group *Group
-	// compute makes grad of fresh, after a copy that takes a while; comm makes
-	// taken of sum.
+	// compute makes grad from fresh, after a copy that takes a while; comm copies sum to
+	// taken.
 	compute, comm               devices.Stream
 	fresh, grad, sum, taken     *devices.Memory
 	slow                        [2]*devices.Memory
@@ -34,7 +34,7 @@ type trainer struct {
 	hastyCompute, hastyTransfer bool
 }
 
-// hasty is an event whose wait was forgotten.
+// hasty is an event whose Wait does not wait.
 type hasty struct{ devices.Event }
 
 // Wait returns at once.
@@ -78,7 +78,7 @@ func contribution(rank, round int) []byte {
 	return kit.Bytes(uint64(rank)<<32|uint64(round), 0, gradient)
 }
 
-// round makes one step and returns what the communication stream took away.
+// round makes one step and returns the sum that the communication stream copied.
 func (tr *trainer) round(ctx context.Context, round int) ([]byte, error) {
 	device := tr.fresh.Device()
 	if err := device.CopyIn(ctx, tr.fresh.All(), contribution(int(tr.group.Rank()), round)); err != nil {
@@ -133,8 +133,8 @@ func (tr *trainer) round(ctx context.Context, round int) ([]byte, error) {
 	return got, device.CopyOut(ctx, got, tr.taken.All())
 }
 
-// stale makes some steps with two ranks and says in how many of them a rank saw
-// other bytes than the sum of that step.
+// stale makes some steps with two ranks and returns the number of steps in which a rank saw
+// bytes other than the sum of that step.
 func stale(t *testing.T, d devices.Device, steps int, change func(*trainer)) (wrong int) {
 	t.Helper()
 	w := newRanks(t, 2, Options{Check: CheckOff})
@@ -163,9 +163,9 @@ func stale(t *testing.T, d devices.Device, steps int, change func(*trainer)) (wr
 	return wrong
 }
 
-// TestEvents has a collective wait for the stream that makes its source, and the
-// stream that takes its result wait for it: nobody ever sees old bytes. Without
-// one of the waits it does.
+// TestEvents makes a collective wait for the stream that produces its source, and the
+// stream that consumes its result wait for the collective: no rank ever sees old bytes.
+// Without one of the waits some rank does.
 func TestEvents(t *testing.T) {
 	steps := 1000
 	if testing.Short() || kit.Race() {
@@ -200,8 +200,8 @@ func openCL(t *testing.T, text string) devices.Device {
 	return devicetest.Open(t, opencl.NewDriver(opencl.Options{}), text)
 }
 
-// TestEventFails has the work before a call fail: the call does not begin, and
-// what waits for it fails too.
+// TestEventFails: if the work before a call fails, the call does not begin, and work that
+// waits for the call fails too.
 func TestEventFails(t *testing.T) {
 	w := newRanks(t, 1, Options{})
 	b := w.buffer(64)

@@ -11,23 +11,22 @@ import (
 )
 
 const (
-	// piece is the number of bytes that one turn of a link or of a local step moves: what
-	// is combined comes out of the cache again, and the other links don't wait
-	// long.
+	// piece bounds the bytes that a link receives, and half of those that local steps move,
+	// in one turn: the bytes to combine are still in the cache, and other links do not wait
+	// for long.
 	piece = 128 << 10
-	// sendPiece is the number of bytes that one turn sends: the peer has something to do
-	// while we receive.
+	// sendPiece bounds the bytes sent in one turn: the peer has work while we receive.
 	sendPiece = 512 << 10
-	// early is the number of bytes of a message that are received together with its header.
+	// early bounds the bytes of a message that are received together with its header.
 	early = 4 << 10
 )
 
-// executor carries out the program of one call in the caller's goroutine. It is given
-// work, and the group's links, sequence (the headers of messages), hostSync (what a
-// Sync waits for) and watchdog (all other waits); it does not know what the call is for,
-// nor how errors are dealt with. It reports back the error of run and, in count, what it
-// has moved; after an error run can be called again and goes on where it was, unless a
-// link was lost. It keeps its memory from call to call. Group.mu guards it.
+// executor executes the program of one call in the caller's goroutine. It receives work,
+// and uses the group's links, its sequence (the headers of messages), hostSync (for Sync
+// steps) and watchdog (for all other waits); it does not know the purpose of the call, or
+// how errors are handled. run returns its error, and count holds what it has moved; after
+// an error run can be called again and continues where it was, unless a link was lost. Its
+// memory is reused from call to call. Group.mu guards it.
 type executor struct {
 	fabric fabric.Fabric
 	seq    *sequence
@@ -35,7 +34,7 @@ type executor struct {
 	watch  *watchdog
 
 	task *plan.Task
-	// memory is our own buffers, by plan.Buffer.
+	// memory holds our own buffers, by plan.Buffer.
 	memory [4][]byte
 	progress
 	stager *stager
@@ -43,18 +42,18 @@ type executor struct {
 	ends   []linkEnd
 	want   []fabric.Want
 	buffer []byte
-	// moved says that this turn has.
+	// moved reports that this turn has made progress.
 	moved bool
 	count counters
 	pace  pace
 }
 
-// work is the plan and the buffers of one call, as the executor is given them.
+// work holds the plan and the buffers of one call for the executor.
 type work struct {
 	task *plan.Task
 	prog *program
-	// memory is our own buffers, by plan.Buffer, and views are those of them that are
-	// staged. Where the program uses mapped memory, executor.folder has that of all ranks.
+	// memory holds our own buffers, by plan.Buffer, and views those of them that are
+	// staged. If the program uses mapped memory, executor.folder holds that of all ranks.
 	memory [4][]byte
 	views  [4]domain.View
 }
@@ -64,7 +63,7 @@ type linkEnd struct {
 	link      fabric.Link
 	out, in   [headSize]byte
 	sent, got int
-	// rest is the bytes of an element that has come in part.
+	// rest holds the bytes of a partially received element.
 	rest  [8]byte
 	nrest int
 }
@@ -74,14 +73,14 @@ func newExecutor(f fabric.Fabric, seq *sequence, meet *hostSync, watch *watchdog
 		fabric: f, seq: seq, meet: meet, watch: watch,
 		progress: progress{lanes: make([]cursor, f.Size())}, ends: make([]linkEnd, f.Size()), want: make([]fabric.Want, 0, f.Size()),
 	}
-	// What comes behind a header is at the begin of a cache line.
+	// The bytes after a header are at the beginning of a cache line.
 	x.buffer = make([]byte, 64+piece)[64-headSize:]
 	x.folder = &folder{peers: make([][4][]byte, f.Size()), buffer: x.buffer[headSize:]}
 	x.stager = newStager(f, &x.progress, o)
 	return x
 }
 
-// begin makes the executor ready for some work. What all ranks have mapped is set in
+// begin prepares the executor for new work. The memory that all ranks have mapped is set in
 // folder before run.
 func (x *executor) begin(w work) {
 	x.task, x.memory = w.task, w.memory
@@ -97,13 +96,13 @@ func (x *executor) begin(w work) {
 	}
 }
 
-// end waits until no device copies for the work any more.
+// end waits until all device copies for the work have ended.
 func (x *executor) end() { x.stager.settle() }
 
-// close gives the memory of the executor back.
+// close frees the memory of the executor.
 func (x *executor) close() error { return x.stager.pager.close() }
 
-// run does what is left of the program.
+// run executes the rest of the program.
 func (x *executor) run(ctx context.Context) error {
 	for ; x.phase < len(x.prog.phases); x.phase++ {
 		p := &x.prog.phases[x.phase]
@@ -123,7 +122,7 @@ func (x *executor) run(ctx context.Context) error {
 	return nil
 }
 
-// runPhase does the steps of a phase.
+// runPhase executes the steps of a phase.
 func (x *executor) runPhase(ctx context.Context, p *phase) error {
 	since := false
 	for x.left > 0 || x.stager.pager.dirty > 0 {
@@ -161,7 +160,7 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 	return nil
 }
 
-// stage has devices copy for the steps of a phase.
+// stage starts device copies for the steps of a phase, and collects those that have ended.
 func (x *executor) stage(ctx context.Context, p *phase) error {
 	moved, err := x.stager.turn(ctx, p)
 	x.count.staged = x.stager.staged
@@ -169,7 +168,7 @@ func (x *executor) stage(ctx context.Context, p *phase) error {
 	return err
 }
 
-// here does what needs no link, in order.
+// here executes steps that need no link, in order.
 func (x *executor) here(p *phase) error {
 	for budget := 2 * piece; budget > 0 && x.local < len(p.local); {
 		i := p.local[x.local]
@@ -195,7 +194,7 @@ func (x *executor) here(p *phase) error {
 	return nil
 }
 
-// do does n bytes of a step from at on.
+// do executes n bytes of a step, starting at offset at.
 func (x *executor) do(s *step, at, n uint64) error {
 	switch s.action {
 	case plan.Copy:
@@ -210,12 +209,12 @@ func (x *executor) do(s *step, at, n uint64) error {
 	case plan.Fold:
 		return x.folder.fold(x.task, s, at, n)
 	default:
-		// All others need a link.
+		// All other actions need a link.
 	}
 	return nil
 }
 
-// part is n bytes of a span from off on.
+// part returns n bytes of a span, starting at offset off.
 func (x *executor) part(s span, off, n uint64) []byte {
 	if x.stager.pager.stages(s.buffer) {
 		return x.stager.pager.bytes(s, off, n)
@@ -224,7 +223,7 @@ func (x *executor) part(s span, off, n uint64) []byte {
 	return m[s.off+off : s.off+off+n : s.off+off+n]
 }
 
-// send sends what a peer takes.
+// send sends as much as a peer accepts.
 func (x *executor) send(p *lane) error {
 	e, at := &x.ends[p.peer], &x.lanes[p.peer]
 	for budget := sendPiece; budget > 0 && at.sends < len(p.sends); {
@@ -271,7 +270,7 @@ func (x *executor) send(p *lane) error {
 	return nil
 }
 
-// receive takes what has come from a peer.
+// receive receives the bytes that have arrived from a peer.
 func (x *executor) receive(p *lane) error {
 	e, at := &x.ends[p.peer], &x.lanes[p.peer]
 	for budget := piece; budget > 0 && at.gets < len(p.receive); {
@@ -302,8 +301,8 @@ func (x *executor) receive(p *lane) error {
 	return nil
 }
 
-// take receives up to n bytes of a step, and its header before, and says how
-// many it asked for and got.
+// take receives up to n bytes of a step, and its header first. It returns the numbers of
+// bytes requested and received.
 func (x *executor) take(e *linkEnd, peer plan.Rank, i int, n uint64) (asked, got int, err error) {
 	s := &x.prog.steps[i]
 	if e.got < headSize {
@@ -338,8 +337,7 @@ func (x *executor) take(e *linkEnd, peer plan.Rank, i int, n uint64) (asked, got
 	return len(p), got, x.place(e, i, x.buffer[headSize:begin+got])
 }
 
-// place puts or combines bytes that have come in the buffer to where they
-// belong.
+// place copies or combines the received bytes p into the block of a step.
 func (x *executor) place(e *linkEnd, i int, p []byte) error {
 	s := &x.prog.steps[i]
 	at := x.done[i]

@@ -5,26 +5,26 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// foldPiece is the number of bytes of a result that are combined at a time: those of two
-// sources and the result stay in the cache.
+// foldPiece is the number of bytes of a result that are combined at a time: two sources and
+// the result stay in the cache.
 const foldPiece = 64 << 10
 
-// folder combines what all ranks have in mapped memory, without a link. It belongs to
-// one group; Group.mu guards it.
+// folder combines mapped memory of all ranks, without a link. It belongs to one group;
+// Group.mu guards it.
 type folder struct {
-	// peers are the buffers of all ranks, by plan.Buffer.
+	// peers holds the buffers of all ranks, by plan.Buffer.
 	peers [][4][]byte
-	// buffer holds foldPiece bytes and more, for sums of some ranks.
+	// buffer holds partial sums; it has at least foldPiece bytes.
 	buffer []byte
 }
 
-// part is n bytes of a span of a rank's memory.
+// part returns n bytes of a span of a rank's memory, starting at offset off.
 func (f *folder) part(r plan.Rank, s span, off, n uint64) []byte {
 	m := f.peers[r][s.buffer]
 	return m[s.off+off : s.off+off+n : s.off+off+n]
 }
 
-// fold combines n bytes of all ranks, and gives them to each rank of s.to.
+// fold combines n bytes of all ranks, and stores the result at each rank of s.to.
 func (f *folder) fold(t *plan.Task, s *step, at, n uint64) error {
 	for end := at + n; at < end; at += foldPiece {
 		if err := f.foldPiece(t, s, at, min(foldPiece, end-at)); err != nil {
@@ -40,7 +40,7 @@ func (f *folder) foldPiece(t *plan.Task, s *step, at, n uint64) error {
 	if ranks == 1 {
 		copy(first, f.part(0, s.from, at, n))
 	}
-	// Only the last combination writes where a source may be.
+	// Only the last combination writes to the block, which may be a source.
 	sum := f.part(0, s.from, at, n)
 	for r := 1; r < ranks; r++ {
 		dst := first

@@ -10,42 +10,42 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// purpose is the purpose of a control message. Its numbers are on the wire.
+// purpose is the purpose of a control message. Its values are used on the wire.
 type purpose uint16
 
 const (
-	// forOptions compares options, forCall the arguments of a call, and forState
-	// where the ranks are after a link was lost.
+	// forOptions compares options, forCall the arguments of a call, and forState exchanges
+	// standings after an error.
 	forOptions purpose = iota + 1
 	forCall
 	forState
-	// forEnd is told when a rank has all that it was to get.
+	// forEnd announces that a rank has received everything.
 	forEnd
 	forSuspend
 	forResume
 	forVerify
-	// forGroup and what follows is what else the group has to agree on.
+	// forGroup and later values are for other agreements of the group.
 	forGroup
 )
 
-// frameSize is the bytes of a frame:
+// frameSize is the size, in bytes, of a frame:
 //
 //	0   kind
 //	1   type
 //	2   op
-//	3   1 where it is strict
+//	3   1 if strict
 //	4   root
 //	8   count
-//	16  algorithm, filled up with zeros
+//	16  algorithm, padded with zeros
 const frameSize = 32
 
-// frame is a call as the ranks compare it.
+// frame encodes a call for the comparison between ranks.
 type frame [frameSize]byte
 
-// kindControl and what follows are calls that are no plan.Kind.
+// kindControl and larger values are calls that have no plan.Kind.
 const kindControl = 0xf0
 
-// frameOf is the frame of a call.
+// frameOf returns the frame of a call.
 func frameOf(t *plan.Task, a plan.Algorithm) (f frame) {
 	f[0], f[1], f[2] = byte(t.Kind), byte(t.Type), byte(t.Op)
 	if t.Strict {
@@ -57,14 +57,14 @@ func frameOf(t *plan.Task, a plan.Algorithm) (f frame) {
 	return f
 }
 
-// controlFrame is the frame of an exchange that is a call of its own.
+// controlFrame returns the frame of an exchange that is a call of its own.
 func controlFrame(why purpose) (f frame) {
 	f[0] = kindControl
 	binary.LittleEndian.PutUint16(f[4:], uint16(why))
 	return f
 }
 
-// fields are the frame's values as a person reads them.
+// fields returns the frame's values in readable form.
 func (f *frame) fields() []FieldDifference {
 	if f[0] >= kindControl {
 		return []FieldDifference{{Field: "kind", Local: purpose(binary.LittleEndian.Uint16(f[4:])).String()}}
@@ -80,7 +80,7 @@ func (f *frame) fields() []FieldDifference {
 	}
 }
 
-// String is the purpose as an error names it.
+// String returns the purpose as used in errors.
 func (p purpose) String() string {
 	switch p {
 	case forSuspend:
@@ -94,7 +94,7 @@ func (p purpose) String() string {
 	}
 }
 
-// differences compares our frame with a peer's. Nil is none.
+// differences compares our frame with a peer's. It returns nil if they are equal.
 func differences(ours, theirs *frame) []FieldDifference {
 	if *ours == *theirs {
 		return nil

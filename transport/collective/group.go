@@ -15,9 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// Group is some ranks that do collectives. Its methods may be called from any
-// goroutine; calls wait for each other, and every rank has to make them in the
-// same order.
+// Group is a group of ranks that execute collectives. Its methods may be called from any
+// goroutine; calls run one at a time, and every rank must make them in the same order.
 type Group struct {
 	fabric fabric.Fabric
 	opts   Options
@@ -26,9 +25,9 @@ type Group struct {
 	closed atomic.Bool
 
 	mu sync.Mutex
-	// guard runs the calls. The pointer never changes; mu guards what it points to, as
-	// what these do: dispatcher moves the bytes, planner has the plan of each call, and
-	// shares the callers' buffers that all ranks have mapped.
+	// guard runs the calls. The pointer never changes; mu guards what it points to, and
+	// what the others below point to: dispatcher moves the bytes, planner holds the plan of
+	// each call, and shares the callers' buffers that all ranks have mapped.
 	guard *guard
 	// +checklocks:mu
 	dispatcher *dispatcher
@@ -36,8 +35,8 @@ type Group struct {
 	planner *planner
 	// +checklocks:mu
 	shares *shares
-	// running is the call of now, kept because it takes no memory then. A
-	// Barrier that was left before its end stays in it: unfinished.
+	// running is the current call, a field to avoid an allocation. It keeps a Barrier that
+	// has ended before its completion: unfinished is then set.
 	// +checklocks:mu
 	running running
 	// +checklocks:mu
@@ -47,9 +46,9 @@ type Group struct {
 	suspended bool
 }
 
-// New makes a group of the ranks of a fabric, which is borrowed: the group uses a
-// duplicate. All ranks call it in the same order. Groups over one fabric may be made
-// one after the other and side by side, and are independent.
+// New makes a group of the ranks of a fabric. The fabric is borrowed: the group uses a
+// duplicate. All ranks call New in the same order. Groups over one fabric are independent,
+// and may be used in turn or concurrently.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -69,7 +68,7 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	return g, nil
 }
 
-// newGroup joins the parts of a group. None of them does anything yet.
+// newGroup connects the parts of a group. None of them is active yet.
 func newGroup(f fabric.Fabric, o Options) *Group {
 	g := &Group{fabric: f, opts: o, watch: newWatchdog(f, &o)}
 	seq, meet := newSequence(), &hostSync{fabric: f, watch: g.watch}
@@ -97,8 +96,8 @@ func newGroup(f fabric.Fabric, o Options) *Group {
 	return g
 }
 
-// open has the watchdog look after the group, compares its options, maps its windows and
-// measures its costs. All ranks call it.
+// open starts the watchdog, compares options, maps the windows and measures the costs. All
+// ranks call it.
 //
 // Errors: an InconsistentError; those of exchange.
 //
@@ -123,7 +122,7 @@ func (g *Group) open(ctx context.Context) error {
 	return err
 }
 
-// compareOptions has the ranks compare their options, as the watchdog's first call.
+// compareOptions compares the options between the ranks, as the watchdog's first call.
 //
 // +checklocks:g.mu
 func (g *Group) compareOptions(ctx context.Context) error {
@@ -133,18 +132,17 @@ func (g *Group) compareOptions(ctx context.Context) error {
 	return compareOptions(ctx, g.guard.messages, &g.opts)
 }
 
-// Rank is our own.
+// Rank returns our own rank.
 func (g *Group) Rank() plan.Rank { return g.fabric.Rank() }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (g *Group) Size() int { return g.fabric.Size() }
 
-// Do does what a call asks for. It allocates nothing once such a call has been
-// done before.
+// Do executes a call. It does not allocate once such a call has been made before.
 //
-// Errors: ErrArgument, ErrInconsistent, ErrTimeout, ErrRetry, ErrSuspended,
-// ErrClosed; plan.ErrStale; fabric.ErrLink; the devices'; the context's, after
-// which the group can only be closed or Reformed.
+// Errors: ErrArgument, ErrInconsistent, ErrTimeout, ErrRetry, ErrSuspended, ErrClosed;
+// plan.ErrStale; fabric.ErrLink; the devices'; the context's, after which the next call
+// first makes the links anew, except for a Barrier that it continues.
 func (g *Group) Do(ctx context.Context, c *Call) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,8 +153,8 @@ func (g *Group) Do(ctx context.Context, c *Call) error {
 	return err
 }
 
-// doCall implements Do. A call that fails is counted, whatever the error: the other
-// ranks may be in it.
+// doCall implements Do. A call that fails is counted, whatever the error: the other ranks
+// may be in it.
 //
 // +checklocks:g.mu
 func (g *Group) doCall(ctx context.Context, c *Call) error {
@@ -196,8 +194,8 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	return err
 }
 
-// miss counts a call that fails before it begins, unless it continues a Barrier, which
-// has a number already.
+// miss counts a call that fails before it begins, unless it continues a Barrier, which has
+// a number already.
 //
 // +checklocks:g.mu
 func (g *Group) miss(numbered bool) error {
@@ -207,7 +205,7 @@ func (g *Group) miss(numbered bool) error {
 	return g.guard.skip()
 }
 
-// admit returns an error if the group takes no call now. Such a call is not counted:
+// admit returns an error if the group accepts no call now. Such a call is not counted:
 // ranks may make different numbers of them.
 //
 // Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
@@ -223,7 +221,7 @@ func (g *Group) admit(resumes bool) error {
 	return nil
 }
 
-// openCall finds out what is asked for, and how it is done.
+// openCall prepares the request and the plan of a call.
 //
 // +checklocks:g.mu
 func (g *Group) openCall(ctx context.Context, c *Call) error {
@@ -246,7 +244,7 @@ func (g *Group) openCall(ctx context.Context, c *Call) error {
 	return err
 }
 
-// closeCall lets the memory of a call go.
+// closeCall releases the memory of a call.
 //
 // +checklocks:g.mu
 func (g *Group) closeCall(ctx context.Context) {
@@ -255,7 +253,7 @@ func (g *Group) closeCall(ctx context.Context) {
 	g.dispatcher.scratch.trim(ctx, g.opts.Buffer)
 }
 
-// convene is an exchange that is a call of its own.
+// convene performs an exchange that is a call of its own.
 //
 // +checklocks:g.mu
 func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
@@ -272,43 +270,43 @@ func (g *Group) AllReduce(ctx context.Context, result, source domain.View, op el
 	return g.Do(ctx, &Call{Kind: plan.AllReduce, Result: result, Source: source, Op: op})
 }
 
-// ReduceScatter combines the sources of all ranks; the result of each is its
+// ReduceScatter combines the sources of all ranks; the result of each rank is its
 // plan.Part.
 func (g *Group) ReduceScatter(ctx context.Context, result, source domain.View, op elem.Op) error {
 	return g.Do(ctx, &Call{Kind: plan.ReduceScatter, Result: result, Source: source, Op: op})
 }
 
-// AllGather puts the sources of all ranks behind each other, for all.
+// AllGather concatenates the sources of all ranks; every rank receives the result.
 func (g *Group) AllGather(ctx context.Context, result, source domain.View) error {
 	return g.Do(ctx, &Call{Kind: plan.AllGather, Result: result, Source: source})
 }
 
-// Broadcast gives all ranks what the root has in v.
+// Broadcast copies the root's elements in v to all ranks.
 func (g *Group) Broadcast(ctx context.Context, v domain.View, root plan.Rank) error {
 	return g.Do(ctx, &Call{Kind: plan.Broadcast, Result: v, Source: v, Root: root})
 }
 
-// Reduce combines the sources of all ranks into the result of the root. The
-// others' results are not touched.
+// Reduce combines the sources of all ranks into the result of the root. The results of
+// other ranks are not modified.
 func (g *Group) Reduce(ctx context.Context, result, source domain.View, op elem.Op, root plan.Rank) error {
 	return g.Do(ctx, &Call{Kind: plan.Reduce, Result: result, Source: source, Op: op, Root: root})
 }
 
-// AllToAll gives each rank its part of every source.
+// AllToAll sends each rank its part of every source.
 func (g *Group) AllToAll(ctx context.Context, result, source domain.View) error {
 	return g.Do(ctx, &Call{Kind: plan.AllToAll, Result: result, Source: source})
 }
 
-// Barrier returns when all ranks have called it. After ErrTimeout, which names the
-// ranks that are missing, it can be called again, unless the error is ErrRetry too:
-// then that Barrier has failed at all ranks.
+// Barrier returns when all ranks have called it. After ErrTimeout, which names the missing
+// ranks, it can be called again, unless the error is also ErrRetry: then that Barrier has
+// failed at all ranks.
 func (g *Group) Barrier(ctx context.Context) error {
 	return g.Do(ctx, &Call{Kind: plan.Barrier})
 }
 
-// Share lets the other ranks of this host use a buffer in place. All ranks call it in
-// the same order, each with a buffer of its own. mapped reports whether they can; a
-// fabric that cannot map memory is no error.
+// Share lets the other ranks of this host use a buffer in place. All ranks call it in the
+// same order, each with its own buffer. mapped reports whether they can; a fabric that
+// cannot map memory is not an error.
 func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -318,16 +316,15 @@ func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err e
 	return g.shares.add(ctx, b)
 }
 
-// Unshare undoes Share, so that the buffer can be closed before the group. All ranks
-// call it in the same order, between the same calls. It ignores a buffer that is not
-// shared.
+// Unshare undoes Share, so that the buffer can be closed before the group. All ranks call
+// it in the same order, between the same calls. It ignores a buffer that is not shared.
 func (g *Group) Unshare(b *region.Buffer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shares.remove(b)
 }
 
-// Compile makes the plan that a call would be done by, for Call.Plan.
+// Compile returns the plan by which a call would be executed, for Call.Plan.
 func (g *Group) Compile(c *Call) (*plan.Plan, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,16 +339,15 @@ func (g *Group) Compile(c *Call) (*plan.Plan, error) {
 	return w.plan, nil
 }
 
-// Costs returns what the group has measured, by which it chooses: the same at all
-// ranks.
+// Costs returns the costs by which the group chooses plans: the same at all ranks.
 func (g *Group) Costs() plan.Costs {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.planner.costs
 }
 
-// Close ends the group. Current calls fail with ErrClosed, and ranks that wait for this
-// one get an error. The fabric that New was given stays open.
+// Close ends the group. Current calls fail with ErrClosed, and ranks that wait for this one
+// get an error. The fabric passed to New stays open.
 func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
@@ -365,7 +361,7 @@ func (g *Group) Close() error {
 	return errors.Join(g.closeMemory(context.Background()), g.fabric.Close())
 }
 
-// closeMemory gives back what the group has taken.
+// closeMemory frees the memory of the group.
 //
 // +checklocks:g.mu
 func (g *Group) closeMemory(ctx context.Context) error {

@@ -56,7 +56,7 @@ func localFabrics(t testing.TB, n int) []fabric.Fabric {
 	return all
 }
 
-// someCosts saves the time to measure them.
+// someCosts returns fixed costs, which saves the time to measure them.
 func someCosts() *plan.Costs {
 	l := plan.Link{Latency: time.Microsecond, Bandwidth: 4e9}
 	return &plan.Costs{Inside: l, Between: plan.Link{Latency: 10 * time.Microsecond, Bandwidth: 2e9}, Combine: 1e10, Memory: 1e10}
@@ -100,7 +100,7 @@ func (w *ranks) fabrics(t testing.TB, all []fabric.Fabric, o Options) {
 	}
 }
 
-// together runs a function as each of n ranks, at the same time.
+// together runs do as each of n ranks, concurrently.
 func together(n int, do func(r int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -115,7 +115,7 @@ func together(n int, do func(r int) error) error {
 	return errors.Join(errs...)
 }
 
-// owns has buffers be closed at the end.
+// owns registers buffers to be closed at the end.
 func (w *ranks) owns(b ...*region.Buffer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +133,7 @@ func (w *ranks) buffer(n uint64) *region.Buffer {
 	return b
 }
 
-// mine is a buffer for each rank.
+// mine returns a buffer for each rank.
 func (w *ranks) mine(n int, size uint64) []*region.Buffer {
 	w.t.Helper()
 	out := make([]*region.Buffer, n)
@@ -143,8 +143,8 @@ func (w *ranks) mine(n int, size uint64) []*region.Buffer {
 	return out
 }
 
-// sample is count elements of a type, small enough for any operation to be worth
-// looking at.
+// sample returns count elements of a type, small enough for the result of any operation to
+// be meaningful.
 func sample(t elem.Type, count, seed uint64) []byte {
 	p := kit.Bytes(seed, 0, int(count*t.Size()))
 	switch t {
@@ -158,19 +158,19 @@ func sample(t elem.Type, count, seed uint64) []byte {
 	return p
 }
 
-// trial is a task and how it is tried.
+// trial is a task and its test conditions.
 type trial struct {
 	task plan.Task
-	// shared has the memory be used in place.
+	// shared shares the memory, so that it is used in place.
 	shared bool
-	// plans are those of each rank; nil leaves it to the group.
+	// plans are the plans of each rank; nil leaves the choice to the group.
 	plans []*plan.Plan
 }
 
-// memory kinds of a trial are those of the function that makes them.
+// allocate allocates a kind of memory for a trial.
 type allocate func(n uint64) *region.Buffer
 
-// try does a task at all ranks, and compares the results with the reference's.
+// try executes a task at all ranks, and compares the results with the reference.
 func (w *ranks) try(x trial, alloc allocate, seed uint64) error {
 	t, n := x.task, len(w.groups)
 	t.Ranks = n
@@ -233,7 +233,7 @@ func (w *ranks) views(t *plan.Task, r int, alloc allocate) (source, result domai
 	return source, result
 }
 
-// share has a rank share the memory of a call.
+// share shares a rank's memory of a call.
 func (w *ranks) share(r int, c *Call) error {
 	for _, v := range []domain.View{c.Source, c.Result} {
 		if mapped, err := w.groups[r].Share(w.t.Context(), v.Buffer()); err != nil || !mapped {
@@ -243,7 +243,7 @@ func (w *ranks) share(r int, c *Call) error {
 	return nil
 }
 
-// right compares a result with what it should be.
+// right compares a result with the expected one.
 func (w *ranks) right(t *plan.Task, r int, result domain.View, want []byte) error {
 	if len(want) == 0 {
 		return nil
@@ -269,7 +269,7 @@ func view(t testing.TB, b *region.Buffer, typ elem.Type, off, count uint64) doma
 	return v
 }
 
-// reference is a rank's result, made in the order of the ranks.
+// reference computes a rank's result, in the order of the ranks.
 func reference(t plan.Task, rank plan.Rank, sources [][]byte) []byte {
 	size := t.Type.Size()
 	part := plan.Part(t.Count, int(rank), t.Ranks)

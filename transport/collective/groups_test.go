@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// several makes groups over the same fabrics, which each test closes in its own way.
+// several makes groups over the same fabrics; each test closes them in its own way.
 type several struct {
 	t      *testing.T
 	all    []fabric.Fabric
@@ -80,8 +80,8 @@ func (w *ranks) rounds(n int, seed uint64) error {
 	return nil
 }
 
-// TestSeveralGroups makes groups over one fabric, one after the other and side by
-// side, over each kind of fabric.
+// TestSeveralGroups makes groups over one fabric, in turn and concurrently, over each kind
+// of fabric.
 func TestSeveralGroups(t *testing.T) {
 	for name, open := range map[string]func(testing.TB, int) []fabric.Fabric{
 		"local":   localFabrics,
@@ -134,7 +134,7 @@ func allReduceOf(t *testing.T, w *ranks, count, seed uint64) {
 	}
 }
 
-// sideBySide has groups of other options make calls at the same time.
+// sideBySide makes concurrent calls of groups with different options.
 func (s *several) sideBySide() {
 	groups := []*ranks{s.group(Options{}), s.group(Options{Algorithm: plan.Ring}), s.group(Options{Check: CheckOff, Settle: 1})}
 	errs := make([]error, len(groups))
@@ -142,7 +142,7 @@ func (s *several) sideBySide() {
 	for i, w := range groups {
 		all.Go(func() { errs[i] = w.rounds(10, uint64(i)) })
 	}
-	// Another group is opened and closed meanwhile.
+	// Another group is opened and closed at the same time.
 	more := s.group(Options{})
 	err := more.rounds(2, 9)
 	more.close()
@@ -152,7 +152,7 @@ func (s *several) sideBySide() {
 	}
 }
 
-// afterErrors makes a group beside and after one that has lost links, has timed out and
+// afterErrors makes a group alongside and after one that has lost links, has timed out and
 // had different arguments.
 func (s *several) afterErrors() {
 	beside := s.group(Options{})
@@ -198,8 +198,8 @@ func (s *several) closedInCall() {
 	}
 }
 
-// cutAtLast makes a group after one that lost a link when one of its ranks had closed it
-// already.
+// cutAtLast makes a group after one that lost a link when one of its ranks had already
+// closed it.
 func (s *several) cutAtLast() {
 	w := s.group(Options{})
 	if err := w.groups[1].Close(); err != nil {

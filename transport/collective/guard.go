@@ -12,7 +12,7 @@ import (
 )
 
 // guard keeps the ranks of a group in the same call: it numbers calls, compares their
-// arguments, has the dispatcher attempt them, ends them together, and repeats them after
+// arguments, lets the dispatcher attempt them, ends them together, and repeats them after
 // recovery. It belongs to one group; Group.mu guards it.
 type guard struct {
 	fabric     fabric.Fabric
@@ -27,50 +27,50 @@ type guard struct {
 
 	// ahead is a rank that has ended the lapsed calls.
 	ahead plan.Rank
-	// lost says that links have to be made anew before the next call.
+	// lost reports that links must be made anew before the next call.
 	lost bool
-	// tries counts how often the call was begun at some rank, when they last came
-	// together.
+	// tries is the maximum number of tries of the current call at any rank, as of the last
+	// recovery.
 	tries int
-	// resumable says that the call before was a Barrier that can go on where it
-	// was left.
+	// resumable reports that the previous call was a Barrier that can be continued.
 	resumable bool
-	// frames is kept for compare because it takes no memory then.
+	// frames is the buffer of compare, kept to avoid an allocation.
 	frames [][]byte
 }
 
 // errLost reports that links were lost before the call.
 var errLost = fmt.Errorf("collective: links were lost in an earlier call: %w", fabric.ErrLink)
 
-// failedTry describes how a try has ended.
+// failedTry describes the end of a try.
 type failedTry struct {
 	at stage
-	// tries counts this one.
+	// tries includes this one.
 	tries int
 	cause error
 }
 
-// duty describes a call, or an exchange that counts as one. All ranks run it together,
+// duty describes a call, or an exchange that counts as one. All ranks execute it together,
 // and repeat it after an error.
 type duty struct {
-	// run is the call. Nil is the exchange: why, and what is said and heard.
+	// run is the call. If nil, the duty is an exchange: why, mine and all are its
+	// arguments.
 	run  *running
 	why  purpose
 	mine []byte
 	all  [][]byte
 }
 
-// waits reports whether an error means that ranks are missing in a Barrier, which
-// completes once they call it.
+// waits reports whether an error means that ranks are missing in a Barrier, which completes
+// once they call it.
 func (d *duty) waits(err error) bool {
 	return d.run != nil && d.run.task.Kind == plan.Barrier && errors.Is(err, ErrTimeout)
 }
 
-// call runs a numbered call: it compares the arguments, runs the program, and
-// recovers from errors where possible.
+// call runs a numbered call: it compares the arguments, runs the program, and recovers from
+// errors where possible.
 func (gd *guard) call(ctx context.Context, r *running) error {
-	// A Barrier that was given up is the same one when it is called again: ranks
-	// that come late are still in it.
+	// A Barrier that was interrupted is continued when it is called again: other ranks may
+	// still be in it.
 	again := r.resumed && (gd.resumable || gd.lost)
 	r.resumed = again && gd.resumable
 	gd.resumable = false
@@ -83,8 +83,8 @@ func (gd *guard) call(ctx context.Context, r *running) error {
 	return gd.serve(ctx, &duty{run: r})
 }
 
-// exchange tells the other ranks something and hears as much from each, in a call of its
-// own: see messenger.exchange.
+// exchange sends the other ranks some bytes and receives as many from each, as a call of
+// its own: see messenger.exchange.
 func (gd *guard) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	gd.resumable = false
 	if err := gd.number(); err != nil {
@@ -155,7 +155,7 @@ func (gd *guard) serve(ctx context.Context, d *duty) error {
 	}
 }
 
-// once tries a duty, and returns the stage that it has reached.
+// once tries a duty once, and returns the stage reached.
 func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if gd.lost {
 		return fresh, errLost
@@ -178,10 +178,10 @@ func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	return gd.conclude(ctx, d.run)
 }
 
-// conclude ends a call of which we have our result. Where ranks have lent memory it
-// is good only if no rank has given up, and may have written to what it has lent,
-// before all had received it. Who leaves the first settle knows that all have
-// received theirs, and who leaves the second that all knew it.
+// conclude ends a call after our result has arrived. If ranks have sent without copying,
+// the result is valid only if no rank has given up, and perhaps modified the memory it
+// sent, before all ranks had received it. A rank that leaves the first settle knows that
+// all have received theirs, and a rank that leaves the second knows that all know.
 func (gd *guard) conclude(ctx context.Context, r *running) (stage, error) {
 	if r.lends {
 		for range 2 {
@@ -196,9 +196,8 @@ func (gd *guard) conclude(ctx context.Context, r *running) (stage, error) {
 	return settling, nil
 }
 
-// linked says whether all links are there, where ranks write to each other's
-// memory: those that have given up a call, and us, are not to be found by their
-// counters.
+// linked checks that all links exist, where ranks write to each other's memory: counters do
+// not reveal that a rank has given up a call, or has lost us.
 //
 // Errors: fabric.ErrLink.
 func (gd *guard) linked() error {
@@ -216,21 +215,21 @@ func (gd *guard) linked() error {
 	return nil
 }
 
-// settles says whether a call that went over links ends with settle.
+// settles reports whether a call over links ends with settle.
 func (gd *guard) settles(r *running) bool {
 	return gd.opts.Retry > 0 && gd.fabric.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
 		r.total() >= uint64(gd.opts.Settle)
 }
 
-// compare has the ranks compare what they ask for, where Options.Check says so.
+// compare compares the arguments of a call between the ranks, if Options.Check requires it.
 //
 // Errors: an InconsistentError, at every rank and before any element moves.
 func (gd *guard) compare(ctx context.Context, d *duty) error {
 	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || d.run == nil || d.run.resumed {
 		return nil
 	}
-	// A Barrier has no arguments, and one that is given up can go on where it was:
-	// frames that some ranks have sent would be in its way.
+	// A Barrier has no arguments, and an interrupted one can be continued: frames that some
+	// ranks have already sent would be in the way.
 	if d.run.task.Kind == plan.Barrier {
 		return nil
 	}
@@ -250,15 +249,15 @@ func (gd *guard) compare(ctx context.Context, d *duty) error {
 	return nil
 }
 
-// recoverable reports whether an error requires recovery. These do not: an error that
-// all ranks return, a Barrier that can be continued, and a context that has ended.
+// recoverable reports whether an error requires recovery. These do not: an error that all
+// ranks return, a Barrier that can be continued, and a context that has ended.
 func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) bool {
 	var different *InconsistentError
 	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || errors.As(err, &different) {
 		return false
 	}
 	if d.run != nil && d.run.task.Kind == plan.Barrier && at == begun {
-		// The counters tell which ranks are missing, and nothing was sent.
+		// The counters show which ranks are missing, and nothing was sent.
 		var late *TimeoutError
 		if ctx.Err() != nil || errors.As(err, &late) && late.Missing != nil {
 			gd.resumable = true
@@ -275,8 +274,8 @@ func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) 
 // recover makes the links anew after a failed try, and applies the rule of recovery. It
 // returns nil if the duty is to be repeated, and over if it has succeeded.
 //
-// Errors: fabric.ErrLink for ranks that have ended; ErrTimeout for ranks that do not
-// take part; ErrRetry; ErrInconsistent.
+// Errors: fabric.ErrLink for ranks that have ended; ErrTimeout for ranks that do not take
+// part; ErrRetry; ErrInconsistent.
 func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, err error) {
 	gd.lost = true
 	gd.opts.Logger.Warn("the ranks recover from an error",
@@ -291,14 +290,14 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	}
 	all, err := gd.recovery.gather(ctx, mine, m.cause)
 	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
-		// The result is complete. A rank that still needed this one would have taken part.
+		// The result is complete. A rank that still needed ours would have taken part.
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	gd.lost = false
-	// The ranks may be in different calls, so what they have compared is not known:
+	// The ranks may be in different calls, so the set of compared arguments is unknown:
 	// they compare all arguments again.
 	gd.seq.forget()
 	gd.seq.ident = gd.seq.intern(gd.seq.ident.frame)

@@ -37,7 +37,7 @@ func newFaulty(t *testing.T, n int, o Options) (*ranks, *faulty.Faults) {
 	return groupsOf(t, broken, o), faults
 }
 
-// floats is a view of new memory with count numbers of a rank.
+// floats returns a view of new memory with count numbers of a rank.
 func (w *ranks) floats(rank int, count uint64) domain.View {
 	w.t.Helper()
 	b := w.buffer(4 * count)
@@ -51,10 +51,10 @@ func (w *ranks) floats(rank int, count uint64) domain.View {
 
 func hostBytes(v domain.View) []byte { return v.Buffer().Host(v.Offset(), v.Size()) }
 
-// TestInconsistent has rank 1 ask for something else in one respect: all ranks
-// get an error that names it, none of their elements is touched, and what they
-// agree on after that works. Without the check it is the same where every rank
-// hears from the others, only that elements may have moved.
+// TestInconsistent: rank 1 makes a call that differs in one respect. All ranks get an error
+// that names the difference, no element is modified, and later consistent calls work.
+// Without the check the same holds where every rank receives from the others, except that
+// elements may have moved.
 func TestInconsistent(t *testing.T) {
 	other := map[string]func(w *ranks, c *Call){
 		"count": func(w *ranks, c *Call) { c.Source, c.Result = w.floats(1, 2000), w.floats(1, 2000) },
@@ -75,7 +75,7 @@ func TestInconsistent(t *testing.T) {
 				c := Call{Kind: plan.Reduce, Op: elem.Sum}
 				if check == CheckOff {
 					if field == "root" || field == "kind" {
-						continue // who only sends hears of nothing
+						continue // a rank that only sends notices nothing
 					}
 					c.Kind = plan.AllReduce
 				}
@@ -132,7 +132,7 @@ func testInconsistent(t *testing.T, w *ranks, field string, change func(*ranks, 
 	}
 }
 
-// TestOptionsDiffer makes groups of ranks that are told different things.
+// TestOptionsDiffer makes groups of ranks with different options.
 func TestOptionsDiffer(t *testing.T) {
 	for field, other := range map[string]Options{
 		"algorithm":   {Algorithm: plan.Ring},
@@ -175,8 +175,8 @@ func TestOptionsDiffer(t *testing.T) {
 	}
 }
 
-// TestCheckFirst counts what is sent: the first call of a kind is compared, and
-// with "on" every one.
+// TestCheckFirst counts sent messages: the first call with given arguments is compared, and
+// with "on" every call.
 func TestCheckFirst(t *testing.T) {
 	for check, want := range map[Check][3]uint64{CheckOff: {}, CheckFirst: {48, 0, 0}, CheckAll: {48, 48, 48}} {
 		t.Run(string(check), func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestCheckFirst(t *testing.T) {
 	}
 }
 
-// allReduce reduces numbers of all ranks, and returns what has come out.
+// allReduce reduces numbers of all ranks, and returns the result.
 func allReduce(t *testing.T, w *ranks, count uint64) []byte {
 	t.Helper()
 	results := make([]domain.View, len(w.groups))
@@ -216,10 +216,11 @@ func allReduce(t *testing.T, w *ranks, count uint64) []byte {
 	return bytes.Clone(hostBytes(results[0]))
 }
 
-// TestRetry cuts a link at one byte after the other of a call: it is done again,
-// and comes to the same bits.
+// TestRetry cuts a link after each number of bytes of a call: the call is repeated, and
+// gives the same bits.
 func TestRetry(t *testing.T) {
-	// So large that a rank that has its result waits for the others, or is told to.
+	// Large enough that a rank with its result waits for the others, or with Settle set to
+	// do so.
 	for count, settle := range map[uint64]devices.Size{(4<<20)/4 + 1: 0, 3000: 1} {
 		for _, inPlace := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, in place %v", count, inPlace), func(t *testing.T) {
@@ -259,7 +260,7 @@ func retry(t *testing.T, count uint64, inPlace bool, o Options) {
 	}
 }
 
-// again reduces as allReduce does, in place if it is to be.
+// again reduces as allReduce does, optionally in place.
 func again(t *testing.T, w *ranks, count uint64, inPlace bool) ([]byte, error) {
 	t.Helper()
 	results := make([]domain.View, len(w.groups))
@@ -279,8 +280,8 @@ func again(t *testing.T, w *ranks, count uint64, inPlace bool) ([]byte, error) {
 	return hostBytes(results[0]), err
 }
 
-// TestNotAgain has calls fail that may not be done again: every rank hears of it,
-// and the next call works.
+// TestNotAgain: calls that may not be repeated fail: every rank gets an error, and the next
+// call works.
 func TestNotAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		o       Options
@@ -309,9 +310,9 @@ func TestNotAgain(t *testing.T) {
 	}
 }
 
-// TestLate has a rank not come to a call: the others name it, also those that
-// wait for another one. When it comes, it hears that the others have given up;
-// the next call works.
+// TestLate: a rank does not come to a call. The others name it, also those that wait for
+// another rank. When it comes, it learns that the others have given up; the next call
+// works.
 func TestLate(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Ring, plan.Direct} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -330,8 +331,8 @@ func TestLate(t *testing.T) {
 			if logs.FilterMessage("a rank waits for others").Len() == 0 {
 				t.Error("nobody has told that he waits")
 			}
-			// Rank 2 comes to the call that the others have given up. They make
-			// the next one.
+			// Rank 2 comes to the call that the others have given up. They make the next
+			// one.
 			err := together(4, func(r int) error {
 				if r == 2 {
 					if err := reduce(r); !errors.Is(err, ErrRetry) {
@@ -347,7 +348,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// without does something as each of n ranks but one.
+// without runs do as each of n ranks except one.
 func without(but, n int, do func(r int) error) map[int]error {
 	errs := make([]error, n)
 	_ = together(n, func(r int) error {
@@ -365,8 +366,7 @@ func without(but, n int, do func(r int) error) map[int]error {
 	return out
 }
 
-// checkMissing looks whether all have waited in vain for the one that is
-// missing.
+// checkMissing checks that all ranks have timed out waiting for the missing one.
 func checkMissing(t *testing.T, errs map[int]error, missing plan.Rank) {
 	t.Helper()
 	for r, err := range errs {
@@ -377,8 +377,8 @@ func checkMissing(t *testing.T, errs map[int]error, missing plan.Rank) {
 	}
 }
 
-// TestLateBarrier has a rank come late to a Barrier: the others, which have given
-// it up, make it again, and no rank is out of step.
+// TestLateBarrier: a rank comes late to a Barrier. The others, which have timed out, call
+// it again, and no rank is out of step.
 func TestLateBarrier(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Dissemination, plan.Direct} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -398,8 +398,7 @@ func TestLateBarrier(t *testing.T) {
 	}
 }
 
-// TestLateOver is TestLateBarrier, and a call that is given up, between ranks of
-// a domain.
+// TestLateOver is TestLateBarrier, and a call that times out, between ranks of a domain.
 func TestLateOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits")
@@ -434,7 +433,7 @@ func TestLateOver(t *testing.T) {
 	}
 }
 
-// TestKilled has a rank die in a call: the others name it, then and later.
+// TestKilled: a rank ends in a call. The others name it, in that call and later.
 func TestKilled(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Ring, plan.Direct} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -469,7 +468,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestGarbage changes bytes of headers and of what ranks tell each other.
+// TestGarbage modifies bytes of headers and of control messages.
 func TestGarbage(t *testing.T) {
 	for at := range uint64(headSize) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -508,7 +507,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// TestSuspendMixed has one rank suspend where the others reduce.
+// TestSuspendMixed: one rank suspends while the others reduce.
 func TestSuspendMixed(t *testing.T) {
 	kit.Check(t)
 	w, _ := newFaulty(t, 3, Options{Algorithm: plan.Ring})
@@ -525,7 +524,7 @@ func TestSuspendMixed(t *testing.T) {
 	allReduce(t, w, 1000)
 }
 
-// TestClose has a group be closed while a call waits.
+// TestClose closes a group while a call waits.
 func TestClose(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Ring, plan.Direct} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -549,8 +548,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCancel has a caller not wait any longer: the group can go on when all
-// ranks come together again.
+// TestCancel: a caller stops waiting. The group can continue when all ranks come together
+// again.
 func TestCancel(t *testing.T) {
 	kit.Check(t)
 	w, _ := newFaulty(t, 2, Options{Algorithm: plan.Ring})
@@ -630,7 +629,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestIndependent has a rank of one group not come, while another group goes on.
+// TestIndependent: a rank of one group does not come, while another group continues.
 func TestIndependent(t *testing.T) {
 	kit.Check(t)
 	stalled, _ := newFaulty(t, 2, Options{Algorithm: plan.Ring})
@@ -654,8 +653,8 @@ func TestIndependent(t *testing.T) {
 	}
 }
 
-// TestBusy: a rank that does something of its own for long, and waits for nobody
-// meanwhile, has not waited in vain.
+// TestBusy: a rank that works on its own for long, without waiting for another rank, does
+// not time out.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Timeout: time.Second}.withDefaults()
@@ -668,7 +667,7 @@ func TestBusy(t *testing.T) {
 		if err := w.stop(); err != nil {
 			t.Fatalf("a rank that does not wait: %v", err)
 		}
-		for range 100 { // in and out of waits in which nothing goes on
+		for range 100 { // enter and leave waits without progress
 			w.waits.Add(1)
 			<-time.After(20 * time.Millisecond)
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// headKind is the kind of a message. Its numbers are on the wire.
+// headKind is the kind of a message. Its values are used on the wire.
 type headKind uint8
 
 const (
-	// headData is the elements of a step.
+	// headData carries the elements of a step.
 	headData headKind = iota + 1
-	// headControl is a message of the ranks about a call: see messenger.
+	// headControl is a control message about a call: see messenger.
 	headControl
 )
 
-// header stands before each message, so that ranks which have got out of step
-// get an error that says so, and not each other's elements:
+// header precedes each message, so that ranks that are out of step get an error that says so
+// instead of each other's elements:
 //
 //	0   call
 //	4   kind
@@ -30,23 +30,23 @@ type header struct {
 	// call is the number of the call.
 	call uint32
 	kind headKind
-	// step is the number of the message of this link and direction; of control, its
-	// purpose.
+	// step is the index of the message on this link in this direction; for a control
+	// message, its purpose.
 	step uint16
-	// size is the bytes behind the header.
+	// size is the number of bytes after the header.
 	size uint64
 	// digest is that of the call's arguments.
 	digest uint16
 }
 
 const (
-	// headSize is the bytes of a header.
+	// headSize is the size, in bytes, of a header.
 	headSize  = 16
 	headMagic = 0xc7
 	sizeMask  = 1<<48 - 1
 )
 
-// put writes the header.
+// put encodes the header.
 func (h header) put(b *[headSize]byte) {
 	binary.LittleEndian.PutUint32(b[:], h.call)
 	b[4], b[5] = byte(h.kind), headMagic
@@ -54,7 +54,7 @@ func (h header) put(b *[headSize]byte) {
 	binary.LittleEndian.PutUint64(b[8:], h.size&sizeMask|uint64(h.digest)<<48)
 }
 
-// readHeader reads a header; ok is false for what is none.
+// readHeader decodes a header; ok is false if the bytes are not a header.
 func readHeader(b *[headSize]byte) (h header, ok bool) {
 	word := binary.LittleEndian.Uint64(b[8:])
 	h = header{
@@ -64,8 +64,7 @@ func readHeader(b *[headSize]byte) (h header, ok bool) {
 	return h, b[5] == headMagic && (h.kind == headData || h.kind == headControl)
 }
 
-// expect reads the header that a peer has sent, and compares it with the one
-// that is due.
+// expect decodes the header that a peer has sent, and compares it with the expected one.
 //
 // Errors: an OutOfStepError.
 func expect(b *[headSize]byte, peer plan.Rank, want header) error {

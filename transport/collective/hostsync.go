@@ -7,19 +7,19 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// hostSync waits for all ranks of one host, by counters that all of them have mapped.
-// It belongs to one group; Group.mu guards it.
+// hostSync waits for all ranks of one host, by counters that all of them have mapped. It
+// belongs to one group; Group.mu guards it.
 type hostSync struct {
 	fabric fabric.Fabric
 	watch  *watchdog
-	// base is added by a call to its values of Signals, so that they only grow.
+	// base is the counter value of the last sync; the next one uses the value after it.
 	base uint64
-	// entered says that our counter was set for the Sync of now.
+	// entered reports that our counter is set for the current Sync.
 	entered bool
 }
 
-// sync waits until all ranks have come as far. step is where the watchdog says that we
-// wait. After an error it can be called again, and waits for the same.
+// sync waits until all ranks have called it. step is reported by the watchdog. After an
+// error sync can be called again, and waits for the same value.
 func (m *hostSync) sync(ctx context.Context, step int) error {
 	s, met := m.fabric.Signals(), false
 	if !m.entered {
@@ -40,10 +40,10 @@ func (m *hostSync) sync(ctx context.Context, step int) error {
 	return nil
 }
 
-// restart has the next sync set our counter again.
+// restart makes the next sync set our counter again.
 func (m *hostSync) restart() { m.entered = false }
 
-// reached returns the counter that we have reached.
+// reached returns the value that our counter has reached.
 func (m *hostSync) reached() uint64 {
 	if s := m.fabric.Signals(); s != nil {
 		return max(m.base, s.Get(m.fabric.Rank()))
@@ -51,5 +51,5 @@ func (m *hostSync) reached() uint64 {
 	return m.base
 }
 
-// raise has later counters be more than one that a rank has reached.
+// raise makes later counters exceed the one that a rank has reached.
 func (m *hostSync) raise(reached uint64) { m.base = max(m.base, reached) }

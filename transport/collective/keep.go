@@ -10,24 +10,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// keeper keeps what calls overwrite (Options.KeepSource), so that they can be repeated. It
-// belongs to one group; Group.mu guards it.
+// keeper keeps copies of sources that calls overwrite (Options.KeepSource), so that the
+// calls can be repeated. It belongs to one group; Group.mu guards it.
 type keeper struct {
-	// enabled says that calls are repeated and sources kept.
+	// enabled reports that calls are repeated and sources kept.
 	enabled bool
 	rank    plan.Rank
-	// kept is a copy of what the call overwrites, or keptOn where that is on a
-	// device; has says that it is one.
+	// kept is a copy of the source in host memory, and keptOn one in device memory; has
+	// reports that one of them is valid.
 	kept   []byte
 	keptOn *devices.Memory
 	has    bool
 }
 
-// repeatable says whether a call that has begun can be done again.
+// repeatable reports whether a call that has begun can be repeated.
 func (k *keeper) repeatable(r *running) bool { return !r.overwrites(k.rank) || k.has }
 
-// keep copies what a call will overwrite, the first time, and puts it back when
-// it is done again.
+// keep copies the source that a call will overwrite on the first try, and restores it
+// before later ones.
 func (k *keeper) keep(ctx context.Context, r *running, tries int) error {
 	if !k.enabled || !r.overwrites(k.rank) {
 		return nil
@@ -45,11 +45,11 @@ func (k *keeper) keep(ctx context.Context, r *running, tries int) error {
 	return nil
 }
 
-// forget has the next call keep anew.
+// forget makes the next call copy again.
 func (k *keeper) forget() { k.has = false }
 
-// take copies the source of a call: memory that the host does not see to the same
-// device, where that has room, and other memory to the host's.
+// take copies the source of a call: memory that the host can't access to the same device,
+// if that has room, otherwise to host memory.
 func (k *keeper) take(ctx context.Context, r *running) error {
 	v := r.source.view
 	if src, on := stagedOn(r); on {
@@ -71,7 +71,7 @@ func (k *keeper) take(ctx context.Context, r *running) error {
 	return v.Buffer().Load(ctx, transport.HostSpan(k.kept[:n]), v.Offset())
 }
 
-// putBack overwrites the source with what was kept.
+// putBack restores the source from the copy.
 func (k *keeper) putBack(ctx context.Context, r *running) error {
 	v := r.source.view
 	if src, on := stagedOn(r); on && k.keptOn != nil {
@@ -80,16 +80,16 @@ func (k *keeper) putBack(ctx context.Context, r *running) error {
 	return v.Buffer().Store(ctx, v.Offset(), transport.HostSpan(k.kept[:v.Size()]))
 }
 
-// drop gives the memory of a device back.
+// drop frees the copy in device memory.
 func (k *keeper) drop() {
 	if k.keptOn != nil {
-		// The device reports what it can't free by itself.
+		// The device itself reports memory that it can't free.
 		_ = k.keptOn.Release()
 		k.keptOn = nil
 	}
 }
 
-// stagedOn returns the device that has the source of a call, if it is staged.
+// stagedOn returns the device memory of the source of a call, if it is staged.
 func stagedOn(r *running) (devices.Span, bool) {
 	if !r.source.staged {
 		return devices.Span{}, false

@@ -15,9 +15,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// TestLent has ranks write over what they have sent as soon as their call is over,
-// while others may not have received it but for what a call that lends does at its
-// end.
+// TestLent: ranks overwrite the memory that they have sent as soon as their call returns.
+// Only the settling at the end of calls that send without copying ensures that the others
+// have received it by then.
 func TestLent(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3} {
@@ -81,8 +81,9 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 	}
 }
 
-// TestLentGivenUp has the root of a broadcast give up when it has sent everything,
-// and write over it: who receives that only now must not take it for a result.
+// TestLentGivenUp: the root of a broadcast gives up when it has sent everything, and
+// overwrites it: a rank that receives these bytes only then must not return them as a
+// result.
 func TestLentGivenUp(t *testing.T) {
 	t.Parallel()
 	w := groupsOf(t, overDomain(t, 2, fabric.Options{Streams: true}), Options{Costs: someCosts(), Algorithm: plan.Chain, Check: CheckOff})
@@ -108,12 +109,12 @@ func TestLentGivenUp(t *testing.T) {
 	}
 }
 
-// broadcastOf is a view of each rank.
+// broadcastOf returns a view of each rank.
 func broadcastOf(w *ranks, n uint64) []domain.View {
 	return []domain.View{w.floats(0, n/4), w.floats(1, n/4)}
 }
 
-// leave has a rank broadcast, and give up when it waits for the end of the others.
+// leave has a rank broadcast, and give up while it waits for the other ranks at the end.
 func (w *ranks) leave(r int, v domain.View) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// kinds is all that have elements.
+// kinds returns all kinds that have elements.
 func kinds() []plan.Kind {
 	return []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll}
 }
@@ -67,7 +67,7 @@ func TestEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// shape is that of the plans of a group.
+// shape returns the shape of a group's plans.
 func (w *ranks) shape(mapped bool) plan.Shape {
 	g := w.groups[0]
 	g.mu.Lock()
@@ -75,7 +75,7 @@ func (w *ranks) shape(mapped bool) plan.Shape {
 	return g.planner.shape(mapped)
 }
 
-// everyTask does what an algorithm can do.
+// everyTask executes all tasks that an algorithm can do.
 func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
 	t.Helper()
 	shape := w.shape(a == plan.Direct)
@@ -112,7 +112,7 @@ func TestEveryElement(t *testing.T) {
 	}
 }
 
-// TestLarge is a count that is no multiple of anything.
+// TestLarge uses a count that is not a multiple of anything.
 func TestLarge(t *testing.T) {
 	count := uint64(1<<20 + 3)
 	if kit.Race() {
@@ -130,7 +130,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestContract is the sums of the seeds: 4i+600 and 8i+2800.
+// TestContract checks the sums of the seeds: 4i+600 and 8i+2800.
 func TestContract(t *testing.T) {
 	for n, want := range map[int][2]float64{4: {4, 600}, 8: {8, 2800}, 2: {2, 100}} {
 		w := newRanks(t, n, Options{})
@@ -161,8 +161,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestReduce is the reduction of simpler's example at a root: out[0] is 2800 and
-// out[255] 4840 for eight ranks. The results of the others stay as they were.
+// TestReduce is the reduction to a root in simpler's example: out[0] is 2800 and out[255]
+// 4840 for eight ranks. The results of the other ranks are not modified.
 func TestReduce(t *testing.T) {
 	for _, a := range []plan.Algorithm{"", plan.Binomial, plan.Chain, plan.Ordered, plan.Direct} {
 		for n, want := range map[int][3]float64{8: {2800, 4840, 977920}, 4: {600, 1620, 284160}} {
@@ -194,7 +194,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestRefused are calls that can't be.
+// TestRefused makes invalid calls.
 func TestRefused(t *testing.T) {
 	w := newRanks(t, 1, Options{})
 	g := w.groups[0]
@@ -229,7 +229,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestMany is as many ranks as there may be, far more than processors.
+// TestMany uses the maximum number of ranks, far more than processors.
 func TestMany(t *testing.T) {
 	if kit.Race() {
 		t.Skip("many goroutines take long under the race detector")

@@ -15,15 +15,14 @@ import (
 type memory struct {
 	view domain.View
 	held *region.Buffer
-	// bytes is the view itself, where the host sees it; staged says that it
-	// does not.
+	// bytes is the view itself, if the host can access it; otherwise staged is set.
 	bytes  []byte
 	staged bool
-	// release ends the map of device memory; nil where there is none.
+	// release unmaps device memory; nil if none is mapped.
 	release func()
 }
 
-// hold keeps a view from being given back until drop.
+// hold keeps the memory of a view from being freed until drop.
 func (m *memory) hold(v domain.View) error {
 	*m = memory{view: v}
 	b := v.Buffer()
@@ -37,7 +36,7 @@ func (m *memory) hold(v domain.View) error {
 	return nil
 }
 
-// show finds the bytes of a view that is held.
+// show finds the bytes of a held view.
 func (m *memory) show(ctx context.Context, access devices.Access) error {
 	if m.held == nil {
 		return nil
@@ -58,10 +57,10 @@ func (m *memory) show(ctx context.Context, access devices.Access) error {
 	return nil
 }
 
-// plain says that a view is host memory, or nothing.
+// plain reports that a view is host memory, or empty.
 func (m *memory) plain() bool { return m.held == nil || m.held.Host(0, 0) != nil }
 
-// again holds a view of so many elements that was plain before.
+// again holds a view that was plain in the previous call.
 func (m *memory) again(count uint64, v domain.View) error {
 	if count == 0 {
 		v = domain.View{}
@@ -73,12 +72,12 @@ func (m *memory) again(count uint64, v domain.View) error {
 	return err
 }
 
-// copyView fills a view with what is held.
+// copyView copies a held view to another view.
 func copyView(ctx context.Context, dst domain.View, src *memory) error {
 	return region.Copy(ctx, dst.Buffer(), dst.Offset(), src.held, src.view.Offset(), src.view.Size())
 }
 
-// drop ends hold.
+// drop undoes hold and show.
 func (m *memory) drop() {
 	if m.release != nil {
 		m.release()
@@ -89,8 +88,7 @@ func (m *memory) drop() {
 	*m = memory{}
 }
 
-// place is the beginning of a view: an address of one space. Spaces that differ
-// have nothing in common.
+// place is the beginning of a view: an address in a space. Different spaces do not overlap.
 type place struct {
 	host bool
 	mem  *devices.Memory
@@ -98,7 +96,7 @@ type place struct {
 	at   uint64
 }
 
-// placeOf says where a view is.
+// placeOf returns the place of a view.
 //
 // Preconditions: its buffer is held.
 func placeOf(v domain.View) place {
@@ -112,8 +110,9 @@ func placeOf(v domain.View) place {
 	return place{buf: b, at: uint64(v.Offset())}
 }
 
-// inPlace says whether a call is in place: see Call. Errors: ErrArgument for
-// views that overlap in another way.
+// inPlace reports whether a call is in place: see Call.
+//
+// Errors: ErrArgument for views that overlap in any other way.
 func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, error) {
 	if source.Size() == 0 || result.Size() == 0 {
 		return false, nil
@@ -144,7 +143,8 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	return true, nil
 }
 
-// readView copies the bytes of a view from off on, whatever memory they are.
+// readView copies bytes of a view, starting at offset off, to p, whatever memory the view
+// is in.
 func readView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func readView(ctx context.Context, v domain.View, off devices.Offset, p []byte) 
 	return nil
 }
 
-// writeView sets the bytes of a view from off on.
+// writeView copies p to a view, starting at offset off.
 func writeView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
 	if len(p) == 0 {
 		return nil

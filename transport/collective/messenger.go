@@ -7,35 +7,35 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// messenger exchanges control messages with the other ranks over the links: what the
-// ranks have to tell each other beside elements. It belongs to one group; Group.mu
-// guards it.
+// messenger exchanges control messages with the other ranks over the links: everything
+// other than elements. It belongs to one group; Group.mu guards it.
 type messenger struct {
 	fabric fabric.Fabric
 	watch  *watchdog
 	seq    *sequence
 
-	// What follows is kept because it takes no memory then.
+	// These fields are kept to avoid allocations.
 	talks   []talk
 	want    []fabric.Want
 	nothing [0]byte
 }
 
-// talk is one control message in each direction with a peer.
+// talk is an exchange with a peer: one control message in each direction.
 type talk struct {
 	peer plan.Rank
 	link fabric.Link
-	// out and in are what is said and heard. Nil is nothing, not even a header.
+	// out is the body to send and in the one to receive. Nil means no message, not even a
+	// header.
 	out, in []byte
-	// sent and got count header and body.
+	// sent and got count bytes of header and body.
 	sent, got  int
 	head, from [headSize]byte
 }
 
-// exchange tells every other rank something, and hears as many bytes from each:
-// all[r] gets those of rank r. All ranks call it, for the same purpose.
+// exchange sends the same bytes to every other rank, and receives as many from each: all[r]
+// receives those of rank r. All ranks call it, for the same purpose.
 //
-// Errors: ErrInconsistent for a rank that is somewhere else; those of park;
+// Errors: ErrInconsistent for a rank that is in another call; those of park;
 // fabric.ErrLink.
 func (m *messenger) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	t := m.talks[:0]
@@ -50,8 +50,8 @@ func (m *messenger) exchange(ctx context.Context, why purpose, mine []byte, all 
 	return m.talkAll(ctx, why, t)
 }
 
-// settle returns when every rank has come to it: the dissemination barrier, on
-// links. Whoever leaves it knows that all others have what they were to get.
+// settle returns when every rank has called it: a dissemination barrier over links. A rank
+// that leaves it knows that all others have received everything.
 func (m *messenger) settle(ctx context.Context) error {
 	n, me := m.fabric.Size(), int(m.fabric.Rank())
 	for by := 1; by < n; by *= 2 {
@@ -66,7 +66,7 @@ func (m *messenger) settle(ctx context.Context) error {
 	return nil
 }
 
-// talkAll does all talks side by side.
+// talkAll runs all talks concurrently.
 func (m *messenger) talkAll(ctx context.Context, why purpose, all []talk) error {
 	h := header{call: m.seq.call, kind: headControl, step: uint16(why)}
 	if why == forState {

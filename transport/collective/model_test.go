@@ -355,8 +355,8 @@ func (m *model) alone(s *modelState, me int) (next []*modelState, err error) {
 	return nil, nil
 }
 
-// reform lets all ranks recover together. Where another link is lost meanwhile, only
-// a subset of them learns the standings of all.
+// reform lets all ranks recover together. If another link is lost at the same time, only a
+// subset of them learns the standings of all.
 func (m *model) reform(s *modelState) (next []*modelState, err error) {
 	all := make([]standing, m.ranks)
 	for p := range s.ranks {
@@ -503,9 +503,9 @@ func rootEdges(n int) (edges [][2]int) {
 	return edges
 }
 
-// TestModel tries every order of events in small groups: whatever link is lost, and
-// whatever the ranks are doing then, no call returns nil with data of another call, no
-// rank waits for ever, and ranks that have recovered together stay in the same calls.
+// TestModel tries every order of events in small groups: whatever link is lost, in whatever
+// state of the ranks, no call returns nil with data of another call, no rank waits for
+// ever, and ranks that have recovered together stay in the same calls.
 func TestModel(t *testing.T) {
 	kit.Check(t)
 	for _, x := range []struct {

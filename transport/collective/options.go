@@ -11,76 +11,77 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Check says when arguments are compared between the ranks.
+// Check selects when arguments are compared between the ranks.
 type Check string
 
 // The checks.
 const (
-	// CheckOff trusts that all ranks ask for the same.
+	// CheckOff assumes that all ranks make the same calls.
 	CheckOff Check = "off"
-	// CheckFirst compares the first call of each shape.
+	// CheckFirst compares the first call with given arguments.
 	CheckFirst Check = "first"
 	// CheckAll compares every call.
 	CheckAll Check = "on"
 )
 
-// Options describe a group. Every rank has to have the same, but
-// for Logger, Observe and those of staging: New compares them.
+// Options configures a group. Every rank must use the same options, except for Logger,
+// Observe and those of staging; New compares them, except for Costs.
 type Options struct {
-	// Algorithm is used for every call that it can do. Empty is the fastest by
-	// the cost model.
+	// Algorithm is used for every call that it can do. If empty, the cost model chooses the
+	// fastest.
 	Algorithm plan.Algorithm
-	// Algorithms is used instead for calls of these kinds; an empty one is the
+	// Algorithms overrides Algorithm for calls of these kinds; an empty value means the
 	// fastest.
 	Algorithms map[plan.Kind]plan.Algorithm
 	// Strict combines in the order of the ranks: see package plan.
 	Strict bool
-	// Check says when arguments are compared. Default CheckFirst.
+	// Check selects when arguments are compared. Default CheckFirst.
 	Check Check
-	// Costs are those of the links. Nil measures them, which takes some
-	// milliseconds.
+	// Costs are the costs of links and memory, the same at all ranks. Nil measures them,
+	// which takes some milliseconds.
 	Costs *plan.Costs
-	// Order and Topology are those of plan.Shape: package topology makes them.
+	// Order and Topology are those of plan.Shape, as computed by package topology.
 	Order    []plan.Rank
 	Topology string
-	// Buffer bounds the memory that a group keeps from call to call for what its plans
-	// put aside. A call that needs more takes it from the system, and gives it
-	// back. Default 64 MiB, of which only what is needed is taken.
+	// Buffer bounds the scratch memory of plans that a group keeps from call to call. A
+	// call that needs more allocates it, and frees it afterwards. Default 64 MiB; only what
+	// is needed is allocated.
 	Buffer devices.Size
-	// StageSlot and StageSlots are the size and the number of the pinned slots
-	// through which memory goes that the host does not see. They bound what a call
-	// takes for that, whatever its size; what was taken is kept until Close. A
-	// slot is the size that is copied at once, where there are slots enough for all ranks.
-	// They may be others at each rank. A power of two from 64 KiB to 1 GiB, and 4
-	// to 1024, together at least 1 MiB. Default 8 of 1 MiB.
+	// StageSlot and StageSlots are the size and the number of the pinned slots for staging
+	// memory that the host can't access. They bound the memory that calls use for it,
+	// whatever their size; slots are kept until Close. A whole slot is copied at a time if
+	// there are enough slots for all ranks. The values may differ between ranks. StageSlot
+	// is a power of two from 64 KiB to 1 GiB, StageSlots is 4 to 1024, and together they
+	// are at least 1 MiB. Default 8 slots of 1 MiB.
 	StageSlot  devices.Size
 	StageSlots int
-	// Timeout bounds the wait of a rank for another one before the call fails and
-	// names it. Who sends less than 64 KiB in that time, and does not end a step
-	// of the plan, is waited for no longer either. Default 30 minutes.
+	// Timeout bounds the wait of a rank for another one, before the call fails and names
+	// it. A rank that sends less than 64 KiB in that time, without completing a step of the
+	// plan, also times out. Default 30 minutes.
 	Timeout time.Duration
-	// Stuck is after how long a wait is reported: the rank, its peers, in which
-	// call and step. Default 10 s.
+	// Stuck is the time after which a wait is logged, with the rank, its peers, the call
+	// and the step. Default 10 s.
 	Stuck time.Duration
-	// Retry is the number of times that a call is done again after a link was lost. A call in
-	// place is only done again with KeepSource. Default 1; negative is never.
+	// Retry is the number of times that a call is repeated after a link was lost. A call in
+	// place is repeated only with KeepSource. Default 1; negative means never.
 	Retry int
-	// KeepSource keeps a copy of what a call in place overwrites: on the device
-	// where the host does not see it, and on the host where that has no room.
+	// KeepSource keeps a copy of the source that a call in place overwrites: on the device
+	// if the host can't access the source there, or on the host if the device has no room.
 	KeepSource bool
-	// Settle is from how many bytes of a source or result on a call that goes over
-	// links ends when all ranks have theirs. Only then a rank that has lost a link
-	// finds all others where they can still do the call again: of a call of fewer
-	// bytes one may be ahead, or gone, and the others get ErrRetry. It costs about
-	// a Barrier. 1 is each call. Default 4 MiB.
+	// Settle is the size, in bytes of the whole, from which on a call over links ends only
+	// when all ranks have their results. Only then does a rank that has lost a link find
+	// all others still able to repeat the call: after a smaller call a rank may have moved
+	// on or ended, and the others get ErrRetry. It costs about a Barrier. 1 means every
+	// call. Default 4 MiB.
 	Settle devices.Size
-	// Observe gets the report of each call, in the caller's goroutine.
+	// Observe, if set, is called with the report of each successful call, in the caller's
+	// goroutine.
 	Observe func(*Report)
-	// Logger gets the messages about degraded calls. Nil is none.
+	// Logger receives messages about degraded calls. Nil disables them.
 	Logger *zap.Logger
 }
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	if o.Check == "" {
 		o.Check = CheckFirst
@@ -112,7 +113,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check refuses what does not exist. Errors: ErrArgument.
+// check rejects invalid values. Errors: ErrArgument.
 func (o *Options) check() error {
 	asked := []plan.Algorithm{o.Algorithm}
 	for kind, a := range o.Algorithms {
@@ -132,8 +133,8 @@ func (o *Options) check() error {
 	return o.checkStage()
 }
 
-// The bounds of staging. smallestStage is what 64 ranks need for as many pages as
-// their steps can be at.
+// The bounds of staging. smallestStage suffices for 64 ranks with as many pages as their
+// steps can use at once.
 const (
 	minStageSlot  = 64 * devices.KiB
 	maxStageSlot  = devices.GiB
@@ -142,7 +143,7 @@ const (
 	smallestStage = devices.MiB
 )
 
-// checkStage refuses slots that can't be, or are too few.
+// checkStage rejects invalid slots, and too few of them.
 func (o *Options) checkStage() error {
 	n := o.StageSlot
 	if n < minStageSlot || n > maxStageSlot || n&(n-1) != 0 {

@@ -29,7 +29,7 @@ func socketFabrics(t testing.TB, n int) []fabric.Fabric {
 	return overDomain(t, n, fabric.Options{Streams: true})
 }
 
-// overDomain joins n ranks by a domain of communicators.
+// overDomain connects n ranks by a domain of communicators.
 func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	t.Helper()
 	all, err := overDomainBy(t, n, o, func(_ wire.Rank, at control.Address) control.Address { return at })()
@@ -39,8 +39,8 @@ func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	return all
 }
 
-// overDomainBy is overDomain with other addresses than those that the ranks
-// listen at. They are joined by what it returns.
+// overDomainBy is overDomain with addresses that differ from those on which the ranks
+// listen. The function that it returns connects the ranks.
 func overDomainBy(
 	t testing.TB, n int, o fabric.Options, by func(wire.Rank, control.Address) control.Address,
 ) (join func() ([]fabric.Fabric, error)) {
@@ -109,8 +109,7 @@ func newDomains(t testing.TB, rank wire.Rank, book map[wire.Rank]control.Address
 	return c, d
 }
 
-// TestOver does everything between ranks of a domain: in shared memory, and over
-// sockets.
+// TestOver runs all tests between ranks of a domain: in shared memory, and over sockets.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 4} {
@@ -136,7 +135,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// BenchmarkOver is fp32 sums between two ranks of a domain.
+// BenchmarkOver sums fp32 between two ranks of a domain.
 func BenchmarkOver(b *testing.B) {
 	for _, streams := range []bool{false, true} {
 		for _, size := range []uint64{8, 4096, 1 << 20, 64 << 20} {

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// TestTrickle has a rank send a byte from time to time, of elements and of what the
-// ranks say to each other otherwise: both give up as if nothing had come.
+// TestTrickle: a rank sends single bytes from time to time, of elements and of control
+// messages: both ranks time out as if nothing had arrived.
 func TestTrickle(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Ring, plan.Doubling, plan.Ordered} {
 		for name, ask := range map[string]func(ctx context.Context, w *ranks, r int) error{
@@ -28,7 +28,7 @@ func TestTrickle(t *testing.T) {
 				allReduce(t, w, 1<<20) // from now on its arguments are not compared
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
-				// What is said is 16 bytes at least.
+				// A control message has at least 16 bytes.
 				faults.Trickle(1, 0, 250*time.Millisecond)
 				errs := make([]error, 2)
 				_ = together(2, func(r int) error {
@@ -48,7 +48,7 @@ func TestTrickle(t *testing.T) {
 	}
 }
 
-// TestPace: what goes on slowly, but goes on, is waited for.
+// TestPace: a rank that makes slow but steady progress does not time out.
 func TestPace(t *testing.T) {
 	var p pace
 	at := uint64(0)

@@ -6,11 +6,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// staging says which buffers are in memory that the host does not see, by
-// plan.Buffer.
+// staging reports which buffers are in memory that the host can't access, by plan.Buffer.
 type staging [4]bool
 
-// stagingOf says which buffers of a task are staged.
+// stagingOf returns which buffers of a task are staged.
 func stagingOf(t *plan.Task, source, result bool) staging {
 	st := staging{}
 	if t.InPlace {
@@ -21,27 +20,26 @@ func stagingOf(t *plan.Task, source, result bool) staging {
 	return st
 }
 
-// paging says how a program uses staged buffers. They are cut so that each step
-// uses whole areas, and these into pages: a page has the bytes of one area, and
-// all of them are used by the same steps, which go through them from the begin to
-// the end.
+// paging describes how a program uses staged buffers. They are cut into areas such that
+// each step uses whole areas, and areas into pages: a page belongs to one area, and all its
+// bytes are used by the same steps, in ascending order.
 type paging struct {
 	staged staging
-	// cuts are the ends and beginnings of areas, in ascending order, and last is the
-	// last step that writes the area behind each cut, -1 for none.
+	// cuts are the ends and beginnings of areas, in ascending order; last is the last step
+	// that writes the area after each cut, or -1.
 	cuts [4][]uint64
 	last [4][]int
-	// heads is the number of pages that steps can be at at once.
+	// heads is the number of pages that steps can use at once.
 	heads int
 }
 
-// pageAt names a page by its first byte.
+// pageAt identifies a page by its first byte.
 type pageAt struct {
 	buffer plan.Buffer
 	off    uint64
 }
 
-// newPaging finds out how a program uses staged buffers; nil where none is.
+// newPaging determines how a program uses staged buffers; nil if none is staged.
 func newPaging(steps []step, phases []phase, st staging) *paging {
 	if st == (staging{}) {
 		return nil
@@ -74,10 +72,10 @@ func newPaging(steps []step, phases []phase, st staging) *paging {
 	return p
 }
 
-// stages says whether a span has bytes that are staged.
+// stages reports whether a span has staged bytes.
 func (p *paging) stages(x span) bool { return x.len > 0 && p.staged[x.buffer] }
 
-// area is the number of the area that a byte is in.
+// area returns the number of the area that contains a byte.
 func (p *paging) area(b plan.Buffer, off uint64) int {
 	i, begins := slices.BinarySearch(p.cuts[b], off)
 	if begins {
@@ -86,7 +84,7 @@ func (p *paging) area(b plan.Buffer, off uint64) int {
 	return i - 1
 }
 
-// pageOf is the page of at most size bytes that a byte is in, and its length.
+// pageOf returns the page of at most size bytes that contains a byte, and its length.
 func (p *paging) pageOf(b plan.Buffer, off, size uint64) (at pageAt, n uint64) {
 	cuts := p.cuts[b]
 	i := p.area(b, off)
@@ -94,8 +92,8 @@ func (p *paging) pageOf(b plan.Buffer, off, size uint64) (at pageAt, n uint64) {
 	return pageAt{b, begin}, min(size, cuts[i+1]-begin)
 }
 
-// headsOf is at how many pages the steps of a phase can be at once: of each link
-// one that sends and one that receives, and one that needs none.
+// headsOf returns the number of pages that the steps of a phase can use at once: those of
+// one send and one receive for each link, and of one local step.
 func (p *paging) headsOf(all []step, f *phase) int {
 	most := func(steps []int) (n int) {
 		for _, i := range steps {

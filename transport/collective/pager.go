@@ -10,17 +10,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// smallestPage is the least that a device is asked to copy where there is more:
-// a program with steps at so many pages at once that they would not all be here.
+// smallestPage bounds how far pages are divided, in bytes, for programs that use so many
+// pages at once that full slots would not suffice.
 const smallestPage = 4 << 10
 
-// pager has the pages of staged buffers that are used: the others are where they
-// belong, on the device. Its memory is some pinned slots, whatever the size of a
-// call.
+// pager holds the pages of staged buffers that are in use; the others are on the device
+// only. Its memory is a fixed number of pinned slots, whatever the size of a call.
 //
-// A page that is here is whole, but for one that a step is writing: that one is
-// whole up to where the step is. So no page is put away that a step is at, and
-// there are more frames than steps can be at pages. What was put away is loaded
+// A resident page is complete, except for one that a step is writing: that one is complete
+// up to the position of the step. Therefore a page in use by a step is never evicted, and
+// there are more frames than steps can use pages. An evicted page is loaded again when it
+// is needed.
 // again when it is needed.
 type pager struct {
 	slots *transport.SlotPool
@@ -28,53 +28,53 @@ type pager struct {
 	most  int
 	taken []*transport.Slot
 
-	// What follows is of the call of now. Plan is nil where nothing is staged.
+	// The following belongs to the current call. plan is nil if nothing is staged.
 	plan  *paging
 	views *[4]domain.View
 	page  uint64
-	// frames is room for pages; where says which ones are here.
+	// frames hold pages; where maps each resident page to its frame.
 	frames []pageFrame
 	where  map[pageAt]int
-	// faults are pages that steps wait for, and soon those that they come to
-	// next.
+	// faults are pages that steps wait for, and soon those that they need next.
 	faults, soon []fault
-	// turn counts the looks at all steps, from 1.
+	// turn counts the passes over all steps, from 1.
 	turn uint64
-	// dirty counts the pages that are not on the device as they are here; loading and
-	// storing count those that are on their way.
+	// dirty counts the pages that differ from the device; loading and storing count those
+	// being copied.
 	dirty, loading, storing int
 }
 
-// pageFrame is room for a page.
+// pageFrame is memory for a page.
 type pageFrame struct {
-	// mem is nil until it is used.
+	// mem is nil until the frame is used.
 	mem []byte
 	at  pageAt
-	// n is the bytes of the page; 0 is none.
+	// n is the size of the page in bytes; 0 if the frame is empty.
 	n uint64
-	// dirty says that it has to be stored, and loading and storing that it is on
-	// its way.
+	// dirty reports that the page must be stored; loading and storing report that it is
+	// being copied.
 	dirty, loading, storing bool
-	// last is the turn in which a step was at it, or came to it next.
+	// last is the last turn in which a step used the page, near the last in which one was
+	// about to.
 	last, near uint64
 }
 
-// fault is a page that is not here.
+// fault is a page that is needed and not resident.
 type fault struct {
 	at pageAt
 	n  uint64
-	// load says that its bytes are read before they are written.
+	// load reports that its bytes are read before they are written.
 	load bool
 }
 
-// pageCopy tells that the copy of a page has ended.
+// pageCopy reports the end of the copy of a page.
 type pageCopy struct {
 	frame int
 	err   error
 }
 
-// flights is the number of pages that are on their way at once, in each direction: while
-// one is copied, the device knows of the next.
+// flights is the number of pages being copied at once in each direction: during one copy
+// the device already knows the next.
 const flights = 2
 
 func newPager(o *Options) *pager {
@@ -84,9 +84,9 @@ func newPager(o *Options) *pager {
 	}
 }
 
-// begin makes the pager ready for a program, whose staged buffers are views.
+// begin prepares the pager for a program, whose staged buffers are views.
 //
-// Preconditions: nothing is on its way.
+// Preconditions: no page is being copied.
 func (pg *pager) begin(p *paging, views *[4]domain.View) {
 	pg.plan, pg.views, pg.dirty = p, views, 0
 	if p == nil {
@@ -109,7 +109,7 @@ func (pg *pager) begin(p *paging, views *[4]domain.View) {
 	}
 }
 
-// memory is that of a frame; nil where its slot is not taken yet.
+// memory returns the memory of a frame; nil if its slot is not allocated yet.
 func (pg *pager) memory(k int) []byte {
 	per := int(pg.slot / pg.page)
 	if k/per >= len(pg.taken) {
@@ -119,7 +119,7 @@ func (pg *pager) memory(k int) []byte {
 	return pg.taken[k/per].Bytes()[off : off+pg.page : off+pg.page]
 }
 
-// pin locks a slot for the devices of the call.
+// pin pins a slot for the devices of the call.
 func (pg *pager) pin(s *transport.Slot) {
 	for b, v := range pg.views {
 		if pg.plan.staged[b] && v.Buffer() != nil {
@@ -128,7 +128,7 @@ func (pg *pager) pin(s *transport.Slot) {
 	}
 }
 
-// back makes sure that a frame has memory.
+// back ensures that a frame has memory.
 func (pg *pager) back(ctx context.Context, k int) error {
 	for pg.frames[k].mem == nil {
 		s, err := pg.slots.Get(ctx, devices.Size(pg.slot))
@@ -144,9 +144,9 @@ func (pg *pager) back(ctx context.Context, k int) error {
 	return nil
 }
 
-// close gives all memory back.
+// close frees all memory.
 //
-// Preconditions: nothing is on its way.
+// Preconditions: no page is being copied.
 func (pg *pager) close() error {
 	for _, s := range pg.taken {
 		s.Release()
@@ -155,14 +155,14 @@ func (pg *pager) close() error {
 	return pg.slots.Close()
 }
 
-// busy returns the number of pages that are on their way.
+// busy returns the number of pages being copied.
 func (pg *pager) busy() int { return pg.loading + pg.storing }
 
-// stages says whether a buffer is not in memory as a whole.
+// stages reports whether a buffer is staged.
 func (pg *pager) stages(b plan.Buffer) bool { return pg.plan != nil && pg.plan.staged[b] }
 
-// reach is up to where a span may be used from a byte on, counted from its begin:
-// to the end of the page, 0 while that is not here.
+// reach returns the offset in a span up to which it may be used, starting at offset from:
+// the end of the page, or 0 while the page is not resident.
 func (pg *pager) reach(x span, from uint64, write bool) uint64 {
 	at, n := pg.plan.pageOf(x.buffer, x.off+from, pg.page)
 	k, here := pg.where[at]
@@ -181,8 +181,8 @@ func (pg *pager) reach(x span, from uint64, write bool) uint64 {
 	return at.off + n - x.off
 }
 
-// miss notes a page that a step waits for. What is read and written is loaded:
-// reading is asked for first.
+// miss records a page that a step waits for. A page that is both read and written is
+// loaded, since the read is requested first.
 func (pg *pager) miss(f fault) {
 	for i := range pg.faults {
 		if pg.faults[i].at == f.at {
@@ -192,18 +192,18 @@ func (pg *pager) miss(f fault) {
 	pg.faults = append(pg.faults, f)
 }
 
-// bytes is n bytes of a span from off on.
+// bytes returns n bytes of a span, starting at offset off.
 //
-// Preconditions: reach has said that they are here.
+// Preconditions: reach has returned that they are resident.
 func (pg *pager) bytes(x span, off, n uint64) []byte {
 	at, _ := pg.plan.pageOf(x.buffer, x.off+off, pg.page)
 	begin := x.off + off - at.off
 	return pg.frames[pg.where[at]].mem[begin : begin+n : begin+n]
 }
 
-// room is a frame for a page: an empty one, or that of the page which was not
-// used for the longest time. Ahead is for a page that is not needed yet: those
-// that are, stay. -1 is none.
+// room returns a frame for a page: an empty one, or that of the least recently used page.
+// With ahead the page is not needed yet, and pages needed soon stay. It returns -1 if there
+// is none.
 func (pg *pager) room(ahead bool) int {
 	best := -1
 	for k := range pg.frames {
@@ -221,7 +221,7 @@ func (pg *pager) room(ahead bool) int {
 	return best
 }
 
-// put makes a frame that of another page.
+// put assigns a frame to another page.
 func (pg *pager) put(k int, x fault) {
 	f := &pg.frames[k]
 	if f.n > 0 {
@@ -231,7 +231,7 @@ func (pg *pager) put(k int, x fault) {
 	pg.where[x.at] = k
 }
 
-// landed notes a page that was copied.
+// landed records the end of the copy of a page.
 func (pg *pager) landed(r pageCopy) {
 	f := &pg.frames[r.frame]
 	if f.loading {

@@ -11,32 +11,33 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// Device memory that the host does not see, of ranks that have each other's
-// memory mapped, is passed through areas that all of them have mapped: the same
-// combination as of memory that was shared, a segment at a time.
+// Device memory that the host can't access, of ranks that have mapped each other's memory, is
+// passed through areas that all of them have mapped: the ranks combine it as they do shared
+// memory, one segment at a time.
 //
 //	load segment k+3 ─┐
-//	      meet, combine our slice of segment k in the areas of all, meet
+//	      rendezvous, combine our slice of segment k in the areas of all, rendezvous
 //	store segment k  ─┘
 const (
-	// passArea is the most bytes of a segment: those of two ranks stay in the
-	// cache. Smaller calls have smaller ones, down to passLeast, so that there are
-	// some under way.
+	// passArea is the maximum size of a segment, in bytes: the segments of two ranks stay
+	// in the cache. Smaller calls use smaller segments, down to passLeast, so that several
+	// are in progress.
 	passArea  = 512 << 10
 	passLeast = 256 << 10
-	// passAreas is the number of segments that are under way.
+	// passAreas is the number of segments in progress.
 	passAreas = 4
 )
 
-// pathPassed is Report.Path of what went through such areas.
+// pathPassed is the Report.Path of calls through the areas.
 const pathPassed = "passed"
 
-// passStep is the step in which the watchdog says that such a call waits: behind the
-// rendezvous of a direct one.
+// passStep is the step that the watchdog reports for such a call: the one after the
+// rendezvous of a direct call.
 const passStep = 1
 
-// passPath does calls of ranks on one host through areas of the group's own memory,
-// where the host does not see that of some. It belongs to one group; Group.mu guards it.
+// passPath executes calls of ranks on one host through areas of the group's own memory, if
+// the host can't access the memory of some of them. It belongs to one group; Group.mu
+// guards it.
 type passPath struct {
 	fabric fabric.Fabric
 	table  *region.Table
@@ -45,24 +46,24 @@ type passPath struct {
 	watch  *watchdog
 	folder *folder
 
-	// areas are those of all ranks, one behind the other; nil until a call needs
-	// them. Refused says that they can't be mapped.
+	// areas are the areas of all ranks, contiguous for each rank; nil until a call needs
+	// them. refused reports that they can't be mapped.
 	areas   *shared
 	refused bool
-	// pinned are the devices that ours are pinned for, and unpin ends that.
+	// pinned are the devices for which our areas are pinned, and unpin undoes that.
 	pinned map[devices.Device]struct{}
 	unpin  []func()
-	// size is the bytes of a segment of now, the same at every rank.
+	// size is the size, in bytes, of the current segments, the same at every rank.
 	size uint64
-	// to is all ranks.
+	// to lists all ranks.
 	to []plan.Rank
-	// moved tells that the load or store of an area is over, and away that there
-	// is one.
+	// moved receives the result of the load or store of an area, and away reports that one
+	// is in progress.
 	moved [passAreas]chan error
 	away  [passAreas]bool
 }
 
-// passes says whether a call can go through areas: it has no parts.
+// passes reports whether a call can use the areas: its kind has no parts.
 func (r *running) passes() bool {
 	switch r.task.Kind {
 	case plan.AllReduce, plan.Reduce, plan.Broadcast:
@@ -72,7 +73,8 @@ func (r *running) passes() bool {
 	return false
 }
 
-// state returns what the ranks tell each other of their areas: 1 has them, 2 can't.
+// state encodes the state of our areas for the other ranks: 1 if we have them, 2 if we
+// can't.
 func (p *passPath) state() byte {
 	switch {
 	case p.refused:
@@ -83,8 +85,8 @@ func (p *passPath) state() byte {
 	return 0
 }
 
-// open makes the areas, where they can be. All ranks call it. Where not all are
-// as far, as one had given up in it, all begin anew.
+// open makes the areas, if possible. All ranks call it. If their states differ, because a
+// rank has given up in open, all start again.
 func (p *passPath) open(ctx context.Context, apart bool) (ok bool, err error) {
 	if apart {
 		if err = p.close(ctx); err != nil {
@@ -112,7 +114,7 @@ func (p *passPath) open(ctx context.Context, apart bool) (ok bool, err error) {
 	return true, nil
 }
 
-// pin locks our areas for the device of some memory.
+// pin pins our areas for the device of some memory.
 func (p *passPath) pin(m *memory) {
 	if !m.staged || m.held.Source().Device.Mem == nil {
 		return
@@ -126,7 +128,7 @@ func (p *passPath) pin(m *memory) {
 	p.unpin = append(p.unpin, unpin)
 }
 
-// close gives the areas back.
+// close frees the areas.
 func (p *passPath) close(ctx context.Context) error {
 	for _, unpin := range p.unpin {
 		unpin()
@@ -140,8 +142,7 @@ func (p *passPath) close(ctx context.Context) error {
 	return err
 }
 
-// do does a call through the areas. Ok is false, at all ranks, where there
-// are none.
+// do executes a call through the areas. ok is false, at all ranks, if there are no areas.
 func (p *passPath) do(ctx context.Context, r *running) (ok bool, err error) {
 	if ok, err = p.open(ctx, r.apart); !ok {
 		return false, err
@@ -156,14 +157,15 @@ func (p *passPath) do(ctx context.Context, r *running) (ok bool, err error) {
 		err = errors.Join(err, p.passed(i))
 	}
 	if err == nil {
-		// A device that fails with the last segment does so for all ranks.
+		// A device error in the last segment thus fails the call at all ranks.
 		err = p.meet.sync(ctx, passStep)
 	}
 	r.report.note(counters{}, pathPassed)
 	return true, err
 }
 
-// passAll passes all segments. What is still under way is in our own areas.
+// passAll passes all segments. Copies may still be in progress at its return, in our own
+// areas only.
 func (p *passPath) passAll(ctx context.Context, r *running, segments int) error {
 	for k := range min(passAreas-1, segments) {
 		p.load(ctx, r, k)
@@ -210,13 +212,13 @@ func (p *passPath) segment(r *running, k int) (off, n uint64) {
 	return off, min(p.size, r.total()-off)
 }
 
-// area is the area of a rank that segment k is in.
+// area returns the area of a rank that holds segment k.
 func (p *passPath) area(of plan.Rank, k int, n uint64) []byte {
 	at := uint64(k%passAreas) * passArea
 	return p.areas.ranks[of][at : at+n : at+n]
 }
 
-// load begins to put our source of segment k into our area.
+// load starts to copy segment k of our source into our area.
 func (p *passPath) load(ctx context.Context, r *running, k int) {
 	if r.task.Kind == plan.Broadcast && p.fabric.Rank() != r.task.Root {
 		return
@@ -231,10 +233,10 @@ func (p *passPath) load(ctx context.Context, r *running, k int) {
 	p.copyAway(k, p.alone(r), func() error { return readView(ctx, v, devices.Offset(off), mem) })
 }
 
-// store begins to put what is in our area into our result of segment k.
+// store starts to copy our area into segment k of our result.
 func (p *passPath) store(ctx context.Context, r *running, k int) {
 	if (r.task.Kind == plan.Broadcast) == (p.fabric.Rank() == r.task.Root) && r.task.Kind != plan.AllReduce {
-		// A root has what it gives, and the others get nothing of a Reduce.
+		// A root has its own elements, and the other ranks get no result from a Reduce.
 		return
 	}
 	off, n := p.segment(r, k)
@@ -247,10 +249,10 @@ func (p *passPath) store(ctx context.Context, r *running, k int) {
 	p.copyAway(k, p.alone(r), func() error { return writeView(ctx, v, devices.Offset(off), mem) })
 }
 
-// alone says that a call is one segment.
+// alone reports that a call has a single segment.
 func (p *passPath) alone(r *running) bool { return r.total() <= p.size }
 
-// copyAway copies an area while the ranks go on with others.
+// copyAway copies an area while the ranks continue with others.
 func (p *passPath) copyAway(k int, alone bool, do func() error) {
 	i := k % passAreas
 	done := p.moved[i]
@@ -262,7 +264,7 @@ func (p *passPath) copyAway(k int, alone bool, do func() error) {
 	go func() { done <- do() }()
 }
 
-// combine does our share of segment k: in the areas of all, which have all
+// combine computes our share of segment k in the areas of all ranks, which hold all
 // sources.
 func (p *passPath) combine(r *running, k int) error {
 	t := &r.task

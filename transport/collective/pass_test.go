@@ -21,7 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// paths counts the ways that calls have taken.
+// paths counts the calls by path.
 type paths struct{ passed, staged, other atomic.Int64 }
 
 func (p *paths) observe(r *Report) {
@@ -35,9 +35,9 @@ func (p *paths) observe(r *Report) {
 	}
 }
 
-// TestPassed passes device memory through areas: of all ranks, or of some beside
-// host memory, in one segment or many. It comes to the bits of host memory that is
-// shared, in every kind that has no parts.
+// TestPassed passes device memory through areas: of all ranks, or of some with host memory
+// at the others, in one segment or several. The bits are those of shared host memory, for
+// every kind without parts.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 5} {
@@ -72,7 +72,7 @@ func testPassed(t *testing.T, n int, mixed bool) {
 	}
 }
 
-// wholes is tasks of each kind that has no parts, of one segment or many.
+// wholes returns tasks of each kind without parts, of one segment or several.
 func wholes(n int) (all []plan.Task) {
 	for _, k := range []plan.Kind{plan.AllReduce, plan.Reduce, plan.Broadcast} {
 		for i, count := range []uint64{20_000, 131_072, 400_003, 800_001} {
@@ -92,8 +92,7 @@ func wholes(n int) (all []plan.Task) {
 	return all
 }
 
-// firstOn makes every third buffer by a function, and the others in the host's
-// memory.
+// firstOn allocates every third buffer by alloc, and the others in host memory.
 func (w *ranks) firstOn(alloc allocate) allocate {
 	return func(n uint64) *region.Buffer {
 		w.mu.Lock()
@@ -107,7 +106,7 @@ func (w *ranks) firstOn(alloc allocate) allocate {
 	}
 }
 
-// passes does a task, and looks at its bits and its memory.
+// passes executes a task, and checks its bits and its memory.
 func (w *ranks) passes(t *testing.T, x plan.Task, alloc allocate, f *footprint) {
 	t.Helper()
 	sources := make([][]byte, len(w.groups))
@@ -123,8 +122,8 @@ func (w *ranks) passes(t *testing.T, x plan.Task, alloc allocate, f *footprint) 
 	w.gives(t, x, alloc, want, bound{f, uint64(len(w.groups)) * passAreas * passArea})
 }
 
-// TestPassedPinned is that the areas are registered with the card while the group
-// is there.
+// TestPassedPinned checks that the areas are pinned for the device as long as the group
+// exists.
 func TestPassedPinned(t *testing.T) {
 	opened := devicetest.Open(t, sim.NewDriver(), "sim:0,size=64MiB,pinned=true")
 	t.Cleanup(func() { _ = opened.Close() })
@@ -158,8 +157,8 @@ func TestPassedPinned(t *testing.T) {
 	}
 }
 
-// TestPassedFails has a device fail in the middle of a call: every rank gets an
-// error, nothing is copied any more, and the next call works.
+// TestPassedFails: a device fails in the middle of a call. Every rank gets an error, no
+// copy continues, and the next call works.
 func TestPassedFails(t *testing.T) {
 	kit.Check(t)
 	for _, kind := range []faulty.Kind{faulty.CopyOut, faulty.CopyIn} {
@@ -197,8 +196,8 @@ func TestPassedFails(t *testing.T) {
 	}
 }
 
-// TestShareAfterStaged: what tells a rank that a page was copied does not end what
-// the ranks do together after the call.
+// TestShareAfterStaged: the interrupt at the end of a page copy does not end the next
+// rendezvous of the ranks.
 func TestShareAfterStaged(t *testing.T) {
 	t.Parallel()
 	for name, all := range map[string]func() []fabric.Fabric{
@@ -231,8 +230,8 @@ func TestShareAfterStaged(t *testing.T) {
 	}
 }
 
-// TestPassedApart has a rank lose its areas, as one does that gives up while they
-// are made: the ranks make them anew.
+// TestPassedApart: a rank loses its areas, like one that gives up while they are made: the
+// ranks make them anew.
 func TestPassedApart(t *testing.T) {
 	kit.Check(t)
 	w := newRanks(t, 2, Options{Algorithm: plan.Direct, Timeout: 10 * time.Second})

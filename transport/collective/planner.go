@@ -9,23 +9,23 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// callKey has what calls have in common that are done in the same way.
+// callKey identifies calls that are executed in the same way.
 type callKey struct {
 	task   plan.Task
 	staged staging
 	plan   *plan.Plan
 }
 
-// prepared has the plan and program of such calls.
+// prepared holds the plans and programs of such calls.
 type prepared struct {
 	staged staging
 	// ident is nil until the call is made.
 	ident *ident
-	// window says that the group's window is large enough for the call, and
-	// nothing else faster.
+	// window reports that the group's windows are large enough for the call, and no other
+	// path is faster.
 	window bool
-	// direct is the way by mapped memory, nil where there is none, and stream
-	// the one by links, nil until it is needed.
+	// direct is the way by mapped memory, or nil; stream is the one over links, nil until
+	// it is needed.
 	direct, stream *way
 }
 
@@ -35,30 +35,28 @@ type way struct {
 	prog      *program
 	because   string
 	predicted time.Duration
-	// lends says that some rank may lend what it sends.
+	// lends reports that ranks may send without copying.
 	lends bool
 }
 
-// lendSize is from how many bytes for each rank on memory is lent to the links
-// instead of being copied. Fewer are in a cache, from where a copy takes no longer
-// than to look up their pages.
+// lendSize is the number of bytes per rank from which on links send without copying. Fewer
+// bytes are in a cache, so that copying them takes no longer than looking up their pages.
 const lendSize = 2 << 20
 
-// planner finds the plans of calls and keeps them. All ranks come to the same plans, as
-// they have the same options, places and costs. It belongs to one group; Group.mu guards
-// it.
+// planner chooses and caches the plans of calls. All ranks choose the same plans, as they
+// have the same options, places and costs. It belongs to one group; Group.mu guards it.
 type planner struct {
 	places fabric.Places
 	opts   *Options
-	// costs are those by which calls choose: the same at all ranks.
+	// costs are the costs by which plans are chosen: the same at all ranks.
 	costs plan.Costs
-	// windowed says that all ranks have mapped the group's window.
+	// windowed reports that all ranks have mapped the group's windows.
 	windowed bool
-	// calls are the calls that were made before, and what was found out for them.
+	// calls caches how earlier calls were executed.
 	calls map[callKey]*prepared
 }
 
-// prepared returns how a call is done. It allocates nothing for one that it knows.
+// prepared returns how a call is executed. It does not allocate for a cached call.
 func (p *planner) prepared(key callKey) (*prepared, error) {
 	if have := p.calls[key]; have != nil {
 		return have, nil
@@ -71,13 +69,13 @@ func (p *planner) prepared(key callKey) (*prepared, error) {
 	return fresh, nil
 }
 
-// shape returns the shape that plans are made for; mapped says whether memory is used where it
-// is.
+// shape returns the shape for which plans are made; mapped reports whether memory is used
+// in place.
 func (p *planner) shape(mapped bool) plan.Shape {
 	return plan.Shape{Order: p.opts.Order, Nodes: p.places.Nodes(), Mapped: mapped, Topology: p.opts.Topology}
 }
 
-// prepare finds out how a call is done.
+// prepare determines how a call is executed.
 func (p *planner) prepare(key callKey) (*prepared, error) {
 	pr, t := &prepared{staged: key.staged}, key.task
 	if key.plan != nil {
@@ -102,12 +100,12 @@ func (p *planner) prepare(key callKey) (*prepared, error) {
 	return pr, nil
 }
 
-// usePlan does a call by a plan that was made before.
+// usePlan prepares a call that uses an existing plan.
 func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
 	asked, same := have.Task, t
 	asked.InPlace, same.InPlace = false, false
 	if t.Kind == plan.Barrier {
-		asked.Type = t.Type // there is nothing that it could be of
+		asked.Type = t.Type // it has no elements, so any type will do
 	}
 	if asked != same {
 		return fmt.Errorf("%w: the plan is for %+v, the call is %+v", ErrArgument, have.Task, t)
@@ -143,7 +141,7 @@ func (p *planner) predict(of *plan.Plan) time.Duration {
 	return all[i].Time
 }
 
-// current refuses a plan that was made for other ranks. Errors: plan.ErrStale.
+// current rejects a plan that was made for other ranks. Errors: plan.ErrStale.
 func (p *planner) current(of *plan.Plan) error {
 	ours := p.shape(p.windowed)
 	switch {
@@ -158,7 +156,7 @@ func (p *planner) current(of *plan.Plan) error {
 	return nil
 }
 
-// streamWay is the way over links.
+// streamWay returns the way over links.
 func (p *planner) streamWay(t *plan.Task, st staging) (*way, error) {
 	w, err := p.choose(*t, false)
 	if err != nil {
@@ -180,31 +178,31 @@ func (p *planner) translate(w *way, st staging) {
 	}
 }
 
-// choose finds the algorithm: the one that was asked for, else the fastest. All
-// ranks come to the same, as they have the same costs.
+// choose chooses the algorithm: the requested one, otherwise the fastest. All ranks choose
+// the same, as they have the same costs.
 func (p *planner) choose(t plan.Task, mapped bool) (*way, error) {
 	s := p.shape(mapped)
 	a, own := p.opts.Algorithms[t.Kind]
 	if !own {
 		a = p.opts.Algorithm
 	}
-	// In place or not is each rank's own matter, and must not make a difference.
+	// Ranks may differ in whether they are in place, which must not affect the choice.
 	same := t
 	same.InPlace = t.Kind != plan.AllToAll && t.Kind != plan.Barrier
 	all, err := plan.Estimates(same, s, p.costs)
 	if err != nil {
 		return nil, argument(err)
 	}
-	// The option is for the calls that it can do.
+	// The option applies only to calls that the algorithm can do.
 	if i := slices.IndexFunc(all, func(e plan.Estimate) bool { return e.Algorithm == a }); i >= 0 {
 		return compile(t, s, all[i], "option")
 	}
 	return compile(t, s, p.best(all, &t, mapped), "model")
 }
 
-// best is the fastest of some estimates. What fits the group's window needs one
-// meeting of the ranks there, and not two as in memory that stays the callers'. A
-// barrier is no more than that, and its counters cost less than messages.
+// best returns the fastest estimate. A call that fits the windows needs one rendezvous of
+// the ranks there, instead of two in memory that belongs to the callers. A barrier is just
+// a rendezvous, and counters cost less than messages.
 func (p *planner) best(all []plan.Estimate, t *plan.Task, mapped bool) plan.Estimate {
 	best := all[0]
 	for _, e := range all {
@@ -222,8 +220,8 @@ func (p *planner) best(all []plan.Estimate, t *plan.Task, mapped bool) plan.Esti
 	return best
 }
 
-// compile makes a plan. One in mapped memory is not in place: where ranks are in
-// place does not matter to it, so they need not agree on that.
+// compile makes a plan. A plan in mapped memory is not in place: being in place makes no
+// difference to it, so the ranks need not agree on that.
 func compile(t plan.Task, s plan.Shape, e plan.Estimate, because string) (*way, error) {
 	if e.Algorithm == plan.Direct {
 		t.InPlace = false
@@ -235,12 +233,12 @@ func compile(t plan.Task, s plan.Shape, e plan.Estimate, because string) (*way, 
 	return &way{plan: p, because: because, predicted: e.Time}, nil
 }
 
-// argument makes what plan refuses a wrong argument.
+// argument turns an error of plan into ErrArgument.
 func argument(err error) error { return fmt.Errorf("%w: %w", ErrArgument, err) }
 
-// lends says whether ranks may lend what they send by a plan: the same at all of
-// them, since a call that lends ends when all ranks have what they were to get. A
-// caller may change what was sent then, and who gives up has to say so.
+// lends reports whether ranks may send without copying in a plan: the same at all of them,
+// since such a call ends only when all ranks have received everything. After that a caller
+// may modify its memory, and a rank that gives up before must announce it.
 func (p *planner) lends(of *plan.Plan) bool {
 	t := &of.Task
 	return !oneHost(p.places) && t.Count*t.Type.Size()/uint64(t.Ranks) >= lendSize &&

@@ -27,8 +27,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// rankDir makes a process of the tests a rank: it is where the ranks write where
-// they listen. rankName is its number, and rankStreams is set for sockets.
+// rankDir makes a process of the tests a rank: it is the directory in which the ranks
+// publish their addresses. rankName is its number, and rankStreams is set for sockets.
 const rankDir, rankName, rankStreams = "HMCFS_TEST_DIR", "HMCFS_TEST_NAME", "HMCFS_TEST_STREAMS"
 
 // processes is the number of them.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	spread.Main(m)
 }
 
-// beRank reduces without an end, and says so after the first times.
+// beRank reduces in an endless loop, and reports when it has started.
 func beRank(dir, name string, streams bool) error {
 	me, err := strconv.Atoi(name)
 	if err != nil {
@@ -109,7 +109,7 @@ func beRank(dir, name string, streams bool) error {
 	}
 }
 
-// rendezvous writes where we listen, and waits until all ranks have.
+// rendezvous publishes our address, and waits for those of all ranks.
 func rendezvous(ctx context.Context, dir, name string, at control.Address) (map[wire.Rank]control.Address, error) {
 	half := filepath.Join(dir, "half"+name)
 	if err := os.WriteFile(half, []byte(string(at.Network)+" "+at.Addr), 0o600); err != nil {
@@ -139,8 +139,8 @@ func rendezvous(ctx context.Context, dir, name string, at control.Address) (map[
 	return book, nil
 }
 
-// TestProcessKilled kills a process in the middle of what it reduces: the others
-// end with an error that names it.
+// TestProcessKilled kills a process during a reduction: the others end with an error that
+// names it.
 func TestProcessKilled(t *testing.T) {
 	for _, streams := range []string{"", "1"} {
 		t.Run("streams="+streams, func(t *testing.T) {
@@ -186,19 +186,20 @@ func startRanks(t *testing.T, dir, streams string) (all []*exec.Cmd, outs []*buf
 	return all, outs
 }
 
-// proxy is a way between two ranks that can be cut.
+// proxy is a connection between two ranks that can be cut.
 type proxy struct {
 	to string
 
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// left is the number of bytes that may pass before it is cut; negative is for ever.
+	// left is the number of bytes that may pass before the connection is cut; negative
+	// means no limit.
 	// +checklocks:mu
 	left int64
 }
 
-// serve takes connections until the listener is closed.
+// serve accepts connections until the listener is closed.
 func (p *proxy) serve(l net.Listener) {
 	for {
 		in, err := l.Accept()
@@ -234,7 +235,7 @@ func (p *proxy) pass(from, to net.Conn) {
 	}
 }
 
-// may says whether bytes pass.
+// may reports whether bytes may pass.
 func (p *proxy) may(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,15 +256,15 @@ func (p *proxy) cut() {
 	p.conns, p.left = nil, -1
 }
 
-// cutAfter cuts when so many bytes have passed.
+// cutAfter cuts after so many bytes have passed.
 func (p *proxy) cutAfter(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = n
 }
 
-// TestConnectionDropped drops the connections of two ranks while they reduce: it
-// is done again, and comes to the same bits.
+// TestConnectionDropped drops the connections of two ranks during a reduction: it is
+// repeated, and gives the same bits.
 func TestConnectionDropped(t *testing.T) {
 	kit.Check(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,13 +6,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// program has the steps of one rank, as an executor runs them.
+// program holds the steps of one rank, for the executor.
 type program struct {
 	steps  []step
 	phases []phase
-	// element is the size of one.
+	// element is the size of an element, in bytes.
 	element uint64
-	// paging says how staged buffers are used; nil where none is.
+	// paging describes how staged buffers are used; nil if none is staged.
 	paging *paging
 }
 
@@ -62,8 +62,8 @@ func bytesOf(b plan.Block, element uint64) span {
 	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
 }
 
-// waitsOf returns the earlier steps that step i has to come after: those that write what
-// it touches, or touch what it writes.
+// waitsOf returns the earlier steps that step i must come after: those that write bytes it
+// touches, or touch bytes it writes.
 func waitsOf(steps []step, i int) []wait {
 	var waits []wait
 	s := &steps[i]
@@ -79,8 +79,8 @@ func waitsOf(steps []step, i int) []wait {
 	return waits
 }
 
-// conflict says whether two steps touch bytes that one of them writes, and
-// whether these are always the same range in both.
+// conflict reports whether two steps touch bytes that one of them writes, and whether these
+// are always the same range in both.
 func conflict(a, b *step) (meet, follow bool) {
 	follow = true
 	pair := func(x, y span) {
@@ -97,7 +97,7 @@ func conflict(a, b *step) (meet, follow bool) {
 	return meet, meet && follow
 }
 
-// cut makes the phases.
+// cut divides the steps into phases.
 func (g *program) cut() {
 	type way struct {
 		peer plan.Rank

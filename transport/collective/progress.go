@@ -2,26 +2,26 @@ package collective
 
 import "github.com/hmcfs/hmcfs/transport/collective/plan"
 
-// progress tells how far the program of a call has come. The executor advances it, and
-// the stager reads it to know which pages the steps are at.
+// progress is the progress of a call's program. The executor advances it, and the stager
+// reads it to determine which pages the steps use.
 type progress struct {
 	prog *program
-	// done is the bytes of each step that are done.
+	// done is the number of bytes of each step that are done.
 	done []uint64
-	// lanes are the places in the lanes of the phase, by peer.
+	// lanes are the positions in the lanes of the phase, by peer.
 	lanes []cursor
-	// phase is the number of the one that is run, and entered says that it has begun.
-	// local is the step of it that needs no link, left how many steps are not over.
+	// phase is the index of the current phase, and entered reports that it has begun. local
+	// is the index of its next local step, left the number of steps that are not complete.
 	phase   int
 	entered bool
 	local   int
 	left    int
 }
 
-// cursor is a place in a lane: how many of its sends and receives are over.
+// cursor is a position in a lane: the numbers of its completed sends and receives.
 type cursor struct{ sends, gets int }
 
-// start puts the progress at the beginning of a program.
+// start resets the progress to the beginning of a program.
 func (p *progress) start(prog *program) {
 	p.prog = prog
 	if cap(p.done) < len(prog.steps) {
@@ -56,7 +56,7 @@ func (p *progress) limit(i int) uint64 {
 	return n
 }
 
-// floor cuts a limit to whole elements where a step combines.
+// floor rounds a limit down to whole elements for a step that combines.
 func (p *progress) floor(i int, n uint64) uint64 {
 	if p.prog.steps[i].action == plan.Receive {
 		return n
@@ -64,7 +64,7 @@ func (p *progress) floor(i int, n uint64) uint64 {
 	return n - n%p.prog.element
 }
 
-// finish notes that a step may be over.
+// finish reports whether a step is complete, and if so counts it.
 func (p *progress) finish(i int) bool {
 	if p.done[i] < p.prog.steps[i].block.len {
 		return false

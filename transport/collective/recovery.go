@@ -11,8 +11,8 @@ import (
 )
 
 // recovery brings the ranks together after a failed try: it makes the links anew, and
-// exchanges where each rank is. What follows from that is for rule. It belongs to one
-// group; Group.mu guards it.
+// exchanges the standings, to which rule is then applied. It belongs to one group; Group.mu
+// guards it.
 type recovery struct {
 	fabric   fabric.Fabric
 	watch    *watchdog
@@ -53,15 +53,15 @@ func (v *recovery) gather(ctx context.Context, mine standing, cause error) ([]st
 // have waited before: ranks in a call recover at once.
 const grace = time.Second
 
-// looks bounds how often, within its limit, reform checks which ranks are there. Ranks
-// give up one after the other, so the last one to do it finds none: missing are those
-// that never were there.
+// looks divides the limit of reform into attempts. As ranks give up at different times, the
+// last one to do so may find none of the others: the ranks reported missing are those that
+// were absent in every attempt.
 const looks = 8
 
-// reform makes the links anew. The watchdog does not look meanwhile.
+// reform makes the links anew. The watchdog is inactive meanwhile.
 //
-// Errors: fabric.ErrLink, as a MissingError, for ranks that are gone; a
-// TimeoutError for those that don't come; ErrClosed; the context's.
+// Errors: fabric.ErrLink, as a MissingError, for ranks that have ended; a TimeoutError for
+// ranks that do not come; ErrClosed; the context's.
 func (v *recovery) reform(ctx context.Context, at stage, cause error) error {
 	w := v.watch
 	limit := v.limit(at)
@@ -105,14 +105,14 @@ func (v *recovery) reform(ctx context.Context, at stage, cause error) error {
 }
 
 // stoppedWaiting reports whether Reform ended at its context's deadline. A reconnection
-// that timed out wraps that error: its rank has ended.
+// that timed out wraps that error instead: its rank has ended.
 func stoppedWaiting(e *fabric.MissingError) bool {
 	return e.Err == context.DeadlineExceeded //nolint:errorlint // what is wrapped is something else
 }
 
-// limit returns how long to wait for the other ranks: the rest of
-// Options.Timeout, since they have waited as long. A rank that has its result waits only
-// for ranks that still need it.
+// limit returns how long to wait for the other ranks: the rest of Options.Timeout, since
+// they have waited as long. A rank that has its result waits only for ranks that still need
+// it.
 func (v *recovery) limit(at stage) time.Duration {
 	limit := v.timeout
 	if at == settling {

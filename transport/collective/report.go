@@ -6,29 +6,28 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Report tells how a call went.
+// Report describes the execution of a call.
 type Report struct {
 	Task plan.Task `json:"task"`
-	// Algorithm and Because say what was chosen, and by what: "model", "option",
-	// "plan".
+	// Algorithm is the one used, and Because the reason: "model", "option" or "plan".
 	Algorithm plan.Algorithm `json:"algorithm"`
 	Because   string         `json:"because"`
 	Predicted time.Duration  `json:"predicted"`
 	Measured  time.Duration  `json:"measured"`
-	// Sent and Received are bytes over links, Messages how many sends.
+	// Sent and Received count bytes over links, Messages the sends.
 	Sent     uint64 `json:"sent"`
 	Received uint64 `json:"received"`
 	Messages uint64 `json:"messages"`
 	Retries  int    `json:"retries"`
-	// Path is the way of the bytes: "direct" is memory that all ranks have mapped,
-	// "window" the group's own such memory, "passed" that for device memory which
-	// the host does not see, "stream" the links, and "staged" the links, from or to
-	// such memory of a device.
+	// Path is the path of the bytes: "direct" is memory that all ranks have mapped,
+	// "window" the group's own mapped memory, "passed" the same for device memory that the
+	// host can't access, "stream" the links, and "staged" the links, from or to such device
+	// memory.
 	Path string `json:"path"`
 }
 
-// Bandwidths are the bytes of the whole in a second, and how fast the busiest
-// link was, by the rules of nccl-tests.
+// Bandwidths returns the algorithm and bus bandwidths as defined by nccl-tests, in bytes
+// per second: the size of the whole divided by the time, and the speed of the busiest link.
 func (r *Report) Bandwidths() (algorithm, bus float64) {
 	if r.Measured <= 0 {
 		return 0, 0
@@ -45,18 +44,18 @@ func (r *Report) Bandwidths() (algorithm, bus float64) {
 	return algorithm, algorithm
 }
 
-// note writes what went over links to the report.
+// note records the traffic over links in the report.
 func (r *Report) note(c counters, path string) {
 	r.Sent, r.Received, r.Messages, r.Path = c.sent, c.received, c.messages, path
 }
 
-// counters count what went over links, but for staged and local.
+// counters count traffic over links, except for staged and local.
 type counters struct {
 	sent, received, messages uint64
-	// staged counts what was copied from and to devices, and local what steps did that
+	// staged counts the bytes copied from and to devices, and local those of steps that
 	// need no link.
 	staged, local uint64
 }
 
-// moved is all bytes that went anywhere.
+// moved returns the total number of bytes.
 func (c *counters) moved() uint64 { return c.sent + c.received + c.staged + c.local }

@@ -6,14 +6,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// This file contains the rule of recovery, without communication: guard.recover
-// applies it, and a test checks it against every order of events.
+// This file contains the rule of recovery, without communication: guard.recover applies it,
+// and a test checks it against every order of events.
 
-// tally numbers the calls of a rank. The number of a call is its place among all
-// calls of the group, at every rank and whatever becomes of the call: ranks compare
-// numbers to find out that they are in different calls.
+// tally numbers the calls of a rank. The number of a call is its position among all calls
+// of the group, at every rank and whatever its outcome: ranks compare numbers to detect
+// that they are in different calls.
 type tally struct {
-	// call numbers the current call, or the last one between calls.
+	// call is the number of the current call, or of the last one between calls.
 	call uint32
 	// lapsed counts the following calls that the other ranks have ended already.
 	lapsed uint32
@@ -41,7 +41,7 @@ func (t *tally) apply(r ruling) {
 // later reports whether call a comes after call b. Numbers wrap around.
 func later(a, b uint32) bool { return int32(a-b) > 0 }
 
-// stage describes the progress of a rank in a duty.
+// stage is the progress of a rank in a duty.
 type stage uint8
 
 const (
@@ -55,12 +55,12 @@ const (
 	settling
 )
 
-// verdict tells whether a rank can repeat its call, or why not.
+// verdict reports whether a rank can repeat its call, or why not.
 type verdict uint8
 
 const (
 	canAgain verdict = iota + 1
-	// hasFailed: an error of its own, which a repetition would not cure.
+	// hasFailed: a local error, which a repetition would not cure.
 	hasFailed
 	// hasTimedOut: the rank has waited for Options.Timeout.
 	hasTimedOut
@@ -94,7 +94,7 @@ func verdictOn(f failure, at stage, kept bool) verdict {
 	return canAgain
 }
 
-// standing describes a rank after a failed try, as the ranks exchange it:
+// standing describes a rank after a failed try, as exchanged between the ranks:
 //
 //	0   call
 //	4   stage
@@ -129,7 +129,7 @@ func readStanding(p []byte) standing {
 	}
 }
 
-// outcome tells how recovery ends for the call of a rank.
+// outcome is the outcome of recovery for the call of a rank.
 type outcome uint8
 
 const (
@@ -142,7 +142,7 @@ const (
 	fails
 )
 
-// reason tells why a call fails.
+// reason is the reason why a call fails.
 type reason uint8
 
 const (
@@ -159,11 +159,11 @@ const (
 // ruling holds the outcome of recovery for one rank.
 type ruling struct {
 	outcome outcome
-	// because and rank give the reason of a failure, and the rank that causes it.
+	// because and rank are the reason of a failure, and the rank that causes it.
 	because reason
 	rank    plan.Rank
-	// last numbers the last call that no rank continues: calls up to it lapse. ahead
-	// is a rank in the latest call.
+	// last is the last call that no rank continues: calls up to it lapse. ahead is a rank
+	// in the latest call.
 	last  uint32
 	ahead plan.Rank
 }

@@ -9,31 +9,30 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// running is a call that is under way.
+// running is a call in progress.
 type running struct {
 	call Call
 	task plan.Task
-	// plan is by what the call is done.
+	// plan is the plan of the call.
 	plan   *plan.Plan
 	report Report
-	// resumed says that this is a Barrier that was left before its end: it goes on
-	// where it was.
+	// resumed reports that this is a Barrier that was interrupted, and continues.
 	resumed bool
-	// unseen says that the host does not see the memory of some rank.
+	// unseen reports that the host can't access the memory of some rank.
 	unseen bool
-	// apart says that some ranks have areas to pass it through and some don't.
+	// apart reports that the ranks' states of the areas of passPath differ.
 	apart bool
 
 	prepared *prepared
-	// lends says that ranks may have lent what they have sent: the call is not over
-	// before all have received it.
+	// lends reports that ranks may have sent without copying: the call ends only when all
+	// have received everything.
 	lends bool
-	// plain says that source and result are host memory.
+	// plain reports that source and result are host memory.
 	plain          bool
 	source, result memory
 }
 
-// hold holds what the call needs of its views, and finds out whether it is in place.
+// hold holds the call's views, and determines whether it is in place.
 func (r *running) hold(ctx context.Context, rank plan.Rank) error {
 	t := &r.task
 	source, result := r.call.Source, r.call.Result
@@ -72,8 +71,8 @@ func (r *running) hold(ctx context.Context, rank plan.Rank) error {
 	return r.rootCopies(ctx, rank)
 }
 
-// rootCopies makes every Broadcast one in place: the ranks that are not the root
-// have nothing else.
+// rootCopies makes every Broadcast one in place, as it always is for ranks other than the
+// root.
 func (r *running) rootCopies(ctx context.Context, rank plan.Rank) error {
 	t := &r.task
 	if rank == t.Root && !t.InPlace && t.Count > 0 {
@@ -92,7 +91,7 @@ func (r *running) rootCopies(ctx context.Context, rank plan.Rank) error {
 	return nil
 }
 
-// aligned refuses elements that do not begin where such elements may.
+// aligned rejects elements that are not aligned to their size.
 func (r *running) aligned() error {
 	if !r.task.Kind.Combines() {
 		return nil
@@ -105,13 +104,13 @@ func (r *running) aligned() error {
 	return nil
 }
 
-// drop lets the memory of the call go.
+// drop releases the memory of the call.
 func (r *running) drop() {
 	r.source.drop()
 	r.result.drop()
 }
 
-// fresh is the report of a call that begins. It finds the plan, too.
+// fresh returns the report of a new call, and sets its plan.
 func (r *running) fresh() Report {
 	w := r.prepared.direct
 	if w == nil {
@@ -121,7 +120,7 @@ func (r *running) fresh() Report {
 	return Report{Task: r.task, Algorithm: w.plan.Algorithm, Because: w.because, Predicted: w.predicted}
 }
 
-// prepare finds out how the call is done, and begins its report.
+// prepare determines how the call is executed, and begins its report.
 func (r *running) prepare(p *planner) error {
 	key := callKey{task: r.task, staged: stagingOf(&r.task, r.source.staged, r.result.staged), plan: r.call.Plan}
 	have, err := p.prepared(key)
@@ -134,15 +133,15 @@ func (r *running) prepare(p *planner) error {
 	return nil
 }
 
-// repeats says that a call is the one before once more, of memory that stays where
-// it is: then there is nothing to find out.
+// repeats reports that a call is the same as the previous one, on host memory, which does
+// not move: then everything is known already.
 func (r *running) repeats(c *Call) bool {
 	b := &r.call
 	return r.plain && r.prepared != nil && b.Kind == c.Kind && b.Op == c.Op && b.Root == c.Root && b.Plan == c.Plan &&
 		b.Source == c.Source && b.Result == c.Result
 }
 
-// again makes the call ready for another one that repeats it.
+// again prepares the call for one that repeats it.
 func (r *running) again(c *Call, rank plan.Rank) error {
 	r.call, r.resumed, r.lends = *c, false, false
 	err := r.source.again(r.task.SourceLen(rank), c.Source)
@@ -156,15 +155,15 @@ func (r *running) again(c *Call, rank plan.Rank) error {
 	return nil
 }
 
-// switchTo has the call be done in another way than its report says.
+// switchTo changes the way by which the call is executed.
 func (r *running) switchTo(w *way) {
 	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
 }
 
-// total returns the bytes of the elements of the call's task.
+// total returns the size, in bytes, of the elements of the call's task.
 func (r *running) total() uint64 { return r.task.Count * r.task.Type.Size() }
 
-// overwrites says whether the call may write into its source before it is over.
+// overwrites reports whether the call may modify its source before it ends.
 func (r *running) overwrites(rank plan.Rank) bool {
 	if !r.task.InPlace || r.task.Ranks == 1 {
 		return false
@@ -175,7 +174,7 @@ func (r *running) overwrites(rank plan.Rank) bool {
 	case plan.Reduce:
 		return r.task.Root == rank
 	case plan.AllGather, plan.Broadcast, plan.Barrier:
-		// Only what others give is written.
+		// Only other ranks' elements are written.
 	}
 	return false
 }

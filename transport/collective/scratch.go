@@ -10,14 +10,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// scratch is a group's own memory for what plans put aside, which grows with the calls.
-// Group.mu guards it.
+// scratch is a group's scratch memory for plans, which grows as needed. Group.mu guards it.
 type scratch struct {
 	table  *region.Table
 	buffer *region.Buffer
 }
 
-// bytes are n bytes of it. They hold what was left there.
+// bytes returns n bytes of it. Their content is unspecified.
 func (s *scratch) bytes(ctx context.Context, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -36,15 +35,15 @@ func (s *scratch) bytes(ctx context.Context, n uint64) ([]byte, error) {
 	return s.buffer.Host(0, devices.Size(n)), nil
 }
 
-// trim gives back memory of which there is more than a group may keep.
+// trim frees the memory if it exceeds the size that a group may keep.
 func (s *scratch) trim(ctx context.Context, keep devices.Size) {
 	if s.buffer != nil && s.buffer.Size() > keep {
-		// The kernel takes back what it has given.
+		// Unmapping memory that was mapped before does not fail.
 		_ = s.close(ctx)
 	}
 }
 
-// close gives all of it back. Nobody else has it, so that this does not wait.
+// close frees the memory. It has no other users, so close does not wait.
 func (s *scratch) close(ctx context.Context) error {
 	b := s.buffer
 	if b == nil {

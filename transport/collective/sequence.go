@@ -12,8 +12,8 @@ type sequence struct {
 	tally
 	// ident holds the arguments of the current call.
 	ident *ident
-	// idents are those of the calls before, of which agreed were compared. age is
-	// how often they were forgotten.
+	// idents caches those of earlier calls, of which agreed have been compared. age counts
+	// how often the cache was cleared.
 	idents map[frame]*ident
 	agreed int
 	age    uint32
@@ -25,25 +25,24 @@ func newSequence() *sequence {
 	return s
 }
 
-// ident is a call's arguments, and what is found out for them once.
+// ident holds a call's arguments, and values derived from them.
 type ident struct {
 	frame frame
-	// digest is the part of the frame in each message's header, and name how the
-	// call is called.
+	// digest is the digest of the frame for message headers, and name describes the call.
 	digest uint16
 	name   string
-	// agreed says that all ranks have compared it.
+	// agreed reports that all ranks have compared it.
 	agreed bool
-	// age is sequence.age when it was made: what is older was forgotten.
+	// age is sequence.age at its creation: an older ident is no longer in the cache.
 	age uint32
 }
 
-// maxAgreed bounds how many calls are remembered as compared. All ranks forget
-// at the same call, since they have made the same ones. Of those that came to
-// nothing there may be as many again.
+// maxAgreed bounds how many calls are remembered as compared. All ranks clear the cache at
+// the same call, since they have made the same ones. There may be as many that were not
+// compared.
 const maxAgreed = 4096
 
-// intern returns the ident of a frame, the same one until all are forgotten.
+// intern returns the ident of a frame, the same one until the cache is cleared.
 func (s *sequence) intern(f frame) *ident {
 	if i := s.idents[f]; i != nil {
 		return i
@@ -56,14 +55,14 @@ func (s *sequence) intern(f frame) *ident {
 	return i
 }
 
-// forget has all calls be new ones.
+// forget clears the cache, so that all calls are new.
 func (s *sequence) forget() {
 	clear(s.idents)
 	s.agreed = 0
 	s.age++
 }
 
-// agree notes that all ranks have compared the call under way.
+// agree records that all ranks have compared the current call.
 func (s *sequence) agree() {
 	if s.ident.agreed {
 		return
@@ -77,20 +76,20 @@ func (s *sequence) agree() {
 	s.agreed++
 }
 
-// stamp writes the header of the nth message to a peer in the current call.
+// stamp encodes the header of the nth message to a peer in the current call.
 func (s *sequence) stamp(b *[headSize]byte, nth uint16, size uint64) {
 	header{call: s.call, kind: headData, step: nth, size: size, digest: s.ident.digest}.put(b)
 }
 
-// verify checks that a peer has sent the header of its nth message to this rank in
-// the current call.
+// verify checks that a header is that of a peer's nth message to this rank in the current
+// call.
 //
 // Errors: an OutOfStepError.
 func (s *sequence) verify(b *[headSize]byte, peer plan.Rank, nth uint16, size uint64) error {
 	return expect(b, peer, header{call: s.call, kind: headData, step: nth, size: size, digest: s.ident.digest})
 }
 
-// digest is 16 bits that stand for a frame.
+// digest returns the CRC-16 of a frame.
 func (f *frame) digest() uint16 {
 	const polynomial = 0x1021
 	sum := uint16(0xffff)
@@ -107,7 +106,7 @@ func (f *frame) digest() uint16 {
 	return sum
 }
 
-// name returns the name of a call of the frame.
+// name describes a call with this frame.
 func (f *frame) name() string {
 	fields := f.fields()
 	if f[0] >= kindControl {

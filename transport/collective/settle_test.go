@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// TestSettle has rank 0 lose its link when rank 1, which gets nothing, has sent all
-// that it has to: with Settle it is still there, and sends it again; without it is
-// gone, and rank 0 hears so when it is there again.
+// TestSettle: rank 0 loses its link when rank 1, which gets no result, has sent everything.
+// With Settle rank 1 is still in the call, and sends again; without it rank 1 has left, and
+// rank 0 learns so when rank 1 is back.
 func TestSettle(t *testing.T) {
 	for settle, again := range map[devices.Size]bool{1: true, 12000: true, 12001: false, 0: false} {
 		t.Run(settle.String(), func(t *testing.T) {
@@ -31,10 +31,10 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// settleCount are fewer bytes than a ring in memory takes.
+// settleCount is fewer elements than a ring in memory holds.
 const settleCount = 3000
 
-// settlers is two ranks that reduce.
+// settlers are two ranks that reduce.
 type settlers struct {
 	w                *ranks
 	faults           *faulty.Faults
@@ -47,7 +47,7 @@ func (s *settlers) reduce(t *testing.T, r int) error {
 	return s.w.groups[r].Reduce(t.Context(), s.results[r], s.sources[r], elem.Sum, 0)
 }
 
-// cutAfter cuts the link when rank 1 has sent so many bytes in all.
+// cutAfter cuts the link when rank 1 has sent so many bytes in total.
 func (s *settlers) cutAfter(bytes uint64) {
 	for s.faults.Sent(1, 0) < bytes {
 		runtime.Gosched()
@@ -65,7 +65,7 @@ func (s *settlers) test(t *testing.T, again bool) {
 	want := bytes.Clone(hostBytes(s.results[0]))
 	clear(hostBytes(s.results[0]))
 	until := s.faults.Sent(1, 0) + headSize + 4*settleCount
-	s.faults.Lag(1, 0, 1<<60) // rank 0 sees nothing of it
+	s.faults.Lag(1, 0, 1<<60) // rank 0 receives none of it
 	var errs [2]error
 	var next error
 	_ = together(3, func(r int) error {
@@ -74,7 +74,7 @@ func (s *settlers) test(t *testing.T, again bool) {
 			return nil
 		}
 		if errs[r] = s.reduce(t, r); r == 1 && !again {
-			<-s.cut // then it does what comes next
+			<-s.cut // then it makes the next call
 			next = s.reduce(t, r)
 		}
 		return nil
@@ -87,8 +87,8 @@ func (s *settlers) test(t *testing.T, again bool) {
 	}
 }
 
-// TestSettleNext has rank 1 be a call ahead when rank 0 loses its link, in one
-// that was compared before: rank 0 hears so, and both do that call.
+// TestSettleNext: rank 1 is one call ahead when rank 0 loses its link, in a call that was
+// compared before: rank 0 learns so, and both execute that call.
 func TestSettleNext(t *testing.T) {
 	kit.Check(t)
 	w, faults := newFaulty(t, 2, Options{Algorithm: plan.Binomial})
@@ -104,7 +104,7 @@ func TestSettleNext(t *testing.T) {
 		}
 	}
 	until := s.faults.Sent(1, 0) + headSize + 4*settleCount
-	s.faults.Lag(1, 0, 1<<60) // rank 0 sees nothing of it
+	s.faults.Lag(1, 0, 1<<60) // rank 0 receives none of it
 	var errs [2]error
 	err := together(3, func(r int) error {
 		if r == 2 {

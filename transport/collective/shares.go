@@ -14,37 +14,38 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// shared is a buffer of each rank that all of them have mapped.
+// shared is one buffer of each rank, all of which all ranks have mapped.
 type shared struct {
-	// number counts the calls of Share in the group, with those that failed: it is
-	// unique, and the same at every rank.
+	// number counts the calls of Share in the group, including failed ones: it is unique,
+	// and the same at every rank.
 	number uint64
 	buffer *region.Buffer
 	shared fabric.Shared
-	// ranks are the bytes of each.
+	// ranks holds the bytes of each rank's buffer.
 	ranks [][]byte
 }
 
-// release unmaps a buffer that the group itself has shared, and closes it: the ranks of
-// this process have it mapped until they release it too, and release does not wait for
-// that.
+// release unmaps a buffer that the group itself has shared, and closes it in the
+// background: ranks of this process have it mapped until they release it too, and release
+// does not wait for that.
 func (s *shared) release(ctx context.Context) error {
 	err := s.shared.Close()
 	go func() { _ = s.buffer.Close(context.WithoutCancel(ctx)) }()
 	return err
 }
 
-// shares maps buffers at all ranks of one host, and finds views in those that callers have
-// shared. It belongs to one group; Group.mu guards it.
+// shares maps buffers at all ranks of one host, and locates views in buffers that callers
+// have shared. It belongs to one group; Group.mu guards it.
 type shares struct {
 	fabric fabric.Fabric
 	watch  *watchdog
-	// list has what callers have shared, in order, and count the calls of add.
+	// list holds the buffers that callers have shared, in order; count counts the calls of
+	// add.
 	list  []*shared
 	count uint64
 }
 
-// oneHost says whether all ranks are on one host, and can map memory there.
+// oneHost reports whether all ranks are on one host, and can map memory there.
 func oneHost(p fabric.Places) bool {
 	if !p.Mapped() {
 		return false
@@ -58,7 +59,7 @@ func oneHost(p fabric.Places) bool {
 	return true
 }
 
-// share maps a buffer of each rank at all of them, which call it in the same order.
+// share maps one buffer of each rank at all of them. They call it in the same order.
 //
 // Errors: fabric.ErrUnmapped; those of calm.
 func (s *shares) share(ctx context.Context, b *region.Buffer) (*shared, error) {
@@ -76,8 +77,7 @@ func (s *shares) share(ctx context.Context, b *region.Buffer) (*shared, error) {
 	return fresh, nil
 }
 
-// open shares n bytes of a group's own memory. It returns nil where memory can't be
-// mapped.
+// open shares n bytes of the group's own memory. It returns nil if memory can't be mapped.
 func (s *shares) open(ctx context.Context, table *region.Table, n devices.Size) (*shared, error) {
 	b, err := table.Alloc(n)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *shares) close() error {
 	return errors.Join(errs...)
 }
 
-// locate writes the number of the share that contains a view, and the offset in it.
+// locate encodes the number of the share that contains a view, and the offset in it.
 func (s *shares) locate(p []byte, v domain.View) {
 	share, at := uint64(0), uint64(0)
 	for _, o := range s.list {
@@ -146,7 +146,7 @@ func (s *shares) locate(p []byte, v domain.View) {
 	binary.LittleEndian.PutUint64(p[8:], at)
 }
 
-// within says where in a buffer a view is, if it is.
+// within returns the offset of a view in a buffer, and whether the buffer contains it.
 func within(v domain.View, b *region.Buffer) (uint64, bool) {
 	switch {
 	case v.Size() == 0:
@@ -162,8 +162,8 @@ func within(v domain.View, b *region.Buffer) (uint64, bool) {
 	return at - begin, at >= begin && at+uint64(len(p)) <= begin+uint64(len(all))
 }
 
-// read returns the n bytes that a rank has described. ok is false for memory that is
-// not mapped.
+// read returns the n bytes that a rank has described. ok is false for memory that is not
+// mapped.
 func (s *shares) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, err error) {
 	if n == 0 {
 		return nil, true, nil

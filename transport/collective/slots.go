@@ -8,25 +8,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// A window has two slots, used in turn: who is a call ahead writes to the other
-// one. A slot begins with a descriptor:
+// A window has two slots, used in turn: a rank that is one call ahead writes to the other one. A
+// slot begins with a descriptor:
 //
 //	0   16  header, as on a link
 //	16  8   number of the share of the source, from 1; 0 is none
-//	24  8   where the source begins in it
-//	32  8   share of the result, and
-//	40  8   where it begins
-//	48  1   1 for memory that the host does not see, and twice passPath.state
+//	24  8   offset of the source in it
+//	32  8   number of the share of the result
+//	40  8   offset of the result in it
+//	48  1   1 if the host can't access the memory, plus twice passPath.state
 const (
 	describing = 64
-	// windowData is the bytes of a source that a slot holds.
+	// windowData is the maximum size, in bytes, of a source in a slot.
 	windowData = 16 << 10
 	slotSize   = describing + windowData
-	// windowReads bounds what one rank reads of all slots, as each reads all.
+	// windowReads bounds the bytes that each rank reads from all slots.
 	windowReads = 64 << 10
 )
 
-// fitsWindow says whether all ranks can read all sources of a task from the windows.
+// fitsWindow reports whether all ranks can read all sources of a task from the windows.
 func fitsWindow(t *plan.Task) bool {
 	n := t.Count * t.Type.Size()
 	return n <= windowData && n*uint64(t.Ranks) <= windowReads
@@ -38,12 +38,11 @@ type slots struct {
 	fabric fabric.Fabric
 	seq    *sequence
 	meet   *hostSync
-	// window is the part of the group's own memory that all ranks have mapped; nil where
-	// they map none.
+	// window is the group's own memory that all ranks have mapped; nil if they map none.
 	window *shared
 }
 
-// open maps the windows where memory can be mapped.
+// open maps the windows, if memory can be mapped.
 func (s *slots) open(ctx context.Context, all *shares, table *region.Table) (err error) {
 	if oneHost(s.fabric) {
 		s.window, err = all.open(ctx, table, 2*slotSize)
@@ -51,7 +50,7 @@ func (s *slots) open(ctx context.Context, all *shares, table *region.Table) (err
 	return err
 }
 
-// close gives the window back.
+// close frees the window.
 func (s *slots) close(ctx context.Context) error {
 	if s.window == nil {
 		return nil
@@ -69,15 +68,14 @@ func (s *slots) at(of plan.Rank, base uint64) []byte {
 	return s.window.ranks[of][at : at+slotSize]
 }
 
-// stamp begins the descriptor of a call of so many elements, and returns our slot.
+// stamp begins the descriptor of a call with count elements, and returns our slot.
 func (s *slots) stamp(count uint64) []byte {
 	p := s.mine()
 	s.seq.stamp((*[headSize]byte)(p), 0, count)
 	return p
 }
 
-// described returns the slot that a rank has described the call in which all have
-// met.
+// described returns the slot of a rank in the call whose rendezvous has just completed.
 //
 // Errors: an OutOfStepError.
 func (s *slots) described(of plan.Rank, count uint64) ([]byte, error) {

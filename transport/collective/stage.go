@@ -9,22 +9,22 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// stager moves pages between the devices and the pager while the steps of a program go
-// on: it reads from progress what they come to next. It copies in goroutines of its own,
-// which interrupt the fabric when they end, so that the executor does not sleep then. All
-// methods are called by the executor's goroutine; Group.mu guards the fields.
+// stager moves pages between the devices and the pager while the steps of a program run: it
+// reads from progress which pages they need next. It copies in goroutines of its own, which
+// interrupt the fabric when they end, so that the executor wakes up. All methods are called
+// by the executor's goroutine; Group.mu guards the fields.
 type stager struct {
 	fabric fabric.Fabric
 	pager  *pager
 	at     *progress
 	// views are the staged buffers of the call.
 	views [4]domain.View
-	// moved says that this turn has done something, and staged is the bytes that were
-	// copied for the call.
+	// moved reports that this turn has made progress, and staged counts the bytes copied
+	// for the call.
 	moved   bool
 	staged  uint64
 	results chan pageCopy
-	// flying copies pages.
+	// flying counts the goroutines that copy pages.
 	flying sync.WaitGroup
 }
 
@@ -32,16 +32,16 @@ func newStager(f fabric.Fabric, at *progress, o *Options) *stager {
 	return &stager{fabric: f, pager: newPager(o), at: at, results: make(chan pageCopy, 2*flights)}
 }
 
-// begin makes the stager ready for a program and the views that it is about.
+// begin prepares the stager for a program and its staged views.
 //
-// Preconditions: nothing is on its way.
+// Preconditions: no page is being copied.
 func (st *stager) begin(p *paging, views [4]domain.View) {
 	st.views, st.staged = views, 0
 	st.pager.begin(p, &st.views)
 }
 
-// ready is up to where a step can go on from a byte on, and not further than to:
-// its pages are here.
+// ready returns the offset up to which a step can proceed from offset from, at most to: as
+// far as its pages are resident.
 func (st *stager) ready(i int, from, to uint64) uint64 {
 	pg := st.pager
 	if pg.plan == nil || to <= from {
@@ -59,11 +59,11 @@ func (st *stager) ready(i int, from, to uint64) uint64 {
 	return to
 }
 
-// turn takes what was copied, and has copied what the steps need next. It reports
-// whether something went on:
+// turn collects copies that have ended, and starts those that the steps need next. It
+// reports whether there was progress:
 //
-//	load  ──> pages that a step waits for, then those that one comes to
-//	store <── pages that nobody writes any more, and others where there is no room
+//	load  ──> pages that a step waits for, then those needed next
+//	store <── pages that no step will write again, and others if there is no room
 func (st *stager) turn(ctx context.Context, p *phase) (bool, error) {
 	pg := st.pager
 	if pg.plan == nil {
@@ -98,7 +98,7 @@ func (st *stager) turn(ctx context.Context, p *phase) (bool, error) {
 	return st.moved, nil
 }
 
-// land notes the pages that were copied.
+// land collects the copies that have ended.
 func (st *stager) land() error {
 	pg := st.pager
 	for pg.busy() > 0 {
@@ -117,7 +117,7 @@ func (st *stager) land() error {
 	return nil
 }
 
-// mark finds the pages that steps are at, and those that they come to next.
+// mark marks the pages that steps use, and those that they need next.
 func (st *stager) mark(p *phase) {
 	for i := range p.lanes {
 		at := st.at.lanes[p.lanes[i].peer]
@@ -127,7 +127,7 @@ func (st *stager) mark(p *phase) {
 	st.markNext(p.local, st.at.local)
 }
 
-// markNext marks the pages of the first of some steps that are left.
+// markNext marks the pages of the next of some steps.
 func (st *stager) markNext(steps []int, at int) {
 	if at == len(steps) {
 		return
@@ -160,7 +160,7 @@ func (st *stager) markNext(steps []int, at int) {
 	}
 }
 
-// near marks a page that a step comes to next, and asks for it if it is read.
+// near marks a page that a step needs next, and requests it if the step reads it.
 func (st *stager) near(s *step, x span, from uint64) {
 	pg := st.pager
 	if !pg.plan.stages(x) {
@@ -176,7 +176,7 @@ func (st *stager) near(s *step, x span, from uint64) {
 	}
 }
 
-// bring makes a frame that of a page, and has it loaded.
+// bring assigns a frame to a page, and starts to load it.
 func (st *stager) bring(ctx context.Context, k int, x fault) error {
 	pg := st.pager
 	if _, here := pg.where[x.at]; here || x.load && pg.loading == flights {
@@ -198,8 +198,8 @@ func (st *stager) bring(ctx context.Context, k int, x fault) error {
 	return nil
 }
 
-// storeAll has pages stored that nobody writes any more, and where there is no
-// room, one that nobody is at.
+// storeAll starts to store pages that no step will write again, and if there is no room,
+// one that no step is using.
 func (st *stager) storeAll(ctx context.Context, full bool) {
 	pg := st.pager
 	for pg.storing < flights && pg.dirty > pg.storing {
@@ -215,7 +215,7 @@ func (st *stager) storeAll(ctx context.Context, full bool) {
 	}
 }
 
-// toStore is the page to be stored next, -1 for none.
+// toStore returns the frame of the next page to store, or -1.
 func (st *stager) toStore(full bool) int {
 	pg := st.pager
 	best, final := -1, false
@@ -235,14 +235,14 @@ func (st *stager) toStore(full bool) int {
 	return best
 }
 
-// final says whether nobody writes a page any more.
+// final reports whether no step will write a page again.
 func (st *stager) final(f *pageFrame) bool {
 	p := st.pager.plan
 	i := p.last[f.at.buffer][p.area(f.at.buffer, f.at.off)]
 	return st.at.prog.steps[i].write.off+st.at.done[i] >= f.at.off+f.n
 }
 
-// away copies a page while the steps go on.
+// away copies a page while the steps run.
 func (st *stager) away(k int, do func() error) {
 	results, f := st.results, st.fabric
 	st.flying.Go(func() {
@@ -251,7 +251,7 @@ func (st *stager) away(k int, do func() error) {
 	})
 }
 
-// settle waits until no page is on its way, and nobody interrupts us any more.
+// settle waits until no page is being copied, and no goroutine will interrupt the fabric.
 func (st *stager) settle() {
 	defer st.flying.Wait()
 	for st.pager.busy() > 0 {

@@ -23,9 +23,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// footprint counts what host memory a device copies from and to.
+// footprint records the host memory that a device copies from and to.
 type footprint struct {
-	// on says that it does.
+	// on enables it.
 	on atomic.Bool
 
 	mu sync.Mutex
@@ -49,7 +49,7 @@ func (f *footprint) hook(op faulty.Op) error {
 	return nil
 }
 
-// during counts what a call does, and nothing else.
+// during records the copies of a call only.
 func (f *footprint) during(call func() error) error {
 	f.mu.Lock()
 	f.pages, f.copied = map[uint64]struct{}{}, map[faulty.Kind]uint64{}
@@ -59,10 +59,10 @@ func (f *footprint) during(call func() error) error {
 	return call()
 }
 
-// just is during where nothing is counted.
+// just is a during that records nothing.
 func just(call func() error) error { return call() }
 
-// got is the bytes of host memory, and those that were copied out and in.
+// got returns the size of the host memory used, and the bytes copied out and in.
 func (f *footprint) got() (memory, out, in uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +78,7 @@ func counted(t *testing.T, d devices.Device) (devices.Device, *footprint) {
 	return w, f
 }
 
-// outcome does a task with sources from a seed, and returns everybody's result.
+// outcome executes a task with sources from a seed, and returns the results of all ranks.
 func (w *ranks) outcome(x plan.Task, alloc allocate, during func(func() error) error) ([][]byte, error) {
 	n := len(w.groups)
 	x.Ranks = n
@@ -110,9 +110,8 @@ func (w *ranks) outcome(x plan.Task, alloc allocate, during func(func() error) e
 	return out, nil
 }
 
-// TestStagedBounded has every algorithm go through a few small slots with
-// elements that don't fit in them: no more host memory is used, and the bits are
-// those of host memory.
+// TestStagedBounded runs every algorithm through a few small slots with elements that do
+// not fit in them: no more host memory is used, and the bits are those of host memory.
 func TestStagedBounded(t *testing.T) {
 	t.Parallel()
 	for n, count := range map[int]uint64{2: 300_007, 3: 200_007, 5: 140_007} {
@@ -142,7 +141,7 @@ func TestStagedBounded(t *testing.T) {
 	}
 }
 
-// bounded does a task on a device, and looks at the memory that it takes.
+// bounded executes a task on a device, and checks the memory that it uses.
 func (w *ranks) bounded(t *testing.T, x plan.Task, alloc allocate, f *footprint) {
 	t.Helper()
 	want, err := w.outcome(x, w.buffer, just)
@@ -156,15 +155,14 @@ func (w *ranks) bounded(t *testing.T, x plan.Task, alloc allocate, f *footprint)
 	w.gives(t, x, alloc, want, bound{f, most})
 }
 
-// bound is the most host memory that a task may take; nothing is looked at where
-// seen is nil.
+// bound is the maximum host memory of a task; nothing is checked if seen is nil.
 type bound struct {
 	seen *footprint
 	most uint64
 }
 
-// gives does a task, and looks at the bits of what each rank gets, those of none
-// where it wants none, and at the memory that it takes.
+// gives executes a task, and checks the bits of each rank's result (if any is expected),
+// and the memory used.
 func (w *ranks) gives(t *testing.T, x plan.Task, alloc allocate, want [][]byte, b bound) {
 	t.Helper()
 	during := just
@@ -188,8 +186,7 @@ func (w *ranks) gives(t *testing.T, x plan.Task, alloc allocate, want [][]byte, 
 	}
 }
 
-// TestStagedMany is as many pages at once as there may be: a few for each of many
-// links.
+// TestStagedMany uses the maximum number of pages at once: a few for each of many links.
 func TestStagedMany(t *testing.T) {
 	t.Parallel()
 	n := 24
@@ -207,8 +204,8 @@ func TestStagedMany(t *testing.T) {
 	}
 }
 
-// TestStagedMemory counts the host memory and the copies of an all-reduce of 64
-// MiB on devices that the host does not see.
+// TestStagedMemory counts the host memory and the copies of an all-reduce of 64 MiB on
+// devices that the host can't access.
 func TestStagedMemory(t *testing.T) {
 	count := uint64(16 << 20)
 	if kit.Race() || testing.Short() {
@@ -226,7 +223,7 @@ func TestStagedMemory(t *testing.T) {
 	}
 }
 
-// taken returns what a group has of its own: scratch and slots.
+// taken returns the size of a group's own memory: scratch and slots.
 func (g *Group) taken() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,9 +257,9 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 	if slots > 2*8<<20 || memory > slots {
 		t.Errorf("%d bytes were taken, and %d of host memory copied", slots, memory)
 	}
-	// Each rank copies all of its elements out once, and what it has combined once
-	// more where that was put away; and all of them in once, and what was put away. On
-	// a busy machine some pages that were copied out ahead make room before their use.
+	// Each rank copies all of its elements out once, and combined elements once more if
+	// they were evicted; it copies all of them in once, and evicted ones again. On a busy
+	// machine some pages copied out ahead are evicted before their use.
 	whole := 2 * 4 * count
 	if out < whole || out > 2*whole || in < whole || in > whole+whole/2 {
 		t.Errorf("%d bytes out and %d in, of %d", out, in, whole)
@@ -277,7 +274,7 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 	}
 }
 
-// order is a device's copies, of which some wait for others.
+// order makes some copies of a device wait for others.
 type order struct {
 	ended   <-chan struct{}
 	on      atomic.Bool
@@ -296,7 +293,7 @@ func (o *order) hook(op faulty.Op) error {
 	case faulty.CopyOut:
 		switch o.outs.Add(1) {
 		case 6:
-			// The exchange goes on meanwhile, and what comes of it is stored.
+			// The exchange continues during this wait, and its results are stored.
 			return o.wait(o.stored)
 		case 8:
 			close(o.loaded)
@@ -323,10 +320,10 @@ func (o *order) wait(c <-chan struct{}) error {
 	}
 }
 
-// TestStagedOverlap holds a copy until something else has happened, which only
-// happens if it does not wait for that copy: one from the device until one to it
-// is over, which needs an exchange, and one to the device until two more from it
-// have begun.
+// TestStagedOverlap delays a copy until another event, which happens only if it does not
+// depend on that copy: a copy from the device is delayed until one to the device has ended,
+// which requires an exchange; a copy to the device is delayed until two more from it have
+// started.
 func TestStagedOverlap(t *testing.T) {
 	const count = 1 << 20
 	o := &order{ended: kit.Context(t, time.Minute).Done(), loaded: make(chan struct{}), stored: make(chan struct{})}
@@ -358,8 +355,8 @@ func TestStagedOverlap(t *testing.T) {
 	}
 }
 
-// TestStagedAndNot has one rank on a device and one in host memory do calls so
-// large that they end together.
+// TestStagedAndNot: one rank on a device and one in host memory make calls large enough to
+// settle.
 func TestStagedAndNot(t *testing.T) {
 	const count = (4<<20)/4 + 3
 	core, told := observer.New(zap.WarnLevel)
@@ -383,9 +380,8 @@ func TestStagedAndNot(t *testing.T) {
 	}
 }
 
-// TestStagedRetry cuts a link in the middle of a call whose elements are on a
-// device: it is done again, and comes to the same bits, also where the source has
-// been overwritten.
+// TestStagedRetry cuts a link in the middle of a call on device memory: the call is
+// repeated, and gives the same bits, even if the source has been overwritten.
 func TestStagedRetry(t *testing.T) {
 	const n, count = 3, (4<<20)/4 + 1
 	for name, room := range map[string]devices.Size{"kept on the device": devices.GiB, "kept on the host": 34 * devices.MiB} {
@@ -415,7 +411,7 @@ func TestStagedRetry(t *testing.T) {
 	}
 }
 
-// sameAgain does a task that has to be done twice, and compares the bits.
+// sameAgain executes a task that must be repeated, and compares the bits.
 func (w *ranks) sameAgain(x plan.Task, alloc allocate, want [][]byte) error {
 	var tries atomic.Int64
 	for _, g := range w.groups {
@@ -436,7 +432,7 @@ func (w *ranks) sameAgain(x plan.Task, alloc allocate, want [][]byte) error {
 	return nil
 }
 
-// reused gives the same buffers in turn.
+// reused returns the same buffers in turn.
 func (w *ranks) reused(alloc allocate, n int) allocate {
 	var all []*region.Buffer
 	turn := 0

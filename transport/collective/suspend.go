@@ -2,9 +2,9 @@ package collective
 
 import "context"
 
-// Suspend makes every later call fail with ErrSuspended, until Resume. It is a call
-// like others: all ranks make it, at the same place in the order of their calls, and
-// it returns when all have. Calls that are refused are not counted.
+// Suspend makes every later call fail with ErrSuspended, until Resume. It is a collective
+// call: all ranks make it, at the same position in the order of their calls, and it returns
+// when all have. Rejected calls are not counted.
 func (g *Group) Suspend(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -15,7 +15,7 @@ func (g *Group) Suspend(ctx context.Context) error {
 	return nil
 }
 
-// Resume ends Suspend, once all ranks have called it. It is a call like others, too.
+// Resume ends Suspend, once all ranks have called it. It is a collective call, too.
 func (g *Group) Resume(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

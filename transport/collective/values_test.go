@@ -19,7 +19,7 @@ func put(t elem.Type, p []byte, v float64) {
 	case elem.BFloat16:
 		binary.LittleEndian.PutUint16(p, uint16(math.Float32bits(float32(v))>>16))
 	case elem.Float16:
-		// Numbers of [0.5, 4) have a normal form.
+		// Numbers in [0.5, 4) have a normalized form.
 		bits := math.Float32bits(float32(math.Copysign(max(math.Abs(v), 0.5), v)))
 		binary.LittleEndian.PutUint16(p, uint16(bits>>16&0x8000|(bits>>23&0xff-112)<<10|bits>>13&0x3ff))
 	default:
@@ -45,9 +45,9 @@ func number(t elem.Type, p []byte) float64 {
 	}
 }
 
-// differ is the first element in which a result is not what it should be: not
-// the same bits, or for sums and products of floating point numbers, whose
-// terms may come in any order, not near.
+// differ returns the first element of a result that differs from the expected one:
+// different bits or, for sums and products of floating point numbers, whose terms may come
+// in any order, a value that is not close.
 func differ(t plan.Task, got, want []byte) int {
 	if bytes.Equal(got, want) {
 		return -1

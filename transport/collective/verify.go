@@ -13,25 +13,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// VerifyBlock is the bytes that Verify makes a checksum of.
+// VerifyBlock is the size, in bytes, of the blocks that Verify compares.
 const VerifyBlock devices.Size = 1 << 20
 
-// Difference is a place where the ranks' elements differ.
+// Difference describes where the ranks' elements differ.
 type Difference struct {
-	// Blocks are the blocks that differ, in order. There are none where the
-	// sizes do.
+	// Blocks lists the blocks that differ, in order. It is empty if the sizes differ.
 	Blocks []BlockDifference
-	// Sizes are the bytes of each rank, where they differ.
+	// Sizes holds the size, in bytes, at each rank, if they differ.
 	Sizes []devices.Size
 }
 
 // BlockDifference is a block that is not the same at all ranks.
 type BlockDifference struct {
-	// Block is its number from 0, and Range its bytes.
+	// Block is its number, from 0, and Range its bytes.
 	Block uint64
 	Range devices.Range
-	// Ranks are those that differ from most, in ascending order; where there are
-	// as many with one content as with another, from that of the lowest rank.
+	// Ranks lists the ranks that differ from the majority, in ascending order. If there is
+	// a tie, the content at the lowest rank counts as the majority.
 	Ranks []plan.Rank
 }
 
@@ -48,24 +47,23 @@ func (d *Difference) String() string {
 	return text
 }
 
-// errUnread is memory of another rank, which alone knows more.
+// errUnread reports memory that another rank could not read; that rank has the details.
 var errUnread = errors.New("collective: memory not read")
 
-// castagnoli is the polynomial that processors compute by themselves.
+// castagnoli returns the table of the polynomial that processors support in hardware.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// sumSize is the bytes of a block's checksum on the wire, and roundSums how many
-// of them are exchanged at a time.
+// sumSize is the size, in bytes, of a block's checksum on the wire, and roundSums the
+// number of them that are exchanged at a time.
 const (
 	sumSize   = 4
 	roundSums = 4096
 )
 
-// Verify compares the elements of all ranks by checksums (CRC-32C) of each
-// VerifyBlock. Nil is that they are the same everywhere. All ranks call it, and
-// get the same answer.
+// Verify compares the elements of all ranks by checksums (CRC-32C) of each VerifyBlock. It
+// returns nil if they are the same everywhere. All ranks call it, and get the same answer.
 //
-// Errors: those of Do; those of reading the memory, which the others hear of as
+// Errors: those of Do; those of reading the memory, which the other ranks receive as
 // ErrRetry.
 func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) {
 	g.mu.Lock()
@@ -165,7 +163,7 @@ func (g *Group) verifyBlocks(ctx context.Context, v domain.View, sums []byte) (*
 	return d, nil
 }
 
-// oddOnes are the ranks whose checksum at i is not that of most.
+// oddOnes returns the ranks whose checksum at i differs from the majority's.
 func oddOnes(all [][]byte, i int) []plan.Rank {
 	best, votes := "", 0
 	for _, candidate := range all {

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// TestVerifyOfMany names the blocks of memory that has more than are compared at
-// once, by their sums alone: the memory itself would be of 8 GiB.
+// TestVerifyOfMany finds the different blocks of memory with more blocks than are compared
+// at once, using their checksums alone: the memory itself would be 8 GiB.
 func TestVerifyOfMany(t *testing.T) {
 	kit.Check(t)
 	const n, blocks = 3, 2*roundSums + 5

@@ -14,57 +14,57 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// watchdog ends the waits of a rank that last too long. It is told of the current call
-// by the goroutine of the rank, with no more than some stores, reads that from time to
-// time in a goroutine of its own, reports a wait of stuck, and halts one of timeout.
-// Every wait of a group for another rank goes through park or await. All methods may be
-// called at the same time; it needs no lock.
+// watchdog ends the waits of a rank that last too long. The goroutine of the rank publishes
+// the state of the current call by a few atomic stores; a goroutine of the watchdog reads
+// it periodically, logs a wait longer than stuck, and halts one longer than timeout. Every
+// wait of a group for another rank goes through park or await. Methods may be called
+// concurrently; no lock is needed.
 type watchdog struct {
 	fabric         fabric.Fabric
 	stuck, timeout time.Duration
 	logger         *zap.Logger
 
-	// call is the number of the call under way; 0 is none.
+	// call is the number of the current call; 0 if there is none.
 	call atomic.Uint32
-	// moved counts whatever goes on, step is where the rank is, and peers the ranks
-	// that it waits for, a bit each. waits counts the begins and the ends of waits:
-	// it is odd in one.
+	// moved counts progress, step is the current step, and peers has a bit for each rank
+	// that it waits for. waits counts the begins and the ends of waits: it is odd during
+	// one.
 	moved atomic.Uint64
 	waits atomic.Uint64
 	step  atomic.Int64
 	peers atomic.Uint64
 	// what is the call's name.
 	what atomic.Pointer[string]
-	// quiet is since when the watchdog has seen nothing go on in the call; 0 is
-	// not yet.
+	// quiet is the time, in Unix nanoseconds, since which the watchdog has seen no progress
+	// in the call; 0 if not set yet.
 	quiet atomic.Int64
-	// halted is why every wait has to stop.
+	// halted is the error with which every wait must end.
 	halted atomic.Pointer[error]
 
 	done    chan struct{}
 	stopped sync.WaitGroup
 }
 
-// newWatchdog makes the watchdog of a group with a fabric; start sets it to work.
+// newWatchdog makes the watchdog of a group with a fabric; start starts it.
 func newWatchdog(f fabric.Fabric, o *Options) *watchdog {
 	return &watchdog{fabric: f, stuck: o.Stuck, timeout: o.Timeout, logger: o.Logger, done: make(chan struct{})}
 }
 
-// start has the watchdog look after the group until close.
+// start starts the goroutine, which runs until close.
 func (w *watchdog) start() { w.stopped.Go(w.run) }
 
-// close ends all waits with ErrClosed, and the watchdog. It is called once, also during a
-// call.
+// close ends all waits with ErrClosed, and the watchdog. It is called once, possibly during
+// a call.
 func (w *watchdog) close() {
 	w.halt(ErrClosed)
 	close(w.done)
 	w.stopped.Wait()
 }
 
-// begin begins a call, and end ends it.
+// begin records the beginning of a call, and end its end.
 func (w *watchdog) begin(call uint32, what *string) {
 	w.moved.Add(1)
-	// To look is cheaper than to store, and these seldom change.
+	// Loads are cheaper than stores, and these values seldom change.
 	if w.peers.Load() != 0 {
 		w.peers.Store(0)
 	}
@@ -79,10 +79,10 @@ func (w *watchdog) begin(call uint32, what *string) {
 
 func (w *watchdog) end() { w.call.Store(0) }
 
-// advance notes that something went on.
+// advance records progress.
 func (w *watchdog) advance() { w.moved.Add(1) }
 
-// ranksOf are the bits of a set.
+// ranksOf returns the ranks in a bit set.
 func ranksOf(set uint64) []plan.Rank {
 	var out []plan.Rank
 	for ; set != 0; set &= set - 1 {
@@ -91,13 +91,13 @@ func ranksOf(set uint64) []plan.Rank {
 	return out
 }
 
-// quietSince is since when nothing has gone on, where the watchdog knows.
+// quietSince returns the time since which there has been no progress, if it is known.
 func (w *watchdog) quietSince() (time.Time, bool) {
 	at := w.quiet.Load()
 	return time.Unix(0, at), at != 0
 }
 
-// setOf is the bits of some ranks.
+// setOf returns the bit set of some ranks.
 func setOf(ranks []plan.Rank) (set uint64) {
 	for _, r := range ranks {
 		set |= 1 << r
@@ -105,7 +105,7 @@ func setOf(ranks []plan.Rank) (set uint64) {
 	return set
 }
 
-// stop returns why the wait has to end, nil where it has not.
+// stop returns the error with which waits must end, or nil.
 func (w *watchdog) stop() error {
 	if e := w.halted.Load(); e != nil {
 		return *e
@@ -113,11 +113,10 @@ func (w *watchdog) stop() error {
 	return nil
 }
 
-// park sleeps until one of some links may go on. It may return early. Moved says
-// that something went on since the last time. It allocates nothing.
+// park sleeps until one of the links can make progress. It may return early. moved reports
+// that there was progress since the last call. It does not allocate.
 //
-// Errors: ErrTimeout after Options.Timeout in which nothing went on; ErrClosed;
-// the context's.
+// Errors: ErrTimeout after Options.Timeout without progress; ErrClosed; the context's.
 func (w *watchdog) park(ctx context.Context, want []fabric.Want, step int, moved bool) error {
 	var set uint64
 	for i := range want {
@@ -140,10 +139,9 @@ func (w *watchdog) park(ctx context.Context, want []fabric.Want, step int, moved
 	return err
 }
 
-// await waits until the counter of a rank is at least value. It allocates
-// nothing.
+// await waits until the counter of a rank is at least value. It does not allocate.
 //
-// Errors: those of park; fabric.ErrLink for a rank that is gone.
+// Errors: those of park; fabric.ErrLink for a rank that has ended.
 func (w *watchdog) await(ctx context.Context, s fabric.Signals, of plan.Rank, value uint64, step int) error {
 	if s.Get(of) >= value {
 		return nil
@@ -167,10 +165,10 @@ func (w *watchdog) await(ctx context.Context, s fabric.Signals, of plan.Rank, va
 	}
 }
 
-// calm ends the interruptions of waits that are over, such as by a page that was
-// copied: the ranks would not find each other.
+// calm consumes a pending interruption of a wait that has ended, such as by the end of a
+// page copy: otherwise it would end the next rendezvous of the ranks.
 //
-// Errors: ErrClosed, the interruption that counts; the context's.
+// Errors: ErrClosed, the only interruption that still matters; the context's.
 func (w *watchdog) calm(ctx context.Context) error {
 	w.fabric.Interrupt()
 	if err := w.fabric.Park(ctx, nil); err != nil && !errors.Is(err, fabric.ErrInterrupted) {
@@ -182,8 +180,8 @@ func (w *watchdog) calm(ctx context.Context) error {
 	return nil
 }
 
-// halt ends every wait with an error. The first one counts, but for
-// ErrClosed, which is for good.
+// halt ends every wait with an error. The first error is kept, except that ErrClosed
+// replaces any other and is final.
 func (w *watchdog) halt(err error) {
 	if errors.Is(err, ErrClosed) {
 		w.halted.Store(&err)
@@ -193,7 +191,7 @@ func (w *watchdog) halt(err error) {
 	w.fabric.Interrupt()
 }
 
-// unhalt lets calls wait again after a timeout.
+// unhalt allows waits again after a timeout.
 func (w *watchdog) unhalt() {
 	if e := w.halted.Load(); e != nil && !errors.Is(*e, ErrClosed) {
 		w.halted.CompareAndSwap(e, nil)
@@ -201,20 +199,20 @@ func (w *watchdog) unhalt() {
 	w.moved.Add(1)
 }
 
-// sight has what the watchdog has seen.
+// sight is a snapshot of the state that the watchdog observes.
 type sight struct {
 	call         uint32
 	moved, waits uint64
 }
 
-// goesOn says whether something has gone on since another sight: also where a rank
-// has waited for nobody in between, and so has done something of its own.
+// goesOn reports whether there was progress since another sight. A rank that was not
+// waiting at any time in between was working on its own, and counts as progressing.
 func (s sight) goesOn(since sight) bool {
 	return s.call != since.call || s.moved != since.moved || s.call == 0 || s.waits == since.waits && s.waits%2 == 0
 }
 
-// run reports waits of more than stuck, and ends those of more than timeout, until
-// done is closed.
+// run logs waits longer than stuck, and ends those longer than timeout, until done is
+// closed.
 func (w *watchdog) run() {
 	limit := min(w.stuck, w.timeout)
 	tick := time.NewTicker(min(max(limit/8, time.Millisecond), time.Second))
@@ -246,7 +244,7 @@ func (w *watchdog) run() {
 	}
 }
 
-// timedOut is the error of a wait in vain.
+// timedOut returns the error of a wait that timed out.
 func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
 	e := &TimeoutError{Rank: w.fabric.Rank(), For: ranksOf(w.peers.Load()), Call: w.call.Load(), Step: int(w.step.Load()), After: waited}
 	if what := w.what.Load(); what != nil {
@@ -262,7 +260,7 @@ func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
 	return e
 }
 
-// report logs which rank waits for which.
+// report logs which rank waits for which ranks.
 func (w *watchdog) report(waited time.Duration) {
 	e := w.timedOut(waited)
 	w.logger.Warn("a rank waits for others",

@@ -7,15 +7,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// windowPath does small calls of ranks on one host in the windows of all. It belongs to
+// windowPath executes small calls of ranks on one host in the windows of all. It belongs to
 // one group; Group.mu guards it.
 type windowPath struct {
 	*slots
 	exec *executor
 }
 
-// do does a call with one meeting: each rank puts its source into its
-// window, and makes its result of those of all.
+// do executes a call with a single rendezvous: each rank copies its source into its window,
+// and computes its result from those of all ranks.
 func (w *windowPath) do(ctx context.Context, r *running) error {
 	if !r.resumed {
 		src := w.mine()[describing:]
@@ -52,7 +52,7 @@ func (w *windowPath) do(ctx context.Context, r *running) error {
 	return nil
 }
 
-// seen looks at what all ranks have described.
+// seen verifies the descriptors of all ranks.
 func (w *windowPath) seen(r *running) error {
 	for of := range r.task.Ranks {
 		if _, err := w.described(plan.Rank(of), r.task.Count); err != nil {
@@ -62,7 +62,7 @@ func (w *windowPath) seen(r *running) error {
 	return nil
 }
 
-// fromWindows makes the result of the sources in all windows.
+// fromWindows computes the result from the sources in all windows.
 func (w *windowPath) fromWindows(r *running, dst []byte) error {
 	t, size := &r.task, r.task.Type.Size()
 	part := plan.Part(t.Count, int(w.fabric.Rank()), t.Ranks)
@@ -99,7 +99,7 @@ func (w *windowPath) fromWindows(r *running, dst []byte) error {
 	return nil
 }
 
-// gather combines what came before with the source of rank i.
+// gather combines the sum so far with the source of rank i.
 func gather(t *plan.Task, i int, dst, src []byte) error {
 	if i == 0 {
 		copy(dst, src)

@@ -11,13 +11,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
 )
 
-// median is that of some times.
+// median returns the median of some times.
 func median(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// BenchmarkMulti is 1000 × 4 KiB as one message, and as as many.
+// BenchmarkMulti sends 1000 × 4 KiB as one message, and as 1000 messages.
 func BenchmarkMulti(b *testing.B) {
 	const parts, part = 1000, 4096
 	nodes := job(b, 2, nil)
@@ -26,7 +26,7 @@ func BenchmarkMulti(b *testing.B) {
 	transporttest.Fill(b, src, 1)
 	var from, to []View
 	for i := range parts {
-		// Pieces that don't touch, so that nothing is joined.
+		// Pieces that are not adjacent, so that none are merged.
 		from, to = append(from, view(b, src, 2*i*part, part)), append(to, view(b, dst, 2*i*part, part))
 	}
 	ctx := b.Context()
@@ -66,8 +66,7 @@ func BenchmarkMulti(b *testing.B) {
 	b.ReportMetric(float64(median(multi).Microseconds()), "us-multi")
 }
 
-// BenchmarkIsend measures how long Isend of 64 MiB takes to return where nobody
-// receives.
+// BenchmarkIsend measures how long Isend of 64 MiB takes to return without a receiver.
 func BenchmarkIsend(b *testing.B) {
 	nodes := job(b, 2, func(o *Options) { o.Window = MaxWindow })
 	c := form(b, nodes, "d", 0, 1)
@@ -89,9 +88,9 @@ func BenchmarkIsend(b *testing.B) {
 	}
 }
 
-// BenchmarkStalled is a message of a pair and one back, beside a pair whose
-// receiver is asleep and whose sender waits, as a ratio to the time before:
-// for two other ranks, and for the same two in another domain.
+// BenchmarkStalled measures a round trip of a pair alongside a stalled pair, whose receiver
+// sleeps and whose sender waits, as a ratio to the time before: for two other ranks, and
+// for the same two in another domain.
 func BenchmarkStalled(b *testing.B) {
 	nodes := job(b, 4, func(o *Options) { o.Window = MinWindow })
 	c, beside := form(b, nodes, "all", 0, 1, 2, 3), form(b, nodes, "beside", 0, 1)
@@ -129,8 +128,8 @@ func BenchmarkStalled(b *testing.B) {
 	b.ReportMetric(float64(median(sameStalled))/float64(median(same)), "ratio-same-ranks")
 }
 
-// BenchmarkFirst is the first message of a new domain there and back, as a
-// ratio to the median of the next ones.
+// BenchmarkFirst measures the first round trip of a new domain, as a ratio to the median of
+// the next ones.
 func BenchmarkFirst(b *testing.B) {
 	for name, n := range map[string]devices.Size{"4KiB": 4 << 10, "1MiB": 1 << 20} {
 		b.Run(name, func(b *testing.B) {
@@ -158,21 +157,19 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// once is the time of a message from the first of two ranks to the second and
-// back.
+// once returns the time of a round trip between two ranks.
 func once(b *testing.B, c []*Comm, v []View) time.Duration {
 	b.Helper()
 	return messages(b, c, v, 1)
 }
 
-// there is the time of 200 messages from the first of two ranks to the second
-// and back.
+// there returns the time of 200 round trips between two ranks.
 func there(b *testing.B, c []*Comm, v []View) time.Duration {
 	b.Helper()
 	return messages(b, c, v, 200)
 }
 
-// messages is the time of some messages there and back.
+// messages returns the time of some round trips.
 func messages(b *testing.B, c []*Comm, v []View, rounds int) time.Duration {
 	b.Helper()
 	ctx := b.Context()
@@ -195,7 +192,7 @@ func messages(b *testing.B, c []*Comm, v []View, rounds int) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkPingPong is a message there and one back.
+// BenchmarkPingPong measures round trips.
 func BenchmarkPingPong(b *testing.B) {
 	for name, n := range map[string]int{"8": 8, "4KiB": 4096, "64KiB": 65536, "256KiB": 256 << 10, "1MiB": 1 << 20} {
 		b.Run(name+"/eager", func(b *testing.B) {

@@ -14,27 +14,26 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Rank is a rank of a domain: its place in the domain's list. A wire.Rank is
-// one of the job.
+// Rank is a rank of a domain: its index in the domain's list. A wire.Rank is a rank of the
+// job.
 type Rank int
 
-// Comm is a domain: some ranks that send to and receive from each other. All
-// methods may be called from any goroutine.
+// Comm is a domain: ranks that send to and receive from each other. Its methods may be
+// called from any goroutine.
 type Comm struct {
 	d     *Domains
 	name  string
 	ranks []wire.Rank
 	me    Rank
 	index uint32
-	// pairs is by rank, byWorld by that of the job.
+	// pairs is indexed by rank, byWorld by rank of the job.
 	pairs   []*pair
 	byWorld map[wire.Rank]*pair
 	// life ends with Destroy.
 	life    context.Context //nolint:containedctx // it is the domain's life, from NewComm to Destroy
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	// formed is closed when every rank is there, broken when the domain can't
-	// be made.
+	// formed is closed when all ranks have joined, broken when the domain can't be made.
 	formed chan struct{}
 	broken chan struct{}
 
@@ -43,27 +42,26 @@ type Comm struct {
 	forming bool
 	// +checklocks:mu
 	destroyed bool
-	// err is why the domain can't be made.
+	// err is the reason why the domain can't be made.
 	// +checklocks:mu
 	err error
 }
 
-// Name is that of the domain.
+// Name returns the name of the domain.
 func (c *Comm) Name() string { return c.name }
 
-// Rank is our own in the domain.
+// Rank returns our own rank in the domain.
 func (c *Comm) Rank() Rank { return c.me }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return len(c.ranks) }
 
-// Ranks are those of the job, by rank of the domain.
+// Ranks returns the ranks of the job, indexed by rank of the domain.
 func (c *Comm) Ranks() []wire.Rank { return slices.Clone(c.ranks) }
 
-// Destroy ends the domain: requests that are under way complete with
-// ErrDestroyed, and at the peers with ErrLeft. Nothing of the domain runs when
-// it returns. Other domains go on, and the connections stay. Destroying twice
-// is harmless.
+// Destroy ends the domain: pending requests complete with ErrDestroyed, and at the peers
+// with ErrLeft. When it returns, nothing of the domain runs any more. Other domains and the
+// connections continue. A second Destroy has no effect.
 func (c *Comm) Destroy() error {
 	c.mu.Lock()
 	already := c.destroyed
@@ -82,8 +80,8 @@ func (c *Comm) Destroy() error {
 	var errs []error
 	for _, p := range c.pairs {
 		first := p.shut(ErrDestroyed)
-		// A caller that is told of the end may write to its buffers: a peer that
-		// fetches must not take that for the message.
+		// Once its request has ended, a caller may overwrite its buffers: a peer that
+		// fetches must not mistake that for the message.
 		errs = append(errs, p.revokeAll())
 		if first {
 			p.abandon(ErrDestroyed)
@@ -102,7 +100,7 @@ func (c *Comm) Destroy() error {
 	return errors.Join(errs...)
 }
 
-// pair finds the pair with a rank.
+// pair returns the pair with a rank.
 func (c *Comm) pair(peer Rank) (*pair, error) {
 	if peer < 0 || int(peer) >= len(c.pairs) {
 		return nil, fmt.Errorf("rank %d of domain %q, which has %d: %w", int(peer), c.name, len(c.pairs), ErrNotMember)
@@ -110,8 +108,8 @@ func (c *Comm) pair(peer Rank) (*pair, error) {
 	return c.pairs[peer], nil
 }
 
-// Prepare gives every peer the right to fetch from buffers, which the first
-// large send of each would do otherwise.
+// Prepare grants every peer the right to fetch from buffers; otherwise the first large send
+// from each buffer does so.
 func (c *Comm) Prepare(ctx context.Context, buffers ...*region.Buffer) error {
 	views := make([]View, len(buffers))
 	for i, b := range buffers {
@@ -128,7 +126,7 @@ func (c *Comm) Prepare(ctx context.Context, buffers ...*region.Buffer) error {
 	return nil
 }
 
-// start makes a request and begins it.
+// start initializes a request and starts it.
 func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wire.Tag) error {
 	p, err := c.pair(peer)
 	if err != nil {
@@ -149,7 +147,7 @@ func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wir
 	return p.send(ctx, r)
 }
 
-// async begins a request that the caller waits for.
+// async starts a request for which the caller waits later.
 func (c *Comm) async(ctx context.Context, k kind, peer Rank, tag wire.Tag, views []View) (*Request, error) {
 	r := newRequest()
 	if len(views) == 1 {
@@ -164,8 +162,8 @@ func (c *Comm) async(ctx context.Context, k kind, peer Rank, tag wire.Tag, views
 	return r, nil
 }
 
-// do runs a request to its end, and keeps it for the next one if it got
-// there. Nil views are the one in v.
+// do runs a request to its end, and keeps it for reuse if it succeeded. If views is nil, v
+// is the only view.
 func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, views []View) error {
 	r, ok := c.d.requests.Get().(*Request)
 	if !ok {
@@ -195,8 +193,8 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 	return nil
 }
 
-// stage copies small device memory to the host, for a send that shall not
-// need its receive.
+// stage copies small device memory to the host, for a send that must not depend on its
+// receive.
 func (c *Comm) stage(ctx context.Context, r *Request, peer Rank) error {
 	p, err := c.pair(peer)
 	if err != nil {
@@ -204,7 +202,7 @@ func (c *Comm) stage(ctx context.Context, r *Request, peer Rank) error {
 	}
 	for _, v := range r.views {
 		if v.buffer == nil {
-			return nil // start says what is wrong
+			return nil // start reports the error
 		}
 	}
 	r.pair, r.kind, r.total = p, kindSend, sum(r.views)
@@ -214,47 +212,47 @@ func (c *Comm) stage(ctx context.Context, r *Request, peer Rank) error {
 	return nil
 }
 
-// Send sends a view and returns when its bytes may change: when they have
-// been sent, or those of a large message when the peer has fetched them. A
-// send to ourselves must have its receive begun before.
+// Send sends a view and returns when its memory may be reused: when the bytes have been
+// sent or, for a large message, when the peer has fetched them. The receive of a send to
+// our own rank must have been started before.
 //
-// Errors: ErrNotMember; ErrSelf; and those of Request.Wait. A send whose time
-// is over is taken back, and its receive does not take place.
+// Errors: ErrNotMember; ErrSelf; those of Request.Wait. A send that times out is withdrawn,
+// and is not received.
 func (c *Comm) Send(ctx context.Context, v View, to Rank, tag wire.Tag) error {
 	return c.do(ctx, kindSend, to, tag, v, nil)
 }
 
-// Recv receives the next message of a rank and tag into a view, which must be
-// of the message's type and count. Its errors are those of Send. Where its
-// time is over while bytes arrive, these go on to arrive, and the buffer is
-// held, until the transfer or its session ends.
+// Recv receives the next message of a rank and tag into a view, which must have the
+// message's type and count. Its errors are those of Send. If it times out during a
+// transfer, bytes may still arrive, and the buffer is held, until the transfer or its
+// session ends.
 func (c *Comm) Recv(ctx context.Context, v View, from Rank, tag wire.Tag) error {
 	return c.do(ctx, kindRecv, from, tag, v, nil)
 }
 
-// Isend begins a send. The bytes must not change before the request is
-// complete. The context is for the begin only.
+// Isend starts a send. The bytes must not change before the request is complete. The
+// context applies to the start only.
 func (c *Comm) Isend(ctx context.Context, v View, to Rank, tag wire.Tag) (*Request, error) {
 	return c.async(ctx, kindSend, to, tag, []View{v})
 }
 
-// Irecv begins a receive. The context is for the begin only.
+// Irecv starts a receive. The context applies to the start only.
 func (c *Comm) Irecv(ctx context.Context, v View, from Rank, tag wire.Tag) (*Request, error) {
 	return c.async(ctx, kindRecv, from, tag, []View{v})
 }
 
-// SendMulti sends several views as one message: it is received by one
-// RecvMulti with as many, of the same types and counts.
+// SendMulti sends several views as one message, which one RecvMulti with as many views of
+// the same types and counts receives.
 func (c *Comm) SendMulti(ctx context.Context, views []View, to Rank, tag wire.Tag) error {
 	return c.do(ctx, kindSend, to, tag, View{}, nonNil(views))
 }
 
-// RecvMulti receives what SendMulti has sent.
+// RecvMulti receives a message of SendMulti.
 func (c *Comm) RecvMulti(ctx context.Context, views []View, from Rank, tag wire.Tag) error {
 	return c.do(ctx, kindRecv, from, tag, View{}, nonNil(views))
 }
 
-// nonNil makes no views an empty list, which is refused.
+// nonNil replaces nil by an empty list, which is rejected.
 func nonNil(views []View) []View {
 	if views == nil {
 		return []View{}
@@ -262,7 +260,7 @@ func nonNil(views []View) []View {
 	return views
 }
 
-// SendRecv sends one view and receives another at the same time, with one tag.
+// SendRecv sends one view and receives another concurrently, with one tag.
 func (c *Comm) SendRecv(ctx context.Context, send View, to Rank, recv View, from Rank, tag wire.Tag) error {
 	return c.Group(ctx, func(g *Group) {
 		g.Recv(recv, from, tag)
@@ -270,9 +268,8 @@ func (c *Comm) SendRecv(ctx context.Context, send View, to Rank, recv View, from
 	})
 }
 
-// Flush waits until everything that was sent to a rank before has met its
-// receive, and returns the mismatches since the last flush of messages whose
-// Send had returned by then.
+// Flush waits until every earlier message to a rank has been matched with a receive. It
+// returns the mismatches since the last Flush of messages whose Send had already returned.
 func (c *Comm) Flush(ctx context.Context, to Rank) error {
 	r := newRequest()
 	if err := c.start(ctx, r, kindFlush, to, 0); err != nil {
@@ -281,5 +278,5 @@ func (c *Comm) Flush(ctx context.Context, to Rank) error {
 	return errors.Join(r.finish(ctx), r.pair.flushed())
 }
 
-// Communicator is the one that the domain is of.
+// Communicator returns the communicator of the domain.
 func (c *Comm) Communicator() *comm.Communicator { return c.d.c }

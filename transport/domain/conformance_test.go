@@ -20,7 +20,7 @@ func socket(t testing.TB) control.Address {
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 
-// only lets ranks use one transport.
+// only restricts ranks to one transport.
 func only(tr comm.Transport) func(testing.TB, *comm.Options) {
 	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
 }

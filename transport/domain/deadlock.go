@@ -9,14 +9,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// chases looks for cycles of ranks that wait for each other: see the package
-// comment.
+// chases detects cycles of ranks that wait for each other: see the package comment.
 type chases struct {
 	d     *Domains
 	nonce atomic.Uint64
 
 	mu sync.Mutex
-	// ours are the waits for which we have sent a probe, each with the last.
+	// ours maps our probes to the waiting requests, latest each request to its last probe.
 	// +checklocks:mu
 	ours map[uint64]*Request
 	// +checklocks:mu
@@ -26,7 +25,7 @@ type chases struct {
 	seen map[wire.Rank]uint64
 }
 
-// maxSeen is the most ranks that are remembered; more is no job of ours.
+// maxSeen bounds the ranks in seen; no job has more.
 const maxSeen = 1 << 16
 
 func newChases(d *Domains) *chases {
@@ -36,7 +35,7 @@ func newChases(d *Domains) *chases {
 	return c
 }
 
-// begin asks the rank that a request waits for which rank it waits for.
+// begin sends a probe to the rank that a request waits for.
 func (c *chases) begin(r *Request) {
 	me := c.d.c.Rank()
 	if r.pair.self {
@@ -51,7 +50,7 @@ func (c *chases) begin(r *Request) {
 	c.d.mail.send(r.pair.world, (&chase{nonce: n, path: []wire.Rank{me}}).encode(opProbe))
 }
 
-// forget ends what begin has begun.
+// forget removes the probe of a request.
 func (c *chases) forget(r *Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +60,8 @@ func (c *chases) forget(r *Request) {
 	}
 }
 
-// probe passes a probe on to the rank that we wait for, or says that it has come
-// round.
+// probe passes a probe on to the ranks that we wait for, or reports that it has returned to
+// its origin.
 func (c *chases) probe(from wire.Rank, in chase) error {
 	me, first := c.d.c.Rank(), in.path[0]
 	if in.path[len(in.path)-1] != from || slices.Contains(in.path, me) {
@@ -90,7 +89,7 @@ func (c *chases) probe(from wire.Rank, in chase) error {
 	return nil
 }
 
-// found is a Cycle: a probe of ours has come round.
+// found handles a Cycle packet: one of our probes has returned.
 func (c *chases) found(in chase) {
 	me := c.d.c.Rank()
 	if in.path[0] != me {
@@ -104,7 +103,7 @@ func (c *chases) found(in chase) {
 	}
 }
 
-// waitsFor are the ranks that somebody here waits for.
+// waitsFor returns the ranks that any goroutine of this rank waits for.
 func (d *Domains) waitsFor() []wire.Rank {
 	found := map[wire.Rank]bool{}
 	for _, c := range d.comms() {
@@ -121,7 +120,7 @@ func (d *Domains) waitsFor() []wire.Rank {
 	return out
 }
 
-// waited says whether somebody waits for the peer.
+// waited reports whether any goroutine waits for the peer.
 func (p *pair) waited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ type node struct {
 	domains *Domains
 }
 
-// job makes n ranks that know where the others listen.
+// job makes n ranks that know each other's addresses.
 func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 	t.Helper()
 	book := map[wire.Rank]control.Address{}

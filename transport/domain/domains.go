@@ -13,14 +13,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Domains are the domains of one communicator. All methods may be called from
-// any goroutine.
+// Domains holds the domains of one communicator. Its methods may be called from any
+// goroutine.
 type Domains struct {
 	c    *comm.Communicator
 	opts Options
 	log  *zap.Logger
 	mail mail
-	// requests are those of Send and Recv, for reuse.
+	// requests are requests of Send and Recv, for reuse.
 	requests sync.Pool
 	chases   *chases
 	stats    counters
@@ -32,19 +32,19 @@ type Domains struct {
 	mu sync.RWMutex
 	// +checklocks:mu
 	closed bool
-	// last is the number of the latest domain: none is used twice.
+	// last is the number of the latest domain: numbers are not reused.
 	// +checklocks:mu
 	last uint32
 	// +checklocks:mu
 	byIndex map[uint32]*Comm
 	// +checklocks:mu
 	byName map[string]*Comm
-	// early are joins to domains that are not made here yet.
+	// early holds joins to domains that do not exist here yet.
 	// +checklocks:mu
 	early map[joiner]join
 }
 
-// joiner is a domain of a peer that has joined.
+// joiner identifies a domain at a peer that has joined.
 type joiner struct {
 	from  comm.Origin
 	index uint32
@@ -52,15 +52,15 @@ type joiner struct {
 
 type counters struct{ eager, rendezvous, unexpected, keys atomic.Uint64 }
 
-// Stats counts what all domains of a communicator have done.
+// Stats counts the operations of all domains of a communicator.
 type Stats struct {
-	// Eager and Rendezvous are the messages that were sent at once, and those
-	// that waited for their receiver to fetch them.
+	// Eager counts the messages that were sent immediately, Rendezvous those that waited
+	// for their receiver to fetch them or ask for them.
 	Eager      uint64 `json:"eager"`
 	Rendezvous uint64 `json:"rendezvous"`
-	// Unexpected is the messages that came before their receive.
+	// Unexpected counts the messages that came before their receive.
 	Unexpected uint64 `json:"unexpected"`
-	// Keys counts how often a peer was given the right to fetch from a buffer.
+	// Keys counts the grants of a buffer to a peer.
 	Keys uint64 `json:"keys"`
 }
 
@@ -72,9 +72,8 @@ func (d *Domains) Stats() Stats {
 	}
 }
 
-// New prepares a communicator for domains: call it before Listen and Connect,
-// and at most once until Close. The communicator is borrowed: close it
-// afterwards.
+// New prepares a communicator for domains: call it before Listen and Connect, and at most
+// once until Close. The communicator is borrowed: close it after the domains.
 func New(c *comm.Communicator, o Options) (*Domains, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -95,8 +94,8 @@ func New(c *comm.Communicator, o Options) (*Domains, error) {
 	return d, nil
 }
 
-// Close destroys every domain. Nothing of them runs when it returns. Closing
-// twice is harmless.
+// Close destroys every domain. When it returns, nothing of them runs any more. A second
+// Close has no effect.
 func (d *Domains) Close() error {
 	d.mu.Lock()
 	already := d.closed
@@ -116,7 +115,7 @@ func (d *Domains) Close() error {
 	return errors.Join(errs...)
 }
 
-// comms are the domains of now.
+// comms returns the current domains.
 func (d *Domains) comms() []*Comm {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -127,10 +126,10 @@ func (d *Domains) comms() []*Comm {
 	return all
 }
 
-// port is the domains as the handler of their port.
+// port implements the handler of the domains' port.
 type port Domains
 
-// Packet gets a packet of a peer.
+// Packet handles a packet of a peer.
 func (h *port) Packet(from comm.Origin, b []byte) error {
 	d := (*Domains)(h)
 	o, index, err := parseHead(b)
@@ -153,7 +152,7 @@ func (h *port) Packet(from comm.Origin, b []byte) error {
 	}
 }
 
-// toDomain hands over what belongs to one domain.
+// toDomain dispatches a packet that belongs to one domain.
 func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error {
 	if err := d.mail.check(from.Rank); err != nil {
 		return err
@@ -176,8 +175,7 @@ func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error
 	return p.packet(from, o, b)
 }
 
-// find is the domain of a number; nil without an error for one that was
-// destroyed.
+// find returns the domain with a number; nil without an error for one that was destroyed.
 func (d *Domains) find(from comm.Origin, index uint32) (*Comm, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -220,7 +218,7 @@ func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 	}
 }
 
-// number is a packet of one number, and a Data.
+// number handles a packet with one number, or a Data packet.
 func (p *pair) number(from comm.Origin, o op, b []byte) error {
 	n, rest, err := parseNumber(b)
 	if err != nil {

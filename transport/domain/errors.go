@@ -11,50 +11,50 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// What callers tell apart, beside devices.ErrRange, devices.ErrClosed, the
+// Errors that callers distinguish, in addition to devices.ErrRange, devices.ErrClosed, the
 // errors of comm and control, and the context's.
 var (
-	// ErrNotMember is a rank that is not in the list of a domain.
+	// ErrNotMember reports a rank that is not in the list of a domain.
 	ErrNotMember = errors.New("domain: not a member")
-	// ErrName is a name that is malformed, or that another domain has.
+	// ErrName reports a name that is malformed, or already in use.
 	ErrName = errors.New("domain: name not usable")
-	// ErrList is a list of ranks that is malformed, or not the one that a
-	// peer has for the same name.
+	// ErrList reports a list of ranks that is malformed, or differs from the one of a peer
+	// for the same name.
 	ErrList = errors.New("domain: list of ranks not usable")
-	// ErrSelf is an operation with ourselves that has no counterpart and, as
-	// whoever began it waits, never will.
+	// ErrSelf reports an operation with our own rank that has no counterpart and, as its
+	// caller blocks, never will.
 	ErrSelf = errors.New("domain: no matching operation with ourselves")
-	// ErrMismatch is a send and a receive that don't agree: see MismatchError.
+	// ErrMismatch reports a send and a receive that don't match: see MismatchError.
 	ErrMismatch = errors.New("domain: send and receive don't agree")
-	// ErrTruncated is a mismatch where the receive is too small.
+	// ErrTruncated reports a mismatch in which the receive is too small.
 	ErrTruncated = errors.New("domain: receive is smaller than the message")
-	// ErrWithdrawn is a message whose sender gave up, and a send whose receiver
-	// did.
+	// ErrWithdrawn reports a message that its sender has withdrawn, or a send whose
+	// receiver has withdrawn.
 	ErrWithdrawn = errors.New("domain: withdrawn by the peer")
-	// ErrPeer is a send whose receiver could not get the bytes.
+	// ErrPeer reports a send whose receiver could not get the bytes.
 	ErrPeer = errors.New("domain: failed at the peer")
-	// ErrLeft is a peer that has destroyed the domain.
+	// ErrLeft reports a peer that has destroyed the domain.
 	ErrLeft = errors.New("domain: the peer has left")
-	// ErrDestroyed is a domain that was destroyed here.
+	// ErrDestroyed reports that the domain was destroyed locally.
 	ErrDestroyed = errors.New("domain: destroyed")
-	// ErrProtocol is a peer that breaks the rules. Its session ends.
+	// ErrProtocol reports a peer that violates the protocol. Its session ends.
 	ErrProtocol = errors.New("domain: the peer breaks the protocol")
 )
 
-// Param is something that a send and a receive must agree on.
+// Param is a parameter on which a send and a receive must agree.
 type Param uint8
 
 // The parameters.
 const (
 	// ParamBuffers is the number of buffers.
 	ParamBuffers Param = 1
-	// ParamType is the type of the elements; its values are Types.
+	// ParamType is the type of the elements; its values are elem.Types.
 	ParamType Param = 2
 	// ParamCount is the number of elements.
 	ParamCount Param = 3
 )
 
-// String names the parameter.
+// String returns the name of the parameter.
 func (p Param) String() string {
 	switch p {
 	case ParamBuffers:
@@ -67,19 +67,19 @@ func (p Param) String() string {
 	return fmt.Sprintf("parameter %d", uint8(p))
 }
 
-// MismatchError is a send and a receive that met and don't agree. Both sides
-// get it, each with its own value as Local. It is ErrMismatch, and where the
-// receive is too small also ErrTruncated.
+// MismatchError reports a matched send and receive that differ. Both sides get it, each
+// with its own value as Local. It matches ErrMismatch, and if the receive is too small also
+// ErrTruncated.
 type MismatchError struct {
 	Domain string
 	Peer   wire.Rank
 	Tag    wire.Tag
 	Param  Param
-	// Buffer is the place of one of several; 0 for ParamBuffers.
+	// Buffer is the index of the buffer; 0 for ParamBuffers.
 	Buffer uint32
-	// Local and Remote are this side's and the peer's value.
+	// Local and Remote are this side's value and the peer's.
 	Local, Remote uint64
-	// Sending is true on the side that sends.
+	// Sending is true on the sending side.
 	Sending bool
 }
 
@@ -97,7 +97,7 @@ func (e *MismatchError) Error() string {
 		e.Domain, verb, e.Peer, e.Tag, e.Param, e.Buffer, show(e.Local), show(e.Remote))
 }
 
-// Is makes the error ErrMismatch and, where it is that, ErrTruncated.
+// Is makes the error ErrMismatch and, if the receive is too small, ErrTruncated.
 func (e *MismatchError) Is(target error) bool {
 	receives, sends := e.Local, e.Remote
 	if e.Sending {
@@ -106,17 +106,17 @@ func (e *MismatchError) Is(target error) bool {
 	return target == ErrMismatch || target == ErrTruncated && e.Param == ParamCount && receives < sends
 }
 
-// TimeoutError is an operation whose time is over.
+// TimeoutError reports an operation that timed out.
 type TimeoutError struct {
 	Domain string
 	// Sending is true for a send.
 	Sending bool
 	Peer    wire.Rank
 	Tag     wire.Tag
-	// Cycle is the ranks that wait for each other, from this one back to it;
-	// nil where none was found.
+	// Cycle lists the ranks that wait for each other, from this one back to it; nil if no
+	// cycle was found.
 	Cycle []wire.Rank
-	// Err is the context's.
+	// Err is the context's error.
 	Err error
 }
 
@@ -136,7 +136,7 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns the context's error.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
-// showCycle writes "rank 0 → 1 → 0".
+// showCycle formats a cycle, as "rank 0 → 1 → 0".
 func showCycle(ranks []wire.Rank) string {
 	names := make([]string, len(ranks))
 	for i, r := range ranks {
@@ -145,12 +145,12 @@ func showCycle(ranks []wire.Rank) string {
 	return "rank " + strings.Join(names, " → ")
 }
 
-// MissingError is a domain that could not be made because ranks are missing.
+// MissingError reports a domain that could not be made because ranks are missing.
 type MissingError struct {
 	Domain string
-	// Ranks are those that have not come, in ascending order.
+	// Ranks lists the missing ranks, in ascending order.
 	Ranks []wire.Rank
-	// Err is the context's, and what kept each of them away, as far as known.
+	// Err is the context's error, with the reasons of the missing ranks as far as known.
 	Err error
 }
 
@@ -159,11 +159,11 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("make domain %q: missing %v: %v", e.Domain, e.Ranks, e.Err)
 }
 
-// Unwrap returns what kept them away.
+// Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// ListError is two ranks that make the domain of one name with different
-// lists. It is ErrList.
+// ListError reports two ranks that use different lists for the same domain name. It matches
+// ErrList.
 type ListError struct {
 	Domain string
 	Peer   wire.Rank
@@ -171,7 +171,7 @@ type ListError struct {
 	Ours, Theirs []wire.Rank
 }
 
-// Error names both lists.
+// Error shows both lists.
 func (e *ListError) Error() string {
 	return fmt.Sprintf("make domain %q: its ranks are %s here and %s at %s", e.Domain, showList(e.Ours), showList(e.Theirs), e.Peer)
 }
@@ -179,7 +179,7 @@ func (e *ListError) Error() string {
 // Is makes the error ErrList.
 func (e *ListError) Is(target error) bool { return target == ErrList }
 
-// shownRanks is the most ranks of a list in an error.
+// shownRanks bounds the ranks of a list that an error shows.
 const shownRanks = 64
 
 func showList(ranks []wire.Rank) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Group is operations that are begun together. It is used by one goroutine,
-// and only inside the function that it was given to.
+// Group collects operations that start together. It is used by one goroutine, and only
+// inside the function that receives it.
 type Group struct{ sends, recvs []member }
 
 // member is one operation of a group.
@@ -29,10 +29,10 @@ func (g *Group) Recv(v View, from Rank, tag wire.Tag) {
 	g.recvs = append(g.recvs, member{v, from, tag})
 }
 
-// Group begins all operations that fn adds, then waits for all. Receives begin
-// with the rank behind ours and go up; sends begin with the rank before ours,
-// behind ourselves, and go down: so the first send of each rank is the first
-// receive of another. Operations with one rank keep their order.
+// Group starts all operations that fn adds, then waits for all of them. Receives start with
+// the next rank after ours, in ascending order; sends start with the rank before ours,
+// after those to ourselves, in descending order: so the first send of each rank matches the
+// first receive of another. Operations with one rank keep their order.
 //
 // Errors: those of Send, joined.
 func (c *Comm) Group(ctx context.Context, fn func(*Group)) error {
@@ -41,7 +41,7 @@ func (c *Comm) Group(ctx context.Context, fn func(*Group)) error {
 	n := len(c.ranks)
 	ahead := func(m member) int { return (int(m.peer) - int(c.me) + n) % n }
 	slices.SortStableFunc(g.recvs, func(a, b member) int { return ahead(a) - ahead(b) })
-	// Ourselves are n ahead, not 0.
+	// Our own rank counts as n ahead, not 0.
 	behind := func(m member) int { return (ahead(m) + n - 1) % n }
 	slices.SortStableFunc(g.sends, func(a, b member) int { return behind(b) - behind(a) })
 	var all []*Request
@@ -69,7 +69,7 @@ func (c *Comm) Group(ctx context.Context, fn func(*Group)) error {
 		case r.pair.self && r.pair.unmet(r):
 			errs = append(errs, r.withdraw(r.describe(ErrSelf))) //nolint:contextcheck // taking back must not end with the context
 		case failed:
-			// One that can't begin leaves none behind.
+			// If one can't start, none is left behind.
 			errs = append(errs, r.withdraw(r.describe(ErrWithdrawn))) //nolint:contextcheck // taking back must not end with the context
 		default:
 			errs = append(errs, r.finish(ctx))

@@ -21,7 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// rogue is rank 2 of a job: a member that says what it likes.
+// rogue is rank 2 of a job: a member that sends arbitrary packets.
 type rogue struct {
 	comm *comm.Communicator
 	// index is the number of the domain at rank 0.
@@ -48,7 +48,7 @@ func (r *rogue) Ended(comm.Origin, error) {
 	r.ended = true
 }
 
-// has says whether something was heard.
+// has reports whether a packet of a kind was received.
 func (r *rogue) has(o op) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *rogue) say(t testing.TB, p []byte) {
 	}
 }
 
-// trial is a rogue, what it shares with rank 0, and a pair beside it.
+// trial is a rogue, its domain with rank 0, and a good pair.
 type trial struct {
 	nodes []*node
 	good  []*Comm
@@ -120,8 +120,7 @@ func withRogue(t *testing.T) *trial {
 	return &trial{nodes, good, c, r}
 }
 
-// left returns what a pair has of keys, of sends that are not answered, and of the
-// peer's bytes.
+// left returns the state that a pair holds: keys, unanswered sends, and bytes of the peer.
 func (p *pair) left() (keys, sends int, held uint64) {
 	p.keyMu.Lock()
 	keys = len(p.keys)
@@ -131,7 +130,7 @@ func (p *pair) left() (keys, sends int, held uint64) {
 	return keys, len(p.sending), p.held
 }
 
-// unharmed demands the good pair to work.
+// unharmed checks that the good pair works.
 func unharmed(t *testing.T, nodes []*node, good []*Comm) {
 	t.Helper()
 	const n = 100_000
@@ -147,7 +146,7 @@ func unharmed(t *testing.T, nodes []*node, good []*Comm) {
 	transporttest.Check(t, dst, 0, n, 4, 0)
 }
 
-// eager is a message of n bytes that comes unasked, with the first of them.
+// eager returns the beginning of an eager message of n bytes, with its first bytes.
 func eager(index uint32, id uint64, n, first int) []byte {
 	e := envelope{tag: 5, id: id, eager: true, extents: []extent{{elem.Uint8, uint64(n)}}}
 	return append(e.append(nil, index), kit.Bytes(id, 0, first)...)
@@ -233,7 +232,7 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 	}
 }
 
-// What an honest peer may say late is let pass.
+// Packets that an honest peer may send late are accepted.
 func TestLatePackets(t *testing.T) {
 	kit.Check(t)
 	w := withRogue(t)
@@ -249,7 +248,7 @@ func TestLatePackets(t *testing.T) {
 	} {
 		r.say(t, p)
 	}
-	// The flush is answered, behind all the others.
+	// The flush is answered, after all the others.
 	kit.Eventually(t, patience, func() bool { return r.has(opDone) })
 	flushed := make(chan error, 1)
 	go func() { flushed <- c.Flush(within(t), 1) }()
@@ -273,8 +272,8 @@ func TestLatePackets(t *testing.T) {
 	unharmed(t, nodes, good)
 }
 
-// A receiver that asks for device memory, or never answers a sender that has
-// given up, is not waited for.
+// A receiver that asks for device memory, or never answers a sender that has given up, is
+// not waited for.
 func TestReceiversThatMisbehave(t *testing.T) {
 	kit.Check(t)
 	w := withRogue(t)

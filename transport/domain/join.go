@@ -17,27 +17,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// maxEarly is the most joins of one peer to domains that are not made here
-// yet.
+// maxEarly bounds the joins of one peer to domains that do not exist here yet.
 const maxEarly = 256
 
-// The times of a domain that is being made.
+// The intervals while a domain is being made.
 const (
-	// again is after how long a peer that has not answered is told again.
+	// again is the interval at which a join is sent again to a peer that has not answered.
 	again = time.Second
-	// soonest and latest are the pauses between two tries to connect.
+	// soonest and latest bound the pauses between two attempts to connect.
 	soonest = 10 * time.Millisecond
 	latest  = 500 * time.Millisecond
 )
 
-// NewComm makes a domain of the ranks of a list, with all others that are in
-// it: each calls NewComm with the same name and list, where a rank of the
-// domain is its place in the list. It connects every pair, and returns when all
-// ranks are there. A name is one domain's until it is destroyed.
+// NewComm makes a domain of the ranks of a list. Each of them calls NewComm with the same
+// name and list; a rank of the domain is an index in the list. NewComm connects every pair,
+// and returns when all ranks have joined. The name can't be reused until the domain is
+// destroyed.
 //
-// Errors: ErrNotMember for a list without ourselves; ErrName; ErrList, as a
-// ListError where a peer has another list; a MissingError when the context
-// ends first; comm.ErrClosed.
+// Errors: ErrNotMember for a list without our own rank; ErrName; ErrList, as a ListError if
+// a peer has another list; a MissingError if the context ends first; comm.ErrClosed.
 func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (*Comm, error) {
 	me, err := d.check(name, ranks)
 	if err != nil {
@@ -68,8 +66,7 @@ func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (
 	return c, nil
 }
 
-// check says whether a name and a list can be those of a domain, and our rank
-// in it.
+// check validates a name and a list, and returns our rank in the domain.
 func (d *Domains) check(name string, ranks []wire.Rank) (Rank, error) {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 		return 0, fmt.Errorf("make domain %.200q: a name has 1 to %d bytes of UTF-8: %w", name, MaxName, ErrName)
@@ -85,8 +82,8 @@ func (d *Domains) check(name string, ranks []wire.Rank) (Rank, error) {
 	return Rank(me), nil
 }
 
-// register gives a domain its number and name, and returns the joins to it
-// that have come before.
+// register assigns a domain its number and name, and returns the joins to it that have come
+// before.
 func (d *Domains) register(c *Comm) (map[joiner]join, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +106,7 @@ func (d *Domains) register(c *Comm) (map[joiner]join, error) {
 	return early, nil
 }
 
-// gather meets every peer.
+// gather exchanges joins with every peer.
 func (c *Comm) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.d.opts.Timeout)
 	defer cancel()
@@ -133,9 +130,9 @@ func (c *Comm) gather(ctx context.Context) error {
 	return &MissingError{Domain: c.name, Ranks: c.missingLocked(), Err: errors.Join(errs...)}
 }
 
-// missingLocked are the ranks that have not come. Where all have, they are
-// those that have gone: a rank that gives up because others are missing is
-// none of them.
+// missingLocked returns the ranks that have not come. If all have come, it returns those
+// that have left since: a rank that gave up because others are missing is not reported as
+// missing.
 //
 // +checklocks:c.mu
 func (c *Comm) missingLocked() []wire.Rank {
@@ -155,8 +152,8 @@ func (c *Comm) missingLocked() []wire.Rank {
 	return never
 }
 
-// meet connects to a peer and tells it of the domain, again and again, until
-// the domain is formed or can't be.
+// meet connects to a peer and sends it our join, repeatedly, until the domain is formed or
+// can't be.
 func (c *Comm) meet(ctx context.Context, p *pair) error {
 	pause := soonest
 	for {
@@ -191,9 +188,9 @@ func (c *Comm) meet(ctx context.Context, p *pair) error {
 	}
 }
 
-// reach makes a session with a peer, unless there is one, and joins.
+// reach ensures a session with a peer, and joins.
 //
-// Of two ranks the higher one connects, so that no two connections cross.
+// The higher of two ranks connects, so that no two connections cross.
 func (c *Comm) reach(ctx context.Context, p *pair) error {
 	at, known := c.d.opts.Book[p.world]
 	var err error
@@ -220,7 +217,7 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 	return nil
 }
 
-// thereLocked says whether both sides know each other, in one session.
+// thereLocked reports whether both sides know each other, in one session.
 //
 // +checklocks:c.mu
 func (c *Comm) thereLocked(p *pair) bool {
@@ -229,7 +226,7 @@ func (c *Comm) thereLocked(p *pair) bool {
 	return p.self || p.joined && p.told == p.origin && p.accepted == joiner{p.origin, p.remote}
 }
 
-// checkFormed ends the making of a domain that is complete.
+// checkFormed completes the domain once all ranks have joined.
 func (c *Comm) checkFormed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +242,7 @@ func (c *Comm) checkFormed() {
 	close(c.formed)
 }
 
-// join is a Join: of a domain that is there, or will be.
+// join handles a Join packet, of a domain that exists already or does not yet.
 func (d *Domains) join(from comm.Origin, index uint32, b []byte) error {
 	in, err := parseJoin(b)
 	if err != nil {
@@ -283,12 +280,11 @@ func (d *Domains) keepLocked(j joiner, in join) error {
 	return nil
 }
 
-// joinedBy notes that a peer has made the domain too, or that it has another
-// list.
+// joinedBy records that a peer has made the domain too, or rejects it if its list differs.
 func (c *Comm) joinedBy(j joiner, in join) {
 	p := c.byWorld[j.from.Rank]
 	if p == nil || !slices.Equal(in.ranks, c.ranks) {
-		// It may have given up already: we fail when it says that it does.
+		// The peer may have given up already: we fail when it rejects our list.
 		c.reject(j)
 		return
 	}
@@ -307,7 +303,7 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	p.mu.Unlock()
 	c.mu.Unlock()
 	if alive && !later {
-		// A join alone may be of an attempt that has been given up since.
+		// A join on its own may belong to an attempt that has been given up since.
 		c.d.mail.send(j.from.Rank, appendNumber(nil, opAccept, j.index, uint64(c.index)))
 	}
 	if later {
@@ -320,13 +316,13 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	c.checkFormed()
 }
 
-// reject tells a peer that we have another list than it.
+// reject answers a peer that our list differs from its own.
 func (c *Comm) reject(j joiner) {
 	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
 	c.d.mail.send(j.from.Rank, answer.encode(opReject, j.index))
 }
 
-// acceptedBy is an Accept: an attempt of a peer, which goes on, has our join.
+// acceptedBy handles an Accept packet: a current attempt of a peer has our join.
 func (c *Comm) acceptedBy(from comm.Origin, b []byte) error {
 	n, _, err := parseNumber(b)
 	p := c.byWorld[from.Rank]
@@ -340,7 +336,7 @@ func (c *Comm) acceptedBy(from comm.Origin, b []byte) error {
 	return nil
 }
 
-// spoil ends the making of a domain; true is the first time.
+// spoil makes the formation of a domain fail; it reports whether it is the first to do so.
 func (c *Comm) spoil(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,8 +348,8 @@ func (c *Comm) spoil(err error) bool {
 	return true
 }
 
-// rejected is a Reject: a peer has another list for the name. It hears the
-// same of us.
+// rejected handles a Reject packet: a peer has another list for the name. It receives the
+// same from us.
 func (c *Comm) rejected(from comm.Origin, b []byte) error {
 	in, err := parseJoin(b)
 	if err != nil {
@@ -368,7 +364,7 @@ func (c *Comm) rejected(from comm.Origin, b []byte) error {
 	return nil
 }
 
-// leave is a Leave: a peer has destroyed its domain, or given up making it.
+// leave handles a Leave packet: a peer has destroyed its domain, or has given up making it.
 func (d *Domains) leave(j joiner) {
 	d.mu.Lock()
 	delete(d.early, j)
@@ -385,7 +381,7 @@ func (d *Domains) leave(j joiner) {
 	}
 }
 
-// lost is the end of a session.
+// lost handles the end of a session.
 func (c *Comm) lost(p *pair, from comm.Origin, cause error) {
 	p.mu.Lock()
 	its := p.origin == from
@@ -395,8 +391,8 @@ func (c *Comm) lost(p *pair, from comm.Origin, cause error) {
 	}
 }
 
-// part fails a pair. While the domain is being made it is one that has not
-// come yet.
+// part fails a pair. While the domain is being made, it resets the pair to one whose peer
+// has not come yet.
 func (c *Comm) part(p *pair, err error) {
 	c.mu.Lock()
 	forming := c.forming

@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// lanes are queues by tag, each first in, first out. They keep the memory of
-// a few that have become empty. The zero value is empty.
+// lanes are FIFO queues, one for each tag. The memory of a few empty ones is kept. The zero
+// value is empty.
 type lanes[T comparable] struct {
 	byTag map[wire.Tag]*lane[T]
 	spare []*lane[T]
@@ -51,7 +51,7 @@ func (q *lane[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// pop takes the first of a lane that is not empty.
+// pop removes and returns the first item of a lane that is not empty.
 func (q *lane[T]) pop() T {
 	var none T
 	v := q.items[q.head]
@@ -62,7 +62,7 @@ func (q *lane[T]) pop() T {
 	return v
 }
 
-// pop takes the first one of a tag; false is that there is none.
+// pop removes and returns the first item of a tag; false means that there is none.
 func (l *lanes[T]) pop(tag wire.Tag) (T, bool) {
 	var none T
 	q := l.byTag[tag]
@@ -75,7 +75,7 @@ func (l *lanes[T]) pop(tag wire.Tag) (T, bool) {
 	return v, true
 }
 
-// tidy takes an empty lane away.
+// tidy removes an empty lane.
 func (l *lanes[T]) tidy(tag wire.Tag, q *lane[T]) {
 	if !q.empty() {
 		return
@@ -87,7 +87,7 @@ func (l *lanes[T]) tidy(tag wire.Tag, q *lane[T]) {
 	}
 }
 
-// remove takes one away, wherever it stands.
+// remove removes an item at any position.
 func (l *lanes[T]) remove(tag wire.Tag, v T) bool {
 	q := l.byTag[tag]
 	if q == nil {
@@ -103,7 +103,7 @@ func (l *lanes[T]) remove(tag wire.Tag, v T) bool {
 	return true
 }
 
-// all goes through the lanes, in no order of tags.
+// all iterates over the items of all lanes, in no order of tags.
 func (l *lanes[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, q := range l.byTag {
@@ -116,7 +116,7 @@ func (l *lanes[T]) all() iter.Seq[T] {
 	}
 }
 
-// drain takes all.
+// drain removes and returns all items.
 func (l *lanes[T]) drain() []T {
 	all := slices.Collect(l.all())
 	l.byTag, l.n = nil, 0

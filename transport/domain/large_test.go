@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestMoreThan2GiB is the largest size of the contract's first case, 2^31 + 1
-// bytes. The last byte is in memory of its own.
+// TestMoreThan2GiB uses the largest size of the contract's first case, 2^31 + 1 bytes. The
+// last byte is in separate memory.
 func TestMoreThan2GiB(t *testing.T) {
 	if kit.Race() || testing.Short() {
 		t.Skip("it moves 2 GiB")
@@ -43,6 +43,6 @@ func TestMoreThan2GiB(t *testing.T) {
 		transporttest.Check(t, got, fold*transporttest.Fold, transporttest.Fold, 0, 0)
 	}
 	transporttest.Check(t, got, 2<<30, 1, 1, 0)
-	// What follows is the receiver's as it was.
+	// The memory after it is unmodified.
 	transporttest.Check(t, got, 2<<30+1, int(got.Size())-(2<<30+1), 11, 1)
 }

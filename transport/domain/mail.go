@@ -8,24 +8,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// mail is answers, credit and the like, which must not wait, and for which a
-// link may have no room.
+// mail sends answers, credit and the like, which must not block even if a link has no room.
 type mail struct {
 	d *Domains
 
 	mu sync.Mutex
-	// waiting has what is to be sent to each peer; somebody sends what is there.
+	// waiting holds the packets to be sent to each peer; while there is an entry, a
+	// goroutine sends them.
 	// +checklocks:mu
 	waiting map[wire.Rank][][]byte
 	// +checklocks:mu
 	closed bool
 }
 
-// maxWaiting is the most packets that wait for a peer; they are small.
+// maxWaiting bounds the packets that wait for a peer; they are small.
 const maxWaiting = 1 << 16
 
-// send sends a packet, or leaves it to a goroutine. What can't be sent is
-// lost: its session has ended, and the peer hears of that.
+// send sends a packet, or leaves it to a goroutine. A packet that can't be sent is dropped:
+// its session has ended, and the peer notices that.
 func (m *mail) send(to wire.Rank, p []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,7 +43,7 @@ func (m *mail) send(to wire.Rank, p []byte) {
 	m.waiting[to] = append(waiting, bytes.Clone(p))
 }
 
-// work sends what waits for a peer.
+// work sends the packets that wait for a peer.
 func (m *mail) work(to wire.Rank) {
 	for {
 		m.mu.Lock()
@@ -63,14 +63,14 @@ func (m *mail) work(to wire.Rank) {
 	}
 }
 
-// close lets nobody send any more.
+// close rejects all further packets.
 func (m *mail) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
 }
 
-// check refuses a peer that asks and does not read the answers.
+// check rejects a peer that sends requests and does not read the answers.
 func (m *mail) check(peer wire.Rank) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,5 +80,5 @@ func (m *mail) check(peer wire.Rank) error {
 	return nil
 }
 
-// tell sends the peer a packet that must not wait.
+// tell sends the peer a packet without blocking.
 func (p *pair) tell(b []byte) { p.c.d.mail.send(p.world, b) }

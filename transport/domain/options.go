@@ -21,33 +21,33 @@ const (
 	MaxWindow      = 1 << 30
 )
 
-// Options are those of the domains of a communicator.
+// Options configures the domains of a communicator.
 type Options struct {
-	// Book says where ranks listen. Of two ranks the higher one connects to
-	// the lower one, so each needs the addresses of those below it, but for
-	// those that are connected already.
+	// Book holds the addresses of the ranks. The higher of two ranks connects to the lower
+	// one, so each rank needs the addresses of those below it, except for ranks that are
+	// connected already.
 	Book map[wire.Rank]control.Address
-	// Eager is the most bytes of a host buffer that are sent before the
-	// receiver has asked for them, up to half of the receiver's Window.
-	// Default 64 KiB.
+	// Eager is the most bytes of a host buffer that are sent without a request from the
+	// receiver. Default 64 KiB. A message that does not fit into the free part of the
+	// receiver's Window, less an eighth of the window, is not sent eagerly.
 	Eager devices.Size
 	// NoEager makes every send wait for its receive.
 	NoEager bool
-	// Window is the most bytes of one peer in one domain that lie here without
-	// having been received, from 1 MiB to 1 GiB. Default 8 MiB.
+	// Window bounds the memory used here by messages of one peer in one domain that have
+	// not been received, from 1 MiB to 1 GiB. Default 8 MiB.
 	Window devices.Size
-	// Timeout bounds the wait of an operation whose context has no deadline.
-	// Default 30 minutes.
+	// Timeout bounds the wait of an operation whose context has no deadline. Default 30
+	// minutes.
 	Timeout time.Duration
-	// Grace bounds the wait of a send whose time is over for the receiver to
-	// say that it will not use the bytes. Default 1 s.
+	// Grace bounds the wait of a send that has timed out for the receiver's confirmation
+	// that it will not use the bytes. Default 1 s.
 	Grace time.Duration
-	// Logger gets a line for the begin and the end of each domain. Nil is
-	// none.
+	// Logger receives a message when a domain is made and when it is destroyed. Nil
+	// disables them.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults sets zero options to their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Eager == 0 {
 		o.Eager = DefaultEager
@@ -66,7 +66,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports all invalid options, joined.
 func (o *Options) Validate() error {
 	var faults []error
 	if o.Window < MinWindow || o.Window > MaxWindow {
@@ -78,7 +78,7 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// eager says how many bytes go without being asked for.
+// eager returns the number of bytes that may be sent without a request.
 func (o *Options) eager() devices.Size {
 	if o.NoEager {
 		return 0

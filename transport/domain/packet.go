@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// op is the kind of a packet. docs/wire.md draws each.
+// op is the kind of a packet; docs/wire.md has the formats.
 type op uint8
 
 const (
@@ -30,22 +30,22 @@ const (
 	opAccept   op = 13
 )
 
-// version is that of the packets.
+// version is the version of the packets.
 const version = 1
 
-// The bounds of what a packet names.
+// The bounds of values in packets.
 const (
-	// MaxName is the most bytes of a domain's name.
+	// MaxName is the maximum length, in bytes, of a domain's name.
 	MaxName = 128
-	// MaxRanks is the most ranks of a domain.
+	// MaxRanks is the maximum number of ranks of a domain.
 	MaxRanks = 4096
-	// MaxViews is the most buffers of one message.
+	// MaxViews is the maximum number of buffers of one message.
 	MaxViews = 1024
-	// maxPath is the most ranks of a cycle that is looked for.
+	// maxPath is the maximum number of ranks of a cycle that is detected.
 	maxPath = 256
 )
 
-// The bytes of packets, and of their parts.
+// The sizes, in bytes, of packets and their parts.
 const (
 	headSize    = 8
 	joinSize    = headSize + 16
@@ -56,14 +56,14 @@ const (
 	pathSize    = headSize + 16
 )
 
-// appendHead appends what every packet begins with. index is the domain's
-// number at the receiver; in Join and Leave at the sender.
+// appendHead appends the header of a packet. index is the domain's number at the receiver,
+// but in Join and Leave at the sender.
 func appendHead(p []byte, o op, index uint32) []byte {
 	p = append(p, byte(o), version, 0, 0)
 	return binary.LittleEndian.AppendUint32(p, index)
 }
 
-// parseHead reads it.
+// parseHead decodes the header.
 func parseHead(p []byte) (op, uint32, error) {
 	if len(p) < headSize || p[1] != version || p[2] != 0 || p[3] != 0 || p[0] < byte(opJoin) || p[0] > byte(opAccept) {
 		return 0, 0, malformed("packet", p)
@@ -75,12 +75,12 @@ func malformed(what string, p []byte) error {
 	return fmt.Errorf("%s of %d bytes, % x: %w", what, len(p), p[:min(len(p), 64)], wire.ErrFrame)
 }
 
-// join is a Join or a Reject.
+// join is a Join or a Reject packet.
 type join struct {
 	name  string
 	ranks []wire.Rank
-	// window is the most bytes that may lie at the sender; in a Reject it is the
-	// domain's number at the sender.
+	// window is the size of the sender's window, in bytes; in a Reject it is the domain's
+	// number at the sender.
 	window uint64
 }
 
@@ -114,41 +114,41 @@ func parseJoin(p []byte) (join, error) {
 	return j, nil
 }
 
-// envelope begins a message.
+// envelope is the first packet of a message.
 type envelope struct {
 	tag wire.Tag
 	// id is the sender's number of the message.
 	id uint64
-	// eager says that the bytes come with it; otherwise they are fetched or,
-	// where it streams, can be asked for.
+	// eager reports that the bytes follow unasked; otherwise they are fetched or, with
+	// streams, can be requested.
 	eager, streams bool
-	// extents are the elements of each buffer.
+	// extents are the types and counts of the buffers.
 	extents []extent
-	// remote has the place of each buffer at the sender, unless eager.
+	// remote holds the place of each buffer at the sender, unless eager is set.
 	remote []place
-	// rest is the first bytes, where eager.
+	// rest holds the first bytes, if eager is set.
 	rest []byte
 }
 
-// extent is some elements of a type.
+// extent is a number of elements of a type.
 type extent struct {
 	typ   elem.Type
 	count uint64
 }
 
-// typeShift is the place of the type in the number that is an extent.
+// typeShift is the position of the type in an encoded extent.
 const typeShift = 56
 
-// size is the bytes of all elements.
+// size returns the size of all elements in bytes.
 func (x extent) size() devices.Size { return devices.Size(x.count * x.typ.Size()) }
 
-// place is some bytes at the sender.
+// place is a range of memory at the sender.
 type place struct {
 	wire.Descriptor
 	off uint64
 }
 
-// appendEnvelope appends everything but the bytes.
+// append appends everything except the bytes of the message.
 func (e *envelope) append(p []byte, index uint32) []byte {
 	p = appendHead(p, opMessage, index)
 	p = binary.LittleEndian.AppendUint64(p, uint64(e.tag))
@@ -172,8 +172,7 @@ func flag(set bool) byte {
 	return 0
 }
 
-// parse reads a message into e, whose slices are used again. rest stays part
-// of p.
+// parse decodes a message into e, whose slices are reused. rest aliases p.
 func (e *envelope) parse(p []byte) error {
 	if len(p) < messageSize {
 		return malformed("message", p)
@@ -207,7 +206,7 @@ func (e *envelope) parse(p []byte) error {
 	return e.parsePlaces(p)
 }
 
-// parsePlaces reads where the bytes are.
+// parsePlaces decodes the places of the bytes.
 func (e *envelope) parsePlaces(p []byte) error {
 	if len(e.rest) != remoteSize*len(e.extents) {
 		return malformed("message", p)
@@ -229,7 +228,7 @@ func (e *envelope) parsePlaces(p []byte) error {
 	return nil
 }
 
-// size is the bytes of all buffers.
+// size returns the size of all buffers in bytes.
 func (e *envelope) size() devices.Size {
 	var n devices.Size
 	for _, x := range e.extents {
@@ -238,7 +237,7 @@ func (e *envelope) size() devices.Size {
 	return n
 }
 
-// cost returns what a message takes of the receiver's window. Both sides count it.
+// cost returns the share of the receiver's window that a message uses. Both sides count it.
 func cost(views int, eager bool, n devices.Size) uint64 {
 	c := uint64(128 + 48*views)
 	if eager {
@@ -247,7 +246,7 @@ func cost(views int, eager bool, n devices.Size) uint64 {
 	return c
 }
 
-// outcome is the end of a message at its receiver.
+// outcome is the outcome of a message at its receiver.
 type outcome uint8
 
 const (
@@ -257,11 +256,11 @@ const (
 	outcomeFailed
 )
 
-// done is a Done.
+// done is a Done packet.
 type done struct {
 	id      uint64
 	outcome outcome
-	// tag and what follows are those of a mismatch, as the receiver sees it.
+	// tag and the following fields describe a mismatch, from the view of the receiver.
 	tag           wire.Tag
 	param         Param
 	buffer        uint32
@@ -295,13 +294,13 @@ func parseDone(p []byte) (done, error) {
 	return d, nil
 }
 
-// appendNumber appends a Credit, Withdraw, Flush, Ask or Accept, and what a Data begins
-// with: one number.
+// appendNumber appends a packet with one number: a Credit, Withdraw, Flush, Ask or Accept,
+// or the beginning of a Data.
 func appendNumber(p []byte, o op, index uint32, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(appendHead(p, o, index), n)
 }
 
-// parseNumber reads it, and what follows it in a Data.
+// parseNumber decodes such a packet, and returns the rest of a Data.
 func parseNumber(p []byte) (n uint64, rest []byte, err error) {
 	if len(p) < dataSize || len(p) > dataSize && op(p[0]) != opData {
 		return 0, nil, malformed("number", p)
@@ -309,11 +308,11 @@ func parseNumber(p []byte) (n uint64, rest []byte, err error) {
 	return binary.LittleEndian.Uint64(p[headSize:]), p[dataSize:], nil
 }
 
-// chase is a Probe or a Cycle.
+// chase is a Probe or a Cycle packet.
 type chase struct {
 	// nonce is the number of the probe at the first rank of the path.
 	nonce uint64
-	// path is the ranks that wait for each other.
+	// path lists the ranks that wait for each other.
 	path []wire.Rank
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// announced is a message of two buffers that must be fetched.
+// announced returns a message of two buffers that must be fetched.
 func announced() *envelope {
 	at := place{wire.Descriptor{Key: 0x1122334455667788, Size: 4096, Rights: wire.Readable}, 8}
 	return &envelope{
@@ -64,7 +64,7 @@ func TestGoldenPackets(t *testing.T) {
 	}
 }
 
-// reencode reads a packet and writes it again.
+// reencode decodes a packet and encodes it again.
 func reencode(p []byte) ([]byte, error) {
 	o, index, err := parseHead(p)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzPacket feeds every decoder: what is taken must be what its bytes say.
+// FuzzPacket feeds every decoder: an accepted packet must encode to the same bytes.
 func FuzzPacket(f *testing.F) {
 	f.Add(announced().append(nil, 5))
 	f.Add(append((&envelope{eager: true, extents: []extent{{elem.Uint8, 2}}}).append(nil, 5), 1, 2))
@@ -168,7 +168,7 @@ func FuzzPacket(f *testing.F) {
 		}
 		again, err := reencode(p)
 		if o == opProbe || o == opCycle {
-			// Their index means nothing.
+			// The index of such packets is ignored.
 			p = append(append([]byte(nil), p[:4]...), append(make([]byte, 4), p[min(8, len(p)):]...)...)
 		}
 		if err == nil && !bytes.Equal(again, p) {

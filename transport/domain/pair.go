@@ -10,49 +10,48 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// pair is this rank and one other in a domain. It shares no lock with other
+// pair is the state of this rank and one peer in a domain. It shares no lock with other
 // pairs.
 type pair struct {
 	c     *Comm
 	rank  Rank
 	world wire.Rank
 	self  bool
-	// joined says that the peer has made the domain, told in which session it
-	// was told that we have; both are guarded by c.mu.
-	// came stays true when a peer that has joined gives up before we do.
+	// joined reports that the peer has made the domain; told is the session in which we
+	// have sent it our join; both are guarded by c.mu. came remains true if a peer that has
+	// joined gives up before we do.
 	joined bool
 	came   bool
 	told   comm.Origin
 	// accepted is the attempt of the peer that knows of ours; guarded by c.mu.
 	accepted joiner
-	// kick makes NewComm look again.
+	// kick wakes NewComm to check again.
 	kick chan struct{}
 
-	// keyMu is held while a key is given or revoked, and then no other is.
+	// keyMu is held while a key is granted or revoked, and then no other lock is.
 	keyMu sync.Mutex
-	// keys are those that the peer may read, each buffer once.
+	// keys holds the keys granted to the peer, one for each buffer.
 	// +checklocks:keyMu
 	keys map[*region.Buffer]wire.Descriptor
-	// sweepAt is the number of keys at which closed buffers are looked
-	// for.
+	// sweepAt is the number of keys at which keys of closed buffers are removed.
 	// +checklocks:keyMu
 	sweepAt int
 
 	mu sync.Mutex
-	// origin is the session, remote the number of the domain at the peer, and
-	// window the most that may lie there.
+	// origin is the session, remote the number of the domain at the peer, and window the
+	// size of the peer's window.
 	// +checklocks:mu
 	origin comm.Origin
 	// +checklocks:mu
 	remote uint32
 	// +checklocks:mu
 	window uint64
-	// err is why the pair is at its end.
+	// err is the reason why the pair has ended.
 	// +checklocks:mu
 	err error
 
-	// What we send: credit is what is left of the window, out are requests
-	// that are not wholly written, sending those that the peer must answer.
+	// State of sending: credit is the rest of the peer's window, out holds requests that
+	// are not completely written, sending those that the peer must answer.
 	// +checklocks:mu
 	credit uint64
 	// +checklocks:mu
@@ -63,23 +62,23 @@ type pair struct {
 	last uint64
 	// +checklocks:mu
 	sending map[uint64]*Request
-	// late are the mismatches of messages whose send was complete.
+	// late holds the mismatches of messages whose send was complete.
 	// +checklocks:mu
 	late []error
-	// scratch is the buffer in which packets are made.
+	// scratch is the buffer in which packets are built.
 	// +checklocks:mu
 	scratch scratch
 
-	// What we receive: held is what the peer has used of our window, owed the
-	// part of it that is free again and that it has not been told.
+	// State of receiving: held is the used part of our window, owed the part of it that is
+	// free again without the peer knowing it.
 	// +checklocks:mu
 	posted lanes[*Request]
 	// +checklocks:mu
 	unexpected lanes[*message]
-	// arriving are messages whose bytes are not all there.
+	// arriving are messages that are not complete.
 	// +checklocks:mu
 	arriving map[uint64]*message
-	// active are receives that have met their message.
+	// active are receives that are matched with a message.
 	// +checklocks:mu
 	active map[*Request]struct{}
 	// +checklocks:mu
@@ -92,7 +91,7 @@ type pair struct {
 	free []*message
 }
 
-// scratch is memory that is used again and again.
+// scratch is reused memory.
 type scratch struct {
 	head  []byte
 	parts [][]byte
@@ -107,20 +106,22 @@ func newPair(c *Comm, rank Rank, world wire.Rank) *pair {
 	}
 }
 
-// hearsLocked says whether something that came in a session is for us.
+// hearsLocked reports whether a packet received in a session is for the current state of
+// the pair.
 //
 // +checklocks:p.mu
 func (p *pair) hearsLocked(from comm.Origin) bool { return p.err == nil && p.origin == from }
 
-// fail ends the pair: every request gets an error. What has arrived whole can
-// still be received.
+// fail ends the pair: every request gets an error. A message that has arrived completely
+// can still be received.
 func (p *pair) fail(err error) {
 	if p.shut(err) {
 		p.abandon(err)
 	}
 }
 
-// shut lets nothing begin or complete any more; true is the first time.
+// shut prevents further operations from starting or completing; it reports whether it is
+// the first call.
 func (p *pair) shut(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,14 +161,14 @@ func (p *pair) abandon(err error) {
 	}
 }
 
-// purge drops what could still be received.
+// purge drops the messages that could still be received.
 func (p *pair) purge() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unexpected.drain()
 }
 
-// resetLocked forgets what came in an earlier session.
+// resetLocked drops the state of an earlier session.
 //
 // +checklocks:p.mu
 func (p *pair) resetLocked() {
@@ -176,11 +177,11 @@ func (p *pair) resetLocked() {
 	p.flushes, p.held, p.owed = nil, 0, 0
 }
 
-// minSweep is the least number of keys that are looked through.
+// minSweep is the minimum of sweepAt.
 const minSweep = 64
 
-// places returns where the peer finds the bytes of views. The first time for a
-// buffer it is given a key, which it keeps until the buffer is closed.
+// places returns the places of views for the peer. The first use of a buffer grants the
+// peer a key, which is valid until the buffer is closed.
 func (p *pair) places(ctx context.Context, views []View) ([]place, error) {
 	out := make([]place, 0, len(views))
 	p.keyMu.Lock()
@@ -198,7 +199,7 @@ func (p *pair) places(ctx context.Context, views []View) ([]place, error) {
 	return out, nil
 }
 
-// shareLocked gives the peer a key to a buffer.
+// shareLocked grants the peer a key to a buffer.
 //
 // +checklocks:p.keyMu
 func (p *pair) shareLocked(ctx context.Context, b *region.Buffer) (wire.Descriptor, error) {
@@ -214,7 +215,7 @@ func (p *pair) shareLocked(ctx context.Context, b *region.Buffer) (wire.Descript
 	return d, nil
 }
 
-// sweepLocked forgets the keys to buffers that are closed.
+// sweepLocked removes the keys to buffers that are closed.
 //
 // +checklocks:p.keyMu
 func (p *pair) sweepLocked(ctx context.Context) {
@@ -223,15 +224,15 @@ func (p *pair) sweepLocked(ctx context.Context) {
 			b.Drop()
 			continue
 		}
-		// A key to a closed buffer names nothing: it can't fail to go.
+		// A key to a closed buffer no longer exists: revoking it can't fail.
 		_ = p.c.d.c.Revoke(ctx, p.world, d.Key)
 		delete(p.keys, b)
 	}
 	p.sweepAt = max(minSweep, 2*len(p.keys))
 }
 
-// revoke takes the keys to the buffers of views back, at once. An error says
-// that the peer was reading and may do so for a moment.
+// revoke revokes the keys to the buffers of views, immediately. An error means that the
+// peer was reading, and may do so for a moment.
 func (p *pair) revoke(views []View) error {
 	p.keyMu.Lock()
 	defer p.keyMu.Unlock()
@@ -245,7 +246,7 @@ func (p *pair) revoke(views []View) error {
 	return errors.Join(errs...)
 }
 
-// revokeAll takes every key back.
+// revokeAll revokes every key.
 func (p *pair) revokeAll() error {
 	p.keyMu.Lock()
 	defer p.keyMu.Unlock()
@@ -257,13 +258,13 @@ func (p *pair) revokeAll() error {
 	return errors.Join(errs...)
 }
 
-// revokeKey takes one key back and waits a moment for who reads with it.
+// revokeKey revokes one key and waits up to Options.Grace for reads in progress.
 func (p *pair) revokeKey(key wire.Key) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.d.opts.Grace)
 	defer cancel()
 	err := p.c.d.c.Revoke(ctx, p.world, key)
 	if errors.Is(err, region.ErrKey) || errors.Is(err, comm.ErrNotConnected) || errors.Is(err, comm.ErrClosed) {
-		// The session took it along.
+		// The key ended with its session.
 		return nil
 	}
 	return err

@@ -11,38 +11,37 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// message is one that a peer has sent, or we to ourselves. It is guarded by
-// pair.mu.
+// message is a message from a peer, or from our own rank. It is guarded by pair.mu.
 type message struct {
 	envelope
 
 	total devices.Size
-	// got is the number of bytes that have come; data is those that came before
+	// got is the number of bytes that have arrived; data holds those that arrived before
 	// their receive.
 	got  devices.Size
 	data []byte
-	// recv is the receive that it has met. With direct the bytes go to where
-	// at stands in its views.
+	// recv is the matching receive. If direct is set, bytes go directly to its views, at
+	// position at.
 	recv   *Request
 	direct bool
 	at     cursor
-	// asked is a message that was announced, and then asked for.
+	// asked reports that the message was announced, and then requested.
 	asked bool
-	// dropped bytes go nowhere.
+	// dropped reports that the bytes are discarded.
 	dropped bool
-	// taken is set when the window has its share back.
+	// taken is set when the message's share of the window is returned.
 	taken bool
-	// from is the send, where it is our own.
+	// from is the send, if it is our own.
 	from *Request
 }
 
-// flush is a peer's question that is not answered yet.
+// flush is a Flush request of a peer that is not answered yet.
 type flush struct {
 	id   uint64
 	left int
 }
 
-// recv begins a receive.
+// recv starts a receive.
 func (p *pair) recv(r *Request) error {
 	if err := r.hold(); err != nil {
 		return r.describe(err)
@@ -63,14 +62,14 @@ func (p *pair) recv(r *Request) error {
 	return nil
 }
 
-// maxFree is the most messages that are kept for the next ones, and
-// maxFreeData the most bytes that each keeps.
+// maxFree bounds the messages that are kept for reuse, and maxFreeData the bytes that each
+// of them keeps.
 const (
 	maxFree     = 16
 	maxFreeData = 64 << 10
 )
 
-// newMessageLocked is an empty message.
+// newMessageLocked returns an empty message.
 //
 // +checklocks:p.mu
 func (p *pair) newMessageLocked() *message {
@@ -83,7 +82,7 @@ func (p *pair) newMessageLocked() *message {
 	return m
 }
 
-// takenLocked gives a message's share of the window back.
+// takenLocked returns a message's share of the window.
 //
 // +checklocks:p.mu
 func (p *pair) takenLocked(m *message) {
@@ -97,7 +96,7 @@ func (p *pair) takenLocked(m *message) {
 		p.held -= p.owed
 		p.owed = 0
 	}
-	// A pull may still look at what was to be fetched.
+	// A pull may still use a message that is fetched.
 	if m.eager && len(p.free) < maxFree {
 		data := m.data
 		if cap(data) > maxFreeData {
@@ -108,7 +107,7 @@ func (p *pair) takenLocked(m *message) {
 	}
 }
 
-// message is a Message.
+// message handles a Message packet.
 func (p *pair) message(from comm.Origin, b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +148,7 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 	return p.fillLocked(m, rest)
 }
 
-// data is a Data.
+// data handles a Data packet.
 func (p *pair) data(from comm.Origin, id uint64, b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +191,8 @@ func (p *pair) fillLocked(m *message, b []byte) error {
 	return nil
 }
 
-// meetLocked joins a receive and a message. It completes both, or begins what
-// will.
+// meetLocked matches a receive with a message. It completes both, or starts what will
+// complete them.
 //
 // +checklocks:p.mu
 func (p *pair) meetLocked(r *Request, m *message) {
@@ -222,18 +221,18 @@ func (p *pair) meetLocked(r *Request, m *message) {
 	}
 }
 
-// smallView is the bytes of a view below which fetching it costs more than
-// having it sent with others.
+// smallView is the average size of a view, in bytes, below which fetching views costs more
+// than requesting them as a stream.
 const smallView = 16 << 10
 
-// worthAsking says whether a message that was announced is rather sent as one
-// stream than fetched view by view.
+// worthAsking reports whether an announced message is better requested as one stream than
+// fetched view by view.
 func (p *pair) worthAsking(r *Request, m *message) bool {
 	n := devices.Size(len(r.views))
 	return m.streams && n > 1 && m.total/n < smallView && hosts(r.views)
 }
 
-// disagree returns what a receive and a message don't agree on; nil is nothing.
+// disagree returns how a receive and a message differ, or nil.
 func (p *pair) disagree(r *Request, m *message) *MismatchError {
 	bad := func(param Param, buffer int, local, remote uint64) *MismatchError {
 		return &MismatchError{
@@ -274,12 +273,10 @@ func (p *pair) refuseLocked(r *Request, m *message, bad *MismatchError) {
 	}
 }
 
-// copied is the most bytes that are copied with the lock held: what is more
-// has a goroutine.
+// copied bounds the bytes that are copied with the lock held: a goroutine copies more.
 const copied = 256 << 10
 
-// landLocked moves a message that has come whole to where its receive wants
-// it.
+// landLocked moves a complete message to the views of its receive.
 //
 // +checklocks:p.mu
 func (p *pair) landLocked(m *message) {
@@ -298,12 +295,12 @@ func (p *pair) landLocked(m *message) {
 		p.c.running.Go(func() { p.land(r, m) })
 		return
 	}
-	// The credit first: who sends again at once shall find it.
+	// Credit is returned first: a peer that sends again immediately has it then.
 	p.takenLocked(m)
 	p.endLocked(r, nil)
 }
 
-// land does the rest of landLocked for device memory and many bytes.
+// land completes landLocked for device memory and large messages.
 //
 // Preconditions: the views are held.
 func (p *pair) land(r *Request, m *message) {
@@ -341,8 +338,8 @@ func (p *pair) pullLocked(r *Request, m *message) {
 	})
 }
 
-// pull gets the bytes of all views, with one request for what lies side by
-// side on both ends.
+// pull gets the bytes of all views, with one request for views that are adjacent at both
+// ends.
 func (p *pair) pull(ctx context.Context, views []View, from []place) error {
 	var all []*comm.Request
 	var errs []error
@@ -371,7 +368,7 @@ func (p *pair) pull(ctx context.Context, views []View, from []place) error {
 	return errors.Join(errs...)
 }
 
-// pulledLocked ends a receive that was fetched, and tells the sender.
+// pulledLocked ends a receive that was fetched, and notifies the sender.
 //
 // +checklocks:p.mu
 func (p *pair) pulledLocked(r *Request, m *message, err error) {
@@ -380,7 +377,7 @@ func (p *pair) pulledLocked(r *Request, m *message, err error) {
 	case r.over:
 		d.outcome = outcomeWithdrawn
 	case errors.Is(err, region.ErrKey):
-		// The sender took the key back: it has given up.
+		// The sender has revoked the key: it has given up.
 		err, d.outcome = r.describe(errors.Join(ErrWithdrawn, err)), outcomeWithdrawn
 	case err != nil:
 		err, d.outcome = r.describe(err), outcomeFailed
@@ -393,7 +390,7 @@ func (p *pair) pulledLocked(r *Request, m *message, err error) {
 	p.takenLocked(m)
 }
 
-// forgetLocked lets go of a receive whose time is over.
+// forgetLocked releases a receive that has timed out.
 //
 // +checklocks:p.mu
 func (p *pair) forgetLocked(r *Request) {
@@ -407,7 +404,7 @@ func (p *pair) forgetLocked(r *Request) {
 	}
 }
 
-// withdrawn is a Withdraw: the sender gives up.
+// withdrawn handles a Withdraw packet: the sender gives up.
 func (p *pair) withdrawn(from comm.Origin, id uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -444,8 +441,8 @@ func (p *pair) withdrawn(from comm.Origin, id uint64) {
 	}
 }
 
-// flush is a Flush: it is answered when all that was sent before it has met
-// its receive.
+// flush handles a Flush packet: it is answered when all messages sent before it are matched
+// with receives.
 func (p *pair) flush(from comm.Origin, id uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -461,8 +458,7 @@ func (p *pair) flush(from comm.Origin, id uint64) error {
 	return nil
 }
 
-// noticedLocked counts a message that has left the unexpected ones for the
-// flushes that wait.
+// noticedLocked updates the waiting flushes when a message leaves the unexpected ones.
 //
 // +checklocks:p.mu
 func (p *pair) noticedLocked(id uint64) {

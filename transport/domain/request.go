@@ -17,64 +17,62 @@ type kind uint8
 const (
 	kindSend kind = iota
 	kindRecv
-	// kindFlush waits for the peer to have received what was sent before.
+	// kindFlush waits until the peer has received everything sent before.
 	kindFlush
 )
 
-// Request is a send or a receive that is under way or complete. It may be
-// waited for by several goroutines, in any order and as often as they like, or
-// not at all.
+// Request is a send or a receive that is pending or complete. Any number of goroutines may
+// wait for it, any number of times, or none.
 type Request struct {
 	pair  *pair
 	kind  kind
 	tag   wire.Tag
 	views []View
-	// one has the only view of most requests.
+	// one is the storage for the only view of most requests.
 	one   [1]View
 	total devices.Size
-	// stage is a copy of device memory that goes without being asked for.
+	// stage is a copy of device memory that can be sent eagerly.
 	stage []byte
 
 	complete atomic.Bool
-	// done holds one token from the completion on: who takes it puts it back.
+	// done holds one token after completion: a waiter that takes it puts it back.
 	done chan struct{}
-	// err is set before the token is there.
+	// err is set before the token.
 	err error
-	// waiting counts the goroutines that wait: the ranks that a cycle is made of
-	// have some.
+	// waiting counts the goroutines that wait: only requests with waiters form cycles.
 	waiting atomic.Int32
 	cycle   atomic.Pointer[[]wire.Rank]
 	timer   *time.Timer
 
-	// What follows is guarded by pair.mu.
+	// The following fields are guarded by pair.mu.
 
-	// id is the number of the message, where it is sent.
+	// id is the number of the message, for a send.
 	id   uint64
 	over bool
-	// begun is set when the envelope is written; eager says what it was.
+	// begun is set when the envelope is written; eager is the kind of that envelope.
 	begun  bool
 	eager  bool
 	wrote  cursor
 	remote []place
-	// withdrawn is the error of a send when the receiver has let it go.
+	// withdrawn is the error that a send returns once the receiver has released it.
 	withdrawn error
-	// msg is the message that a receive has met.
+	// msg is the message that is matched with a receive.
 	msg *message
-	// stop ends the pull.
+	// stop cancels the pull.
 	stop context.CancelFunc
 }
 
-// cursor is a place in the views of a request.
+// cursor is a position in the views of a request.
 type cursor struct {
 	view int
 	off  devices.Size
-	// n is the bytes before it.
+	// n is the number of bytes before it.
 	n devices.Size
 }
 
 func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
 
-// hold keeps the memory of all views.
+// hold holds the memory of all views.
 func (r *Request) hold() error {
 	for i, v := range r.views {
 		if err := v.buffer.Hold(); err != nil {
@@ -91,8 +89,8 @@ func drop(views []View) {
 	}
 }
 
-// next are up to n bytes from a cursor that lie in one piece of host memory,
-// and the cursor behind them.
+// next returns up to n contiguous bytes of host memory at a cursor, and the cursor after
+// them.
 func (r *Request) next(at cursor, n devices.Size) ([]byte, cursor) {
 	for at.view < len(r.views) && at.off == r.views[at.view].size() {
 		at.view, at.off = at.view+1, 0
@@ -112,7 +110,7 @@ func (r *Request) next(at cursor, n devices.Size) ([]byte, cursor) {
 	return p, at
 }
 
-// scatter copies bytes to where a cursor stands, and moves it.
+// scatter copies bytes to the position of a cursor, and advances it.
 func (r *Request) scatter(p []byte, at *cursor) {
 	for len(p) > 0 {
 		dst, behind := r.next(*at, devices.Size(len(p)))
@@ -120,7 +118,7 @@ func (r *Request) scatter(p []byte, at *cursor) {
 	}
 }
 
-// hosts says whether all views are host memory.
+// hosts reports whether all views are host memory.
 func hosts(views []View) bool {
 	for _, v := range views {
 		if !v.host() {
@@ -148,12 +146,11 @@ func (p *pair) endLocked(r *Request, err error) {
 	r.done <- struct{}{}
 }
 
-// Wait waits for the end of the request and returns its outcome. When the
-// context ends first, the request is still under way and may be waited for
-// again.
+// Wait waits for the end of the request and returns its error. If the context ends first,
+// the request is still pending, and Wait may be called again.
 //
-// Errors: MismatchError; TimeoutError, with the context's; ErrWithdrawn,
-// ErrPeer, ErrLeft, ErrDestroyed; control.ErrDisconnected; the devices'.
+// Errors: MismatchError; TimeoutError, with the context's error; ErrWithdrawn, ErrPeer,
+// ErrLeft, ErrDestroyed; control.ErrDisconnected; the devices'.
 func (r *Request) Wait(ctx context.Context) error {
 	if done, err := r.Test(); done {
 		return err
@@ -161,7 +158,7 @@ func (r *Request) Wait(ctx context.Context) error {
 	return r.wait(ctx, false)
 }
 
-// Test says whether the request is complete, and its outcome then.
+// Test reports whether the request is complete, and if so its error.
 func (r *Request) Test() (done bool, err error) {
 	if !r.complete.Load() {
 		return false, nil
@@ -169,12 +166,10 @@ func (r *Request) Test() (done bool, err error) {
 	return true, r.err
 }
 
-// firstProbe is the soonest that a cycle is looked for, and the least time
-// between two looks.
+// firstProbe is the minimum time before the first probe, and between two probes.
 const firstProbe = 10 * time.Millisecond
 
-// wait is Wait; keep leaves no token behind, for requests that nobody else
-// knows.
+// wait implements Wait. keep leaves no token behind, for a request without other users.
 func (r *Request) wait(ctx context.Context, keep bool) error {
 	select {
 	case <-r.done:
@@ -200,14 +195,14 @@ func (r *Request) wait(ctx context.Context, keep bool) error {
 			if !time.Now().Before(end) {
 				return r.timeout(context.DeadlineExceeded)
 			}
-			// The half of what is left is time enough to be told of a cycle.
+			// Half of the remaining time suffices for a cycle to be reported.
 			r.pair.c.d.chases.begin(r)
 			timer.Reset(nextLook(end))
 		}
 	}
 }
 
-// taken is the outcome, for who has the token.
+// taken returns the error of the request; the caller has taken the token.
 func (r *Request) taken(keep bool) error {
 	if !keep {
 		r.done <- struct{}{}
@@ -215,14 +210,13 @@ func (r *Request) taken(keep bool) error {
 	return r.err
 }
 
-// nextLook is after how long the clock is looked at again.
+// nextLook returns the time until the next check.
 func nextLook(end time.Time) time.Duration {
 	left := time.Until(end)
 	return min(max(left/2, firstProbe), max(left, 0))
 }
 
-// clock is a timer; that of a request which only one goroutine knows is used
-// again.
+// clock returns a timer; own reuses that of a request with a single user.
 func (r *Request) clock(own bool, d time.Duration) *time.Timer {
 	if !own {
 		return time.NewTimer(d)
@@ -243,8 +237,7 @@ func (r *Request) timeout(err error) error {
 	return e
 }
 
-// finish waits for a request that nobody else knows, and takes it back when
-// its time is over.
+// finish waits for a request without other users, and withdraws it if it times out.
 func (r *Request) finish(ctx context.Context) error {
 	err := r.wait(ctx, true)
 	if err == nil {
@@ -257,8 +250,7 @@ func (r *Request) finish(ctx context.Context) error {
 	return r.withdraw(late) //nolint:contextcheck // the context has ended
 }
 
-// withdraw takes a request back. It returns nil for one that was done in the
-// last moment.
+// withdraw withdraws a request. It returns nil if the request has completed meanwhile.
 func (r *Request) withdraw(late error) error {
 	p := r.pair
 	p.mu.Lock()
@@ -272,7 +264,7 @@ func (r *Request) withdraw(late error) error {
 			return r.err
 		case <-grace.C:
 		}
-		// A receiver that does not answer must not find our bytes later.
+		// A receiver that does not answer must not read our bytes later.
 		revoked := p.revoke(r.views)
 		p.mu.Lock()
 		delete(p.sending, r.id)
@@ -283,7 +275,7 @@ func (r *Request) withdraw(late error) error {
 	return r.err
 }
 
-// describe names the request in errors.
+// describe adds the request to an error.
 func (r *Request) describe(err error) error {
 	verb := "receive from"
 	if r.kind != kindRecv {

@@ -2,7 +2,7 @@ package domain
 
 import "github.com/hmcfs/hmcfs/transport/region"
 
-// sendSelf begins a send to ourselves. Its bytes are copied when it meets its
+// sendSelf starts a send to our own rank. Its bytes are copied when it is matched with its
 // receive.
 func (p *pair) sendSelf(r *Request) error {
 	if r.kind == kindFlush {
@@ -31,7 +31,7 @@ func (p *pair) sendSelf(r *Request) error {
 	return nil
 }
 
-// copyOwnLocked completes a send and a receive of ours that have met.
+// copyOwnLocked completes a matched send and receive of our own.
 //
 // +checklocks:p.mu
 func (p *pair) copyOwnLocked(r *Request, m *message) {
@@ -63,7 +63,7 @@ func (p *pair) copyOwnLocked(r *Request, m *message) {
 	})
 }
 
-// forgetOwnLocked lets go of a send to ourselves whose time is over.
+// forgetOwnLocked releases a send to our own rank that has timed out.
 //
 // +checklocks:p.mu
 func (p *pair) forgetOwnLocked(r *Request) {
@@ -72,7 +72,7 @@ func (p *pair) forgetOwnLocked(r *Request) {
 	}
 }
 
-// unmet says whether a request with ourselves has not met another.
+// unmet reports whether a request with our own rank is unmatched.
 func (p *pair) unmet(r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,31 +11,31 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// maxPieces is the most pieces of memory that one packet is made of.
+// maxPieces bounds the pieces of memory that form one packet.
 const maxPieces = 500
 
-// stall is why nothing more is written.
+// stall is the reason why writing stops.
 type stall uint8
 
 const (
-	// stallNone is that everything is written.
+	// stallNone means that everything is written.
 	stallNone stall = iota
 	// stallCredit ends with a Credit of the peer.
 	stallCredit
 	// stallRoom ends when the link has room.
 	stallRoom
-	// stallKeys is a message that must be fetched and has no keys yet.
+	// stallKeys means that a message must be fetched and has no keys yet.
 	stallKeys
-	// stallEnd is a session that has ended: the pair will hear of it.
+	// stallEnd means that the session has ended: the pair will be notified.
 	stallEnd
 )
 
-// reserve is the part of a window that only envelopes may use, so that a
-// message that must be fetched can always be announced.
+// reserve returns the part of a window that only envelopes may use, so that a message can
+// still be announced.
 func reserve(window uint64) uint64 { return window / 8 }
 
-// mayBeEager says whether the bytes of a request may go without being asked
-// for, as far as their size decides that.
+// mayBeEager reports whether a request may be sent eagerly, as far as its size and memory
+// decide.
 func (r *Request) mayBeEager() bool {
 	limit := r.pair.c.d.opts.eager()
 	if r.stage == nil && r.total > 0 && !hosts(r.views) {
@@ -49,8 +49,8 @@ func (r *Request) mayBeEager() bool {
 	return true
 }
 
-// load copies a small message that is device memory to the host, so that its
-// send needs no receive.
+// load copies a small message in device memory to the host, so that its send does not
+// depend on the receive.
 func (r *Request) load(ctx context.Context) error {
 	if r.total == 0 || r.total > r.pair.c.d.opts.eager() || hosts(r.views) || r.pair.self {
 		return nil
@@ -67,7 +67,7 @@ func (r *Request) load(ctx context.Context) error {
 	return nil
 }
 
-// send begins a send.
+// send starts a send.
 func (p *pair) send(ctx context.Context, r *Request) error {
 	if p.self {
 		return p.sendSelf(r) //nolint:contextcheck // what is copied ends with the domain
@@ -97,8 +97,8 @@ func (p *pair) send(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// goOnLocked writes what can be written now, and leaves the rest to the pump
-// or to the peer's next Credit.
+// goOnLocked writes as much as possible now, and leaves the rest to the pump or to the
+// peer's next Credit.
 //
 // +checklocks:p.mu
 func (p *pair) goOnLocked() {
@@ -110,7 +110,7 @@ func (p *pair) goOnLocked() {
 	}
 }
 
-// pump writes what there was no room or no key for.
+// pump writes requests that had no room or no key.
 func (p *pair) pump(why stall) {
 	for {
 		var err error
@@ -129,7 +129,7 @@ func (p *pair) pump(why stall) {
 	}
 }
 
-// addKeys gives the first request that waits its keys, or its end.
+// addKeys grants the keys for the first waiting request, or ends it with an error.
 func (p *pair) addKeys() {
 	p.mu.Lock()
 	if p.out.empty() {
@@ -137,7 +137,7 @@ func (p *pair) addKeys() {
 		return
 	}
 	r := p.out.items[p.out.head]
-	// A request that ends meanwhile must keep its views for us.
+	// The views stay valid even if the request ends meanwhile.
 	views := r.views
 	p.mu.Unlock()
 	remote, err := p.places(p.c.life, views)
@@ -150,7 +150,7 @@ func (p *pair) addKeys() {
 	r.remote = remote
 }
 
-// writeLocked writes requests until something keeps it from going on.
+// writeLocked writes requests until it stalls.
 //
 // +checklocks:p.mu
 func (p *pair) writeLocked() stall {
@@ -193,8 +193,8 @@ func (p *pair) writeOneLocked(r *Request) stall {
 	return stallNone
 }
 
-// beginLocked writes the envelope of a message and, where it is eager, as many
-// of its bytes as fit behind it.
+// beginLocked writes the envelope of a message and, if it is eager, as many of its bytes as
+// fit into the packet.
 //
 // +checklocks:p.mu
 func (p *pair) beginLocked(r *Request) stall {
@@ -235,8 +235,8 @@ func (p *pair) beginLocked(r *Request) stall {
 	return stallNone
 }
 
-// asked is an Ask: the receiver is there, and wants the bytes of a message to
-// be sent.
+// asked handles an Ask packet: the receive is posted, and the receiver requests the bytes
+// of a message.
 func (p *pair) asked(from comm.Origin, id uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,7 +246,7 @@ func (p *pair) asked(from comm.Origin, id uint64) error {
 	r := p.sending[id]
 	switch {
 	case r == nil:
-		return nil // it has been taken back
+		return nil // it has been withdrawn
 	case r.kind != kindSend || !hosts(r.views):
 		return fmt.Errorf("%s asks for message %d, which must be fetched: %w", p.world, id, ErrProtocol)
 	}
@@ -259,8 +259,8 @@ func (p *pair) asked(from comm.Origin, id uint64) error {
 	return nil
 }
 
-// gatherLocked lists up to n bytes that are to be written next, behind an
-// empty place for the head, and returns the cursor behind them.
+// gatherLocked collects up to n bytes to be written next, after an empty place for the
+// header, and returns the cursor after them.
 //
 // +checklocks:p.mu
 func (p *pair) gatherLocked(r *Request, n int) cursor {
@@ -280,8 +280,8 @@ func (p *pair) gatherLocked(r *Request, n int) cursor {
 	return at
 }
 
-// packetLocked sends one packet: head and, if not nil, parts, whose first
-// place is the head's.
+// packetLocked sends one packet: head and, if not nil, parts, whose first element is the
+// place for head.
 //
 // +checklocks:p.mu
 func (p *pair) packetLocked(head []byte, parts [][]byte) stall {
@@ -316,7 +316,7 @@ func (p *pair) creditedLocked(n uint64) error {
 	return nil
 }
 
-// maxLate is the most mismatches that are kept for a flush.
+// maxLate bounds the mismatches that are kept for Flush.
 const maxLate = 16
 
 // doneLocked ends the request that the peer has answered.
@@ -347,7 +347,7 @@ func (p *pair) doneLocked(d *done) {
 	}
 }
 
-// mismatch turns the receiver's view of a mismatch into ours.
+// mismatch converts the receiver's view of a mismatch to ours.
 func (p *pair) mismatch(d *done) error {
 	return &MismatchError{
 		Domain: p.c.name, Peer: p.world, Tag: d.tag, Param: d.param, Buffer: d.buffer,
@@ -355,8 +355,8 @@ func (p *pair) mismatch(d *done) error {
 	}
 }
 
-// giveUpLocked begins to take a request back. True is that the receiver was
-// asked, and will answer.
+// giveUpLocked starts to withdraw a request. asked reports that the receiver was asked, and
+// will answer.
 //
 // +checklocks:p.mu
 func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
@@ -380,7 +380,7 @@ func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
 	return false
 }
 
-// flushed are the mismatches since the last flush.
+// flushed returns the mismatches since the last flush.
 func (p *pair) flushed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// View is some elements in a registered buffer: what is sent and received.
-// One that was made by NewView or All lies inside its buffer.
+// View is a range of elements in a registered buffer, to be sent or received. A View made
+// by NewView or All is always inside its buffer.
 type View struct {
 	extent
 
@@ -17,10 +17,10 @@ type View struct {
 	off    devices.Offset
 }
 
-// NewView returns count elements from off, which is in bytes. None is fine.
+// NewView returns a view of count elements, starting at byte offset off. count may be 0.
 //
-// Errors: devices.ErrRange for what is outside of the buffer; ErrMismatch for
-// a type that does not exist.
+// Errors: devices.ErrRange for a range outside of the buffer; ErrMismatch for a type that
+// does not exist.
 func NewView(b *region.Buffer, off devices.Offset, t elem.Type, count uint64) (View, error) {
 	switch {
 	case b == nil:
@@ -36,9 +36,9 @@ func NewView(b *region.Buffer, off devices.Offset, t elem.Type, count uint64) (V
 	return View{extent{t, count}, b, off}, nil
 }
 
-// All returns the whole of a buffer.
+// All returns a view of a whole buffer.
 //
-// Errors: devices.ErrRange where its size is no multiple of the type's.
+// Errors: devices.ErrRange if its size is not a multiple of the type's.
 func All(b *region.Buffer, t elem.Type) (View, error) {
 	if b != nil && t.Size() != 0 && uint64(b.Size())%t.Size() != 0 {
 		return View{}, fmt.Errorf("view of a buffer of %d bytes as %s: %w", uint64(b.Size()), t, devices.ErrRange)
@@ -49,25 +49,24 @@ func All(b *region.Buffer, t elem.Type) (View, error) {
 	return NewView(b, 0, t, uint64(b.Size())/t.Size())
 }
 
-// Type and Count are what the view was made with.
+// Type returns the type of the elements.
 func (v View) Type() elem.Type { return v.typ }
 
-// Count is the number of elements.
+// Count returns the number of elements.
 func (v View) Count() uint64 { return v.count }
 
-// Size is the bytes of all elements.
+// Size returns the size of all elements in bytes.
 func (v View) Size() devices.Size { return v.size() }
 
-// Buffer is the registered memory that the elements are in, and Offset where
-// they begin there, in bytes. The zero View has no buffer.
+// Buffer returns the registered memory that contains the elements. The zero View has none.
 func (v View) Buffer() *region.Buffer { return v.buffer }
 
-// Offset returns the place of the elements in Buffer.
+// Offset returns the byte offset of the elements in Buffer.
 func (v View) Offset() devices.Offset { return v.off }
 
-// Slice is count elements from the given one on.
+// Slice returns a view of count elements, starting at element from.
 //
-// Errors: devices.ErrRange for what is outside of the view.
+// Errors: devices.ErrRange for a range outside of the view.
 func (v View) Slice(from, count uint64) (View, error) {
 	if from > v.count || count > v.count-from {
 		return View{}, fmt.Errorf("elements %d to %d of a view of %d: %w", from, from+count, v.count, devices.ErrRange)
@@ -75,17 +74,17 @@ func (v View) Slice(from, count uint64) (View, error) {
 	return NewView(v.buffer, v.off+devices.Offset(from*v.typ.Size()), v.typ, count)
 }
 
-// host says whether the bytes are host memory.
+// host reports whether the view is host memory.
 func (v View) host() bool { return v.buffer.Device() == "" }
 
-// bytes are n bytes from off of host memory.
+// bytes returns n bytes of host memory, starting at byte offset off of the view.
 //
 // Preconditions: the buffer is held.
 func (v View) bytes(off, n devices.Size) []byte {
 	return v.buffer.Host(v.off+devices.Offset(off), n)
 }
 
-// sum is the bytes of all views.
+// sum returns the size of all views in bytes.
 func sum(views []View) devices.Size {
 	var n devices.Size
 	for _, v := range views {

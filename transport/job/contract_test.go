@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// floats are n numbers as the bytes of float32.
+// floats returns n numbers as the bytes of float32.
 func floats(n int, at func(i int) float32) []byte {
 	p := make([]byte, 0, 4*n)
 	for i := range n {
@@ -25,7 +25,7 @@ func floats(n int, at func(i int) float32) []byte {
 	return p
 }
 
-// wrong is the first of some float32 that is not what it should be.
+// wrong reports the first float32 that differs from the expected one.
 func wrong(p []byte, want func(i int) float32) error {
 	for i := range len(p) / 4 {
 		if got := math.Float32frombits(binary.LittleEndian.Uint32(p[4*i:])); got != want(i) {
@@ -35,7 +35,7 @@ func wrong(p []byte, want func(i int) float32) error {
 	return nil
 }
 
-// numbered are windows of count float32, 100·rank + i in each.
+// numbered makes windows of count float32, 100·rank + i in each.
 func numbered(ctx context.Context, j *job.Job, count int) (*job.Windows, error) {
 	w, err := j.World().AllocWindows(ctx, devices.Size(4*count))
 	if err == nil {
@@ -66,9 +66,8 @@ func TestPeerRead(t *testing.T) {
 	})
 }
 
-// TestNotify has each rank put 16384 numbers into the other's window and count a
-// tag up behind them: who has received the count sees the numbers, in each of
-// some rounds.
+// TestNotify: each rank puts 16384 numbers into the other's window and then increments a
+// tag. A rank that has received the count sees the numbers, in each of some rounds.
 func TestNotify(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		const n, rounds = 2, 20
@@ -91,7 +90,7 @@ func TestNotify(t *testing.T) {
 
 const partials = 16384
 
-// notify is a round: rank 0 ends with 2s, and rank 1 with 1s, times the round.
+// notify runs a round: rank 0 ends with 2s, and rank 1 with 1s, times the round.
 func notify(ctx context.Context, j *job.Job, w *job.Windows, round int) error {
 	rank, c := j.World().Rank(), j.Communicator()
 	value := func(of int) float32 { return float32((of + 1) * (round + 1)) }
@@ -111,7 +110,7 @@ func notify(ctx context.Context, j *job.Job, w *job.Windows, round int) error {
 	return j.World().Barrier(ctx)
 }
 
-// TestCollectiveOfWindows adds up windows where they are.
+// TestCollectiveOfWindows sums windows in place.
 func TestCollectiveOfWindows(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		const n, count = 4, 256

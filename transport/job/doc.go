@@ -1,16 +1,15 @@
-// Package job joins the processes of a job: it finds out who they are, connects
-// them, and gives them memory that all reach, a barrier, and groups of some of
-// them.
+// Package job connects the processes of a job. It finds the other ranks, and provides
+// memory that all can access, a barrier, and domains of some of the ranks.
 //
-//	o, err := job.FromEnv(os.Getenv)        // what `hmcfs run` has set
+//	o, err := job.FromEnv(os.Getenv)        // the environment set by `hmcfs run`
 //	j, err := job.Init(ctx, o)
 //	w, err := j.World().AllocWindows(ctx, 1<<20)
 //	copy(w.Local(), …)
 //	err = j.World().Barrier(ctx)
-//	peer := w.Of(1)                         // nil where it is not on this host
+//	peer := w.Of(1)                         // nil if it is on another host
 //	err = j.Close()
 //
-// Ranks of one host share memory, others send: see Backend. Nothing here has a
-// name in a file system but the sockets in Options.Dir: what a killed process
-// leaves behind is at most its socket, which the next one replaces.
+// Ranks of one host share memory; others use the network: see Backend. The only files are
+// the sockets in Options.Dir, or files with addresses: a killed process leaves behind at
+// most these, and the next one replaces them.
 package job

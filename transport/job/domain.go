@@ -13,12 +13,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Domain is some ranks of a job, numbered from 0 in the order of their list. What
-// all ranks do together is called by one goroutine at a time.
+// Domain is a set of ranks of a job, numbered from 0 in the order of their list. Operations
+// in which all ranks take part are called by one goroutine at a time.
 type Domain struct {
 	job  *Job
 	name string
-	// ranks are those of the world.
+	// ranks are the ranks in the world.
 	ranks  []int
 	comm   *domain.Comm
 	fabric fabric.Fabric
@@ -28,10 +28,10 @@ type Domain struct {
 	destroyed bool
 	// +checklocks:mu
 	windows *Windows
-	// round is the exchange that is under way, until it is complete.
+	// round is the exchange in progress, until it is complete.
 	// +checklocks:mu
 	round *round
-	// broken is why nothing can be done together any more.
+	// broken is the error after which no exchange is possible any more.
 	// +checklocks:mu
 	broken error
 }
@@ -63,24 +63,25 @@ func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain,
 	return d, nil
 }
 
-// Rank is our own in the domain.
+// Rank returns our own rank in the domain.
 func (d *Domain) Rank() int { return int(d.comm.Rank()) }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (d *Domain) Size() int { return len(d.ranks) }
 
-// Comm sends to and receives from the ranks of the domain.
+// Comm returns the domain for messages between its ranks.
 func (d *Domain) Comm() *domain.Comm { return d.comm }
 
-// Fabric returns what groups of collectives are made over. It belongs to the domain,
-// which closes it. Each group has links of its own, so its calls and what the domain
-// does together may go on at the same time; New of a group is one of the latter.
+// Fabric returns the fabric over which groups of collectives are made. It belongs to the
+// domain, which closes it. Each group has links of its own, so its calls may run
+// concurrently with operations of the domain; New of a group counts as an operation of the
+// domain.
 func (d *Domain) Fabric() fabric.Fabric { return d.fabric }
 
-// Derive makes a domain of some ranks of this one, which all of them call with
-// the same name and list.
+// Derive makes a domain of some ranks of this one. All of them call it with the same name
+// and list.
 //
-// Errors: domain.ErrNotMember for a list without ourselves; domain.ErrName,
+// Errors: domain.ErrNotMember for a list without our own rank; domain.ErrName,
 // domain.ErrList; a domain.MissingError.
 func (d *Domain) Derive(ctx context.Context, name string, ranks []int) (*Domain, error) {
 	world := make([]int, len(ranks))
@@ -95,11 +96,11 @@ func (d *Domain) Derive(ctx context.Context, name string, ranks []int) (*Domain,
 	return d.job.newDomain(ctx, d.name+"/"+name, world)
 }
 
-// Destroy ends the domain with its windows. Destroying twice is harmless.
+// Destroy ends the domain and its windows. A second Destroy has no effect.
 func (d *Domain) Destroy() error {
 	var errs []error
 	if d.fabric != nil {
-		// Who waits in it lets the lock go.
+		// A call that waits in the fabric then releases the lock.
 		errs = append(errs, d.fabric.Close())
 	}
 	d.mu.Lock()
@@ -118,11 +119,11 @@ func (d *Domain) Destroy() error {
 	return errors.Join(errs...)
 }
 
-// Barrier returns when all ranks have called it. After an error that names the
-// ranks that are missing it can be called again, and is the same barrier.
+// Barrier returns when all ranks have called it. After an error that names the missing
+// ranks it can be called again, and continues the same barrier.
 //
-// Errors: a fabric.MissingError when the context or the job's timeout ends;
-// fabric.ErrLink for a rank that is gone; ErrClosed.
+// Errors: a fabric.MissingError when the context or the job's timeout ends; fabric.ErrLink
+// for a rank that has ended; ErrClosed.
 func (d *Domain) Barrier(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +131,7 @@ func (d *Domain) Barrier(ctx context.Context) error {
 	return err
 }
 
-// exchangeKind is the kind of what ranks do together.
+// exchangeKind is the kind of an exchange between the ranks.
 type exchangeKind byte
 
 const (
@@ -139,26 +140,26 @@ const (
 	kindRelease
 )
 
-// cell is the bytes that one rank sends to another in an exchange: the kind, the
+// cell is the number of bytes that one rank sends to another in an exchange: the kind, the
 // length and up to cellRoom bytes.
 const (
 	cell     = 64
 	cellRoom = cell - 2
 )
 
-// round is an exchange: each rank has bytes for each.
+// round is an exchange: each rank sends some bytes to each other rank.
 type round struct {
 	kind exchangeKind
 	out  [][]byte
 	in   [][]byte
-	// sent and got are how much of each has gone and come.
+	// sent and got are the numbers of bytes sent to and received from each rank.
 	sent, got []int
 	want      []fabric.Want
 }
 
-// exchangeLocked sends each rank some bytes and returns what they have sent. A
-// barrier that a context has ended goes on with the next call; after any other
-// exchange that fails there is nothing to go on with.
+// exchangeLocked sends some bytes to each rank and returns the bytes that they have sent. A
+// barrier that a context has ended continues with the next call; any other failed exchange
+// breaks the domain.
 //
 // +checklocks:d.mu
 func (d *Domain) exchangeLocked(ctx context.Context, kind exchangeKind, bring func(to int) []byte) ([][]byte, error) {
@@ -220,7 +221,7 @@ func newRound(kind exchangeKind, n int, bring func(to int) []byte) *round {
 	return r
 }
 
-// step moves what can be moved, and notes what is waited for.
+// step moves as many bytes as possible, and records what it waits for.
 func (r *round) step(f fabric.Fabric) (moved bool, err error) {
 	r.want = r.want[:0]
 	for i := range r.out {
@@ -258,7 +259,7 @@ func (r *round) step(f fabric.Fabric) (moved bool, err error) {
 	return moved, nil
 }
 
-// missing are the ranks that have not come.
+// missing returns the ranks that have not come.
 func (r *round) missing() (ranks []plan.Rank) {
 	for _, w := range r.want {
 		ranks = append(ranks, w.Peer)
@@ -266,7 +267,7 @@ func (r *round) missing() (ranks []plan.Rank) {
 	return ranks
 }
 
-// result returns what the ranks have sent.
+// result returns the bytes that the ranks have sent.
 func (r *round) result(kind exchangeKind) ([][]byte, error) {
 	for i, p := range r.in {
 		if exchangeKind(p[0]) != kind || p[1] > cellRoom {

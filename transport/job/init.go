@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// secretBytes is the bytes of a secret that is made here.
+	// secretBytes is the size, in bytes, of a generated secret.
 	secretBytes = 32
-	// glance is the pause between two looks at a file that somebody will write.
+	// glance is the interval at which a file that another process will write is polled.
 	glance = 5 * time.Millisecond
 	// worldName is the name of the domain of all ranks.
 	worldName = "world"
 )
 
-// Init connects us with all other ranks, who call it too.
+// Init connects to all other ranks, which call it too.
 //
 // Errors: ErrOptions; ErrBackend; those of comm, domain and fabric.
 func Init(ctx context.Context, o Options) (*Job, error) {
@@ -48,7 +48,7 @@ func Init(ctx context.Context, o Options) (*Job, error) {
 	return j, nil
 }
 
-// enter makes everything up to the domain of all ranks.
+// enter sets up everything, including the domain of all ranks.
 func (j *Job) enter(ctx context.Context) (err error) {
 	o := &j.opts
 	if o.Secret == nil {
@@ -88,8 +88,8 @@ func (j *Job) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// listen opens our door, and finds those of the ranks below us: of two ranks the
-// higher one connects.
+// listen listens on our addresses, and finds those of the ranks below us: the higher of two
+// ranks connects.
 func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) error {
 	o := &j.opts
 	for r := range o.World {
@@ -109,7 +109,7 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 		_, err := j.comm.Listen(ctx, own)
 		return err
 	}
-	// What a rank of an earlier job has left here would be believed.
+	// A file left by a rank of an earlier job would be mistaken for ours.
 	notice := func(r int) string { return filepath.Join(o.Dir, fmt.Sprintf("hmc_address_%d", r)) }
 	if err := os.Remove(notice(o.Rank)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -141,7 +141,7 @@ func (o *Options) address(r int) (control.Address, error) {
 	return control.Address{Network: control.Unix, Addr: path}, err
 }
 
-// publish writes a small file, which others see as a whole.
+// publish writes a small file atomically.
 func publish(path, text string) error {
 	part := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := os.WriteFile(part, []byte(text+"\n"), 0o600); err != nil {
@@ -150,7 +150,7 @@ func publish(path, text string) error {
 	return os.Rename(part, path)
 }
 
-// lookUp reads the address that a rank publishes, once somebody listens there.
+// lookUp reads the address that a rank publishes, and waits until the rank listens there.
 func lookUp(ctx context.Context, path string) (control.Address, error) {
 	for {
 		text, err := os.ReadFile(path) //nolint:gosec // the directory is the job's
@@ -170,7 +170,7 @@ func lookUp(ctx context.Context, path string) (control.Address, error) {
 	}
 }
 
-// pause waits until it is worth to look again.
+// pause sleeps before the next poll.
 func pause(ctx context.Context) error {
 	t := time.NewTimer(glance)
 	defer t.Stop()
@@ -182,18 +182,17 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// commonSecret is the one in a directory. Whoever comes first makes it.
+// commonSecret returns the secret in a directory. The first process creates it.
 func commonSecret(ctx context.Context, dir string) ([]byte, error) {
 	path := filepath.Join(dir, "secret")
 	fresh := make([]byte, secretBytes)
-	// It never fails: the runtime ends the process where the kernel has no random
-	// bytes.
+	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(fresh)
 	part := fmt.Sprintf("%s.%d.%x", path, os.Getpid(), fresh[:4])
 	if err := os.WriteFile(part, []byte(hex.EncodeToString(fresh)+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("make the job's secret: %w", err)
 	}
-	// It is there as a whole or not at all, and of two the first one stays.
+	// Link makes the complete file appear atomically, and never replaces an existing one.
 	err := os.Link(part, path)
 	if rerr := os.Remove(part); rerr != nil || err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("make the job's secret: %w", errors.Join(err, rerr))
@@ -204,11 +203,11 @@ func commonSecret(ctx context.Context, dir string) ([]byte, error) {
 	return ownSecret(path)
 }
 
-// longestSecret is the most bytes of a file that is read as a secret.
+// longestSecret bounds the size, in bytes, of a secret file.
 const longestSecret = 4096
 
-// ownSecret reads the secret in a job's directory, where somebody else may have
-// put its own: of a file that is ours alone.
+// ownSecret reads the secret in a job's directory. Another user may have put a file there:
+// only a file that belongs to this user alone is accepted.
 func ownSecret(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // what it is, is looked at
 	if err != nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// What callers tell apart, beside those of fabric, domain and comm.
+// Errors that callers distinguish, in addition to those of fabric, domain and comm.
 var (
-	// ErrOptions is a job that can't be described like this.
+	// ErrOptions reports invalid options.
 	ErrOptions = errors.New("job: options not usable")
-	// ErrWindows is windows that can't be: of different sizes, a second set, too
-	// small for their buffers, or none.
+	// ErrWindows reports windows that are not possible: of different sizes, a second set,
+	// too small for their buffers, or released.
 	ErrWindows = errors.New("job: windows not possible")
-	// ErrBackend is ranks that can't reach each other as they were told to.
+	// ErrBackend reports ranks that can't reach each other by the requested transport.
 	ErrBackend = errors.New("job: the ranks can't use this backend")
-	// ErrClosed is a job or domain that has ended here.
+	// ErrClosed reports that the job or domain has ended locally.
 	ErrClosed = errors.New("job: closed")
 )
 
@@ -41,53 +41,51 @@ type Backend string
 
 // The backends.
 const (
-	// Auto is shared memory between ranks of one host, and the network between
-	// hosts.
+	// Auto uses shared memory between ranks of one host, and the network between hosts.
 	Auto Backend = "auto"
-	// SHM is shared memory; ranks of two hosts are an error.
+	// SHM uses shared memory; ranks on two hosts are an error.
 	SHM Backend = "shm"
-	// TCP is the network alone, also between ranks of one host.
+	// TCP uses the network only, even between ranks of one host.
 	TCP Backend = "tcp"
 )
 
-// DefaultTimeout bounds the time until others come to what all do together.
+// DefaultTimeout bounds the wait for the other ranks in operations that all take part in.
 const DefaultTimeout = 120 * time.Second
 
-// Options say which job, and who we are in it.
+// Options describes the job, and our rank in it.
 type Options struct {
 	Rank  int
 	World int
-	// Dir is a directory that all ranks of this host see: each has a socket in it,
-	// or with TCP a file that says where it listens. It may be empty where Book has
-	// all addresses.
+	// Dir is a directory that all ranks of this host can access: each has a socket in it,
+	// or with TCP a file with its address. It may be empty if Book has all addresses.
 	Dir string
-	// Book says where each rank listens. Nil is sockets in Dir. With TCP the
-	// sockets of Book are taken for names in Dir.
+	// Book holds the address of each rank. Nil means sockets in Dir. With TCP, a Unix
+	// socket in Book is replaced by an address published in Dir.
 	Book []control.Address
-	// Listen has further addresses of ours, for ranks in whose Book that is: those of
-	// other hosts can't come to a socket in Dir.
+	// Listen holds further addresses of this rank, for ranks that have them in their Book:
+	// those of other hosts can't reach a socket in Dir.
 	Listen []control.Address
-	// Secret is known to all ranks, at least 16 bytes. Nil is the text in the
-	// file "secret" of Dir, which the first rank makes, and which has to be this
-	// user's alone.
+	// Secret is known to all ranks, and has at least 16 bytes. Nil means the content of the
+	// file "secret" in Dir, which the first rank creates, and which only this user may
+	// access.
 	Secret []byte
-	// Plain is as in comm.Options: all ranks have it, or none.
+	// Plain is as in comm.Options: it is the same at all ranks.
 	Plain bool
 	// Backend is the transport between ranks. Default Auto.
 	Backend Backend
-	// Host names our host; ranks of hosts with different names share no memory.
-	// Empty asks the kernel.
+	// Host names our host; ranks of hosts with different names share no memory. If empty,
+	// the kernel's boot id is used.
 	Host string
 	// Devices are as in comm.Options.
 	Devices []devices.Device
-	// Timeout bounds the time until others come to what all do together.
+	// Timeout bounds the wait for the other ranks in operations that all take part in.
 	// Default 120 s.
 	Timeout time.Duration
-	// Logger gets the job's course. Nil is none.
+	// Logger receives messages about the job. Nil disables them.
 	Logger *zap.Logger
 }
 
-// ensureDefaults fills in what is left at its zero value.
+// ensureDefaults sets zero options to their defaults.
 func (o *Options) ensureDefaults() {
 	if o.Backend == "" {
 		o.Backend = Auto
@@ -100,7 +98,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// validate reports every fault at once.
+// validate reports all invalid options at once.
 func (o *Options) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -127,9 +125,10 @@ func (o *Options) validate() error {
 	return errors.Join(faults...)
 }
 
-// FromEnv reads what `hmcfs run` sets: HMCFS_RANK, HMCFS_WORLD, HMCFS_JOB_DIR,
-// HMCFS_BOOK, HMCFS_LISTEN, HMCFS_HOST, HMCFS_SECRET_FILE and HMCFS_TRANSPORT
-// (auto, shm, tcp); and HMCFS_PLAIN (1, 0), which its user does.
+// FromEnv reads the environment that `hmcfs run` sets: HMCFS_RANK, HMCFS_WORLD,
+// HMCFS_JOB_DIR, HMCFS_BOOK, HMCFS_LISTEN, HMCFS_HOST, HMCFS_SECRET_FILE and
+// HMCFS_TRANSPORT (auto, shm, tcp); and HMCFS_PLAIN (1, 0), which the user of hmcfs run
+// sets.
 func FromEnv(getenv func(string) string) (Options, error) {
 	o := Options{Dir: getenv("HMCFS_JOB_DIR"), Host: getenv("HMCFS_HOST"), Backend: Backend(getenv("HMCFS_TRANSPORT"))}
 	var errs []error
@@ -171,7 +170,7 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// readSecret reads a file of hexadecimal digits.
+// readSecret reads a secret in hexadecimal digits from a file.
 func readSecret(path string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Clean(path))
 	if err != nil {
@@ -195,30 +194,31 @@ type Job struct {
 	comm    *comm.Communicator
 	domains *domain.Domains
 	world   *Domain
-	// files are those that we have put into Dir.
+	// files are the files that we have created in Dir.
 	files []string
 
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// all are the domains, the latest last.
+	// all holds the domains, latest last.
 	// +checklocks:mu
 	all []*Domain
 }
 
-// World is the domain of all ranks.
+// World returns the domain of all ranks.
 func (j *Job) World() *Domain { return j.world }
 
-// Table registers memory. What Table.Alloc takes can be shared.
+// Table returns the table in which memory is registered. Memory from its Alloc can be
+// shared.
 func (j *Job) Table() *region.Table { return j.comm.Table() }
 
-// Engine moves bytes.
+// Engine returns the engine that moves bytes.
 func (j *Job) Engine() *transport.Engine { return j.engine }
 
-// Communicator is the one that the job runs on.
+// Communicator returns the communicator of the job.
 func (j *Job) Communicator() *comm.Communicator { return j.comm }
 
-// Close destroys all domains and leaves the job. Closing twice is harmless.
+// Close destroys all domains and leaves the job. A second Close has no effect.
 func (j *Job) Close() error {
 	j.mu.Lock()
 	already, all := j.closed, j.all
@@ -234,7 +234,7 @@ func (j *Job) Close() error {
 	return errors.Join(append(errs, j.leave())...)
 }
 
-// leave ends what the domains were on.
+// leave ends what the domains used.
 func (j *Job) leave() error {
 	var errs []error
 	if j.domains != nil {
@@ -254,7 +254,7 @@ func (j *Job) leave() error {
 	return errors.Join(errs...)
 }
 
-// keep notes a domain, to be destroyed with the job.
+// keep registers a domain, to be destroyed with the job.
 func (j *Job) keep(d *Domain) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -265,7 +265,7 @@ func (j *Job) keep(d *Domain) error {
 	return nil
 }
 
-// within bounds what is done together.
+// within bounds an operation in which all ranks take part.
 func (j *Job) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, j.opts.Timeout)
 }

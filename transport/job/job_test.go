@@ -38,7 +38,7 @@ func shortly(t testing.TB) context.Context {
 	return kit.Context(t, 50*time.Millisecond)
 }
 
-// backends are the ways that ranks are joined here, as goroutines.
+// backends runs fn for each way to connect ranks that are goroutines.
 func backends(t *testing.T, fn func(t *testing.T, tweak func(rank int, o *job.Options))) {
 	t.Helper()
 	for name, tweak := range map[string]func(rank int, o *job.Options){
@@ -55,7 +55,7 @@ func backends(t *testing.T, fn func(t *testing.T, tweak func(rank int, o *job.Op
 	}
 }
 
-// start makes the n ranks of a job, which ends with the test.
+// start starts the n ranks of a job, which ends with the test.
 func start(t testing.TB, n int, tweak func(rank int, o *job.Options)) []*job.Job {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func start(t testing.TB, n int, tweak func(rank int, o *job.Options)) []*job.Job
 	return all
 }
 
-// each runs fn for n ranks at the same time.
+// each runs fn for n ranks concurrently.
 func each(t testing.TB, n int, fn func(rank int) error) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -118,7 +118,7 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// fillWindows takes windows, in which each rank fills a part of each.
+// fillWindows allocates windows, and each rank fills a part of each.
 func fillWindows(ctx context.Context, d *job.Domain, seed uint64) error {
 	const part = 3000
 	rank, n := d.Rank(), d.Size()
@@ -162,7 +162,7 @@ func fillWindows(ctx context.Context, d *job.Domain, seed uint64) error {
 	return nil
 }
 
-// checkContext compares a CommContext with the windows that it tells of.
+// checkContext compares a CommContext with its windows.
 func checkContext(w *job.Windows, rank, n int) error {
 	c := w.Context()
 	if len(c) != 1056 || binary.LittleEndian.Uint64(c[0:]) != 0 || binary.LittleEndian.Uint64(c[8:]) != 0 ||
@@ -179,7 +179,7 @@ func checkContext(w *job.Windows, rank, n int) error {
 	return nil
 }
 
-// TestBadWindows asks for windows that can't be, and for good ones after that.
+// TestBadWindows requests invalid windows, and then valid ones.
 func TestBadWindows(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		all, ctx := start(t, 3, tweak), within(t)
@@ -212,7 +212,7 @@ func TestBadWindows(t *testing.T) {
 	})
 }
 
-// TestBarrier has 1000 of them, with pauses: none is over early.
+// TestBarrier runs 1000 barriers with pauses: none returns early.
 func TestBarrier(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		const n, rounds = 4, 1000
@@ -240,12 +240,13 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// TestLateBarrier has a barrier time out that is used again.
+// TestLateBarrier: a barrier times out and is used again.
 func TestLateBarrier(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		const n = 3
 		all, ctx := start(t, n, tweak), within(t)
-		// Each must name rank 2, and the other one too where that came only when it had given up.
+		// Each error must name rank 2, and also the other rank if that came only after this
+		// one had given up.
 		for alone := 0; alone < 3; {
 			var named [2][]plan.Rank
 			each(t, 2, func(rank int) error {
@@ -271,7 +272,7 @@ func TestLateBarrier(t *testing.T) {
 	})
 }
 
-// TestDomains has two domains with a rank in common.
+// TestDomains makes two domains with a rank in common.
 func TestDomains(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		all, ctx := start(t, 3, tweak), within(t)
@@ -279,8 +280,8 @@ func TestDomains(t *testing.T) {
 	})
 }
 
-// inDomains makes two domains, of ranks 0 and 2 and of ranks 1 and 2, and adds
-// up numbers in those that it is in.
+// inDomains makes two domains, of ranks 0 and 2 and of ranks 1 and 2, and sums numbers in
+// those that it is in.
 func inDomains(ctx context.Context, world *job.Domain) error {
 	rank := world.Rank()
 	var mine []*job.Domain
@@ -315,7 +316,7 @@ func inDomains(ctx context.Context, world *job.Domain) error {
 	return nil
 }
 
-// sumOf adds up a number of each rank in windows of the domain.
+// sumOf sums a number of each rank in windows of the domain.
 func sumOf(ctx context.Context, d *job.Domain, mine uint64) (uint64, error) {
 	w, err := d.AllocWindows(ctx, 16)
 	if err != nil {
@@ -334,7 +335,7 @@ func sumOf(ctx context.Context, d *job.Domain, mine uint64) (uint64, error) {
 	return sum, w.Release(ctx)
 }
 
-// TestOptions refuses what can't be a job.
+// TestOptions checks that invalid options are rejected.
 func TestOptions(t *testing.T) {
 	good := job.Options{World: 2, Dir: t.TempDir()}
 	for name, tweak := range map[string]func(o *job.Options){
@@ -359,7 +360,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestFromEnv reads what the runner sets.
+// TestFromEnv reads the environment set by the runner.
 func TestFromEnv(t *testing.T) {
 	secret := t.TempDir() + "/secret"
 	if err := os.WriteFile(secret, []byte(strings.Repeat("ab", 16)+"\n"), 0o600); err != nil {
@@ -386,7 +387,7 @@ func TestFromEnv(t *testing.T) {
 	}
 }
 
-// TestSecretOfAnother: a secret that others can read, or have written, is none.
+// TestSecretOfAnother: a secret that other users can read, or have written, is rejected.
 func TestSecretOfAnother(t *testing.T) {
 	text := []byte(strings.Repeat("ab", 32) + "\n")
 	for name, spoil := range map[string]func(path string) error{

@@ -18,11 +18,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// asyncSize is the bytes of in, out and result: 16384 numbers.
+// asyncSize is the size, in bytes, of in, out and result: 16384 numbers.
 const asyncSize = 4 * partials
 
-// stage is a rank with a device and a stream of its own: rank 0 makes out of in,
-// which rank 1 has as in and makes its result of.
+// stage is a rank with a device and a stream of its own: rank 0 computes out from in; rank
+// 1 has out as its in and computes its result from that.
 type stage struct {
 	c         *comm.Communicator
 	stream    devices.Stream
@@ -31,7 +31,7 @@ type stage struct {
 	forgetful bool
 }
 
-// newStage makes a rank; rank 1 has ones in out, to add to.
+// newStage makes a rank; at rank 1 out holds ones, to add.
 func newStage(ctx context.Context, t testing.TB, j *job.Job, d devices.Device) (s *stage, err error) {
 	t.Helper()
 	s = &stage{c: j.Communicator()}
@@ -53,11 +53,11 @@ func newStage(ctx context.Context, t testing.TB, j *job.Job, d devices.Device) (
 	return s, err
 }
 
-// given is number i of in, in a round.
+// given returns number i of in, in a round.
 func given(i, round int) float32 { return float32((i+round)%251) / 10 }
 
-// produce asks for out = in + in, and has the other rank told when that is done
-// and out is in its memory.
+// produce enqueues out = in + in, and a notification of the other rank once out is in its
+// memory.
 func (s *stage) produce(ctx context.Context, to wire.Descriptor, round int) error {
 	device := s.in.Device()
 	if err := device.CopyIn(ctx, s.in.All(), floats(partials, func(i int) float32 { return given(i, round) })); err != nil {
@@ -77,8 +77,8 @@ func (s *stage) produce(ctx context.Context, to wire.Descriptor, round int) erro
 	return s.c.PutNotify(ctx, 1, comm.Op{Local: s.buffer, Remote: to, Size: asyncSize}, wire.Tag(round))
 }
 
-// consume asks for result = in + 1 before in is there: the stream waits for the
-// word of the other rank.
+// consume enqueues result = in + 1 before in has arrived: the stream waits for the other
+// rank's notification.
 func (s *stage) consume(ctx context.Context, round int) ([]byte, error) {
 	device := s.in.Device()
 	if err := device.CopyIn(ctx, s.out.All(), floats(partials, func(int) float32 { return 1 })); err != nil {
@@ -95,7 +95,7 @@ func (s *stage) consume(ctx context.Context, round int) ([]byte, error) {
 	if s.forgetful {
 		err = s.stream.Sync(ctx)
 	}
-	if err = errors.Join(err, s.c.SendTag(ctx, 0, wire.Tag(round))); err != nil { // rank 0 may begin
+	if err = errors.Join(err, s.c.SendTag(ctx, 0, wire.Tag(round))); err != nil { // rank 0 may start
 		return nil, err
 	}
 	tag, err := s.c.RecvTag(ctx, 0)
@@ -107,7 +107,7 @@ func (s *stage) consume(ctx context.Context, round int) ([]byte, error) {
 	return result, errors.Join(err, s.stream.Sync(ctx), device.CopyOut(ctx, result, s.out.All()))
 }
 
-// consumeAll tells where in is, and does the rounds.
+// consumeAll sends the location of in, and runs the rounds.
 func (s *stage) consumeAll(ctx context.Context, rounds int) (wrongRounds int, err error) {
 	d, err := s.c.Share(ctx, 0, s.buffer, wire.Writable)
 	if err == nil {
@@ -125,8 +125,7 @@ func (s *stage) consumeAll(ctx context.Context, rounds int) (wrongRounds int, er
 	return wrongRounds, err
 }
 
-// run does some rounds at a rank, and counts those whose result is not
-// 2·in + 1.
+// run runs some rounds at a rank, and counts those whose result is not 2·in + 1.
 func (s *stage) run(ctx context.Context, rank, rounds int) (wrongRounds int, err error) {
 	if rank == 1 {
 		return s.consumeAll(ctx, rounds)
@@ -144,10 +143,9 @@ func (s *stage) run(ctx context.Context, rank, rounds int) (wrongRounds int, err
 	return 0, err
 }
 
-// TestAsyncNotify is simpler's async_notify on devices: in = (i%251)/10, out =
-// 2·in made by one rank's device, result = 2·in + 1 made by the other's, whose
-// stream was told to wait for the word that out has come. Leaving out the wait
-// shows old numbers.
+// TestAsyncNotify is simpler's async_notify on devices: in = (i%251)/10, out = 2·in
+// computed by one rank's device, result = 2·in + 1 computed by the other's, whose stream
+// waits for the notification that out has arrived. Without the wait it sees old numbers.
 func TestAsyncNotify(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, rank int) devices.Device{
 		"sim": func(_ *testing.T, rank int) devices.Device {
@@ -192,7 +190,7 @@ func asyncNotify(t *testing.T, all []*job.Job, open func(t *testing.T, rank int)
 	return wrongRounds
 }
 
-// openCL is a device of OpenCL.
+// openCL opens an OpenCL device.
 func openCL(t *testing.T) devices.Device {
 	t.Helper()
 	kit.Require(t, "opencl")

@@ -20,18 +20,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// pairRank is a rank in a group of two, and what the group's calls reported.
+// pairRank is a rank in a group of two, with the reports of the group's calls.
 type pairRank struct {
 	group  *collective.Group
 	buffer *region.Buffer
 	view   domain.View
-	// said has the lines of calls that are stuck.
+	// said holds log messages about stuck calls.
 	said    *observer.ObservedLogs
 	reports []collective.Report
 }
 
-// pairs are two groups of two ranks each in one job, by the ranks of the job:
-// 0 and 1, 2 and 3, or 0 and 2 as the second ones.
+// pairs makes groups of two ranks each in one job, by ranks of the job: 0 and 1, then 2 and
+// 3 or 0 and 2.
 func pairs(ctx context.Context, j *job.Job, lists [][]int) ([]*pairRank, error) {
 	out := make([]*pairRank, len(lists))
 	for i, ranks := range lists {
@@ -64,10 +64,9 @@ func (p *pairRank) reduce(ctx context.Context) error {
 	return p.group.AllReduce(ctx, p.view, p.view, elem.Max)
 }
 
-// TestPairs has a rank of one pair sleep while the other one waits for it in the
-// middle of a call: another pair, even one with a rank that waits, goes on as if
-// that were not so, with the same messages, and nothing is done again. Case 26
-// of the contract.
+// TestPairs: a rank of one pair sleeps while the other one waits for it in the middle of a
+// call. Another pair, even one that includes the waiting rank, continues unaffected, with
+// the same messages and without repeats. Case 26 of the contract.
 func TestPairs(t *testing.T) {
 	for _, second := range [][]int{{2, 3}, {0, 2}} {
 		backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
@@ -115,7 +114,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// sameReports compares the calls before a stall with those in it.
+// sameReports compares the calls before a stall with those during it.
 func sameReports(t *testing.T, all []collective.Report, rounds int) {
 	t.Helper()
 	if len(all) != 2*rounds {

@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// beRank does what a process does: it fills its window, and waits for the others
-// until one is gone.
+// beRank runs a rank: it fills its window, and waits for the others until one has ended.
 func beRank(rank int, dir string, b job.Backend) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -60,8 +59,8 @@ func beRank(rank int, dir string, b job.Backend) error {
 	return nil
 }
 
-// TestKilled kills a rank: the others hear of it, nothing is left, and the job
-// can be started again in the same place.
+// TestKilled kills a rank: the others notice, nothing is left, and the job can be started
+// again in the same directory.
 func TestKilled(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	for _, b := range []job.Backend{job.SHM, job.TCP} {
@@ -72,9 +71,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// named are the files of a tmpfs with a name that a process has mapped or open.
-// Who has none can't leave one behind. What lies in /dev/shm before and after
-// says nothing: other programs put things there meanwhile.
+// named returns the named files on tmpfs that a process has mapped or open. A process
+// without any can't leave one behind. Comparing the content of /dev/shm would prove
+// nothing, as other programs create files there.
 func named(t *testing.T, pid int) (all []string) {
 	t.Helper()
 	proc := filepath.Join("/proc", strconv.Itoa(pid))

@@ -15,19 +15,19 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// MaxWindow is the most bytes of a window.
+// MaxWindow is the maximum size, in bytes, of a window.
 const MaxWindow devices.Size = 1 << 40
 
-// Windows are memory of each rank of a domain.
+// Windows is a set of windows: memory of each rank of a domain.
 type Windows struct {
 	d      *Domain
 	size   devices.Size
 	own    *region.Buffer
 	shared fabric.Shared
-	// remote are the others' windows as they can be put to and got from; those of
-	// ranks that are seen are not needed.
+	// remote describes the other ranks' windows for puts and gets; it is not used for
+	// windows that are mapped.
 	remote []wire.Descriptor
-	// places are the buffers of AllocBuffers.
+	// places holds the ranges of the buffers of AllocBuffers.
 	places map[string]devices.Range
 
 	mu sync.RWMutex
@@ -35,10 +35,10 @@ type Windows struct {
 	gone bool
 }
 
-// AllocWindows takes memory of n bytes at each rank, zeroed, the same n at all.
-// A domain has one set of windows at a time.
+// AllocWindows allocates n bytes of zeroed memory at each rank, with the same n at all of
+// them. A domain has one set of windows at a time.
 //
-// Errors: ErrWindows, at all ranks where they differ; those of Barrier.
+// Errors: ErrWindows, at all ranks if the sizes differ; those of Barrier.
 func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,14 +59,14 @@ func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, er
 	return w, nil
 }
 
-// Buffer is a part of every window, by its name.
+// Buffer is a named part of every window.
 type Buffer struct {
 	Name string
 	Size devices.Size
 }
 
-// AllocBuffers is AllocWindows with buffers in the windows, one behind the other
-// without gaps. Nothing is taken where they do not fit.
+// AllocBuffers is AllocWindows with consecutive buffers in the windows, without gaps.
+// Nothing is allocated if they do not fit.
 func (d *Domain) AllocBuffers(ctx context.Context, n devices.Size, buffers []Buffer) (*Windows, error) {
 	places := map[string]devices.Range{}
 	var at devices.Size
@@ -85,7 +85,7 @@ func (d *Domain) AllocBuffers(ctx context.Context, n devices.Size, buffers []Buf
 	return w, nil
 }
 
-// allocate takes our own window.
+// allocate allocates our own window.
 func (w *Windows) allocate() (err error) {
 	if w.size == 0 || w.size > MaxWindow {
 		return fmt.Errorf("a window has 1 to %d bytes: %w", uint64(MaxWindow), ErrWindows)
@@ -94,8 +94,8 @@ func (w *Windows) allocate() (err error) {
 	return err
 }
 
-// meetLocked tells the other ranks of our window, or that there is none, and
-// opens theirs.
+// meetLocked announces our window to the other ranks, or that there is none, and opens
+// theirs.
 //
 // +checklocks:d.mu
 func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error {
@@ -131,7 +131,7 @@ func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error
 	return err
 }
 
-// judge reads what the others say of their windows. All come to the same verdict.
+// judge reads the announcements of the other ranks. All ranks reach the same verdict.
 func (w *Windows) judge(got [][]byte, failed error) error {
 	for r, p := range got {
 		const head = 1 + 8
@@ -157,17 +157,17 @@ func (w *Windows) judge(got [][]byte, failed error) error {
 	return failed
 }
 
-// Size is the bytes of each window.
+// Size returns the size of each window in bytes.
 func (w *Windows) Size() devices.Size { return w.size }
 
-// Buffer is our own window as registered memory.
+// Buffer returns our own window as registered memory.
 func (w *Windows) Buffer() *region.Buffer { return w.own }
 
-// Local is our own window.
+// Local returns our own window.
 func (w *Windows) Local() []byte { return w.Of(w.d.Rank()) }
 
-// Of is the window of a rank where it can be seen; nil elsewhere, and after
-// Release.
+// Of returns the window of a rank if it is mapped; otherwise, and after Release, it returns
+// nil.
 func (w *Windows) Of(rank int) []byte {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -182,7 +182,7 @@ func (w *Windows) Of(rank int) []byte {
 	return w.shared.Bytes(plan.Rank(rank))
 }
 
-// Named is a buffer of AllocBuffers in the window of a rank, as Of shows it.
+// Named returns a buffer of AllocBuffers in the window of a rank, or nil as Of does.
 func (w *Windows) Named(rank int, name string) []byte {
 	at, ok := w.places[name]
 	p := w.Of(rank)
@@ -192,15 +192,15 @@ func (w *Windows) Named(rank int, name string) []byte {
 	return p[at.Off : uint64(at.Off)+uint64(at.Len) : uint64(at.Off)+uint64(at.Len)]
 }
 
-// Put copies p into the window of a rank, wherever that is. It returns when the
-// bytes are in place.
+// Put copies p into the window of a rank, mapped or not. It returns when the bytes are in
+// place.
 //
 // Errors: devices.ErrRange; ErrWindows after Release; those of comm.
 func (w *Windows) Put(ctx context.Context, rank int, off uint64, p []byte) error {
 	return w.move(ctx, rank, off, p, true)
 }
 
-// Get copies from the window of a rank.
+// Get copies from the window of a rank, mapped or not.
 func (w *Windows) Get(ctx context.Context, rank int, off uint64, p []byte) error {
 	return w.move(ctx, rank, off, p, false)
 }
@@ -239,8 +239,8 @@ func (w *Windows) move(ctx context.Context, rank int, off uint64, p []byte, put 
 	return w.d.job.comm.Get(ctx, wire.Rank(w.d.ranks[rank]), op)
 }
 
-// Release gives the windows back. All ranks call it: nobody uses a window that
-// another one has released.
+// Release frees the windows. All ranks call it, so that no rank uses a window that another
+// one has released.
 func (w *Windows) Release(ctx context.Context) error {
 	d := w.d
 	d.mu.Lock()
@@ -255,7 +255,7 @@ func (w *Windows) Release(ctx context.Context) error {
 	return w.drop() //nolint:contextcheck // the end is not the context's
 }
 
-// drop gives our side back.
+// drop frees our side.
 func (w *Windows) drop() error {
 	w.mu.Lock()
 	already := w.gone
@@ -274,9 +274,9 @@ func (w *Windows) drop() error {
 	return errors.Join(errs...)
 }
 
-// The places in a CommContext of simpler.
+// Offsets in a CommContext of simpler.
 const (
-	// ContextSize is the bytes of Windows.Context.
+	// ContextSize is the size, in bytes, of Windows.Context.
 	ContextSize = 1056
 
 	contextRank = 16
@@ -285,10 +285,10 @@ const (
 	contextOut  = 544
 )
 
-// Context is the windows as the CommContext of simpler: no work space, our rank
-// and the number of ranks, the size of a window, and where each is in this
-// process, in windowsIn and again in windowsOut. It is 0 for windows of other
-// hosts, which can't be seen.
+// Context encodes the windows as the CommContext of simpler: no work space, our rank and
+// the number of ranks, the size of a window, and the address of each in this process, in
+// windowsIn and again in windowsOut. The address is 0 for windows of other hosts, which
+// can't be mapped.
 func (w *Windows) Context() (c [ContextSize]byte) {
 	binary.LittleEndian.PutUint32(c[contextRank:], uint32(w.d.Rank()))
 	binary.LittleEndian.PutUint32(c[contextRank+4:], uint32(w.d.Size()))

@@ -10,11 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// sharedMemory is the tmpfs of every Linux machine.
+// sharedMemory is the tmpfs that every Linux machine has.
 const sharedMemory = "/dev/shm"
 
-// baseline returns a directory on tmpfs and what takes it away again: the
-// directory that was asked for, a tmpfs of the run's own, or /dev/shm.
+// baseline returns a directory on tmpfs and a function that removes it: the requested
+// directory, a tmpfs for this run, or /dev/shm.
 func (o *Options) baseline() (dir string, done func() error, err error) {
 	nothing := func() error { return nil }
 	if o.Baseline != "" {
@@ -27,8 +27,8 @@ func (o *Options) baseline() (dir string, done func() error, err error) {
 	return dir, done, err
 }
 
-// PrivateTmpfs mounts a tmpfs for size bytes in a directory of its own, and
-// returns what takes both away. It is EPERM for users who may not mount.
+// PrivateTmpfs mounts a tmpfs for size bytes on a new directory, and returns a function
+// that removes both. The error is EPERM for users without the permission to mount.
 func PrivateTmpfs(size devices.Size) (dir string, done func() error, err error) {
 	dir, err = os.MkdirTemp("", "hmcfs-bench-tmpfs-")
 	if err != nil {

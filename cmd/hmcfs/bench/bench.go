@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// baseName is the name of the baseline's rows.
+// baseName is the name of the baseline in rows.
 const baseName = "tmpfs"
 
-// Run measures. What it writes is removed, also after a failure.
+// Run runs the measurements. It removes its files, also after a failure.
 func Run(ctx context.Context, o Options) (report Report, err error) {
 	o.EnsureDefaults()
 	if err = o.Validate(); err != nil {
@@ -72,7 +72,7 @@ func (o *Options) names() ([]string, error) {
 	return out, nil
 }
 
-// run is one run; its first subject is the baseline.
+// run is the state of a run; its first subject is the baseline.
 type run struct {
 	opts     *Options
 	subjects []*subject
@@ -115,7 +115,7 @@ func (r *run) each(ctx context.Context) error {
 	return nil
 }
 
-// across measures copies between devices, beside a copy inside the baseline.
+// across measures copies between devices, in comparison with a copy inside the baseline.
 func (r *run) across(ctx context.Context) error {
 	const what = "copy across"
 	base := r.subjects[0]
@@ -133,8 +133,8 @@ func (r *run) across(ctx context.Context) error {
 	return r.measure(ctx, what, bytesPerSecond, names, probes)
 }
 
-// pairs lists between which devices is copied: the first two in both
-// directions, then from one to the next, at most four.
+// pairs lists the devices between which files are copied: the first two in both directions,
+// then from one to the next, at most four.
 func pairs(devs []*subject) [][2]*subject {
 	const most = 4
 	var out [][2]*subject

@@ -14,28 +14,28 @@ const (
 	DefaultRounds = 5
 )
 
-// Options say what to measure.
+// Options selects the measurements.
 type Options struct {
-	// MountPoint is the mount.
+	// MountPoint is the directory of the mount.
 	MountPoint string
-	// Devices are the directories to measure; none is all.
+	// Devices are the directories to measure; none means all.
 	Devices []string
-	// Size is the size of the files, at least 1 MiB. Default 256 MiB.
-	// Every directory needs room for two of them.
+	// Size is the size of the files, at least 1 MiB. Default 256 MiB. Every directory needs
+	// room for two of them.
 	Size devices.Size
-	// Files is the number of empty files that are made, looked at and removed.
-	// Default 1000.
+	// Files is the number of empty files that are created, examined and removed. Default
+	// 1000.
 	Files int
-	// Baseline is a directory on tmpfs. Empty is a tmpfs that is mounted for
-	// the run, or /dev/shm where that may not be done.
+	// Baseline is a directory on tmpfs. Empty means a tmpfs mounted for the run, or
+	// /dev/shm if mounting is not permitted.
 	Baseline string
-	// Rounds is the number of times that each row is measured. Default 5.
+	// Rounds is the number of measurements of each row. Default 5.
 	Rounds int
-	// Progress is told what is measured next; nil is not called.
+	// Progress is called with the name of each measurement; it may be nil.
 	Progress func(line string)
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults sets zero options to their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Size == 0 {
 		o.Size = DefaultSize
@@ -51,7 +51,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports all invalid options, joined.
 func (o *Options) Validate() error {
 	var faults []error
 	if o.MountPoint == "" {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Probe measures one thing once.
+// Probe is one measurement.
 type Probe struct {
 	// Name names the measurement, for errors.
 	Name string
-	// Prepare makes ready, and is not timed; nil is nothing.
+	// Prepare prepares a measurement, and is not timed; it may be nil.
 	Prepare func(ctx context.Context) error
-	// Run returns what was measured, for example bytes a second.
+	// Run returns the measured value, for example in bytes per second.
 	Run func(ctx context.Context) (float64, error)
 }
 
-// Timed makes a Run of a function that returns how much it did.
+// Timed makes a Run from a function that returns the amount of work it did.
 func Timed(fn func(ctx context.Context) (int64, error)) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		begin := time.Now()
@@ -29,11 +29,11 @@ func Timed(fn func(ctx context.Context) (int64, error)) func(context.Context) (f
 	}
 }
 
-// Series are the values of one probe, by round.
+// Series holds the values of one probe, by round.
 type Series []float64
 
-// Interleave runs every probe once a round, each round beginning with
-// another one, and returns the series in the order of the probes.
+// Interleave runs every probe once per round, each round starting with another probe, and
+// returns the series in the order of the probes.
 func Interleave(ctx context.Context, rounds int, probes []Probe) ([]Series, error) {
 	out := make([]Series, len(probes))
 	for round := range rounds {
@@ -61,8 +61,8 @@ func (p Probe) once(ctx context.Context) (float64, error) {
 	return p.Run(ctx)
 }
 
-// Median is the value in the middle; of an even number, the mean of the two.
-// Of none it is 0.
+// Median returns the median; for an even number of values, the mean of the middle two; for
+// none, 0.
 func (s Series) Median() float64 {
 	if len(s) == 0 {
 		return 0
@@ -75,8 +75,8 @@ func (s Series) Median() float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// Over divides round by round. Rounds that lack a partner, or whose partner
-// is 0, are left out.
+// Over returns the ratios of the rounds. Rounds without a counterpart, or whose counterpart
+// is 0, are omitted.
 func (s Series) Over(base Series) Series {
 	var out Series
 	for i := range min(len(s), len(base)) {

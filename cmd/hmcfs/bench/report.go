@@ -10,28 +10,28 @@ import (
 
 // Row is the median of one measurement.
 type Row struct {
-	// Device is the directory; "tmpfs" is the baseline, "a to b" a copy from
-	// one device to another.
+	// Device is the directory; "tmpfs" is the baseline, "a to b" a copy from one device to
+	// another.
 	Device string `json:"device"`
 	What   string `json:"what"`
-	// Value is in Unit: bytes ("B/s") or operations ("ops/s") a second, or a
-	// factor ("x").
+	// Value is in Unit: bytes ("B/s") or operations ("ops/s") per second, or a factor
+	// ("x").
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Ratio is Value to that of the baseline; 0 where that has none.
+	// Ratio is the ratio of Value to the baseline's; 0 if there is none.
 	Ratio float64 `json:"ratio,omitempty"`
-	// All are the values of each round.
+	// All holds the values of all rounds.
 	All []float64 `json:"all"`
 }
 
-// Report has the measurements of a run. Fields are only ever added.
+// Report holds the measurements of a run. Fields may be added, but not changed or removed.
 type Report struct {
 	MountPoint string       `json:"mount_point"`
 	Size       devices.Size `json:"size"`
 	Files      int          `json:"files"`
 	Rounds     int          `json:"rounds"`
 	Rows       []Row        `json:"rows"`
-	// Notes say what was measured otherwise than it should be.
+	// Notes describe measurements that were not made as intended.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Figure writes a value as a person reads it.
+// Figure formats a value for people.
 func Figure(value float64, unit string) string {
 	switch unit {
 	case bytesPerSecond:

@@ -12,16 +12,16 @@ const (
 	times          = "x"
 )
 
-// randomReads is the number of 4 KiB reads that one round makes.
+// randomReads is the number of 4 KiB reads in one round.
 const randomReads = 5000
 
-// workload is a row of every directory.
+// workload is a row that every directory has.
 type workload struct {
 	what, unit string
 	probe      func(s *subject) Probe
 }
 
-// workloads lists the rows. What one leaves behind another may use.
+// workloads lists the rows. A workload may use files left by another one.
 func workloads() []workload {
 	return []workload{
 		{"write 1 MiB", bytesPerSecond, (*subject).write},
@@ -71,7 +71,7 @@ func (s *subject) copyInside() Probe {
 	})}
 }
 
-// copyTo is a copy into another directory.
+// copyTo measures a copy to another directory.
 func (s *subject) copyTo(dst *subject) Probe {
 	prepare := func(ctx context.Context) error {
 		if err := s.ensure(ctx, "a"); err != nil {
@@ -84,8 +84,8 @@ func (s *subject) copyTo(dst *subject) Probe {
 	})}
 }
 
-// twoReaders tells how much faster two readers of a file each are together
-// than one alone.
+// twoReaders measures the speedup of two readers of one file each, compared with a single
+// reader.
 func (s *subject) twoReaders() Probe {
 	rate := func(ctx context.Context, paths ...string) (float64, error) {
 		begin := time.Now()
@@ -108,15 +108,15 @@ func (s *subject) createUnlink() Probe {
 	})}
 }
 
-// stat looks at files whose names the kernel has forgotten, where it may be
-// told to.
+// stat examines files whose names the kernel has dropped from its caches, if that is
+// permitted.
 func (s *subject) stat() Probe {
 	n := s.opts.Files
 	prepare := func(ctx context.Context) error {
 		if err := MakeFiles(ctx, s.path("names"), n); err != nil {
 			return err
 		}
-		_ = DropNames() // a note of the report says so
+		_ = DropNames() // a note in the report says so
 		return nil
 	}
 	return Probe{Prepare: prepare, Run: func(ctx context.Context) (float64, error) {

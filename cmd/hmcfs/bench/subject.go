@@ -12,15 +12,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// subject is a directory that is measured. The files a and b have the size
-// of the run; b comes and goes.
+// subject is a directory to measure. The files a and b have the size of the run; b exists
+// only at times.
 type subject struct {
 	name string
 	dir  string
 	opts *Options
 }
 
-// newSubject makes a directory of its own below parent, which close removes.
+// newSubject creates a directory below parent, which close removes.
 func newSubject(name, parent string, o *Options) (*subject, error) {
 	if err := room(name, parent, 2*o.Size); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func newSubject(name, parent string, o *Options) (*subject, error) {
 	return s, nil
 }
 
-// room says whether a directory has n bytes free.
+// room checks that a directory has n bytes free.
 func room(name, dir string, n devices.Size) error {
 	var st unix.Statfs_t
 	if _, err := retry(func() (int, error) { return 0, unix.Statfs(dir, &st) }); err != nil {
@@ -52,7 +52,7 @@ func (s *subject) close() error { return os.RemoveAll(s.dir) }
 
 func (s *subject) path(name string) string { return filepath.Join(s.dir, name) }
 
-// remove removes a file that may be there.
+// remove removes a file that may not exist.
 func (s *subject) remove(name string) error {
 	err := os.Remove(s.path(name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,7 +61,7 @@ func (s *subject) remove(name string) error {
 	return err
 }
 
-// ensure writes a file unless it is there with its size.
+// ensure writes a file unless it exists with the right size.
 func (s *subject) ensure(ctx context.Context, name string) error {
 	info, err := os.Stat(s.path(name))
 	if err == nil && info.Size() == int64(s.opts.Size) {
@@ -71,12 +71,12 @@ func (s *subject) ensure(ctx context.Context, name string) error {
 	return err
 }
 
-// fresh is the Prepare of what makes a file.
+// fresh returns the Prepare of a workload that creates a file.
 func (s *subject) fresh(name string) func(context.Context) error {
 	return func(context.Context) error { return s.remove(name) }
 }
 
-// with is the Prepare of what reads files.
+// with returns the Prepare of a workload that reads files.
 func (s *subject) with(names ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, name := range names {

@@ -19,7 +19,7 @@ const request = devices.MiB
 // page is the size of one random read.
 const page = 4096
 
-// pattern is a request of bytes that are not all the same.
+// pattern returns the bytes of one request, which are not all the same.
 func pattern() []byte {
 	p := make([]byte, request)
 	for i := range p {
@@ -28,8 +28,7 @@ func pattern() []byte {
 	return p
 }
 
-// Write makes a file of size bytes by calls of 1 MiB. What was there before
-// is replaced.
+// Write writes a file of size bytes by calls of 1 MiB. It replaces an existing file.
 func Write(ctx context.Context, path string, size int64) (n int64, err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -73,8 +72,8 @@ func Read(ctx context.Context, path string) (n int64, err error) {
 	}
 }
 
-// ReadMapped reads a whole file through a shared map, 1 MiB after the other,
-// and returns its length.
+// ReadMapped reads a whole file through a shared mapping, 1 MiB at a time, and returns its
+// length.
 func ReadMapped(ctx context.Context, path string) (n int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,8 +102,8 @@ func ReadMapped(ctx context.Context, path string) (n int64, err error) {
 	return n, nil
 }
 
-// Copy copies a file into another one by copy_file_range, as cp does, and
-// returns its length. What was there before is replaced.
+// Copy copies a file by copy_file_range, as cp does, and returns its length. It replaces an
+// existing file.
 func Copy(ctx context.Context, dst, src string) (n int64, err error) {
 	from, err := os.Open(src)
 	if err != nil {
@@ -133,8 +132,8 @@ func Copy(ctx context.Context, dst, src string) (n int64, err error) {
 	}
 }
 
-// RandomRead reads count pages of 4 KiB at random places of a file, the same
-// ones each time, and returns count.
+// RandomRead reads count pages of 4 KiB at random offsets of a file, the same in each call,
+// and returns count.
 func RandomRead(ctx context.Context, path string, count int) (n int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -160,8 +159,8 @@ func RandomRead(ctx context.Context, path string, count int) (n int64, err error
 	return n, nil
 }
 
-// ReadAll reads several files at once, each as Read does, and returns the sum
-// of their lengths.
+// ReadAll reads several files concurrently, each as Read does, and returns the sum of their
+// lengths.
 func ReadAll(ctx context.Context, paths ...string) (int64, error) {
 	var all sync.WaitGroup
 	lengths, errs := make([]int64, len(paths)), make([]error, len(paths))

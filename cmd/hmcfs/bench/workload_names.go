@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entry is the path of an empty file.
+// entry returns the path of an empty file.
 func entry(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("file%06d", i)) }
 
-// MakeFiles makes n empty files in a directory, which has none of them yet.
+// MakeFiles creates n empty files in a directory, which must not exist yet.
 func MakeFiles(ctx context.Context, dir string, n int) error {
 	for i := range n {
 		if err := ctx.Err(); err != nil {
@@ -32,7 +32,7 @@ func MakeFiles(ctx context.Context, dir string, n int) error {
 	return nil
 }
 
-// RemoveFiles removes what MakeFiles made.
+// RemoveFiles removes the files of MakeFiles.
 func RemoveFiles(ctx context.Context, dir string, n int) error {
 	for i := range n {
 		if err := ctx.Err(); err != nil {
@@ -46,7 +46,7 @@ func RemoveFiles(ctx context.Context, dir string, n int) error {
 	return nil
 }
 
-// CreateUnlink makes n empty files, then removes them, and returns n.
+// CreateUnlink creates n empty files, then removes them, and returns n.
 func CreateUnlink(ctx context.Context, dir string, n int) (int64, error) {
 	if err := MakeFiles(ctx, dir, n); err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func CreateUnlink(ctx context.Context, dir string, n int) (int64, error) {
 	return int64(n), RemoveFiles(ctx, dir, n)
 }
 
-// StatFiles asks for the attributes of what MakeFiles made, and returns n.
+// StatFiles reads the attributes of the files of MakeFiles, and returns n.
 func StatFiles(ctx context.Context, dir string, n int) (int64, error) {
 	var st unix.Stat_t
 	for i := range n {
@@ -69,13 +69,13 @@ func StatFiles(ctx context.Context, dir string, n int) (int64, error) {
 	return int64(n), nil
 }
 
-// DropNames makes the kernel forget all names and inodes that it only keeps
-// to be quick. It needs root, and works on the whole machine.
+// DropNames makes the kernel drop all cached names and inodes. It needs root, and affects
+// the whole machine.
 func DropNames() error {
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0)
 }
 
-// retry repeats a call that a signal has interrupted.
+// retry repeats a system call that a signal has interrupted.
 func retry(fn func() (int, error)) (int, error) {
 	for {
 		n, err := fn()

@@ -11,13 +11,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// bounce is host memory at both ends, through which OpBounce takes all bytes.
+// bounce is host memory at both ends, used by OpBounce as a bounce buffer.
 type bounce struct {
 	memory     *memory
 	descriptor wire.Descriptor
 }
 
-// openBounce takes such memory at both ends.
+// openBounce allocates such memory at both ends.
 func (p *pair) openBounce(ctx context.Context, n devices.Size) (err error) {
 	if p.bounce.memory, err = p.take(ctx, Host, n); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (p *pair) openBounce(ctx context.Context, n devices.Size) (err error) {
 	return err
 }
 
-// bouncedPut is one OpBounce: all bytes to host memory, from there to the server's host
-// memory, and, when they are there, from that to where they are wanted.
+// bouncedPut executes one OpBounce: it copies all bytes to host memory, puts them to the
+// server's host memory, and then has the server copy them to their destination.
 func (p *pair) bouncedPut(ctx context.Context, row Row) error {
 	host := p.bounce.memory.buffer
 	for range row.Depth {
@@ -55,7 +55,7 @@ func (p *pair) bouncedPut(ctx context.Context, row Row) error {
 	return nil
 }
 
-// openBounce takes host memory and shares it.
+// openBounce allocates host memory and shares it.
 func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
 	if g.bounce != nil {
 		return nil, errors.New("it has memory to bounce off")
@@ -72,8 +72,8 @@ func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, 
 	return d.Append(nil), nil
 }
 
-// store copies what has come into host memory to the memory that is open, for
-// each tag, and sends the tag back.
+// store copies bytes from host memory to the open memory, once for each tag that it
+// receives, and sends the tag back.
 func (g *servedRunner) store(ctx context.Context, size devices.Size, count int) error {
 	if g.bounce == nil || size > g.bounce.buffer.Size() {
 		return errors.New("there is no memory to bounce off")

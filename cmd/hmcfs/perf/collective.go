@@ -17,67 +17,67 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// CollectiveOptions say what is measured of a group.
+// CollectiveOptions selects the measurements of a group.
 type CollectiveOptions struct {
-	// Kinds are the collectives. A barrier is measured once, whatever the sizes.
+	// Kinds are the collectives. A barrier is measured once, regardless of the sizes.
 	Kinds []plan.Kind
-	// Sizes are the bytes of the whole, as plan.Task.Count is its elements.
+	// Sizes are the sizes of the whole in bytes, as plan.Task.Count is in elements.
 	Sizes []devices.Size
 	Type  elem.Type
-	// Rounds is the number of times that each row is measured, WarmUp how many times are
-	// not counted before.
+	// Rounds is the number of measurements of each row, WarmUp the number of uncounted
+	// rounds before them.
 	Rounds int
 	WarmUp int
-	// Apart gives the result memory of its own. Private memory is not shared
-	// with the other ranks beforehand.
+	// Apart places the result in separate memory. Private memory is not shared with the
+	// other ranks beforehand.
 	Apart   bool
 	Private bool
-	// Compare also measures every other algorithm that can do the same, in turns
-	// with the one that is chosen.
+	// Compare also measures every other algorithm that can do the same, alternating with
+	// the chosen one.
 	Compare bool
-	// Memory takes the memory that is measured, of which there is one for all.
+	// Memory allocates the memory to measure; there is one allocation for all sizes.
 	Memory func(devices.Size) (*region.Buffer, error)
-	// Bounce takes host memory. Not nil also measures, in turns, what a program
-	// does that can't pass other memory on: it loads all of the source into host
-	// memory, has the ranks work on that, and stores all of the result.
+	// Bounce allocates host memory. If set, a bounced variant is measured too, alternating
+	// with the others: the program loads all of the source into host memory, runs the
+	// collective on that, and stores all of the result, as it must if other memory can't be
+	// passed.
 	Bounce func(devices.Size) (*region.Buffer, error)
 }
 
-// CollectiveRow is one measurement. Times are of one call at the rank that took
-// longest.
+// CollectiveRow is one measurement. Times are for one call, at the slowest rank.
 type CollectiveRow struct {
 	Kind      string         `json:"kind"`
 	Ranks     int            `json:"ranks"`
 	Bytes     devices.Size   `json:"bytes"`
 	Type      string         `json:"dtype,omitempty"`
 	Algorithm plan.Algorithm `json:"algorithm"`
-	// Because says who chose the algorithm: "model", "option", or "plan" for one
-	// that was measured only to be compared.
+	// Because is the reason for the algorithm: "model", "option", or "plan" for one that is
+	// measured for comparison only.
 	Because string `json:"because"`
-	// Path is collective.Report's, or Bounced.
+	// Path is the path of collective.Report, or Bounced.
 	Path string `json:"path"`
-	// Seconds is the median, P99 the 99th percentile, Predicted what the cost
-	// model says.
+	// Seconds is the median, P99 the 99th percentile, Predicted the estimate of the cost
+	// model.
 	Seconds   float64 `json:"seconds"`
 	P99       float64 `json:"p99_seconds"`
 	Predicted float64 `json:"predicted_seconds"`
-	// AlgorithmBandwidth and BusBandwidth are in bytes a second.
+	// AlgorithmBandwidth and BusBandwidth are in bytes per second.
 	AlgorithmBandwidth float64 `json:"algorithm_bytes_per_second"`
 	BusBandwidth       float64 `json:"bus_bytes_per_second"`
-	// Messages are those that this rank sent, Allocations how often the heap of
-	// this process was asked, both of one call.
+	// Messages is the number of messages that this rank sent, Allocations that of heap
+	// allocations in this process, both per call.
 	Messages    uint64  `json:"messages"`
 	Allocations float64 `json:"allocations"`
-	// Fastest is Seconds by those of the fastest row that does the same.
+	// Fastest is the ratio of Seconds to that of the fastest comparable row.
 	Fastest float64 `json:"over_fastest,omitempty"`
 }
 
-// Bounced is the path of bytes that went through host memory, all of them before
-// the call and all of them after it.
+// Bounced is the path of bytes that were all copied to host memory before the call, and
+// from it afterwards.
 const Bounced = "bounced"
 
-// short is below which size one call is too short for the clock, and together
-// how many are taken at once then.
+// short is the size below which one call is too short to be timed, and together the number
+// of calls that are then timed as one.
 const (
 	short    = 64 * devices.KiB
 	together = 200
@@ -88,21 +88,21 @@ type Judge struct {
 	g    *collective.Group
 	o    *CollectiveOptions
 	last *collective.Report
-	// all is the memory of the calls, where results that are apart begin at
-	// apart; took is that of times.
+	// all is the memory of the calls, in which separate results begin at apart; took is the
+	// memory for exchanging times.
 	all   *region.Buffer
 	apart devices.Offset
 	took  *region.Buffer
 	made  *content
-	// host is the memory through which bytes bounce.
+	// host is the bounce buffer.
 	host *region.Buffer
-	// taken is all memory.
+	// taken lists all allocated memory.
 	taken []*region.Buffer
 }
 
-// NewJudge takes the memory for measuring a group: every rank calls it, with the
-// same options. last is what the group's Options.Observe copies each report to.
-// Close ends it.
+// NewJudge allocates the memory for measuring a group. Every rank calls it, with the same
+// options. last is the report to which the group's Options.Observe copies each report.
+// Close frees the memory.
 func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report, o CollectiveOptions) (m *Judge, err error) {
 	m = &Judge{g: g, o: &o, last: last}
 	defer func() {
@@ -122,8 +122,8 @@ func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report,
 	return m, err
 }
 
-// Collectives measures the options' kinds and sizes. The operation is elem.Sum,
-// and every element of every result is looked at.
+// Collectives measures the options' kinds and sizes. The operation is elem.Sum, and every
+// element of every result is verified.
 func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err error) {
 	for _, kind := range m.o.Kinds {
 		sizes := m.o.Sizes
@@ -141,9 +141,8 @@ func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err erro
 	return rows, nil
 }
 
-// allocate takes the memory: twice the largest size, as the results of some
-// kinds are always apart, and those of AllToAll may be larger by an element for
-// each rank.
+// allocate allocates the memory: twice the largest size, as the results of some kinds are
+// always separate, and those of AllToAll may be larger by one element for each rank.
 func (m *Judge) allocate() (err error) {
 	const page = 4 * devices.KiB
 	most := slices.Max(append([]devices.Size{page}, m.o.Sizes...))
@@ -166,8 +165,7 @@ func (m *Judge) allocate() (err error) {
 	return nil
 }
 
-// Close gives the memory back, after the group was closed, which holds what was
-// shared.
+// Close frees the memory. The group must be closed before, since it holds shared buffers.
 func (m *Judge) Close(ctx context.Context) error {
 	var errs []error
 	for _, b := range m.taken {
@@ -176,7 +174,7 @@ func (m *Judge) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// slowest is the largest of all ranks' times.
+// slowest returns the maximum of all ranks' times.
 func (m *Judge) slowest(ctx context.Context, mine float64) (float64, error) {
 	var p [8]byte
 	binary.LittleEndian.PutUint64(p[:], math.Float64bits(mine))

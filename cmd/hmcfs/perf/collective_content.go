@@ -15,18 +15,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// content makes the ranks' numbers: small whole ones that depend on rank and
-// place, so that every sum of them is exact in every type, and a place or rank
-// that was mistaken is seen.
+// content generates the ranks' numbers: small integers that depend on rank and index, so
+// that every sum of them is exact in every type, and a wrong rank or index is detected.
 type content struct {
 	typ   elem.Type
 	ranks int
-	// numbers are 0, 1, 2, … as elements.
+	// numbers holds 0, 1, 2, … as elements.
 	numbers [][]byte
 }
 
-// largest is the largest number that a rank gives: bfloat16 has all whole
-// numbers to 256, which is more than plan.MaxRanks of them come to.
+// largest is the largest number in a source: the sum over plan.MaxRanks ranks is below 256,
+// up to which bfloat16 represents all integers.
 const largest = 3
 
 func newContent(t elem.Type, ranks int) (*content, error) {
@@ -57,10 +56,10 @@ func newContent(t elem.Type, ranks int) (*content, error) {
 	return c, nil
 }
 
-// given is the number that a rank gives at a place.
+// given returns the number of a rank's source at an index.
 func given(rank int, at uint64) int { return int(wordAt(uint64(rank), at) & largest) }
 
-// want is the number that a result has at a place.
+// want returns the expected number of a result at an index.
 func (c *content) want(kind plan.Kind, rank int, count, at uint64) int {
 	mine := plan.Part(count, rank, c.ranks)
 	switch kind {
@@ -86,7 +85,7 @@ func (c *content) want(kind plan.Kind, rank int, count, at uint64) int {
 	return sum
 }
 
-// call is the call of a kind for a size, in some memory.
+// call returns the call of a kind for a size, in the given memory.
 func (m *Judge) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (*collective.Call, error) {
 	c := &collective.Call{Kind: kind}
 	if kind == plan.Barrier {
@@ -122,8 +121,7 @@ func (m *Judge) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (
 	return c, err
 }
 
-// prove fills the source, makes a call, and looks at every element of the
-// result.
+// prove fills the source, makes a call, and verifies every element of the result.
 func (m *Judge) prove(ctx context.Context, v *variant) error {
 	c := v.call
 	if c.Kind == plan.Barrier {
@@ -152,8 +150,8 @@ func (m *Judge) prove(ctx context.Context, v *variant) error {
 	}, false)
 }
 
-// elements calls fn for each element of a view, with its bytes, which are
-// written back where that is asked for.
+// elements calls fn for each element of a view, with its bytes: those of the view, or with
+// write a buffer that is then written to it.
 func (m *Judge) elements(ctx context.Context, v domain.View, fn func(p []byte, at uint64) error, write bool) error {
 	each := devices.Size(m.o.Type.Size())
 	return inPieces(v.Size(), func(p []byte, off devices.Offset) error {

@@ -13,18 +13,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// variant is one way to do what is measured.
+// variant is one of the compared ways to execute a call.
 type variant struct {
 	call *collective.Call
-	// bounce is the same in host memory, where the bytes go through that.
+	// bounce is the same call in host memory, for a bounced variant.
 	bounce *collective.Call
 	row    CollectiveRow
 	took   []float64
 	heap   uint64
 }
 
-// point measures one size of one kind, in all ways that are asked for: first
-// the one that the group chooses.
+// point measures one size of one kind, in all requested variants, the first of which is the
+// group's own choice.
 func (m *Judge) point(ctx context.Context, kind plan.Kind, size devices.Size) ([]CollectiveRow, error) {
 	all, err := m.variants(ctx, kind, size)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *Judge) point(ctx context.Context, kind plan.Kind, size devices.Size) ([
 	return rows, nil
 }
 
-// overFastest compares the rows that do the same with the fastest of them.
+// overFastest computes the ratio of each row to the fastest of them.
 func overFastest(rows []CollectiveRow) {
 	if len(rows) < 2 {
 		return
@@ -72,8 +72,8 @@ func overFastest(rows []CollectiveRow) {
 	}
 }
 
-// variants are the ways to do a call: the group's own, then those that it is
-// compared with. All ranks find the same.
+// variants returns the variants of a call: the group's own choice, then those to compare
+// with it. All ranks get the same list.
 func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size) ([]*variant, error) {
 	call, err := m.call(m.all, kind, size)
 	if err != nil {
@@ -91,8 +91,8 @@ func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size)
 	if !m.o.Compare {
 		return all, nil
 	}
-	// What it is compared with is found out by doing it: memory that is not
-	// shared leaves out what needs that.
+	// Whether an algorithm can be compared is determined by running it: those that need
+	// shared memory are omitted if it is not shared.
 	if err = m.g.Do(ctx, call); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size)
 	return all, nil
 }
 
-// turn measures a variant once, and counts it if that is said.
+// turn measures a variant once, and records the result if counts is set.
 func (m *Judge) turn(ctx context.Context, v *variant, calls int, counts bool) error {
 	if err := m.prove(ctx, v); err != nil {
 		return err
@@ -140,13 +140,13 @@ func (m *Judge) turn(ctx context.Context, v *variant, calls int, counts bool) er
 	return nil
 }
 
-// describe takes over what the report of a call says.
+// describe copies fields from the report of a call.
 func (row *CollectiveRow) describe(r *collective.Report) {
 	row.Algorithm, row.Because, row.Path, row.Messages = r.Algorithm, r.Because, r.Path, r.Messages
 	row.Predicted = r.Predicted.Seconds()
 }
 
-// do does a variant once.
+// do executes a variant once.
 func (m *Judge) do(ctx context.Context, v *variant) error {
 	if v.bounce == nil {
 		return m.g.Do(ctx, v.call)
@@ -160,7 +160,7 @@ func (m *Judge) do(ctx context.Context, v *variant) error {
 	return whole(ctx, v.bounce.Result, v.call.Result, false)
 }
 
-// hasResult says whether this rank has one.
+// hasResult reports whether this rank has a result.
 func (m *Judge) hasResult(k plan.Kind) bool { return k != plan.Reduce || m.g.Rank() == 0 }
 
 // whole copies a view to the same place of host memory, or back.
@@ -175,13 +175,13 @@ func whole(ctx context.Context, host, v domain.View, load bool) error {
 	return v.Buffer().Store(ctx, v.Offset(), span)
 }
 
-// round makes some calls, and returns the seconds of one, and how often they
-// asked the heap.
+// round makes some calls, and returns the seconds per call, and the number of heap
+// allocations.
 func (m *Judge) round(ctx context.Context, v *variant, calls int) (each float64, heap uint64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	// Reading them stops the process, and who comes to the first barrier early may
-	// sleep there: behind the second one all are awake, and begin together.
+	// Reading the statistics stops the process, and a rank that reaches the first barrier
+	// early may sleep there: after the second one all are awake, and begin together.
 	for range 2 {
 		if err = m.g.Barrier(ctx); err != nil {
 			return 0, 0, err
@@ -198,7 +198,7 @@ func (m *Judge) round(ctx context.Context, v *variant, calls int) (each float64,
 	return each, after.Mallocs - before.Mallocs, nil
 }
 
-// summarise takes the median and the 99th percentile.
+// summarise computes the median and the 99th percentile.
 func (row *CollectiveRow) summarise(took []float64) {
 	slices.Sort(took)
 	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]

@@ -17,8 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// judged measures at n ranks of this process, and returns the rows of rank 0;
-// change may change each rank's Judge before.
+// judged measures at n ranks of this process, and returns the rows of rank 0; change may
+// modify the Judge of each rank first.
 func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func(rank int, m *Judge)) ([]CollectiveRow, error) {
 	t.Helper()
 	all, err := fabric.Local(n)
@@ -43,7 +43,7 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 		change(r, m)
 		rows, err := m.Collectives(ctx)
 		if err != nil {
-			cancel() // nobody waits for a rank that has given up, nor holds its memory
+			cancel() // no rank then waits for one that has given up
 		}
 		if r == 0 {
 			first = rows
@@ -71,7 +71,7 @@ func newTable(t *testing.T) *region.Table {
 	return region.NewTable(e)
 }
 
-// every is every kind of some sizes, once.
+// every returns options with each kind and a few sizes.
 func every(memory func(devices.Size) (*region.Buffer, error)) CollectiveOptions {
 	return CollectiveOptions{
 		Kinds: []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier},
@@ -79,8 +79,7 @@ func every(memory func(devices.Size) (*region.Buffer, error)) CollectiveOptions 
 	}
 }
 
-// TestCompare has every algorithm that can do it measured beside the one that
-// is chosen.
+// TestCompare checks that every suitable algorithm is measured alongside the chosen one.
 func TestCompare(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		rows, err := judged(t, 3, func(int) CollectiveOptions {
@@ -115,7 +114,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestBounced has device memory measured as it is, and by the host.
+// TestBounced measures device memory directly, and through host memory.
 func TestBounced(t *testing.T) {
 	rows, err := judged(t, 2, func(rank int) CollectiveOptions {
 		d := sim.New(devices.Ordinal(rank), sim.Params{Size: 8 * devices.MiB})
@@ -151,7 +150,7 @@ func TestBounced(t *testing.T) {
 	}
 }
 
-// TestJudge sees a result that is not right, at the rank that has it.
+// TestJudge checks that a wrong result is detected at its rank.
 func TestJudge(t *testing.T) {
 	for _, k := range every(nil).Kinds[:6] {
 		_, err := judged(t, 2, func(int) CollectiveOptions {

@@ -9,19 +9,19 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// wordAt is the content's word at an index: a mix of both, so that a word in
-// a wrong place, or of another seed, is seen.
+// wordAt returns the word of the content at an index: a mix of seed and index, so that a
+// word at a wrong place, or of another seed, is detected.
 func wordAt(seed, index uint64) uint64 {
 	z := (seed+1)*0x9e3779b97f4a7c15 ^ index*0xd1342543de82ef95
 	z = (z ^ z>>32) * 0xdaba0b6eb09322e3
 	return z ^ z>>29
 }
 
-// piece is the content that is made or looked at in one step, in bytes, a
-// multiple of a word.
+// piece is the size, in bytes, of the content generated or verified in one step, a multiple
+// of a word.
 const piece = 1 << 20
 
-// byteAt is one byte of the content.
+// byteAt returns one byte of the content.
 func byteAt(seed, at uint64) byte { return byte(wordAt(seed, at/8) >> (8 * (at % 8))) }
 
 // write fills the first n bytes of a buffer with the content of a seed.
@@ -37,7 +37,7 @@ func write(ctx context.Context, b *region.Buffer, seed uint64, n devices.Size) e
 	})
 }
 
-// verify returns the first of n bytes that is not the content's, or -1.
+// verify returns the offset of the first of n bytes that differs from the content, or -1.
 func verify(ctx context.Context, b *region.Buffer, seed uint64, n devices.Size) (int64, error) {
 	first := int64(-1)
 	err := inPieces(n, func(p []byte, off devices.Offset) error {
@@ -58,7 +58,7 @@ func verify(ctx context.Context, b *region.Buffer, seed uint64, n devices.Size) 
 	return first, err
 }
 
-// inPieces calls fn for one piece after the other, with room for its bytes.
+// inPieces calls fn for each piece in order, with a buffer for its bytes.
 func inPieces(n devices.Size, fn func(p []byte, off devices.Offset) error) error {
 	buf := make([]byte, min(n, piece))
 	for off := devices.Size(0); off < n; off += piece {

@@ -13,14 +13,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// The gradients of a step: many small ones.
+// The gradients of a training step: many small tensors.
 const (
 	gradients    = 1000
 	gradientSize = 16 * devices.KiB
 )
 
-// Gradients measures one training step's reductions, of 1000 tensors of 16 KiB:
-// the first row with fusion, the second tensor by tensor.
+// Gradients measures the reductions of one training step, with 1000 tensors of 16 KiB: the
+// first row with fusion, the second tensor by tensor.
 func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
 	b, err := m.o.Memory(gradients * gradientSize)
 	if err != nil {
@@ -51,8 +51,7 @@ func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []Coll
 	return []CollectiveRow{fused, single}, err
 }
 
-// fused measures steps with one fuser, which training has for all its steps: its
-// buffers are made once.
+// fused measures steps with one fuser, whose buffers are allocated once, as in training.
 func (m *Judge) fused(ctx context.Context, table *region.Table, views []domain.View) (row CollectiveRow, err error) {
 	f, err := fusion.New(ctx, m.g, table, fusion.Options{Type: elem.Float32, Op: elem.Sum, Window: -1})
 	if err != nil {
@@ -62,7 +61,7 @@ func (m *Judge) fused(ctx context.Context, table *region.Table, views []domain.V
 	return m.steps(ctx, "gradients, fused", func() error { return step(ctx, f, views) })
 }
 
-// step reduces all tensors by a fuser.
+// step reduces all tensors with a fuser.
 func step(ctx context.Context, f *fusion.Fuser, views []domain.View) error {
 	for _, v := range views {
 		if _, err := f.Add(v); err != nil {
@@ -72,7 +71,7 @@ func step(ctx context.Context, f *fusion.Fuser, views []domain.View) error {
 	return f.Flush(ctx)
 }
 
-// steps measures a step.
+// steps measures a step repeatedly.
 func (m *Judge) steps(ctx context.Context, name string, run func() error) (CollectiveRow, error) {
 	row := CollectiveRow{Kind: name, Ranks: m.g.Size(), Bytes: gradients * gradientSize, Type: elem.Float32.String()}
 	var took []float64

@@ -19,36 +19,36 @@ import (
 // Host is the name of plain host memory.
 const Host devices.Name = "host"
 
-// Options are those of both sides.
+// Options are the options common to both sides.
 type Options struct {
 	Rank   wire.Rank
 	Secret []byte
 	// Plain is as in comm.Options.
 	Plain bool
-	// Memory lists what is measured: "host", and the specs of devices.
+	// Memory lists the memory to measure: "host", and the specs of devices.
 	Memory []string
 	// Families opens the devices.
 	Families *devices.Registry
-	// Channels and Chunk are the communicator's; 0 is its default.
+	// Channels and Chunk are those of the communicator; 0 means its default.
 	Channels int
 	Chunk    devices.Size
-	// Timeout bounds the time that the other side lets us wait without anything
-	// moving; 0 is the communicator's default.
+	// Timeout bounds a wait for the other side without progress; 0 means the communicator's
+	// default.
 	Timeout time.Duration
-	// UCX has libucp's options for the transports rdma and ucx.
+	// UCX holds the options of libucp for the transports rdma and ucx.
 	UCX ucx.Options
-	// Progress is told, in one line, what is under way. Required.
+	// Progress is called with one line for each step. Required.
 	Progress func(line string)
 }
 
-// station is one side: a communicator and the memory that it measures.
+// station is one side: a communicator and the memory to measure.
 type station struct {
 	opts   *Options
 	engine *transport.Engine
 	// comm and domains are those of the sessions, from open to hangUp.
 	comm    *comm.Communicator
 	domains *domain.Domains
-	// names are the kinds of memory in the order in which they were given.
+	// names are the kinds of memory, in the order of the options.
 	names []devices.Name
 	devs  map[devices.Name]devices.Device
 }
@@ -80,8 +80,8 @@ func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 	return s, err
 }
 
-// open makes the communicator, with the transports that it may take: none is
-// those that the communicator takes by itself.
+// open makes the communicator with the given transports; none means the communicator's
+// default.
 func (s *station) open(transports []comm.Transport) (err error) {
 	devs := make([]devices.Device, 0, len(s.devs))
 	for _, dev := range s.devs {
@@ -98,7 +98,7 @@ func (s *station) open(transports []comm.Transport) (err error) {
 	return err
 }
 
-// hangUp ends the communicator.
+// hangUp closes the communicator.
 func (s *station) hangUp() error {
 	var errs []error
 	if s.domains != nil {
@@ -111,7 +111,7 @@ func (s *station) hangUp() error {
 	return errors.Join(errs...)
 }
 
-// close ends the communicator, then what it used.
+// close closes the communicator, then the resources that it used.
 func (s *station) close() error {
 	errs := []error{s.hangUp()}
 	if s.engine != nil {
@@ -123,13 +123,13 @@ func (s *station) close() error {
 	return errors.Join(errs...)
 }
 
-// memory is n bytes of one kind, registered.
+// memory is registered memory of one kind.
 type memory struct {
 	buffer *region.Buffer
 	owner  *devices.Memory
 }
 
-// take registers n bytes of a kind of memory.
+// take allocates and registers n bytes of a kind of memory.
 func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (*memory, error) {
 	if name == Host {
 		b, err := s.comm.Table().Alloc(n)
@@ -153,8 +153,7 @@ func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (
 	return &memory{buffer: b, owner: m}, nil
 }
 
-// allocate takes memory that another process can open, where the device has
-// such.
+// allocate allocates memory that another process can open, if the device supports it.
 func allocate(ctx context.Context, dev devices.Device, n devices.Size) (*devices.Memory, error) {
 	for _, kind := range devices.ExportKinds(dev) {
 		m, err := devices.AllocShared(ctx, dev, n, kind)
@@ -165,7 +164,7 @@ func allocate(ctx context.Context, dev devices.Device, n devices.Size) (*devices
 	return dev.Alloc(ctx, n)
 }
 
-// free gives the memory back; nil has none.
+// free frees the memory; it accepts nil.
 func (m *memory) free(ctx context.Context) error {
 	if m == nil {
 		return nil
@@ -177,7 +176,7 @@ func (m *memory) free(ctx context.Context) error {
 	return err
 }
 
-// list names the kinds of memory.
+// list returns the names of the kinds of memory.
 func (s *station) list() string {
 	var names []string
 	for _, n := range s.names {

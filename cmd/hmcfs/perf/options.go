@@ -13,55 +13,56 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// Auto is the fastest transport that both sides have.
+// Auto selects the fastest transport that both sides have.
 const Auto comm.Transport = "auto"
 
-// What is measured.
+// The operations.
 const (
 	OpTag  = "tag"
 	OpPut  = "put"
 	OpGet  = "get"
 	OpSend = "send"
 	OpRecv = "recv"
-	// OpBounce is a put as a program does it that can't pass device memory on: all
-	// bytes to the host, to the other host, and to the device there, one after the
+	// OpBounce is a put by a program that can't pass device memory: all bytes are copied to
+	// the host, put to the other host, and copied to the device there, one step after the
 	// other.
 	OpBounce = "bounce"
 )
 
-// Operations are all that are measured where nothing is said.
+// Operations returns the operations that are measured by default.
 func Operations() []string { return []string{OpTag, OpPut, OpGet, OpSend, OpRecv} }
 
-// RunOptions say what is measured.
+// RunOptions selects the measurements.
 type RunOptions struct {
 	Options
 
-	// Peers are the addresses of one server, each measured in its turn.
+	// Peers are addresses of one server, each measured in turn.
 	Peers []control.Address
-	// Transports are measured in turn by each address. One that the two
-	// sides can't use is an error. Auto is the fastest that both have.
+	// Transports are measured in turn for each address. One that the two sides can't use is
+	// an error. Auto selects the fastest that both have.
 	Transports []comm.Transport
-	// Operations are those that are measured: Operations, OpBounce, or some.
+	// Operations are the operations to measure: those of Operations, and OpBounce.
 	Operations []string
-	// PeerMemory is the server's memory that each of ours is measured
-	// against; none is the same as ours.
+	// PeerMemory lists the server's memory against which each of ours is measured; none
+	// means the same kind.
 	PeerMemory []devices.Name
-	// Sizes are those of the bandwidth rows, in bytes.
+	// Sizes are the sizes, in bytes, of the bandwidth rows.
 	Sizes []devices.Size
-	// Bytes is about how much a bandwidth row moves, where Iterations is 0.
+	// Bytes is the approximate number of bytes that a bandwidth row moves, if Iterations is
+	// 0.
 	Bytes devices.Size
-	// Iterations is the number of times that a bandwidth row takes.
+	// Iterations is the number of timed repetitions of a bandwidth row.
 	Iterations int
-	// Rounds is the number of times that a latency row takes.
+	// Rounds is the number of timed repetitions of a latency row.
 	Rounds int
-	// WarmUp is the number of times that are not counted before each row; before a
-	// bandwidth row not more than a quarter of those that are.
+	// WarmUp is the number of uncounted repetitions before each row; before a bandwidth row
+	// at most a quarter of the counted ones.
 	WarmUp int
-	// Depth is the number of operations of a bandwidth row that are begun together.
+	// Depth is the number of operations of a bandwidth row that are in flight together.
 	Depth int
 }
 
-// The bounds of how many times a bandwidth row takes by itself.
+// Bounds of the automatic number of repetitions of a bandwidth row.
 const (
 	minTimes = 5
 	maxTimes = 1000
@@ -70,16 +71,15 @@ const (
 const (
 	// maxSize is the largest transfer that is measured.
 	maxSize = devices.TiB
-	// maxDepth is the most operations that are begun together.
+	// maxDepth is the maximum Depth.
 	maxDepth = 4096
-	// sizeStep is from one size of a range to the next, where it doesn't say, and
-	// maxStep the most that it may say.
+	// sizeStep is the default factor between sizes of a range, and maxStep the maximum.
 	sizeStep = 8
 	maxStep  = 1024
 )
 
-// ParseSizes reads sizes: "8,4KiB", or a range in steps of eight, with the
-// end of it: "8..1GiB"; in other steps: "8..1GiB:2".
+// ParseSizes parses sizes: "8,4KiB", or a range "8..1GiB" with a factor of eight that
+// includes its end; with another factor: "8..1GiB:2".
 func ParseSizes(text string) ([]devices.Size, error) {
 	var all []devices.Size
 	for part := range strings.SplitSeq(text, ",") {
@@ -96,7 +96,7 @@ func ParseSizes(text string) ([]devices.Size, error) {
 		}
 		first, err1 := devices.ParseSize(strings.TrimSpace(from))
 		last, err2 := devices.ParseSize(strings.TrimSpace(to))
-		if err := cmp.Or(err1, err2); err != nil { // one line, of the first
+		if err := cmp.Or(err1, err2); err != nil { // one line, for the first fault
 			return nil, fmt.Errorf("sizes %q: %w", text, err)
 		}
 		if first == 0 || first > last || last > maxSize {
@@ -110,7 +110,7 @@ func ParseSizes(text string) ([]devices.Size, error) {
 	return all, nil
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports all invalid options, joined.
 func (o *RunOptions) Validate() error {
 	var faults []error
 	if len(o.Sizes) == 0 || slices.Min(o.Sizes) == 0 || slices.Max(o.Sizes) > maxSize {
@@ -139,7 +139,7 @@ func (o *RunOptions) Validate() error {
 	return errors.Join(faults...)
 }
 
-// transports are all, the fastest first.
+// transports returns all transports, fastest first.
 func transports() []comm.Transport {
 	return []comm.Transport{comm.RDMA, comm.SHM, comm.UCX, comm.TCP}
 }
@@ -151,7 +151,7 @@ func checkTransport(t comm.Transport) error {
 	return nil
 }
 
-// times returns the number of times that a bandwidth row of a size takes.
+// times returns the number of repetitions of a bandwidth row of a size.
 func (o *RunOptions) times(n devices.Size) int {
 	if o.Iterations > 0 {
 		return o.Iterations
@@ -160,7 +160,7 @@ func (o *RunOptions) times(n devices.Size) int {
 	return int(min(max(uint64(o.Bytes/each), minTimes), maxTimes))
 }
 
-// warmUp returns the number of times that come before those that count.
+// warmUp returns the number of repetitions before the counted ones.
 func (o *RunOptions) warmUp(mode string, times int) int {
 	if mode == bandwidth {
 		return min(o.WarmUp, max(1, times/4))
@@ -168,7 +168,7 @@ func (o *RunOptions) warmUp(mode string, times int) int {
 	return o.WarmUp
 }
 
-// pairs are the kinds of memory at our end and at the server's.
+// pairs returns the combinations of memory at our end and at the server's.
 func (o *RunOptions) pairs(names []devices.Name) [][2]devices.Name {
 	var all [][2]devices.Name
 	for _, local := range names {

@@ -21,21 +21,21 @@ type pair struct {
 	local, remote devices.Name
 	buffer        *region.Buffer
 	descriptor    wire.Descriptor
-	// carrier carries the bytes: TCP where the session's transport
-	// can't reach the server's memory.
+	// carrier is the transport that moves the bytes: TCP if the session's transport can't
+	// reach the server's memory.
 	carrier comm.Transport
-	// domain is for sends and receives; nil where there are none.
+	// domain is used for sends and receives; nil if they are not measured.
 	domain *domain.Comm
-	// bounce is for OpBounce.
+	// bounce is the memory for OpBounce.
 	bounce bounce
-	// seed is another one for each row, so that what an earlier row has left
-	// is not taken for this one's.
+	// seed differs for each row, so that content left by an earlier row is not mistaken for
+	// this one's.
 	seed uint64
-	// requests are those that are under way, for reuse.
+	// requests are the requests in flight, kept for reuse.
 	requests []*comm.Request
 }
 
-// pair measures what moves bytes between two kinds of memory.
+// pair measures the operations between two kinds of memory.
 func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err error) {
 	most := max(slices.Max(r.opts.Sizes), latencySize)
 	m, err := r.take(ctx, local, most)
@@ -93,7 +93,7 @@ func (p *pair) meet(ctx context.Context) error {
 	return nil
 }
 
-// rows makes all rows.
+// rows measures all rows.
 func (p *pair) rows(ctx context.Context) error {
 	r := p.runner
 	for _, op := range r.opts.Operations {
@@ -122,7 +122,7 @@ func (p *pair) rows(ctx context.Context) error {
 	return nil
 }
 
-// measure makes one row.
+// measure measures and verifies one row.
 func (p *pair) measure(ctx context.Context, row Row, times int) error {
 	p.seed++
 	if err := p.prepare(ctx, row); err != nil {
@@ -145,7 +145,7 @@ func (p *pair) measure(ctx context.Context, row Row, times int) error {
 	return nil
 }
 
-// times times a row's operation, with the server's part in it if it has one.
+// times times a row's operation, including the server's part if it has one.
 func (p *pair) times(ctx context.Context, row Row, times int) ([]time.Duration, error) {
 	a := ask{Do: askReceive, Size: row.Bytes, Count: times * row.Depth}
 	switch row.Operation {
@@ -162,7 +162,7 @@ func (p *pair) times(ctx context.Context, row Row, times int) ([]time.Duration, 
 	return p.beside(ctx, a, times, func(int) error { return b.several(ctx, row) })
 }
 
-// move does a row's operation as many times together as its depth says.
+// move starts as many operations of a row as its depth, and waits for all.
 func (p *pair) move(ctx context.Context, row Row) error {
 	op := comm.Op{Local: p.buffer, Remote: p.descriptor, Size: row.Bytes}
 	do, begin := p.comm.Put, p.comm.PutAsync
@@ -188,7 +188,7 @@ func (p *pair) move(ctx context.Context, row Row) error {
 	return nil
 }
 
-// prepare writes the content to where the operation takes it from.
+// prepare writes the content to the source of the operation.
 func (p *pair) prepare(ctx context.Context, row Row) error {
 	if row.Operation == OpPut || row.Operation == OpSend || row.Operation == OpBounce {
 		return write(ctx, p.buffer, p.seed, row.Bytes)
@@ -197,7 +197,7 @@ func (p *pair) prepare(ctx context.Context, row Row) error {
 	return err
 }
 
-// differs looks at every byte where the operation has put them.
+// differs verifies every byte at the destination of the operation.
 func (p *pair) differs(ctx context.Context, row Row) (int64, error) {
 	if row.Operation == OpGet || row.Operation == OpRecv {
 		return verify(ctx, p.buffer, p.seed, row.Bytes)

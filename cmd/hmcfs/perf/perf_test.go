@@ -38,8 +38,8 @@ func buffer(t *testing.T, n devices.Size) *region.Buffer {
 	return b
 }
 
-// Verification sees a single bit, bytes in a wrong place, and what another
-// row has left.
+// TestVerifySees checks that verification detects a single flipped bit, bytes in a wrong
+// place, and content left by another row.
 func TestVerifySees(t *testing.T) {
 	const size = 2*piece + 13
 	b := buffer(t, size)
@@ -101,7 +101,7 @@ func server(t *testing.T, o Options, once bool) control.Address {
 	return at
 }
 
-// some returns the options of both sides.
+// some returns options for both sides.
 func some() Options {
 	return Options{
 		Secret: kit.Bytes(1, 0, 32), Memory: []string{"host", "sim:0,size=1MiB"}, Families: devices.NewRegistry(sim.NewDriver()),
@@ -109,7 +109,7 @@ func some() Options {
 	}
 }
 
-// few measures little with a server.
+// few runs a short measurement with a server.
 func few(o Options, at control.Address) RunOptions {
 	return RunOptions{
 		Options: o, Peers: []control.Address{at}, Transports: []comm.Transport{comm.TCP}, Operations: Operations(),
@@ -124,7 +124,8 @@ func TestServeAndRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A tag; for each memory three latencies, and four operations of three sizes.
+	// One row for tags; for each memory three latencies, and four operations of three
+	// sizes.
 	if len(report.Rows) != 1+2*(3+4*3) || len(report.Sessions) != 1 || report.Sessions[0].Transport != comm.TCP {
 		t.Errorf("%d rows of %+v", len(report.Rows), report.Sessions)
 	}
@@ -150,7 +151,7 @@ func TestServeAndRun(t *testing.T) {
 	}
 }
 
-// A put by way of host memory, of device memory at both ends.
+// A put through host memory, between device memory at both ends.
 func TestBounce(t *testing.T) {
 	kit.Check(t)
 	at := server(t, some(), true)
@@ -233,8 +234,8 @@ func visit(t *testing.T, at control.Address, garbage string) {
 	}
 }
 
-// A runner that goes before its end, or that can't be understood, is told of,
-// and the next one is served.
+// A runner that disconnects before its end, or sends garbage, is reported, and the next one
+// is served.
 func TestServerOutlivesRunners(t *testing.T) {
 	kit.Check(t)
 	said := make(chan string, 4)
@@ -248,7 +249,7 @@ func TestServerOutlivesRunners(t *testing.T) {
 			select {
 			case line = <-said:
 			case <-time.After(time.Second):
-				visit(t, at, garbage) // it had gone before the server saw it
+				visit(t, at, garbage) // it had disconnected before the server noticed
 			}
 		}
 		if !strings.Contains(line, "rank 1") || !strings.Contains(line, "before its end") {
@@ -258,7 +259,7 @@ func TestServerOutlivesRunners(t *testing.T) {
 	if _, err := Run(t.Context(), few(some(), at)); err != nil {
 		t.Errorf("the next runner: %v", err)
 	}
-	// Of a visit that was made again it may tell late.
+	// The report about a repeated visit may come late.
 	for line := range said {
 		if line == "the runner has gone" {
 			break

@@ -21,11 +21,10 @@ const (
 	bandwidth = "bandwidth"
 )
 
-// latencySize is the bytes of the puts and gets whose latency is measured.
+// latencySize is the size, in bytes, of the operations whose latency is measured.
 const latencySize devices.Size = 8
 
-// Run measures. Every byte of each row is verified; one that differs is an
-// error.
+// Run runs the measurements. Every byte of each row is verified; a wrong byte is an error.
 func Run(ctx context.Context, o RunOptions) (report Report, err error) {
 	if err = o.Validate(); err != nil {
 		return Report{}, err
@@ -48,23 +47,22 @@ func Run(ctx context.Context, o RunOptions) (report Report, err error) {
 	return r.report, nil
 }
 
-// runner measures.
+// runner runs the measurements.
 type runner struct {
 	*station
 
 	opts   *RunOptions
 	report Report
-	// peer is the session that is measured, and named what it was asked to be.
+	// peer is the current session, and named the transport that was requested for it.
 	peer  comm.Peer
 	named comm.Transport
 }
 
-// settle bounds the time that a server takes to see that the runner before has gone.
+// settle bounds the time until a server notices that the previous runner has disconnected.
 const settle = 2 * time.Second
 
-// connect makes the session. The rank may still be that of the session before,
-// of this runner or of another one that has just ended: it is asked for again
-// for a while.
+// connect makes the session. The rank may still be in use by the previous session, of this
+// runner or of one that has just ended: then connect retries for a while.
 func (r *runner) connect(ctx context.Context, at control.Address) error {
 	soon, stop := context.WithTimeout(ctx, settle)
 	defer stop()
@@ -81,7 +79,7 @@ func (r *runner) connect(ctx context.Context, at control.Address) error {
 	}
 }
 
-// session measures one way to the server.
+// session measures one route to the server.
 func (r *runner) session(ctx context.Context, t comm.Transport, at control.Address, last bool) (err error) {
 	r.named = t
 	var only []comm.Transport
@@ -105,7 +103,7 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 	return err
 }
 
-// connected notes what the session is, and tells it.
+// connected records and reports the properties of the session.
 func (r *runner) connected(at control.Address) error {
 	peers := r.comm.Peers()
 	if len(peers) != 1 {
@@ -121,7 +119,7 @@ func (r *runner) connected(at control.Address) error {
 	return nil
 }
 
-// because returns the words about the transports that were not taken.
+// because formats the reasons why transports are not used.
 func because(reasons []string) string {
 	var line strings.Builder
 	for _, why := range reasons {
@@ -147,12 +145,12 @@ func (r *runner) all(ctx context.Context) error {
 	return nil
 }
 
-// wants says whether one of some operations is to be measured.
+// wants reports whether any of some operations is to be measured.
 func (r *runner) wants(some ...string) bool {
 	return slices.ContainsFunc(some, func(op string) bool { return slices.Contains(r.opts.Operations, op) })
 }
 
-// ask asks the server for something and returns its reply.
+// ask sends a request to the server and returns its reply.
 func (r *runner) ask(ctx context.Context, a ask) (reply, error) {
 	if err := r.send(ctx, a); err != nil {
 		return reply{}, err
@@ -212,7 +210,7 @@ func (r *runner) tags(ctx context.Context) error {
 	return nil
 }
 
-// timed runs fn often and returns how long each time took, in their order.
+// timed calls fn repeatedly and returns the duration of each call, in order.
 func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 	times := make([]time.Duration, rounds)
 	for i := range times {
@@ -225,7 +223,7 @@ func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 	return times, nil
 }
 
-// add makes a row of times, each of row.Depth operations.
+// add adds a row for some times, each of row.Depth operations.
 func (r *runner) add(row Row, times []time.Duration) {
 	slices.Sort(times)
 	row.Network = r.peer.Network

@@ -25,7 +25,7 @@ func (s *station) join(ctx context.Context) (*domain.Comm, error) {
 	return s.domains.NewComm(ctx, domainName, []wire.Rank{serverRank, runnerRank})
 }
 
-// view is the first n bytes of a buffer as a message.
+// view returns the first n bytes of a buffer as a message.
 func view(b *region.Buffer, n devices.Size) (domain.View, error) {
 	return domain.NewView(b, 0, elem.Uint8, uint64(n))
 }
@@ -36,8 +36,7 @@ type between struct {
 	buffer *region.Buffer
 }
 
-// send sends messages, one after the other, which all have been received when
-// it returns.
+// send sends messages, one after the other. When it returns, all have been received.
 func (b *between) send(ctx context.Context, to domain.Rank, n devices.Size, count int) error {
 	v, err := view(b.buffer, n)
 	if err != nil {
@@ -65,7 +64,7 @@ func (b *between) receive(ctx context.Context, from domain.Rank, n devices.Size,
 	return nil
 }
 
-// pong sends back what it receives.
+// pong sends received messages back.
 func (b *between) pong(ctx context.Context, with domain.Rank, n devices.Size, count int) error {
 	v, err := view(b.buffer, n)
 	if err != nil {
@@ -82,7 +81,7 @@ func (b *between) pong(ctx context.Context, with domain.Rank, n devices.Size, co
 	return nil
 }
 
-// ping sends a message and waits until it is back.
+// ping sends a message and waits for its return.
 func (b *between) ping(ctx context.Context, with domain.Rank, n devices.Size) error {
 	v, err := view(b.buffer, n)
 	if err != nil {
@@ -94,7 +93,7 @@ func (b *between) ping(ctx context.Context, with domain.Rank, n devices.Size) er
 	return b.domain.Recv(ctx, v, with, sendTag)
 }
 
-// several begins some sends or receives together and waits for all.
+// several starts sends or receives together and waits for all.
 func (b *between) several(ctx context.Context, row Row) error {
 	v, err := view(b.buffer, row.Bytes)
 	if err != nil {
@@ -140,7 +139,7 @@ func (p *pair) messages(ctx context.Context) error {
 	return nil
 }
 
-// beside times what goes on while the server does what it is asked for.
+// beside times fn while the server executes a request.
 func (p *pair) beside(ctx context.Context, a ask, rounds int, fn func(i int) error) ([]time.Duration, error) {
 	if err := p.send(ctx, a); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ const (
 	runnerRank wire.Rank = 1
 )
 
-// What a runner asks for.
+// Requests of a runner.
 const (
 	askOpen    = "open"
 	askFill    = "fill"
@@ -32,44 +32,44 @@ const (
 	askEnd     = "end"
 )
 
-// ask is a message of the runner.
+// ask is a request of the runner.
 type ask struct {
 	Do     string       `json:"do"`
 	Memory devices.Name `json:"memory,omitempty"`
 	Size   devices.Size `json:"size,omitempty"`
 	Seed   uint64       `json:"seed,omitempty"`
 	Count  int          `json:"count,omitempty"`
-	// Last says that no other session of this runner follows.
+	// Last reports that no other session of this runner follows.
 	Last bool `json:"last,omitempty"`
 }
 
 // reply is the server's answer to it.
 type reply struct {
 	Error string `json:"error,omitempty"`
-	// Descriptor is the memory that was opened.
+	// Descriptor describes the memory that was opened.
 	Descriptor []byte `json:"descriptor,omitempty"`
-	// Differs is the first byte that is not as it should be, -1 is none.
+	// Differs is the offset of the first wrong byte, or -1.
 	Differs int64 `json:"differs"`
 }
 
-// ServeOptions describe a server.
+// ServeOptions configures a server.
 type ServeOptions struct {
 	Options
 
-	// Listen has the addresses, at least one.
+	// Listen holds the addresses, at least one.
 	Listen []control.Address
-	// Transports are those that a runner may take; none is all of them. A
-	// runner that takes RDMA or UCX is trusted with the memory of the process.
+	// Transports are the transports that a runner may use; none means all. A runner that
+	// uses RDMA or UCX is trusted with the memory of the process.
 	Transports []comm.Transport
-	// Once ends the server when its first runner has gone. One that goes
-	// before its end is an error then.
+	// Once ends the server after its first runner. A runner that disconnects before its end
+	// is then an error.
 	Once bool
-	// Listening is told of each address, with the port that the kernel chose.
+	// Listening is called with each address, including the port that the kernel chose.
 	// Required.
 	Listening func(control.Address) error
 }
 
-// Validate reports every fault of the options at once, joined.
+// Validate reports all invalid options, joined.
 func (o *ServeOptions) Validate() error {
 	var faults []error
 	if len(o.Listen) == 0 {

@@ -18,13 +18,13 @@ type servedRunner struct {
 	*station
 
 	memory *memory
-	// bounce is the host memory of OpBounce.
+	// bounce is the host memory for OpBounce.
 	bounce *memory
 	domain *domain.Comm
 }
 
-// serve does what one runner asks for, until it goes. last says that it has
-// come to its end, and not to that of one of several sessions.
+// serve executes the requests of one runner, until it disconnects. last reports that the
+// runner has finished, and not just one of several sessions.
 func (s *station) serve(ctx context.Context) (last bool, err error) {
 	g := &servedRunner{station: s}
 	defer func() { err = errors.Join(err, g.leave(context.WithoutCancel(ctx))) }()
@@ -56,7 +56,7 @@ func (s *station) serve(ctx context.Context) (last bool, err error) {
 	}
 }
 
-// leave takes away what the runner has had.
+// leave frees the resources of the runner.
 func (g *servedRunner) leave(ctx context.Context) error {
 	m, b, d := g.memory, g.bounce, g.domain
 	g.memory, g.bounce, g.domain = nil, nil, nil
@@ -67,8 +67,7 @@ func (g *servedRunner) leave(ctx context.Context) error {
 	return errors.Join(append(errs, m.free(ctx), b.free(ctx))...)
 }
 
-// drop ends the session of a runner that can't be served any more, and
-// returns why.
+// drop ends the session of a runner that can't be served any more, and returns the cause.
 func (s *station) drop(cause error) error {
 	if err := s.comm.Disconnect(runnerRank); err != nil && !errors.Is(err, comm.ErrNotConnected) {
 		return errors.Join(cause, err)
@@ -76,7 +75,7 @@ func (s *station) drop(cause error) error {
 	return cause
 }
 
-// do does one thing.
+// do executes one request.
 func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 	switch a.Do {
 	case askEnd:
@@ -121,9 +120,9 @@ func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 	return fmt.Errorf("%q is not understood", a.Do)
 }
 
-// open registers and shares memory, in place of what was open.
+// open registers and shares memory, replacing the memory that was open.
 func (g *servedRunner) open(ctx context.Context, name devices.Name, n devices.Size) ([]byte, error) {
-	// The last memory goes first: there may not be room for both.
+	// The previous memory is freed first: there may not be room for both.
 	if err := g.leave(ctx); err != nil {
 		return nil, err
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// lookUpTime bounds the lookup of names to find our own address.
+// lookUpTime bounds the name lookups that determine our own address.
 const lookUpTime = 5 * time.Second
 
-// ownAddress is the IP address by which other hosts reach this one: what the
-// user says, or else the address that the name of this host has, or that the
-// runner's ssh has come to, or from which we would go to another host, or the
-// only one that there is.
+// ownAddress returns the IP address by which other hosts reach this one: the one that the
+// user specified; otherwise an address of this host's name, the address at which the
+// runner's ssh has connected, or the source address towards another host; otherwise the
+// only address.
 func ownAddress(ctx context.Context, b *brief, getenv func(string) string) (netip.Addr, error) {
 	if b.Address != "" {
 		return netip.ParseAddr(b.Address)
@@ -58,9 +58,8 @@ func ownAddress(ctx context.Context, b *brief, getenv func(string) string) (neti
 	return ours[0], nil
 }
 
-// interfaceAddresses are this host's addresses that others may reach, and
-// whether they are those of several interfaces. Where there are none it is
-// alone, and uses that of itself.
+// interfaceAddresses returns the addresses of this host that others may reach, and whether
+// they belong to several interfaces. If there are none, it returns the loopback address.
 func interfaceAddresses() (ours []netip.Addr, several bool, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -69,7 +68,7 @@ func interfaceAddresses() (ours []netip.Addr, several bool, err error) {
 	for i := range all {
 		addrs, err := all[i].Addrs()
 		if err != nil || all[i].Flags&net.FlagUp == 0 {
-			continue // it has just gone
+			continue // it has just been removed
 		}
 		had := len(ours)
 		for _, a := range addrs {
@@ -86,8 +85,8 @@ func interfaceAddresses() (ours []netip.Addr, several bool, err error) {
 	return ours, several, nil
 }
 
-// lookUp is the addresses of a host, without its user; none where the name is
-// the agent's alone.
+// lookUp returns the addresses of a host, ignoring a user in its name; none if only the
+// agent knows the name.
 func lookUp(ctx context.Context, name string) []netip.Addr {
 	if at := strings.LastIndexByte(name, '@'); at >= 0 {
 		name = name[at+1:]
@@ -99,7 +98,7 @@ func lookUp(ctx context.Context, name string) []netip.Addr {
 	return all
 }
 
-// sourceTo is our address on the way to another one. Nothing is sent.
+// sourceTo returns our source address for connections to an address. It sends nothing.
 func sourceTo(ctx context.Context, to netip.Addr) (netip.Addr, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(to, 9).String())
@@ -111,9 +110,9 @@ func sourceTo(ctx context.Context, to netip.Addr) (netip.Addr, error) {
 	return at.Addr(), err
 }
 
-// reserve takes ports of an address, for ranks to listen on: sockets that are
-// bound and don't listen, so that nobody else is given their ports, and a rank
-// can bind its own too.
+// reserve reserves ports of an address for ranks to listen on. It binds sockets without
+// listening, so that the ports are not assigned to others, while a rank can still bind its
+// own.
 func reserve(at netip.Addr, n int) (held []*os.File, addresses []string, err error) {
 	for range n {
 		f, port, err := reserveOne(at)

@@ -17,26 +17,25 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// agent is a program such as ssh, which runs another one on a host and is the
-// way to its standard streams.
+// agent is a program such as ssh, which runs another program on a host and connects to its
+// standard streams.
 type agent struct {
 	cmd    *exec.Cmd
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
-	// ended is closed when the program has.
+	// ended is closed when the program has ended.
 	ended chan struct{}
 	// read is closed when its standard error has been read to the end.
 	read chan struct{}
-	// last is the end of that, for an error.
+	// last is the end of its standard error, for error messages.
 	last tail
 }
 
-// lastWords bounds the wait for what an agent that has ended has left in
-// its pipes.
+// lastWords bounds the wait for output that an agent has left in its pipes.
 const lastWords = 2 * time.Second
 
-// startAgent starts an agent. Its standard error is passed on.
+// startAgent starts an agent. Its standard error is passed on to errs.
 func startAgent(command []string, errs *stream) (*agent, error) {
 	var theirs, ours [3]*os.File
 	for i := range theirs {
@@ -66,16 +65,16 @@ func startAgent(command []string, errs *stream) (*agent, error) {
 		errs.finish()
 	}()
 	go func() {
-		_ = a.cmd.Wait() // how it has ended is told by String
-		// What it has started may still hold the pipes.
+		_ = a.cmd.Wait() // agent.how reports the outcome
+		// Processes that it has started may still hold the pipes.
 		time.AfterFunc(lastWords, func() { adminapi.CloseAll([]*os.File{a.stdout, a.stderr}) })
 		close(a.ended)
 	}()
 	return a, nil
 }
 
-// stop ends the agent, and returns when it is gone. It has some time to go by
-// itself, now that nothing more comes.
+// stop ends the agent, and returns when it has ended. It has a grace period to end on its
+// own after its input is closed.
 func (a *agent) stop(grace time.Duration) {
 	_ = a.stdin.Close()
 	t := time.NewTimer(grace)
@@ -90,8 +89,8 @@ func (a *agent) stop(grace time.Duration) {
 	adminapi.CloseAll([]*os.File{a.stdout, a.stderr})
 }
 
-// how says how the agent has ended, if it has: an agent that can't reach its
-// host says so, and ends.
+// how describes how the agent has ended, if it has: an agent that can't reach its host
+// writes an error and ends.
 func (a *agent) how() string {
 	select {
 	case <-a.ended:
@@ -110,17 +109,17 @@ func (a *agent) how() string {
 	return text
 }
 
-// link is the two directions between runner and host.
+// link holds both directions of the connection between runner and host.
 type link struct {
 	from io.Reader
 	to   io.Writer
-	// agent is nil for this machine.
+	// agent is nil for the local machine.
 	agent *agent
-	// gone is closed when the host's part has ended that is in this process.
+	// gone is closed when a host's part in this process has ended.
 	gone chan struct{}
 }
 
-// connectHere begins this machine's part, in this process.
+// connectHere starts the local machine's part, in this process.
 func connectHere(ctx context.Context, o *HostOptions) *link {
 	toHost, fromRunner := io.Pipe()
 	toRunner, fromHost := io.Pipe()
@@ -134,14 +133,14 @@ func connectHere(ctx context.Context, o *HostOptions) *link {
 	return l
 }
 
-// hangUp ends the direction to the host, which notices, and cleans up.
+// hangUp closes the direction to the host, which then cleans up.
 func (l *link) hangUp() {
 	if c, ok := l.to.(io.Closer); ok {
 		_ = c.Close()
 	}
 }
 
-// close is hangUp, and waits for the host to end.
+// close is hangUp, and then waits for the host to end.
 func (l *link) close(grace time.Duration) {
 	l.hangUp()
 	if l.agent != nil {
@@ -151,10 +150,10 @@ func (l *link) close(grace time.Duration) {
 	<-l.gone
 }
 
-// reader returns the stream from a host, as frames.
+// reader returns the stream of frames from a host.
 func (l *link) reader(silence time.Duration) *bufio.Reader {
 	if l.agent == nil {
-		silence = 0 // it is this process
+		silence = 0 // the host is in this process
 	}
 	return bufio.NewReaderSize(&patient{from: l.from, limit: silence}, piece)
 }

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind keeps the calling goroutine, and the processes it starts, on a rank's
-// share of the processors that we may use, until it calls leave. The kernel
-// tends to wake a rank where the one runs that has sent to it, and ranks that
-// wait by looking then keep each other from running. It does nothing where
-// there are more ranks on this host than processors, or the plan says no.
+// bind restricts the calling goroutine, and the processes it starts, to a rank's share of
+// the available processors, until leave is called. The kernel tends to wake a rank on the
+// processor of the rank that has sent to it, and ranks that poll then compete for it. bind
+// does nothing if there are more ranks on this host than processors, or if the plan
+// disables it.
 func (j *job) bind(rank int) (leave func()) {
 	stay := func() {}
 	if j.plan.Unbound || rank < j.first || j.count < 2 {
@@ -21,8 +21,8 @@ func (j *job) bind(rank int) (leave func()) {
 	if unix.SchedGetaffinity(0, &before) == nil {
 		if set, ok := share(&before, rank-j.first, j.count); ok && unix.SchedSetaffinity(0, &set) == nil {
 			return func() {
-				// It was allowed before. A thread for which it is so no more ends with
-				// its goroutine, which stays locked to it.
+				// This affinity was allowed before. If it no longer is, the goroutine stays
+				// locked, so that its thread ends with it.
 				if unix.SchedSetaffinity(0, &before) == nil {
 					runtime.UnlockOSThread()
 				}
@@ -33,8 +33,8 @@ func (j *job) bind(rank int) (leave func()) {
 	return stay
 }
 
-// share is the processors of one of some ranks: neighbours, and as many for each
-// rank.
+// share returns the processors of one of several ranks: adjacent ones, the same number for
+// each rank.
 func share(all *unix.CPUSet, rank, ranks int) (set unix.CPUSet, ok bool) {
 	each := all.Count() / ranks
 	if each == 0 {

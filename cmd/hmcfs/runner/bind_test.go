@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShare gives each rank as many processors, and none to two.
+// TestShare checks that each rank gets the same number of processors, and that no two ranks
+// share one.
 func TestShare(t *testing.T) {
 	var all unix.CPUSet
 	for _, cpu := range []int{1, 2, 5, 8, 9, 70, 71} {
@@ -35,7 +36,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestBind leaves the processors of a thread as they were.
+// TestBind checks that the affinity of a thread is restored.
 func TestBind(t *testing.T) {
 	var before, within, after unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -17,33 +17,32 @@ import (
 
 // The bounds and defaults of a job.
 const (
-	// MaxRanks is as many as a CommContext has room for.
+	// MaxRanks is the number of ranks in a CommContext.
 	MaxRanks = 64
-	// DefaultRanks is the number of ranks where nobody says.
+	// DefaultRanks is the number of ranks if none is specified.
 	DefaultRanks = 8
-	// DefaultWindow is the size of windows. Memory is only taken for what is
-	// written.
+	// DefaultWindow is the size of windows. Only written pages use memory.
 	DefaultWindow = devices.Size(16 << 20)
-	// DefaultGrace is the time that a rank has after SIGTERM.
+	// DefaultGrace is the time that a rank has to end after SIGTERM.
 	DefaultGrace = 5 * time.Second
-	// maxWindow is the most bytes of a window and of a buffer.
+	// maxWindow is the maximum size, in bytes, of a window and of a buffer.
 	maxWindow = 1 << 40
-	// DefaultTolerance is both tolerances of verification.
+	// DefaultTolerance is the default of both tolerances of verification.
 	DefaultTolerance = 1e-5
 )
 
-// The words of Config.Args that are no buffers.
+// Words in Config.Args that are not buffers.
 const (
 	argRanks   = "nranks"
 	argRoot    = "root"
 	argContext = "deviceCtx"
 )
 
-// inWindow is the placement of buffers that other ranks see.
+// placeWindow is the placement of buffers that other ranks can access.
 const placeWindow = "window"
 
-// Config is a job's file, with the fields of simpler's DISTRIBUTED_CONFIG and
-// ours behind them.
+// Config is a job's file, with the fields of simpler's DISTRIBUTED_CONFIG followed by our
+// own.
 type Config struct {
 	Ranks         *int     `yaml:"nranks"`
 	Root          int      `yaml:"root"`
@@ -52,46 +51,44 @@ type Config struct {
 	// Inputs and Outputs name buffers.
 	Inputs  []string `yaml:"inputs"`
 	Outputs []string `yaml:"outputs"`
-	// Args stand behind the program's own arguments: nranks, root,
-	// deviceCtx, or a buffer.
+	// Args follow the program's own arguments: nranks, root, deviceCtx, or a buffer.
 	Args []string `yaml:"args"`
 
-	// Program is run where the command line names none.
+	// Program is used if the command line has none.
 	Program []string          `yaml:"program"`
 	Env     map[string]string `yaml:"env"`
-	// Timeout is the time of the whole run; empty is none.
+	// Timeout bounds the whole run; empty means no limit.
 	Timeout string `yaml:"timeout"`
-	// Window is the least size of a window.
+	// Window is the minimum size of a window.
 	Window string `yaml:"window"`
-	// Generate makes the inputs, Golden what is expected of the outputs.
+	// Generate is the source of the inputs, Golden that of the expected outputs.
 	Generate *Source  `yaml:"generate"`
 	Golden   *Source  `yaml:"golden"`
 	Atol     *float64 `yaml:"atol"`
 	Rtol     *float64 `yaml:"rtol"`
-	// Verify says whose outputs are compared: "root", which is the default, or
-	// "all".
+	// Verify selects the ranks whose outputs are compared: "root" (the default) or "all".
 	Verify string `yaml:"verify"`
 }
 
-// Source has the source of a buffer's values: one of the three.
+// Source describes where the values of buffers come from: exactly one field is set.
 type Source struct {
-	// Command is run once for each rank, with that rank's environment, and writes
-	// NAME.bin for each buffer to the directory HMCFS_OUT, which is empty.
+	// Command is run once for each rank, in that rank's environment, and writes NAME.bin
+	// for each buffer to the directory HMCFS_OUT, which is empty.
 	Command []string `yaml:"command"`
-	// Files are files by buffer; {rank} in a path is the rank.
+	// Files maps buffers to files; {rank} in a path is replaced by the rank.
 	Files map[string]string `yaml:"files"`
-	// Values are formulas by buffer, of the index i, rank, nranks and root.
+	// Values maps buffers to formulas of the index i, rank, nranks and root.
 	Values map[string]string `yaml:"values"`
 }
 
-// Buffer is memory that every rank has one of.
+// Buffer is memory that every rank has.
 type Buffer struct {
 	Name  string `yaml:"name"`
 	DType string `yaml:"dtype"`
-	// Count is in elements.
+	// Count is the number of elements.
 	Count uint64 `yaml:"count"`
-	// Placement is "window" for what is in the window, anything else for memory
-	// of the rank alone.
+	// Placement is "window" for a buffer in the window; any other value means private
+	// memory of the rank.
 	Placement string `yaml:"placement"`
 
 	kind elem.Type
@@ -101,7 +98,7 @@ func (b *Buffer) inWindow() bool { return b.Placement == placeWindow }
 
 func (b *Buffer) size() uint64 { return b.Count * b.kind.Size() }
 
-// Plan is a job that was checked.
+// Plan is a job that has been checked.
 type Plan struct {
 	Options
 
@@ -118,11 +115,11 @@ type Plan struct {
 	Atol          float64
 	Rtol          float64
 	VerifyAll     bool
-	// Declared says that there was a config.
+	// Declared reports that there was a config.
 	Declared bool
 }
 
-// ReadConfig reads a job's file: YAML, or JSON, which is YAML.
+// ReadConfig reads a job's file: YAML, of which JSON is a subset.
 func ReadConfig(path string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +132,7 @@ func ReadConfig(path string) (*Config, error) {
 	return &c, nil
 }
 
-// buffer is one by its name, nil for none.
+// buffer returns a buffer by its name, or nil.
 func (p *Plan) buffer(name string) *Buffer {
 	i := slices.IndexFunc(p.Buffers, func(b Buffer) bool { return b.Name == name })
 	if i < 0 {
@@ -144,8 +141,8 @@ func (p *Plan) buffer(name string) *Buffer {
 	return &p.Buffers[i]
 }
 
-// NewPlan checks what a job is to be, and reports every fault at once, joined.
-// Options win over the config, which may be nil. Nothing has been made yet.
+// NewPlan checks the description of a job, and reports all faults at once, joined. Options
+// override the config, which may be nil. NewPlan creates nothing.
 func NewPlan(o Options, c *Config) (*Plan, error) {
 	declared := c != nil
 	if c == nil {
@@ -171,7 +168,7 @@ func NewPlan(o Options, c *Config) (*Plan, error) {
 	return p, p.checkWindow()
 }
 
-// defaults takes from the config what the options leave open.
+// defaults fills in from the config what the options leave open.
 func (p *Plan) defaults(c *Config) {
 	switch {
 	case p.Ranks == 0 && c.Ranks != nil:
@@ -192,7 +189,7 @@ func (p *Plan) defaults(c *Config) {
 	}
 }
 
-// settings checks what is not about buffers.
+// settings checks everything except buffers.
 func (p *Plan) settings(c *Config) error {
 	var faults []error
 	if p.Ranks < 1 || p.Ranks > MaxRanks {
@@ -237,11 +234,10 @@ func (p *Plan) settings(c *Config) error {
 	return errors.Join(faults...)
 }
 
-// bufferName matches names of buffers: they are in the names of
-// files and variables.
+// bufferName matches names of buffers, which become parts of file and variable names.
 var bufferName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// checkBuffers checks every buffer by itself.
+// checkBuffers checks each buffer on its own.
 func (p *Plan) checkBuffers() error {
 	var faults []error
 	seen := map[string]string{}
@@ -266,7 +262,7 @@ func (p *Plan) checkBuffers() error {
 	return errors.Join(faults...)
 }
 
-// parseType reads a dtype whose values can be made and compared.
+// parseType parses a dtype whose values can be generated and compared.
 func parseType(text string) (elem.Type, error) {
 	all := types()
 	if t, ok := all[text]; ok {
@@ -275,7 +271,7 @@ func parseType(text string) (elem.Type, error) {
 	return 0, fmt.Errorf("dtype %q: use one of %s", text, strings.Join(sortedKeys(all), ", "))
 }
 
-// types are those of DISTRIBUTED_CONFIG, and bfloat16.
+// types returns the types of DISTRIBUTED_CONFIG, and bfloat16.
 func types() map[string]elem.Type {
 	out := map[string]elem.Type{}
 	for _, t := range []elem.Type{
@@ -308,8 +304,8 @@ func (p *Plan) checkNames() error {
 	return errors.Join(faults...)
 }
 
-// checkSource checks that there is one source, and that it has just the
-// buffers of a list.
+// checkSource checks that a source has one kind of values, for exactly the buffers of a
+// list.
 func (p *Plan) checkSource(what string, s *Source, names []string) error {
 	if s == nil {
 		return nil
@@ -349,13 +345,13 @@ func (p *Plan) checkSource(what string, s *Source, names []string) error {
 	return errors.Join(faults...)
 }
 
-// checkWindow checks that the buffers fit into the window. Where nobody says
-// how large that is, it is made for them.
+// checkWindow checks that the buffers fit into the window. A window without a specified
+// size is made to fit.
 func (p *Plan) checkWindow() error {
 	need := min(p.WinSyncPrefix, maxWindow+1)
 	for i := range p.Buffers {
 		if b := &p.Buffers[i]; b.inWindow() {
-			need += b.size() // each is at most maxWindow, so need can't wrap before it is too large
+			need += b.size() // each is at most maxWindow: need exceeds the limit before it can wrap
 			if need > maxWindow {
 				break
 			}

@@ -10,14 +10,14 @@ import (
 	"strconv"
 )
 
-// formula is an expression of a job's file: numbers, variables, + - * / % and
-// brackets, in 64-bit floating point.
+// formula is an expression in a job's file: numbers, variables, + - * / % and parentheses,
+// evaluated in 64-bit floating point.
 type formula struct{ root ast.Expr }
 
 // variables returns the names that formulas may use, in the order of their values.
 func variables() []string { return []string{"i", "rank", "nranks", "root"} }
 
-// parseFormula reads a formula.
+// parseFormula parses a formula.
 func parseFormula(text string) (formula, error) {
 	e, err := parser.ParseExpr(text)
 	if err != nil {
@@ -29,7 +29,7 @@ func parseFormula(text string) (formula, error) {
 	return formula{e}, nil
 }
 
-// unfit names the first part that no formula may have; empty is none.
+// unfit returns the first part that a formula can't contain, or "".
 func unfit(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -61,13 +61,13 @@ func unfit(e ast.Expr) string {
 	return "a part of it"
 }
 
-// at is the formula's value for the values of the variables.
+// at evaluates the formula for the values of the variables.
 func (f formula) at(values [4]float64) float64 { return eval(f.root, &values) }
 
 func eval(e ast.Expr, values *[4]float64) float64 {
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		v, _ := strconv.ParseFloat(e.Value, 64) // parseFormula has looked at it
+		v, _ := strconv.ParseFloat(e.Value, 64) // parseFormula has validated it
 		return v
 	case *ast.Ident:
 		return values[slices.Index(variables(), e.Name)]

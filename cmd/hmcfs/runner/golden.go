@@ -7,10 +7,10 @@ import (
 	"math"
 )
 
-// shown bounds the differences of a buffer that are told.
+// shown bounds the differences reported for a buffer.
 const shown = 5
 
-// Mismatch is an element that is not what was expected.
+// Mismatch is an element that differs from the expected value.
 type Mismatch struct {
 	Rank   int    `json:"rank"`
 	Buffer string `json:"buffer"`
@@ -19,26 +19,25 @@ type Mismatch struct {
 	Want   string `json:"want"`
 }
 
-// String is the mismatch as people read it.
+// String formats the mismatch for people.
 func (m Mismatch) String() string {
 	return fmt.Sprintf("rank %d %s[%d]: got %s, want %s", m.Rank, m.Buffer, m.Index, m.Got, m.Want)
 }
 
-// Verdict is the result of comparing the outputs with what was expected of them.
+// Verdict is the result of comparing the outputs with the expected values.
 type Verdict struct {
-	// Compared and Wrong are elements.
+	// Compared and Wrong count elements.
 	Compared uint64 `json:"compared"`
 	Wrong    uint64 `json:"wrong"`
-	// First are the first mismatches of each buffer.
+	// First holds the first mismatches of each buffer.
 	First []Mismatch `json:"first,omitempty"`
 }
 
-// Passed says that all is as it was expected.
+// Passed reports that all elements are as expected.
 func (v *Verdict) Passed() bool { return v.Wrong == 0 }
 
-// verify compares the outputs of this host's ranks, if theirs count: that of the
-// root, or all. What is expected is made from the plan alone, and each buffer of
-// it has to be there whole.
+// verify compares the outputs of this host's ranks that are to be verified: the root, or
+// all. The expected values depend on the plan alone, and must be complete for each buffer.
 func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
 	for rank := j.first; rank < j.first+j.count; rank++ {
 		if !j.plan.VerifyAll && rank != j.plan.Root {
@@ -64,7 +63,7 @@ func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
 	return nil
 }
 
-// add adds the verdicts of all hosts.
+// add adds the verdict of another buffer or host.
 func (v *Verdict) add(more *Verdict) {
 	v.Compared += more.Compared
 	v.Wrong += more.Wrong
@@ -87,8 +86,8 @@ func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
 	}
 }
 
-// same says whether an element is as expected: integers exactly, floating point
-// as NumPy's isclose has it, to which no NaN is close.
+// same reports whether an element is as expected: integers exactly, floating point values
+// like NumPy's isclose, in which NaN is close to nothing.
 func (p *Plan) same(b *Buffer, got, want []byte) bool {
 	if !isFloat(b.kind) {
 		return bytes.Equal(got, want)

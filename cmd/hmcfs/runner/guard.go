@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the names of a job's directories begin with: only such ones are removed.
+// The prefixes of the names of a job's directories: only directories with them are removed.
 const (
 	jobPrefix     = "hmcfs-job-"
 	outsidePrefix = ".hmcfs-job-"
 )
 
-// Reserved says whether a variable is the runner's own.
+// Reserved reports whether a variable is set by the runner.
 func Reserved(name string) bool { return reserved(name) || name == marker }
 
-// Knob says whether a variable is a setting of the library, by our name or by
-// hcomm's, which ranks have wherever they are.
+// Knob reports whether a variable is a setting of the library, by our name or by hcomm's:
+// such variables are passed to ranks on all hosts.
 func Knob(name string) bool {
 	return strings.HasPrefix(name, "HCCL_") || strings.HasPrefix(name, "HMCFS_") && !Reserved(name)
 }
 
-// reserved says whether a variable is the runner's own: by some of them its
-// supervisors know what to remove and to kill.
+// reserved reports whether a variable is set by the runner: supervisors derive from some of
+// them what to remove and kill.
 func reserved(name string) bool {
 	begins := func(p string) bool { return strings.HasPrefix(name, p) }
 	return slices.ContainsFunc([]string{"HMCFS_RANK", "HMCFS_LOCAL_", "HMCFS_JOB", "HMCFS_WINDOW", "HMCFS_BUFFER_"}, begins) ||
@@ -38,8 +38,8 @@ func reserved(name string) bool {
 		}, name)
 }
 
-// checkJob says what is wrong with a job's directory: a runner makes it for its
-// user alone.
+// checkJob checks that a directory is a job's, as made by a runner: accessible to its user
+// only.
 func checkJob(dir string) error {
 	st, err := os.Lstat(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func checkJob(dir string) error {
 	return nil
 }
 
-// outsides are the directories elsewhere that go with a job.
+// outsides returns the directories elsewhere that belong to a job.
 func outsides(dir string) (out []string) {
 	text, err := os.ReadFile(filepath.Join(dir, elsewhere))
 	if err != nil {
@@ -67,8 +67,8 @@ func outsides(dir string) (out []string) {
 	return out
 }
 
-// create makes a file in the place of whatever has its name: nothing is written
-// through a link, or to what belongs to somebody else.
+// create creates a file, replacing an existing one: it never writes through a link, or to
+// another user's file.
 func create(in *os.Root, name string, mode os.FileMode) (*os.File, error) {
 	if err := in.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -76,7 +76,7 @@ func create(in *os.Root, name string, mode os.FileMode) (*os.File, error) {
 	return in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
 }
 
-// createAt is create in a directory.
+// createAt is create in a directory given by its path.
 func createAt(dir, name string, mode os.FileMode) (*os.File, error) {
 	in, err := os.OpenRoot(dir)
 	if err != nil {

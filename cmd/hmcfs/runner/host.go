@@ -17,62 +17,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHost is a host that can't be reached, or was lost.
+// ErrHost reports a host that can't be reached, or was lost.
 var ErrHost = errors.New("a host is not there")
 
-// host is a machine of the job, as the runner sees it. What it says is believed
-// of its own ranks only, and no more is taken from it than they can have.
+// host is the runner's view of a machine of the job. Its messages are accepted for its own
+// ranks only, within the limits of what these can send.
 type host struct {
 	part
 
 	plan *Plan
 	link *link
-	// out has what is to be told: a host that does not read holds nobody up.
+	// out queues outgoing messages, so that a host that does not read blocks no one.
 	out chan []byte
-	// streams take the output of its ranks, and saved its buffers.
+	// streams receive the output of its ranks, and saved its buffers.
 	streams []*stream
 	saved   *saver
 	events  chan<- event
-	// over ends what would wait for the runner to listen.
+	// over is closed when the runner no longer receives events.
 	over <-chan struct{}
-	// joined is closed when nothing more comes, and written when nothing goes.
+	// joined is closed when listen has ended, and written when speak has.
 	joined  chan struct{}
 	written chan struct{}
-	// greeted says that there is a hmcfs, and silent that it has said nothing for
-	// too long.
+	// greeted reports that hmcfs has answered on the host, and silent that the host was
+	// silent for too long.
 	greeted atomic.Bool
 	silent  atomic.Bool
-	// waits are those who wait for the end of a barrier.
+	// waits counts the goroutines that wait for the end of a barrier.
 	waits sync.WaitGroup
 
-	// What follows is the runner's loop's.
+	// The following fields are used by the runner's loop only.
 
-	// asked are the steps that it is to do, and said those that it has done.
+	// asked holds the steps requested from the host, and said those it has completed.
 	asked [256]bool
 	said  [256]bool
-	// lost is why it is no longer there.
+	// lost is the error with which the host was lost, or nil.
 	lost error
-	// ended are its ranks that have.
+	// ended reports, for each of its ranks, that it has ended.
 	ended     []bool
 	addresses []string
 	verdicts  []*Verdict
 	visits    visits
 }
 
-// visits are the ranks of a host that wait at barriers.
+// visits holds the ranks of a host that wait at barriers.
 type visits struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	waiting map[uint64]waiter
 }
 
-// waiter is one of them.
+// waiter is a rank at a barrier.
 type waiter struct {
 	arrival arrival
 	ch      chan answer
 }
 
-// arrive has a rank wait at a barrier. Its error is what no host says.
+// arrive adds a rank to a barrier. An error means that the host violates the protocol.
 func (h *host) arrive(m *jobBarriers, v *visit) error {
 	h.visits.mu.Lock()
 	defer h.visits.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *host) arrive(m *jobBarriers, v *visit) error {
 	return nil
 }
 
-// leave has a rank wait no longer, if it still does.
+// leave removes a rank from a barrier, if it still waits.
 func (h *host) leave(m *jobBarriers, id uint64) {
 	h.visits.mu.Lock()
 	w, waits := h.visits.waiting[id]
@@ -117,18 +117,18 @@ type event struct {
 }
 
 const (
-	// mostQueued bounds the messages that wait for a host.
+	// mostQueued bounds the outgoing messages queued for a host.
 	mostQueued = 4096
-	// DefaultSilence is after how long without a word the other side is lost.
+	// DefaultSilence is the time without a message after which the other side is lost.
 	DefaultSilence = time.Minute
-	// mostArrivals bounds the barriers at which the ranks of a host wait.
+	// mostArrivals bounds the number of ranks of a host that wait at barriers.
 	mostArrivals = 1024
 )
 
-// pulse returns the interval at which each side says that it is there.
+// pulse returns the interval of heartbeats.
 func pulse(silence time.Duration) time.Duration { return max(silence/12, time.Millisecond) }
 
-// open connects a host, and goes on by itself.
+// open connects to a host, and starts the goroutines for both directions.
 func (h *host) open(ctx context.Context, o *HostOptions, errs *lines) error {
 	h.out, h.joined, h.written = make(chan []byte, mostQueued), make(chan struct{}), make(chan struct{})
 	h.ended = make([]bool, h.count)
@@ -150,8 +150,8 @@ func (h *host) open(ctx context.Context, o *HostOptions, errs *lines) error {
 	return nil
 }
 
-// tell tells the host something, at some time. The queue has room for all that a
-// host can ask for at once; nobody waits for one that asks for more.
+// tell queues a message for the host, without blocking. The queue has room for everything
+// that a host can ask for at once; messages beyond it are dropped.
 func (h *host) tell(k kind, v any) error {
 	p, err := encode(k, v)
 	if err != nil {
@@ -164,7 +164,7 @@ func (h *host) tell(k kind, v any) error {
 	return nil
 }
 
-// speak writes what the host is to be told, until the queue is closed.
+// speak writes queued messages and heartbeats, until the queue is closed.
 func (h *host) speak() {
 	defer close(h.written)
 	t := time.NewTicker(pulse(h.plan.silence()))
@@ -199,7 +199,7 @@ func (h *host) speak() {
 	}
 }
 
-// listen takes what the host says, until the end.
+// listen reads the messages of the host, until the end.
 func (h *host) listen() {
 	defer close(h.joined)
 	from := h.link.reader(h.plan.silence())
@@ -220,18 +220,18 @@ func (h *host) listen() {
 	_, mute := errors.AsType[*silentError](err)
 	h.silent.Store(mute)
 	h.post(event{host: h, err: h.why(err)})
-	// What it has to say no longer counts, and it must not wait for us.
+	// Further messages no longer count, but the host must not block on writing them.
 	h.drain(from)
 }
 
-// drain reads what nobody wants.
+// drain discards the remaining input.
 func (h *host) drain(from *bufio.Reader) {
 	if h.link.agent == nil {
 		_, _ = io.Copy(io.Discard, from)
 	}
 }
 
-// why is an error that says which host is lost.
+// why adds the name of the lost host to an error.
 func (h *host) why(err error) error {
 	if h.link.agent == nil {
 		return fmt.Errorf("%w: %w", ErrHost, err)
@@ -250,7 +250,7 @@ func (h *host) why(err error) error {
 	return &faultError{text: fmt.Sprintf("host %s %s: %s", h.Name, what, text), class: ErrHost}
 }
 
-// post gives the runner's loop an event, if that still wants one.
+// post sends an event to the runner's loop, if that is still running.
 func (h *host) post(e event) {
 	select {
 	case h.events <- e:
@@ -258,7 +258,7 @@ func (h *host) post(e event) {
 	}
 }
 
-// take takes one message.
+// take handles one message.
 func (h *host) take(f frame) error {
 	e := event{host: h, kind: f.kind}
 	var err error
@@ -295,7 +295,7 @@ func (h *host) take(f frame) error {
 	case kindVerdict:
 		e.what, err = checked(f, func(v *Verdict) error { return h.plan.checkVerdict(v, h.first, h.count) })
 	case kindFault:
-		h.saved.asked.Store(false) // from now on it is the loop's
+		h.saved.asked.Store(false) // from now on the loop reports its errors
 		e.what, err = decode[fault](f)
 	case kindDone:
 		e.what, err = decode[done](f)
@@ -314,7 +314,7 @@ func (h *host) take(f frame) error {
 	return nil
 }
 
-// checked is a message that was looked at.
+// checked decodes a message and validates it.
 func checked[T any](f frame, look func(*T) error) (*T, error) {
 	v, err := decode[T](f)
 	if err != nil {
@@ -323,10 +323,10 @@ func checked[T any](f frame, look func(*T) error) (*T, error) {
 	return v, look(v)
 }
 
-// has says whether a rank is one of the host's.
+// has reports whether a rank belongs to the host.
 func (h *host) has(rank int) bool { return rank >= h.first && rank < h.first+h.count }
 
-// listens returns the number of addresses that it has.
+// listens returns the number of addresses of the host.
 func (h *host) listens() int {
 	if h.count == h.plan.Ranks {
 		return 0
@@ -334,7 +334,7 @@ func (h *host) listens() int {
 	return h.count
 }
 
-// output passes on what a rank has written.
+// output passes on the output of a rank.
 func (h *host) output(p []byte) error {
 	if len(p) < 2 || !h.has(int(p[0])) || p[1] > 1 || len(p)-2 > piece {
 		return fmt.Errorf("output of nobody: %w", ErrTalk)
@@ -343,7 +343,7 @@ func (h *host) output(p []byte) error {
 	return err
 }
 
-// error is a fault of the host, with its name where there are several.
+// error returns a fault of the host as an error, with the host's name if there are several.
 func (h *host) error(f *fault) error {
 	text := strings.ToValidUTF8(f.Text, "?")
 	if h.link.agent != nil {
@@ -355,17 +355,17 @@ func (h *host) error(f *fault) error {
 	return &faultError{text: text, class: classes()[f.Class]}
 }
 
-// inTime says what is wrong with a message at this time.
+// inTime reports an error if a message is not allowed at this time.
 func (h *host) inTime(k, wanted kind) error {
 	ok := h.asked[k] && !h.said[k]
 	switch k {
 	case kindFault:
-		// In the place of an answer.
+		// It replaces an answer.
 		ok = !h.said[wanted] && wanted != kindEnded && wanted != kindDone
 	case kindVerdict:
 		ok = h.asked[kindVerified] && !h.said[kindVerified]
 	case kindArrive, kindLeave:
-		ok = h.asked[kindEnded] // a rank may still be on its way out
+		ok = h.asked[kindEnded] // a rank may still be leaving
 	default:
 	}
 	if !ok {
@@ -374,10 +374,10 @@ func (h *host) inTime(k, wanted kind) error {
 	return nil
 }
 
-// close ends the connection and waits for the host to go. One that never came,
-// or is mute, is not waited for.
+// close closes the connection and waits for the host to end, but only briefly if it never
+// became ready or is silent.
 func (h *host) close() {
-	h.waits.Wait() // the barriers are over
+	h.waits.Wait() // the barriers have ended
 	close(h.out)
 	grace := farewell
 	if !h.said[kindReady] || h.silent.Load() {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// longestArrival is the most bytes of what a rank says that comes to a barrier.
+// longestArrival bounds the size, in bytes, of a rank's arrival message.
 const longestArrival = 4096
 
-// hostBarrier is a barrier of the ranks of a host. Who has come
-// is known to the runner.
+// hostBarrier is the end of barriers at a host, to which its ranks connect. The runner
+// tracks which ranks have come.
 type hostBarrier struct {
 	listener net.Listener
 	first    int
@@ -25,10 +25,10 @@ type hostBarrier struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	last uint64
-	// shut says that nobody is answered any more.
+	// shut reports that no more arrivals are accepted.
 	// +checklocks:mu
 	shut bool
-	// waiting are those who have come, by their numbers.
+	// waiting holds the ranks that have come, by number.
 	// +checklocks:mu
 	waiting map[uint64]chan answer
 }
@@ -52,12 +52,12 @@ func (d *hostBarrier) accept() {
 		}
 		d.closed.Go(func() {
 			defer func() { _ = c.Close() }()
-			_ = json.NewEncoder(c).Encode(d.serve(c)) // who has gone needs no answer
+			_ = json.NewEncoder(c).Encode(d.serve(c)) // a rank that has closed needs no answer
 		})
 	}
 }
 
-// serve lets one rank wait.
+// serve handles one rank at a barrier.
 func (d *hostBarrier) serve(c net.Conn) answer {
 	var a arrival
 	from := bufio.NewReaderSize(c, longestArrival)
@@ -78,7 +78,7 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 	}
 	over := make(chan struct{})
 	go func() {
-		_, _ = from.ReadByte() // nothing more is said: it is the end
+		_, _ = from.ReadByte() // the rank sends nothing more: it has closed
 		close(over)
 	}()
 	var gone <-chan struct{} = over
@@ -95,7 +95,8 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 		case <-late:
 		case <-gone:
 		}
-		// It leaves, which the runner answers too: it may have been let go.
+		// The rank leaves. The runner answers that too: the rank may already have been
+		// released.
 		late, gone = nil, nil
 		if err = d.tell(kindLeave, departure{ID: id}); err != nil {
 			return answer{Fault: "the runner has gone"}
@@ -103,7 +104,7 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 	}
 }
 
-// enter gives who comes a number.
+// enter assigns a number to an arriving rank.
 func (d *hostBarrier) enter() (id uint64, ch chan answer, fault string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +126,7 @@ func (d *hostBarrier) forget(id uint64) {
 	delete(d.waiting, id)
 }
 
-// answer lets one go.
+// answer releases one rank.
 func (d *hostBarrier) answer(id uint64, a answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +136,8 @@ func (d *hostBarrier) answer(id uint64, a answer) {
 	}
 }
 
-// close lets nobody come any more. All ranks have ended, or the runner has.
+// close rejects further arrivals and releases all ranks. It is called when all ranks have
+// ended, or the runner has.
 func (d *hostBarrier) close() {
 	_ = d.listener.Close()
 	d.mu.Lock()
@@ -148,8 +150,8 @@ func (d *hostBarrier) close() {
 	d.closed.Wait()
 }
 
-// Barrier waits at a job's barrier until all ranks are there. It can be used
-// again, also after an error.
+// Barrier waits at a job's barrier until all ranks have come. It can be called again, also
+// after an error.
 //
 // Errors: a MissingError; the context's.
 func Barrier(ctx context.Context, socket, name string, rank int, timeout time.Duration) error {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEnvIsNotTheRunners: a config that gives the variables by which supervisors
-// find the job's directory would have another one removed.
+// TestEnvIsNotTheRunners: a config must not set the variables by which supervisors find the
+// job's directory, or another directory would be removed.
 func TestEnvIsNotTheRunners(t *testing.T) {
 	w := newWorld(t, 1, "true")
 	p, err := NewPlan(w.options, nil)
@@ -40,7 +40,7 @@ func TestEnvIsNotTheRunners(t *testing.T) {
 	}
 }
 
-// TestSupervisorRemovesJobsOnly: whatever a supervisor is told, it removes only
+// TestSupervisorRemovesJobsOnly: whatever its arguments, a supervisor removes only
 // directories of jobs.
 func TestSupervisorRemovesJobsOnly(t *testing.T) {
 	w := newWorld(t, 1)
@@ -61,7 +61,7 @@ func TestSupervisorRemovesJobsOnly(t *testing.T) {
 	for _, dir := range []string{precious, linked, open, real, "", "."} {
 		cmd := exec.Command(self(), asSupervisor, "--", "true")
 		cmd.Env, cmd.Dir = append(os.Environ(), "HMCFS_JOB_DIR="+dir), precious
-		_ = cmd.Run() // it is the end of a runner that never was
+		_ = cmd.Run() // like a supervisor whose runner has ended
 		if _, err := os.Stat(filepath.Join(precious, elsewhere)); err != nil {
 			t.Fatalf("with %q: %v", dir, err)
 		}
@@ -75,8 +75,8 @@ func TestSupervisorRemovesJobsOnly(t *testing.T) {
 	_ = errors.Join(os.Remove(linked), os.Remove(open))
 }
 
-// TestOutputGoesWhereItIsSaid: links that somebody has laid into the directories
-// of logs and buffers lead to nothing that is written.
+// TestOutputGoesWhereItIsSaid: nothing is written through links planted in the directories
+// of logs and buffers.
 func TestOutputGoesWhereItIsSaid(t *testing.T) {
 	w := newWorld(t, 1, "sh", "-c", "echo from the rank")
 	victim, logs, save := filepath.Join(w.dir, "victim"), filepath.Join(w.dir, "logs"), filepath.Join(w.dir, "save")

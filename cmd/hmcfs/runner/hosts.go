@@ -12,21 +12,21 @@ import (
 	"unicode"
 )
 
-// Place is a machine, and how many ranks it has room for.
+// Place is a machine, and the number of ranks that it has room for.
 type Place struct {
-	// Name is the name by which the agent finds it: a host name, an address, user@host.
+	// Name is the name used by the agent: a host name, an address, user@host.
 	Name  string
 	Slots int
-	// Address is the IP address by which the others reach it. Empty leaves it to
-	// the host to find out.
+	// Address is the IP address by which the other hosts reach it. If empty, the host
+	// determines it.
 	Address string
 }
 
-// Here is the name of the machine of the runner, which needs no agent.
+// Here is the name of the runner's machine, which needs no agent.
 const Here = "localhost"
 
-// ParseHosts reads "a:2,b:2": names, and how many ranks each has, of which 1 is
-// the default. Every fault is told at once.
+// ParseHosts parses "a:2,b:2": names with numbers of ranks, which default to 1. It reports
+// all faults at once.
 func ParseHosts(text string) ([]Place, error) {
 	var all []Place
 	var faults []error
@@ -37,8 +37,7 @@ func ParseHosts(text string) ([]Place, error) {
 	return all, errors.Join(append(faults, checkPlaces(all))...)
 }
 
-// parsePlace reads NAME or NAME:SLOTS. An IPv6 address with slots stands in
-// brackets.
+// parsePlace parses NAME or NAME:SLOTS. An IPv6 address with slots is in brackets.
 func parsePlace(text string) (Place, error) {
 	name, slots, has := text, "", false
 	if inside, ok := strings.CutPrefix(text, "["); ok {
@@ -68,8 +67,8 @@ func parseSlots(text string) (int, error) {
 	return n, nil
 }
 
-// checkName says what is wrong with the name of a host: an agent takes what
-// begins with - for an option.
+// checkName checks the name of a host: an agent would treat a name that begins with - as an
+// option.
 func checkName(name string) error {
 	odd := func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`'"\$&;|<>()*?!#~`+"`", r)
@@ -80,7 +79,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkPlaces finds hosts that stand twice.
+// checkPlaces reports hosts that are listed twice.
 func checkPlaces(all []Place) error {
 	var faults []error
 	for i := range all {
@@ -91,9 +90,8 @@ func checkPlaces(all []Place) error {
 	return errors.Join(faults...)
 }
 
-// ReadHosts reads a file of hosts: in each line a name, then slots=N and
-// address=IP, both optional. NAME:N is taken too. What stands behind # is a
-// comment.
+// ReadHosts reads a file of hosts: each line has a name, then slots=N and address=IP, both
+// optional. NAME:N is also accepted. A # begins a comment.
 func ReadHosts(path string) ([]Place, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,7 +122,7 @@ func ReadHosts(path string) ([]Place, error) {
 	return all, errors.Join(append(faults, lines.Err(), checkPlaces(all))...)
 }
 
-// set reads slots=N or address=IP.
+// set parses slots=N or address=IP.
 func (p *Place) set(word string) (err error) {
 	switch name, value, _ := strings.Cut(word, "="); name {
 	case "slots":
@@ -149,10 +147,10 @@ type part struct {
 	count int
 }
 
-// here says that no agent is needed.
+// here reports that no agent is needed.
 func (p *part) here() bool { return p.Name == Here }
 
-// parts gives the ranks to the hosts, in order, each its slots.
+// parts assigns the ranks to the hosts, in order, as many to each as it has slots.
 func (p *Plan) parts() []part {
 	if len(p.Hosts) == 0 {
 		return []part{{Place: Place{Name: Here}, count: p.Ranks}}
@@ -167,7 +165,7 @@ func (p *Plan) parts() []part {
 	return out
 }
 
-// slots is for how many ranks there is room.
+// slots returns the total number of slots.
 func slots(all []Place) (n int) {
 	for _, p := range all {
 		n += p.Slots
@@ -175,7 +173,7 @@ func slots(all []Place) (n int) {
 	return n
 }
 
-// checkHosts says what is wrong with the hosts of a job.
+// checkHosts checks the hosts of a job.
 func (p *Plan) checkHosts() error {
 	var faults []error
 	if n := slots(p.Hosts); len(p.Hosts) > 0 && p.Ranks > n {

@@ -65,7 +65,7 @@ func TestReadHosts(t *testing.T) {
 	}
 }
 
-// TestParts gives ranks to hosts, each as many as it has room for.
+// TestParts assigns ranks to hosts, as many to each as it has slots.
 func TestParts(t *testing.T) {
 	places := []Place{{Name: "a", Slots: 2}, {Name: "b", Slots: 3}, {Name: "c", Slots: 1}}
 	for ranks, want := range map[int][]int{0: {2, 3, 1}, 6: {2, 3, 1}, 5: {2, 3}, 4: {2, 2}, 2: {2}, 1: {1}} {

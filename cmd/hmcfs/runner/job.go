@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// The names in a job's directory.
+// Names in a job's directory.
 const (
 	secretFile  = "secret"
 	windowsDir  = "windows"
@@ -24,33 +24,33 @@ const (
 	barrierSock = "barrier.sock"
 )
 
-// job has what a job has on one host besides its ranks.
+// job is the state of a job on one host, other than its ranks.
 type job struct {
 	plan *Plan
-	// first and count are the ranks of this host, which is the host-th of hosts.
+	// first and count give the ranks of this host, which has the index host among hosts.
 	first int
 	count int
 	host  int
 	hosts int
-	// book has the addresses of all ranks; nil where there is one host.
+	// book holds the addresses of all ranks; nil if there is one host.
 	book []string
-	// env are variables that come from the runner.
+	// env holds variables that come from the runner.
 	env    []string
 	id     string
 	secret string
 	dir    string
-	// outside is the directory of the windows and buffers where they have
-	// names; empty where they are anonymous.
+	// outside is the directory of windows and buffers that are files; empty if they are
+	// anonymous.
 	outside string
 	layout  layout
 	// windows are those of this host's ranks.
 	windows []*os.File
-	// buffers are those of each rank here that are in no window, by name.
+	// buffers holds the buffers of each rank here that are in no window, by name.
 	buffers []map[string]*os.File
 }
 
-// newJob makes the directory and the memory of a host's part of a job. What it
-// has made is gone when it fails.
+// newJob creates the directory and the memory of a host's part of a job. On failure it
+// removes them.
 func newJob(p *Plan, b *brief, all []string) (*job, error) {
 	j := &job{
 		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, book: all, env: b.Env,
@@ -62,7 +62,7 @@ func newJob(p *Plan, b *brief, all []string) (*job, error) {
 	return j, nil
 }
 
-// identify makes the id and the secret of a job.
+// identify generates the id and the secret of a job.
 func identify() (id, secret string) {
 	var p [24]byte
 	_, _ = rand.Read(p[:]) // it never fails
@@ -70,7 +70,7 @@ func identify() (id, secret string) {
 }
 
 func (j *job) make() error {
-	// Other processes of this user open the runner's memory by its descriptors.
+	// Other processes of this user open the runner's memory through its descriptors.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("lend memory to the ranks: %w", err)
 	}
@@ -100,7 +100,7 @@ func (j *job) make() error {
 	return nil
 }
 
-// goOutside makes the directory of windows and buffers, and has it removed with
+// goOutside creates the directory of windows and buffers, and registers it for removal with
 // the job.
 func (j *job) goOutside() error {
 	dir, err := filepath.Abs(j.plan.Dir)
@@ -109,7 +109,7 @@ func (j *job) goOutside() error {
 	}
 	name := outsidePrefix + j.id
 	if j.hosts > 1 {
-		name += fmt.Sprintf(".%d", j.host) // they may have the directory together
+		name += fmt.Sprintf(".%d", j.host) // the hosts may share the directory
 	}
 	dir = filepath.Join(dir, name)
 	if err = os.WriteFile(filepath.Join(j.dir, elsewhere), []byte(dir+"\n"), 0o600); err != nil {
@@ -122,7 +122,7 @@ func (j *job) goOutside() error {
 	return nil
 }
 
-// makeRank makes the window, the buffers and the context of a rank.
+// makeRank creates the window, the buffers and the context of a rank.
 func (j *job) makeRank(rank int) error {
 	window, err := j.makeFile(fmt.Sprintf("window.%d", rank), j.windowPath(rank), int64(j.layout.window))
 	if err != nil {
@@ -148,7 +148,7 @@ func (j *job) makeRank(rank int) error {
 	return os.WriteFile(j.contextPath(rank), j.context(rank), 0o400)
 }
 
-// makeFile makes zeroed memory of a size, which ranks find at a path.
+// makeFile creates zeroed memory, accessible to ranks at a path.
 func (j *job) makeFile(name, path string, size int64) (*os.File, error) {
 	if j.outside != "" {
 		real := filepath.Join(j.outside, name)
@@ -166,7 +166,7 @@ func (j *job) makeFile(name, path string, size int64) (*os.File, error) {
 	if err = f.Truncate(size); err != nil {
 		return f, err
 	}
-	// Nobody can cut what others have mapped.
+	// The size of memory that others have mapped can't change.
 	if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return f, fmt.Errorf("seal memory: %w", err)
 	}
@@ -199,9 +199,9 @@ func (j *job) spot(rank int, b *Buffer) spot {
 	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.first][b.Name], size: b.size()}
 }
 
-// addresses returns those of all ranks, for those of this host: sockets for each
-// other, and the network for the ranks of other hosts. With --transport tcp
-// several hosts use nothing else.
+// addresses returns the addresses of all ranks, as used by the ranks of this host: sockets
+// for each other, and the network for ranks of other hosts. With --transport tcp, several
+// hosts use the network only.
 func (j *job) addresses() ([]string, error) {
 	out := make([]string, j.plan.Ranks)
 	for r := range out {
@@ -259,7 +259,7 @@ func (j *job) environment(rank int) ([]string, error) {
 	return env, nil
 }
 
-// args are the words behind the program's own that the config asks for.
+// args returns the arguments that the config adds to the program's own.
 func (j *job) args(rank int) []string {
 	out := make([]string, 0, len(j.plan.Args))
 	for _, token := range j.plan.Args {
@@ -278,14 +278,14 @@ func (j *job) args(rank int) []string {
 	return out
 }
 
-// close frees all that newJob has made.
+// close frees all that newJob has created.
 func (j *job) close() error {
 	for _, f := range j.windows {
-		_ = f.Close() // nothing is lost with it
+		_ = f.Close() // no data is lost
 	}
 	for _, own := range j.buffers {
 		for _, f := range own {
-			_ = f.Close() // nor with these
+			_ = f.Close() // no data is lost
 		}
 	}
 	var errs []error

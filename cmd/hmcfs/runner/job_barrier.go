@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// ErrMissing is ranks that have not come to a barrier.
+// ErrMissing reports ranks that have not come to a barrier.
 var ErrMissing = errors.New("ranks are missing")
 
-// MissingError is the ranks that have not come. It is ErrMissing.
+// MissingError lists the ranks that have not come. It matches ErrMissing.
 type MissingError struct {
 	Barrier string
 	Ranks   []int
-	// Ended says that they have ended, and will never come.
+	// Ended reports that they have ended, and will never come.
 	Ended bool
 	After time.Duration
 }
@@ -35,7 +35,7 @@ func (e *MissingError) Is(target error) bool { return target == ErrMissing }
 type arrival struct {
 	Rank int    `json:"rank"`
 	Name string `json:"name"`
-	// Timeout is in nanoseconds; 0 is none.
+	// Timeout is in nanoseconds; 0 means no limit.
 	Timeout time.Duration `json:"timeout"`
 }
 
@@ -46,10 +46,10 @@ type answer struct {
 	Fault   string `json:"fault,omitempty"`
 }
 
-// mostBarriers bounds the barriers that can be waited at in one job.
+// mostBarriers bounds the barriers of a job in use at once.
 const mostBarriers = 4096
 
-// jobBarriers are the barriers of a job, of all its hosts, for ranks that are no Go
+// jobBarriers are the barriers of a job across all its hosts, for ranks that are not Go
 // programs.
 type jobBarriers struct {
 	mu sync.Mutex
@@ -57,7 +57,7 @@ type jobBarriers struct {
 	ranks int
 	// +checklocks:mu
 	ended map[int]bool
-	// waiting has the ranks that have come to each barrier.
+	// waiting holds the ranks that have come to each barrier.
 	// +checklocks:mu
 	waiting map[string]map[int]chan answer
 }
@@ -66,7 +66,7 @@ func newJobBarriers(ranks int) *jobBarriers {
 	return &jobBarriers{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
 }
 
-// come notes a rank at a barrier, and lets all go when it is the last one.
+// come adds a rank to a barrier, and releases all ranks if it is the last one.
 func (m *jobBarriers) come(a arrival) (chan answer, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +87,8 @@ func (m *jobBarriers) come(a arrival) (chan answer, string) {
 	return ch, ""
 }
 
-// settleLocked lets the ranks at a barrier go, if all have come, or if one of
-// the others never will.
+// settleLocked releases the ranks at a barrier if all have come, or if one of the others
+// never will.
 //
 // +checklocks:m.mu
 func (m *jobBarriers) settleLocked(name string) {
@@ -111,8 +111,9 @@ func (m *jobBarriers) settleLocked(name string) {
 	delete(m.waiting, name)
 }
 
-// leave takes a rank away that waits no longer, and tells it who is missing: the
-// barrier is as it was before it came. If it was let go already, that holds.
+// leave removes a rank that no longer waits, and answers with the missing ranks; the
+// barrier is then as before the rank came. If the rank was released already, leave does
+// nothing.
 func (m *jobBarriers) leave(a arrival, ch chan answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +134,7 @@ func (m *jobBarriers) leave(a arrival, ch chan answer) {
 	ch <- out
 }
 
-// end notes that a rank will come to no barrier any more.
+// end records that a rank will come to no more barriers.
 func (m *jobBarriers) end(rank int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +144,7 @@ func (m *jobBarriers) end(rank int) {
 	}
 }
 
-// close lets nobody wait any more. All ranks have ended.
+// close releases all waiting ranks. All ranks have ended.
 func (m *jobBarriers) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

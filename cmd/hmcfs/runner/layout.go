@@ -6,28 +6,27 @@ import (
 	"slices"
 )
 
-// windowBase is the address at which rank 0's window is mapped by programs that follow the
-// context: an address that neither Go's heap nor the kernel's choice for maps
-// and programs comes near.
+// windowBase is the address at which programs that follow the context map rank 0's window:
+// an address far from Go's heap and from the kernel's choices for mappings and programs.
 const windowBase = 0x1000_0000_0000
 
 // pageOfWindows is the alignment of windows in memory.
 const pageOfWindows = 2 << 20
 
-// layout says what is where in a window. It is that of every rank.
+// layout is the layout of a window, the same at every rank.
 type layout struct {
 	window uint64
-	// offsets are those of the buffers in the window.
+	// offsets are the offsets of the buffers in the window.
 	offsets map[string]uint64
 }
 
-// stride is the distance of two windows in memory.
+// stride returns the distance between two windows in memory.
 func (l *layout) stride() uint64 {
 	return (l.window + pageOfWindows - 1) / pageOfWindows * pageOfWindows
 }
 
-// layout puts the buffers of the window behind the prefix, in the order in
-// which they are declared, with nothing between them.
+// layout places the buffers of the window after the prefix, in the order of their
+// declaration, without gaps.
 func (p *Plan) layout() layout {
 	l := layout{window: uint64(p.Window), offsets: map[string]uint64{}}
 	at := p.WinSyncPrefix
@@ -41,7 +40,7 @@ func (p *Plan) layout() layout {
 	return l
 }
 
-// The CommContext of simpler: what kernels find windows by.
+// Offsets in the CommContext of simpler, by which kernels find windows.
 const (
 	contextSize = 1056
 	atRank      = 16
@@ -51,8 +50,8 @@ const (
 	atOut       = 544
 )
 
-// context is the CommContext of a rank, for windows that are mapped at
-// windowBase and on. It is 0 for those of other hosts, which can't be mapped.
+// context returns the CommContext of a rank, for windows mapped from windowBase on. The
+// address is 0 for windows of other hosts, which can't be mapped.
 func (j *job) context(rank int) []byte {
 	p := make([]byte, contextSize)
 	binary.LittleEndian.PutUint32(p[atRank:], uint32(rank))

@@ -7,30 +7,28 @@ import (
 	"sync"
 )
 
-// longestLine bounds the part of a line that is kept until its end has come.
+// longestLine bounds the size, in bytes, of an incomplete line that is kept.
 const longestLine = 64 << 10
 
-// lines writes whole lines of several ranks to one writer, each with its rank
-// before it.
+// lines writes whole lines of several ranks to one writer, each prefixed with its rank.
 type lines struct {
 	// +checklocks:mu
 	out io.Writer
 	mu  sync.Mutex
 }
 
-// stream is one of the streams of a rank, or of an agent. It is
-// written to by one goroutine.
+// stream is one output stream of a rank, or of an agent. It is written to by one goroutine.
 type stream struct {
 	to     *lines
 	prefix string
-	// log keeps it as it came; nil is none.
+	// log receives the unmodified output; nil means no log.
 	log  io.Writer
 	held []byte
 	lost bool
 }
 
-// Write takes what has come. It never fails: what can't be kept is said to be
-// lost, once.
+// Write handles new output. It never fails: if the log can't be written, it reports the
+// loss once and drops further output.
 func (s *stream) Write(p []byte) (int, error) {
 	if s.lost {
 		return len(p), nil
@@ -49,7 +47,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// whole writes the lines that have ended, and keeps the rest.
+// whole writes the complete lines, and keeps the rest.
 func (s *stream) whole() {
 	end := bytes.LastIndexByte(s.held, '\n')
 	if end < 0 && len(s.held) >= longestLine {
@@ -62,7 +60,7 @@ func (s *stream) whole() {
 	s.held = append(s.held[:0], s.held[end+1:]...)
 }
 
-// finish writes what has no end.
+// finish writes an incomplete last line.
 func (s *stream) finish() {
 	if len(s.held) > 0 {
 		s.to.write(s.prefix, s.held)
@@ -70,7 +68,7 @@ func (s *stream) finish() {
 	}
 }
 
-// write writes lines, and ends the last one.
+// write writes lines, and terminates the last one.
 func (l *lines) write(prefix string, text []byte) {
 	var b bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -82,10 +80,10 @@ func (l *lines) write(prefix string, text []byte) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, _ = l.out.Write(b.Bytes()) // whoever does not read it does not want it
+	_, _ = l.out.Write(b.Bytes()) // a closed output is no reason to fail
 }
 
-// prefixOf returns the text before a rank's lines, of one width in a job.
+// prefixOf returns the prefix of a rank's lines, of the same width for all ranks of a job.
 func prefixOf(rank, world int) string {
 	width := len(fmt.Sprint(world - 1))
 	return fmt.Sprintf("[%*d] ", width, rank)

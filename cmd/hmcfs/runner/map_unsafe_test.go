@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapAt maps a file at an address, or not at all.
+// mapAt maps a file at exactly an address, or fails.
 func mapAt(at uintptr, n int, f *os.File) ([]byte, error) {
 	p, err := unix.MmapPtr(int(f.Fd()), 0, *(*unsafe.Pointer)(unsafe.Pointer(&at)), uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE)
 	if err != nil {

@@ -13,46 +13,48 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// brief is told to a host first. It has nothing that a command line could
-// not have, but the job's secret, and is not on one: everybody sees those.
+// brief is the first message to a host. Apart from the job's secret it could be on a
+// command line, but command lines are visible to everyone.
 type brief struct {
-	// Job is the job's id, and Secret what its ranks know each other by.
+	// Job is the job's id, and Secret the secret that authenticates its ranks to each
+	// other.
 	Job    string
 	Secret string
-	// Config is the whole job, with what the options said put in.
+	// Config is the whole job, including the effect of options.
 	Config  Config
 	Program words
 	Window  devices.Size
 	Grace   time.Duration
-	// First and Count are the ranks of the host; Host is its place among Hosts.
+	// First and Count give the ranks of the host; Host is its index among Hosts.
 	First int
 	Count int
 	Host  int
 	Hosts int
-	// WorkDir is the current directory of ranks; empty is that of the host.
+	// WorkDir is the current directory of ranks; empty means that of the host.
 	WorkDir word
-	// Env are variables of the runner, besides those of the config.
+	// Env holds variables of the runner, in addition to those of the config.
 	Env       words
 	Dir       word
 	Transport string
 	Unbound   bool
-	// Name and Address are the host's as the user knows it; Address may be empty.
+	// Name and Address are the host's, as specified by the user; Address may be empty.
 	Name    string
 	Address string
 	// Peers are the names of other hosts.
 	Peers []string
-	// Silence bounds the time in which the host hears nothing of the runner; 0 is for ever.
+	// Silence bounds the time in which the host hears nothing from the runner; 0 means no
+	// limit.
 	Silence time.Duration
 }
 
-// word is a text of the system, such as a path or an argument, which may be no
-// UTF-8: JSON would change it.
+// word is a system string, such as a path or an argument. It may not be valid UTF-8, which
+// JSON would modify.
 type word string
 
-// MarshalJSON keeps the bytes.
+// MarshalJSON encodes the bytes unmodified.
 func (w word) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(w)) }
 
-// UnmarshalJSON is the other direction.
+// UnmarshalJSON decodes the result of MarshalJSON.
 func (w *word) UnmarshalJSON(p []byte) error {
 	var b []byte
 	err := json.Unmarshal(p, &b)
@@ -60,10 +62,10 @@ func (w *word) UnmarshalJSON(p []byte) error {
 	return err
 }
 
-// words are several.
+// words is a list of such strings.
 type words []string
 
-// MarshalJSON keeps the bytes.
+// MarshalJSON encodes the bytes unmodified.
 func (w words) MarshalJSON() ([]byte, error) {
 	all := make([]word, len(w))
 	for i, text := range w {
@@ -72,7 +74,7 @@ func (w words) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// UnmarshalJSON is the other direction.
+// UnmarshalJSON decodes the result of MarshalJSON.
 func (w *words) UnmarshalJSON(p []byte) error {
 	var all []word
 	err := json.Unmarshal(p, &all)
@@ -83,13 +85,14 @@ func (w *words) UnmarshalJSON(p []byte) error {
 	return err
 }
 
-// ready says where a host's ranks will listen: nowhere if there is one host.
+// ready holds the addresses at which a host's ranks will listen; empty if there is one
+// host.
 type ready struct{ Addresses []string }
 
-// book has the addresses at which the ranks of all hosts listen.
+// book holds the addresses at which the ranks of all hosts listen.
 type book struct{ Addresses []string }
 
-// departure is a rank that waits at a barrier no longer.
+// departure announces a rank that no longer waits at a barrier.
 type departure struct{ ID uint64 }
 
 // passage is the answer to an arrival.
@@ -98,32 +101,32 @@ type passage struct {
 	Answer answer
 }
 
-// visit is an arrival that has a number at its host.
+// visit is an arrival with its number at the host.
 type visit struct {
 	ID      uint64
 	Arrival arrival
 }
 
-// fault is why a host can't go on.
+// fault is the reason why a host can't continue.
 type fault struct {
 	Class string
 	Text  string
 }
 
-// done tells how a host has cleaned up.
+// done reports the result of a host's cleanup.
 type done struct{ Fault string }
 
-// The classes of faults, by what callers tell apart.
+// classes returns the classes of faults that callers distinguish.
 func classes() map[string]error {
 	return map[string]error{"absent": fs.ErrNotExist, "program": ErrProgram, "place": ErrPlace, "size": ErrSize, "stopped": ErrStopped, "host": ErrHost}
 }
 
-// faultOf is an error for the runner.
+// faultOf converts an error for the runner.
 func faultOf(err error) *fault {
 	f := &fault{Text: err.Error()}
 	all := classes()
 	for _, name := range sortedKeys(all) {
-		// A program that does not exist is ErrProgram: that comes later.
+		// A program that does not exist also matches ErrProgram, which is checked later.
 		if errors.Is(err, all[name]) {
 			f.Class = name
 		}
@@ -141,7 +144,7 @@ func (e *faultError) Error() string { return e.text }
 
 func (e *faultError) Unwrap() error { return e.class }
 
-// plan is the plan of a host's part, checked as that of the runner is.
+// plan returns the plan of a host's part, checked like the runner's.
 func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	p, err := NewPlan(Options{
 		Program: b.Program, Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
@@ -156,7 +159,7 @@ func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	return p, nil
 }
 
-// config is a plan as a config that makes the same plan.
+// config converts a plan to a config that makes the same plan.
 func (p *Plan) config() Config {
 	verify := "root"
 	if p.VerifyAll {
@@ -168,8 +171,7 @@ func (p *Plan) config() Config {
 	}
 }
 
-// check says what is wrong with the addresses of some ranks: each is an IP
-// address and a port.
+// checkAddresses checks the addresses of some ranks: each must be an IP address and a port.
 func checkAddresses(all []string, ranks int) error {
 	if len(all) != ranks {
 		return fmt.Errorf("%d addresses for %d ranks: %w", len(all), ranks, ErrTalk)
@@ -183,12 +185,12 @@ func checkAddresses(all []string, ranks int) error {
 	return nil
 }
 
-// tcpAddress is an address of a book as ranks read it.
+// tcpAddress converts an address of a book to the form that ranks parse.
 func tcpAddress(at string) string {
 	return control.Address{Network: control.TCP, Addr: at}.String()
 }
 
-// check says what is wrong with the word of a host about one of its ranks.
+// check validates a host's report of the end of one of its ranks.
 func (e *Ending) check() error {
 	if e.Code < -1 || e.Code > 255 {
 		return fmt.Errorf("rank %d ended with exit code %d: %w", e.Rank, e.Code, ErrTalk)
@@ -200,10 +202,9 @@ func (e *Ending) check() error {
 	return nil
 }
 
-// checkVerdict says what is wrong with a verdict about one buffer of a host with
-// some ranks.
+// checkVerdict validates a verdict about one buffer of a host's ranks.
 func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
-	var largest uint64 // what more hosts say could not be added
+	var largest uint64 // a larger count would overflow the sum over hosts
 	for _, name := range p.Outputs {
 		largest = max(largest, p.buffer(name).Count)
 	}

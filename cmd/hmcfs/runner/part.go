@@ -14,42 +14,42 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// HostOptions are those of a host's part of a job that its own machine sets.
+// HostOptions are the options of a host's part of a job that are set locally.
 type HostOptions struct {
-	// TempDir is the directory in which the job's is made. Its path is short, for the
-	// sockets in it.
+	// TempDir is the parent of the job's directory. Its path must be short, for the sockets
+	// in it.
 	TempDir string
-	// Supervisor is the command that calls Supervise, without the program, and
-	// Executable the file that is run as it.
+	// Supervisor is the command that calls Supervise, without the program, and Executable
+	// the file that is executed for it.
 	Supervisor []string
 	Executable string
-	// Getenv is the environment; nil is an empty one.
+	// Getenv returns variables of the environment; nil means an empty one.
 	Getenv func(string) string
 }
 
-// serving is the part of a job on one host: what it is told, it does, and says
-// so. When it is told nothing more, it ends everything.
+// serving is the part of a job on one host: it executes the runner's orders and reports
+// their results. Without a runner it ends everything.
 type serving struct {
 	opts  *HostOptions
 	to    sender
 	brief *brief
 	plan  *Plan
-	// held are the ports of the ranks, until they have their own sockets on them.
+	// held holds the ports of the ranks, until they have sockets of their own on them.
 	held    []*os.File
 	job     *job
 	barrier *hostBarrier
-	// ranks are supervisors; running waits for their programs.
+	// ranks are supervisors; running counts the waits for their programs.
 	ranks   []*child
 	started bool
 	running sync.WaitGroup
-	// work is the present step, one at a time; leave ends it.
+	// work is the current step, one at a time; leave cancels it.
 	work  sync.WaitGroup
 	leave context.CancelFunc
 }
 
-// ServeHost runs a host's part of a job: it reads what the runner says, and
-// writes what there is to say to it. It returns when nothing is left of the part,
-// which also is soon after the runner is gone, or the context has ended.
+// ServeHost runs a host's part of a job: it reads orders of the runner, and writes messages
+// to it. It returns when nothing is left of the part, at the latest shortly after the
+// runner or the context has ended.
 func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions) error {
 	s := &serving{opts: o, to: sender{to: out}, leave: func() {}}
 	if c, ok := in.(io.Closer); ok {
@@ -61,12 +61,12 @@ func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions)
 	}
 	listens := &patient{from: in, limit: DefaultPatience}
 	if _, pipe := in.(*io.PipeReader); pipe {
-		listens.limit = 0 // it is this process
+		listens.limit = 0 // the runner is in this process
 	}
 	err = s.obey(ctx, bufio.NewReader(listens), listens)
 	s.leave()
 	if err != nil {
-		// Nothing waits for a runner that no longer listens.
+		// Do not block on a runner that no longer reads.
 		if c, ok := out.(io.Closer); ok {
 			_ = c.Close()
 		}
@@ -80,12 +80,12 @@ func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions)
 		return s.to.send(kindDone, &d)
 	}
 	if errors.Is(err, io.EOF) && !s.started {
-		return cerr // the runner has done without us
+		return cerr // the runner did not use this host
 	}
 	return errors.Join(err, cerr)
 }
 
-// beat tells the runner that we are there.
+// beat sends heartbeats to the runner.
 func (s *serving) beat(stop <-chan struct{}) {
 	t := time.NewTicker(pulse(s.brief.Silence))
 	defer t.Stop()
@@ -101,7 +101,7 @@ func (s *serving) beat(stop <-chan struct{}) {
 	}
 }
 
-// obey does what the runner says, until it says that it is enough.
+// obey executes the runner's orders, until the runner ends the part.
 func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient) error {
 	f, room, err := readFrame(from, nil)
 	if err == nil && f.kind != kindBrief {
@@ -133,7 +133,7 @@ func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient
 	return err
 }
 
-// order does one thing. What takes its time is done beside it.
+// order executes one order, in the background if it may take long.
 func (s *serving) order(ctx context.Context, f frame) error {
 	switch f.kind {
 	case kindBeat:
@@ -171,7 +171,7 @@ func (s *serving) order(ctx context.Context, f frame) error {
 	return nil
 }
 
-// do does something, and says that it is done, or why not.
+// do executes a step in the background, and reports its success or error.
 func (s *serving) do(ctx context.Context, answer kind, what func(ctx context.Context) error) {
 	s.work.Wait() // the runner has waited too
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,12 +187,12 @@ func (s *serving) do(ctx context.Context, answer kind, what func(ctx context.Con
 		default:
 			err = s.to.send(answer, nil)
 		}
-		_ = err // the end of the other direction says it too
+		_ = err // the end of the other direction reveals it too
 	})
 }
 
-// prepare looks whether there can be a job here, and takes the ports of its
-// ranks. Nothing has a name yet.
+// prepare checks whether the job can run here, and reserves the ports of its ranks. It
+// creates no files.
 func (s *serving) prepare(ctx context.Context) (err error) {
 	b := s.brief
 	if s.plan, err = b.plan(s.opts); err != nil {
@@ -225,8 +225,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 	return s.to.send(kindReady, &r)
 }
 
-// enter makes the job's memory, starts the supervisors and puts the inputs in
-// place.
+// enter creates the job's memory, starts the supervisors and loads the inputs.
 func (s *serving) enter(ctx context.Context, all *book) (err error) {
 	if s.brief.Hosts > 1 {
 		if err = checkAddresses(all.Addresses, s.plan.Ranks); err != nil {
@@ -241,7 +240,8 @@ func (s *serving) enter(ctx context.Context, all *book) (err error) {
 	if s.barrier, err = newHostBarrier(filepath.Join(s.job.dir, barrierSock), s.brief.First, s.brief.Count, s.to.send); err != nil {
 		return err
 	}
-	// The supervisors come first: from now on there is somebody to clean up.
+	// The supervisors are started first: from now on they clean up if this process is
+	// killed.
 	for rank := s.brief.First; rank < s.brief.First+s.brief.Count; rank++ {
 		env, err := s.job.environment(rank)
 		if err != nil {
@@ -259,7 +259,7 @@ func (s *serving) enter(ctx context.Context, all *book) (err error) {
 	return s.job.load(ctx)
 }
 
-// pass passes on what a rank writes, until nobody can write any more.
+// pass passes on the output of a rank, until no process can write any more.
 func (s *serving) pass(rank, stream int, from io.Reader) error {
 	room, head := make([]byte, piece/2), outputHead(rank, stream)
 	for {
@@ -275,7 +275,7 @@ func (s *serving) pass(rank, stream int, from io.Reader) error {
 	}
 }
 
-// start has the programs begin.
+// start starts the programs.
 func (s *serving) start() error {
 	s.work.Wait()
 	if s.started || len(s.ranks) < s.brief.Count {
@@ -286,7 +286,7 @@ func (s *serving) start() error {
 	for _, c := range s.ranks {
 		s.running.Go(func() {
 			e := c.wait()
-			_ = s.to.send(kindEnded, &e) // the end of the other direction says it too
+			_ = s.to.send(kindEnded, &e) // the end of the other direction reveals it too
 		})
 	}
 	return nil
@@ -298,7 +298,7 @@ func (s *serving) tell(order byte) {
 	}
 }
 
-// end ends what is being done: the programs, or else what we do ourselves.
+// end ends the programs, or the current step if they have not started.
 func (s *serving) end(how kind) {
 	s.leave()
 	switch {
@@ -310,8 +310,8 @@ func (s *serving) end(how kind) {
 	}
 }
 
-// close ends all that is left. The supervisors go last: the job's directory is
-// theirs to remove if this fails.
+// close ends all that is left. The supervisors are last: they remove the job's directory if
+// this process dies.
 func (s *serving) close(now bool) error {
 	s.work.Wait()
 	if now && s.started {

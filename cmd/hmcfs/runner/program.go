@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// findProgram returns what a shell would run.
+// findProgram returns the file that a shell would execute.
 func findProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func findProgram(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// programError is ErrProgram, in the words of its cause.
+// programError is ErrProgram, with the text of its cause.
 type programError struct {
 	text string
 	err  error

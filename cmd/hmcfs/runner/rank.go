@@ -17,24 +17,24 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Ending tells how a rank has ended.
+// Ending describes how a rank has ended.
 type Ending struct {
 	Rank int `json:"rank"`
-	// Host is the host on which it ran, if there are several.
+	// Host is the host of the rank, if there are several.
 	Host string `json:"host,omitempty"`
-	// Code is the program's exit code, -1 if a signal has ended it or it could
-	// not be begun.
+	// Code is the program's exit code, or -1 if a signal has ended it or it could not be
+	// started.
 	Code   int    `json:"code"`
 	Signal string `json:"signal,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Ended says that the runner has ended it, because of something else.
+	// Ended reports that the runner has ended it, because of another failure.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Failed says that the program did not end with 0.
+// Failed reports that the exit code is not 0.
 func (e *Ending) Failed() bool { return e.Code != 0 }
 
-// String says how the rank has ended.
+// String describes how the rank has ended.
 func (e *Ending) String() string {
 	switch {
 	case e.Error != "":
@@ -45,34 +45,34 @@ func (e *Ending) String() string {
 	return fmt.Sprintf("rank %d ended with exit code %d", e.Rank, e.Code)
 }
 
-// child is a supervisor and what it supervises.
+// child is a supervisor with its rank.
 type child struct {
 	rank    int
 	cmd     *exec.Cmd
 	control *os.File
 	status  *os.File
-	// lost says that the supervisor has ended before its program.
+	// lost reports that the supervisor has ended before its program.
 	lost atomic.Bool
-	// streams are done when everything was passed on that it wrote.
+	// streams waits until all output has been passed on.
 	streams sync.WaitGroup
 	from    []*os.File
 }
 
-// order describes a child that is to be started.
+// order describes a child to start.
 type order struct {
 	rank    int
 	program []string
 	env     []string
-	// pass takes what it writes, from the first or the second stream.
+	// pass consumes the output of its first or second stream.
 	pass func(stream int, from io.Reader) error
 }
 
-// begin starts a supervisor, which waits for the word to start the program.
+// begin starts a supervisor, which waits for the order to start the program.
 func (j *job) begin(o *order) (*child, error) {
 	c := &child{rank: o.rank}
 	var theirs, ours []*os.File
 	defer func() { adminapi.CloseAll(theirs) }()
-	for i := range 4 { // control, status, and what it writes
+	for i := range 4 { // control, status, and two output streams
 		from, to, err := os.Pipe()
 		if err != nil {
 			adminapi.CloseAll(ours)
@@ -100,14 +100,14 @@ func (j *job) begin(o *order) (*child, error) {
 	for i, from := range c.from {
 		c.streams.Go(func() {
 			if err := o.pass(i, from); err != nil {
-				_, _ = io.Copy(io.Discard, from) // so that it does not hang
+				_, _ = io.Copy(io.Discard, from) // so that it does not block
 			}
 		})
 	}
 	return c, nil
 }
 
-// wait waits for the program's end, and for all that it has written.
+// wait waits for the end of the program and of its output.
 func (c *child) wait() Ending {
 	e := Ending{Rank: c.rank}
 	var said ending
@@ -133,18 +133,18 @@ func (c *child) wait() Ending {
 	return e
 }
 
-// tell tells the supervisor something.
+// tell sends an order to the supervisor.
 func (c *child) tell(order byte) {
-	_, _ = c.control.Write([]byte{order}) // who has gone has done it
+	_, _ = c.control.Write([]byte{order}) // a supervisor that has ended needs no order
 }
 
-// close lets the supervisor go, and waits for it.
+// close dismisses the supervisor, and waits for it.
 func (c *child) close() {
 	c.tell(dismiss)
 	_ = c.control.Close()
-	_ = c.cmd.Wait() // what became of the program is known
+	_ = c.cmd.Wait() // the program's outcome is known
 	for _, from := range c.from {
-		// Somebody may hold the streams that nobody supervises any more.
+		// Processes without a supervisor may still hold the streams.
 		_ = from.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	c.streams.Wait()

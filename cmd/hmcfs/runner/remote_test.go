@@ -19,13 +19,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// hostOptions are those of a host that is this test binary.
+// hostOptions returns the options of a host that is this test binary.
 func hostOptions(tmp string) *HostOptions {
 	return &HostOptions{TempDir: tmp, Executable: "/proc/self/exe", Supervisor: []string{"test", asSupervisor, "--"}}
 }
 
-// remotely has a job run on two hosts, two ranks on each, one of which may be
-// this one. The agent stays between the runner and the host, as ssh does.
+// remotely makes a job run on two hosts with two ranks each; one of them may be the local
+// one. The agent stays between the runner and the host, as ssh does.
 func remotely(o *Options, tmp string, names ...string) {
 	if names == nil {
 		names = []string{"a", "b"}
@@ -66,7 +66,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// saysWhoItIs looks at what a rank of TestHosts has written.
+// saysWhoItIs checks the output of a rank of TestHosts.
 func (w *world) saysWhoItIs(rank int, name string) {
 	w.t.Helper()
 	host, dir, book := rank/2, w.dir, "unix unix tcp tcp "
@@ -86,7 +86,8 @@ func (w *world) saysWhoItIs(rank int, name string) {
 	}
 }
 
-// TestBytesStay: what is no UTF-8 is passed on as it is, here and elsewhere.
+// TestBytesStay: strings that are not UTF-8 are passed on unmodified, on local and remote
+// hosts.
 func TestBytesStay(t *testing.T) {
 	const odd = "a\xff\xfe<&"
 	for _, names := range [][]string{{Here}, {Here, "b"}} {
@@ -102,7 +103,7 @@ func TestBytesStay(t *testing.T) {
 	}
 }
 
-// TestHostsVerify compares outputs where they are, and fetches all buffers.
+// TestHostsVerify compares outputs on their hosts, and fetches all buffers.
 func TestHostsVerify(t *testing.T) {
 	for name, value := range map[string]string{"right": "10*rank + i", "wrong": "10*rank + i + 1"} {
 		w := newRemote(t, nil, "sh", "-c", `test -s "$HMCFS_BUFFER_X"`)
@@ -133,8 +134,8 @@ func TestHostsVerify(t *testing.T) {
 	}
 }
 
-// TestHostsEnd ends ranks, hosts and agents while all ranks wait, in every way:
-// nothing runs on anywhere.
+// TestHostsEnd ends ranks, hosts and agents in various ways while all ranks wait: no
+// process may survive.
 func TestHostsEnd(t *testing.T) {
 	const wait = `if [ $HMCFS_RANK = 3 ]; then until [ $(wc -l < "$PIDS") = 8 ]; do :; done; `
 	const stay = `fi; exec sleep 1000`
@@ -142,7 +143,8 @@ func TestHostsEnd(t *testing.T) {
 		"exit code":  {`exit 7; `, "rank 3 ended with exit code 7; the other ranks were ended"},
 		"signal":     {`kill -9 $$; `, "rank 3 was ended by SIGKILL; the other ranks were ended"},
 		"supervisor": {`kill -9 $PPID; `, "rank 3: its supervisor was killed; the other ranks were ended"},
-		// The host is the supervisor's parent, and the agent that one's.
+		// The host is the parent of the supervisor, and the agent is the parent of the
+		// host.
 		"host":  {`kill -9 $(ps -o ppid= $PPID); `, "rank 2: host b is lost: sh ended with exit code 137"},
 		"agent": {`kill -9 $(ps -o ppid= $(ps -o ppid= $PPID)); `, "rank 2: host b is lost: sh was ended by SIGKILL"},
 	} {
@@ -167,11 +169,11 @@ func TestHostsEnd(t *testing.T) {
 	}
 }
 
-// TestRunnerOfHostsIsKilled: no host has ranks when nobody asks for them.
+// TestRunnerOfHostsIsKilled: hosts end their ranks after the runner was killed.
 func TestRunnerOfHostsIsKilled(t *testing.T) { killRunner(t, 8, "HOSTS=2") }
 
-// TestHostsStopped: a signal, and a time that is over, end the ranks of all hosts
-// in order, and those that don't listen all the same.
+// TestHostsStopped: a signal, and a timeout, end the ranks of all hosts in order, and also
+// ranks that ignore SIGTERM.
 func TestHostsStopped(t *testing.T) {
 	w := newRemote(t, nil, "sh", "-c", `trap 'echo orderly; exit 0' TERM; echo $$ >> "$PIDS"; sleep 1000 & wait`)
 	file := filepath.Join(w.dir, "pids")
@@ -195,8 +197,8 @@ func TestHostsStopped(t *testing.T) {
 	}
 }
 
-// TestHostsRefuse: what one host can't do is said with its name, no rank has
-// begun, and nothing is left of the others.
+// TestHostsRefuse: the error names the host that can't do a step, no rank has started, and
+// nothing is left on the other hosts.
 func TestHostsRefuse(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(o *Options)
@@ -237,8 +239,8 @@ func TestHostsRefuse(t *testing.T) {
 	}
 }
 
-// TestHostIsSilent: a host that is there and says nothing any more is lost, as is
-// a runner for a host.
+// TestHostIsSilent: a connected host that falls silent is lost, and so is a silent runner
+// for a host.
 func TestHostIsSilent(t *testing.T) {
 	w := newRemote(t, nil, "sh", "-c", `if [ $HMCFS_RANK = 2 ]; then kill -STOP $(ps -o ppid= $PPID); echo $(ps -o ppid= $PPID) > "$PIDS"; fi; exec sleep 1000`)
 	file := filepath.Join(w.dir, "pids")

@@ -17,13 +17,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// rogue is a host that says what it should not.
+// rogue is a host that violates the protocol.
 type rogue struct {
 	from *bufio.Reader
 	to   sender
 }
 
-// hear reads until the runner says something.
+// hear reads until a message of the given kind arrives.
 func (r *rogue) hear(k kind) error {
 	for {
 		f, _, err := readFrame(r.from, nil)
@@ -33,7 +33,7 @@ func (r *rogue) hear(k kind) error {
 	}
 }
 
-// reach does everything that is right up to a step.
+// reach follows the protocol up to a step.
 func (r *rogue) reach(last kind) error {
 	for _, step := range []struct {
 		order, answer kind
@@ -70,7 +70,7 @@ func (r *rogue) reach(last kind) error {
 	return nil
 }
 
-// tricks returns what it does then.
+// tricks returns the violations that follow.
 func tricks() map[string]func(r *rogue) error {
 	raw := func(r *rogue, p []byte) error {
 		r.to.mu.Lock()
@@ -129,8 +129,8 @@ func tricks() map[string]func(r *rogue) error {
 	}
 }
 
-// hostile is a host that does one of the tricks, and then listens for as long as
-// anybody speaks.
+// hostile is a host that plays one of the tricks, and then reads until the end of its
+// input.
 func hostile(trick string) error {
 	r := &rogue{from: bufio.NewReader(os.Stdin), to: sender{to: os.Stdout}}
 	if _, err := os.Stdout.WriteString(greeting + version + "\n"); err != nil {
@@ -141,15 +141,15 @@ func hostile(trick string) error {
 	return err
 }
 
-// TestHostileHosts: a host that says what it should not is lost, whatever it is,
-// and no file of its is written, or written to by more than is its.
+// TestHostileHosts: a host that violates the protocol is lost, and can write only to files
+// of its own ranks, within their sizes.
 func TestHostileHosts(t *testing.T) {
 	for name := range tricks() {
 		t.Run(name, func(t *testing.T) {
 			w := newRemote(t, []string{Here, "b"}, "true")
 			w.options.RemoteCommand = []string{self(), asHostile, name}
 			if strings.Contains(name, "barriers") {
-				w.options.Program = []string{"sleep", "1000"} // whoever waits for an ended rank is let go
+				w.options.Program = []string{"sleep", "1000"} // ranks that wait for an ended rank are released
 			}
 			w.options.LogDir, w.options.Save = filepath.Join(w.dir, "out"), filepath.Join(w.dir, "out")
 			c := &Config{
@@ -181,7 +181,7 @@ func TestHostileHosts(t *testing.T) {
 	}
 }
 
-// TestNoiseWithoutEnd: an agent that never stops talking is no host.
+// TestNoiseWithoutEnd: an agent that never stops writing noise is not accepted as a host.
 func TestNoiseWithoutEnd(t *testing.T) {
 	w := newRemote(t, []string{Here, "b"}, "true")
 	w.options.Agent = []string{"sh", "-c", "exec yes \x1b[31mhello", "agent"}
@@ -192,7 +192,7 @@ func TestNoiseWithoutEnd(t *testing.T) {
 	}
 }
 
-// bench is a runner that hears one host, which is not there.
+// bench is a runner with one host, which does not exist: the test supplies its messages.
 func bench(t testing.TB, dir string) (*watch, *host) {
 	t.Helper()
 	p, err := NewPlan(Options{
@@ -221,8 +221,8 @@ func bench(t testing.TB, dir string) (*watch, *host) {
 	return w, h
 }
 
-// TestSaveAfterAFailure: the time that ranks had to end is not that of their
-// buffers, and who sends none is not waited for.
+// TestSaveAfterAFailure: saving buffers has a timeout of its own, apart from the grace
+// period of ranks, and hosts that send nothing are given up.
 func TestSaveAfterAFailure(t *testing.T) {
 	w, h := bench(t, t.TempDir())
 	w.plan.Silence = 50 * time.Millisecond
@@ -245,8 +245,8 @@ func TestSaveAfterAFailure(t *testing.T) {
 	}
 }
 
-// FuzzHost has a host say anything: the runner neither falls nor takes more than
-// a host may have.
+// FuzzHost feeds arbitrary messages of a host to the runner, which must not crash, nor
+// accept more than a host may send.
 func FuzzHost(f *testing.F) {
 	var all []byte
 	all = append(all, must(encode(kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
@@ -301,7 +301,7 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// FuzzBrief has a runner say anything to a host, up to what it would begin.
+// FuzzBrief feeds arbitrary messages of a runner to a host, up to the start of programs.
 func FuzzBrief(f *testing.F) {
 	p := must(NewPlan(Options{Ranks: 4, Program: []string{"true"}}, &Config{Buffers: []Buffer{{Name: "x", DType: "int8", Count: 4}}}))
 	f.Add(must(encode(kindBrief, &brief{Job: "j", Config: p.config(), Program: p.Program, Count: 4, Hosts: 1}))[frameHead:])

@@ -12,75 +12,74 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// What callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrRank is a rank that has failed.
+	// ErrRank reports a rank that has failed.
 	ErrRank = errors.New("a rank failed")
-	// ErrTimeout is a run whose time was over.
+	// ErrTimeout reports a run that has exceeded its timeout.
 	ErrTimeout = errors.New("time is over")
-	// ErrProgram is a program that can't be run.
+	// ErrProgram reports a program that can't be executed.
 	ErrProgram = errors.New("no program")
-	// ErrPlace is a directory for a job's files that can't be used.
+	// ErrPlace reports a directory for a job's files that can't be used.
 	ErrPlace = errors.New("use another directory")
-	// ErrStopped is a run that was stopped from outside.
+	// ErrStopped reports a run that was stopped from outside.
 	ErrStopped = errors.New("stopped")
 )
 
-// Options describe a job. What is left open comes from its
-// Config.
+// Options describes a job. Unset fields are taken from its Config.
 type Options struct {
 	// Program is the program and its arguments.
 	Program []string
-	// Ranks is their number; 0 is the config's.
+	// Ranks is the number of ranks; 0 means the config's.
 	Ranks int
-	// Timeout is the time of the whole run; 0 is the config's, or none.
+	// Timeout bounds the whole run; 0 means the config's value, or no limit.
 	Timeout time.Duration
-	// Grace is the time that a rank has after SIGTERM. 0 is DefaultGrace.
+	// Grace is the time that a rank has to end after SIGTERM. 0 means DefaultGrace.
 	Grace time.Duration
-	// Window is the size of each window; 0 is the config's, or what its buffers
-	// need, or DefaultWindow.
+	// Window is the size of each window; 0 means the config's value, or the size that its
+	// buffers need, or DefaultWindow.
 	Window devices.Size
-	// Dir is the directory in which windows and buffers are files. Empty is anonymous memory.
+	// Dir is the directory of windows and buffers as files. Empty means anonymous memory.
 	Dir string
-	// LogDir gets rankN.log of each rank; Save gets the buffers after the run.
-	// Empty is none.
+	// LogDir receives rankN.log of each rank; Save receives the buffers after the run.
+	// Empty disables them.
 	LogDir string
 	Save   string
-	// TempDir is the directory in which the job's is made. Its path is short, for the
-	// sockets in it.
+	// TempDir is the parent of the job's directory. Its path must be short, for the sockets
+	// in it.
 	TempDir string
-	// Transport is the one that ranks are told to use (HMCFS_TRANSPORT). Empty leaves it
-	// to them.
+	// Transport is the transport that ranks are to use (HMCFS_TRANSPORT). Empty leaves the
+	// choice to them.
 	Transport string
-	// Unbound has ranks run on any processor, and not each on its share of them.
+	// Unbound lets ranks run on any processor, instead of a share for each.
 	Unbound bool
-	// Supervisor is the command that calls Supervise, without the program, and
-	// Executable the file that is run as it.
+	// Supervisor is the command that calls Supervise, without the program, and Executable
+	// the file that is executed for it.
 	Supervisor []string
 	Executable string
-	// Hosts are the machines of the ranks, filled in their order. None is this
-	// machine alone.
+	// Hosts are the machines of the ranks, filled in order. None means the local machine
+	// only.
 	Hosts []Place
-	// Agent is the command that, with the name of a host and another command
-	// behind it, runs that there, such as ssh. RemoteCommand is what calls
-	// ServeHost there.
+	// Agent is a command, such as ssh, that is followed by the name of a host and another
+	// command, and runs that there. RemoteCommand is the command that calls ServeHost
+	// there.
 	Agent         []string
 	RemoteCommand []string
-	// WorkDir is the current directory of the ranks of other hosts; empty leaves
-	// them where the agent puts them. Export are variables for all ranks, as NAME=VALUE.
+	// WorkDir is the current directory of the ranks of other hosts; empty means the one set
+	// by the agent. Export holds variables for all ranks, as NAME=VALUE.
 	WorkDir string
 	Export  []string
-	// Patience bounds the wait for a host to be there; 0 is DefaultPatience.
-	// Silence bounds the wait of both sides of a connection for a word of each other;
-	// 0 is DefaultSilence.
+	// Patience bounds the wait for a host to become ready; 0 means DefaultPatience. Silence
+	// bounds the time without a message in either direction of a connection; 0 means
+	// DefaultSilence.
 	Patience time.Duration
 	Silence  time.Duration
-	// Out and Errors get what the ranks write.
+	// Out and Errors receive the output of the ranks.
 	Out    io.Writer
 	Errors io.Writer
 }
 
-// Report tells how a run went.
+// Report describes a run.
 type Report struct {
 	Ranks   int      `json:"ranks"`
 	Seconds float64  `json:"seconds"`
@@ -88,18 +87,18 @@ type Report struct {
 	Verdict *Verdict `json:"verification,omitempty"`
 }
 
-// Failed are the ranks that failed by themselves.
+// Failed returns the ranks that failed on their own.
 func (r *Report) Failed() []Ending {
 	return slices.DeleteFunc(slices.Clone(r.Endings), func(e Ending) bool { return !e.Failed() || e.Ended })
 }
 
-// FailedError is a rank that has failed, the first one. It is ErrRank.
+// FailedError reports the first rank that has failed. It matches ErrRank.
 type FailedError struct {
 	First  Ending
 	Others int
 }
 
-// Error says which rank, and how.
+// Error names the rank, and how it has ended.
 func (e *FailedError) Error() string {
 	if e.Others == 0 {
 		return e.First.String()
@@ -110,12 +109,12 @@ func (e *FailedError) Error() string {
 // Is makes the error ErrRank.
 func (e *FailedError) Is(target error) bool { return target == ErrRank }
 
-// Run runs a job to its end, and returns when nothing of it is left. The
-// context's end is that of the job, in order; force's is at once. The report is
-// there as soon as ranks were started.
+// Run runs a job to its end, and returns when nothing of it is left. The end of the context
+// ends the job in order; force ends it at once. The report is returned once ranks have been
+// started.
 //
-// Errors: ErrRank, as a FailedError; ErrTimeout; ErrStopped; ErrSize;
-// ErrProgram; ErrPlace; ErrHost.
+// Errors: ErrRank, as a FailedError; ErrTimeout; ErrStopped; ErrSize; ErrProgram; ErrPlace;
+// ErrHost.
 func Run(ctx context.Context, p *Plan, force <-chan struct{}) (*Report, error) {
 	for _, dir := range []string{p.LogDir, p.Save} {
 		if dir == "" {
@@ -126,7 +125,7 @@ func Run(ctx context.Context, p *Plan, force <-chan struct{}) (*Report, error) {
 		}
 	}
 	w := newWatch(ctx, p, force)
-	// Its end is that of the job, in order: nothing is cut short.
+	// The context's end stops the job in order, so it must not cancel operations.
 	err := w.open(context.WithoutCancel(ctx))
 	if err == nil {
 		err = w.course()

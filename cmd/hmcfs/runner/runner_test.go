@@ -24,7 +24,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
-// What this test binary is, by its first argument.
+// The roles of this test binary, by its first argument.
 const (
 	asSupervisor = "supervise-rank"
 	asRunner     = "be-runner"
@@ -36,7 +36,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	// With the race detector each process would sleep a second in the end.
+	// With the race detector each process would sleep for a second at its exit.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
@@ -77,7 +77,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// options are those of a job of this test binary.
+// options returns the options of a job that runs this test binary.
 func options(tmp string, out *os.File, program ...string) Options {
 	return Options{
 		Program: program, TempDir: tmp, Out: out, Errors: out, Grace: time.Minute,
@@ -85,7 +85,7 @@ func options(tmp string, out *os.File, program ...string) Options {
 	}
 }
 
-// output is a place to which two streams may be written.
+// output is a buffer to which two streams may write.
 type output struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -134,7 +134,7 @@ func self() string {
 	return path
 }
 
-// run runs the job, and looks that nothing is left of it.
+// run runs the job, and checks that nothing is left of it.
 func (w *world) run(ctx context.Context, c *Config) (*Report, error) {
 	w.t.Helper()
 	p, err := NewPlan(w.options, c)
@@ -146,7 +146,7 @@ func (w *world) run(ctx context.Context, c *Config) (*Report, error) {
 	return r, err
 }
 
-// empty looks that no directory of a job is left.
+// empty checks that no directory of a job is left.
 func (w *world) empty() {
 	w.t.Helper()
 	left, err := filepath.Glob(filepath.Join(w.dir, "hmcfs-job-*"))
@@ -263,8 +263,8 @@ func TestTreduce(t *testing.T) {
 	}
 }
 
-// TestWrongOutputs: an output that nobody wrote, or with one byte changed, is
-// not taken for what was expected.
+// TestWrongOutputs: an output that was not written, or has one byte changed, fails
+// verification.
 func TestWrongOutputs(t *testing.T) {
 	w := newWorld(t, 0, "true")
 	r, err := w.run(t.Context(), treduce(4))
@@ -307,7 +307,7 @@ func TestSources(t *testing.T) {
 	if out := w.out.String(); !strings.Contains(out, "[0] a0-b0.\n") || !strings.Contains(out, "[1] a1-b1.\n") {
 		t.Errorf("%q", out)
 	}
-	// Something else than the size, nothing at all, and a command that fails.
+	// A file of the wrong size, a missing file, and a command that fails.
 	if err = os.WriteFile(want, []byte("a0-more"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -324,8 +324,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// contextRank maps all windows where the context says, and writes its rank into
-// each of them.
+// contextRank maps all windows at the addresses of the context, and writes its rank into
+// each.
 func contextRank(path string) error {
 	p := must(os.ReadFile(path))
 	rank, n := int(binary.LittleEndian.Uint32(p[16:])), int(binary.LittleEndian.Uint32(p[20:]))
@@ -364,7 +364,7 @@ func TestContextSaysWhereWindowsAre(t *testing.T) {
 	}
 }
 
-// TestFilesOfADirectory: with Dir windows and buffers are files, which go with
+// TestFilesOfADirectory: with Dir, windows and buffers are files, which are removed with
 // the job.
 func TestFilesOfADirectory(t *testing.T) {
 	w := newWorld(t, 0, self(), asReducer)
@@ -382,8 +382,8 @@ func TestFilesOfADirectory(t *testing.T) {
 	}
 }
 
-// TestWindowsAreNotCut: who opens a window to write it anew does not take it
-// away from the others.
+// TestWindowsAreNotCut: opening a window with truncation does not destroy it for the other
+// ranks.
 func TestWindowsAreNotCut(t *testing.T) {
 	w := newWorld(t, 1, "sh", "-c", `echo x > "$HMCFS_WINDOW" && echo cut; stat -L -c %s "$HMCFS_WINDOW"`)
 	w.options.Window = 8192
@@ -449,7 +449,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	if !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{0, 2}) || missing.Ended {
 		t.Fatal(err)
 	}
-	// It counts for nothing that rank 1 was there: all three have to come.
+	// The earlier arrival of rank 1 no longer counts: all three ranks have to come.
 	var all sync.WaitGroup
 	for rank := range 3 {
 		all.Go(func() {
@@ -459,7 +459,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// A caller that is gone is as if it had not come.
+	// A caller that has disconnected counts as not having come.
 	cut, cancel := context.WithCancel(ctx)
 	gone := make(chan error, 1)
 	go func() { gone <- Barrier(cut, socket, "y", 2, 0) }()
@@ -472,7 +472,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 		t.Error(err)
 	}
 	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 0 })
-	// Who has ended never comes.
+	// A rank that has ended never comes.
 	m.end(0)
 	if err = Barrier(ctx, socket, "z", 1, 0); !errors.As(err, &missing) || !missing.Ended || !slices.Equal(missing.Ranks, []int{0}) {
 		t.Error(err)
@@ -482,17 +482,17 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
-// at are the ranks at a barrier.
+// at returns the ranks at a barrier.
 func (m *jobBarriers) at(name string) map[int]chan answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.waiting[name])
 }
 
-// running says whether a process runs.
+// running reports whether a process is running.
 func running(pid int) bool { return unix.Kill(pid, 0) == nil }
 
-// pids reads the numbers that ranks have written to a file.
+// pids reads the process ids that ranks have written to a file.
 func pids(file string) []int {
 	text, _ := os.ReadFile(file)
 	var out []int
@@ -504,8 +504,8 @@ func pids(file string) []int {
 	return out
 }
 
-// background has a rank put a process into a session of its own, and says what
-// that and the rank itself are.
+// background makes a rank start a process in a session of its own, and write the process
+// ids of both.
 const background = `(setsid sh -c 'echo $$ >> "$PIDS"; exec sleep 1000' &); echo $$ >> "$PIDS"; `
 
 func TestOneRankFailsAllEnd(t *testing.T) {
@@ -530,7 +530,7 @@ func TestOneRankFailsAllEnd(t *testing.T) {
 	}
 }
 
-// TestDeafRanksAreKilled: time is over, and a rank does not listen to SIGTERM.
+// TestDeafRanksAreKilled: after the timeout, ranks that ignore SIGTERM are killed.
 func TestDeafRanksAreKilled(t *testing.T) {
 	w := newWorld(t, 2, "sh", "-c", background+`trap "" TERM; while :; do sleep 1000; done`)
 	file := filepath.Join(w.dir, "pids")
@@ -565,12 +565,11 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestRunnerIsKilled: nothing survives a runner that had no time to end
-// anything.
+// TestRunnerIsKilled: no process survives a runner that is killed without warning.
 func TestRunnerIsKilled(t *testing.T) { killRunner(t, 4) }
 
-// killRunner kills a runner whose ranks don't want to end, when it has as many
-// processes.
+// killRunner kills a runner whose ranks ignore SIGTERM, once the given number of processes
+// runs.
 func killRunner(t *testing.T, processes int, env ...string) {
 	t.Helper()
 	w := newWorld(t, 0)

@@ -33,26 +33,26 @@ func (j *job) save(send func(head, p []byte) error) error {
 	return nil
 }
 
-// saver writes the buffers of a host's ranks as DIR/rank_R/NAME.bin: those, in
-// their order, and of each as many bytes as it has. It is used by one goroutine.
+// saver writes the buffers of a host's ranks to DIR/rank_R/NAME.bin. It accepts exactly
+// these buffers, in order and with their sizes. It is used by one goroutine.
 type saver struct {
 	plan *Plan
-	// asked says that the host was asked for them.
+	// asked reports that the buffers were requested.
 	asked atomic.Bool
-	// moved says that some have come.
+	// moved reports that bytes have arrived.
 	moved atomic.Bool
-	// rank and buffer are what comes next, at is how much of it has come.
+	// rank and buffer are the next to arrive, at the number of bytes of it so far.
 	rank   int
 	last   int
 	buffer int
 	at     uint64
 	file   *os.File
-	// failed is why nothing is written any more. Nothing of it is the host's
-	// fault.
+	// failed is the error after which nothing is written any more. The host is not at fault
+	// for it.
 	failed error
 }
 
-// take takes bytes of a buffer. Its error is what no host says.
+// take handles bytes of a buffer. An error means that the host violates the protocol.
 func (s *saver) take(p []byte) error {
 	const head = 3
 	if !s.asked.Load() || s.complete() || len(p) <= head || int(p[0]) != s.rank || int(binary.BigEndian.Uint16(p[1:])) != s.buffer {
@@ -79,7 +79,7 @@ func (s *saver) take(p []byte) error {
 	return nil
 }
 
-// complete says that all has come.
+// complete reports that everything has arrived.
 func (s *saver) complete() bool { return s.rank > s.last || len(s.plan.Buffers) == 0 }
 
 // write writes the next bytes of a buffer.
@@ -93,7 +93,7 @@ func (s *saver) write(b *Buffer, p []byte) (err error) {
 	return err
 }
 
-// create makes the file of a buffer. No name of it comes from the host.
+// create creates the file of a buffer. No part of its name comes from the host.
 func (s *saver) create(b *Buffer) (*os.File, error) {
 	in, err := os.OpenRoot(s.plan.Save)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *saver) create(b *Buffer) (*os.File, error) {
 	return create(in, filepath.Join(of, b.Name+".bin"), 0o666)
 }
 
-// finish closes the file that is being written.
+// finish closes the current file.
 func (s *saver) finish() {
 	if s.file != nil {
 		s.failed = errors.Join(s.failed, s.file.Close())

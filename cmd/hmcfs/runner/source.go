@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// outEnv names the directory that the command of a source writes to.
+// outEnv names the directory to which the command of a source writes.
 const outEnv = "HMCFS_OUT"
 
-// ErrSize is a file that has not the size of its buffer.
+// ErrSize reports a file whose size differs from its buffer's.
 var ErrSize = errors.New("the size differs")
 
-// bring has the values of some buffers for one rank, from wherever they come.
-// Nothing is made of what is in the buffers: what a source does not give is an
-// error.
+// bring returns the values of some buffers for one rank, from any kind of source. It never
+// uses the content of the buffers: a missing value is an error.
 func (j *job) bring(ctx context.Context, what string, s *Source, names []string, rank int) (map[string][]byte, error) {
 	if len(names) == 0 || s == nil {
 		return nil, nil
@@ -98,13 +97,13 @@ func (j *job) produce(ctx context.Context, command []string, dir string, rank in
 	return fmt.Errorf("%s: %s", command[0], &e)
 }
 
-// lastLine is the last line that is not empty.
+// lastLine returns the last line that is not empty.
 func lastLine(p []byte) string {
 	text := strings.TrimSpace(string(p))
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of its input.
 type tail struct{ held []byte }
 
 // Write never fails.
@@ -115,7 +114,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readExactly reads a file that has just so many bytes.
+// readExactly reads a file, which must have the given size.
 func readExactly(path string, size uint64) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +136,7 @@ func readExactly(path string, size uint64) ([]byte, error) {
 	return p, err
 }
 
-// compute has a formula's values for a buffer.
+// compute returns a formula's values for a buffer.
 func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 	f, err := parseFormula(text)
 	if err != nil {
@@ -153,7 +152,7 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 	return p, nil
 }
 
-// load puts the inputs of all ranks in place.
+// load stores the inputs of all ranks in their buffers.
 func (j *job) load(ctx context.Context) error {
 	for rank := j.first; rank < j.first+j.count; rank++ {
 		values, err := j.bring(ctx, "generate", j.plan.Generate, j.plan.Inputs, rank)
@@ -170,7 +169,7 @@ func (j *job) load(ctx context.Context) error {
 	return nil
 }
 
-// read has what is in a buffer of a rank.
+// read returns the content of a buffer of a rank.
 func (j *job) read(rank int, b *Buffer) ([]byte, error) {
 	at := j.spot(rank, b)
 	p := make([]byte, at.size)

@@ -26,24 +26,24 @@ const (
 	statusFD  = 4
 )
 
-// What the runner says to a supervisor. The end of the pipe is endNow.
+// Orders of the runner to a supervisor. The end of the pipe means endNow.
 const (
-	start   = 'S' // begin the program
+	start   = 'S' // start the program
 	endSoon = 'T' // SIGTERM to the program
-	endNow  = 'K' // SIGKILL to all of it
-	dismiss = 'D' // end; nothing is left to do
+	endNow  = 'K' // SIGKILL to all its processes
+	dismiss = 'D' // exit; nothing is left to do
 )
 
-// elsewhere is a file of the job's directory: the directories outside of it
-// that go with the job, one in each line.
+// elsewhere is a file of the job's directory. It lists the directories outside of it that
+// belong to the job, one per line.
 const elsewhere = "elsewhere"
 
-// marker is the variable by which what a job's programs have begun is known,
-// wherever it is. Supervisors don't have it.
+// marker is the variable that identifies all processes started by a job's programs.
+// Supervisors don't have it.
 const marker = "HMCFS_RANK_OF"
 
-// ending has the messages of the supervisor: first the program's number, then how it
-// has ended.
+// ending is a message of the supervisor: the first has the program's process id, the second
+// how it has ended.
 type ending struct {
 	PID    int    `json:"pid,omitempty"`
 	Code   int    `json:"code"`
@@ -51,13 +51,13 @@ type ending struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Supervise runs one rank's program, with this process's environment, directory
-// and streams. It says how that has ended when nothing of it is left, and stays
-// until the runner is through with the job, or gone, to remove the job's
-// directory. The context's end is that of the rank. The runner calls it in a
-// process of its own.
+// Supervise runs one rank's program, with this process's environment, directory and
+// streams. It reports how the program has ended when none of its processes is left. It then
+// stays until the runner has finished the job, or has ended, in which case it removes the
+// job's directory. The end of the context ends the rank. The runner calls it in a process
+// of its own.
 func Supervise(ctx context.Context, args []string, jobDir string) error {
-	// The kernel kills the program when the thread ends that has begun it.
+	// The kernel kills the program when the thread that has started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	control, status := os.NewFile(controlFD, "control"), os.NewFile(statusFD, "status")
@@ -72,8 +72,8 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	orders := bufio.NewReader(control)
 	first, err := orders.ReadByte()
 	over := err != nil || first != start
-	// All of it is removed in the end, and may be already where it is over before
-	// it has begun.
+	// The directory is removed in the end; if the job is over before it has begun, it may
+	// be gone already.
 	if err = checkJob(jobDir); err != nil && (!over || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
@@ -97,21 +97,21 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 		defer context.AfterFunc(ctx, func() { killAll(cmd.Process.Pid) })()
 		err = cmd.Wait()
 		reap()
-		// The runner reads the program's streams to their end, which this process
-		// is not to keep open.
+		// The runner reads the program's streams to their end, so this process must not
+		// keep them open.
 		muffle()
-		_ = say.Encode(endingOf(cmd, err)) // a runner that has gone needs no word
+		_ = say.Encode(endingOf(cmd, err)) // a runner that has ended needs no report
 	}
 	if <-ended {
 		return nil
 	}
-	// If the runner was killed, so may have been other supervisors.
+	// If the runner was killed, other supervisors may have been, too.
 	sweep(jobDir)
 	removeJob(jobDir)
 	return nil
 }
 
-// muffle takes the place of the standard streams.
+// muffle replaces the standard streams by /dev/null.
 func muffle() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -123,8 +123,8 @@ func muffle() {
 	_ = null.Close()
 }
 
-// obey does what the runner says, and ends all when it is gone. In the end it
-// says whether it was dismissed.
+// obey executes the runner's orders, and kills everything when the runner has ended. At its
+// end it reports whether it was dismissed.
 func obey(orders io.ByteReader, group int, over chan<- bool) {
 	for {
 		switch b, err := orders.ReadByte(); {
@@ -150,7 +150,7 @@ func signalGroup(group int, s unix.Signal) {
 	}
 }
 
-// killAll kills a program's process group, and what else is ours.
+// killAll kills a program's process group, and our other children.
 func killAll(group int) {
 	signalGroup(group, unix.SIGKILL)
 	for _, pid := range children() {
@@ -170,8 +170,8 @@ func endingOf(cmd *exec.Cmd, err error) ending {
 	return e
 }
 
-// reap kills and waits for whatever the program has left: the children of each
-// process that ends become ours.
+// reap kills and waits for all processes that the program has left: orphans become our
+// children.
 func reap() {
 	for {
 		for _, pid := range children() {
@@ -184,7 +184,7 @@ func reap() {
 	}
 }
 
-// children are the processes whose parent is this one.
+// children returns the processes whose parent is this one.
 func children() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -201,13 +201,13 @@ func children() []int {
 	return out
 }
 
-// parentOf is the parent of a process, 0 for none.
+// parentOf returns the parent of a process, or 0.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0
 	}
-	// The name stands in brackets, and may have brackets and blanks itself.
+	// The name is in parentheses, and may itself contain parentheses and blanks.
 	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) < 2 {
@@ -217,10 +217,10 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// sweep kills what the programs of a job have begun and nobody supervises any
-// more: a supervisor that was killed has lost it.
+// sweep kills processes of a job's programs that have no supervisor any more, because it
+// was killed.
 func sweep(jobDir string) {
-	for range 100 { // what is killed may just be beginning more
+	for range 100 { // killed processes may just be starting others
 		left := marked(jobDir)
 		if len(left) == 0 {
 			return
@@ -231,7 +231,7 @@ func sweep(jobDir string) {
 	}
 }
 
-// marked are the processes of a job's programs that still run.
+// marked returns the processes of a job's programs that still run.
 func marked(jobDir string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -244,7 +244,7 @@ func marked(jobDir string) []int {
 		if err != nil {
 			continue
 		}
-		// One that has ended has no environment any more.
+		// A process that has ended has no environment.
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		if err == nil && bytes.Contains(env, mark) {
 			out = append(out, pid)
@@ -253,7 +253,7 @@ func marked(jobDir string) []int {
 	return out
 }
 
-// removeJob removes a job's directory, and what belongs to it elsewhere.
+// removeJob removes a job's directory, and the directories elsewhere that belong to it.
 func removeJob(dir string) {
 	for _, path := range append(outsides(dir), dir) {
 		_ = os.RemoveAll(path)

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// put writes a value as an element: the nearest one, ties to even, for
-// floating point. What no integer of the type is is an error.
+// put encodes a value as an element; floating point values are rounded to the nearest, ties
+// to even. A value that the integer type cannot represent is an error.
 func put(p []byte, t elem.Type, v float64) error {
 	switch t {
 	case elem.Float64:
@@ -41,8 +41,8 @@ func put(p []byte, t elem.Type, v float64) error {
 	return nil
 }
 
-// toShort is a value in a 16-bit format of so many bits of exponent and
-// mantissa: rounded once, from the 64 bits, to the nearest, ties to even.
+// toShort converts a value to a 16-bit format with the given numbers of bits of exponent
+// and mantissa. It rounds once, from the 64 bits, to the nearest, ties to even.
 func toShort(v float64, exponent, mantissa int) uint16 {
 	sign := uint16(math.Float64bits(v)>>63) << 15
 	bias := 1<<(exponent-1) - 1
@@ -59,8 +59,8 @@ func toShort(v float64, exponent, mantissa int) uint16 {
 	_, e := math.Frexp(abs)             // abs is 0.5 to 1, times 2^e
 	unit := max(e-1, 1-bias) - mantissa // the last place is 2^unit
 	steps := math.RoundToEven(math.Ldexp(abs, -unit))
-	// Steps carry into the exponent by themselves, as the formats are made so
-	// that neighbours are neighbours.
+	// A carry out of the mantissa correctly increments the exponent, as adjacent encodings
+	// are adjacent values.
 	whole := uint64(steps)
 	if field := unit + mantissa + bias; whole >= 1<<mantissa {
 		whole += uint64(field-1) << mantissa
@@ -68,7 +68,7 @@ func toShort(v float64, exponent, mantissa int) uint16 {
 	return sign | uint16(min(whole, uint64(infinite)))
 }
 
-// get is an element of a floating point type.
+// get decodes an element of a floating point type.
 func get(p []byte, t elem.Type) float64 {
 	switch t {
 	case elem.Float64:
@@ -118,7 +118,7 @@ func isSigned(t elem.Type) bool {
 	}
 }
 
-// show is an element as people read it.
+// show formats an element for people.
 func show(p []byte, t elem.Type) string {
 	if isFloat(t) {
 		return strconv.FormatFloat(get(p, t), 'g', -1, 64)

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// nearest finds the 16-bit format's neighbour of a value by looking at all of
-// them: the nearest, and of two the one that is even.
+// nearest finds the neighbour of a value in a 16-bit format by trying all encodings: the
+// nearest one, and of two the even one.
 func nearest(v float64, exponent, mantissa int) uint16 {
 	var best uint16
 	distance := math.Inf(1)
@@ -21,7 +21,7 @@ func nearest(v float64, exponent, mantissa int) uint16 {
 		if math.IsNaN(x) {
 			continue
 		}
-		if math.IsInf(x, 1) { // it stands where the next number would
+		if math.IsInf(x, 1) { // infinity counts as the next larger number
 			x = math.Ldexp(1, 1<<(exponent-1))
 		}
 		d := math.Abs(x - math.Abs(v))
@@ -62,7 +62,7 @@ func TestValues(t *testing.T) {
 	for _, c := range []struct {
 		t    elem.Type
 		v    float64
-		want string // empty is no such value
+		want string // empty means that the value is an error
 	}{
 		{elem.Int8, -128, "-128"},
 		{elem.Int8, 127, "127"},
@@ -96,7 +96,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestSame keeps when an element is taken for what was expected.
+// TestSame checks when an element counts as equal to the expected one.
 func TestSame(t *testing.T) {
 	p := &Plan{Atol: 1e-5, Rtol: 1e-5}
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestSame(t *testing.T) {
 			t.Errorf("byte %d of an integer does not count", at)
 		}
 	}
-	// How far off a value may be depends on what is expected, not on what is there.
+	// The tolerance depends on the expected value, not on the actual one.
 	wide := &Plan{Rtol: 0.5}
 	number := func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) }
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func FuzzFormula(f *testing.F) {
 	})
 }
 
-// TestFaultsOfConfigs keeps that all faults are told at once, and each by name.
+// TestFaultsOfConfigs checks that all faults are reported at once, each with its name.
 func TestFaultsOfConfigs(t *testing.T) {
 	buffer := func(b Buffer) *Config { return &Config{Buffers: []Buffer{b}} }
 	for want, c := range map[string]*Config{
@@ -221,8 +221,7 @@ func TestFaultsOfConfigs(t *testing.T) {
 	}
 }
 
-// TestLayout: buffers lie behind the prefix, in their order, with nothing
-// between them.
+// TestLayout: buffers follow the prefix, in their order, without gaps.
 func TestLayout(t *testing.T) {
 	p, err := NewPlan(Options{Program: []string{"true"}}, &Config{WinSyncPrefix: 256, Buffers: []Buffer{
 		{Name: "a", DType: "uint8", Count: 3, Placement: "window"},

@@ -12,43 +12,43 @@ import (
 	"time"
 )
 
-// The times that hosts have.
+// Timeouts for hosts.
 const (
-	// DefaultPatience bounds the wait for a host to be there.
+	// DefaultPatience bounds the wait for a host to become ready.
 	DefaultPatience = 2 * time.Minute
-	// farewell is the time that one has to clean up, and to say what becomes of ranks
-	// that were killed.
+	// farewell bounds the time for a host to clean up, and to report the end of ranks that
+	// were killed.
 	farewell = 10 * time.Second
 )
 
-// watch is a job under way: one loop, which takes what the hosts say and what
-// comes from outside. This machine is a host like the others.
+// watch is a running job: one loop, which handles messages of hosts and outside events. The
+// local machine is a host like the others.
 type watch struct {
 	plan     *Plan
 	hosts    []*host
 	barriers *jobBarriers
 	events   chan event
-	// over is closed when nothing more is listened to.
+	// over is closed when the loop has ended.
 	over   chan struct{}
 	logs   []*os.File
 	report *Report
-	// started says that the programs were to begin.
+	// started reports that the programs were started.
 	started bool
 	begun   time.Time
-	// cause is why ranks are ended that could go on.
+	// cause is the reason why the job is ended early.
 	cause error
-	// closing says that the job is over; remains are what went wrong since.
+	// closing reports that the job is over; remains are the errors since then.
 	closing bool
 	remains []error
-	// wanted has what is waited for.
+	// wanted is the answer that the loop waits for.
 	wanted kind
 
 	stopped <-chan struct{}
 	force   <-chan struct{}
-	// forced says that force has come.
+	// forced reports that force has fired.
 	forced bool
-	// late ends the run, kill the grace of ranks that were asked to end, and
-	// giveUp hosts that don't say what has become of them, or are not there.
+	// late ends the run, kill the grace period of ranks that were asked to end, and giveUp
+	// the wait for hosts that do not answer.
 	late, kill, giveUp <-chan time.Time
 }
 
@@ -59,7 +59,7 @@ func newWatch(ctx context.Context, p *Plan, force <-chan struct{}) *watch {
 	}
 }
 
-// open connects all hosts.
+// open connects to all hosts.
 func (w *watch) open(ctx context.Context) error {
 	p := w.plan
 	streams := [2]*lines{{out: p.Out}, {out: p.Errors}}
@@ -83,7 +83,7 @@ func (w *watch) open(ctx context.Context) error {
 	return w.brief()
 }
 
-// log is the file for what a rank writes; nil is none.
+// log creates the file for the output of a rank; nil if there is none.
 func (w *watch) log(rank int) (io.Writer, error) {
 	if w.plan.LogDir == "" {
 		return nil, nil //nolint:nilnil // a writer that is not there
@@ -96,7 +96,7 @@ func (w *watch) log(rank int) (io.Writer, error) {
 	return f, nil
 }
 
-// brief tells each host its part.
+// brief sends each host its part.
 func (w *watch) brief() error {
 	p := w.plan
 	b := brief{
@@ -123,7 +123,7 @@ func (w *watch) brief() error {
 	return nil
 }
 
-// silence returns the time in which a host may say nothing.
+// silence returns the time for which a host may be silent.
 func (p *Plan) silence() time.Duration {
 	if p.Silence == 0 {
 		return DefaultSilence
@@ -131,7 +131,7 @@ func (p *Plan) silence() time.Duration {
 	return p.Silence
 }
 
-// course is the job, step by step: each is done when all hosts have done it.
+// course runs the job step by step: a step ends when all hosts have completed it.
 func (w *watch) course() error {
 	patience := w.plan.Patience
 	if patience == 0 {
@@ -161,7 +161,7 @@ func (w *watch) course() error {
 	return errors.Join(w.cause, w.save())
 }
 
-// begin has all programs begin.
+// begin starts all programs.
 func (w *watch) begin() {
 	w.started, w.begun = true, time.Now()
 	w.tell(kindStart, nil)
@@ -170,7 +170,7 @@ func (w *watch) begin() {
 	}
 }
 
-// verdict is that of all hosts, in the order of their ranks.
+// verdict combines the verdicts of all hosts, in the order of their ranks.
 func (w *watch) verdict() {
 	if w.cause != nil {
 		return
@@ -194,8 +194,7 @@ func (w *watch) save() error {
 	}
 	failed := w.cause != nil
 	if failed && !w.forced {
-		// No rank is left that would have to be killed, and who is asked for its
-		// buffers has time while they come.
+		// No ranks are left to be killed, and the hosts have time as long as bytes arrive.
 		w.kill, w.giveUp = nil, time.After(w.plan.silence())
 	}
 	w.step(kindSave, nil, kindSaved)
@@ -210,7 +209,7 @@ func (w *watch) save() error {
 	return errors.Join(errs...)
 }
 
-// step has all hosts do something, if there is no reason to end.
+// step makes all hosts execute an order, unless the job is ending.
 func (w *watch) step(order kind, what any, answer kind) {
 	if w.cause != nil && order != kindSave {
 		return
@@ -219,7 +218,7 @@ func (w *watch) step(order kind, what any, answer kind) {
 	w.until(answer)
 }
 
-// tell tells all hosts something that are there.
+// tell sends a message to all hosts that are not lost.
 func (w *watch) tell(k kind, v any) {
 	for _, h := range w.hosts {
 		if h.lost == nil {
@@ -228,7 +227,7 @@ func (w *watch) tell(k kind, v any) {
 	}
 }
 
-// until takes what comes until all hosts have said something, or can't.
+// until handles events until all hosts have answered, or can't.
 func (w *watch) until(answer kind) {
 	w.wanted = answer
 	for _, h := range w.hosts {
@@ -239,8 +238,8 @@ func (w *watch) until(answer kind) {
 	}
 }
 
-// waits says whether a host is to say something yet. One that is not there yet
-// is not waited for when the job ends.
+// waits reports whether the loop still waits for an answer of a host. A host that is not
+// ready is not waited for when the job ends.
 func (w *watch) waits(h *host) bool {
 	switch {
 	case h.lost != nil, h.said[w.wanted], w.wanted == kindReady && w.cause != nil:
@@ -251,7 +250,7 @@ func (w *watch) waits(h *host) bool {
 	return true
 }
 
-// next takes what comes next.
+// next handles the next event.
 func (w *watch) next() {
 	select {
 	case e := <-w.events:
@@ -284,7 +283,7 @@ func (w *watch) next() {
 	}
 }
 
-// take takes what a host has said. The error is what no host says.
+// take handles a message of a host. An error means that the host violates the protocol.
 func (w *watch) take(e event) error {
 	h := e.host
 	if e.err != nil {
@@ -310,7 +309,7 @@ func (w *watch) take(e event) error {
 		h.verdicts = append(h.verdicts, v)
 		return nil
 	case *fault:
-		h.said[w.wanted] = true // its end has been told
+		h.said[w.wanted] = true // the fault replaces the answer
 		if w.wanted == kindSaved && w.cause != nil {
 			w.remains = append(w.remains, h.error(v))
 		}
@@ -326,7 +325,7 @@ func (w *watch) take(e event) error {
 	return nil
 }
 
-// note notes that a rank has ended.
+// note records that a rank has ended.
 func (w *watch) note(h *host, e Ending) error {
 	if h.ended[e.Rank-h.first] {
 		return fmt.Errorf("rank %d has ended twice: %w", e.Rank, ErrTalk)
@@ -344,7 +343,7 @@ func (w *watch) note(h *host, e Ending) error {
 	return nil
 }
 
-// lose does without a host: its ranks have ended.
+// lose marks a host as lost and its ranks as ended.
 func (w *watch) lose(h *host, err error) {
 	if h.lost != nil || h.said[kindDone] {
 		return
@@ -360,10 +359,10 @@ func (w *watch) lose(h *host, err error) {
 			_ = w.note(h, Ending{Rank: h.first + i, Code: -1, Error: err.Error()}) // it has not ended before
 		}
 	}
-	w.end(err) // its ranks may have ended, and their outputs be wanted
+	w.end(err) // its ranks may have ended, but their outputs may still be needed
 }
 
-// end asks all ranks to end. Only the first cause counts.
+// end asks all ranks to end. Only the first cause is kept.
 func (w *watch) end(cause error) {
 	switch {
 	case w.closing:
@@ -382,7 +381,7 @@ func (w *watch) end(cause error) {
 	w.kill = time.After(grace)
 }
 
-// close ends what is left of the job, everywhere.
+// close ends what is left of the job, on all hosts.
 func (w *watch) close() error {
 	w.closing = true
 	w.barriers.close()
@@ -390,7 +389,7 @@ func (w *watch) close() error {
 	w.giveUp = time.After(farewell)
 	for _, h := range w.hosts {
 		if !h.said[kindReady] && h.lost == nil {
-			h.lost = ErrHost // there is nothing on it to take away
+			h.lost = ErrHost // it has nothing to clean up
 		}
 	}
 	w.tell(kindBye, nil)

@@ -16,55 +16,54 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// ErrTalk is a host that says what no host says.
+// ErrTalk reports a host or a runner that violates the protocol.
 var ErrTalk = errors.New("not understood")
 
-// The first line of a host. What stands before it is noise of the agent, such as
-// the greeting of a login.
+// The first line of a host. Anything before it is noise of the agent, such as a login
+// banner.
 const (
 	greeting = "hmcfs run-host "
 	version  = "1"
-	// mostNoise bounds that, in bytes.
+	// mostNoise bounds the noise, in bytes.
 	mostNoise = 64 << 10
 )
 
-// kind is the kind of a frame. What is behind it is a message as JSON, or
-// bytes with a small head.
+// kind is the kind of a frame. Its body is a message in JSON, or bytes with a small header.
 type kind byte
 
-// What the runner says to a host.
+// Messages from the runner to a host.
 const (
-	kindBrief  kind = iota + 1 // brief: what its part of the job is
-	kindBook                   // book: where all ranks listen; make everything
-	kindStart                  // begin the programs
-	kindSoon                   // SIGTERM to all, and leave what is being done
+	kindBrief  kind = iota + 1 // brief: its part of the job
+	kindBook                   // book: the addresses of all ranks; create everything
+	kindStart                  // start the programs
+	kindSoon                   // SIGTERM to all, and cancel the current step
 	kindNow                    // SIGKILL to all
-	kindAnswer                 // passage: a rank's barrier is over
+	kindAnswer                 // passage: the end of a rank's barrier
 	kindVerify                 // compare the outputs
 	kindSave                   // send all buffers
-	kindBye                    // end
+	kindBye                    // end the part
 )
 
-// What a host says to the runner.
+// Messages from a host to the runner.
 const (
-	kindReady    kind = iota + 32 // ready: where its ranks will listen
-	kindLoaded                    // everything is made, and inputs are in place
-	kindOutput                    // what a rank writes
+	kindReady    kind = iota + 32 // ready: the addresses of its ranks
+	kindLoaded                    // everything is created, and inputs are loaded
+	kindOutput                    // output of a rank
 	kindEnded                     // Ending of a rank
 	kindArrive                    // arrival at a barrier
-	kindLeave                     // departure: it waits no longer
+	kindLeave                     // departure: a rank waits no longer
 	kindVerdict                   // Verdict of one buffer
-	kindVerified                  // that was the last one
+	kindVerified                  // all verdicts have been sent
 	kindData                      // bytes of a buffer
-	kindSaved                     // those were the last ones
-	kindFault                     // fault: it can't go on
+	kindSaved                     // all bytes have been sent
+	kindFault                     // fault: it can't continue
 	kindDone                      // done: nothing is left
 )
 
-// kindBeat says nothing but that its sender is there.
+// kindBeat is a heartbeat, in both directions.
 const kindBeat kind = 64
 
-// most is the most bytes of a frame's body.
+// most returns the maximum size, in bytes, of a frame's body.
 func (k kind) most() int {
 	switch k {
 	case kindBrief:
@@ -76,8 +75,8 @@ func (k kind) most() int {
 	}
 }
 
-// piece is the most bytes of output and of buffers in a frame, and pieceHead the
-// most of what stands before them.
+// piece bounds the bytes of output or of a buffer in a frame, and pieceHead the size of
+// their header.
 const (
 	piece     = 64 << 10
 	pieceHead = 8
@@ -89,11 +88,11 @@ type frame struct {
 	body []byte
 }
 
-// frameHead is the bytes before a body: the kind, and how long the body is.
+// frameHead is the size of a frame's header: the kind, and the size of the body.
 const frameHead = 5
 
-// readFrame reads a frame. The body is no longer valid when the next one is
-// read into the same room.
+// readFrame reads a frame. The body is valid until the next frame is read into the same
+// room.
 func readFrame(from io.Reader, room []byte) (frame, []byte, error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -114,7 +113,7 @@ func readFrame(from io.Reader, room []byte) (frame, []byte, error) {
 	return f, room, nil
 }
 
-// appendFrame appends a frame with a body of some parts.
+// appendFrame appends a frame, whose body is the concatenation of some parts.
 func appendFrame(p []byte, k kind, parts ...[]byte) []byte {
 	n := 0
 	for _, part := range parts {
@@ -128,7 +127,7 @@ func appendFrame(p []byte, k kind, parts ...[]byte) []byte {
 	return p
 }
 
-// encode is a frame with a message; nil is an empty one.
+// encode returns a frame with a message; nil means an empty body.
 func encode(k kind, v any) ([]byte, error) {
 	if v == nil {
 		return appendFrame(nil, k), nil
@@ -143,7 +142,7 @@ func encode(k kind, v any) ([]byte, error) {
 	return appendFrame(nil, k, body), nil
 }
 
-// decode reads a message, of which every field is known.
+// decode decodes a message; unknown fields are errors.
 func decode[T any](f frame) (*T, error) {
 	v := new(T)
 	if err := adminapi.Unmarshal(f.body, v); err != nil {
@@ -152,7 +151,7 @@ func decode[T any](f frame) (*T, error) {
 	return v, nil
 }
 
-// sender writes frames whole.
+// sender writes whole frames.
 type sender struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -182,28 +181,28 @@ func (s *sender) sendPiece(k kind, head, p []byte) error {
 	return err
 }
 
-// outputHead returns the bytes before output: the rank, and 0 or 1 for the stream.
+// outputHead returns the header of output: the rank, and 0 or 1 for the stream.
 func outputHead(rank, stream int) []byte { return []byte{byte(rank), byte(stream)} }
 
-// dataHead returns what stands before bytes of a buffer: the rank, and the buffer by
-// its place in the config.
+// dataHead returns the header of bytes of a buffer: the rank, and the buffer's index in the
+// config.
 func dataHead(rank, buffer int) []byte {
 	return binary.BigEndian.AppendUint16([]byte{byte(rank)}, uint16(buffer))
 }
 
-// silentError is somebody who has said nothing for too long.
+// silentError reports a peer that was silent for too long.
 type silentError struct{ after time.Duration }
 
 func (e *silentError) Error() string { return fmt.Sprintf("nothing was heard of it for %v", e.after) }
 
-// patient reads, and gives up when nothing comes for some time. 0 is never.
+// patient is a reader that fails if nothing arrives for limit; 0 means no limit.
 type patient struct {
 	from  io.Reader
 	limit time.Duration
 }
 
-// Read reads. Where this process itself was stopped for a while, what has come
-// meanwhile is read all the same.
+// Read reads. If this process itself was stopped for a while, bytes that have arrived
+// meanwhile are still read.
 func (p *patient) Read(b []byte) (int, error) {
 	d, can := p.from.(interface{ SetReadDeadline(time.Time) error })
 	if p.limit == 0 || !can {
@@ -211,7 +210,7 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 	for wait := p.limit; ; wait = p.limit / 10 {
 		if d.SetReadDeadline(time.Now().Add(wait)) != nil {
-			return p.from.Read(b) // such as a terminal
+			return p.from.Read(b) // it has no deadlines, like a terminal
 		}
 		n, err := p.from.Read(b)
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -223,8 +222,8 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 }
 
-// awaitGreeting reads up to a host's first line, and returns what it read before
-// it, where there is none.
+// awaitGreeting reads up to a host's first line. If there is none, it returns the last
+// non-empty line read as noise.
 func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 	for read := 0; read < mostNoise; {
 		line, err := from.ReadSlice('\n')
@@ -246,10 +245,10 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 	return shorten(noise), fmt.Errorf("no hmcfs answers: %w", ErrTalk)
 }
 
-// longestText is the most bytes of a text of a host that is shown.
+// longestText bounds the size, in bytes, of a remote text that is shown.
 const longestText = 1000
 
-// shorten is a text of somebody else, as it may be shown.
+// shorten makes a remote text safe to show: printable and short.
 func shorten(text string) string {
 	return wire.Printable(text[:min(len(text), longestText)], '?')
 }

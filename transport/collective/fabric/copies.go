@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// copies holds the fabrics that Duplicate has made of one. Closing it closes them.
+// copies holds the fabrics that Duplicate has made of one fabric. Closing it closes them.
 type copies struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -16,7 +16,7 @@ type copies struct {
 
 // add keeps a copy until it is removed.
 //
-// Errors: ErrClosed, with which the copy is closed.
+// Errors: ErrClosed; the copy is then closed.
 func (c *copies) add(f Fabric) error {
 	c.mu.Lock()
 	closed := c.closed
@@ -39,7 +39,7 @@ func (c *copies) remove(f Fabric) {
 	delete(c.all, f)
 }
 
-// close closes all copies, and those added later.
+// close closes all copies. A copy added later is closed at once.
 func (c *copies) close() error {
 	c.mu.Lock()
 	all := c.all

@@ -1,18 +1,17 @@
-// Package fabric joins the ranks of a group for collectives: a stream of bytes
-// between each two, memory that all of them have mapped where they are on one
-// host, and counters by which they wait for each other.
+// Package fabric connects the ranks of a group for collectives. It provides a byte stream
+// between each pair of ranks, memory that all ranks of a host have mapped, and counters by
+// which they wait for each other.
 //
 //	Local   ranks that are goroutines of one process
-//	Over    ranks of a domain: shared memory on one host, sockets between hosts
+//	Over    ranks of a domain: shared memory within a host, sockets between hosts
 //
-// A stream is raw: both sides know from their plan what comes next. It carries
-// bytes in order, or ends with an error; what was lost with it is the group's to
-// do again. What is lent to it (Link.TryLend) is sent from where it is: a peer may
-// read it later than the sender thinks.
+// A stream is raw: both ends know from their plan what comes next. It delivers bytes in
+// order, or ends with an error; the group must then redo what was lost. Bytes sent with
+// Link.TryLend are not copied: the peer may read them later than the sender expects.
 //
 // # Waiting
 //
-// Nothing here blocks but Park and Signals.Await. Who waits looks for a few
-// microseconds, since on a processor of its own that is faster than to be woken,
-// and sleeps then: ranks that share a processor do not burn each other's time.
+// Only Park and Signals.Await block. A waiter polls for a few microseconds, which on a
+// processor of its own is faster than a wakeup, and then sleeps, so that ranks that share
+// a processor do not use up each other's time.
 package fabric

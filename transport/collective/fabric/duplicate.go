@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Duplicate makes a fabric of the same ranks. They exchange the numbers of their copies
-// over this fabric; packets are routed by them.
+// Duplicate makes a fabric of the same ranks. The ranks exchange the numbers of their
+// copies over this fabric; packets are routed by these numbers.
 func (o *over) Duplicate(ctx context.Context) (Fabric, error) {
 	if !o.gate.Enter() {
 		return nil, ErrClosed
@@ -30,7 +30,7 @@ func (o *over) Duplicate(ctx context.Context) (Fabric, error) {
 	}
 }
 
-// duplicate tries once.
+// duplicate makes one attempt.
 //
 // Errors: errAnew if another rank has timed out and starts again.
 func (o *over) duplicate(ctx context.Context) (*over, error) {
@@ -52,8 +52,8 @@ func (o *over) duplicate(ctx context.Context) (*over, error) {
 	return nil, errors.Join(err, f.Close()) //nolint:contextcheck // the end is not the context's
 }
 
-// formCopy connects a copy with those of the other ranks. It stops if one of them
-// starts again, or each would wait for the other.
+// formCopy connects a copy with those of the other ranks. It stops if another rank starts
+// again, since both would otherwise wait for each other.
 //
 // Errors: errAnew if another rank starts again.
 func (o *over) formCopy(ctx context.Context, f *over, numbers [][]byte) error {
@@ -85,7 +85,7 @@ func (o *over) formCopy(ctx context.Context, f *over, numbers [][]byte) error {
 	return err
 }
 
-// again begins an epoch if a meeting of the current one has failed.
+// again begins a new epoch if a rendezvous of the current one has failed.
 func (m *meetings) again() {
 	m.mu.Lock()
 	failed := m.failed || m.newest > m.epoch

@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// LinkError is a link that was lost. It is ErrLink.
+// LinkError reports that a link was lost. It matches ErrLink.
 type LinkError struct {
 	Peer plan.Rank
 	Err  error
@@ -21,7 +21,7 @@ func (e *LinkError) Is(target error) bool { return target == ErrLink }
 // Unwrap returns the cause.
 func (e *LinkError) Unwrap() error { return e.Err }
 
-// MissingError is ranks that have not come. It is ErrLink.
+// MissingError reports ranks that did not come. It matches ErrLink.
 type MissingError struct {
 	// Ranks are in ascending order.
 	Ranks []plan.Rank

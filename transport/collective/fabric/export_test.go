@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 )
 
-// Cut breaks the connection of a link, or loses a ring.
+// Cut breaks the connection of a link, or marks a ring as lost.
 func Cut(f Fabric, peer plan.Rank) error {
 	o, _ := f.(*over)
 	l := o.links[peer]
@@ -27,14 +27,14 @@ func Cut(f Fabric, peer plan.Rank) error {
 	return nil
 }
 
-// Unhook half-closes the doorbell with a rank of the same host, who can't be woken
-// by it any more.
+// Unhook half-closes the doorbell with a rank of the same host, so that it can't wake that
+// rank.
 func Unhook(f Fabric, peer plan.Rank) error {
 	o, _ := f.(*over)
 	return unix.Shutdown(o.links[peer].bell.socket.fd, unix.SHUT_WR)
 }
 
-// Hear gives a fabric the farewell of a rank.
+// Hear passes the goodbye packet of a rank to a fabric.
 func Hear(f Fabric, from plan.Rank) {
 	o, _ := f.(*over)
 	o.meetings.mu.Lock()

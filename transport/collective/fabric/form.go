@@ -19,24 +19,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// facts are told by the ranks to each other first.
+// facts are the first information that the ranks exchange.
 type facts struct {
-	// streams says that memory stays unmapped.
+	// streams reports that memory is to stay unmapped.
 	streams bool
 	// reach has a bit for each rank whose memory can be mapped.
 	reach uint64
-	// cpus has a bit for each processor that the rank may use; above 64 they
-	// share bits.
+	// cpus has a bit for each processor that the rank may use; processors from 64 on share
+	// bits.
 	cpus uint64
 	host string
 }
 
 const (
-	// factsSize is the bytes before the name of the host.
+	// factsSize is the size, in bytes, of the part before the name of the host.
 	factsSize = 17
-	// maxHost is the most bytes of the name of a host.
+	// maxHost bounds the name of a host, in bytes.
 	maxHost = 255
-	// maxCPU is the number of processors that unix.CPUSet knows.
+	// maxCPU is the number of processors in a unix.CPUSet.
 	maxCPU = 1024
 )
 
@@ -56,7 +56,7 @@ func parseFacts(p []byte) (facts, error) {
 	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:]), string(p[factsSize:])}, nil
 }
 
-// ownFacts are ours.
+// ownFacts returns the facts of this rank.
 func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	f := facts{streams: o.opts.Streams, cpus: processors(), host: o.opts.Host}
 	if f.host == "" {
@@ -84,7 +84,7 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// processors are those that this process may use.
+// processors returns the set of processors that this process may use.
 func processors() (set uint64) {
 	var mine unix.CPUSet
 	if unix.SchedGetaffinity(0, &mine) != nil {
@@ -98,7 +98,7 @@ func processors() (set uint64) {
 	return set
 }
 
-// form meets all ranks and makes what they have together.
+// form exchanges facts with all ranks and sets up shared memory and links.
 func (o *over) form(ctx context.Context) error {
 	own, err := o.ownFacts(ctx)
 	if err != nil {
@@ -131,8 +131,8 @@ func (o *over) form(ctx context.Context) error {
 	return o.connect(ctx)
 }
 
-// place finds out who is on which host, and whether those of one host can map
-// each other's memory: all of them, or nobody does.
+// place determines which rank is on which host, and whether ranks of one host map each
+// other's memory: either all do, or none does.
 func (o *over) place(all []facts) {
 	var hosts []string
 	o.mapped = len(all) == 1
@@ -160,11 +160,11 @@ func (o *over) place(all []facts) {
 	}
 }
 
-// mixed says whether some links are rings and some are not.
+// mixed reports whether some links are rings and others are not.
 func (o *over) mixed() bool { return o.mapped && len(o.local) < len(o.links) }
 
-// share makes our segment, and opens those of the other ranks of the host. Where
-// one can't, nobody maps anything.
+// share makes our segment, and maps those of the other ranks of the host. If one rank
+// can't, no rank maps anything.
 func (o *over) share(ctx context.Context) error {
 	n := len(o.local)
 	own, err := o.c.Table().Alloc(devices.Size(segmentSize(n)))
@@ -191,7 +191,7 @@ func (o *over) share(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the links, and waits until all have.
+// connect makes the links, and waits until all ranks have made theirs.
 func (o *over) connect(ctx context.Context) error {
 	err := o.join(ctx)
 	good := []byte{0}
@@ -234,11 +234,11 @@ func (o *over) join(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ringWith is our end of the rings with a rank of this host, which are empty.
+// ringWith returns our end of the rings with a rank of this host. The rings are empty.
 func (o *over) ringWith(r plan.Rank) *ringLink {
 	in := o.segments.all[o.me].pipe(slices.Index(o.local, r))
 	out := o.segments.all[r].pipe(slices.Index(o.local, o.me))
-	// Ours is written to by nobody before the meeting that follows.
+	// No peer writes to our ring before the rendezvous that follows.
 	in.flow.head.Store(0)
 	in.flow.tail.Store(0)
 	in.flow.ended.Store(0)
@@ -247,13 +247,14 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 	}
 }
 
-// stream makes the connection with a rank: the link, or the doorbell of one that
-// is a ring.
+// stream makes the socket connection with a rank: either the link itself, or the doorbell
+// of a link that is a ring.
 func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	m := &o.meetings
 	m.mu.Lock()
 	world := m.peers[l.peer].world
-	// The same at both ends, and for no other stream of the two ranks.
+	// The name is the same at both ends, and differs from that of any other stream of the
+	// two ranks.
 	name := (o.nonce ^ m.peers[l.peer].nonce) + uint64(m.epoch)
 	m.mu.Unlock()
 	conn, err := o.open(ctx, world, name)
@@ -280,5 +281,5 @@ func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	return nil
 }
 
-// wireRights are those of the ranks of a host to each other's memory.
+// wireRights are the access rights of the ranks of a host to each other's memory.
 const wireRights = wire.Readable | wire.Writable

@@ -19,7 +19,8 @@ type pipe struct {
 type hub struct {
 	seats []*seat
 	bells []chan struct{}
-	// rings is indexed by sender × ranks + receiver. Rings have no memory before wire.
+	// rings is indexed by sender × ranks + receiver. Rings have no memory until wire is
+	// called.
 	rings []pipe
 	wired sync.Once
 	all   []*local
@@ -27,33 +28,34 @@ type hub struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed []bool
-	// meeting is the one of now.
+	// meeting is the current rendezvous.
 	// +checklocks:mu
 	meeting *meeting
 }
 
-// meeting is all ranks that share or reform.
+// meeting is a rendezvous of all ranks for a Share, Reform or Duplicate.
 type meeting struct {
 	offers []offer
 	here   []bool
 	count  int
-	// over is closed when all are here, or one can't come any more: err.
+	// over is closed when all ranks are here, or when one can no longer come; err is then
+	// set.
 	over chan struct{}
 	err  error
 }
 
-// offer is a rank's contribution.
+// offer is one rank's contribution to a rendezvous.
 type offer struct {
 	buffer *region.Buffer
 	bytes  []byte
 	err    error
-	// purpose names the operation that the rank waits in; made is its part of the
-	// result of Duplicate.
+	// purpose names the operation that the rank waits in; made is its part of the result of
+	// Duplicate.
 	purpose hubPurpose
 	made    *local
 }
 
-// hubPurpose names an operation that all ranks take part in.
+// hubPurpose names an operation in which all ranks take part.
 type hubPurpose uint8
 
 const (
@@ -82,7 +84,7 @@ func newHub(n int) *hub {
 	return h
 }
 
-// wire allocates the rings. A hub whose links are not used takes no memory.
+// wire allocates the rings. A hub whose links are not used takes no memory for them.
 func (h *hub) wire() {
 	h.wired.Do(func() {
 		n := len(h.all)
@@ -105,7 +107,7 @@ func newMeeting(n int) *meeting {
 	return &meeting{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
 }
 
-// meet waits until all ranks have come, and returns what they bring.
+// meet waits until all ranks have come, and returns their offers.
 func (h *hub) meet(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
 	m, err := h.come(me, mine)
 	if err != nil {
@@ -122,7 +124,8 @@ func (h *hub) meet(ctx context.Context, me plan.Rank, mine offer) ([]offer, erro
 	return nil, &MissingError{Ranks: m.missing(me), Err: cause}
 }
 
-// until waits for the end of a meeting, and says why it has not.
+// until waits for the end of a rendezvous. Its error is the reason why the wait ended
+// first.
 func (l *local) until(ctx context.Context, over chan struct{}) error {
 	for !l.stopped.Swap(false) {
 		select {
@@ -136,7 +139,7 @@ func (l *local) until(ctx context.Context, over chan struct{}) error {
 	return ErrInterrupted
 }
 
-// missing are the ranks but one that have not come.
+// missing returns the ranks, other than but, that have not come.
 func (m *meeting) missing(but plan.Rank) (ranks []plan.Rank) {
 	for r, here := range m.here {
 		if !here && r != int(but) {
@@ -146,7 +149,7 @@ func (m *meeting) missing(but plan.Rank) (ranks []plan.Rank) {
 	return ranks
 }
 
-// come adds a rank to the meeting of now.
+// come adds a rank to the current rendezvous.
 func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +174,7 @@ func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
 	return m, nil
 }
 
-// concludeLocked ends a meeting to which all have come.
+// concludeLocked ends a rendezvous to which all ranks have come.
 //
 // +checklocks:h.mu
 func (h *hub) concludeLocked(m *meeting) {
@@ -200,7 +203,7 @@ func (h *hub) concludeLocked(m *meeting) {
 	h.endLocked(m)
 }
 
-// hold holds each buffer for every rank but its own, which does so already.
+// hold holds each buffer once for every rank but its own, which holds it already.
 func (m *meeting) hold() error {
 	for r, o := range m.offers {
 		for i := range len(m.offers) - 1 {
@@ -228,7 +231,7 @@ func (h *hub) endLocked(m *meeting) {
 	close(m.over)
 }
 
-// leave says that a rank comes no more.
+// leave records that a rank takes part in no more rendezvous.
 func (h *hub) leave(me plan.Rank) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,21 +242,21 @@ func (h *hub) leave(me plan.Rank) {
 	}
 }
 
-// localShared is the buffers of all ranks. Each is held once for it.
+// localShared holds the buffers of all ranks, each of them once.
 type localShared struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	all []offer
 }
 
-// Bytes are those of a rank's buffer.
+// Bytes returns the buffer of a rank.
 func (s *localShared) Bytes(of plan.Rank) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[of].bytes
 }
 
-// Close lets the buffers go.
+// Close releases the buffers.
 func (s *localShared) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

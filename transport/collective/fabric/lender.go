@@ -10,19 +10,21 @@ import (
 )
 
 const (
-	// lendFrom is from how many bytes on pages are lent: to copy fewer is faster.
+	// lendFrom is the smallest body that is sent without copying, in bytes: below it a copy
+	// is faster.
 	lendFrom = 32 << 10
-	// lendPiece is the number of bytes that are lent at a time.
+	// lendPiece is the most bytes that enter the pipe at a time.
 	lendPiece = 128 << 10
 )
 
-// lender sends memory by its pages. What it has taken and not sent is the begin of
-// what comes next, as Link.TryLend says.
+// lender sends memory without copying, by passing its pages through a pipe. The bytes that
+// have entered the pipe and are not sent yet are the beginning of the next body, as
+// Link.TryLend requires.
 type lender struct {
 	pool *pages.Pool
 	pipe *pages.Pipe
-	// never says that it can't be: there is no pipe to be had, or the socket takes
-	// none.
+	// never reports that pages can't be passed: no pipe is available, or the socket does
+	// not support it.
 	never bool
 }
 
@@ -33,7 +35,7 @@ func (l *lender) close() {
 	}
 }
 
-// open takes a pipe.
+// open gets a pipe from the pool, and reports whether there is one.
 func (l *lender) open(pool *pages.Pool) bool {
 	if l.pipe == nil && !l.never {
 		pipe, ok := pool.Get()
@@ -45,7 +47,7 @@ func (l *lender) open(pool *pages.Pool) bool {
 	return l.pipe != nil
 }
 
-// lend sends what there is room for: head by a copy, body by its pages.
+// lend sends as much as there is room for: head by copying, body by passing its pages.
 func (s *socket) lend(pool *pages.Pool, head, body []byte) (int, error) {
 	l := &s.lender
 	begun := l.pipe != nil && l.pipe.Held() > 0
@@ -68,15 +70,15 @@ func (s *socket) lend(pool *pages.Pool, head, body []byte) (int, error) {
 	if err != nil && len(head) == 0 {
 		return n, err
 	}
-	return len(head) + n, nil // the error is met again
+	return len(head) + n, nil // the next call gets the error again
 }
 
-// lendBody sends some of what is to be lent.
+// lendBody sends some of body by passing its pages.
 func (s *socket) lendBody(body []byte) (int, error) {
 	l := &s.lender
 	if l.pipe.Held() == 0 {
 		if err := l.pipe.FromMemory(body[:min(len(body), lendPiece)]); err != nil {
-			// A device's memory has no pages that could be lent.
+			// The pages of a device's memory can't be passed.
 			n, serr := s.send(nil, body)
 			if serr != nil {
 				return n, fmt.Errorf("%w (%w)", serr, err)
@@ -89,7 +91,8 @@ func (s *socket) lendBody(body []byte) (int, error) {
 		return n, nil
 	}
 	if errors.Is(err, unix.EINVAL) && n == 0 {
-		// This socket can't: what was taken is copied, as it is still there.
+		// This socket does not support it. The bytes in the pipe are still in body: copy
+		// them.
 		l.close()
 		l.never = true
 		return s.send(nil, body)

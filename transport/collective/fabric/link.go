@@ -13,11 +13,11 @@ type ringLink struct {
 	peer plan.Rank
 	out  outlet
 	in   inlet
-	// lost says why it has ended on this side.
+	// lost is the reason why the link has ended on this side; nil while it has not.
 	lost atomic.Pointer[LinkError]
 }
 
-// TrySend puts into the ring what fits.
+// TrySend puts into the ring as many bytes as fit.
 func (l *ringLink) TrySend(head, body []byte) (int, error) {
 	if err := l.ended(); err != nil {
 		return 0, err
@@ -32,12 +32,12 @@ func (l *ringLink) TrySend(head, body []byte) (int, error) {
 	return n, nil
 }
 
-// TryLend copies: a ring has no other way.
+// TryLend copies, as a ring can't avoid it.
 func (l *ringLink) TryLend(head, body []byte) (int, error) { return l.TrySend(head, body) }
 
-// TryReceive takes out of the ring what is there.
+// TryReceive takes the available bytes out of the ring.
 func (l *ringLink) TryReceive(p []byte) (int, error) {
-	// What came before the end is behind these.
+	// Read these first: bytes that came before the end are then seen below.
 	lost, ended := l.ended(), l.in.flow.ended.Load() != 0
 	n, err := l.in.receive(p)
 	switch {
@@ -56,7 +56,7 @@ func (l *ringLink) TryReceive(p []byte) (int, error) {
 	return 0, nil
 }
 
-// ended is why the link has; nil where it goes on.
+// ended returns the reason why the link has ended, or nil.
 func (l *ringLink) ended() error {
 	if e := l.lost.Load(); e != nil {
 		return e
@@ -73,13 +73,13 @@ func (l *ringLink) fail(cause error) error {
 	return l.lost.Load()
 }
 
-// end tells the peer that nothing more comes.
+// end tells the peer that no more bytes follow.
 func (l *ringLink) end() {
 	l.out.flow.ended.Store(1)
 	l.node.wake(l.peer)
 }
 
-// ready says whether what somebody waits for is there.
+// ready reports whether the link can make the progress that w asks for.
 func (l *ringLink) ready(w Want) bool {
 	if l.ended() != nil || w.Receive && l.in.flow.ended.Load() != 0 {
 		return true
@@ -97,7 +97,7 @@ func (l *ringLink) ready(w Want) bool {
 	return false
 }
 
-// park waits until one of some rings may go on.
+// park waits until one of the rings can make progress.
 func (n *node) park(ctx context.Context, links []*ringLink, want []Want) error {
 	for s := n.spinner(); s.again(); {
 		if ready(links, want) {

@@ -14,8 +14,8 @@ import (
 // DefaultSpin is the time that a waiting rank polls before it sleeps.
 const DefaultSpin = 50 * time.Microsecond
 
-// Local makes the fabrics of n ranks that are goroutines of one process. Host
-// memory of all of them is mapped by nature.
+// Local makes the fabrics of n ranks that are goroutines of one process. All of them can
+// access all host memory.
 func Local(n int) ([]Fabric, error) {
 	if n < 1 || n > plan.MaxRanks {
 		return nil, fmt.Errorf("fabric of %d ranks: it has 1 to %d", n, plan.MaxRanks)
@@ -27,7 +27,7 @@ func Local(n int) ([]Fabric, error) {
 	return out, nil
 }
 
-// local is a rank of Local.
+// local is one rank of a fabric made by Local.
 type local struct {
 	*node
 	hub   *hub
@@ -53,7 +53,7 @@ func newLocal(h *hub, me plan.Rank) *local {
 	return l
 }
 
-// reset begins all links anew.
+// reset makes all links anew.
 //
 // Preconditions: no other rank uses them.
 func (l *local) reset() {
@@ -72,16 +72,16 @@ func (l *local) reset() {
 	}
 }
 
-// Rank is our own.
+// Rank returns our own rank.
 func (l *local) Rank() plan.Rank { return l.me }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (l *local) Size() int { return len(l.links) }
 
-// Nodes says that all are on one.
+// Nodes reports that all ranks are on one node.
 func (l *local) Nodes() []int { return make([]int, len(l.links)) }
 
-// Mapped says that all memory of the host is seen by all.
+// Mapped returns true: all ranks can access all host memory.
 func (l *local) Mapped() bool { return true }
 
 // Link returns the stream to a peer, nil for the rank itself.
@@ -93,16 +93,16 @@ func (l *local) Link(peer plan.Rank) Link {
 	return l.links[peer]
 }
 
-// Signals are the counters of all ranks.
+// Signals returns the counters of all ranks.
 func (l *local) Signals() Signals { return l.node }
 
-// Park waits until one of some links may go on.
+// Park waits until one of the links can make progress.
 func (l *local) Park(ctx context.Context, want []Want) error {
 	l.hub.wire()
 	return l.park(ctx, l.links, want)
 }
 
-// Interrupt has what waits return.
+// Interrupt makes a pending wait return.
 func (l *local) Interrupt() { l.interrupt() }
 
 // Share exchanges buffers with the other ranks.
@@ -124,7 +124,7 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	return &localShared{all: slices.Clone(all)}, nil
 }
 
-// Reform meets the other ranks, and begins all links anew.
+// Reform waits for the other ranks, and makes all links anew.
 func (l *local) Reform(ctx context.Context) error {
 	for r, peer := range l.hub.all {
 		if r != int(l.me) {
@@ -136,7 +136,7 @@ func (l *local) Reform(ctx context.Context) error {
 	return err
 }
 
-// Duplicate waits for the other ranks, and takes its part of the copy.
+// Duplicate waits for the other ranks, and returns this rank's part of the copy.
 func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
 	all, err := l.hub.meet(ctx, l.me, offer{purpose: forDuplicate})
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
 	return f, nil
 }
 
-// Close ends all links, and those of copies.
+// Close ends all links, and closes all copies.
 func (l *local) Close() error {
 	err := l.copies.close()
 	if l.parent != nil {
@@ -167,7 +167,7 @@ func (l *local) Close() error {
 	return err
 }
 
-// localBells are channels.
+// localBells are bells that are channels.
 type localBells struct {
 	hub *hub
 	me  plan.Rank

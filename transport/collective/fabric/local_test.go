@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// local makes ranks of this process.
+// local makes ranks in this process.
 func local(t testing.TB, n int) *fabrictest.World {
 	t.Helper()
 	e, err := transport.New(transport.Options{})

@@ -13,31 +13,31 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// grace is the time that a rank whose session has ended may take to come back.
+// grace bounds the time to reconnect to a rank whose session has ended.
 const grace = time.Second
 
-// The pauses after which a rank that has not answered is told again.
+// The intervals at which our contribution is sent again to a rank that has not answered.
 const (
 	soonest = 20 * time.Millisecond
 	latest  = time.Second
 )
 
-// maxParts bounds what is kept of a rank that is not asked for yet: it is at
-// most one meeting ahead, and may have begun anew.
+// maxParts bounds the parts kept of a rank before they are needed: it is at most one
+// rendezvous ahead, and may have begun a new epoch.
 const maxParts = 4
 
-// errAnew is a rank that makes all links anew.
+// errAnew reports that a rank makes all links anew.
 var errAnew = errors.New("the peer makes its links anew")
 
-// part is a rank's contribution to a meeting.
+// part is a rank's contribution to a rendezvous.
 type part struct {
 	epoch, seq uint32
 	blob       []byte
 }
 
-// meetings are the exchanges of the ranks of a fabric: each brings something for each,
-// and has what all others bring afterwards. An epoch is from one Reform to the
-// next, and meetings are numbered in it.
+// meetings are the rendezvous of the ranks of a fabric. In each, every rank brings a
+// contribution for every other rank, and receives those of all others. An epoch lasts from
+// one Reform to the next; rendezvous are numbered within it.
 type meetings struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -45,36 +45,36 @@ type meetings struct {
 	// newest is the latest epoch that another rank has begun.
 	// +checklocks:mu
 	newest uint32
-	// failed reports that a meeting of this epoch, or the step after it, has failed.
+	// failed reports that a rendezvous of this epoch, or the step after it, has failed.
 	// +checklocks:mu
 	failed bool
-	// forming cancels the copy that is being formed, nil if there is none. A rank in a
+	// forming cancels the copy that is being formed; nil if there is none. A rank in a
 	// later epoch takes no part in it.
 	// +checklocks:mu
 	forming context.CancelCauseFunc
-	// sent has our contributions to the meetings of this epoch, by number and rank.
+	// sent holds our contributions to the rendezvous of this epoch, by number and rank.
 	// +checklocks:mu
 	sent map[uint32][][]byte
 	// +checklocks:mu
 	peers []peer
 }
 
-// peer is a rank, as the meetings see it.
+// peer is the state of another rank.
 type peer struct {
 	world wire.Rank
-	// nonce is the number of its fabric, and knows says that it has ours.
+	// nonce is the number of its fabric; knows reports that it knows ours.
 	nonce uint64
 	knows bool
 	parts []part
-	// away says that its session has ended, and somebody tries to make it anew;
-	// dead is why that was in vain.
+	// away reports that its session has ended and a goroutine is reconnecting; dead is the
+	// error if that failed.
 	away bool
 	dead error
-	// left says that it has closed its fabric.
+	// left reports that it has closed its fabric.
 	left bool
 }
 
-// find returns a rank's contribution to a meeting, and forgets what came before.
+// find returns a rank's contribution to a rendezvous, and drops earlier ones.
 func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
 	for len(p.parts) > 0 {
 		first := &p.parts[0]
@@ -89,7 +89,7 @@ func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
 	return nil, false
 }
 
-// keep keeps a part, unless it is old.
+// keep keeps a part, unless a later one is known.
 func (p *peer) keep(in part) {
 	if n := len(p.parts); n > 0 {
 		last := &p.parts[n-1]
@@ -104,8 +104,8 @@ func (p *peer) keep(in part) {
 	p.parts = append(p.parts, in)
 }
 
-// packet is a packet of a peer, in the goroutine that receives from it. It may
-// have been found for a fabric that is closed meanwhile, whose seats are gone.
+// packet handles a packet of a peer, in the goroutine that receives from it. The fabric may
+// have been closed, and its seats freed, since the packet was assigned to it.
 func (o *over) packet(from comm.Origin, in *packet) {
 	if !o.gate.Enter() {
 		return
@@ -120,14 +120,14 @@ func (o *over) packet(from comm.Origin, in *packet) {
 		o.hearLost(rank, lost)
 	}
 	if answer != nil {
-		// What there is no room for now is asked for again.
+		// If there is no room now, the peer asks again.
 		_, _ = o.c.TryPacketIn(from, wire.PortFabric, answer.encode())
 	}
 	o.notify()
 }
 
-// took notes a packet. It returns the answer to it, and why its sender's links
-// are lost, if they are.
+// took records a packet. It returns the answer to it, and the reason why the links with its
+// sender are lost, if they are.
 func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 	m := &o.meetings
 	m.mu.Lock()
@@ -135,7 +135,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 	p := &m.peers[rank]
 	if p.nonce != in.from {
 		if p.nonce != 0 && (m.epoch > 0 || m.seq > 1) {
-			return nil, nil // another fabric of that name, which was or will be
+			return nil, nil // from an earlier or a later fabric of that name
 		}
 		*p = peer{world: p.world, nonce: in.from}
 	}
@@ -164,7 +164,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 	return answer, lost
 }
 
-// partLocked returns our contribution for a rank.
+// partLocked returns the packet with our contribution for a rank.
 //
 // +checklocks:o.meetings.mu
 func (o *over) partLocked(to plan.Rank, seq uint32, have bool) *packet {
@@ -174,7 +174,7 @@ func (o *over) partLocked(to plan.Rank, seq uint32, have bool) *packet {
 	}
 }
 
-// begin begins an epoch: the next one, or the one that others are in already.
+// begin begins a new epoch: the next one, or a later one that other ranks are in already.
 func (m *meetings) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,11 +185,11 @@ func (m *meetings) begin() {
 	}
 }
 
-// meet brings something for each rank to the next meeting, and returns what they
-// bring.
+// meet takes part in the next rendezvous with a contribution for each rank, and returns the
+// contributions of all ranks.
 //
-// Errors: errAnew where a rank has begun a later epoch; a MissingError;
-// ErrInterrupted; ErrLink where a meeting before has failed.
+// Errors: errAnew if a rank has begun a later epoch; a MissingError; ErrInterrupted;
+// ErrLink if an earlier rendezvous has failed.
 func (o *over) meet(ctx context.Context, bring func(to plan.Rank) []byte) ([][]byte, error) {
 	m := &o.meetings
 	m.mu.Lock()
@@ -214,7 +214,7 @@ func (o *over) meet(ctx context.Context, bring func(to plan.Rank) []byte) ([][]b
 	return got, err
 }
 
-// gather tells all of a meeting, again and again, until all are there.
+// gather sends our contribution until those of all other ranks have arrived.
 func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 	pause := soonest
 	var others []plan.Rank
@@ -252,7 +252,7 @@ func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 	}
 }
 
-// collect returns what has come to a meeting, and which ranks have not.
+// collect returns the contributions to a rendezvous, and the ranks whose are missing.
 func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error) {
 	m := &o.meetings
 	m.mu.Lock()
@@ -288,7 +288,8 @@ func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error
 	return got, missing, nil
 }
 
-// tell tells ranks what we bring. Who can't be told is called back.
+// tell sends our contribution to some ranks. If a rank can't be reached, it is reconnected
+// in the background.
 func (o *over) tell(seq uint32, ranks []plan.Rank) {
 	m := &o.meetings
 	for _, r := range ranks {
@@ -310,7 +311,7 @@ func (o *over) tell(seq uint32, ranks []plan.Rank) {
 	}
 }
 
-// callBack makes a session anew that has ended.
+// callBack reconnects to a rank whose session has ended.
 func (o *over) callBack(r plan.Rank, world wire.Rank) {
 	ctx, cancel := context.WithTimeout(o.life, grace)
 	defer cancel()
@@ -322,7 +323,7 @@ func (o *over) callBack(r plan.Rank, world wire.Rank) {
 	o.notify()
 }
 
-// notify has who waits in a meeting look again.
+// notify makes a waiter in a rendezvous look again.
 func (o *over) notify() {
 	select {
 	case o.changed <- struct{}{}:

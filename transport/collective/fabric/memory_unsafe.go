@@ -8,26 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sizes of what lies in segments.
+// Compile-time checks that the types fit into their space of a segment.
 const (
 	_ uint = seatSpace - uint(unsafe.Sizeof(seat{}))
 	_ uint = flowSpace - uint(unsafe.Sizeof(flow{}))
 )
 
-// seatAt and flowAt read the begin of some memory.
+// seatAt and flowAt interpret the beginning of some memory.
 //
 // Preconditions: it is long enough and aligned to 64 bytes.
 func seatAt(p []byte) *seat { return (*seat)(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func flowAt(p []byte) *flow { return (*flow)(unsafe.Pointer(unsafe.SliceData(p))) }
 
-// The operations of futex(2), between processes.
+// The operations of futex(2), for words shared between processes.
 const (
 	futexOpWait = 0
 	futexOpWake = 1
 )
 
-// futexWait sleeps while a word has a value, at most for some time.
+// futexWait sleeps while word has the value, for at most limit.
 func futexWait(word *atomic.Uint32, value uint32, limit time.Duration) error {
 	ts := unix.NsecToTimespec(limit.Nanoseconds())
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
@@ -37,24 +37,24 @@ func futexWait(word *atomic.Uint32, value uint32, limit time.Duration) error {
 	return nil
 }
 
-// futexWake wakes who sleeps at a word.
+// futexWake wakes all sleepers at a word.
 func futexWake(word *atomic.Uint32) {
-	// It fails only for an address that is none.
+	// It fails only for an invalid address.
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
 }
 
-// What follows does not wait, but may copy for longer than the runtime leaves a
-// thread its processor that is in a system call: it would have to get it back each
-// time. So the runtime is not told.
+// The following system calls do not block, but may copy for longer than the runtime lets a
+// thread in a system call keep its processor, which the thread would have to reacquire each
+// time. So they do not notify the runtime (RawSyscall).
 
-// polled says whether a socket is ready, without waiting.
+// polled reports whether a socket is ready, without waiting.
 func polled(fd unix.PollFd) bool {
 	var none unix.Timespec
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
 	return n > 0 && errno == 0 || errno != 0 && !transient(errno)
 }
 
-// sendTwo sends head and body with one call, and does not wait.
+// sendTwo sends head and body in one call, without waiting.
 func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
 	v[0].Base, v[1].Base = unsafe.SliceData(head), unsafe.SliceData(body)
 	v[0].SetLen(len(head))
@@ -69,7 +69,7 @@ func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
 	return int(n), nil
 }
 
-// sendMore sends what is followed by more, and does not wait.
+// sendMore sends bytes that more bytes follow, without waiting.
 func sendMore(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL|unix.MSG_MORE, 0, 0)
@@ -79,7 +79,7 @@ func sendMore(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
-// receiveNow receives what has come, and does not wait.
+// receiveNow receives the bytes that have arrived, without waiting.
 func receiveNow(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {

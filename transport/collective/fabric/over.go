@@ -22,20 +22,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// DefaultTimeout bounds the time until a rank comes to what all do together.
+// DefaultTimeout bounds the wait for the other ranks in operations that all take part in.
 const DefaultTimeout = 30 * time.Second
 
-// Options are those of Over.
+// Options configures Over.
 type Options struct {
 	// Streams leaves memory unmapped: ranks of one host use sockets too.
 	Streams bool
-	// Host names our host: ranks of hosts with other names share no memory. Empty
-	// asks the kernel.
+	// Host names our host; ranks of hosts with different names share no memory. If empty,
+	// the kernel's boot id is used.
 	Host string
-	// Timeout bounds the time until a rank comes to Over, Share and Reform.
+	// Timeout bounds the time until a rank comes to Over, Share, Reform and Duplicate.
 	// Default 30 s.
 	Timeout time.Duration
-	// Spin is the time that Park and Await look before they sleep. Default 50 µs, and
+	// Spin is the time that Park and Await poll before they sleep. The default is 50 µs, or
 	// none where this host has more ranks than processors. Negative is none.
 	Spin time.Duration
 }
@@ -49,25 +49,25 @@ type over struct {
 	name  string
 	nonce uint64
 	nodes []int
-	// mapped is Fabric.Mapped. local are the ranks of our host, in order, with
-	// ourselves, if so.
+	// mapped is the value of Fabric.Mapped. If true, local are the ranks of our host in
+	// ascending order, including our own.
 	mapped   bool
 	local    []plan.Rank
 	segments segments
-	// seated is set when seats change no more. Nobody sleeps before.
+	// seated is set when seats no longer change. No rank sleeps before that.
 	seated atomic.Bool
 	links  []*link
-	// pipes are those by which sockets lend memory.
+	// pipes are used by sockets to pass pages without copying.
 	pipes pages.Pool
-	// event wakes who sleeps in poll; -1 where nobody does.
+	// event wakes a sleeper in poll; -1 where no rank sleeps there.
 	event int
 	polls []unix.PollFd
-	// gate is entered by what uses links or seats, and shut by Close.
+	// gate is entered by users of links and seats, and shut by Close.
 	gate     gate.Gate
 	meetings meetings
-	// changed has one token when something has come to a meeting.
+	// changed holds a token when something has arrived for a rendezvous.
 	changed chan struct{}
-	// parent is the fabric that Duplicate was called on; nil for a domain's.
+	// parent is the fabric that Duplicate was called on; nil for the fabric of a domain.
 	parent *over
 	copies copies
 	// life ends with Close.
@@ -78,8 +78,8 @@ type over struct {
 	ended   error
 }
 
-// Over joins the ranks of a domain. All of them call it. The domain is borrowed,
-// and goes on to send and receive. A domain has one fabric at a time.
+// Over connects the ranks of a domain. All of them must call it. The domain is borrowed,
+// and can still send and receive. A domain has one fabric at a time.
 //
 // Errors: a MissingError; those of domain and comm.
 func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
@@ -108,8 +108,7 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 	n := len(ranks)
 	f := &over{opts: o, c: c, name: name, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
 	var number [8]byte
-	// It never fails: the runtime ends the process where the kernel has no random
-	// bytes.
+	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(number[:])
 	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
 	seats := make([]*seat, n)
@@ -135,9 +134,9 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 	return f, nil
 }
 
-// rankOf is the rank of the fabric that a rank of the job has.
+// rankOf returns the rank in the fabric of a rank of the job.
 func (o *over) rankOf(world wire.Rank) (plan.Rank, bool) {
-	// world does not change once peers are there.
+	// world does not change once peers is set.
 	i := slices.IndexFunc(o.worlds(), func(w wire.Rank) bool { return w == world })
 	return plan.Rank(i), i >= 0
 }
@@ -152,8 +151,8 @@ func (o *over) worlds() []wire.Rank {
 	return all
 }
 
-// setSpin decides how long is looked before who waits sleeps. The processors that
-// count are those of all ranks here, as each may have one of its own.
+// setSpin sets the time to poll before a waiter sleeps. It counts the processors of all
+// ranks of this host, as each may have one of its own.
 func (o *over) setSpin(all []facts) {
 	here, cpus := 0, uint64(0)
 	for r, n := range o.nodes {
@@ -172,8 +171,8 @@ func (o *over) setSpin(all []facts) {
 	}
 }
 
-// hearLost notes that a rank is gone, as told by the goroutine that receives from
-// it: that may be while we are still forming.
+// hearLost records the loss of a rank. It is called by the goroutine that receives from the
+// rank, possibly while the fabric is still being formed.
 func (o *over) hearLost(of plan.Rank, cause error) {
 	o.note(of, cause)
 	if o.seated.Load() {
@@ -181,19 +180,19 @@ func (o *over) hearLost(of plan.Rank, cause error) {
 	}
 }
 
-// Rank is our own.
+// Rank returns our own rank.
 func (o *over) Rank() plan.Rank { return o.me }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (o *over) Size() int { return len(o.links) }
 
-// Nodes says which host each rank is on.
+// Nodes returns the host of each rank.
 func (o *over) Nodes() []int { return slices.Clone(o.nodes) }
 
-// Mapped says whether ranks of one host see each other's memory.
+// Mapped reports whether ranks of one host can access each other's memory.
 func (o *over) Mapped() bool { return o.mapped }
 
-// Link is the stream with a peer.
+// Link returns the stream with a peer.
 func (o *over) Link(peer plan.Rank) Link {
 	if peer == o.me {
 		return nil
@@ -201,7 +200,7 @@ func (o *over) Link(peer plan.Rank) Link {
 	return o.links[peer]
 }
 
-// Signals are the counters of the ranks of this host.
+// Signals returns the counters of the ranks of this host.
 func (o *over) Signals() Signals {
 	if !o.mapped {
 		return nil
@@ -209,7 +208,7 @@ func (o *over) Signals() Signals {
 	return (*signals)(o)
 }
 
-// Interrupt has what waits return.
+// Interrupt makes a pending wait return.
 func (o *over) Interrupt() {
 	if o.gate.Enter() {
 		o.interrupt()
@@ -217,7 +216,7 @@ func (o *over) Interrupt() {
 	}
 }
 
-// Reform makes all links anew, with all other ranks.
+// Reform makes all links anew, together with all other ranks.
 func (o *over) Reform(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, o.opts.Timeout)
 	defer cancel()
@@ -258,7 +257,7 @@ func (o *over) reform(ctx context.Context) error {
 	return err
 }
 
-// Close ends all links. What was sent before is received.
+// Close ends all links. Peers still receive the bytes sent before.
 func (o *over) Close() error {
 	o.closing.Do(func() {
 		copies := o.copies.close()
@@ -284,8 +283,8 @@ func (o *over) Close() error {
 	return o.ended
 }
 
-// bye tells the others. Who does not hear it sees the end of the stream or of the
-// session.
+// bye announces the close to the other ranks. A rank that misses it sees the end of the
+// stream or of the session.
 func (o *over) bye() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

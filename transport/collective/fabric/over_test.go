@@ -40,10 +40,10 @@ type member struct {
 	fabric  fabric.Fabric
 }
 
-// way is the way in which the ranks of a run are joined.
+// way describes how the ranks of a test are connected.
 type way struct {
 	commtest.Way
-	// options are those of a rank.
+	// options returns the options of a rank.
 	options func(rank int) fabric.Options
 }
 
@@ -82,7 +82,7 @@ func (w way) members(t testing.TB, n int) []*member {
 	return all
 }
 
-// together runs fn for each rank at the same time.
+// together runs fn for each rank concurrently.
 func together(t testing.TB, all []*member, fn func(i int, m *member) error) {
 	t.Helper()
 	var ranks sync.WaitGroup
@@ -99,7 +99,7 @@ func together(t testing.TB, all []*member, fn func(i int, m *member) error) {
 	}
 }
 
-// open is a fabrictest.Open.
+// open implements fabrictest.Open.
 func (w way) open(t testing.TB, n int) *fabrictest.World {
 	t.Helper()
 	all := w.members(t, n)
@@ -164,7 +164,7 @@ func (w way) open(t testing.TB, n int) *fabrictest.World {
 	return world
 }
 
-// only lets ranks use one transport.
+// only restricts ranks to one transport.
 func only(tr comm.Transport) func(testing.TB, *comm.Options) {
 	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
 }
@@ -173,7 +173,7 @@ func shm() way { return way{Way: commtest.Way{Address: socket, Options: only(com
 
 func tcp() way { return way{Way: commtest.Way{Address: loopback, Options: only(comm.TCP)}} }
 
-// plain is tcp without encryption: links are sockets then, and no relays.
+// plain uses tcp without encryption: links are then sockets instead of relays.
 func plain() way {
 	return way{Way: commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
 		t.Helper()
@@ -182,7 +182,7 @@ func plain() way {
 	}}}
 }
 
-// mixed has two ranks on each host.
+// mixed places two ranks on each host.
 func mixed() way {
 	w := shm()
 	w.options = func(rank int) fabric.Options {
@@ -210,8 +210,8 @@ func TestTLS(t *testing.T) {
 	fabrictest.Run(t, w.open)
 }
 
-// TestHalfClosedDoorbell: a rank of the same host closes its side of the doorbell.
-// That is a lost link, and no reason to look again and again until the timeout.
+// TestHalfClosedDoorbell: if a rank of the same host closes its side of the doorbell, the
+// link is lost; the waiter must not poll until its timeout.
 func TestHalfClosedDoorbell(t *testing.T) {
 	kit.Check(t)
 	ranks := mixed().open(t, 4).Ranks
@@ -226,7 +226,7 @@ func TestHalfClosedDoorbell(t *testing.T) {
 	defer cancel()
 	var got []byte
 	p := make([]byte, 64)
-	// Ranks 0 and 1 are on one host, rank 2 is on another one.
+	// Ranks 0 and 1 are on one host, rank 2 is on another.
 	want := []fabric.Want{{Peer: 0, Receive: true}, {Peer: 2, Receive: true}}
 	for looks := 0; ; looks++ {
 		n, err := ranks[1].Link(0).TryReceive(p)
@@ -260,8 +260,8 @@ func TestHalfClosedDoorbell(t *testing.T) {
 	}
 }
 
-// TestLateFarewell has ranks close, and hear after that that others have: what has
-// come was on its way already, and the seats are gone by then.
+// TestLateFarewell closes ranks, which then receive the goodbyes of others: the packets
+// were already in transit, and the seats no longer exist.
 func TestLateFarewell(t *testing.T) {
 	for name, w := range map[string]way{"shm": shm(), "tcp": tcp(), "mixed": mixed()} {
 		t.Run(name, func(t *testing.T) {

@@ -11,21 +11,21 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// errUnlinked is a link that Reform has not made yet.
+// errUnlinked reports a link that Reform has not made yet.
 var errUnlinked = errors.New("it has to be made anew")
 
-// link is the link with a rank: one of ring, socket and relay.
+// link is the link with a rank: exactly one of ring, socket and relay is set.
 type link struct {
 	o      *over
 	peer   plan.Rank
 	ring   *ringLink
 	socket *socket
 	relay  *relay
-	// bell wakes the peer of a ring who sleeps in poll.
+	// bell wakes the peer of a ring that sleeps in poll.
 	bell *doorbell
 }
 
-// open makes a connection with a rank.
+// open connects to a rank.
 func (o *over) open(ctx context.Context, world wire.Rank, name uint64) (net.Conn, error) {
 	for {
 		in, err := o.c.Origin(ctx, world)
@@ -33,14 +33,14 @@ func (o *over) open(ctx context.Context, world wire.Rank, name uint64) (net.Conn
 			return nil, err
 		}
 		conn, err := o.c.Stream(ctx, in, name)
-		// A listener with many in its door drops the oldest.
+		// A listener whose backlog is full drops the oldest connection: try again.
 		if err == nil || ctx.Err() != nil || !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
 			return conn, err
 		}
 	}
 }
 
-// end ends our side. Nothing else uses the link meanwhile.
+// end closes our side. The link must not be in use.
 func (l *link) end() {
 	if l == nil {
 		return
@@ -60,10 +60,10 @@ func (l *link) end() {
 	l.ring, l.socket, l.relay, l.bell = nil, nil, nil, nil
 }
 
-// TrySend sends what there is room for.
+// TrySend sends as much as there is room for.
 func (l *link) TrySend(head, body []byte) (int, error) { return l.send(head, body, false) }
 
-// TryLend sends what there is room for, by its pages where there is a socket.
+// TryLend sends as much as there is room for, over a socket without copying.
 func (l *link) TryLend(head, body []byte) (int, error) { return l.send(head, body, true) }
 
 func (l *link) send(head, body []byte, lend bool) (n int, err error) {
@@ -93,7 +93,7 @@ func (l *link) send(head, body []byte, lend bool) (n int, err error) {
 	return n, nil
 }
 
-// TryReceive receives what has come.
+// TryReceive receives the bytes that have arrived.
 func (l *link) TryReceive(p []byte) (n int, err error) {
 	if !l.o.gate.Enter() {
 		return 0, &LinkError{l.peer, ErrClosed}
@@ -117,14 +117,15 @@ func (l *link) TryReceive(p []byte) (n int, err error) {
 	case err != nil:
 		return 0, &LinkError{l.peer, err}
 	case gone != nil && !errors.Is(gone.Err, errEnded):
-		// What a rank has sent that has said goodbye is on its way, and its end.
+		// After an orderly close, the peer's remaining bytes and the end of the stream
+		// follow.
 		return 0, gone
 	}
 	return 0, nil
 }
 
-// ready says whether what somebody waits for is there. The room for a send over
-// a socket is looked at only where asked.
+// ready reports whether the link can make the progress that w asks for. The room for a send
+// over a socket is checked only if room is set.
 func (l *link) ready(w Want, room bool) bool {
 	if l.ring != nil {
 		return l.ring.ready(w)
@@ -152,7 +153,7 @@ func (s *signals) Set(value uint64) {
 	}
 }
 
-// Meet sets our own counter, and looks at those of all others.
+// Meet sets our own counter, and checks those of all other ranks.
 func (s *signals) Meet(value uint64) bool {
 	if !s.gate.Enter() {
 		return false
@@ -162,7 +163,7 @@ func (s *signals) Meet(value uint64) bool {
 	return met
 }
 
-// Get is the counter of a rank.
+// Get returns the counter of a rank.
 func (s *signals) Get(of plan.Rank) uint64 {
 	if s.seats[of] == nil || !s.gate.Enter() {
 		return 0

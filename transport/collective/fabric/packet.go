@@ -12,27 +12,28 @@ import (
 type packetKind uint8
 
 const (
-	// kindPart is a rank's contribution to a meeting.
+	// kindPart carries a rank's contribution to a rendezvous.
 	kindPart packetKind = 1
-	// kindBye says that a rank closes its fabric.
+	// kindBye announces that a rank closes its fabric.
 	kindBye packetKind = 2
 )
 
 const (
 	packetVersion = 1
 	packetHead    = 32
-	// maxBlob is the most bytes that a rank brings.
+	// maxBlob bounds the contribution of a rank, in bytes.
 	maxBlob = 1024
 )
 
-// packet is a message between the ranks of a fabric. docs/wire.md draws it.
+// packet is a message between the ranks of a fabric; docs/wire.md has its format.
 type packet struct {
 	kind packetKind
-	// have says that the sender has what we bring to this meeting, and that we
-	// know the rank: it wants no answer.
+	// have reports that the sender has our contribution to this rendezvous and knows our
+	// number: no answer is needed.
 	have       bool
 	epoch, seq uint32
-	// from is the sender's number for its fabric, and to ours, as far as it knows.
+	// from is the number of the sender's fabric; to is that of ours, 0 if it is not known
+	// yet.
 	from, to uint64
 	name     string
 	blob     []byte
@@ -53,7 +54,7 @@ func (p *packet) encode() []byte {
 	return append(append(b, p.name...), p.blob...)
 }
 
-// parsePacket reads a packet, whose blob stays part of b.
+// parsePacket decodes a packet; its blob aliases b.
 func parsePacket(b []byte) (packet, error) {
 	if len(b) < packetHead || b[0] != packetVersion || b[2] > 1 || b[3] != 0 {
 		return packet{}, malformed(b)

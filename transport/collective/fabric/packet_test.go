@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// FuzzPackets reads what a peer may send: an error, or what is written again the
-// same.
+// FuzzPackets decodes packets of a peer: the result is an error, or encodes to the same
+// bytes.
 func FuzzPackets(f *testing.F) {
 	good := packet{kind: kindPart, have: true, epoch: 2, seq: 3, from: 4, to: 5, name: "job", blob: []byte{1, 2}}
 	f.Add(good.encode())
@@ -30,7 +30,7 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestFacts reads what ranks tell each other of themselves.
+// TestFacts decodes the facts of other ranks.
 func TestFacts(t *testing.T) {
 	want := facts{streams: true, reach: 1 << 63, cpus: 5, host: "a"}
 	if got, err := parseFacts(want.encode()); err != nil || !reflect.DeepEqual(got, want) {
@@ -43,7 +43,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestWrongCounters has a peer write what can't be into a ring.
+// TestWrongCounters: a peer writes impossible values to the counters of a ring.
 func TestWrongCounters(t *testing.T) {
 	p := pipe{&flow{}, make([]byte, 64)}
 	in, out := inlet{flow: p.flow, data: p.data}, outlet{flow: p.flow, data: p.data}

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Park waits until one of some links may go on.
+// Park waits until one of the links can make progress.
 func (o *over) Park(ctx context.Context, want []Want) error {
 	if !o.gate.Enter() {
 		return ErrClosed
@@ -55,7 +55,7 @@ func (o *over) ready(want []Want, room bool) bool {
 	return false
 }
 
-// sockets says whether one of the links is a socket.
+// sockets reports whether one of the links is a socket.
 func (o *over) sockets(want []Want) bool {
 	for _, w := range want {
 		if o.links[w.Peer].socket != nil {
@@ -65,7 +65,7 @@ func (o *over) sockets(want []Want) bool {
 	return false
 }
 
-// poll sleeps until a socket may go on, or somebody knocks.
+// poll sleeps until a socket can make progress or another rank wakes us.
 func (o *over) poll(ctx context.Context, want []Want) error {
 	fds := append(o.polls[:0], unix.PollFd{Fd: int32(o.event), Events: unix.POLLIN})
 	for _, w := range want {
@@ -85,7 +85,7 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 	}
 	if fds[0].Revents != 0 {
 		var count [8]byte
-		_, _ = unix.Read(o.event, count[:]) // nothing but its emptiness is wanted
+		_, _ = unix.Read(o.event, count[:]) // only to reset it
 	}
 	i := 1
 	for _, w := range want {
@@ -94,8 +94,8 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 			i++
 		case l.bell != nil:
 			if fds[i].Revents != 0 && l.bell.quiet() != nil {
-				// It would wake us again at once, for ever. What the peer has sent before
-				// is in the ring.
+				// It would wake us again at once, for ever. The bytes that the peer sent
+				// before are in the ring.
 				o.lose(w.Peer, errEnded)
 			}
 			i++
@@ -107,7 +107,7 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 // knock wakes a rank of this host that sleeps in poll.
 func (o *over) knock(of plan.Rank) {
 	if of == o.me {
-		_, _ = unix.Write(o.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // where it fails, it is full: rung
+		_, _ = unix.Write(o.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only if the counter is full: then we wake anyway
 		return
 	}
 	if b := o.links[of].bell; b != nil {

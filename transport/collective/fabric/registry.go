@@ -9,18 +9,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// registry is the fabrics over one communicator: the handler of their port. It
-// stays with the communicator.
+// registry holds the fabrics over one communicator, and handles the packets of their port.
+// It lives as long as the communicator.
 type registry struct {
 	mu sync.RWMutex
-	// byName holds the fabrics of domains, byNumber these and all copies.
+	// byName holds the fabrics of domains; byNumber holds these and all copies.
 	// +checklocks:mu
 	byName map[string]*over
 	// +checklocks:mu
 	byNumber map[uint64]*over
 }
 
-// registryOf is that of a communicator.
+// registryOf returns the registry of a communicator.
 func registryOf(c *comm.Communicator) (*registry, error) {
 	r := &registry{byName: map[string]*over{}, byNumber: map[uint64]*over{}}
 	err := c.Handle(wire.PortFabric, r)
@@ -32,7 +32,7 @@ func registryOf(c *comm.Communicator) (*registry, error) {
 	return r, err
 }
 
-// add makes a fabric findable: a domain has one at a time.
+// add registers a fabric by name and number. A domain has one fabric at a time.
 func (r *registry) add(o *over) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +59,8 @@ func (r *registry) remove(o *over) {
 	}
 }
 
-// Packet gets a packet of a peer. One to a fabric that is not made here yet is
-// sent again.
+// Packet handles a packet of a peer. One for a fabric that does not exist here yet is
+// dropped: its sender sends it again.
 func (r *registry) Packet(from comm.Origin, b []byte) error {
 	p, err := parsePacket(b)
 	if err != nil {
@@ -78,8 +78,8 @@ func (r *registry) Packet(from comm.Origin, b []byte) error {
 	return nil
 }
 
-// Ended loses the links with a peer. A fabric is not closed meanwhile: it is
-// removed first.
+// Ended marks the links with a peer as lost. No fabric is closed meanwhile: Close first
+// removes it from the registry.
 func (r *registry) Ended(from comm.Origin, cause error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

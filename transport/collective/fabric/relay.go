@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// relay is a stream over a connection that only goroutines can use, such as that
-// of TLS: one reads from it into a ring, one writes to it from another.
+// relay is a stream over a connection that only goroutines can use, such as one with TLS:
+// one goroutine reads from it into a ring, another writes to it from a ring.
 type relay struct {
 	conn net.Conn
-	// wake tells the rank that something has come, or there is room.
+	// wake wakes the rank when bytes have arrived or there is room.
 	wake func()
-	// out and in are the rank's ends; next and filled those of the goroutines.
+	// out and in are the ends used by the rank; next and filled those used by the
+	// goroutines.
 	out     outlet
 	in      inlet
 	next    inlet
@@ -35,11 +36,11 @@ func newRelay(conn net.Conn, wake func()) *relay {
 	return r
 }
 
-// close ends the connection and its goroutines. What was given to send is
-// written before, as long as the peer reads.
+// close ends the connection and its goroutines. Bytes accepted by send are written first,
+// as long as the peer reads.
 func (r *relay) close() {
 	close(r.stop)
-	// Their errors are those of a connection that nobody wants any more.
+	// The connection is being discarded: its errors no longer matter.
 	_ = r.conn.SetReadDeadline(time.Unix(1, 0))
 	_ = r.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	r.running.Wait()
@@ -65,7 +66,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// read moves what comes into the ring.
+// read moves received bytes into the ring.
 func (r *relay) read() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -94,7 +95,7 @@ func (r *relay) read() {
 	}
 }
 
-// write moves what is in the ring to the connection.
+// write moves bytes from the ring to the connection.
 func (r *relay) write() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -121,7 +122,7 @@ func (r *relay) write() {
 	}
 }
 
-// send puts into the ring what fits.
+// send puts into the ring as many bytes as fit.
 func (r *relay) send(head, body []byte) (int, error) {
 	if err := r.err(); err != nil {
 		return 0, err
@@ -133,7 +134,7 @@ func (r *relay) send(head, body []byte) (int, error) {
 	return n, err
 }
 
-// receive takes what has come.
+// receive takes the available bytes.
 func (r *relay) receive(p []byte) (int, error) {
 	failed := r.err()
 	n, err := r.in.receive(p)
@@ -147,7 +148,7 @@ func (r *relay) receive(p []byte) (int, error) {
 	return 0, err
 }
 
-// ready says whether what somebody waits for is there.
+// ready reports whether the stream can make the progress that w asks for.
 func (r *relay) ready(w Want) bool {
 	if r.err() != nil {
 		return true

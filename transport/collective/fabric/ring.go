@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// maxRing is the most bytes that one direction of a ring holds: few enough to
-	// stay in the cache of the processors that copy in and out.
+	// maxRing bounds the bytes that one direction of a ring holds: few enough to stay in
+	// the cache of the processors that copy in and out.
 	maxRing = 256 << 10
-	// minRing is the fewest.
+	// minRing is the smallest size of one direction of a ring.
 	minRing = 16 << 10
-	// maxRings is the most bytes of the rings to one rank, unless they are of
-	// the fewest.
+	// maxRings bounds the total size of the rings to one rank, unless they have the
+	// smallest size.
 	maxRings = 4 << 20
 )
 
-// ringSize is the bytes of each ring where there are n ranks: a power of two.
+// ringSize returns the size, in bytes, of each ring among n ranks: a power of two.
 func ringSize(n int) int {
 	size := maxRing
 	for size > minRing && size*(n-1) > maxRings {
@@ -25,17 +25,16 @@ func ringSize(n int) int {
 	return size
 }
 
-// errRing is a ring whose counters can't be.
+// errRing reports a ring whose counters are inconsistent.
 var errRing = errors.New("the counters of the ring are wrong")
 
-// errEnded is a link that the other side has closed.
+// errEnded reports that the other side has closed the link.
 var errEnded = errors.New("the peer has closed it")
 
-// flow is the counters of a ring. Each number that one side writes and the other
-// one reads has a cache line of its own. It may lie in memory that a peer can
-// write.
+// flow holds the counters of a ring. Each number that one side writes and the other reads
+// has a cache line of its own. The memory may be writable by the peer.
 type flow struct {
-	// head counts the bytes that were put in. ended is set behind the last.
+	// head counts the bytes that were put in. ended is set after the last one.
 	head  atomic.Uint64
 	ended atomic.Uint32
 	_     [52]byte
@@ -49,12 +48,12 @@ type outlet struct {
 	flow *flow
 	// data has a length that is a power of two.
 	data []byte
-	// head is ours, tail what we have seen of the other side's: both are numbers
-	// that the peer can't change.
+	// head is our own, tail the last value read from the other side. The peer can change
+	// neither.
 	head, tail uint64
 }
 
-// room is the bytes that fit now.
+// room returns the number of bytes that fit now.
 func (o *outlet) room() (int, error) {
 	size := uint64(len(o.data))
 	if o.head-o.tail == size {
@@ -66,7 +65,7 @@ func (o *outlet) room() (int, error) {
 	return 0, errRing
 }
 
-// send puts in what fits of head and then body.
+// send puts in as much of head and then body as fits.
 func (o *outlet) send(head, body []byte) (int, error) {
 	size := uint64(len(o.data))
 	if used := o.head - o.tail; used > size/2 || used+uint64(len(head)+len(body)) > size {
@@ -88,7 +87,7 @@ func (o *outlet) send(head, body []byte) (int, error) {
 	return n, nil
 }
 
-// put copies p to a place of the ring, where there is room.
+// put copies p to position at of the ring, where there must be room.
 func (o *outlet) put(p []byte, at uint64) int {
 	from := at & uint64(len(o.data)-1)
 	n := copy(o.data[from:], p)
@@ -99,11 +98,11 @@ func (o *outlet) put(p []byte, at uint64) int {
 type inlet struct {
 	flow *flow
 	data []byte
-	// tail is ours, head what we have seen of the other side's.
+	// tail is our own, head the last value read from the other side.
 	tail, head uint64
 }
 
-// filled is the bytes that can be taken out now.
+// filled returns the number of bytes that can be taken out now.
 func (i *inlet) filled() (int, error) {
 	if i.head == i.tail {
 		i.head = i.flow.head.Load()
@@ -115,7 +114,7 @@ func (i *inlet) filled() (int, error) {
 	return int(n), nil
 }
 
-// receive takes out what is there, up to the length of p.
+// receive takes out the available bytes, up to the length of p.
 func (i *inlet) receive(p []byte) (int, error) {
 	if i.head-i.tail < uint64(len(p)) {
 		i.head = i.flow.head.Load()

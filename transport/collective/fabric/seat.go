@@ -9,44 +9,45 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// seat is the part of a rank that the other ranks of a node see. It may lie in memory
-// that they can write.
+// seat is the state of a rank that the other ranks of its node see. The memory may be
+// writable by them.
 type seat struct {
 	// count is the rank's counter of Signals.
 	count atomic.Uint64
 	_     [56]byte
-	// asleep is set while the rank sleeps, or is about to: whoever has something
-	// for it takes that away and rings.
+	// asleep is set while the rank sleeps, or is about to. A rank that has something for it
+	// clears the flag and rings its bell.
 	asleep atomic.Uint32
-	// rung counts how often the bell was rung, where it is a futex.
+	// rung counts the rings of the bell, where it is a futex.
 	rung atomic.Uint32
 	_    [56]byte
 }
 
-// bells are the words at which ranks sleep.
+// bells puts ranks to sleep and wakes them.
 type bells interface {
-	// ring wakes a rank, which was asleep as its seat said.
+	// ring wakes a rank that was asleep in the way that its seat named.
 	ring(of plan.Rank, how uint32)
-	// sleep sleeps until our bell rings, or was rung since rung had the value
-	// before. It may return early.
+	// sleep sleeps until our bell rings, or returns at once if the counter rung has changed
+	// from before. It may return early.
 	sleep(ctx context.Context, before uint32) error
 }
 
-// node is the ranks of one host, as one of them sees it. It is Signals.
+// node holds the ranks of one host, from the view of one of them. It implements Signals.
 type node struct {
 	me plan.Rank
-	// seats are by rank; nil for ranks of other hosts.
+	// seats is indexed by rank; nil for ranks of other hosts.
 	seats []*seat
 	bells bells
-	// spin is the time that a waiter looks before it sleeps.
+	// spin is the time that a waiter polls before it sleeps.
 	spin time.Duration
-	// yields has who looks let others run: they are in this process.
+	// yields makes a polling waiter yield to other goroutines: the ranks it waits for are
+	// in this process.
 	yields bool
-	// gone says why a rank is, if it is.
+	// gone holds, for each rank that has ended, the reason.
 	gone []atomic.Pointer[LinkError]
-	// stopped has the wait of now, or the next one, end.
+	// stopped ends the current wait, or the next one.
 	stopped atomic.Bool
-	// interrupted wakes who waits in a meeting, who looks at stopped then.
+	// interrupted wakes a waiter in a rendezvous, which then checks stopped.
 	interrupted chan struct{}
 }
 
@@ -64,11 +65,11 @@ func (n *node) Set(value uint64) {
 	}
 }
 
-// glance is the interval at which Meet looks at a counter: about as long as a rank takes that
-// is on its way already. To look at a clock takes longer than that.
+// glance is the number of polls for which Meet waits for a counter: about the time that a
+// rank takes which is about to set it. Reading the clock would take longer.
 const glance = 1000
 
-// Meet sets our own counter, and looks at those of all others.
+// Meet sets our own counter, and checks those of all other ranks.
 func (n *node) Meet(value uint64) bool {
 	n.Set(value)
 	turns := 1
@@ -88,7 +89,7 @@ func (n *node) Meet(value uint64) bool {
 	return true
 }
 
-// Get is the counter of a rank.
+// Get returns the counter of a rank.
 func (n *node) Get(of plan.Rank) uint64 { return n.seats[of].count.Load() }
 
 // wake rings a rank's bell if it sleeps.
@@ -102,7 +103,7 @@ func (n *node) wake(of plan.Rank) {
 	}
 }
 
-// interrupt has the wait of now, or the next one, end.
+// interrupt ends the current wait, or the next one.
 func (n *node) interrupt() {
 	n.stopped.Store(true)
 	n.wake(n.me)
@@ -112,12 +113,12 @@ func (n *node) interrupt() {
 	}
 }
 
-// note notes that a rank is gone.
+// note records that a rank has ended.
 func (n *node) note(of plan.Rank, cause error) {
 	n.gone[of].CompareAndSwap(nil, &LinkError{of, cause})
 }
 
-// lose notes that a rank is gone, and wakes us if we sleep.
+// lose records that a rank has ended, and wakes our own rank if it sleeps.
 func (n *node) lose(of plan.Rank, cause error) {
 	n.note(of, cause)
 	n.wake(n.me)
@@ -135,14 +136,14 @@ func (n *node) Await(ctx context.Context, of plan.Rank, value uint64) error {
 	return nil
 }
 
-// await is Await asleep.
+// await is the part of Await that sleeps.
 func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
 	mine, count := n.seats[n.me], &n.seats[of].count
 	defer mine.asleep.Store(0)
 	for {
 		before := mine.rung.Load()
 		mine.asleep.Store(asleepAtBell)
-		// What a rank that is gone has set before still counts.
+		// A counter that a rank set before it ended still counts.
 		gone := n.gone[of].Load()
 		switch {
 		case count.Load() >= value:
@@ -158,7 +159,7 @@ func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
 	}
 }
 
-// spinner looks for a while.
+// spinner bounds the polling of a waiter.
 type spinner struct {
 	limit  time.Duration
 	yields bool
@@ -167,17 +168,17 @@ type spinner struct {
 }
 
 const (
-	// look is the turns between two looks at the clock, and between two times
-	// that others may run.
+	// look is the number of polls between two readings of the clock, and between two
+	// yields.
 	look = 32
-	// turnsAnyway is the number of times that others may run before a rank sleeps that has no
-	// processor of its own. Going on after that is cheaper than to be woken.
+	// turnsAnyway is the number of polls, and yields between them, before a rank without a
+	// processor of its own sleeps. Continuing after a yield is cheaper than a wakeup.
 	turnsAnyway = 4
 )
 
 func (n *node) spinner() spinner { return spinner{limit: n.spin, yields: n.yields} }
 
-// again says whether to look once more.
+// again reports whether to poll once more.
 func (s *spinner) again() bool {
 	s.turns++
 	if s.limit == 0 {

@@ -13,35 +13,36 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// The parts of a segment: the owner's seat, the counters of the ring of each rank
-// of the host to the owner, and the rings.
+// The layout of a segment: the owner's seat, the counters of the rings from each rank of
+// the host to the owner, and the rings.
 const (
 	seatSpace = 4096
 	flowSpace = 256
 	pageSize  = 4096
 )
 
-// segment is the memory in which the ranks of one host reach one of them.
+// segment is memory of one rank through which the ranks of its host reach it.
 type segment struct {
 	bytes []byte
 	size  int
 	flows int
 }
 
-// segmentSize is the bytes of the segment of a rank, of n on its host.
+// segmentSize returns the size, in bytes, of the segment of a rank with n ranks on its
+// host.
 func segmentSize(n int) int { return ringsAt(n) + n*ringSize(n) }
 
 func ringsAt(n int) int { return seatSpace + (n*flowSpace+pageSize-1)/pageSize*pageSize }
 
 func (s *segment) seat() *seat { return seatAt(s.bytes) }
 
-// pipe is the ring from the i-th rank of the host to the owner.
+// pipe returns the ring from the i-th rank of the host to the owner.
 func (s *segment) pipe(i int) pipe {
 	at := ringsAt(s.flows) + i*s.size
 	return pipe{flow: flowAt(s.bytes[seatSpace+i*flowSpace:]), data: s.bytes[at : at+s.size : at+s.size]}
 }
 
-// newSegment is the segment in some memory, which has the right size.
+// newSegment returns the segment in memory p, which must have the right size.
 func newSegment(p []byte, n int) (*segment, error) {
 	if len(p) != segmentSize(n) {
 		return nil, fmt.Errorf("a segment of %d bytes for %d ranks: %w", len(p), n, ErrProtocol)
@@ -49,14 +50,14 @@ func newSegment(p []byte, n int) (*segment, error) {
 	return &segment{bytes: p, size: ringSize(n), flows: n}, nil
 }
 
-// segments is the memory of all ranks of the host.
+// segments holds the segments of all ranks of the host.
 type segments struct {
 	own  *region.Buffer
 	all  []*segment
 	maps []window.Mapping
 }
 
-// close gives the memory back. Nobody uses it any more.
+// close frees the memory, which must no longer be in use.
 func (s *segments) close() error {
 	var errs []error
 	for _, m := range s.maps {
@@ -71,18 +72,18 @@ func (s *segments) close() error {
 	return errors.Join(errs...)
 }
 
-// slice bounds the sleep of a rank before it looks at its context.
+// slice bounds the sleep of a rank before it checks its context again.
 const slice = 50 * time.Millisecond
 
-// futexes are the bells of ranks that are processes, or look like ones: each
-// sleeps at a word of its own seat.
+// futexes are bells for ranks that may be in different processes: each sleeps on a word of
+// its own seat.
 type futexes struct {
 	node *node
-	// knock reaches a rank that sleeps in poll; nil where none does.
+	// knock wakes a rank that sleeps in poll; nil where none does.
 	knock func(of plan.Rank)
 }
 
-// The ways to sleep, as they stand in a seat.
+// The values of seat.asleep, which name how a rank sleeps.
 const (
 	asleepAtBell uint32 = 1
 	asleepInPoll uint32 = 2

@@ -45,9 +45,8 @@ func (o *over) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	return s, nil
 }
 
-// mapAll gives the other ranks of the host the right to map a buffer and maps
-// theirs. ok says whether all could. The rights are taken back at once: the
-// mappings stay.
+// mapAll grants the other ranks of the host the right to map a buffer, and maps theirs. ok
+// reports whether all ranks succeeded. The rights are revoked at once: the mappings stay.
 func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []window.Mapping, ok bool, err error) {
 	maps = make([]window.Mapping, len(o.links))
 	offers := make([][]byte, len(o.links))
@@ -67,7 +66,7 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	defer func() {
 		for r, key := range keys {
 			if key != 0 {
-				// With the session the key is gone too.
+				// If the session has ended, so has the key.
 				_ = o.c.Revoke(ctx, worlds[r], key)
 			}
 		}
@@ -95,7 +94,8 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	return maps, ok, nil
 }
 
-// mapEach maps what the ranks of the host offer. False is that one can't.
+// mapEach maps the buffers that the ranks of the host offer, and reports whether it could
+// map all.
 func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping) bool {
 	worlds := o.worlds()
 	for r, p := range got {
@@ -116,7 +116,7 @@ func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping)
 	return true
 }
 
-// overShared is mapped memory of the other ranks. Our own is held.
+// overShared holds the mapped buffers of the other ranks, and holds our own.
 type overShared struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -127,14 +127,14 @@ type overShared struct {
 	own *region.Buffer
 }
 
-// Bytes are those of a rank's buffer; nil for ranks of other hosts.
+// Bytes returns the buffer of a rank; nil for ranks of other hosts.
 func (s *overShared) Bytes(of plan.Rank) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes[of]
 }
 
-// Close unmaps the others' buffers.
+// Close unmaps the other ranks' buffers.
 func (s *overShared) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aheadSize is the least that is received at once: a head, and what comes with
-// it, then cost one call.
+// aheadSize is the least size of a read, in bytes, so that a header and the data that
+// follows cost one call.
 const aheadSize = 16 << 10
 
-// socket is a stream over a socket, which is ours alone.
+// socket is a stream over a socket that this package owns alone.
 type socket struct {
 	fd   int
 	vec  [2]unix.Iovec
 	buf  [aheadSize]byte
 	from int
 	to   int
-	// asked is the number of bytes that were asked for last.
+	// asked is the length of the last receive.
 	asked int
-	// failed says why it has ended.
+	// failed is the error that ended the stream.
 	failed error
-	// lender sends memory without a copy.
+	// lender sends memory without copying.
 	lender lender
 }
 
-// newSocket takes a connection. It is closed in any case.
+// newSocket takes over a connection. conn is closed in any case.
 func newSocket(conn net.Conn, raw syscall.Conn) (*socket, error) {
 	s := &socket{fd: -1}
 	rc, err := raw.SyscallConn()
@@ -45,28 +45,28 @@ func newSocket(conn net.Conn, raw syscall.Conn) (*socket, error) {
 	return s, nil
 }
 
-// near says that the peer is on this host. No link is shared with anybody then, and
-// what paces its bytes by a clock, as bbr does, only makes them wait.
+// near adapts the socket to a peer on this host. No other traffic shares the link, so
+// congestion control that paces packets by a clock, such as bbr, only adds delay.
 func (s *socket) near() {
-	// Who may not, or has no TCP here, goes on as it is.
+	// If this is not permitted, or there is no TCP, the socket stays as it is.
 	_ = unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 }
 
 func (s *socket) close() {
 	s.lender.close()
 	if s.fd >= 0 {
-		// What it says is of a connection that nobody wants any more.
+		// The connection is being discarded: its errors no longer matter.
 		_ = unix.Close(s.fd)
 		s.fd = -1
 	}
 }
 
-// transient says that a call may work later.
+// transient reports whether a call may succeed later.
 func transient(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
-// send sends what there is room for.
+// send sends as much as there is room for.
 func (s *socket) send(head, body []byte) (int, error) {
 	if s.failed != nil {
 		return 0, s.failed
@@ -78,11 +78,11 @@ func (s *socket) send(head, body []byte) (int, error) {
 	if err == nil || transient(err) {
 		return n, nil
 	}
-	// What has come before the end can still be received.
+	// Bytes that arrived before the end can still be received.
 	return 0, err
 }
 
-// receive takes what has come.
+// receive takes the bytes that have arrived.
 func (s *socket) receive(p []byte) (int, error) {
 	s.asked = len(p)
 	n := s.buffered(p)
@@ -105,14 +105,14 @@ func (s *socket) receive(p []byte) (int, error) {
 	return s.buffered(p), nil
 }
 
-// buffered takes what was received ahead.
+// buffered takes bytes from the read-ahead buffer.
 func (s *socket) buffered(p []byte) int {
 	n := copy(p, s.buf[s.from:s.to])
 	s.from += n
 	return n
 }
 
-// ahead receives into the buffer, which is empty.
+// ahead receives into the read-ahead buffer, which must be empty.
 func (s *socket) ahead() error {
 	s.from, s.to = 0, 0
 	n, err := s.now(s.buf[:])
@@ -120,7 +120,7 @@ func (s *socket) ahead() error {
 	return err
 }
 
-// now receives once.
+// now makes one call to receive.
 func (s *socket) now(p []byte) (int, error) {
 	if s.failed != nil {
 		return 0, s.failed
@@ -136,8 +136,8 @@ func (s *socket) now(p []byte) (int, error) {
 	return 0, err
 }
 
-// ready says whether what somebody waits for is there; it looks at the room for
-// a send only where asked.
+// ready reports whether the socket can make the progress that w asks for; it checks the
+// room for a send only if room is set.
 func (s *socket) ready(w Want, room bool) bool {
 	if s.failed != nil || w.Receive && s.from < s.to {
 		return true
@@ -145,14 +145,14 @@ func (s *socket) ready(w Want, room bool) bool {
 	if w.Receive && s.asked < aheadSize && (s.ahead() != nil || s.to > 0) {
 		return true
 	}
-	// What is much goes to its place at once. To look for it takes no lock that who
-	// sends it has to wait for.
+	// A large receive goes directly to its destination. Polling for it takes no lock that
+	// the sender would wait for.
 	w.Receive = w.Receive && s.asked >= aheadSize
 	w.Send = w.Send && room
 	return (w.Receive || w.Send) && polled(s.pollFd(w))
 }
 
-// pollFd returns the descriptor and events by which the socket is waited for.
+// pollFd returns the descriptor and the events to wait for.
 func (s *socket) pollFd(w Want) unix.PollFd {
 	fd := unix.PollFd{Fd: int32(s.fd)}
 	if w.Receive {
@@ -164,18 +164,18 @@ func (s *socket) pollFd(w Want) unix.PollFd {
 	return fd
 }
 
-// doorbell wakes a rank that sleeps in poll, by one byte.
+// doorbell wakes a rank that sleeps in poll by sending it one byte.
 type doorbell struct{ socket *socket }
 
 func (d *doorbell) ring() {
-	// Where there is no room it was rung often enough.
+	// If there is no room, enough rings are pending.
 	_, _ = d.socket.send([]byte{1}, nil)
 }
 
-// quiet takes the bytes of those who have rung, but for a peer that rings without
-// end: what the peer has left wakes us again.
+// quiet reads the bytes of pending rings, with a limit in case the peer rings without end:
+// bytes that are left wake us again.
 //
-// Errors: those of a doorbell that nobody can ring any more.
+// Errors: those of a doorbell that can no longer be rung.
 func (d *doorbell) quiet() error {
 	for range 2 {
 		if err := d.socket.ahead(); err != nil || d.socket.to == 0 {

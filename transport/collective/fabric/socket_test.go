@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBellIsNotRungForEver: a peer that rings without end does not keep who was
-// asleep from looking at anything else.
+// TestBellIsNotRungForEver: a peer that rings without end does not keep a wakened rank from
+// checking anything else.
 func TestBellIsNotRungForEver(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestBellIsNotRungForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	// It is rung in the middle of each look, so that there always is one more.
+	// It rings during each check, so that there is always one more byte.
 	peer := os.NewFile(uintptr(fds[1]), "peer")
 	defer func() { _ = peer.Close() }()
 	if _, err = io.Copy(peer, bytes.NewReader(make([]byte, 6*aheadSize))); err != nil {

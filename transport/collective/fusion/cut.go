@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Reason is why a bucket ends. Its numbers are on the wire.
+// Reason is the reason why a bucket ends. Its values are used on the wire.
 type Reason uint8
 
 // The reasons.
@@ -18,7 +18,7 @@ const (
 	Flush
 )
 
-// String is the reason as the package comment has it.
+// String returns the reason as named in the package comment.
 func (r Reason) String() string {
 	names := [...]string{Bytes: "bytes", Full: "full", Large: "large", Split: "split", Window: "window", Flush: "flush"}
 	if r == 0 || int(r) >= len(names) {
@@ -27,21 +27,21 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// alignment is that of tensors in a bucket, in bytes.
+// alignment is the alignment of tensors in a bucket, in bytes.
 const alignment = 128
 
-// align is the next place for a tensor.
+// align returns the next offset for a tensor.
 func align(end uint64) uint64 { return (end + alignment - 1) &^ (alignment - 1) }
 
-// limits are those by which a tensor's size decides: the same for who cuts, and for who
-// packs before it knows of the cut.
+// limits are the size limits for tensors in buckets. The leader cuts by them, and all ranks
+// pack by them before they know of the cut.
 type limits struct {
 	bytes, capacity uint64
-	// split is set where static splits cut, and Bytes does not.
+	// split reports that static splits cut, and Bytes does not.
 	split bool
 }
 
-// alone says that a tensor gets no room in a buffer.
+// alone reports whether a tensor of this size is reduced in place, outside of buffers.
 func (l limits) alone(size uint64) bool {
 	if l.split {
 		return size > l.capacity
@@ -49,28 +49,28 @@ func (l limits) alone(size uint64) bool {
 	return size > l.bytes
 }
 
-// place returns the place of a tensor in a bucket that ends at end so far; ok is
-// false where there is no room for it.
+// place returns the offset of a tensor in a bucket that ends at end so far; ok is false if
+// there is no room for it.
 func (l limits) place(end, size uint64) (off uint64, ok bool) {
 	off = align(end)
 	return off, size <= l.capacity && off <= l.capacity-size
 }
 
-// cutter finds the cuts that only depend on the tensors. It has seen those of
-// the open bucket.
+// cutter finds the cuts that depend on the tensors only. It has seen those of the open
+// bucket.
 type cutter struct {
 	limits
-	// ends are Options.Ends, and step counts the tensors of the present step.
+	// ends is Options.Ends, and step counts the tensors of the current step.
 	ends []int
 	step int
-	// count, sum and end are the tensors of the open bucket, their bytes, and
-	// where the last one ends in the buffer.
+	// count is the number of tensors in the open bucket, sum their size in bytes, and end
+	// the end of the last one in the buffer.
 	count    int
 	sum, end uint64
 }
 
-// add takes the next tensor. Before is the reason for a cut before it, after
-// for one behind it; 0 is none.
+// add adds the next tensor. before is the reason for a cut before it, after for one after
+// it; 0 means no cut.
 func (c *cutter) add(size uint64) (before, after Reason) {
 	if c.alone(size) {
 		if c.count > 0 {
@@ -101,7 +101,7 @@ func (c *cutter) add(size uint64) (before, after Reason) {
 	return before, after
 }
 
-// next goes on in the step, and says whether a static bucket ends.
+// next advances in the step, and reports whether a static bucket ends.
 func (c *cutter) next() bool {
 	if !c.split {
 		return false

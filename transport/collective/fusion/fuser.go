@@ -23,38 +23,37 @@ type Fuser struct {
 	opts  Options
 	limits
 	leads bool
-	// control has the records and votes that are read and written.
+	// control holds the records and votes that are exchanged.
 	control *region.Buffer
 	slots   []*slot
-	// changed is told of every change of what mu guards.
+	// changed is broadcast on every change of the state that mu guards.
 	changed *sync.Cond
-	// stop ends group calls that are under way, and stopped waits for the
-	// goroutines.
+	// stop cancels current group calls, and stopped waits for the goroutines.
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 	window  *time.Timer
 
 	mu sync.Mutex
-	// items are the tensors that are not done; the first is number done+1.
+	// items are the tensors that are not done; the first has the number done+1.
 	// +checklocks:mu
 	items queue[domain.View]
-	// added, agreed and done are the last tensors that were added, that are in
-	// a bucket, and that are reduced.
+	// added, agreed and done are the last tensors that were added, assigned to a bucket,
+	// and reduced.
 	// +checklocks:mu
 	added Ticket
 	// +checklocks:mu
 	agreed Ticket
 	// +checklocks:mu
 	done Ticket
-	// cutter and cuts are the leader's: where the next buckets end.
+	// cutter and cuts are used by the leader only: where the next buckets end.
 	// +checklocks:mu
 	cutter cutter
 	// +checklocks:mu
 	cuts queue[cut]
-	// packer has what is being packed.
+	// packer is the state of the bucket being packed.
 	// +checklocks:mu
 	packer packer
-	// closing is set by Close, and err by whatever goes wrong.
+	// closing is set by Close, and err by any failure.
 	// +checklocks:mu
 	closing bool
 	// +checklocks:mu
@@ -67,9 +66,9 @@ type cut struct {
 	reason Reason
 }
 
-// New makes a fuser. All ranks call it. The group is borrowed, and nobody else
-// calls it until Close. The table is where the buffers are registered; tensors
-// may be of any table with the same engine.
+// New makes a fuser. All ranks call it. The group is borrowed; it must have no other user
+// until Close. The buffers are registered in table; tensors may be of any table with the
+// same engine.
 //
 // Errors: ErrArgument; those of region and the group.
 func New(ctx context.Context, g Group, table *region.Table, o Options) (*Fuser, error) {
@@ -97,7 +96,7 @@ func New(ctx context.Context, g Group, table *region.Table, o Options) (*Fuser, 
 	return f, nil
 }
 
-// alloc takes the memory that the fuser has.
+// alloc allocates and shares the memory of the fuser.
 func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 	var err error
 	if f.control, err = table.Alloc(devices.Size(recordSize + f.group.Size()*voteSize)); err != nil {
@@ -120,7 +119,7 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 	return nil
 }
 
-// free gives the memory back.
+// free frees the memory.
 func (f *Fuser) free(ctx context.Context) error {
 	var faults []error
 	end := func(b *region.Buffer) {
@@ -135,11 +134,11 @@ func (f *Fuser) free(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// Add takes a tensor, which is reduced in place: nobody may touch it until Wait
-// has returned. It does not wait, and allocates nothing in the long run.
+// Add adds a tensor, which is reduced in place: it must not be accessed until Wait has
+// returned. Add does not wait, and in the steady state does not allocate.
 //
-// Errors: ErrArgument for a tensor of another type; ErrClosed; whatever the
-// fuser has failed with.
+// Errors: ErrArgument for a tensor of another type; ErrClosed; the error with which the
+// fuser has failed.
 func (f *Fuser) Add(v domain.View) (Ticket, error) {
 	if v.Type() != f.opts.Type || v.Buffer() == nil {
 		return 0, fmt.Errorf("add %s to a fuser of %s: %w", v.Type(), f.opts.Type, ErrArgument)
@@ -161,8 +160,8 @@ func (f *Fuser) Add(v domain.View) (Ticket, error) {
 	return f.added, nil
 }
 
-// cutLocked finds the cuts that a tensor brings with it, and has the window
-// begin with the first one of a bucket.
+// cutLocked records the cuts caused by a tensor, and starts the window with the first
+// tensor of a bucket.
 //
 // +checklocks:f.mu
 func (f *Fuser) cutLocked(size uint64) {
@@ -184,15 +183,15 @@ func (f *Fuser) cutLocked(size uint64) {
 	}
 }
 
-// windowOver cuts because of the time. Who had the lock before may have cut
-// already, and begun another bucket: a bucket then ends early, at all ranks.
+// windowOver cuts because the window is over. If a cut has been made in the meantime, and
+// another bucket begun, that bucket ends early, at all ranks.
 func (f *Fuser) windowOver() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.flushLocked(Window)
 }
 
-// flushLocked cuts behind the last tensor.
+// flushLocked cuts after the last tensor.
 //
 // +checklocks:f.mu
 func (f *Fuser) flushLocked(reason Reason) {
@@ -204,9 +203,8 @@ func (f *Fuser) flushLocked(reason Reason) {
 	f.changed.Broadcast()
 }
 
-// Flush has everything that was added reduced now, and waits for it. It is the
-// leader's that cuts: the others' wait until the leader flushes, or its window
-// is over.
+// Flush reduces all tensors added so far, and waits for that. Only the leader cuts: the
+// tensors of other ranks wait until the leader flushes, or its window is over.
 func (f *Fuser) Flush(ctx context.Context) error {
 	f.mu.Lock()
 	f.flushLocked(Flush)
@@ -217,8 +215,8 @@ func (f *Fuser) Flush(ctx context.Context) error {
 
 // Wait waits until a tensor is reduced.
 //
-// Errors: the context's; whatever the fuser has failed with, which it does for
-// all tensors that are not done, for good: close it then.
+// Errors: the context's; the error with which the fuser has failed. Such an error is
+// permanent and applies to all tensors that are not done: close the fuser.
 func (f *Fuser) Wait(ctx context.Context, t Ticket) error {
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, func() {
@@ -244,8 +242,8 @@ func (f *Fuser) Wait(ctx context.Context, t Ticket) error {
 	return nil
 }
 
-// Close reduces what was added, and ends the fuser. All ranks call it. When the
-// context ends first, what is under way is given up.
+// Close reduces the remaining tensors, and ends the fuser. All ranks call it. If the
+// context ends first, operations in progress are cancelled.
 func (f *Fuser) Close(ctx context.Context) error {
 	f.mu.Lock()
 	f.flushLocked(Flush)
@@ -267,7 +265,7 @@ func (f *Fuser) Close(ctx context.Context) error {
 	return errors.Join(err, f.free(context.WithoutCancel(ctx)))
 }
 
-// fail ends the fuser with an error; nil is its proper end.
+// fail ends the fuser with an error; nil is its regular end.
 func (f *Fuser) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,7 +278,7 @@ func (f *Fuser) fail(err error) {
 	f.changed.Broadcast()
 }
 
-// view is n bytes of a buffer as elements.
+// view returns n bytes of a buffer as elements.
 func view(b *region.Buffer, off, n uint64, t elem.Type) (domain.View, error) {
 	return domain.NewView(b, devices.Offset(off), t, n/t.Size())
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// bucket is a bucket as a test expects it.
+// bucket returns an expected bucket.
 func bucket(first, last fusion.Ticket, bytes devices.Size, why fusion.Reason) fusion.Bucket {
 	return fusion.Bucket{First: first, Last: last, Bytes: bytes, Reason: why}
 }
 
-// checkBuckets compares the buckets of all ranks with what they should be.
+// checkBuckets compares the buckets of all ranks with the expected ones.
 func checkBuckets(t *testing.T, seen []*record, want ...fusion.Bucket) {
 	t.Helper()
 	for rank, rec := range seen {
@@ -64,8 +64,8 @@ func TestResnet(t *testing.T) {
 	checkSums(t, 1, tensors)
 }
 
-// TestJitter has three ranks add the same tensors at different times, with a
-// window that may end anywhere: all cut alike, and the sums are right.
+// TestJitter: three ranks add the same tensors at different times, with a window that may
+// end anywhere: all cut alike, and the sums are correct.
 func TestJitter(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -112,7 +112,7 @@ func TestJitter(t *testing.T) {
 	})
 }
 
-// rounded makes sizes multiples of an element.
+// rounded rounds sizes down to multiples of an element.
 func rounded(sizes []uint64) []uint64 {
 	for i := range sizes {
 		sizes[i] &^= 3
@@ -120,8 +120,8 @@ func rounded(sizes []uint64) []uint64 {
 	return sizes
 }
 
-// TestWindow is the end of case 19: three small tensors are reduced when the
-// first one has waited for the window, and not before.
+// TestWindow is the end of case 19: three small tensors are reduced when the first one has
+// waited for the window, and not earlier.
 func TestWindow(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -154,7 +154,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// TestLarge has a tensor of more than a bucket reduced by itself, in place.
+// TestLarge reduces a tensor larger than a bucket on its own, in place.
 func TestLarge(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -180,7 +180,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestStatic cuts by indexes, step after step.
+// TestStatic cuts by indexes, in several steps.
 func TestStatic(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -215,8 +215,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestDifferent has a rank add other tensors than the others: all get the error,
-// none of the tensors of that bucket is touched.
+// TestDifferent: one rank adds tensors that differ from the others': all ranks get the
+// error, and no tensor of that bucket is modified.
 func TestDifferent(t *testing.T) {
 	for name, other := range map[string][]uint64{
 		"size":   {400, 800, 404},
@@ -255,8 +255,7 @@ func TestDifferent(t *testing.T) {
 	}
 }
 
-// addAll adds tensors, of which the others may have heard already that they are
-// not theirs.
+// addAll adds tensors; the other ranks may already have failed because they differ.
 func addAll(t *testing.T, f *fusion.Fuser, tensors []domain.View) {
 	t.Helper()
 	for _, v := range tensors {
@@ -266,7 +265,7 @@ func addAll(t *testing.T, f *fusion.Fuser, tensors []domain.View) {
 	}
 }
 
-// closeErrors closes fusers as ranks do, and says what each has to say.
+// closeErrors closes fusers as ranks do, and returns the error of each.
 func closeErrors(all []*fusion.Fuser) []error {
 	out := make([]error, len(all))
 	var group sync.WaitGroup
@@ -277,7 +276,7 @@ func closeErrors(all []*fusion.Fuser) []error {
 	return out
 }
 
-// TestBroken has the group fail: every Wait returns that.
+// TestBroken: if the group fails, every Wait returns its error.
 func TestBroken(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -307,7 +306,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestArguments refuses what can't be.
+// TestArguments checks that invalid arguments are rejected.
 func TestArguments(t *testing.T) {
 	kit.Check(t)
 	m := newMemory(t)
@@ -351,7 +350,7 @@ func (lone) AllReduce(context.Context, domain.View, domain.View, elem.Op) error 
 func (lone) AllGather(context.Context, domain.View, domain.View) error          { return nil }
 func (lone) Broadcast(context.Context, domain.View, plan.Rank) error            { return nil }
 
-// TestAllocs has steps of many tensors allocate nothing.
+// TestAllocs checks that steps with many tensors do not allocate.
 func TestAllocs(t *testing.T) {
 	if kit.Race() {
 		t.Skip("the race detector allocates")

@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// each runs something as each of n ranks.
+// each runs do as each of n ranks.
 func each(t testing.TB, n int, do func(r int) error) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -39,7 +39,7 @@ func each(t testing.TB, n int, do func(r int) error) {
 	}
 }
 
-// groups makes a group of some fabrics.
+// groups makes a group over some fabrics.
 func groups(t testing.TB, all []fabric.Fabric, o collective.Options) []*collective.Group {
 	t.Helper()
 	out := make([]*collective.Group, len(all))
@@ -57,7 +57,7 @@ func groups(t testing.TB, all []fabric.Fabric, o collective.Options) []*collecti
 	return out
 }
 
-// overTCP joins two ranks by sockets.
+// overTCP connects two ranks by sockets.
 func overTCP(t testing.TB) []fabric.Fabric {
 	t.Helper()
 	book := map[wire.Rank]control.Address{}
@@ -91,7 +91,7 @@ func overTCP(t testing.TB) []fabric.Fabric {
 	return all
 }
 
-// closed looks how closing went.
+// closed checks the errors of closing.
 func closed(t testing.TB, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -123,8 +123,8 @@ func (m memory) floats(rank int, counts []uint64) []domain.View {
 	return out
 }
 
-// TestStrict reduces tensors fused in buckets of several sizes, and unfused: in a
-// strict group the bits are the same.
+// TestStrict reduces tensors fused in buckets of several sizes, and unfused: in a strict
+// group the bits are the same.
 func TestStrict(t *testing.T) {
 	kit.Check(t)
 	const n = 4
@@ -210,7 +210,7 @@ func BenchmarkGradients(b *testing.B) {
 	})
 }
 
-// benchmark does something with all tensors of each rank, and ends it.
+// benchmark calls do for all tensors of each rank, and then end.
 func benchmark(b *testing.B, tensors [][]domain.View, do func(r int, v domain.View) error, end func(r int) error) {
 	b.Helper()
 	b.ReportAllocs()

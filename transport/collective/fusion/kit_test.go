@@ -16,16 +16,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// errMixed is ranks that have made different calls: a real group would hang, or
+// errMixed reports ranks that have made different calls: a real group would hang, or
+// combine unrelated data.
 // reduce what does not belong together.
 var errMixed = errors.New("ranks have made different calls")
 
-// hub joins the ranks of a fake group for each call.
+// hub synchronizes the ranks of a fake group in each call.
 type hub struct {
 	n int
 
 	mu sync.Mutex
-	// round is the call that is under way; it ends when all have come.
+	// round is the call in progress; it ends when all ranks have come.
 	// +checklocks:mu
 	round *round
 	// +checklocks:mu
@@ -58,7 +59,7 @@ func world(n int) (*hub, []*rank) {
 
 func newRound(n int) *round { return &round{calls: make([]call, n), over: make(chan struct{})} }
 
-// meet makes a call of a rank, which run does for all when the last one comes.
+// meet makes a call of a rank; the last rank to come executes run for all.
 func (h *hub) meet(ctx context.Context, me int, c call, run func([]call) error) error {
 	h.mu.Lock()
 	r := h.round
@@ -85,14 +86,14 @@ func (h *hub) meet(ctx context.Context, me int, c call, run func([]call) error) 
 	}
 }
 
-// seen is the calls that were made.
+// seen returns the calls that were made.
 func (h *hub) seen() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.calls
 }
 
-// rank is one of a fake group. Its results are right, and it takes no time.
+// rank is a rank of a fake group. Its results are correct, and take no time.
 type rank struct {
 	hub *hub
 	me  int
@@ -148,7 +149,7 @@ func (r *rank) Broadcast(ctx context.Context, v domain.View, root plan.Rank) err
 // host is the bytes of a view.
 func host(v domain.View) []byte { return v.Buffer().Host(v.Offset(), v.Size()) }
 
-// memory is a table, and what is in it.
+// memory is a table and its buffers.
 type memory struct {
 	t     testing.TB
 	table *region.Table
@@ -203,7 +204,7 @@ func (m memory) close(b *region.Buffer) {
 	}
 }
 
-// value returns what a rank has as an element of a tensor.
+// value returns an element of a rank's tensor.
 func value(rank, tensor, i int) uint32 { return uint32(rank*7919 + tensor*104729 + i*31 + 1) }
 
 func put(p []byte, v uint32) { p[0], p[1], p[2], p[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24) }
@@ -212,7 +213,7 @@ func get(p []byte) uint32 {
 	return uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
 }
 
-// checkSums looks whether tensors are the sums of n ranks' tensors.
+// checkSums checks that tensors are the sums of n ranks' tensors.
 func checkSums(t testing.TB, n int, tensors []domain.View) {
 	t.Helper()
 	for k, v := range tensors {
@@ -230,7 +231,7 @@ func checkSums(t testing.TB, n int, tensors []domain.View) {
 	}
 }
 
-// fusers makes a fuser for each rank, with the buckets that each has reduced.
+// fusers makes a fuser for each rank, and records the buckets that each has reduced.
 func fusers(t testing.TB, m memory, ranks []*rank, o fusion.Options) ([]*fusion.Fuser, []*record) {
 	t.Helper()
 	o.Type = elem.Int32
@@ -278,7 +279,7 @@ func closeAll(t testing.TB, all []*fusion.Fuser) {
 	}
 }
 
-// resnet is the sizes of the gradients in hcomm's own test.
+// resnet returns the sizes of the gradients in hcomm's own test.
 func resnet() []uint64 {
 	return []uint64{
 		4096, 8257536, 8704, 8704, 4194304, 2560, 2560, 9437184, 2560, 2560,
@@ -287,7 +288,7 @@ func resnet() []uint64 {
 	}
 }
 
-// scaled divides sizes, so that a test takes no memory.
+// scaled divides sizes, so that a test needs little memory.
 func scaled(sizes []uint64, by uint64) []uint64 {
 	out := make([]uint64, len(sizes))
 	for i, s := range sizes {

@@ -13,16 +13,16 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// What callers tell apart, beside the group's errors.
+// Errors that callers distinguish, in addition to those of the group.
 var (
-	// ErrArgument is a tensor or an option that can't be.
+	// ErrArgument reports an invalid tensor or option.
 	ErrArgument = errors.New("fusion: argument not usable")
-	// ErrClosed is a fuser that is closed.
+	// ErrClosed reports that the fuser is closed.
 	ErrClosed = errors.New("fusion: closed")
 )
 
-// Group has what a fuser needs of a collective.Group. It is the fuser's alone
-// until Close, since its calls have to come in one order.
+// Group is the part of a collective.Group that a fuser needs. It has no other user until
+// Close, since its calls must come in one order.
 type Group interface {
 	Rank() plan.Rank
 	Size() int
@@ -33,48 +33,46 @@ type Group interface {
 	Broadcast(ctx context.Context, v domain.View, root plan.Rank) error
 }
 
-// Options describe a fuser. Every rank has to have the same, but
-// for Observe.
+// Options configures a fuser. Every rank must use the same options, except for Observe.
 type Options struct {
-	// Type is that of all tensors, and Op how they are combined.
+	// Type is the type of all tensors, and Op the operation that combines them.
 	Type elem.Type
 	Op   elem.Op
-	// Bytes is the size at which a bucket is due, without what lies between its tensors.
+	// Bytes is the size at which a bucket ends, without padding between its tensors.
 	// Default 32 MiB.
 	Bytes devices.Size
-	// Capacity is the memory of one buffer, for whose sake a bucket may end
-	// before it is due. Default Bytes and a half.
+	// Capacity is the size of one buffer; a bucket may end earlier for lack of room.
+	// Default 1.5 times Bytes.
 	Capacity devices.Size
-	// Window is the time that the first tensor of a bucket waits for others. Default
-	// 5 ms; negative is for ever.
+	// Window is the time that the first tensor of a bucket waits for others. Default 5 ms;
+	// negative means no limit.
 	Window time.Duration
-	// Buffers is the number of buckets that are under way at a time. Default 2, and never
-	// fewer.
+	// Buffers is the number of buckets in progress at a time. Default and minimum 2.
 	Buffers int
-	// Ends are the last tensors of the buckets, counted from 0 in each step, of
-	// which the last one ends the step: ByIndex, ByPercent. Nil is none. Bytes
-	// and Window don't cut then.
+	// Ends lists the last tensor of each bucket, counted from 0 in each step; the last one
+	// ends the step: see ByIndex and ByPercent. Nil means none. If set, Bytes and Window do
+	// not cut.
 	Ends []int
-	// Leader is the rank that cuts.
+	// Leader is the rank that decides on the cuts.
 	Leader plan.Rank
-	// Observe gets each bucket when it has been reduced, from a goroutine of the
-	// fuser.
+	// Observe, if set, is called with each bucket that has been reduced, in a goroutine of
+	// the fuser.
 	Observe func(Bucket)
 }
 
-// Bucket is some tensors that were reduced together.
+// Bucket describes tensors that were reduced together.
 type Bucket struct {
 	// First and Last are the tickets of its tensors.
 	First Ticket
 	Last  Ticket
-	// Bytes are those of the tensors, and Padded with what lies between them.
+	// Bytes is the size of the tensors, and Padded the size including padding between them.
 	Bytes  devices.Size
 	Padded devices.Size
-	// Reason is why it ends where it does.
+	// Reason is the reason why it ends there.
 	Reason Reason
 }
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults sets unset options to their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Op == 0 {
 		o.Op = elem.Sum
@@ -91,7 +89,7 @@ func (o *Options) EnsureDefaults() {
 	o.Buffers = max(o.Buffers, 2)
 }
 
-// Validate reports every option that can't be.
+// Validate reports every invalid option, for a group of the given size.
 func (o *Options) Validate(size int) error {
 	var faults []error
 	bad := func(format string, args ...any) {

@@ -14,43 +14,41 @@ type slot struct {
 	buffer *region.Buffer
 }
 
-// packer is the bucket that is being packed: its first tensor is the one behind
-// the last that was agreed on.
+// packer is the state of the bucket being packed: its first tensor is the one after the
+// last that was agreed on.
 type packer struct {
 	idle queue[*slot]
-	// open is the slot that is packed; nil while there is none. count of its
-	// tensors are packed, and end where the last one ends.
+	// open is the slot being packed, or nil. count is the number of packed tensors, and end
+	// the end of the last one.
 	open  *slot
 	count int
 	end   uint64
 }
 
-// bucket has what was agreed on. Slot is nil for one tensor that is reduced where
-// it is.
+// bucket is a bucket that was agreed on. slot is nil for a single tensor that is reduced in
+// place.
 type bucket struct {
 	Bucket
 	slot *slot
 }
 
-// piece is a tensor, and where it comes.
+// piece is a tensor and its place.
 type piece struct {
 	view domain.View
 	slot *slot
-	// off is the offset at which it begins in the slot, and gap the bytes before it that
-	// belong to no tensor.
+	// off is its offset in the slot, and gap the number of padding bytes before it.
 	off, gap uint64
 }
 
-// packAll packs tensors as they come. What is added may be packed, whatever the
-// cut: limits say what is in no bucket with it.
+// packAll packs tensors as they are added, whatever the cuts: the limits determine which
+// tensors can't share a bucket.
 func (f *Fuser) packAll(ctx context.Context) {
 	for {
 		p, ok := f.nextToPack()
 		if !ok {
 			return
 		}
-		// What was in a gap before might not be a number, and differs between
-		// the ranks.
+		// Earlier content of the gap might be NaN, and differs between the ranks.
 		clear(p.slot.buffer.Host(devices.Offset(p.off-p.gap), devices.Size(p.gap)))
 		if err := move(ctx, p.slot.buffer, p.off, p.view, true); err != nil {
 			f.fail(fmt.Errorf("pack a tensor: %w", err))
@@ -83,7 +81,7 @@ func (f *Fuser) nextToPack() (_ piece, ok bool) {
 	return piece{}, false
 }
 
-// packed notes that a tensor was packed, if its bucket has not ended before it.
+// packed records that a tensor was packed, unless its bucket has ended before it.
 func (f *Fuser) packed(s *slot, end uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,12 +93,12 @@ func (f *Fuser) packed(s *slot, end uint64) {
 	f.changed.Broadcast()
 }
 
-// unpackAll copies the results to where they belong, one bucket after the other.
+// unpackAll copies the results back to the tensors, one bucket after the other.
 func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
 	for b := range full {
 		if err := f.unpack(ctx, b); err != nil {
 			f.fail(fmt.Errorf("unpack tensors %d to %d: %w", b.First, b.Last, err))
-			f.stop() // nobody takes from full any more
+			f.stop() // nothing receives from full any more
 			return
 		}
 		if f.opts.Observe != nil {
@@ -111,7 +109,7 @@ func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
 	f.fail(nil)
 }
 
-// finish notes that a bucket is done.
+// finish records that a bucket is done.
 func (f *Fuser) finish(b bucket) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +121,7 @@ func (f *Fuser) finish(b bucket) {
 	f.changed.Broadcast()
 }
 
-// unpack copies the results of a bucket.
+// unpack copies the results of a bucket back.
 func (f *Fuser) unpack(ctx context.Context, b bucket) error {
 	if b.slot == nil {
 		return nil
@@ -143,7 +141,7 @@ func (f *Fuser) unpack(ctx context.Context, b bucket) error {
 	return nil
 }
 
-// item is a tensor that is not done.
+// item returns a tensor that is not done.
 func (f *Fuser) item(t Ticket) domain.View {
 	f.mu.Lock()
 	defer f.mu.Unlock()

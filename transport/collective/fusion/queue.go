@@ -1,19 +1,18 @@
 package fusion
 
-// queue is first in, first out. It keeps its memory: in the long run it
-// allocates nothing.
+// queue is a FIFO queue. It reuses its memory: in the steady state it does not allocate.
 type queue[T any] struct {
 	all  []T
 	head int
 }
 
-// len returns their number.
+// len returns the number of items.
 func (q *queue[T]) len() int { return len(q.all) - q.head }
 
-// at is the one behind i others.
+// at returns item i, counted from the front.
 func (q *queue[T]) at(i int) T { return q.all[q.head+i] }
 
-// push puts one at the end.
+// push appends an item.
 func (q *queue[T]) push(v T) {
 	if q.head > 0 && len(q.all) == cap(q.all) {
 		n := copy(q.all, q.all[q.head:])
@@ -23,7 +22,7 @@ func (q *queue[T]) push(v T) {
 	q.all = append(q.all, v)
 }
 
-// drop takes n from the front.
+// drop removes n items from the front.
 func (q *queue[T]) drop(n int) {
 	clear(q.all[q.head : q.head+n])
 	q.head += n

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// recordSize is the bytes of a record:
+// recordSize is the size, in bytes, of a record:
 //
 //	0   magic
 //	4   reason
@@ -17,7 +17,7 @@ import (
 //	16  last
 const recordSize = 24
 
-// magic begins a record.
+// magic is the beginning of a record.
 const magic = 0x31434d48
 
 // record is a message of the leader: a bucket, or the end.
@@ -27,7 +27,7 @@ type record struct {
 	first, last Ticket
 }
 
-// put writes a record.
+// put encodes a record.
 func (r record) put(p []byte) {
 	clear(p[:recordSize])
 	binary.LittleEndian.PutUint32(p, magic)
@@ -39,8 +39,8 @@ func (r record) put(p []byte) {
 	binary.LittleEndian.PutUint64(p[16:], uint64(r.last))
 }
 
-// parse reads a record that begins at a ticket. A leader that is in order sends
-// no other: ranks which have got apart are what this finds.
+// parse decodes a record, which must begin at a given ticket. An error means that the ranks
+// are out of step.
 func parse(p []byte, next Ticket) (record, error) {
 	r := record{
 		reason: Reason(p[4]), end: p[5] == 1,
@@ -55,28 +55,28 @@ func parse(p []byte, next Ticket) (record, error) {
 	return r, nil
 }
 
-// voteSize is the bytes of a vote.
+// voteSize is the size, in bytes, of a vote.
 const voteSize = 24
 
-// vote has what a rank has in a bucket: how many tensors, their bytes, and a
+// vote describes a rank's tensors in a bucket: their number, their size in bytes, and a
 // digest of their sizes in order.
 type vote struct {
 	count, bytes, digest uint64
 }
 
-// put writes a vote.
+// put encodes a vote.
 func (v vote) put(p []byte) {
 	binary.LittleEndian.PutUint64(p, v.count)
 	binary.LittleEndian.PutUint64(p[8:], v.bytes)
 	binary.LittleEndian.PutUint64(p[16:], v.digest)
 }
 
-// readVote reads a vote.
+// readVote decodes a vote.
 func readVote(p []byte) vote {
 	return vote{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])}
 }
 
-// add takes a tensor into the vote: FNV-1a of the sizes.
+// add adds a tensor to the vote; the digest is FNV-1a of the sizes.
 func (v *vote) add(size uint64) {
 	const offset, prime = 0xcbf29ce484222325, 0x100000001b3
 	if v.count == 0 {
@@ -90,21 +90,21 @@ func (v *vote) add(size uint64) {
 	}
 }
 
-// DifferentError is a rank that has other tensors in a bucket than the leader.
-// It is collective.ErrInconsistent.
+// DifferentError reports a rank whose tensors in a bucket differ from the leader's. It
+// matches collective.ErrInconsistent.
 type DifferentError struct {
 	Rank plan.Rank
-	// First is the tensor at which the bucket begins.
+	// First is the first tensor of the bucket.
 	First Ticket
-	// Count and Bytes are the rank's tensors, and LeaderCount and LeaderBytes
-	// those of the leader.
+	// Count and Bytes describe the rank's tensors, LeaderCount and LeaderBytes those of the
+	// leader.
 	Count       uint64
 	Bytes       uint64
 	LeaderCount uint64
 	LeaderBytes uint64
 }
 
-// Error says what the two have.
+// Error describes the tensors of both ranks.
 func (e *DifferentError) Error() string {
 	text := fmt.Sprintf("fusion: from tensor %d on, rank %d has %d tensors of %d bytes, and the leader %d of %d bytes",
 		e.First, e.Rank, e.Count, e.Bytes, e.LeaderCount, e.LeaderBytes)

@@ -32,8 +32,8 @@ func (f *Fuser) reduceAll(ctx context.Context, full chan<- bucket) {
 	}
 }
 
-// nextBucket agrees with the other ranks on a bucket, and waits until it is
-// packed. more is false at the end.
+// nextBucket agrees with the other ranks on a bucket, and waits until it is packed. more is
+// false at the end.
 func (f *Fuser) nextBucket(ctx context.Context) (b bucket, more bool, err error) {
 	mine, err := f.decide()
 	if err != nil {
@@ -53,9 +53,9 @@ func (f *Fuser) nextBucket(ctx context.Context) (b bucket, more bool, err error)
 	return b, !r.end, nil
 }
 
-// decide waits for something to reduce, and returns the leader's record. The
-// others wait for a tensor of their own, so that nobody asks for a record while
-// there is nothing to do.
+// decide waits for something to reduce, and returns the leader's record. The other ranks
+// wait for a tensor of their own, so that they do not wait in a call of the group while
+// they are idle.
 func (f *Fuser) decide() (record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *Fuser) decide() (record, error) {
 	return record{}, f.err
 }
 
-// announce sends the leader's record to all.
+// announce sends the leader's record to all ranks.
 func (f *Fuser) announce(ctx context.Context, mine record) (record, error) {
 	v, err := view(f.control, 0, recordSize, elem.Uint8)
 	if err != nil {
@@ -95,8 +95,8 @@ func (f *Fuser) announce(ctx context.Context, mine record) (record, error) {
 	return parse(p, next)
 }
 
-// gather waits until we have what is in a bucket, and it is packed. What we
-// don't have and will not, is missing in the vote.
+// gather waits until this rank has the tensors of a bucket and they are packed. Tensors
+// that it will never have are missing in the vote.
 func (f *Fuser) gather(r record) (bucket, vote, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *Fuser) gather(r record) (bucket, vote, error) {
 		return b, v, nil
 	}
 	if _, ok := f.place(0, uint64(b.Padded)); !ok {
-		return b, v, nil // the ranks differ, and will see it
+		return b, v, nil // the ranks differ, and compare will report it
 	}
 	err := f.takeLocked(&b, int(v.count))
 	return b, v, err
@@ -149,7 +149,7 @@ func (f *Fuser) takeLocked(b *bucket, count int) error {
 	return nil
 }
 
-// compare has all ranks see whether they have the same in a bucket.
+// compare compares the votes of all ranks for a bucket.
 //
 // Errors: a DifferentError, at every rank.
 func (f *Fuser) compare(ctx context.Context, r record, mine vote) error {

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// DefaultPercent is hcomm's split of a model where nothing else is said: a
-// first bucket of 96.54 % of the bytes, and the rest.
+// DefaultPercent is the default split of a model in hcomm: a first bucket of 96.54 % of the
+// bytes, and the rest.
 const DefaultPercent = 96.54
 
-// ByIndex takes the last tensors of the buckets as they are given.
+// ByIndex checks and returns the given last tensors of the buckets.
 //
-// Errors: ErrArgument where they don't ascend, or there are none.
+// Errors: ErrArgument if they are not ascending, or there are none.
 func ByIndex(ends []int) ([]int, error) {
 	if len(ends) == 0 {
 		return nil, fmt.Errorf("split by no index: %w", ErrArgument)
@@ -25,12 +25,12 @@ func ByIndex(ends []int) ([]int, error) {
 	return slices.Clone(ends), nil
 }
 
-// ByPercent splits tensors of the given sizes into buckets which have these
-// shares of all bytes, as near as the tensors allow. What one bucket has too
-// much or too little, the next one makes up for. It returns the last tensor of
-// each bucket; there are fewer buckets than shares where the tensors end before.
+// ByPercent splits tensors of the given sizes into buckets with these shares of all bytes,
+// as closely as the tensors allow; deviations of one bucket are made up for by the next. It
+// returns the last tensor of each bucket; there are fewer buckets than shares if the
+// tensors run out.
 //
-// Errors: ErrArgument for shares that are not 100 together, or no tensors.
+// Errors: ErrArgument for shares that do not sum to 100, or if there are no tensors.
 func ByPercent(sizes []uint64, percent []float64) ([]int, error) {
 	total := 0.0
 	for _, p := range percent {
@@ -45,8 +45,8 @@ func ByPercent(sizes []uint64, percent []float64) ([]int, error) {
 	return split(sizes, percent)
 }
 
-// ByDefault splits as hcomm does: see DefaultPercent. The second bucket is left
-// out where no tensor remains for it.
+// ByDefault splits as hcomm does: see DefaultPercent. The second bucket is omitted if no
+// tensor remains for it.
 func ByDefault(sizes []uint64) ([]int, error) {
 	ends, err := split(sizes, []float64{DefaultPercent})
 	if err != nil {
@@ -58,8 +58,8 @@ func ByDefault(sizes []uint64) ([]int, error) {
 	return ends, nil
 }
 
-// split cuts near to where the bytes so far are what the shares so far are of
-// all.
+// split cuts close to the points where the cumulative share of the bytes reaches the
+// cumulative percentage.
 func split(sizes []uint64, percent []float64) ([]int, error) {
 	if len(sizes) == 0 {
 		return nil, fmt.Errorf("split no tensors: %w", ErrArgument)
@@ -89,9 +89,10 @@ func split(sizes []uint64, percent []float64) ([]int, error) {
 	return ends, nil
 }
 
-// near is hcomm's search for the tensor to end with, step by step, since ranks
-// that run hcomm have to come to the same: of the tensors around the wanted
-// bytes the nearer one, but the lower one where the search stops below.
+// near is hcomm's search for the last tensor of a bucket, reproduced step by step, since
+// ranks that run hcomm must get the same result: of the two tensors around the wanted
+// number of bytes the nearer one, except that it returns the lower one if the search stops
+// below.
 func near(upto []float64, want float64) int {
 	low, mid, high := 0, 0, len(upto)-1
 	for low <= high {

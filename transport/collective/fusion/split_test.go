@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/fusion"
 )
 
-// TestByPercent has the figures of hcomm's own test: case 20.
+// TestByPercent checks the figures of hcomm's own test: case 20.
 func TestByPercent(t *testing.T) {
 	for _, c := range []struct {
 		percent []float64
@@ -36,7 +36,7 @@ func TestByPercent(t *testing.T) {
 	}
 }
 
-// TestByDefault is hcomm's split where nothing is said.
+// TestByDefault checks hcomm's default split.
 func TestByDefault(t *testing.T) {
 	for _, c := range []struct {
 		sizes []uint64
@@ -45,7 +45,7 @@ func TestByDefault(t *testing.T) {
 		{resnet(), []int{25, 29}},
 		{[]uint64{4096}, []int{0}},
 		{[]uint64{0, 0, 0}, []int{1, 2}},
-		// The share itself, to the last digit.
+		// The exact share, to the last digit.
 		{slices.Repeat([]uint64{7}, 10_000), []int{9653, 9999}},
 	} {
 		got, err := fusion.ByDefault(c.sizes)
@@ -55,7 +55,7 @@ func TestByDefault(t *testing.T) {
 	}
 }
 
-// TestByIndex refuses what hcomm refuses.
+// TestByIndex checks that lists are rejected that hcomm rejects.
 func TestByIndex(t *testing.T) {
 	if got, err := fusion.ByIndex([]int{1, 4}); err != nil || !slices.Equal(got, []int{1, 4}) {
 		t.Errorf("1, 4: %v, %v", got, err)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// rounds returns how often something doubles until it has reached n ranks.
+// rounds returns the number of doublings, starting from 1, needed to reach n ranks.
 func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
-// binomial grows a tree from the root: after round s, 1<<s ranks are in it.
+// binomial grows a tree from the root: after round s, it contains 1<<s ranks.
 func (b *builder) binomial() {
 	c, k := b.everybody(), b.result(b.whole())
 	switch b.task.Kind {
@@ -23,17 +23,17 @@ func (b *builder) binomial() {
 	}
 }
 
-// rootOwn puts what the root of a Broadcast gives in its own result.
+// rootOwn copies the source of the root of a Broadcast to its own result.
 func (b *builder) rootOwn() {
 	if b.rank == b.task.Root {
 		b.copyFrom(b.result(b.whole()), b.source(b.whole()))
 	}
 }
 
-// distance returns how far behind a rank of the crowd we are in the ring.
+// distance returns the number of positions from rank of to our own in the ring.
 func (c crowd) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ranks, of)) }
 
-// grow goes from the root to everybody.
+// grow passes something from the root to all ranks.
 func (c crowd) grow(root Rank, send, receive func(peer Rank)) {
 	d, n := c.distance(root), len(c.ranks)
 	for s := range rounds(n) {
@@ -47,7 +47,7 @@ func (c crowd) grow(root Rank, send, receive func(peer Rank)) {
 	}
 }
 
-// fall goes from everybody to the root: it is grow backwards.
+// fall passes something from all ranks to the root: grow in reverse.
 func (c crowd) fall(root Rank, send, receive func(peer Rank)) {
 	d, n := c.distance(root), len(c.ranks)
 	for s := rounds(n) - 1; s >= 0; s-- {
@@ -61,7 +61,7 @@ func (c crowd) fall(root Rank, send, receive func(peer Rank)) {
 	}
 }
 
-// shrink combines everybody's source into the root's result, and divides it.
+// shrink combines the sources of all ranks into the root's result, and divides it.
 func (c crowd) shrink(root Rank) {
 	b := c.b
 	s := b.wholeSum(root)
@@ -72,7 +72,7 @@ func (c crowd) shrink(root Rank) {
 	}
 }
 
-// wholeSum is our value of the whole, which a root gets in the end.
+// wholeSum returns our value of the whole, which ends at a root.
 func (b *builder) wholeSum(root Rank) *sums {
 	s := &sums{b: b, at: []pieces{{b.source(b.whole())}}, place: []pieces{nil}, mine: []bool{false}}
 	if b.task.Kind == AllReduce || b.rank == root {
@@ -81,10 +81,10 @@ func (b *builder) wholeSum(root Rank) *sums {
 	return s
 }
 
-// words is a rank's message in a Barrier: that it, and all it has heard of,
-// have come. What it hears is copied to where it speaks from: so a word comes
-// after all that was heard before, and none has to be heard before its rank can
-// hear one.
+// words is a rank's message in a Barrier: that it has come, and so have all ranks whose
+// messages it has received. A received message is copied to the block that is sent: so a
+// send comes after everything received before it, but no message must be received before
+// its rank can receive one.
 type words struct {
 	b           *builder
 	told, heard Block
@@ -99,7 +99,7 @@ func (w words) hear(from Rank) {
 	w.b.copyFrom(w.told, w.heard)
 }
 
-// disseminate has each rank tell another one in each round.
+// disseminate has each rank send to one other rank in each round.
 func (c crowd) disseminate(w words) {
 	for s := range rounds(len(c.ranks)) {
 		w.tell(c.at(c.me + 1<<s))

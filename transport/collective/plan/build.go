@@ -2,21 +2,21 @@ package plan
 
 import "github.com/hmcfs/hmcfs/devices/elem"
 
-// builder makes the program of one rank. Its methods leave out steps that have
-// no elements or would put elements where they are.
+// builder makes the program of one rank. Its methods omit steps that have no elements, and
+// copies of a block to itself.
 type builder struct {
 	plan  *Plan
 	task  *Task
 	rank  Rank
 	n     int
 	order []Rank
-	// pos is the place of our rank in order.
+	// pos is the position of our rank in order.
 	pos     int
 	steps   Program
 	scratch uint64
 }
 
-// everybody is all ranks, in the order of the ring.
+// everybody returns the crowd of all ranks, in the order of the ring.
 func (b *builder) everybody() crowd { return crowd{b, b.order, b.pos} }
 
 func newBuilder(p *Plan, r Rank) *builder {
@@ -29,7 +29,7 @@ func newBuilder(p *Plan, r Rank) *builder {
 	return b
 }
 
-// at is the rank at a position of the ring, which may be counted from any side.
+// at returns the rank at a position of the ring, modulo the number of ranks.
 func (b *builder) at(pos int) Rank { return b.order[((pos%b.n)+b.n)%b.n] }
 
 func (b *builder) sourceOf(r Rank, g Range) Block { return b.task.Place(r, Block{Source, g}) }
@@ -37,10 +37,10 @@ func (b *builder) resultOf(r Rank, g Range) Block { return b.task.Place(r, Block
 func (b *builder) source(g Range) Block           { return b.sourceOf(b.rank, g) }
 func (b *builder) result(g Range) Block           { return b.resultOf(b.rank, g) }
 
-// whole is all elements of the task.
+// whole returns the range of all elements of the task.
 func (b *builder) whole() Range { return Range{Len: b.task.Count} }
 
-// take sets elements of scratch aside.
+// take reserves n elements of scratch.
 func (b *builder) take(n uint64) Block {
 	s := Block{Scratch, Range{b.scratch, n}}
 	b.scratch += n
@@ -81,7 +81,7 @@ func (b *builder) fold(k, from Block, to []Rank) {
 
 func (b *builder) sync() { b.steps = append(b.steps, Step{Action: Sync}) }
 
-// average divides where the task is one of elem.Avg.
+// average adds the division, if the operation of the task is elem.Avg.
 func (b *builder) average(k Block) {
 	if b.task.Op == elem.Avg && b.n > 1 {
 		b.step(Step{Action: DivideBy, Block: k})

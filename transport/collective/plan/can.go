@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// can says whether an algorithm can do a task, which is one, in a shape, which
-// is one too.
+// can checks whether an algorithm can do a task in a shape, both of which must be valid.
 func can(t *Task, s *Shape, a Algorithm) error {
 	kinds, strict := ability(a)
 	switch {
@@ -24,8 +23,8 @@ func can(t *Task, s *Shape, a Algorithm) error {
 	return nil
 }
 
-// ability is the kinds of tasks that an algorithm does, and whether it combines
-// in the order of the ranks if that is asked for.
+// ability returns the kinds of tasks that an algorithm can do, and whether it can combine
+// in the order of the ranks.
 func ability(a Algorithm) (kinds []Kind, strict bool) {
 	switch a {
 	case Ring, NHR:

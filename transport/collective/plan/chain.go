@@ -2,16 +2,16 @@ package plan
 
 import "slices"
 
-// Pieces of a chain: small enough that a long chain is filled soon, large
-// enough that messages cost little, and not so many that a program is long.
+// The pieces of a chain: small enough to fill a long chain soon, large enough that the cost
+// of messages is low, and few enough to keep a program short.
 const (
 	pieceBytes = 256 << 10
 	maxPieces  = 128
-	// ahead is the number of pieces that a rank that only combines may hold.
+	// ahead is the number of pieces that a rank which only combines may hold.
 	ahead = 4
 )
 
-// chain passes everything along a line of ranks, in pieces.
+// chain passes all elements along a line of ranks, in pieces.
 func (b *builder) chain() {
 	n := b.pieces()
 	cut := func(i int) Range { return b.task.cut(b.task.Count, i, n) }
@@ -41,14 +41,14 @@ func (b *builder) chain() {
 	}
 }
 
-// pieces is into how many pieces a chain cuts the whole.
+// pieces returns the number of pieces into which a chain cuts the whole.
 func (b *builder) pieces() int {
 	total := b.task.Count * b.task.Type.Size()
 	return int(min(max((total+pieceBytes-1)/pieceBytes, 1), maxPieces))
 }
 
-// line is the chain of a reduction: the ranks in their order where that is to be
-// seen, else so that the root is at the end.
+// line returns the chain of a reduction: in the order of the ranks if the task requires it,
+// otherwise with the root at the end.
 func (b *builder) line() crowd {
 	ranks := make([]Rank, b.n)
 	for i := range ranks {
@@ -64,11 +64,11 @@ func (b *builder) line() crowd {
 	return b.among(ranks)
 }
 
-// place returns the place of a rank in the ring.
+// place returns the position of a rank in the ring.
 func (c crowd) place(r Rank) int { return slices.Index(c.ranks, r) }
 
-// up adds our own piece to what comes from before us in the line, and passes it
-// on; the last one divides.
+// up combines our own piece with the one from the previous rank of the line, and passes it
+// on; the last rank divides.
 func (b *builder) up(c crowd, own, sum pieces) {
 	s := &sums{b: b, at: []pieces{own}, place: []pieces{sum}, mine: []bool{false}}
 	if c.me > 0 {
@@ -82,7 +82,7 @@ func (b *builder) up(c crowd, own, sum pieces) {
 	b.averageAll(s.at[0])
 }
 
-// down passes what the last one of the line has back to the first.
+// down passes the result of the last rank of the line back to the first.
 func (b *builder) down(c crowd, k Block) {
 	if c.me < b.n-1 {
 		b.receive(c.ranks[c.me+1], k)
@@ -92,8 +92,8 @@ func (b *builder) down(c crowd, k Block) {
 	}
 }
 
-// chainReduce ends at the root; where the root is not the last one of the line,
-// that one hands over to it.
+// chainReduce reduces to the root. If the last rank of the line is another one, it sends
+// the result to the root.
 func (b *builder) chainReduce(n int, cut func(int) Range) {
 	c, root := b.line(), b.task.Root
 	last := c.ranks[b.n-1]

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// checker proves the programs of all ranks. It knows of a plan only what it
-// should do, not how the programs came to be.
+// checker proves the programs of all ranks. It knows only what a plan must do, not how the
+// programs were made.
 type checker struct {
 	plan     *Plan
 	task     *Task
@@ -16,7 +16,7 @@ type checker struct {
 	base []int
 }
 
-// check proves that programs do what a plan is for.
+// check proves that the programs do the task of the plan.
 func check(p *Plan, programs []Program) error {
 	c := &checker{plan: p, task: &p.Task, programs: programs, base: make([]int, len(programs)+1)}
 	for r, program := range programs {
@@ -50,12 +50,12 @@ func check(p *Plan, programs []Program) error {
 	return m.results()
 }
 
-// wrong is an error about a step.
+// wrong returns an error about a step.
 func (c *checker) wrong(r Rank, i int, format string, args ...any) error {
 	return fmt.Errorf("%w: rank %d, step %d (%v): %s", ErrWrong, r, i, c.programs[r][i], fmt.Sprintf(format, args...))
 }
 
-// size returns the number of elements of a buffer that a rank's program may speak of.
+// size returns the number of elements of a buffer that a rank's program may use.
 func (c *checker) size(r Rank, b Buffer) uint64 {
 	whole := c.task.Place(r, Block{Buffer: Source})
 	result := c.task.Place(r, Block{Buffer: Result})
@@ -70,7 +70,7 @@ func (c *checker) size(r Rank, b Buffer) uint64 {
 	return 0
 }
 
-// sense finds steps that no rank can run.
+// sense reports steps that no rank can run.
 func (c *checker) sense(r Rank, i int) error {
 	s := &c.programs[r][i]
 	if s.Action < Send || s.Action > Sync {
@@ -116,14 +116,14 @@ func (c *checker) sense(r Rank, i int) error {
 	return nil
 }
 
-// access is elements of any rank's memory that a step reads or writes.
+// access is a range of some rank's memory that a step reads or writes.
 type access struct {
 	Block
 	of    Rank
 	write bool
 }
 
-// accesses is all that a step of a rank reads and writes.
+// accesses returns all that a step of a rank reads and writes.
 func (c *checker) accesses(r Rank, s *Step) []access {
 	switch s.Action {
 	case Send:
@@ -148,16 +148,16 @@ func (c *checker) accesses(r Rank, s *Step) []access {
 	return nil
 }
 
-// done is an access by a rank in some step.
+// done is an access that a rank makes in some step.
 type done struct {
 	access
 	by   Rank
 	step int
 }
 
-// races finds memory that one rank may write while another one reads or writes
-// it. Only a Sync is between the accesses of two ranks: one before a rank's
-// memory is touched by others, and one before the rank may go its way.
+// races reports memory that one rank may write while another one reads or writes it. Only a
+// Sync separates the accesses of two ranks: other ranks may touch a rank's memory after the
+// first Sync and before the last.
 func (c *checker) races() error {
 	all, err := c.places()
 	if err != nil {
@@ -181,8 +181,8 @@ type place struct {
 	phase int
 }
 
-// places returns which ranks touch which memory, and when. Where there is no Sync, nobody
-// may touch another one's, and each step has its order.
+// places returns the accesses to each place. Without a Sync, no rank may touch another
+// one's memory, and the steps of each rank are ordered anyway.
 func (c *checker) places() (map[place][]done, error) {
 	syncs := 0
 	for _, s := range c.programs[0] {
@@ -213,15 +213,15 @@ func (c *checker) places() (map[place][]done, error) {
 	return all, nil
 }
 
-// met proves of a Barrier that no rank is through before all have come.
+// met proves for a Barrier that no rank leaves it before all have come.
 func (c *checker) met(g *graph, order []int) error {
-	// known[i] is the ranks that have come before step i is over.
+	// known[i] is the set of ranks that have come before step i ends.
 	known := make([]uint64, c.base[len(c.programs)])
 	before := g.reverse()
 	for _, node := range order {
 		joint := uint64(0)
-		// The sender is the first of the members, and does not learn from the
-		// receiver: a link may hold what nobody has received yet.
+		// The sender is the first member, and learns nothing from the receiver: a link may
+		// hold a message that has not been received yet.
 		for _, m := range g.members[node] {
 			bits := uint64(1) << m.rank
 			for _, i := range before[m.number] {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// shapes are ways in which n ranks may be joined.
+// shapes returns ways in which n ranks may be connected.
 func shapes(n int) []Shape {
 	reversed := make([]Rank, n)
 	for i := range reversed {
@@ -31,8 +31,7 @@ func shapes(n int) []Shape {
 	}
 }
 
-// everyTask calls a function with the tasks of n ranks that a plan may see as
-// different.
+// everyTask calls do with all tasks of n ranks for which plans may differ.
 func everyTask(n int, counts []uint64, do func(Task)) {
 	do(Task{Kind: Barrier, Ranks: n})
 	for k := AllReduce; k < Barrier; k++ {
@@ -43,7 +42,7 @@ func everyTask(n int, counts []uint64, do func(Task)) {
 			}
 		}
 		for i, count := range counts {
-			// The divisions are where they are for another count.
+			// Averages are tested for other counts.
 			average := i == 0 || count >= 100
 			for _, root := range roots {
 				variants(Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, Root: root}, average, do)
@@ -52,7 +51,7 @@ func everyTask(n int, counts []uint64, do func(Task)) {
 	}
 }
 
-// variants calls a function with the ways in which a task may be asked for.
+// variants calls do with the variants of a task.
 func variants(t Task, average bool, do func(Task)) {
 	ops := []elem.Op{0}
 	if t.Kind.Combines() {
@@ -100,7 +99,7 @@ func TestEveryPlan(t *testing.T) {
 	}
 }
 
-// TestLargePlans proves some plans of more ranks.
+// TestLargePlans proves some plans for more ranks.
 func TestLargePlans(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{17, 31, 33, 48, 63, 64} {

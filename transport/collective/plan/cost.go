@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// Link has the costs of a message between two ranks: Latency, and its bytes
-// divided by Bandwidth, in bytes per second.
+// Link holds the costs of a message between two ranks: Latency, plus its size divided by
+// Bandwidth, which is in bytes per second.
 type Link struct {
 	Latency   time.Duration `json:"latency"`
 	Bandwidth float64       `json:"bandwidth"`
 }
 
-// Costs has the measurements of a group, while all its ranks were busy. Every
-// rank has to choose by the same. A speed of 0 costs no time.
+// Costs holds measurements of a group, made while all its ranks were busy. All ranks must
+// choose by the same values. A speed of 0 means that the operation takes no time.
 type Costs struct {
-	// Inside is the links between ranks of one node, Between the others.
+	// Inside is for links between ranks of one node, Between for all others.
 	Inside  Link `json:"inside"`
 	Between Link `json:"between"`
-	// Combine is the number of bytes of results that one rank combines in a second, and
-	// Memory how many it copies.
+	// Combine is the number of bytes of results that one rank combines per second, and
+	// Memory the number of bytes that it copies per second.
 	Combine float64 `json:"combine"`
 	Memory  float64 `json:"memory"`
 }
 
-// Estimate is the predicted time of an algorithm: the sum of its three parts, as if
-// none of them went on during another one. No link slows another one down.
+// Estimate is the predicted time of an algorithm: the sum of its three parts, as if they
+// did not overlap. It assumes that links do not slow each other down.
 type Estimate struct {
 	Algorithm Algorithm     `json:"algorithm"`
 	Time      time.Duration `json:"time"`
-	// Latency is the cost of the messages that wait for each other, Transfer what
-	// the bytes of the busiest link take, and Compute combining and copying.
+	// Latency is the cost of messages that wait for each other, Transfer the time for the
+	// bytes of the busiest link, and Compute the time for combining and copying.
 	Latency  time.Duration `json:"latency"`
 	Transfer time.Duration `json:"transfer"`
 	Compute  time.Duration `json:"compute"`
 }
 
-// Estimates returns what every algorithm that can do the task would take, the
-// fastest first; of equal ones, that which comes first in Algorithms.
+// Estimates returns the estimate of every algorithm that can do the task, fastest first;
+// ties are in the order of Algorithms.
 //
-// Errors: ErrTask; ErrAlgorithm where there is none.
+// Errors: ErrTask; ErrAlgorithm if no algorithm can do it.
 func Estimates(t Task, s Shape, c Costs) ([]Estimate, error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -64,14 +64,14 @@ func Estimates(t Task, s Shape, c Costs) ([]Estimate, error) {
 	return all, nil
 }
 
-// load has what an algorithm does one thing after the other: rounds of messages
-// and bytes over links, bytes of results combined, and bytes copied.
+// load is the sequential work of an algorithm: rounds of messages and bytes over links,
+// bytes of results combined, and bytes copied.
 type load struct {
 	inside, between  traffic
 	combined, copied float64
 }
 
-// traffic is rounds of messages, and the bytes of the busiest rank.
+// traffic is the number of rounds of messages, and the bytes of the busiest rank.
 type traffic struct{ rounds, bytes float64 }
 
 func (c *Costs) estimate(a Algorithm, w load) Estimate {
@@ -86,7 +86,7 @@ func (c *Costs) estimate(a Algorithm, w load) Estimate {
 	return e
 }
 
-// at returns the time for bytes at a speed.
+// at returns the time for some bytes at a speed.
 func at(bytes, speed float64) time.Duration {
 	if speed <= 0 {
 		return 0
@@ -94,7 +94,7 @@ func at(bytes, speed float64) time.Duration {
 	return time.Duration(bytes / speed * float64(time.Second))
 }
 
-// work is the load of a task that the algorithm can do.
+// work returns the load of a task, which the algorithm must be able to do.
 func work(t *Task, s *Shape, a Algorithm) load {
 	w := load{}
 	if t.Ranks > 1 && (t.Count > 0 || t.Kind == Barrier) {
@@ -113,7 +113,7 @@ func work(t *Task, s *Shape, a Algorithm) load {
 			}
 		}
 	}
-	// What a rank gives to itself.
+	// The copy of a rank's own elements.
 	if own := float64(t.Type.Size()) * float64(t.Count); !t.InPlace {
 		switch {
 		case t.Kind == AllGather, t.Kind == AllToAll:
@@ -125,13 +125,13 @@ func work(t *Task, s *Shape, a Algorithm) load {
 	return w
 }
 
-// flatLoad is the load of an algorithm that knows no nodes. With n ranks and S
-// bytes, scattering or gathering moves (n-1)/n S over the busiest link.
+// flatLoad returns the load of an algorithm that ignores nodes. With n ranks and S bytes,
+// scattering or gathering moves (n-1)/n S over the busiest link.
 func flatLoad(t *Task, a Algorithm) (tr traffic, combined float64) {
 	n, total := float64(t.Ranks), float64(t.Type.Size())*float64(t.Count)
 	share := (n - 1) / n * total
 	logs := float64(rounds(t.Ranks))
-	// phases is the number of times that shares go around.
+	// phases is the number of times that all shares go around.
 	phases := 1.0
 	if t.Kind == AllReduce || t.Kind == Reduce {
 		phases = 2
@@ -172,15 +172,15 @@ func flatLoad(t *Task, a Algorithm) (tr traffic, combined float64) {
 		if t.Kind == Broadcast {
 			phases, share = 2, total/2
 		}
-		// The messages of a phase do not wait for each other, but cost work.
+		// The messages of a phase do not wait for each other, but each costs work.
 		return traffic{phases * n / 2, phases * share}, combined
 	default:
 		return traffic{rounds: logs}, 0
 	}
 }
 
-// directLoad is that of ranks which read each other's memory. A Sync costs as
-// much as a Barrier.
+// directLoad returns the load of ranks that read each other's memory. A Sync costs as much
+// as a Barrier.
 func directLoad(t *Task) load {
 	n, total := float64(t.Ranks), float64(t.Type.Size())*float64(t.Count)
 	sync := float64(rounds(t.Ranks))
@@ -203,7 +203,7 @@ func directLoad(t *Task) load {
 	return w
 }
 
-// layeredLoad is that of going inside the nodes, between them, and inside again:
+// layeredLoad returns the load of going inside the nodes, between them, and inside again:
 // with m lanes and M nodes 2 (m-1)/m S inside, and 2 (M-1)/M S/m between.
 func layeredLoad(t *Task, s *Shape) load {
 	nodes := s.nodes(t.Ranks)
@@ -213,7 +213,8 @@ func layeredLoad(t *Task, s *Shape) load {
 	}
 	total := float64(t.Type.Size()) * float64(t.Count)
 	lanes, size, m := float64(small), float64(large), float64(len(nodes))
-	// Who goes between gets its lane's share from all others of its node.
+	// A rank that goes between nodes gets its lane's share from all other ranks of its
+	// node.
 	in, out := (size-1)/lanes*total, (m-1)/m*total/lanes
 	up, across := float64(rounds(large)), float64(rounds(len(nodes)))
 	w := load{}

@@ -42,7 +42,7 @@ func allReduce(n int, bytes uint64) Task {
 	return Task{Kind: AllReduce, Ranks: n, Count: bytes / 4, Type: elem.Float32, Op: elem.Sum, InPlace: true}
 }
 
-// TestBounds compares estimates with the bounds that are written in books.
+// TestBounds compares estimates with bounds from the literature.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	const alpha, beta, gamma, size = 2e-6, 1 / 8e9, 1 / 10e9, 64 << 20

@@ -28,7 +28,7 @@ func countSent(p Program) (messages int, elements uint64) {
 	return messages, elements
 }
 
-// TestRingSends: 2(N-1) slices, and 2(N-1)/N of the bytes but for the cut.
+// TestRingSends: 2(N-1) slices, and 2(N-1)/N of the bytes apart from rounding.
 func TestRingSends(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 16; n++ {
@@ -50,7 +50,7 @@ func TestRingSends(t *testing.T) {
 	}
 }
 
-// TestBinomialDepth: the root sends ceil(log2 N) messages, and no way is longer.
+// TestBinomialDepth: the root sends ceil(log2 N) messages, and no path is longer.
 func TestBinomialDepth(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 9; n++ {
@@ -91,7 +91,7 @@ func TestBarrierSends(t *testing.T) {
 	}
 }
 
-// TestLinksInPlace: what goes over the links does not tell who is in place.
+// TestLinksInPlace: the messages do not depend on which ranks are in place.
 func TestLinksInPlace(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 9; n++ {
@@ -107,7 +107,7 @@ func TestLinksInPlace(t *testing.T) {
 	}
 }
 
-// sameLinks compares a plan in place with the one that is not.
+// sameLinks compares a plan in place with the one not in place.
 func sameLinks(t *testing.T, p *Plan) {
 	t.Helper()
 	out := p.Task
@@ -120,7 +120,7 @@ func sameLinks(t *testing.T, p *Plan) {
 	}
 }
 
-// links returns what a program does with others.
+// links returns the steps of a program that use links.
 func links(p Program) []string {
 	var all []string
 	for _, s := range p {

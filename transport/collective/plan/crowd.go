@@ -2,34 +2,33 @@ package plan
 
 import "slices"
 
-// crowd is some ranks that do a part of a plan together, as a ring. We are one
-// of them.
+// crowd is a set of ranks, including our own, that do a part of a plan together, as a ring.
 type crowd struct {
 	b     *builder
 	ranks []Rank
 	me    int
 }
 
-// among makes the crowd of some ranks, of which we are one.
+// among returns the crowd of some ranks, which must include our own.
 func (b *builder) among(ranks []Rank) crowd {
 	return crowd{b, ranks, slices.Index(ranks, b.rank)}
 }
 
-// wrap is an index of the crowd, counted from any side.
+// wrap returns an index of the crowd, modulo its size.
 func (c crowd) wrap(i int) int { n := len(c.ranks); return (i%n + n) % n }
 
-// at is the rank at a place of the ring, counted from any side.
+// at returns the rank at a position of the ring, modulo its size.
 func (c crowd) at(i int) Rank { return c.ranks[c.wrap(i)] }
 
-// others goes through the other ranks, each rank beginning with the one behind
-// it, so that not all turn to the same one.
+// others calls do for the other ranks. Each rank begins with the next one in the ring, so
+// that not all use the same peer at once.
 func (c crowd) others(do func(i int)) {
 	for i := 1; i < len(c.ranks); i++ {
 		do(c.wrap(c.me + i))
 	}
 }
 
-// pieces is some blocks that are sent one behind the other.
+// pieces is a list of blocks that are sent one after the other.
 type pieces []Block
 
 func (b *builder) sendAll(to Rank, all pieces) {
@@ -50,22 +49,22 @@ func (b *builder) averageAll(all pieces) {
 	}
 }
 
-// sums has what a rank knows of the slices that a crowd combines, by the place
-// of the rank that owns each in the end: where its present value is, and where
-// a combined one is put. A slice that has no place is put in scratch.
+// sums holds a rank's values of the slices that a crowd combines, indexed by the position
+// of the rank that owns each slice in the end: where the present value is, and where the
+// combined one goes. A slice without a place goes to scratch.
 type sums struct {
 	b     *builder
 	at    []pieces
 	place []pieces
-	// mine says which values are ours to overwrite.
+	// mine reports which values we may overwrite.
 	mine []bool
-	// slots are scratch for slices that have no place, taken in turn; none has
-	// each take its own.
+	// slots are scratch for slices without a place, used in turn; if there are none, each
+	// such slice gets scratch of its own.
 	slots []Block
 	next  int
 }
 
-// turns has slices without a place share n places in scratch.
+// turns makes slices without a place share n blocks of scratch.
 func (s *sums) turns(n int) {
 	longest, placeless := uint64(0), 0
 	for i, at := range s.at {
@@ -108,7 +107,7 @@ func (s *sums) combine(from Rank, i int) {
 	s.at[i], s.mine[i] = to, true
 }
 
-// settle puts a slice that nobody combined in its place.
+// settle copies a slice that was not combined to its place.
 func (s *sums) settle(i int) {
 	if s.mine[i] {
 		return
@@ -120,7 +119,7 @@ func (s *sums) settle(i int) {
 	s.at[i], s.mine[i] = to, true
 }
 
-// sums is that of a task which combines, for everybody.
+// sums returns the sums of a task that combines, for a crowd of all ranks.
 func (b *builder) sums() *sums {
 	t := b.task
 	s := &sums{b: b, at: make([]pieces, b.n), place: make([]pieces, b.n), mine: make([]bool, b.n)}
@@ -137,8 +136,8 @@ func (b *builder) sums() *sums {
 	return s
 }
 
-// share is the range of the whole that a rank owns: its part where the task has
-// parts, and otherwise a slice.
+// share returns the range of the whole that a rank owns: its part if the task has parts,
+// otherwise a slice.
 func (t *Task) share(owner Rank) Range {
 	if t.Kind == ReduceScatter || t.Kind == AllGather {
 		return t.part(owner)
@@ -146,7 +145,7 @@ func (t *Task) share(owner Rank) Range {
 	return t.slice(owner)
 }
 
-// shares returns the place of everybody's share in our result.
+// shares returns the place of each rank's share in our result.
 func (b *builder) shares() []pieces {
 	all := make([]pieces, b.n)
 	for i, owner := range b.order {

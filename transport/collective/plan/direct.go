@@ -1,8 +1,8 @@
 package plan
 
-// direct has every rank read what it needs where it is. The first Sync says
-// that all sources are there, the last one that nobody reads or writes here any
-// more.
+// direct has every rank read the elements it needs directly from the memory of the others.
+// After the first Sync all sources are available; after the last one no rank accesses
+// another's memory any more.
 func (b *builder) direct() {
 	b.sync()
 	switch b.task.Kind {

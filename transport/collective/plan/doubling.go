@@ -2,11 +2,10 @@ package plan
 
 import "math/bits"
 
-// doubling exchanges everything with a partner, whose distance doubles. Values
-// alternate between two places, so that none is overwritten while it is being
-// sent; they are where the number of rounds has the last one be in the result.
-// Ranks beyond the largest power of two give their source to a partner first,
-// and get the result from it.
+// doubling exchanges everything with a partner whose distance doubles each round. Values
+// alternate between two places, so that none is overwritten while it is being sent; the
+// first place is chosen so that the last round ends in the result. Ranks beyond the largest
+// power of two first send their source to a partner, and get the result from it.
 func (b *builder) doubling() {
 	whole := b.whole()
 	count := bits.Len(uint(b.n)) - 1
@@ -18,7 +17,7 @@ func (b *builder) doubling() {
 	}
 	places := [2]Block{b.result(whole), b.take(whole.Len)}
 	own := b.source(whole)
-	// left is the number of rounds behind the present one.
+	// left is the number of rounds after the present one.
 	left := count
 	if b.pos+full < b.n {
 		k := places[left%2]
@@ -37,7 +36,7 @@ func (b *builder) doubling() {
 			own = k
 			continue
 		}
-		// In place and an odd number of rounds: the first one stays where it is.
+		// In place, with an odd number of rounds, the first value stays where it is.
 		b.receive(peer, places[1])
 		b.combineFrom(own, places[1])
 	}

@@ -12,25 +12,26 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// version is that of encoded plans. It changes with what an algorithm does.
+// version is the version of encoded plans. It changes when the steps of an algorithm
+// change.
 const version = 1
 
-// maxText is the most bytes that are read as a plan.
+// maxText bounds an encoded plan, in bytes.
 const maxText = 1 << 20
 
-// encoded is a plan as text. What follows from the rest is there for people,
-// and to find out whether programs are still made as they were.
+// encoded is a plan as text. Fields that follow from others are for people, and to detect
+// whether the algorithms still make the same programs.
 type encoded struct {
 	Version   int         `json:"version"`
 	Algorithm Algorithm   `json:"algorithm"`
 	Task      encodedTask `json:"task"`
 	Shape     Shape       `json:"shape"`
-	// Ring is the ranks in the order in which they are joined.
+	// Ring lists the ranks in the order of the ring.
 	Ring []Rank `json:"ring"`
-	// Slices is the elements of the whole that each rank owns.
+	// Slices holds the elements of the whole that each rank owns.
 	Slices  []Range `json:"slices"`
 	Scratch uint64  `json:"scratch"`
-	// Programs is the digest of all ranks' steps.
+	// Programs is the digest of the steps of all ranks.
 	Programs string `json:"programs"`
 }
 
@@ -45,7 +46,7 @@ type encodedTask struct {
 	Strict  bool   `json:"strict,omitempty"`
 }
 
-// Encode writes the plan as JSON, for people and for Decode.
+// Encode returns the plan as JSON, for people and for Decode.
 func (p *Plan) Encode() ([]byte, error) {
 	t := &p.Task
 	e := encoded{
@@ -73,23 +74,23 @@ func (p *Plan) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Digest tells the programs of all ranks from those of any other plan.
+// Digest returns a hash that identifies the programs of all ranks.
 func (p *Plan) Digest() string {
 	h := sha256.New()
 	for r := range p.Task.Ranks {
 		for _, s := range p.Program(Rank(r)) {
-			// A hash takes everything.
+			// Writing to a hash never fails.
 			_, _ = fmt.Fprintln(h, r, s)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Decode reads a plan. It is checked for sense, not proved: see Check.
+// Decode parses a plan. It validates the plan, but does not prove it: see Check.
 //
-// Errors: ErrStale where it is of another version, or was made for another
-// topology than the given one; ErrTask and ErrAlgorithm where there can be no
-// such plan; ErrWrong for a text that is none.
+// Errors: ErrStale if the plan is of another version, was made for another topology than
+// the given one, or if its programs differ from those compiled now; ErrTask and
+// ErrAlgorithm if there can be no such plan; ErrWrong if the text is not a plan.
 func Decode(text []byte, topology string) (*Plan, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("%w: %d bytes are no plan", ErrWrong, len(text))

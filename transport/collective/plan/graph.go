@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// member is a step of a rank. Its number is that among the steps of all ranks.
+// member is a step of a rank; number is its index among the steps of all ranks.
 type member struct {
 	rank   Rank
 	index  int
@@ -14,17 +14,17 @@ type member struct {
 	step   *Step
 }
 
-// graph is the steps of all ranks, and which ones come after which. A Send and
-// its Receive are one node: no link holds a byte. So are the Syncs of all ranks.
+// graph holds the steps of all ranks and their order. A Send and its Receive form one node,
+// as if links held no byte. So do the Syncs of all ranks.
 type graph struct {
-	// node is the node of each step, members the steps of each node.
+	// node maps each step to its node, members each node to its steps.
 	node    []int
 	members [][]member
-	// after is the steps that come after a step of the same rank.
+	// after lists, for each step, the steps of the same rank that come after it.
 	after [][]int
 }
 
-// graph joins sends and receives, and adds the order within each rank.
+// graph matches sends with receives, and adds the order within each rank.
 func (c *checker) graph() (*graph, error) {
 	total := c.base[len(c.programs)]
 	g := &graph{node: make([]int, total), after: make([][]int, total)}
@@ -86,7 +86,7 @@ func (g *graph) add(members ...member) {
 	g.members = append(g.members, members)
 }
 
-// local adds the order of the steps of one rank, whose first step has a number.
+// local adds the order of the steps of one rank, whose first step has the number base.
 func (g *graph) local(base int, program Program) {
 	for j, waits := range program.Waits() {
 		for _, w := range waits {
@@ -116,7 +116,7 @@ func (g *graph) local(base int, program Program) {
 	}
 }
 
-// reverse is the steps that come before each step of the same rank.
+// reverse returns, for each step, the steps of the same rank that come before it.
 func (g *graph) reverse() [][]int {
 	before := make([][]int, len(g.after))
 	for i, list := range g.after {
@@ -127,7 +127,7 @@ func (g *graph) reverse() [][]int {
 	return before
 }
 
-// sort returns the nodes in an order in which they can be done.
+// sort returns the nodes in an order in which they can run.
 func (g *graph) sort() ([]int, error) {
 	waits := make([]int, len(g.members))
 	for _, list := range g.after {
@@ -157,7 +157,7 @@ func (g *graph) sort() ([]int, error) {
 	return nil, g.stuck(waits)
 }
 
-// stuck names the first step of each rank that is never done.
+// stuck returns an error that names, for each rank, the first step that never runs.
 func (g *graph) stuck(waits []int) error {
 	var first []member
 	for node, n := range waits {

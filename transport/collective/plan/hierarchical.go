@@ -1,12 +1,13 @@
 package plan
 
-// lanes has a hierarchical plan's view of the ranks: the same number of ranks of
-// each node, the lanes, go between the nodes, each with its share; ranks beyond
-// them go by the lane that their place in the node is of.
+// lanes is the view that a hierarchical plan has of the ranks: from each node the same
+// number of ranks, the lanes, communicate between the nodes, each for its share. The other
+// ranks of a node use the lane given by their index in the node, modulo the number of
+// lanes.
 type lanes struct {
 	b     *builder
 	nodes [][]Rank
-	// node and place are our own; n is the number of lanes.
+	// node and place are our node and our index in it; n is the number of lanes.
 	node  int
 	place int
 	n     int
@@ -25,10 +26,11 @@ func (b *builder) lanes() lanes {
 	return l
 }
 
-// inside is the ranks of our node.
+// inside returns the crowd of the ranks of our node.
 func (l lanes) inside() crowd { return crowd{l.b, l.nodes[l.node], l.place} }
 
-// between is the ranks of our lane, one of each node. We must be one of them.
+// between returns the crowd of the ranks of our lane, one of each node. We must be one of
+// them.
 func (l lanes) between() crowd {
 	ranks := make([]Rank, len(l.nodes))
 	for x := range l.nodes {
@@ -37,10 +39,11 @@ func (l lanes) between() crowd {
 	return crowd{l.b, ranks, l.node}
 }
 
-// goes says whether we go between the nodes.
+// goes reports whether we communicate between the nodes.
 func (l lanes) goes() bool { return l.place < l.n }
 
-// members is the ranks of a node that belong to a lane, the one that goes first.
+// members returns the ranks of a node that belong to a lane, starting with the one that
+// communicates between the nodes.
 func (l lanes) members(node, lane int) []Rank {
 	var all []Rank
 	for j := lane; j < len(l.nodes[node]); j += l.n {
@@ -49,8 +52,7 @@ func (l lanes) members(node, lane int) []Rank {
 	return all
 }
 
-// hierarchical goes inside each node, between the nodes, and inside each node
-// again.
+// hierarchical works inside each node, between the nodes, and inside each node again.
 func (b *builder) hierarchical() {
 	l := b.lanes()
 	switch b.task.Kind {
@@ -81,8 +83,8 @@ func (b *builder) hierarchical() {
 	}
 }
 
-// leader is the rank that goes between the nodes for all of a node: the root in
-// its own one.
+// leader returns the rank that communicates between the nodes on behalf of a node: the root
+// in its own node.
 func (l lanes) leader(node int) Rank {
 	for _, r := range l.nodes[node] {
 		if r == l.b.task.Root {
@@ -92,7 +94,7 @@ func (l lanes) leader(node int) Rank {
 	return l.nodes[node][0]
 }
 
-// leaders is the leaders of all nodes, and whether we are one.
+// leaders returns the crowd of the leaders of all nodes, and whether we are one.
 func (l lanes) leaders() (crowd, bool) {
 	ranks := make([]Rank, len(l.nodes))
 	for x := range l.nodes {
@@ -109,7 +111,7 @@ func (l lanes) fallInside(send, receive func(Rank)) {
 	l.inside().fall(l.leader(l.node), send, receive)
 }
 
-// grow goes from the root to the leaders, and from them to everybody.
+// grow passes something from the root to the leaders, and from them to all ranks.
 func (l lanes) grow(send, receive func(Rank)) {
 	if c, leader := l.leaders(); leader {
 		c.grow(l.b.task.Root, send, receive)
@@ -117,7 +119,7 @@ func (l lanes) grow(send, receive func(Rank)) {
 	l.growInside(send, receive)
 }
 
-// fall is grow backwards.
+// fall is grow in reverse.
 func (l lanes) fall(send, receive func(Rank)) {
 	l.fallInside(send, receive)
 	if c, leader := l.leaders(); leader {
@@ -125,8 +127,8 @@ func (l lanes) fall(send, receive func(Rank)) {
 	}
 }
 
-// toLanes gives each lane of our node what it is to combine, and combines that
-// of our own lane.
+// toLanes sends each lane of our node the elements that it combines, and combines those of
+// our own lane.
 func (l lanes) toLanes(of func(lane int) pieces, combine func(from Rank)) {
 	in := l.inside()
 	in.others(func(i int) {
@@ -139,8 +141,8 @@ func (l lanes) toLanes(of func(lane int) pieces, combine func(from Rank)) {
 	})
 }
 
-// fromLanes gives everybody of our node what our lane has, and gets what the
-// other lanes have.
+// fromLanes sends the elements of our lane to all ranks of our node, and receives those of
+// the other lanes.
 func (l lanes) fromLanes(of func(lane int, to Rank) pieces) {
 	in := l.inside()
 	in.others(func(i int) {
@@ -158,7 +160,7 @@ func (l lanes) allReduce() {
 	b, t := l.b, l.b.task
 	m := len(l.nodes)
 	lane := func(i int) Range { return t.cut(t.Count, i, l.n) }
-	// sub is the part of a lane's share that a node owns while the lane goes between.
+	// sub is the part of a lane's share that a node owns during the exchange between nodes.
 	sub := func(i, node int) Range {
 		g := t.cut(lane(i).Len, node, m)
 		g.Off += lane(i).Off
@@ -207,7 +209,7 @@ func (l lanes) reduceScatter() {
 		for x := range l.nodes {
 			s.at[x] = parts(l.place, x)
 		}
-		// Our own part is combined where it is to be.
+		// Our own part is combined directly in the result.
 		own := pieces{b.result(Range{Len: t.part(b.rank).Len})}
 		for _, r := range l.members(l.node, l.place)[1:] {
 			own = append(own, b.take(t.part(r).Len))
@@ -236,7 +238,7 @@ func (l lanes) reduceScatter() {
 	}
 }
 
-// allGather is reduceScatter backwards.
+// allGather is reduceScatter in reverse.
 func (l lanes) allGather() {
 	b, t := l.b, l.b.task
 	parts := func(lane, node int, without Rank) pieces {

@@ -1,12 +1,12 @@
 package plan
 
-// Lendable says of each step of a rank's program whether it is a Send whose
-// elements need not be copied: until the peer has received them nothing is put in
-// their place but what it has made of them. What is done behind the last step, or
-// by another plan, is not looked at.
+// Lendable reports for each step of a rank's program whether it is a Send whose elements
+// need not be copied: until the peer has received them, they are not overwritten, except by
+// values that depend on the peer having received them. It does not consider what happens
+// after the last step, or in another plan.
 //
-// It goes by single elements, as steps that follow each other do, and may miss
-// some that could be lent.
+// It reasons about single elements, as steps may follow each other element by element, and
+// may miss some sends that qualify.
 func (p *Plan) Lendable(r Rank) []bool {
 	l := lending{plan: p, programs: make([]Program, p.Task.Ranks)}
 	mine := l.program(r)
@@ -17,7 +17,7 @@ func (p *Plan) Lendable(r Rank) []bool {
 	return out
 }
 
-// lending are the programs that were looked at.
+// lending holds the programs inspected so far.
 type lending struct {
 	plan     *Plan
 	programs []Program
@@ -38,7 +38,7 @@ func (l *lending) program(r Rank) Program {
 
 func (l *lending) at(p spot) *Step { return &l.program(p.rank)[p.step] }
 
-// lendable looks at the first step that writes over what a Send has sent.
+// lendable checks the first step that overwrites the elements of a Send.
 func (l *lending) lendable(send spot) bool {
 	s := l.at(send)
 	for i := send.step + 1; i < len(l.program(send.rank)); i++ {
@@ -52,7 +52,7 @@ func (l *lending) lendable(send spot) bool {
 	return true
 }
 
-// writes says whether a step puts something in the place of elements.
+// writes reports whether a step overwrites any of the elements.
 func (s *Step) writes(b Block) bool {
 	for _, t := range s.touches() {
 		if t.write && t.Overlaps(b) {
@@ -62,8 +62,8 @@ func (s *Step) writes(b Block) bool {
 	return false
 }
 
-// comes says whether each element that a step writes is there only after the same
-// one of an earlier step of any rank: it follows the elements back.
+// comes reports whether each element that the step from writes becomes available only after
+// step to of any rank has processed the same element: it traces the elements back.
 func (l *lending) comes(from, to spot) bool {
 	for range len(l.programs) * 2 {
 		if from == to {
@@ -85,7 +85,7 @@ func (l *lending) comes(from, to spot) bool {
 
 func (s *Step) receives() bool { return s.Action == Receive || s.Action == ReceiveCombine }
 
-// writer is the step that a Send has its elements from, but for a division.
+// writer returns the step that produced the elements of a Send, apart from a division.
 func (l *lending) writer(send spot) (spot, bool) {
 	block := l.at(send).Block
 	for i := send.step - 1; i >= 0; i-- {
@@ -101,7 +101,7 @@ func (l *lending) writer(send spot) (spot, bool) {
 	return spot{}, false
 }
 
-// other is the other end of a message.
+// other returns the other end of a message.
 func (l *lending) other(p spot) (spot, bool) {
 	s := l.at(p)
 	nth := 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// lentRunner is a runner whose ranks lend what they may.
+// lentRunner returns a runner whose ranks send without copying where they may.
 func lentRunner(p *Plan, r *rand.Rand) *runner {
 	x := newRunner(p, p.all(), r)
 	x.wire = make(map[[2]Rank][]sent)
@@ -15,14 +15,14 @@ func lentRunner(p *Plan, r *rand.Rand) *runner {
 	return x
 }
 
-// TestLend runs plans by chance whose messages are where they are until they are
-// received: what may be lent does no harm in any algorithm.
+// TestLend runs plans in random order with messages that are read from the sender's memory
+// when they are received: sends that are reported as lendable do no harm in any algorithm.
 func TestLend(t *testing.T) {
 	t.Parallel()
 	byChance(t, 11, lentRunner)
 }
 
-// TestLendAll finds what TestLend finds where everything is lent.
+// TestLendAll checks that TestLend detects errors if everything is sent without copying.
 func TestLendAll(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(12, 0))
@@ -51,8 +51,8 @@ func TestLendAll(t *testing.T) {
 	}
 }
 
-// TestLendRing says what a ring may lend: all of an all-reduce in place, which is
-// what links of it are slow for.
+// TestLendRing checks what a ring may send without copying: everything of an all-reduce in
+// place, the case in which copies slow its links down.
 func TestLendRing(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 4, 7, 16, 64} {

@@ -6,11 +6,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// memory has the contents of the buffers of all ranks while a plan is proved.
+// memory holds the contents of the buffers of all ranks during the proof of a plan.
 type memory struct {
 	*checker
 	trees trees
-	// stores is by rank and buffer.
+	// stores is indexed by rank and buffer.
 	stores [][Scratch + 1]store
 }
 
@@ -29,7 +29,7 @@ func (c *checker) memory() *memory {
 	return m
 }
 
-// source is some elements of a rank's source.
+// source returns some elements of a rank's source.
 func source(r Rank, g Range) store {
 	return store{{Range: Range{Len: g.Len}, value: value{terms: 1 << r, tree: int(r), fold: r == 0}, from: g.Off}}
 }
@@ -40,7 +40,7 @@ func (m *memory) write(r Rank, k Block, in store) {
 	m.stores[r][k.Buffer] = m.stores[r][k.Buffer].write(k.Range, in)
 }
 
-// run does the steps of one node. What is sent is there before it is received.
+// run executes the steps of one node. In it the sender comes before the receiver.
 func (m *memory) run(members []member) error {
 	var sent store
 	for _, s := range members {
@@ -53,7 +53,7 @@ func (m *memory) run(members []member) error {
 	return nil
 }
 
-// step does a step, to which sent has come, and returns what it sends.
+// step executes a step, which receives sent, and returns what it sends.
 func (m *memory) step(r Rank, s *Step, sent store) (out store, err error) {
 	switch s.Action {
 	case Send:
@@ -85,7 +85,7 @@ func (m *memory) step(r Rank, s *Step, sent store) (out store, err error) {
 	return nil, err
 }
 
-// written is an error where an element holds nothing.
+// written returns an error if an element was never written.
 func (s store) written() error {
 	for _, p := range s {
 		if p.terms == 0 {
@@ -138,8 +138,8 @@ func (m *memory) fold(s *Step) error {
 	return nil
 }
 
-// results proves that every rank has what it should have in the end, and that
-// no source was overwritten which is not in place.
+// results proves that every rank has the right result in the end, and that no source that
+// is not in place was overwritten.
 func (m *memory) results() error {
 	for r := range Rank(m.task.Ranks) {
 		if err := m.result(r); err != nil {
@@ -148,7 +148,7 @@ func (m *memory) results() error {
 		if err := m.kept(r); err != nil {
 			return fmt.Errorf("%w: source of rank %d: %w", ErrWrong, r, err)
 		}
-		// All ranks have the same bits.
+		// All ranks must have the same bits.
 		if m.task.Kind == AllReduce {
 			k := m.task.Place(0, Block{Result, Range{Len: m.task.Count}})
 			err := m.read(0, k).both(m.read(r, k), func(a, b part) error {
@@ -196,7 +196,8 @@ func (m *memory) result(r Rank) error {
 	return nil
 }
 
-// reduced proves that elements are the sum of all sources' from an element on.
+// reduced proves that elements are the sums of those of all sources, starting at element
+// from.
 func (m *memory) reduced(have store, from uint64) error {
 	all := ^uint64(0) >> (64 - m.task.Ranks)
 	average := m.task.Op == elem.Avg && m.task.Ranks > 1
@@ -215,7 +216,7 @@ func (m *memory) reduced(have store, from uint64) error {
 	return nil
 }
 
-// same proves that elements are as they were in a source.
+// same proves that elements are unchanged from a source.
 func same(have, want store) error {
 	return have.both(want, func(a, b part) error {
 		if a.value != b.value || a.from != b.from {
@@ -225,11 +226,11 @@ func same(have, want store) error {
 	})
 }
 
-// kept proves that a source is as it was, but for a result that is in it.
+// kept proves that a source is unchanged, apart from a result in place.
 func (m *memory) kept(r Rank) error {
 	n := m.task.SourceLen(r)
 	if m.task.Place(r, Block{Buffer: Source}).Buffer != Source {
-		return nil // all of it is the result
+		return nil // the result replaces all of it
 	}
 	have, want := m.read(r, Block{Source, Range{Len: n}}), source(r, Range{Len: n})
 	if m.task.InPlace {

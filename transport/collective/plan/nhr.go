@@ -1,6 +1,6 @@
 package plan
 
-// nhr is the non-uniform hierarchical ring.
+// nhr builds a plan by the non-uniform hierarchical ring.
 func (b *builder) nhr() {
 	c := b.everybody()
 	if b.task.Kind != AllGather {
@@ -11,17 +11,17 @@ func (b *builder) nhr() {
 	b.gather(c.gatherNHR)
 }
 
-// round calls a function with the slices that go from a rank to the one that is
-// 1<<s before it: for each the number of places before the receiver.
+// round calls do for each slice that a rank sends to the one 1<<s before it in round s,
+// with the slice's distance before the receiver.
 func (c crowd) round(s int, do func(back int)) {
 	for i := range (len(c.ranks) - 1 + 1<<s) >> (s + 1) {
 		do(i << (s + 1))
 	}
 }
 
-// scatterNHR combines each slice for its owner. In round s a rank hands the
-// slices on that are of ranks 1<<s, 3<<s, 5<<s, … before it: half of what it
-// still has, whatever the number of ranks.
+// scatterNHR combines each slice for its owner. In round s a rank passes on the slices of
+// the ranks 1<<s, 3<<s, 5<<s, … before it: half of those it still has, whatever the number
+// of ranks.
 func (c crowd) scatterNHR(s *sums) {
 	for r := range rounds(len(c.ranks)) {
 		to, from := c.me-1<<r, c.me+1<<r
@@ -33,7 +33,7 @@ func (c crowd) scatterNHR(s *sums) {
 	s.settle(c.me)
 }
 
-// gatherNHR is scatterNHR backwards.
+// gatherNHR is scatterNHR in reverse.
 func (c crowd) gatherNHR(all []pieces) {
 	for r := rounds(len(c.ranks)) - 1; r >= 0; r-- {
 		from, to := c.me-1<<r, c.me+1<<r

@@ -1,6 +1,6 @@
 package plan
 
-// pairwise has each two ranks exchange what they have for each other.
+// pairwise has each pair of ranks exchange their data for each other.
 func (b *builder) pairwise() {
 	c := b.everybody()
 	switch b.task.Kind {
@@ -24,7 +24,7 @@ func (b *builder) pairwise() {
 	b.gather(c.gatherPairwise)
 }
 
-// ordered is pairwise, but each owner combines in the order of the ranks.
+// ordered is pairwise, except that each owner combines in the order of the ranks.
 func (b *builder) ordered() {
 	c := b.everybody()
 	s := b.sums()
@@ -35,8 +35,8 @@ func (b *builder) ordered() {
 	b.gather(c.gatherPairwise)
 }
 
-// inOrder combines our own slice in the order of the ranks. Terms commute: only
-// which ones are combined first is to be seen.
+// inOrder combines our own slice in the order of the ranks. Terms commute: only which terms
+// are combined first affects the result.
 func (s *sums) inOrder(me int) {
 	b, own := s.b, s.at[me][0]
 	if b.n == 1 {
@@ -68,8 +68,7 @@ func (s *sums) inOrder(me int) {
 	s.at[me], s.mine[me] = pieces{to}, true
 }
 
-// scatterPairwise combines each slice for its owner, who gets it from all
-// others.
+// scatterPairwise combines each slice at its owner, which receives it from all others.
 func (c crowd) scatterPairwise(s *sums) {
 	c.others(func(i int) {
 		c.b.sendAll(c.ranks[i], s.at[i])
@@ -78,7 +77,7 @@ func (c crowd) scatterPairwise(s *sums) {
 	s.settle(c.me)
 }
 
-// gatherPairwise has everybody send its own slice to all others.
+// gatherPairwise has each rank send its own slice to all others.
 func (c crowd) gatherPairwise(all []pieces) {
 	c.others(func(i int) {
 		c.b.sendAll(c.ranks[i], all[c.me])
@@ -87,7 +86,7 @@ func (c crowd) gatherPairwise(all []pieces) {
 	})
 }
 
-// collect brings the combined slices of a Reduce to the root.
+// collect sends the combined slices of a Reduce to the root.
 func (b *builder) collect(s *sums) {
 	t := b.task
 	switch {
@@ -99,8 +98,8 @@ func (b *builder) collect(s *sums) {
 	}
 }
 
-// spread has the root of a Broadcast give a slice to each of the others, who
-// exchange those.
+// spread has the root of a Broadcast send one slice to each of the others, which then
+// exchange their slices.
 func (b *builder) spread() {
 	b.rootOwn()
 	if b.n == 1 {

@@ -7,84 +7,82 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// What callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrTask is a task that can't be done.
+	// ErrTask reports a task that is invalid.
 	ErrTask = errors.New("plan: task not possible")
-	// ErrAlgorithm is an algorithm that does not exist, or can't do a task in a
-	// shape.
+	// ErrAlgorithm reports an algorithm that does not exist, or can't do a task in a shape.
 	ErrAlgorithm = errors.New("plan: algorithm not usable")
-	// ErrStale is a plan of another version or another shape.
+	// ErrStale reports an encoded plan of another version, or for another topology.
 	ErrStale = errors.New("plan: made for another topology")
-	// ErrWrong is a plan that does not do its task.
+	// ErrWrong reports a plan that does not do its task.
 	ErrWrong = errors.New("plan: wrong")
 )
 
-// Algorithm is a way to do a task.
+// Algorithm names an algorithm for collectives.
 type Algorithm string
 
-// The algorithms. N is the number of ranks, S the bytes of the whole.
+// The algorithms. N is the number of ranks, S the size of the whole in bytes.
 const (
 	// Ring passes parts around: N-1 steps to scatter, N-1 to gather.
 	Ring Algorithm = "ring"
-	// Doubling is recursive doubling: log2 N exchanges of everything; ranks
-	// beyond a power of two hand over to a partner first.
+	// Doubling is recursive doubling: log2 N exchanges of everything; ranks beyond a power
+	// of two first send theirs to a partner.
 	Doubling Algorithm = "doubling"
-	// NHR is the non-uniform hierarchical ring: any N, ceil(log2 N) steps to
-	// scatter and as many to gather, each part sent once.
+	// NHR is the non-uniform hierarchical ring: any N, ceil(log2 N) steps to scatter and as
+	// many to gather, each part sent once.
 	NHR Algorithm = "nhr"
-	// Binomial is a tree: ceil(log2 N) steps.
+	// Binomial is a binomial tree: ceil(log2 N) steps.
 	Binomial Algorithm = "binomial"
 	// Chain passes everything along a line, in pieces.
 	Chain Algorithm = "chain"
-	// Pairwise has each two ranks exchange what they have for each other.
+	// Pairwise has each pair of ranks exchange their data for each other.
 	Pairwise Algorithm = "pairwise"
-	// Dissemination is the barrier of ceil(log2 N) steps.
+	// Dissemination is a barrier of ceil(log2 N) steps.
 	Dissemination Algorithm = "dissemination"
-	// Direct has each rank combine its part from memory that all have mapped.
+	// Direct has each rank combine its part directly from memory that all have mapped.
 	Direct Algorithm = "direct"
-	// Ordered is Pairwise where the owner of a part combines in the order of the
-	// ranks: what Strict needs without mapped memory.
+	// Ordered is Pairwise in which the owner of a part combines in the order of the ranks:
+	// for Strict without mapped memory.
 	Ordered Algorithm = "ordered"
-	// Hierarchical goes inside each node, between the nodes, and inside each
-	// node again.
+	// Hierarchical works inside each node, between the nodes, and inside each node again.
 	Hierarchical Algorithm = "hierarchical"
 )
 
-// Shape has what a plan has to know of how its ranks are joined. It is the same
-// at every rank.
+// Shape describes how the ranks of a plan are connected. It is the same at every rank.
 type Shape struct {
-	// Order is the ranks as a ring that uses the fast links. Nil is 0, 1, 2, …
+	// Order lists the ranks as a ring that uses the fast links. Nil means 0, 1, 2, …
 	Order []Rank `json:"order,omitempty"`
-	// Nodes says which node each rank is on. Nil is one node.
+	// Nodes holds the node of each rank. Nil means that all are on one node.
 	Nodes []int `json:"nodes,omitempty"`
-	// Mapped says that ranks of one node have each other's memory mapped.
+	// Mapped reports that ranks of one node have each other's memory mapped.
 	Mapped bool `json:"mapped,omitempty"`
-	// Topology is the hash of the topology that this was made of.
+	// Topology is the hash of the topology from which the shape was derived.
 	Topology string `json:"topology,omitempty"`
 }
 
-// Plan is a task and how it is done. It does not change once it is made.
+// Plan is a task and the way to do it. It is immutable.
 type Plan struct {
 	Task      Task
 	Shape     Shape
 	Algorithm Algorithm
-	// Scratch is the elements of Scratch that each rank needs.
+	// Scratch is the number of elements of scratch memory that each rank needs.
 	Scratch uint64
 }
 
-// Algorithms is all of them. Of two that take as long, the first one is chosen.
+// Algorithms returns all algorithms. Of two with the same estimate, the first is chosen.
 func Algorithms() []Algorithm {
 	return []Algorithm{
 		Ring, NHR, Doubling, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
 	}
 }
 
-// Known says whether there is such an algorithm.
+// Known reports whether the algorithm exists.
 func (a Algorithm) Known() bool { return slices.Contains(Algorithms(), a) }
 
-// Can says whether an algorithm can do a task in a shape. Errors: ErrTask,
-// ErrAlgorithm.
+// Can checks whether an algorithm can do a task in a shape.
+//
+// Errors: ErrTask, ErrAlgorithm.
 func Can(t Task, s Shape, a Algorithm) error {
 	if err := t.check(); err != nil {
 		return err
@@ -95,7 +93,7 @@ func Can(t Task, s Shape, a Algorithm) error {
 	return can(&t, &s, a)
 }
 
-// Compile makes the plan by which an algorithm does a task.
+// Compile makes the plan of a task for an algorithm.
 //
 // Errors: ErrTask; ErrAlgorithm.
 func Compile(t Task, s Shape, a Algorithm) (*Plan, error) {
@@ -112,7 +110,7 @@ func Compile(t Task, s Shape, a Algorithm) (*Plan, error) {
 	return p, nil
 }
 
-// Program returns what a rank does. It is made anew each time.
+// Program returns the steps of a rank. It is made anew on each call.
 func (p *Plan) Program(r Rank) Program {
 	b := newBuilder(p, r)
 	switch p.Algorithm {
@@ -153,8 +151,9 @@ func (p Program) scratch() uint64 {
 	return n
 }
 
-// Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
-// which says what is wrong with which element of which rank.
+// Check proves the plan for all ranks: see the package comment.
+//
+// Errors: ErrWrong, which describes the problem, with the rank and the step or element.
 func (p *Plan) Check() error {
 	programs := make([]Program, p.Task.Ranks)
 	for r := range programs {

@@ -1,7 +1,6 @@
 package plan
 
-// ring has everybody's slice go around once to be combined, and once to be
-// known.
+// ring passes each rank's slice around once to be combined, and once to be distributed.
 func (b *builder) ring() {
 	c := b.everybody()
 	if b.task.Kind != AllGather {
@@ -13,7 +12,7 @@ func (b *builder) ring() {
 	b.gather(c.gatherRing)
 }
 
-// gather has all ranks get everybody's share, in the kinds that end so.
+// gather distributes the share of each rank to all ranks, for the kinds that end that way.
 func (b *builder) gather(do func([]pieces)) {
 	switch b.task.Kind {
 	case AllGather:
@@ -25,14 +24,14 @@ func (b *builder) gather(do func([]pieces)) {
 	do(b.shares())
 }
 
-// gatherOwn puts what we give to an AllGather in its place.
+// gatherOwn copies our source of an AllGather to its place in the result.
 func (b *builder) gatherOwn() {
 	own := b.task.part(b.rank)
 	b.copyFrom(b.result(own), b.source(Range{Len: own.Len}))
 }
 
-// scatterRing combines each slice for its owner: what a rank sends first is the
-// slice of the one before it, and the last one that it combines is its own.
+// scatterRing combines each slice for its owner: a rank first sends the slice of the rank
+// before it, and combines its own slice last.
 func (c crowd) scatterRing(s *sums) {
 	left, right := c.at(c.me-1), c.at(c.me+1)
 	for i := range len(c.ranks) - 1 {

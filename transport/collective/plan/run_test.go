@@ -9,29 +9,28 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// sent is an element on its way: its value, or where it is.
+// sent is an element in transit: its value, or its location.
 type sent struct {
 	value string
 	at    *string
 }
 
-// runner runs programs in an order that chance decides, under the rules of the
-// package comment and no others. It shares nothing with the checker: an element
-// is a list of the contributions that it is made of.
+// runner runs programs in random order, under exactly the rules of the package comment. It
+// shares no code with the checker: an element is a list of its contributions.
 type runner struct {
 	plan     *Plan
 	programs []Program
 	// done is the number of elements of each step that are done; a Sync has one.
 	done [][]uint64
-	// mem is by rank and buffer.
+	// mem is indexed by rank and buffer.
 	mem [][Scratch + 1][]string
-	// wire has what is on its way; nil has nothing be on its way: an element is
-	// sent when it is received.
+	// wire holds the elements in transit; if nil, links hold none: an element is sent when
+	// it is received.
 	wire map[[2]Rank][]sent
-	// lent says which steps send without a copy.
+	// lent reports which steps send without copying.
 	lent [][]bool
 	rand *rand.Rand
-	// waits uses Program.Waits in place of the rule itself.
+	// waits holds Program.Waits, used instead of the rule itself.
 	waits [][][]Wait
 }
 
@@ -60,7 +59,7 @@ func newRunner(p *Plan, programs []Program, r *rand.Rand) *runner {
 
 func (x *runner) length(r, i int) uint64 { return max(x.programs[r][i].Block.Len, 1) }
 
-// free says whether the next element of a step may be done.
+// free reports whether the next element of a step may be processed.
 func (x *runner) free(r, i int) bool {
 	s, next := &x.programs[r][i], x.done[r][i]
 	if next == x.length(r, i) {
@@ -98,7 +97,7 @@ func (x *runner) cell(r Rank, k Block, i uint64) *string { return &x.mem[r][k.Bu
 
 func join(a, b string) string { return "(" + min(a, b) + "+" + max(a, b) + ")" }
 
-// step does the next element of a step, if it can.
+// step processes the next element of a step, if possible.
 func (x *runner) step(r, i int) bool {
 	if !x.free(r, i) {
 		return false
@@ -176,7 +175,7 @@ func (x *runner) take(from, to Rank) (string, bool) {
 	return "", false
 }
 
-// sync does the next Sync of all ranks.
+// sync executes the next Sync of all ranks.
 func (x *runner) sync() bool {
 	at := make([]int, len(x.programs))
 	for r, program := range x.programs {
@@ -198,7 +197,7 @@ func (x *runner) sync() bool {
 	return true
 }
 
-// run runs everything, and says whether it came to an end.
+// run runs everything, and reports whether it ended.
 func (x *runner) run() bool {
 	type place struct{ r, i int }
 	var all []place
@@ -234,7 +233,7 @@ func (x *runner) run() bool {
 	return true
 }
 
-// terms are the contributions of an element, sorted.
+// terms returns the contributions of an element, sorted.
 func terms(v string) []string {
 	all := slices.Collect(func(yield func(string) bool) {
 		for from, i := 0, 0; i <= len(v); i++ {
@@ -251,7 +250,7 @@ func terms(v string) []string {
 	return all
 }
 
-// want is the contributions that an element of a rank's result is made of.
+// want returns the expected contributions of an element of a rank's result.
 func want(t *Task, r Rank, i uint64) []string {
 	own := Part(t.Count, int(r), t.Ranks)
 	var all []string
@@ -279,7 +278,7 @@ func want(t *Task, r Rank, i uint64) []string {
 	return all
 }
 
-// right says what is wrong with the results of a plan.
+// right checks the results of a plan.
 func (x *runner) right() error {
 	t := &x.plan.Task
 	for r := range Rank(t.Ranks) {
@@ -302,8 +301,8 @@ func someTasks(n int, do func(Task)) {
 	everyTask(n, []uint64{uint64(2*n + 1)}, do)
 }
 
-// TestRunByChance runs plans in orders that chance decides: what the checker has
-// proved holds in each.
+// TestRunByChance runs plans in random orders: the properties proved by the checker hold in
+// each.
 func TestRunByChance(t *testing.T) {
 	t.Parallel()
 	byChance(t, 7, func(p *Plan, r *rand.Rand) *runner { return newRunner(p, p.all(), r) })
@@ -355,8 +354,8 @@ func (p *Plan) all() []Program {
 	return all
 }
 
-// TestMutants damages plans: a checker that finds nothing wrong with one must be
-// right.
+// TestMutants damages plans: if the checker accepts a damaged plan, the plan must still be
+// correct.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	everyPlan(t, 6, 9, func(t *testing.T, p *Plan, r *rand.Rand) {
@@ -367,7 +366,7 @@ func TestMutants(t *testing.T) {
 	})
 }
 
-// mutate damages a plan in one way, and has it checked.
+// mutate damages a plan in one way, and checks it.
 func mutate(t *testing.T, p *Plan, r *rand.Rand) {
 	t.Helper()
 	all := p.all()
@@ -378,12 +377,12 @@ func mutate(t *testing.T, p *Plan, r *rand.Rand) {
 	i := r.IntN(len(all[q]))
 	damaged := slices.Clone(all[q])
 	s := &damaged[i]
-	// found says that such damage is never harmless.
+	// found reports that such damage is never harmless.
 	what, found := "", true
 	switch r.IntN(5) {
 	case 0:
 		what = "dropped"
-		// The last word of a Barrier need not be passed on.
+		// The last message of a Barrier need not be passed on.
 		found = p.Task.Kind != Barrier || s.Action != Copy
 		damaged = slices.Delete(damaged, i, i+1)
 	case 1:

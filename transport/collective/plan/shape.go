@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// check finds out whether a shape is one of n ranks.
+// check checks whether the shape is valid for n ranks.
 func (s *Shape) check(n int) error {
 	if s.Nodes != nil && len(s.Nodes) != n {
 		return fmt.Errorf("%w: the shape tells the nodes of %d ranks, the task has %d", ErrTask, len(s.Nodes), n)
@@ -32,8 +32,7 @@ func (s *Shape) clone() Shape {
 	return c
 }
 
-// order is the ranks as a ring. Where none is given, the ranks of a node are
-// beside each other.
+// order returns the ranks as a ring. If Order is nil, the ranks of a node are adjacent.
 func (s *Shape) order(n int) []Rank {
 	if s.Order != nil {
 		return s.Order
@@ -51,7 +50,7 @@ func (s *Shape) order(n int) []Rank {
 	return all
 }
 
-// inOrder is n ranks, in ascending order.
+// inOrder returns n ranks in ascending order.
 func inOrder(n int) []Rank {
 	all := make([]Rank, n)
 	for i := range all {
@@ -60,7 +59,7 @@ func inOrder(n int) []Rank {
 	return all
 }
 
-// nodes is the ranks of each node in the order of the ring, the nodes in the
+// nodes returns the ranks of each node in the order of the ring, with the nodes in the
 // order of their first rank there.
 func (s *Shape) nodes(n int) [][]Rank {
 	order := s.order(n)
@@ -81,10 +80,10 @@ func (s *Shape) nodes(n int) [][]Rank {
 	return all
 }
 
-// direct says whether all of n ranks have each other's memory mapped.
+// direct reports whether all n ranks have each other's memory mapped.
 func (s *Shape) direct(n int) bool { return s.Mapped && len(s.nodes(n)) == 1 }
 
-// layered says whether there is an inside and a between.
+// layered reports whether there are several nodes, and several ranks on one of them.
 func (s *Shape) layered(n int) bool {
 	nodes := s.nodes(n)
 	return len(nodes) > 1 && len(nodes) < n

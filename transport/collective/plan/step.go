@@ -2,76 +2,75 @@ package plan
 
 import "fmt"
 
-// Range is some elements: Len of them from Off on.
+// Range is a range of elements: Len of them, starting at Off.
 type Range struct {
 	Off uint64 `json:"off"`
 	Len uint64 `json:"len"`
 }
 
-// Buffer is memory of a rank.
+// Buffer names a part of a rank's memory.
 type Buffer uint8
 
-// The buffers. In place, Source and Result are ranges of the same memory, and
-// programs speak of the larger one alone: see Task.Place.
+// The buffers. In place, Source and Result are ranges of the same memory, and programs
+// refer only to the larger one: see Task.Place.
 const (
 	Source Buffer = iota + 1
 	Result
-	// Scratch is memory that the plan needs besides: Plan.Scratch elements.
+	// Scratch is additional memory that the plan needs: Plan.Scratch elements.
 	Scratch
 )
 
-// Block is some elements of a buffer.
+// Block is a range of elements of a buffer.
 type Block struct {
 	Buffer Buffer
 	Range
 }
 
-// Action is the work of a step.
+// Action is the operation of a step.
 type Action uint8
 
-// The actions. Send, Receive and ReceiveCombine go over the links between the
-// ranks. Fetch, Fold and Sync need memory that all ranks have mapped.
+// The actions. Send, Receive and ReceiveCombine use the links between the ranks. Fetch,
+// Fold and Sync need memory that all ranks have mapped.
 const (
-	// Send gives Block to Peer.
+	// Send sends Block to Peer.
 	Send Action = iota + 1
-	// Receive puts what comes from Peer in the place of Block.
+	// Receive stores the elements from Peer in Block.
 	Receive
-	// ReceiveCombine sets Block = From op what comes from Peer. From is Block, or
-	// apart from it.
+	// ReceiveCombine sets Block = From op the elements from Peer. From is Block, or does
+	// not overlap it.
 	ReceiveCombine
-	// Copy puts From in the place of Block.
+	// Copy copies From to Block.
 	Copy
 	// CombineFrom sets Block = Block op From.
 	CombineFrom
-	// DivideBy divides Block by the number of ranks: the end of elem.Avg.
+	// DivideBy divides Block by the number of ranks: the last step of elem.Avg.
 	DivideBy
-	// Fetch puts the elements From of Peer in the place of Block.
+	// Fetch copies the elements From of Peer to Block.
 	Fetch
-	// Fold combines the elements From of all ranks, in the order of the ranks,
-	// divides them where the task's operation is elem.Avg, and puts them in the
-	// place of the elements Block of each rank of To. From and Block may be the
-	// same elements.
+	// Fold combines the elements From of all ranks, in the order of the ranks, divides them
+	// if the task's operation is elem.Avg, and stores them in Block of each rank of To.
+	// From and Block may be the same elements.
 	Fold
-	// Sync waits until every rank of the plan has come as far.
+	// Sync waits until every rank of the plan has reached it.
 	Sync
 )
 
-// Step is one thing that a rank does.
+// Step is one operation of a rank.
 type Step struct {
 	Action Action
 	Peer   Rank
 	Block  Block
 	From   Block
-	// To are the ranks that a Fold gives its result, in ascending order. It may be shared
-	// between steps: it is read only.
+	// To lists the ranks that receive the result of a Fold, in ascending order. Steps may
+	// share it: it is read only.
 	To []Rank
 }
 
-// Program is the steps of one rank, in order. But for a Sync, each has at least
-// one element.
+// Program lists the steps of one rank, in order. Each, except a Sync, has at least one
+// element.
 type Program []Step
 
-// String is the action's name: "send".
+// String returns the action's name, such as "send".
 func (a Action) String() string {
 	names := [...]string{
 		Send: "send", Receive: "receive", ReceiveCombine: "receive-combine", Copy: "copy", CombineFrom: "combine",
@@ -83,7 +82,7 @@ func (a Action) String() string {
 	return names[a]
 }
 
-// String is the buffer's name: "source".
+// String returns the buffer's name, such as "source".
 func (b Buffer) String() string {
 	names := [...]string{Source: "source", Result: "result", Scratch: "scratch"}
 	if b == 0 || int(b) >= len(names) {
@@ -92,21 +91,21 @@ func (b Buffer) String() string {
 	return names[b]
 }
 
-// End is the first element behind the range.
+// End returns the offset after the last element.
 func (r Range) End() uint64 { return r.Off + r.Len }
 
-// Overlaps says whether two ranges have an element in common.
+// Overlaps reports whether two ranges have an element in common.
 func (r Range) Overlaps(o Range) bool {
 	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()
 }
 
-// Overlaps says whether two blocks have an element in common.
+// Overlaps reports whether two blocks have an element in common.
 func (b Block) Overlaps(o Block) bool { return b.Buffer == o.Buffer && b.Range.Overlaps(o.Range) }
 
-// String is the block as "result[10:20]".
+// String returns the block, as "result[10:20]".
 func (b Block) String() string { return fmt.Sprintf("%v[%d:%d]", b.Buffer, b.Off, b.End()) }
 
-// String is the step in words.
+// String describes the step.
 func (s Step) String() string {
 	switch s.Action {
 	case Send:

@@ -6,32 +6,33 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// Rank is a rank of the group that runs the plan, from 0.
+// Rank is a rank of the group that runs the plan, starting at 0.
 type Rank int
 
-// MaxRanks is the most ranks of a plan.
+// MaxRanks is the maximum number of ranks of a plan.
 const MaxRanks = 64
 
-// Kind is the kind of a collective. Its numbers are on the wire.
+// Kind is the kind of a collective. Its values are used on the wire.
 type Kind uint8
 
-// The kinds. Parts are those of Part: where count does not divide by the number
-// of ranks, the first ones get one element more.
+// The kinds. Part defines the parts of the ranks: if count is not a multiple of the number
+// of ranks, the first parts have one more element.
 const (
-	// AllReduce combines the sources of all, for all.
+	// AllReduce combines the sources of all ranks; every rank gets the result.
 	AllReduce Kind = iota + 1
-	// ReduceScatter combines the sources of all; each rank gets its part.
+	// ReduceScatter combines the sources of all ranks; each rank gets its part.
 	ReduceScatter
-	// AllGather has each rank's part as its source; each gets all parts.
+	// AllGather concatenates the sources of all ranks, one part each; every rank gets the
+	// result.
 	AllGather
-	// Broadcast gives every rank what the root has.
+	// Broadcast copies the source of the root to every rank.
 	Broadcast
-	// Reduce combines the sources of all, for the root.
+	// Reduce combines the sources of all ranks; the root gets the result.
 	Reduce
-	// AllToAll gives rank r part r of every source, in the order of the ranks:
-	// it gets as many times its part as there are ranks.
+	// AllToAll gives rank r part r of every source, in the order of the ranks: its result
+	// is as many times its part as there are ranks.
 	AllToAll
-	// Barrier is over for no rank before all have come to it.
+	// Barrier returns at no rank before all have entered it.
 	Barrier
 )
 
@@ -39,21 +40,21 @@ const (
 type Task struct {
 	Kind  Kind
 	Ranks int
-	// Count is the elements of the whole: of the sources for AllReduce,
-	// ReduceScatter, Reduce and AllToAll, of the results for AllGather and
-	// Broadcast, and 0 for Barrier.
+	// Count is the number of elements of the whole: of each source for AllReduce,
+	// ReduceScatter, Reduce and AllToAll, of each result for AllGather and Broadcast, and 0
+	// for Barrier.
 	Count uint64
 	Type  elem.Type
-	// Op is 0 where nothing is combined.
+	// Op is 0 for kinds that do not combine.
 	Op elem.Op
-	// Root is 0 where there is none.
+	// Root is 0 for kinds without a root.
 	Root Rank
-	// InPlace says that source and result begin at the same element of the same
-	// memory: for ReduceScatter the result is where its part is in the source,
-	// and for AllGather the source where its part is in the result. There is no
-	// AllToAll in place.
+	// InPlace reports that source and result share memory: they begin at the same element,
+	// except that for ReduceScatter the result is at the place of its part in the source,
+	// and for AllGather the source is at the place of its part in the result. AllToAll
+	// can't be in place.
 	InPlace bool
-	// Strict says that elements are combined in the order of the ranks.
+	// Strict requires elements to be combined in the order of the ranks.
 	Strict bool
 }
 
@@ -68,7 +69,7 @@ func Part(count uint64, i, n int) Range {
 	return r
 }
 
-// names are those of the kinds, as the verbs of the command line have them.
+// names returns the names of the kinds, which are also the verbs of the command line.
 func (k Kind) names() [8]string {
 	return [...]string{
 		AllReduce: "allreduce", ReduceScatter: "reduce-scatter", AllGather: "allgather", Broadcast: "broadcast",
@@ -76,10 +77,10 @@ func (k Kind) names() [8]string {
 	}
 }
 
-// Known says whether there is such a kind.
+// Known reports whether the kind exists.
 func (k Kind) Known() bool { return k >= AllReduce && k <= Barrier }
 
-// String is the name of the kind: "allreduce".
+// String returns the name of the kind, such as "allreduce".
 func (k Kind) String() string {
 	if !k.Known() {
 		return fmt.Sprintf("kind %d", uint8(k))
@@ -87,7 +88,7 @@ func (k Kind) String() string {
 	return k.names()[k]
 }
 
-// MarshalText is String.
+// MarshalText returns the name of the kind. Errors: ErrTask.
 func (k Kind) MarshalText() ([]byte, error) {
 	if !k.Known() {
 		return nil, fmt.Errorf("%w: there is no %v", ErrTask, k)
@@ -95,7 +96,7 @@ func (k Kind) MarshalText() ([]byte, error) {
 	return []byte(k.String()), nil
 }
 
-// UnmarshalText reads what MarshalText wrote. Errors: ErrTask.
+// UnmarshalText parses the name of a kind. Errors: ErrTask.
 func (k *Kind) UnmarshalText(text []byte) error {
 	for i, name := range k.names() {
 		if i > 0 && name == string(text) {
@@ -106,13 +107,13 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%w: there is no kind %.40q", ErrTask, text)
 }
 
-// Combines says whether elements are combined.
+// Combines reports whether the kind combines elements.
 func (k Kind) Combines() bool { return k == AllReduce || k == ReduceScatter || k == Reduce }
 
-// Rooted says whether one rank is not like the others.
+// Rooted reports whether the kind has a root.
 func (k Kind) Rooted() bool { return k == Broadcast || k == Reduce }
 
-// SourceLen returns the number of elements that a rank gives.
+// SourceLen returns the number of elements of a rank's source.
 func (t *Task) SourceLen(r Rank) uint64 {
 	switch {
 	case t.Kind == Barrier, t.Kind == Broadcast && r != t.Root:
@@ -123,7 +124,7 @@ func (t *Task) SourceLen(r Rank) uint64 {
 	return t.Count
 }
 
-// ResultLen returns the number of elements that a rank gets.
+// ResultLen returns the number of elements of a rank's result.
 func (t *Task) ResultLen(r Rank) uint64 {
 	switch t.Kind {
 	case AllReduce, AllGather, Broadcast:
@@ -141,9 +142,9 @@ func (t *Task) ResultLen(r Rank) uint64 {
 	return 0
 }
 
-// Place says where elements of a rank's source or result are. In place that is
-// the result for AllReduce, AllGather and Broadcast, and the source for
-// ReduceScatter and Reduce; otherwise it is the given block.
+// Place returns where elements of a rank's source or result are. In place, that is the
+// result for AllReduce, AllGather and Broadcast, and the source for ReduceScatter and
+// Reduce; otherwise it is the given block.
 func (t *Task) Place(r Rank, b Block) Block {
 	if !t.InPlace {
 		return b
@@ -172,22 +173,22 @@ func (t *Task) Place(r Rank, b Block) Block {
 	return b
 }
 
-// part is the range that belongs to a rank in the kinds that have parts.
+// part returns the range that belongs to a rank, for kinds that have parts.
 func (t *Task) part(r Rank) Range { return Part(t.Count, int(r), t.Ranks) }
 
-// cutAlign is to how many bytes the slices are cut that a plan is free to cut.
-// From cutFrom bytes on a slice is so large that the last one is not much
-// shorter, whatever the number of ranks.
+// cutAlign is the alignment, in bytes, of slices where a plan is free to choose them. It
+// applies to slices of cutFrom bytes and more, so that the last one is not much shorter,
+// whatever the number of ranks.
 const (
 	cutAlign = 128
 	cutFrom  = 8192
 )
 
-// slice returns the elements that a rank combines where the plan is free to choose: parts cut so
-// that no two ranks write to one cache line.
+// slice returns the elements that a rank combines where the plan is free to choose: cut so
+// that no two ranks write to the same cache line.
 func (t *Task) slice(r Rank) Range { return t.cut(t.Count, int(r), t.Ranks) }
 
-// cut is slice i of n of a count of elements.
+// cut returns slice i of n of count elements.
 func (t *Task) cut(count uint64, i, n int) Range {
 	size := t.Type.Size()
 	if count/uint64(n) < cutFrom/size {
@@ -200,9 +201,9 @@ func (t *Task) cut(count uint64, i, n int) Range {
 	return Range{Off: off, Len: min(chunk, count-off)}
 }
 
-// ordered says whether the order of the terms can be seen in the result, and
-// the task asks for that of the ranks. Two terms have no order, and integers,
-// smallest and largest are the same in each.
+// ordered reports whether the task requires the order of the ranks and the order of the
+// terms can affect the result. It can't with two terms, with integers, or with minimum and
+// maximum.
 func (t *Task) ordered() bool {
 	if !t.Strict || !t.Kind.Combines() || t.Ranks <= 2 {
 		return false
@@ -215,12 +216,11 @@ func (t *Task) ordered() bool {
 	}
 }
 
-// maxBytes is the most bytes of a whole: offsets in bytes fit an int64 then,
-// also those of AllToAll's result.
+// maxBytes bounds the size of a whole, so that offsets in bytes fit an int64, also those in
+// the result of AllToAll.
 const maxBytes = 1 << 56
 
-// check finds out whether there is such a task, and fills in what a Barrier
-// need not say.
+// check validates the task, and fills in the type of a Barrier.
 func (t *Task) check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %v: %s", ErrTask, t.Kind, fmt.Sprintf(format, args...))

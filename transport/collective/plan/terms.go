@@ -5,27 +5,27 @@ import (
 	"math/bits"
 )
 
-// value has the terms of an element.
+// value identifies the terms of an element.
 type value struct {
-	// terms is the ranks of which the value has a contribution, by their bits.
+	// terms has a bit for each rank that has contributed to the value.
 	terms uint64
-	// tree is a number that says all of how they were combined.
+	// tree is a number that identifies the tree in which the terms were combined.
 	tree int
-	// fold says that ranks 0, 1, … were combined in this order.
+	// fold reports that ranks 0, 1, … were combined in this order.
 	fold bool
-	// divided says that the value was divided by the number of ranks.
+	// divided reports that the value was divided by the number of ranks.
 	divided bool
 }
 
-// part is a range of elements of one value. The first one comes from element
-// from of the contributing sources.
+// part is a range of elements with the same value. The first one comes from element from of
+// the contributing sources.
 type part struct {
 	Range
 	value
 	from uint64
 }
 
-// lease is the part from an offset on, and at most n elements of it.
+// lease returns the part from an offset on, at most n elements of it.
 func (p part) lease(off, n uint64) part {
 	p.from += off - p.Off
 	p.Len = min(p.End()-off, n)
@@ -33,10 +33,10 @@ func (p part) lease(off, n uint64) part {
 	return p
 }
 
-// store has the content of a buffer: parts in order, without gaps.
+// store is the content of a buffer: parts in order, without gaps.
 type store []part
 
-// read returns what is in a range, as a store that begins at 0.
+// read returns the content of a range, as a store that begins at 0.
 func (s store) read(r Range) store {
 	var out store
 	for _, p := range s {
@@ -51,7 +51,7 @@ func (s store) read(r Range) store {
 	return out
 }
 
-// write puts a store that begins at 0 in the place of a range.
+// write replaces a range by a store that begins at 0.
 func (s store) write(r Range, in store) store {
 	var out store
 	for _, p := range s {
@@ -71,8 +71,8 @@ func (s store) write(r Range, in store) store {
 	return out
 }
 
-// both calls a function for each stretch in which both of two stores of the
-// same length hold one value.
+// both calls do for each stretch in which both of two stores, of the same length, hold one
+// value.
 func (s store) both(o store, do func(a, b part) error) error {
 	i, j := 0, 0
 	for i < len(s) && j < len(o) {
@@ -91,8 +91,8 @@ func (s store) both(o store, do func(a, b part) error) error {
 	return nil
 }
 
-// trees gives a number to each way in which terms were combined. Numbers below
-// MaxRanks are the ranks themselves.
+// trees assigns a number to each tree of combined terms. Numbers below MaxRanks are the
+// ranks themselves.
 type trees map[[2]int]int
 
 func (t trees) join(a, b int) int {
@@ -105,7 +105,7 @@ func (t trees) join(a, b int) int {
 	return n
 }
 
-// combine makes the value of two.
+// combine returns the combination of two values.
 func (t trees) combine(a, b part) (part, error) {
 	switch both := a.terms & b.terms; {
 	case a.terms == 0 || b.terms == 0:
@@ -123,8 +123,7 @@ func (t trees) combine(a, b part) (part, error) {
 	return a, nil
 }
 
-// follows says whether b is the rank that comes behind those of a, which are
-// folded.
+// follows reports whether b is the rank after those of a, which are combined in order.
 func follows(a, b value) bool {
 	return a.fold && bits.OnesCount64(b.terms) == 1 && b.terms == a.terms+1
 }

@@ -1,21 +1,21 @@
 package plan
 
-// Wait is an earlier step of a program that a step waits for.
+// Wait names an earlier step of a program for which a step waits.
 type Wait struct {
-	// Step is its place in the program.
+	// Step is its index in the program.
 	Step int
-	// Follow says that the two have the same range wherever they meet: the later
-	// one may do an element as soon as the earlier one has done it.
+	// Follow reports that both steps have the same range wherever they overlap: the later
+	// one may process an element as soon as the earlier one has.
 	Follow bool
 }
 
-// Waits returns for each step what it has to wait for by the first and the last
-// rule of the package comment; the order on the links comes on top. What follows
-// from other waits is left out.
+// Waits returns, for each step, the steps it must wait for by the first and the last rule
+// of the package comment; the order on the links comes in addition. Waits that are implied
+// by others are left out.
 func (p Program) Waits() [][]Wait {
 	all := make([][]Wait, len(p))
-	// full[i] is the steps that are complete before any element of step i;
-	// follow[i] is those of which each element comes before the same one of i.
+	// full[i] holds the steps that are complete before any element of step i; follow[i]
+	// those of which each element comes before the same element of step i.
 	full, follow := make([]set, len(p)), make([]set, len(p))
 	for j := range p {
 		full[j], follow[j] = newSet(len(p)), newSet(len(p))
@@ -38,8 +38,8 @@ func (p Program) Waits() [][]Wait {
 	return all
 }
 
-// meets says whether a step has to come after an earlier one, and whether it
-// may follow it element by element.
+// meets reports whether a step must come after an earlier one, and whether it may follow it
+// element by element.
 func (s *Step) meets(earlier *Step) (meet, same bool) {
 	if s.Action == Sync || earlier.Action == Sync {
 		return true, false
@@ -56,14 +56,14 @@ func (s *Step) meets(earlier *Step) (meet, same bool) {
 	return meet, meet && same
 }
 
-// touch is elements of our own memory that a step reads or writes.
+// touch is a range of our own memory that a step reads or writes.
 type touch struct {
 	Block
 	write bool
 }
 
-// touches returns what a step reads and writes of our own memory. What a Fold does
-// elsewhere, and a Fetch reads there, is ordered by Sync alone.
+// touches returns what a step reads and writes of our own memory. Accesses of a Fold or a
+// Fetch to other ranks' memory are ordered by Sync alone.
 func (s *Step) touches() [2]touch {
 	switch s.Action {
 	case Send:
@@ -75,7 +75,7 @@ func (s *Step) touches() [2]touch {
 	}
 }
 
-// set is some small numbers.
+// set is a set of small numbers.
 type set []uint64
 
 func newSet(n int) set       { return make(set, (n+63)/64) }
