@@ -190,7 +190,7 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 	return r, nil
 }
 
-// ended releases what a session had. It does not wait.
+// ended releases the resources of a session. It does not wait.
 func (s *server) ended(from rpc.Caller) {
 	s.mu.Lock()
 	g := s.sessions[from]
