@@ -51,7 +51,7 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 // replies fills in the kernel's answers about inodes, and the time it may cache them.
 type replies struct {
 	store *objects.Store
-	// timeout is the time the kernel keeps names and attributes.
+	// timeout is the time the kernel may cache names and attributes.
 	timeout  time.Duration
 	backings *backings
 	fleeting *fleeting
@@ -96,8 +96,8 @@ func (r *replies) attrTimeout(a *objects.Attr) time.Duration {
 // hasSetID reports whether a write by another user clears mode bits of the file.
 func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 }
 
-// lasting returns the time the kernel may cache an answer about an inode: at most until the
-// inode expires, and at most keep, if the tree sets it; 0 sets no bound.
+// lasting returns the time the kernel may cache an answer about an inode: keep, unless it is
+// 0, or else the mount's timeout, but not beyond the inode's expiry.
 func (r *replies) lasting(a *objects.Attr, keep time.Duration) time.Duration {
 	if keep > 0 {
 		return keep // the kernel cannot be notified of changes there

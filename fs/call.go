@@ -20,10 +20,10 @@ func hasViews(dir metadata.Ino) bool {
 	return dir != metadata.PublishIno && !cluster.OfAnotherNode(dir)
 }
 
-// call returns the context and the caller for a call of the tree about inodes. If one of
-// the inodes belongs to another node, the context ends when the calling process is killed,
-// and the caller includes its groups; otherwise the call is not interruptible. The caller
-// of call must call done.
+// call returns the context and the caller for a call of the tree about inodes. If one of the
+// inodes belongs to another node, the context ends when the calling process is killed, and
+// the caller includes its groups; otherwise the call is not interruptible. done must be
+// called.
 func (f *filesystem) call(cancel <-chan struct{}, header *fuse.InHeader, inos ...metadata.Ino) (ctx context.Context, who objects.Caller, done func()) {
 	if slices.ContainsFunc(inos, cluster.OfAnotherNode) {
 		ctx, done = untilKilled(cancel, header.Pid)

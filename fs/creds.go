@@ -17,8 +17,8 @@ const (
 	credsFor = time.Second
 )
 
-// creds returns the callers that other nodes are asked for, with the supplementary groups,
-// which the kernel does not send.
+// creds supplies the callers of requests to other nodes, with the supplementary groups, which
+// the kernel does not send.
 type creds struct {
 	mu sync.Mutex
 	// slots are indexed by thread. A thread replaces another one's entry in its slot.

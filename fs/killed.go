@@ -14,9 +14,9 @@ import (
 // caller has been killed: the kernel reports the first signal only.
 const killedPoll = 100 * time.Millisecond
 
-// untilKilled returns a context for a request that ends only when its caller is killed.
-// Other signals do not end it: programs that send signals to themselves, as Go programs do,
-// would never complete a long operation. The caller must call release.
+// untilKilled returns a context for a request that ends only when its caller is killed. Other
+// signals do not end it: programs that send signals to themselves, as Go programs do, would
+// never complete a long operation. release must be called.
 func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, release func()) {
 	ctx, release = context.WithCancel(background())
 	go func() {

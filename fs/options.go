@@ -42,7 +42,7 @@ const (
 	pageSize         = 4 * devices.KiB
 )
 
-// Options describe a mount.
+// Options configures a mount.
 type Options struct {
 	// Store has this node's files. Required. The mount does not close it.
 	Store *objects.Store

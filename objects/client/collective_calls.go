@@ -18,7 +18,7 @@ const endless = 30 * 24 * time.Hour
 // be allowed to read the sources and write the targets. It changes nothing unless all results
 // are complete. The end of the context, or of this process, stops it.
 //
-// Errors: ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources, targets []*os.File) (adminapi.CollectAnswer, error) {
 	var files []*os.File
 	r.Sources, files = named(sources, files)

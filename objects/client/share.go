@@ -19,7 +19,7 @@ import (
 // The caller must be allowed to read and write the file. Memory.PID is the process whose exit
 // makes the file lost; 0 means none, if a descriptor keeps the memory alive.
 //
-// Errors: ErrNotMounted, ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNotMounted, ErrNoDaemon, and an *Error with the daemon's text.
 func Bind(ctx context.Context, path string, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	c, f, err := Find(path)
 	if err != nil {
@@ -95,7 +95,7 @@ type Export struct {
 // exits. file may be any descriptor of the file; the caller must be allowed to read and write
 // it.
 //
-// Errors: ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
 	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
 	if err != nil {

@@ -104,7 +104,7 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 
 // contested resolves conflicts that the index reports: the node that it names keeps the keys,
 // unless that node no longer uses them and could not inform the index yet. A node that is
-// claiming a key at this moment does not keep it either: it may ask us next, and then drops
+// claiming a key at this moment does not keep it either: it may ask us next, and then drop
 // its claim. A node that does not answer is assumed to have them, except for keys that no node
 // used when they became ours: nodes ask us before they use one of these.
 func (k *keys) contested(s keyindex.Space, names []string, by members.Name) (settled bool) {

@@ -112,8 +112,8 @@ func (n *Node) beginLocked() (*attempt, error) {
 	return a, nil
 }
 
-// try connects, and records the result. A slow attempt starts an outage, so that later callers
-// need not wait for one.
+// try connects, and records the result. An attempt that takes long to fail starts an outage,
+// so that later callers need not wait for one.
 func (n *Node) try(a *attempt) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(n.c.life, n.c.opts.DialTimeout)

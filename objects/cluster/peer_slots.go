@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// slotSize is the size of the largest single request of the kernel.
+	// slotSize is the default size of the largest request of the kernel.
 	slotSize = devices.MiB
 	// maxSlots bounds the slots of a session.
 	maxSlots = 32

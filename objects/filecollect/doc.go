@@ -1,8 +1,8 @@
 // Package filecollect runs collectives whose ranks are files: the contents of the source files
 // are combined or exchanged, and the result becomes the content of some or all of the files.
 //
-//	err := filecollect.Run(ctx, task, files, nil)             all files are on this node
-//	err := filecollect.Run(ctx, task, files, &filecollect.Nodes{…}) some are on other nodes
+//	err := filecollect.Run(ctx, task, files, nil)                    all files are on this node
+//	err := filecollect.Run(ctx, task, files, &filecollect.Nodes{…})  some are on other nodes
 //
 // It reads sources, which are not locked against changes, and writes results, which are not
 // visible yet: they are drafts (objects.Draft) that the caller commits once all of them are

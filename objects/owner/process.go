@@ -24,8 +24,8 @@ type ID struct {
 	Boot string `json:"boot"`
 }
 
-// Process is a process that is held by a pidfd, so that the holder notices if its number is
-// reused.
+// Process is a process that is held by a pidfd, so that it cannot be confused with a later
+// process of the same number.
 type Process struct {
 	id   ID
 	file *os.File // pidfd
