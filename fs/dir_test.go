@@ -28,7 +28,7 @@ func (r *rig) entriesAt(ino, fh, off uint64, size int) []fuse.DirEntry {
 	return entries
 }
 
-// list reads a directory to its end.
+// listAll reads a directory to its end.
 func (r *rig) listAll(ino uint64) []string {
 	r.t.Helper()
 	fh := r.openDir(ino)
