@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apart runs a function, in which this process asks its own mount, on a thread
-// that shares no descriptor with the others and has none but the standard ones.
+// apart runs do, in which this process accesses its own mount, on a thread that shares no
+// descriptors with the other threads and has none but the standard ones.
 //
-// The kernel waits for the answer to a request that the process has read, also
-// when it is killed: it ends when /dev/fuse is closed, which is when the last
-// thread that shares the descriptor has ended. A thread that has it and waits
-// would wait for itself, and keep the process and its mount for good.
+// The kernel waits for the answer to a request that the process has read even when the
+// process is killed: the wait ends when /dev/fuse is closed, that is, when the last thread
+// that shares the descriptor has exited. A waiting thread that shares it would wait for
+// itself, and keep the process and its mount alive forever.
 func apart(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
-			// The descriptors of the first thread are those of /proc/self/fd.
+			// The descriptors of the first thread are the ones shown in /proc/self/fd.
 			defer runtime.UnlockOSThread()
 			result <- apart(do)
 			return

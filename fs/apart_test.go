@@ -14,19 +14,19 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// ownMountEnv names, for a process of TestKilledInItsOwnMount, the mount point.
+// ownMountEnv passes the mount point to the child process of TestKilledInItsOwnMount.
 const ownMountEnv = "HMCFS_TEST_OWN_MOUNT"
 
-// silentFS answers no lookup, and tells of the first.
+// silentFS never answers a lookup, and reports the first one.
 type silentFS struct{ fuse.RawFileSystem }
 
 func (silentFS) Lookup(<-chan struct{}, *fuse.InHeader, string, *fuse.EntryOut) fuse.Status {
-	_, _ = os.Stdout.WriteString("asked\n") // the parent sees whether it came
+	_, _ = os.Stdout.WriteString("asked\n") // the parent sees whether the request arrived
 	select {}
 }
 
-// TestKilledInItsOwnMount kills a process that waits for its own answer: it ends,
-// and so does the mount.
+// TestKilledInItsOwnMount kills a process that waits for its own answer: it exits, and so does
+// the mount.
 func TestKilledInItsOwnMount(t *testing.T) {
 	if dir := os.Getenv(ownMountEnv); dir != "" {
 		askItself(t, dir)
@@ -60,14 +60,14 @@ func TestKilledInItsOwnMount(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it does not end")
 	}
-	// By force, which ends requests that nobody will answer.
+	// MNT_FORCE ends requests that will never be answered.
 	if err = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 		t.Error(err)
 	}
 	<-ended
 }
 
-// askItself mounts, and asks for a name that is never answered for.
+// askItself mounts, and looks up a name without ever answering the lookup.
 func askItself(t *testing.T, dir string) {
 	s, err := fuse.NewServer(silentFS{fuse.NewDefaultRawFileSystem()}, dir, &fuse.MountOptions{DirectMountStrict: true})
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// askedSlots is the number of threads that may open files that have just left publish/
-// at the same time, more or less.
+// askedSlots is roughly the number of threads that may, at the same time, open files that
+// have just left publish/.
 const askedSlots = 1024
 
-// asked remembers which threads were told to look a file up again that has
-// just left publish/. The kernel opens an inode and does not say by which name:
-// who has found it in publish/, and opens it when somebody else has moved it
-// away, would have it as any file, and both would have received it. Told that
-// what it opens is stale, the kernel looks the name up anew, once. Only who
-// finds the file where it is now opens it a second time.
+// asked remembers which threads were told to look up again a file that has just left
+// publish/. The kernel opens an inode without saying by which name: a process that found
+// the file in publish/, and opens it after another process has moved it away, would open it
+// like any other file, and both processes would have received it. When the open fails with
+// ESTALE, the kernel repeats the lookup of the name, once. Only a process that finds the
+// file at its present name opens it a second time.
 type asked struct {
 	mu sync.Mutex
-	// slots are by thread. A thread that finds another's takes it over.
+	// slots are indexed by thread. A thread replaces another one's entry in its slot.
 	// +checklocks:mu
 	slots [askedSlots]struct {
 		thread uint32
@@ -26,7 +26,7 @@ type asked struct {
 	}
 }
 
-// again says whether a thread was told before, and notes that it is now.
+// again reports whether a thread was told so before, and records that it now has been.
 func (a *asked) again(thread uint32, ino metadata.Ino) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,7 +38,7 @@ func (a *asked) again(thread uint32, ino metadata.Ino) bool {
 	return false
 }
 
-// forget is called when an inode comes into publish/, perhaps again.
+// forget drops the entries of an inode that enters publish/, perhaps again.
 func (a *asked) forget(ino metadata.Ino) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 const (
 	// blockSize is the unit of st_blocks.
 	blockSize = 512
-	// fileIOSize is st_blksize of files: cmp and cp then move 1 MiB a call
-	// instead of 4 KiB.
+	// fileIOSize is st_blksize of files: it makes cmp and cp move 1 MiB per call instead of
+	// 4 KiB.
 	fileIOSize = 1 << 20
 	// otherIOSize is st_blksize of everything else.
 	otherIOSize = 4096
 )
 
-// fillAttr converts an inode. The blocks matter beyond du: cp takes a file
-// with fewer blocks than bytes for sparse, and does not copy it by one
+// fillAttr converts an inode's attributes. The number of blocks matters beyond du: cp
+// treats a file with fewer blocks than bytes as sparse, and does not copy it with a single
 // copy_file_range.
 func fillAttr(out *fuse.Attr, a *objects.Attr) {
 	*out = fuse.Attr{
@@ -48,19 +48,19 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 	}
 }
 
-// replies fills in what the kernel is told of inodes, and how long it may keep that.
+// replies fills in the kernel's answers about inodes, and the time it may cache them.
 type replies struct {
 	store *objects.Store
-	// timeout is the time the kernel keeps names and attributes.
+	// timeout is the time the kernel may cache names and attributes.
 	timeout  time.Duration
 	backings *backings
 	fleeting *fleeting
 }
 
-// fillEntry answers an inode by a name of a directory. Nothing else changes
-// the tree, so the kernel may keep it, apart from what can change without it:
-// an object that is lost, a key, a name that hmcfs itself takes away, and what
-// is written past the daemon (attrTimeout).
+// fillEntry fills in the answer for an inode found by a name of a directory. Only requests
+// of the kernel change the tree, so it may cache the answer, except for what can change
+// without it: an object that is lost, a key, a name that hmcfs itself removes, and data
+// written without the daemon (attrTimeout).
 func (r *replies) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
@@ -73,17 +73,16 @@ func (r *replies) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Att
 	}
 }
 
-// fillAttrOut answers the attributes of an inode.
+// fillAttrOut fills in the answer with the attributes of an inode.
 func (r *replies) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.SetTimeout(r.attrTimeout(a))
 }
 
-// attrTimeout returns the time the kernel may keep attributes. It may not keep
-// those of a file that is open for writing and that it serves by itself: a
-// store through a map of such a file changes its times without a request. Nor
-// those of a file that runs as its owner or group: a write takes that away, and
-// does not have the kernel ask for the mode again.
+// attrTimeout returns the time the kernel may cache attributes. It may not cache those of a
+// file that is open for writing and that it serves itself: a store through a map of such a
+// file changes its times without a request. Nor those of a set-id file: a write clears the
+// set-id bits without the kernel asking for the mode again.
 func (r *replies) attrTimeout(a *objects.Attr) time.Duration {
 	switch {
 	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno, isPublished(a), hasSetID(a):
@@ -94,14 +93,14 @@ func (r *replies) attrTimeout(a *objects.Attr) time.Duration {
 	return r.lasting(a, a.Keep)
 }
 
-// hasSetID says whether a write by another user takes bits away.
+// hasSetID reports whether a write by another user clears mode bits of the file.
 func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 }
 
-// lasting returns the time the kernel may keep an answer about an inode: no longer than it is
-// there, or than the tree says; 0 is no bound.
+// lasting returns the time the kernel may cache an answer about an inode: keep, unless it is
+// 0, or else the mount's timeout, but not beyond the inode's expiry.
 func (r *replies) lasting(a *objects.Attr, keep time.Duration) time.Duration {
 	if keep > 0 {
-		return keep // the kernel can't be told of changes there
+		return keep // the kernel cannot be notified of changes there
 	}
 	if a.Expires == (metadata.Timespec{}) {
 		return r.timeout

@@ -51,7 +51,7 @@ func TestSetAttr(t *testing.T) {
 	}
 }
 
-// TestSetIDBits clears them in each of the ways that the kernel asks for it.
+// TestSetIDBits clears set-id bits in each of the ways that the kernel requests it.
 func TestSetIDBits(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")

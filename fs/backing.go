@@ -12,24 +12,23 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// registrar hands a file to the kernel, which then serves an open file from
-// it by itself, and takes it back.
+// registrar registers files with the kernel, which then serves opens of such a file itself,
+// and unregisters them.
 type registrar interface {
 	register(file *os.File) (id int32, err error)
 	unregister(id int32) error
 }
 
-// backings are the files of the host tier that are open. All opens of one
-// inode are served the same way, since the kernel does not mix them, and by
-// one registration.
+// backings are the open files of the host tier. All opens of one inode are served the same
+// way, since the kernel does not allow a mix, and share one registration.
 type backings struct {
 	log *zap.Logger
 	// kernel is nil where passthrough is off.
 	kernel registrar
-	// reason tells why passthrough is off; nil when it is on.
+	// reason says why passthrough is off; nil when it is on.
 	reason atomic.Pointer[string]
-	// writers counts the handles open for writing, of all inodes: most of
-	// the time there is none, and then isWritten need not look.
+	// writers counts the handles open for writing, of all inodes. Usually it is 0, and
+	// isWritten can skip the lookup.
 	writers atomic.Int64
 
 	mu sync.Mutex
@@ -37,22 +36,22 @@ type backings struct {
 	open map[metadata.Ino]*backing
 }
 
-// backing is one inode of the host tier that is open.
+// backing is one open inode of the host tier.
 type backing struct {
 	// refs and writers count open handles, protected by backings.mu.
 	refs    int
 	writers int
 
 	mu sync.Mutex
-	// tried says that registering was tried. +checklocks:mu
+	// tried is set once registration was attempted. +checklocks:mu
 	tried bool
-	// id is the kernel's number; 0 when it did not take the file.
+	// id is the kernel's number for the file; 0 when it did not accept the file.
 	// +checklocks:mu
 	id int32
 }
 
-// acquire counts an open of an inode and returns the kernel's number for its
-// file, or 0 when the daemon serves it.
+// acquire counts an open of an inode and returns the kernel's number for its file, or 0
+// when the daemon serves the file.
 func (b *backings) acquire(ino metadata.Ino, file *os.File, writable bool) int32 {
 	b.mu.Lock()
 	entry := b.open[ino]
@@ -122,7 +121,7 @@ func (b *backings) unregister(entry *backing) {
 	}
 }
 
-// isWritten says that an inode is open for writing in the host tier.
+// isWritten reports whether an inode of the host tier is open for writing.
 func (b *backings) isWritten(ino metadata.Ino) bool {
 	if b.writers.Load() == 0 {
 		return false
@@ -133,8 +132,7 @@ func (b *backings) isWritten(ino metadata.Ino) bool {
 	return entry != nil && entry.writers > 0
 }
 
-// disable turns passthrough off for the files that are not open yet, and
-// says so once.
+// disable turns passthrough off for files that are not open yet, and logs it once.
 func (b *backings) disable(reason string) {
 	if b.reason.CompareAndSwap(nil, &reason) {
 		b.log.Warn("host-tier files are served by the daemon, slower", zap.String("reason", reason))

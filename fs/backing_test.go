@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// fakeRegistrar is a kernel that takes files, or does not.
+// fakeRegistrar is a kernel that accepts files, or does not.
 type fakeRegistrar struct {
 	mu     sync.Mutex
 	refuse error
@@ -102,7 +102,7 @@ func TestBackingsKeepTheMode(t *testing.T) {
 	}
 }
 
-// TestBackingsAfterAnotherError goes on with passthrough for other files.
+// TestBackingsAfterAnotherError keeps passthrough on for other files.
 func TestBackingsAfterAnotherError(t *testing.T) {
 	b, r, file := newBackings(t)
 	r.refuse = syscall.ENFILE

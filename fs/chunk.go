@@ -9,15 +9,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// source is an open object that is read ahead of.
+// source is an open object that supports read-ahead.
 type source interface {
-	// Peek reads len(p) bytes, less only at the end, and does not count as an
-	// access; Accessed does.
+	// Peek reads len(p) bytes, fewer only at the end, and does not count as an access;
+	// Accessed does.
 	Peek(ctx context.Context, p []byte, off uint64) (int, error)
 	Accessed()
-	// Version changes with the content, see objects.File.
+	// Version changes with the content; see objects.File.
 	Version() uint64
-	// Foreign says that the content also changes without Version.
+	// Foreign reports whether the content also changes without Version changing.
 	Foreign() bool
 	Size() uint64
 }
@@ -34,19 +34,19 @@ func pinSlot(src source, s *transport.Slot) {
 	}
 }
 
-// errPanicked stands for a panic of the source in a goroutine where go-fuse
-// does not catch it.
+// errPanicked represents a panic of the source in a goroutine where go-fuse does not catch
+// it.
 var errPanicked = errors.New("fs: read-ahead panicked")
 
-// chunk is a piece of a file that is read, or was, before it was asked for.
+// chunk is a piece of a file that is read before it is requested.
 type chunk struct {
 	off     uint64
-	want    int // how many bytes were asked for
+	want    int // number of bytes requested from the source
 	version uint64
 	slot    *transport.Slot
 	budget  *aheadBudget
-	// refs are one of the fetch, one of the window and one of each reader.
-	// The slot goes back with the last.
+	// refs counts one for the fetch, one for the window and one for each reader. The last
+	// unref releases the slot.
 	refs atomic.Int32
 
 	// done is closed when n and err are set.
@@ -55,10 +55,10 @@ type chunk struct {
 	err  error
 }
 
-// end is the offset behind the chunk.
+// end returns the offset of the first byte after the chunk.
 func (c *chunk) end() uint64 { return c.off + uint64(c.want) }
 
-// fetch reads the chunk. The version was taken before.
+// fetch reads the chunk. Its version was read before.
 func (c *chunk) fetch(ctx context.Context, src source) {
 	c.err = errPanicked
 	defer c.unref()
@@ -68,7 +68,7 @@ func (c *chunk) fetch(ctx context.Context, src source) {
 	c.n, c.err = src.Peek(ctx, c.slot.Bytes()[:c.want], c.off)
 }
 
-// valid says whether the chunk, which is done, is what the file holds now.
+// valid reports whether the chunk, whose fetch is done, matches the file's present content.
 func (c *chunk) valid(src source) bool {
 	return c.err == nil && c.version == src.Version()
 }
@@ -82,15 +82,15 @@ func (c *chunk) unref() {
 	}
 }
 
-// aheadBudget bounds the bytes of all windows of a mount, so that readers who
-// pause do not hold the pinned memory that copies between devices wait for.
+// aheadBudget bounds the bytes of all windows of a mount, so that readers that pause do not
+// hold the pinned memory that copies between devices wait for.
 type aheadBudget struct {
 	used atomic.Int64
 	max  int64
 }
 
-// maxAhead bounds the pinned memory that may be read ahead into: half of what the
-// engine has, as long as nobody gave it another amount.
+// maxAhead bounds the pinned memory used for read-ahead: half of the engine's default
+// amount.
 const maxAhead = transport.DefaultMaxPinned / 2
 
 func (b *aheadBudget) take(n int) bool {
@@ -103,7 +103,7 @@ func (b *aheadBudget) take(n int) bool {
 
 func (b *aheadBudget) give(n int) { b.used.Add(-int64(n)) }
 
-// slotSource lends pinned memory.
+// slotSource provides pinned memory.
 type slotSource interface {
 	TryGet(n devices.Size) (*transport.Slot, bool)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// eventsName is the file of .hmcfs/ that is not listed, since a copy of the
-// tree would wait for its end.
+// eventsName is the file of .hmcfs/ that is not listed, since a copy of the tree would wait
+// for its end.
 const eventsName = "events"
 
-// controlEntries are the files of .hmcfs/ that are listed.
+// controlEntries returns the listed files of .hmcfs/.
 func controlEntries() []dirEntry {
 	return []dirEntry{
 		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
@@ -45,9 +45,9 @@ func (d controlDir) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, e
 	return listFixed(controlEntries()), nil
 }
 
-// controlFile is a file of .hmcfs/. An open one keeps what it held when it was opened, so
-// that reading it in pieces gives one whole. It is read past the page cache, so that its
-// size need not be known before.
+// controlFile is a file of .hmcfs/. An open one keeps its content from the time of the
+// open, so that reading it in pieces gives a consistent whole. It is read with direct I/O,
+// so that its size need not be known in advance.
 type controlFile struct{ base }
 
 func (c controlFile) attr() (objects.Attr, error) {
@@ -73,7 +73,7 @@ func (c controlFile) open(by *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse
 	return fuse.OK
 }
 
-// content produces what the file holds now.
+// content produces the file's current content.
 func (c controlFile) content() ([]byte, error) {
 	o := &c.fs.opts
 	switch c.ino {
@@ -88,7 +88,7 @@ func (c controlFile) content() ([]byte, error) {
 	case topoIno:
 		return c.produce("topology.json", o.Topology)
 	default:
-		return nil, nil // events is a stream
+		return nil, nil // .hmcfs/events is a stream
 	}
 }
 
@@ -100,15 +100,15 @@ func (c controlFile) produce(name string, content func() ([]byte, error)) ([]byt
 	return data, nil
 }
 
-// size is the size that stat shows. That of stats is the one it had when it was last
-// opened, since producing it asks every device.
+// size returns the size that stat shows. For stats it is the size at the last open, since
+// producing the content queries every device.
 func (c controlFile) size() uint64 {
 	if c.ino == statsIno {
 		return c.fs.statsLen.Load()
 	}
 	content, err := c.content()
 	if err != nil {
-		return 0 // opening it reports the error
+		return 0 // opening the file reports the error
 	}
 	return uint64(len(content))
 }

@@ -12,16 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// maxCopy is the most bytes that one CopyFileRange moves. The caller asks
-// again for the rest; between two calls it can be interrupted, and go-fuse's
-// answer has only 32 bits.
+// maxCopy is the most bytes that one CopyFileRange moves. The caller asks again for the
+// rest; it can be interrupted between two calls, and go-fuse's answer has only 32 bits.
 const maxCopy = 1 << 30
 
 // CopyFileRange copies between two files, from device to device.
 //
-// Errors: EBADF, EINVAL for flags, ENOSPC, EIO; EINTR when nothing was
-// copied; EOPNOTSUPP for a file of .hmcfs/, which the kernel then reads and
-// writes.
+// Errors: EBADF, EINVAL for flags, ENOSPC, EIO; EINTR when nothing was copied; EOPNOTSUPP
+// for a file of .hmcfs/, on which the kernel falls back to reading and writing.
 func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
 	defer f.ops.done(opCopyFileRange, time.Now(), &status)
 	if in.Flags != 0 {
@@ -52,17 +50,16 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	return written, status
 }
 
-// maxCopyBeside is maxCopy for a file of which the kernel has pages: while bytes
-// are copied none are read for maps.
+// maxCopyBeside is maxCopy for a file that the kernel has pages of: pages cannot be read
+// for maps during the copy.
 const maxCopyBeside = 16 << 20
 
-// copyBeside cuts a copy into a file that can be stored to through maps. The
-// kernel drops the pages that the copy begins and ends in afterwards, without
-// writing back what was stored beside it meanwhile. So those are not copied in
-// part.
+// copyBeside trims a copy into a file that can be stored to through maps. After the copy
+// the kernel drops the first and the last page of the range, without writing back what was
+// meanwhile stored to them outside the range. So no page is copied in part.
 //
-// Errors: EXDEV for less than a page, or from within one, which the kernel
-// then reads and writes.
+// Errors: EXDEV for less than a page, or a start within one; the kernel then reads and
+// writes.
 func (f *filesystem) copyBeside(m *mapped, dst *fileHandle, in *fuse.CopyFileRangeIn) fuse.Status {
 	in.Len = min(in.Len, maxCopy)
 	if m.hasPages() {
@@ -77,7 +74,7 @@ func (f *filesystem) copyBeside(m *mapped, dst *fileHandle, in *fuse.CopyFileRan
 	return fuse.OK
 }
 
-// copyRange is CopyFileRange between files that are open.
+// copyRange is CopyFileRange between open files.
 func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
 	if src.isOther() || dst.isOther() {
 		n, err := f.copyBetween(requestContext(cancel), dst, src, in)
@@ -112,10 +109,10 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 	return uint32(n), fuse.OK
 }
 
-// copyBetween copies between two files of which one at least is another node's.
+// copyBetween copies between two files, at least one of which belongs to another node.
 //
-// Errors: EOPNOTSUPP where the other one has a content that is made while it is read, or
-// that is received by reading it; the kernel then reads and writes.
+// Errors: EOPNOTSUPP where the other file's content is generated on reading, or is received
+// by reading it; the kernel then reads and writes.
 func (f *filesystem) copyBetween(ctx context.Context, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (uint64, error) {
 	if src.view != nil || src.published || dst.published {
 		return 0, fmt.Errorf("copy what is no plain file: %w", objects.ErrUnsupported)

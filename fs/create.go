@@ -10,10 +10,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// create makes an inode of any type. The kernel has applied the caller's
-// umask; the store applies what a set-group-id directory asks for.
+// create makes an inode of any type. The kernel has applied the caller's umask; the store
+// applies the rules of set-group-id directories.
 //
-// Errors: EPERM where names are hmcfs's own to make; those of the store.
+// Errors: EPERM where only hmcfs makes names; those of the store.
 func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) fuse.Status {
 	parent := metadata.Ino(header.NodeId)
 	if status := f.refusal(parent); status != fuse.OK {
@@ -90,7 +90,7 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 	}
 	f.tree.Reference(a.Ino, 1)
 	if status = f.serve(file, in.Flags, &out.OpenOut); status != fuse.OK {
-		// The kernel has not heard of it.
+		// The kernel does not know of the file yet.
 		f.tree.Forget(a.Ino, 1)
 		return status
 	}
@@ -98,8 +98,8 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 	return fuse.OK
 }
 
-// Tmpfile is not supported: a program that asks for O_TMPFILE makes a file
-// and unlinks it instead.
+// Tmpfile is not supported: a program that asks for O_TMPFILE then creates a file and
+// unlinks it.
 func (f *filesystem) Tmpfile(<-chan struct{}, *fuse.CreateIn, *fuse.CreateOut) (status fuse.Status) {
 	defer f.ops.done(opTmpfile, time.Now(), &status)
 	return errNotSupported

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// credSlots is the number of threads whose groups are remembered, more or less.
+	// credSlots is roughly the number of threads whose groups are cached.
 	credSlots = 64
-	// credsFor is the time they are remembered: a walk through a tree asks for them with each
-	// name. The kernel, which knows the groups of now, has judged before.
+	// credsFor is the time they are cached: a walk through a tree needs them for each name.
+	// The kernel, which knows the current groups, has checked access before.
 	credsFor = time.Second
 )
 
-// creds tell other nodes who asks, with the supplementary groups, which the
-// kernel does not send.
+// creds supplies the callers of requests to other nodes, with the supplementary groups, which
+// the kernel does not send.
 type creds struct {
 	mu sync.Mutex
-	// slots are by thread. A thread that finds another's takes it over.
+	// slots are indexed by thread. A thread replaces another one's entry in its slot.
 	// +checklocks:mu
 	slots [credSlots]credSlot
 }

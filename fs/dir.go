@@ -28,28 +28,27 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 	}
 }
 
-// FsyncDir has nothing to do: a change of the namespace is as durable as it
-// gets when it returns.
+// FsyncDir has nothing to do: a change of the namespace is already durable when it returns.
 func (f *filesystem) FsyncDir(<-chan struct{}, *fuse.FsyncIn) (status fuse.Status) {
 	defer f.ops.done(opFsyncDir, time.Now(), &status)
 	return fuse.OK
 }
 
-// ReadDir lists names behind an offset.
+// ReadDir lists the names after an offset.
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
 	defer f.ops.done(opReadDir, time.Now(), &status)
 	return f.list(cancel, in, func(e *dirEntry) bool { return out.AddDirEntry(e.fuse()) })
 }
 
-// ReadDirPlus lists names with attributes, each of which counts one
-// reference of the kernel's.
+// ReadDirPlus lists names with attributes, and counts one kernel reference for each of
+// them.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
 	defer f.ops.done(opReadDirPlus, time.Now(), &status)
 	dir := metadata.Ino(in.NodeId)
 	return f.list(cancel, in, func(e *dirEntry) bool { return f.addPlus(dir, e, out) })
 }
 
-// list gives entries to add until it has no room.
+// list passes entries to add until it returns false.
 func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status {
 	h, ok := f.dirs.get(in.Fh)
 	if !ok {
@@ -80,18 +79,17 @@ func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dir
 	}
 }
 
-// addPlus adds an entry. The kernel may keep what it is told here as if it
-// had looked the name up, so the inode has to be the one that the name has
-// now: pages of a directory are read again when any name has changed, and
-// the kernel holds the directory's lock. An entry without attributes is
-// looked up when somebody asks for it; so is one of a directory whose names go
-// without the kernel's doing, or whose pages may be older than its names, and
-// one of another node, of which the kernel would have to ask again all the same.
+// addPlus adds an entry. The kernel may cache it as if it had looked the name up, so the
+// inode must be the one that the name has now: pages of a directory are read again when any
+// name has changed, and the kernel holds the directory's lock. An entry without attributes
+// is looked up when it is accessed. Attributes are left out where names disappear without
+// the kernel's doing, where pages may be older than the names, and for entries of other
+// nodes, for which the kernel would have to ask again anyway.
 func (f *filesystem) addPlus(dir metadata.Ino, e *dirEntry, out *fuse.DirEntryList) bool {
 	if e.name == "." || e.name == ".." || !isOwn(e.ino) || f.store.Volatile(dir) {
 		return out.AddDirLookupEntry(e.fuse()) != nil
 	}
-	// The reference goes first, so that the inode stays until it is told.
+	// Count the reference first, so that the inode stays until it is answered.
 	f.tree.Reference(e.ino, 1)
 	a, err := f.store.Attr(background(), e.ino)
 	entry := out.AddDirLookupEntry(e.fuse())

@@ -28,7 +28,7 @@ func (r *rig) entriesAt(ino, fh, off uint64, size int) []fuse.DirEntry {
 	return entries
 }
 
-// list reads a directory to its end.
+// listAll reads a directory to its end.
 func (r *rig) listAll(ino uint64) []string {
 	r.t.Helper()
 	fh := r.openDir(ino)
@@ -85,7 +85,7 @@ func TestReadDirPages(t *testing.T) {
 	}
 }
 
-// TestReadDirSeeks goes back to places of a listing, as seekdir does.
+// TestReadDirSeeks returns to earlier positions of a listing, as seekdir does.
 func TestReadDirSeeks(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -114,8 +114,8 @@ func TestReadDirSeeks(t *testing.T) {
 	r.want(r.ReadDir(nil, &fuse.ReadIn{Fh: 99999}, fuse.NewDirEntryList(nil, 0)), syscall.EBADF)
 }
 
-// TestReadDirDuringRenames lists a directory while other names come and go:
-// what stays is listed exactly once.
+// TestReadDirDuringRenames lists a directory while other names are added and removed: a name
+// that stays is listed exactly once.
 func TestReadDirDuringRenames(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -177,7 +177,7 @@ func TestReadDirPlus(t *testing.T) {
 			t.Errorf("%s: node %d of inode %d, kept %v", e.Name, outs[i].NodeId, e.Ino, outs[i].AttrTimeout())
 		}
 	}
-	// A page that was read before a rename must not bring the old name back.
+	// A page that was read before a rename must not contain the old name afterwards.
 	in := fuse.RenameIn{InHeader: header(sim0), Newdir: sim0}
 	r.ok(r.Rename(nil, &in, "a", "c"))
 	entries, _ = plus(4096)

@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// dotsEnd is the offset behind "." and "..", which have 1 and 2. The
-	// store's cookies begin at 256, so what stands between is free for the
-	// entries of hmcfs's own.
+	// dotsEnd is the offset after "." and "..", which have 1 and 2. The store's cookies
+	// begin at 256, so the offsets between are free for hmcfs's own entries.
 	dotsEnd = 2
-	// lastReserved is the last offset that no cookie of the store has.
+	// lastReserved is the last offset that no cookie of the store uses.
 	lastReserved = uint64(objects.FirstCookie) - 1
-	// pageEntries is the number of entries one call of the store brings: a
-	// directory of 100 000 then takes 200 of them.
+	// pageEntries is the number of entries read with one call of the store: a directory of
+	// 100 000 entries then takes 200 calls.
 	pageEntries = 512
 )
 
-// dirEntry is one name of a directory. Going on behind it is going on at its
-// offset. Offsets grow.
+// dirEntry is one name of a directory. Listing resumes after an entry at its offset.
+// Offsets increase.
 type dirEntry struct {
 	name   string
 	ino    metadata.Ino
@@ -37,8 +36,8 @@ func (e *dirEntry) fuse() fuse.DirEntry {
 	return fuse.DirEntry{Name: e.name, Ino: uint64(e.ino), Mode: uint32(e.mode), Off: e.offset}
 }
 
-// lister lists what a directory holds, in the order of offsets, beside "."
-// and "..": up to limit entries behind an offset. None is the end.
+// lister lists a directory without "." and "..", in the order of offsets: up to limit
+// entries after an offset. An empty result is the end.
 type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
 
 // dirHandle is one open directory.
@@ -47,12 +46,12 @@ type dirHandle struct {
 	list lister
 	// waits is true where other nodes may be asked for entries.
 	waits bool
-	// dots makes "." and "..".
+	// dots returns "." and "..".
 	dots func() []dirEntry
 
 	mu sync.Mutex
-	// page are the entries behind the offset from, as they were when names
-	// was the number of the namespace.
+	// page is the entries after the offset from, read when filesystem.names had the value
+	// names.
 	// +checklocks:mu
 	page []dirEntry
 	// +checklocks:mu
@@ -73,7 +72,7 @@ func (f *filesystem) newDirHandle(cancel <-chan struct{}, header *fuse.InHeader,
 	return h, err
 }
 
-// listInTree returns what lists a directory of the tree.
+// listInTree returns the lister of a directory of the tree.
 func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h *dirHandle) (lister, error) {
 	ctx, who, done := f.call(cancel, header, h.ino)
 	defer done()
@@ -84,7 +83,7 @@ func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h
 	list := listDir(dir)
 	switch {
 	case h.waits:
-		// The kernel has just asked for the attributes, so the node need not be.
+		// The kernel has just fetched the attributes, so the node need not be asked.
 		parent := h.ino
 		if a, err := f.tree.Attr(ctx, who, h.ino); err == nil && a.Parent != 0 {
 			parent = a.Parent
@@ -96,9 +95,8 @@ func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h
 	return list, nil
 }
 
-// after returns entries behind an offset; none is the end. A page that was
-// read is used again as long as no name of the mount has changed and the
-// reader does not start over.
+// after returns the entries after an offset; none is the end. The page read last is reused
+// as long as no name of the mount has changed and the reader does not start over.
 //
 // +checklocks:h.mu
 func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, error) {
@@ -159,7 +157,7 @@ func listDir(dir objects.Dir) lister {
 	}
 }
 
-// listFixed lists entries that are always there.
+// listFixed lists a fixed set of entries.
 func listFixed(all []dirEntry) lister {
 	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })

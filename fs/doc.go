@@ -1,90 +1,92 @@
-// Package fs is POSIX over objects: the only importer of go-fuse and the only
-// place that knows errno.
+// Package fs implements the POSIX filesystem on top of package objects. It is the only
+// importer of go-fuse and the only package that deals in errnos.
 //
-// The kernel's node id is the inode number, which the metadata never gives
-// twice. So the package keeps nothing for an inode that is not open, a file
-// handle of the kernel's survives a remount, and there is no table of nodes
-// to lock. docs/adr/0002-raw-fuse.md tells why. The nodes of views, which have
-// no records, are the exception (see view.go).
+// A FUSE node id is the inode number, which package metadata never reuses. The package
+// therefore keeps no state for an inode that is not open, the kernel's file handles survive a
+// remount, and there is no table of nodes to lock; docs/adr/0002-raw-fuse.md gives the
+// reasons. The nodes of views, which have no records, are the exception (view.go).
 //
-// The numbers are divided so:
+// Inode numbers are divided as follows:
 //
 //	1                root: the devices' directories, publish/, keys/, nodes/, .hmcfs/
-//	2 … 1023         keys/, nodes/, .hmcfs/ and what is in it; 16 is publish/, the store's
+//	2 … 1023         keys/, nodes/, .hmcfs/ and its files; 16 is publish/, the store's
 //	1024 …           the store's inodes, as metadata numbers them
-//	1<<60 | n<<44 | ino  the inode ino of another node, n the index of its
+//	1<<60 | n<<44 | ino  inode ino of another node, n being the index of its
 //	                 incarnation; ino 1 is nodes/NODE itself
-//	1<<61 | hash     what is in FILE.tensors/, and that itself
+//	1<<61 | hash     FILE.tensors/ and everything in it
 //	1<<62 | ino      the symlink keys/KEY of the object ino
-//	1<<62 | 1<<60 | hash  the same of another node's key
+//	1<<62 | 1<<60 | hash  the same for a key of another node
 //
-// # The way of a request
+// # How a request is handled
 //
-// go-fuse calls a method of filesystem on a goroutine of the request's own. The method
-// turns the request into one call of the tree (cluster.Mesh, which has this node's files
-// and those of all others) or of an open file, and its error into an errno (errno.go).
-// call.go says until when a call may take and on whose behalf it is made. Operations of the
-// namespace of this node can't be interrupted; those that move bytes stop when the kernel
-// says so, and answer with what they moved.
+// go-fuse calls a method of filesystem on a goroutine of its own for each request. The method
+// makes one call of the tree (cluster.Mesh, which holds the files of this node and of all
+// others) or of an open file, and converts the error to an errno (errno.go). call.go
+// determines how long a call may take and on whose behalf it is made. Namespace operations of
+// this node cannot be interrupted; operations that move bytes stop when the kernel interrupts
+// them, and return the number of bytes moved.
 //
-// What has no inode in the tree is a providedInode (reserved.go), each kind of which is a
-// type with its answers: the root (rootdir.go), .hmcfs/ and its files (control.go), keys/
-// and its symlinks (keys.go, otherkeys.go), nodes/ (nodesdir.go) and views (view*.go).
-// Passthrough, publishing, sharing and views are for files of this node alone.
+// An inode that is not part of the tree is a providedInode (reserved.go). Each kind is a type:
+// the root (rootdir.go), .hmcfs/ and its files (control.go), keys/ and its symlinks (keys.go,
+// otherkeys.go), nodes/ (nodesdir.go) and views (view*.go). Passthrough, publishing, sharing
+// and views are available for files of this node only.
 //
-// # Names that come and go by themselves
+// # Names that hmcfs itself adds and removes
 //
-// In publish/ and where keyed objects are made, hmcfs makes and removes names
-// by itself, and files with an end lose theirs. The kernel keeps no names of
-// those directories, and no name longer than its file. It is never told to
-// drop a name: that waits for a lock which a rename can hold that waits for
-// the daemon, and a daemon killed in it could not be ended. Where it keeps one
-// all the same, ESTALE makes it look again (fleeting.go, asked.go).
+// hmcfs adds and removes names in publish/ and in the directories of keyed objects, and
+// removes the names of files whose time to live has expired. The kernel does not cache the
+// names of those directories, and no name for longer than its file lives. The daemon never
+// asks the kernel to drop a name: that request waits for a lock that a rename can hold while
+// it waits for the daemon, and a daemon killed at that point could not exit. Where the kernel
+// caches such a name nevertheless, ESTALE makes it repeat the lookup (fleeting.go, asked.go).
 //
-// What is read of a file of publish/ is noted before it is answered, since who
-// was given all of it has received it (publish.go). So the kernel serves
-// nothing of it by itself, and its pages, which all who have the file open
-// share, are for one reader alone (published.go).
+// A read from a file of publish/ is recorded before it is answered, since a reader that has
+// been given all of the file has received it (publish.go). The kernel therefore never serves
+// such a file itself, and its pages, which all openers of a file share, are reserved for a
+// single reader (published.go).
 //
-// # Maps beside calls
+// # Shared maps and write calls
 //
-// What is open for reading and writing can be stored to through a shared map
-// while calls change it past the kernel's pages. mapped.go keeps such a page,
-// when it is written back, from replacing what a call has put.
+// A file that is open for reading and writing can be stored to through a shared map while
+// write calls change it behind the kernel's page cache. mapped.go prevents the writeback of
+// such a page from overwriting data written by a call.
 //
 // # Other nodes
 //
-// With Options.Cluster, a request for an inode of another node becomes one question to
-// that node, which checks once more what the caller may; creds.go has the caller's groups
-// for that. An inode of an incarnation that is gone, or that its owner does not have any
-// more, is ESTALE, on which the kernel looks the name up anew.
+// With Options.Cluster, a request for an inode of another node becomes one request to that
+// node, which checks the caller's permissions again; creds.go supplies the caller's groups for
+// that. An inode of an incarnation that has ended, or one that its owner no longer has, is
+// ESTALE, on which the kernel repeats the lookup of the name.
 //
-// The kernel keeps names and attributes of other nodes for 20 ms, so that a
-// program's calls about one file are one question, and ours for 1 s, since other
-// nodes change them. Of what is known to have changed it drops attributes, and
-// pages of maps. Names of ours that others have removed are made ESTALE.
+// The kernel caches names and attributes of other nodes for 20 ms, so that a program's calls
+// about one file cost one request, and those of this node for 1 s, since other nodes change
+// them. On a known change the daemon invalidates attributes, and pages of maps. Names of this
+// node that others have removed are answered with ESTALE.
 //
-// Questions end when their caller is killed, and in a bounded time at any rate.
-// A node that can't be reached is EHOSTUNREACH, and EIO to who reads or writes
-// an open file.
+// Requests to other nodes end when their caller is killed, and within a bounded time in any
+// case. A node that cannot be reached is EHOSTUNREACH, or EIO when reading or writing an open
+// file.
 //
-// Files of other nodes have no views of their tensors, and locks hold on one
-// node alone. publish/ has what this node publishes; what others do is received
-// by the calls of objects/hetero.
+// Files of other nodes have no views of their tensors, and file locks are local to one node.
+// publish/ contains what this node publishes; what other nodes publish is received with the
+// calls of objects/hetero.
 //
 // # Lock order
 //
-// No lock is held across a call of the store, of the engine, of the cluster or
-// of the kernel, apart from backing.mu, which is held while one backing file is
-// registered with the kernel, and a dirHandle.mu, which is held while its
-// directory is read, which orders readers of one open directory and nothing
-// else, and mapped.turn, which is held while one file that can be stored to
-// through a map is read for pages or changes. mapped.change is held longer,
-// also while the kernel drops pages, for which it may read and write back; so
-// neither of these takes it. A truncation, during which the kernel writes no
-// page back, does not either. mappable.mu comes before mapped.mu, and mapped.turn
-// before both. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
-// published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu, creds.mu,
-// mapped.mu and the locks of the handle tables are leaves, apart from views.mu,
-// under which the store counts a reference.
+// No lock is held across a call of the store, the engine, the cluster or the kernel, with
+// these exceptions:
+//
+//   - backing.mu is held while one backing file is registered with the kernel;
+//   - dirHandle.mu is held while its directory is read: it orders the readers of one open
+//     directory and nothing else;
+//   - mapped.turn is held while a file that can be stored to through a map is read for pages,
+//     or changed;
+//   - mapped.change is held longer, also while the kernel drops pages, which may make it read
+//     and write back; so neither of those takes it. Nor does a truncation, during which the
+//     kernel writes no page back.
+//
+// mappable.mu comes before mapped.mu, and mapped.turn before both. backings.mu, readAhead.mu,
+// dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu,
+// creds.mu, mapped.mu and the locks of the handle tables are leaves. views.mu is one too,
+// except that the store counts a reference under it.
 package fs

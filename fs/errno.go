@@ -16,19 +16,19 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// errnoRule says which errno an error is told by.
+// errnoRule maps an error to an errno.
 type errnoRule struct {
 	err   error
 	errno syscall.Errno
 }
 
-// errnoRules is the whole mapping, in order: the first error that matches
-// decides. ENOSYS is not in it, since the kernel takes it to mean that the
-// operation does not exist and stops asking for the life of the mount.
+// errnoRules returns the whole mapping, in order: the first error that matches decides.
+// ENOSYS is not in it, since the kernel takes it to mean that the operation is not
+// implemented and stops sending it for the life of the mount.
 func errnoRules() []errnoRule {
 	return []errnoRule{
-		// Why a node could not be reached may be in the error too: that time
-		// was up says more, that something was cancelled says less.
+		// The reason why a node could not be reached may be part of the error: a timeout is
+		// more informative than that, a cancellation is less.
 		{context.DeadlineExceeded, syscall.ETIMEDOUT},
 		{cluster.ErrUnreachable, syscall.EHOSTUNREACH},
 		{cluster.ErrVersion, syscall.EHOSTUNREACH},
@@ -71,7 +71,8 @@ func errnoRules() []errnoRule {
 		{objects.ErrWithdrawn, syscall.ENOENT},
 		{objects.ErrClosed, syscall.ESHUTDOWN},
 
-		// What the driver says of a wrong handle is a device's error too.
+		// A driver's error about a wrong handle is an ErrDevice too, so this rule comes
+		// first.
 		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
@@ -92,20 +93,20 @@ func errnoRules() []errnoRule {
 	}
 }
 
-// errnoEnd is the first number that the kernel does not take for an error: the
-// request that was answered by it would never end.
+// errnoEnd is the first number that the kernel does not accept as an error: a request
+// answered with it would never end.
 const errnoEnd = 512
 
-// maxWarned bounds how many different texts are remembered of each errno.
+// maxWarned bounds the number of different texts remembered for each errno.
 const maxWarned = 256
 
-// errnoTable turns errors into errnos.
+// errnoTable converts errors to errnos.
 type errnoTable struct {
 	log   *zap.Logger
 	rules []errnoRule
 
 	mu sync.Mutex
-	// warned are the texts that a warning was written for, by errno.
+	// warned holds the texts that have been logged, by errno.
 	// +checklocks:mu
 	warned map[syscall.Errno]map[string]struct{}
 }
@@ -114,10 +115,9 @@ func newErrnoTable(log *zap.Logger) *errnoTable {
 	return &errnoTable{log: log, rules: errnoRules(), warned: map[syscall.Errno]map[string]struct{}{}}
 }
 
-// errno is total: nil is 0, and an error that nothing is known of is EIO. What
-// is answered as EIO is logged, once for each text, since the user sees
-// nothing but the number; so is a device that is full, which says how much was
-// asked and how much is left.
+// errno converts any error: nil is 0, and an unknown error is EIO. Every EIO is logged,
+// once for each text, since the user sees nothing but the number; so is a device that is
+// full, with the requested and the remaining size.
 func (t *errnoTable) errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
@@ -144,7 +144,7 @@ func (t *errnoTable) find(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// status is errno as go-fuse wants it.
+// status returns errno as a go-fuse status.
 func (t *errnoTable) status(err error) fuse.Status { return fuse.Status(t.errno(err)) }
 
 func (t *errnoTable) warn(number syscall.Errno, message string, err error) {
@@ -157,7 +157,7 @@ func (t *errnoTable) warn(number syscall.Errno, message string, err error) {
 	}
 }
 
-// onceError is an error that is warned of once for its key, whatever it says.
+// onceError is an error that is logged once for its key, whatever its text.
 type onceError struct {
 	error
 	key string
@@ -165,8 +165,8 @@ type onceError struct {
 
 func (e *onceError) Unwrap() error { return e.error }
 
-// first says whether a text comes for the first time. When too many have
-// come, it says no.
+// first reports whether a text is new. It returns false once too many texts have been
+// recorded.
 func (t *errnoTable) first(number syscall.Errno, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,9 +182,8 @@ func (t *errnoTable) first(number syscall.Errno, text string) bool {
 	return true
 }
 
-// dataStatus answers a request about an open file that ended with err. That its node
-// can't be reached is EIO: programs know that of a read or a write, and EHOSTUNREACH they
-// don't.
+// dataStatus converts err, the result of a request about an open file. An unreachable node
+// is EIO: programs expect that of a read or a write, but not EHOSTUNREACH.
 func (t *errnoTable) dataStatus(err error) fuse.Status {
 	status := t.status(err)
 	if status == fuse.Status(syscall.EHOSTUNREACH) {
@@ -194,9 +193,9 @@ func (t *errnoTable) dataStatus(err error) fuse.Status {
 	return status
 }
 
-// inodeStatus answers a question about an inode that ended with err. Its name was found a
-// moment ago, so that the inode is gone means that the name is another's now, and ESTALE
-// makes the kernel look it up again.
+// inodeStatus converts err, the result of a request about an inode. The inode's name was
+// looked up a moment ago, so a missing inode means that the name now belongs to another
+// inode; ESTALE makes the kernel repeat the lookup.
 func (t *errnoTable) inodeStatus(err error) fuse.Status {
 	if isMissing(err) {
 		return errStale

@@ -30,7 +30,7 @@ type errnoCase struct {
 	want syscall.Errno
 }
 
-// sentinels are all errors that the layers below export, by name.
+// sentinels returns all errors that the layers below export, by name.
 func sentinels() map[string]errnoCase {
 	return map[string]errnoCase{
 		"metadata.ErrNotExist":     {metadata.ErrNotExist, syscall.ENOENT},

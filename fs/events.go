@@ -14,32 +14,31 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// eventsAhead is the number of lines that wait for a reader beyond what the store's
-// queue holds, so that one read gets several.
+// eventsAhead is the number of lines buffered for a reader beyond the store's queue, so
+// that one read returns several.
 const eventsAhead = 64
 
-// maxStreams bounds the open streams, since each can hold many events
-// that nobody reads. Half of them are for root alone.
-// A user other than root has maxUserStreams at most, so that none takes those of
-// the others.
+// maxStreams bounds the open streams, since each can hold many unread events. Half of them
+// are reserved for root. A user other than root may have at most maxUserStreams, so that no
+// user takes the streams of the others.
 const (
 	maxStreams     = 128
 	maxUserStreams = 16
 )
 
-// streams counts the open streams. The zero value has none.
+// streams counts the open streams. The zero value is ready for use.
 type streams struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	all int
 	// +checklocks:mu
 	of map[uint32]int
-	// refused and refusedUsers count what maxStreams and maxUserStreams have refused.
+	// refused and refusedUsers count the refusals by maxStreams and maxUserStreams.
 	// +checklocks:mu
 	refused, refusedUsers uint64
 }
 
-// enter counts one more of a user's, if there may be one more.
+// enter counts one more stream of a user, unless a bound is reached.
 func (s *streams) enter(uid uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +62,7 @@ func (s *streams) enter(uid uint32) bool {
 	return true
 }
 
-// leave counts one of a user's less.
+// leave counts one stream of a user less.
 func (s *streams) leave(uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +78,8 @@ func (s *streams) count() int {
 	return s.all
 }
 
-// limits lists what bounds the streams of .hmcfs/events, and what has been refused
-// for it.
+// limits lists the bounds of the streams of .hmcfs/events and the number of refusals by
+// each.
 func (s *streams) limits() []metadata.LimitStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,21 +89,21 @@ func (s *streams) limits() []metadata.LimitStatus {
 	}
 }
 
-// eventStream is one open .hmcfs/events. It has what happens from its opening
-// on, as lines of JSON.
+// eventStream is one open .hmcfs/events. It delivers the events from its opening on, as
+// lines of JSON.
 type eventStream struct {
 	uid   uint32
 	queue *objects.Events
 	stop  context.CancelFunc
 	// lines is closed when the stream has ended.
 	lines chan []byte
-	// turn holds one token while somebody reads, who then has rest, what a
-	// reader had no room for.
+	// turn holds one token during a read. Its holder owns rest, the bytes for which the
+	// previous reader had no room.
 	turn chan struct{}
 	rest []byte
 }
 
-// openEvents begins a stream of what a user may hear of.
+// openEvents starts a stream of the events that the user may see.
 //
 // Errors: EMFILE.
 func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
@@ -112,7 +111,7 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 	if !f.streams.enter(who.UID) {
 		return fuse.Status(syscall.EMFILE)
 	}
-	// The process need not live as long as the stream.
+	// The process may exit before the stream ends.
 	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
@@ -125,7 +124,7 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 	return fuse.OK
 }
 
-// follow makes lines of events until the stream ends.
+// follow converts events to lines until the stream ends.
 func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.Logger) {
 	defer close(s.lines)
 	for {
@@ -149,19 +148,19 @@ func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.L
 	}
 }
 
-// end makes readers read what is left, and then the end.
+// end makes readers read the lines that are left, and then the end of the file.
 func (s *eventStream) end() { s.stop() }
 
-// close ends the stream for good, and waits until nothing follows the events.
+// close ends the stream for good, and waits until follow has returned.
 func (s *eventStream) close() {
 	s.stop()
 	s.queue.Close()
-	for range s.lines { // nobody reads what is left
+	for range s.lines { // discard the lines that are left
 	}
 }
 
-// read waits for a line, and returns as much as is there and fits; nothing at
-// the stream's end.
+// read waits for a line, and returns as many available bytes as fit; none at the stream's
+// end.
 //
 // Errors: the context's.
 func (s *eventStream) read(ctx context.Context, p []byte) (n int, err error) {
@@ -194,8 +193,8 @@ func (s *eventStream) read(ctx context.Context, p []byte) (n int, err error) {
 	}
 }
 
-// endStreams ends all streams when nothing else is open, so that those who
-// read them don't hold the mount.
+// endStreams ends all streams if nothing else is open, so that their readers don't keep the
+// mount busy.
 func (f *filesystem) endStreams() (ended bool) {
 	if n := f.streams.count(); n == 0 || f.files.len() > n || f.dirs.len() > 0 {
 		return false

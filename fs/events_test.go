@@ -88,8 +88,8 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestEventStreamWaits interrupts who waits, also for another reader of the
-// same handle, and ends the stream.
+// TestEventStreamWaits interrupts waiting readers, including one that waits for another reader
+// of the same handle, and ends the stream.
 func TestEventStreamWaits(t *testing.T) {
 	r := newRig(t)
 	f := r.openEventsBy(0)
@@ -105,7 +105,7 @@ func TestEventStreamWaits(t *testing.T) {
 		close(cancel)
 		r.want(<-statuses, syscall.EINTR)
 	}
-	// Something else is open: streams stay.
+	// Another file is open, so the streams stay open.
 	g := r.create(r.root("sim0"), "g")
 	if r.endStreams() {
 		t.Error("streams end beside an open file")
@@ -131,7 +131,7 @@ func TestEventStreamWaits(t *testing.T) {
 	}
 }
 
-// TestEventStreamEndsWithTheStore reads when the store has closed the queue.
+// TestEventStreamEndsWithTheStore reads after the store has closed the queue.
 func TestEventStreamEndsWithTheStore(t *testing.T) {
 	r := newRig(t)
 	f := r.openEventsBy(0)
@@ -149,7 +149,7 @@ func TestEventStreamEndsWithTheStore(t *testing.T) {
 	f.release()
 }
 
-// TestEventStreamsAreBounded opens them until there are enough.
+// TestEventStreamsAreBounded opens streams up to the bounds.
 func TestEventStreamsAreBounded(t *testing.T) {
 	r := newRig(t)
 	open := func(uid uint32) fuse.Status {
@@ -160,7 +160,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	const others = maxStreams / 2 / maxUserStreams
 	for uid := range uint32(others) {
 		for range maxUserStreams {
-			r.ok(open(4711 + uid)) // whatever those before have
+			r.ok(open(4711 + uid)) // regardless of the earlier users' streams
 		}
 		r.want(open(4711+uid), syscall.EMFILE)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Fallocate takes, frees or zeroes a range.
+// Fallocate allocates, frees or zeroes a range.
 //
-// Errors: EBADF, ENOSPC, EFBIG, EOPNOTSUPP for modes that are not known.
+// Errors: EBADF, ENOSPC, EFBIG, EOPNOTSUPP for unknown modes.
 func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
 	defer f.ops.done(opFallocate, time.Now(), &status)
 	h, status := f.fileOf(in.Fh)

@@ -36,7 +36,7 @@ func TestReadWrite(t *testing.T) {
 		if p := f.readAt(4096, uint64(len(want))); len(p) != 0 {
 			t.Errorf("%d bytes behind the end", len(p))
 		}
-		// What is written after it was read ahead is what is read.
+		// A read returns data written after the range was read ahead.
 		f.readAt(testRequest, 0)
 		f.writeAt(pattern(testRequest, 9), testRequest)
 		if got := f.readAt(testRequest, testRequest); !bytes.Equal(got, pattern(testRequest, 9)) {
@@ -71,7 +71,7 @@ func TestStaleHandlesAreRefused(t *testing.T) {
 	r.want(r.Lseek(nil, &fuse.LseekIn{InHeader: h, Fh: f.fh, Whence: unix.SEEK_DATA}, &fuse.LseekOut{}), syscall.EBADF)
 	_, status = r.CopyFileRange(nil, &fuse.CopyFileRangeIn{InHeader: h, FhIn: f.fh, FhOut: f.fh, Len: 1})
 	r.want(status, syscall.EBADF)
-	f.release() // once more does no harm
+	f.release() // releasing twice is harmless
 }
 
 func TestAppend(t *testing.T) {
@@ -84,7 +84,7 @@ func TestAppend(t *testing.T) {
 		r.ok(status)
 	}
 	appendAt(0, 0, "abc")
-	appendAt(2, fuse.WRITE_CACHE, "XY") // a page of a map goes where it belongs
+	appendAt(2, fuse.WRITE_CACHE, "XY") // a page of a map is written at its own offset
 	if got := string(f.readAt(100, 0)); got != "01XY456789abc" {
 		t.Errorf("holds %q", got)
 	}
@@ -116,8 +116,8 @@ func TestFullDevice(t *testing.T) {
 	})
 }
 
-// TestInterrupted cancels requests before they begin: they end with EINTR or
-// whole, and the file is what it was or what was written.
+// TestInterrupted cancels requests before they begin: they either end with EINTR or complete,
+// and the file has either its old content or what was written.
 func TestInterrupted(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "a")

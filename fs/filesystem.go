@@ -15,8 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// filesystem answers the kernel's requests. Its methods run at the same time
-// on any goroutine.
+// filesystem answers the kernel's requests. Its methods run concurrently, on any goroutine.
 type filesystem struct {
 	unsupported
 	replies
@@ -25,13 +24,13 @@ type filesystem struct {
 
 	opts Options
 	// tree has the files of this node and those of all others. store is this node's, for
-	// what other nodes' files can't do or what is this node's alone.
+	// operations that files of other nodes do not support or that concern this node alone.
 	tree  *cluster.Mesh
 	store *objects.Store
 	slots *transport.SlotPool
 	log   *zap.Logger
 	errs  *errnoTable
-	// born is the time that the directories of hmcfs's own show.
+	// born is the time shown for hmcfs's own directories.
 	born metadata.Timespec
 	// request is the largest request in bytes.
 	request int
@@ -43,19 +42,19 @@ type filesystem struct {
 	backings backings
 	views    views
 	shared   shared
-	// otherKeys are the symlinks of other nodes' keys, and creds the callers' groups,
-	// which other nodes are told.
+	// otherKeys holds the symlinks of other nodes' keys, and creds the callers' groups,
+	// which are sent to other nodes.
 	otherKeys otherKeys
 	creds     creds
 	ahead     aheadBudget
-	// published are the files of publish/ that are open.
+	// published holds the open files of publish/.
 	published published
 	fleeting  fleeting
 	asked     asked
 	// streams counts the handles of .hmcfs/events.
 	streams streams
-	// names grows before every change of a name, so that a page of a
-	// directory read under an older number is known to be stale.
+	// names is incremented before every change of a name, so that a page of a directory
+	// read under an older number is known to be stale.
 	names atomic.Uint64
 	// statsLen is the length of .hmcfs/stats when it was last produced.
 	statsLen atomic.Uint64
@@ -94,16 +93,16 @@ func newFilesystem(o Options) *filesystem {
 	return f
 }
 
-// String names the filesystem in go-fuse's messages.
+// String returns the filesystem's name for go-fuse's messages.
 func (f *filesystem) String() string { return "hmcfs" }
 
-// background is the context of what must not be interrupted: namespace
-// operations, which are short and must happen whole or not at all.
+// background returns the context of operations that must not be interrupted: namespace
+// operations, which are short and must happen completely or not at all.
 func background() context.Context { return context.Background() }
 
-// closeHandles ends what the kernel left open: it releases nothing when the
-// connection is cut. Those of other nodes end at once, as each may have to wait
-// for a node that does not answer.
+// closeHandles closes the handles that the kernel left open: it releases none when the
+// connection is cut. Handles of other nodes are closed concurrently, as each may have to
+// wait for a node that does not answer.
 func (f *filesystem) closeHandles() {
 	var others sync.WaitGroup
 	for fh, h := range f.files.drain() {

@@ -9,21 +9,18 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// leftFor is the time the kernel may take from finding a name to opening what
-// it is.
+// leftFor is the time the kernel may take between finding a name and opening its inode.
 const leftFor = 10 * time.Second
 
-// fleeting are the inodes known to the kernel whose names hmcfs may take away
-// by itself while the kernel still keeps them: files with an end, and files
-// that were moved into publish/, whose names the kernel has moved as it kept
-// them. The kernel is not told to drop a name, since that waits for a lock of
-// its own that a rename can hold while it waits for the daemon. Instead it
-// asks for their attributes each time, and the answer ESTALE makes it look the
-// name up anew.
+// fleeting holds the inodes known to the kernel whose names hmcfs may remove while the
+// kernel still caches them: files with a time to live, and files that were moved into
+// publish/, whose cached names the kernel has moved along. The kernel is not asked to drop
+// a name, since that waits for a lock of its own that a rename can hold while it waits for
+// the daemon. Instead the kernel asks for the attributes of these inodes each time, and the
+// answer ESTALE makes it repeat the lookup.
 type fleeting struct {
 	store *objects.Store
-	// count counts them: most of the time there are none, and then nobody
-	// need look.
+	// count is the number of inodes. Usually it is 0, and no lookup is needed.
 	count atomic.Int64
 
 	mu sync.Mutex
@@ -31,16 +28,16 @@ type fleeting struct {
 	inos map[metadata.Ino]fleet
 }
 
-// fleet has the state of one.
+// fleet is the state of one inode.
 type fleet struct {
-	// published says that the file was moved into publish/, and not out again
-	// since.
+	// published is true from the time the file was moved into publish/ until it is moved
+	// out again.
 	published bool
 	// left is the time of the last attempt to move it out.
 	left time.Time
 }
 
-// set notes an inode, or more of one. change gets what was known.
+// set adds an inode, or updates it. change modifies the known state.
 func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,16 +50,16 @@ func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 	f.count.Store(int64(len(f.inos)))
 }
 
-// add notes a file with an end.
+// add records a file with a time to live.
 func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(*fleet) {}) }
 
-// enters notes, before it is done, that a file is moved into publish/.
+// enters records, in advance, that a file is moved into publish/.
 func (f *fleeting) enters(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { *k = fleet{published: true} })
 }
 
-// leaves notes, before it is done, that a file is moved out of publish/, and
-// isOut that it was.
+// leaves records, in advance, that a file is moved out of publish/, and isOut that the move
+// has succeeded.
 func (f *fleeting) leaves(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { k.left = time.Now() })
 }
@@ -71,7 +68,7 @@ func (f *fleeting) isOut(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { k.published = false })
 }
 
-// drop forgets an inode that the kernel has forgotten.
+// drop removes an inode that the kernel has forgotten.
 func (f *fleeting) drop(ino metadata.Ino) {
 	if f.count.Load() == 0 {
 		return
@@ -92,14 +89,15 @@ func (f *fleeting) get(ino metadata.Ino) (known fleet, ok bool) {
 	return known, ok
 }
 
-// mayHaveLeft says that a file may have been in publish/ a moment ago.
+// mayHaveLeft reports whether a file may have been in publish/ a moment ago.
 func (f *fleeting) mayHaveLeft(ino metadata.Ino) bool {
 	known, ok := f.get(ino)
 	return ok && !known.left.IsZero() && time.Since(known.left) < leftFor
 }
 
-// hasFled says that an inode's name is one that the kernel keeps by mistake.
-// A process that has the file open may go on asking for it, as long as it may read it.
+// hasFled reports whether the name that the kernel caches for an inode no longer exists. A
+// process that has the file open may keep asking for its attributes, as long as it may read
+// the file.
 func (f *fleeting) hasFled(ino metadata.Ino) bool {
 	known, ok := f.get(ino)
 	if !ok {
@@ -109,7 +107,7 @@ func (f *fleeting) hasFled(ino metadata.Ino) bool {
 	return nameless && (known.published || !open)
 }
 
-// hasLostName says the same to those who would open it.
+// hasLostName is hasFled for a process that is about to open the file.
 func (f *fleeting) hasLostName(ino metadata.Ino) bool {
 	if _, ok := f.get(ino); !ok {
 		return false

@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// tableShards is the number of parts of a table, each with a lock of its own, so
-// that requests on different handles do not meet.
+// tableShards is the number of parts of a table, each with a lock of its own, so that
+// requests on different handles do not contend.
 const tableShards = 16
 
-// table gives handles their numbers. A number is given once in the life of a
-// mount, and a number that the table does not know is refused: what the
-// kernel or a forger sends is never followed as a pointer. The zero table is
-// empty and ready.
+// table assigns numbers to handles. A number is used only once in the life of a mount, and
+// a number that the table does not know is refused: a number sent by the kernel or by a
+// forger is never followed as a pointer. The zero table is empty and ready for use.
 type table[T any] struct {
 	last   atomic.Uint64
 	shards [tableShards]shard[T]
@@ -28,7 +27,7 @@ type shard[T any] struct {
 
 func (t *table[T]) shard(id uint64) *shard[T] { return &t.shards[id%tableShards] }
 
-// put keeps a handle and returns its number, which is never 0.
+// put stores a handle and returns its number, which is never 0.
 func (t *table[T]) put(h T) uint64 {
 	id := t.last.Add(1)
 	s := t.shard(id)
@@ -41,7 +40,7 @@ func (t *table[T]) put(h T) uint64 {
 	return id
 }
 
-// get finds a handle.
+// get returns the handle with a number.
 func (t *table[T]) get(id uint64) (T, bool) {
 	s := t.shard(id)
 	s.mu.RLock()
@@ -60,7 +59,7 @@ func (t *table[T]) take(id uint64) (T, bool) {
 	return h, ok
 }
 
-// len counts the handles.
+// len returns the number of handles.
 func (t *table[T]) len() int {
 	n := 0
 	for i := range t.shards {
@@ -72,7 +71,7 @@ func (t *table[T]) len() int {
 	return n
 }
 
-// all returns the handles by their numbers.
+// all returns the handles, keyed by number.
 func (t *table[T]) all() map[uint64]T {
 	all := map[uint64]T{}
 	for i := range t.shards {
@@ -84,7 +83,7 @@ func (t *table[T]) all() map[uint64]T {
 	return all
 }
 
-// drain removes all handles and returns them by their numbers.
+// drain removes all handles and returns them, keyed by number.
 func (t *table[T]) drain() map[uint64]T {
 	all := map[uint64]T{}
 	for i := range t.shards {

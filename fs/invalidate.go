@@ -10,26 +10,26 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Kernel is told of what changes without it, so that it drops what it keeps.
-// No lock of this package is held when it is called.
+// Kernel receives notifications of changes that the kernel did not make, so that it drops
+// its cached state. No lock of this package is held when it is called.
 type Kernel interface {
 	// InvalidateEntry drops a name of a directory. It waits for the kernel's
 	// lock of the directory, so a request's handler must not call it.
 	InvalidateEntry(parent metadata.Ino, name string)
-	// InvalidateInode drops the attributes of an inode. It takes no lock of
-	// the kernel's that a request can hold, so a handler may call it. known is
-	// false when the kernel has no such inode.
+	// InvalidateInode drops the attributes of an inode. It takes no kernel lock that a
+	// request can hold, so a request's handler may call it. known is false when the kernel
+	// has no such inode.
 	InvalidateInode(ino metadata.Ino) (known bool)
-	// InvalidatePages drops the pages of an inode, which maps then read
-	// again, and its attributes. It waits for reads of those pages and writes
-	// back those that were stored to, so it must not be called with anything
-	// held that a read or a write waits for, nor by the handler of a truncation.
+	// InvalidatePages drops the pages of an inode, which maps then read again, and its
+	// attributes. It waits for reads of those pages, and writes back those that were stored
+	// to, so it must not be called while holding anything that a read or a write waits for,
+	// nor by the handler of a truncation.
 	InvalidatePages(ino metadata.Ino)
-	// InvalidateRange is InvalidatePages of the pages that n bytes at off are in.
+	// InvalidateRange is InvalidatePages for the pages that contain the n bytes at off.
 	InvalidateRange(ino metadata.Ino, off, n uint64)
 }
 
-// noKernel is there before the mount is.
+// noKernel is the Kernel before the mount exists.
 type noKernel struct{}
 
 func (noKernel) InvalidateEntry(metadata.Ino, string) {}
@@ -38,15 +38,15 @@ func (noKernel) InvalidatePages(metadata.Ino)         {}
 
 func (noKernel) InvalidateRange(metadata.Ino, uint64, uint64) {}
 
-// fuseKernel is the kernel behind a connection. A name or an inode that the
-// kernel does not have is no error.
+// fuseKernel is the kernel at the other end of a FUSE connection. A name or an inode that
+// the kernel does not have is no error.
 type fuseKernel struct{ server *fuse.Server }
 
 func (k fuseKernel) InvalidateEntry(parent metadata.Ino, name string) {
 	k.server.EntryNotify(uint64(parent), name)
 }
 
-// attributesOnly is the offset that leaves the pages of an inode alone.
+// attributesOnly is the offset that leaves the pages of an inode untouched.
 const attributesOnly = -1
 
 func (k fuseKernel) InvalidateInode(ino metadata.Ino) (known bool) {
@@ -64,9 +64,9 @@ func (k fuseKernel) InvalidateRange(ino metadata.Ino, off, n uint64) {
 	k.server.InodeNotify(uint64(ino), int64(off), int64(n))
 }
 
-// invalidator tells the kernel of inodes that change without it.
+// invalidator notifies the kernel of inodes that change without it.
 type invalidator struct {
-	// kernel is set when the kernel is there (Init).
+	// kernel is set by Init, once the kernel is connected.
 	kernel   Kernel
 	store    *objects.Store
 	views    *views
@@ -76,20 +76,20 @@ type invalidator struct {
 	names *atomic.Uint64
 }
 
-// changed drops what the kernel keeps of the open tensors of a file whose
-// content has changed, for those who have them mapped.
+// changed drops the kernel's pages of the open tensors of a file whose content has changed,
+// for processes that have them mapped.
 func (v *invalidator) changed(file metadata.Ino) {
 	for _, id := range v.views.openOf(file) {
 		v.kernel.InvalidatePages(id)
 	}
 }
 
-// objectChanged tells the kernel of what was bound, has another end, or is lost
-// with its owner. The pages of a map of what is lost must not go on showing it.
+// objectChanged notifies the kernel of an object that was bound, has a new expiry, or is
+// lost with its owner. The pages of a map of a lost object must not keep showing it.
 func (v *invalidator) objectChanged(ino metadata.Ino, lost bool) {
 	if !lost {
 		if v.kernel.InvalidateInode(ino) {
-			v.fleeting.add(ino) // it may have an end now
+			v.fleeting.add(ino) // it may have a time to live now
 		}
 		return
 	}
@@ -97,9 +97,9 @@ func (v *invalidator) objectChanged(ino metadata.Ino, lost bool) {
 	v.changed(ino)
 }
 
-// otherChanged drops the kernel's pages of files of other nodes whose content has
-// changed: of inos, and of those for which all, unless it is nil, is true. Names and
-// attributes the kernel keeps none.
+// otherChanged drops the kernel's pages of files of other nodes whose content has changed:
+// of inos or, if all is not nil, of the inodes for which all returns true. There are no
+// names and attributes to drop, since the kernel does not cache them for long.
 func (v *invalidator) otherChanged(inos []metadata.Ino, all func(metadata.Ino) bool) {
 	if all != nil {
 		inos = v.shared.pagesWhere(all)
@@ -111,8 +111,8 @@ func (v *invalidator) otherChanged(inos []metadata.Ino, all func(metadata.Ino) b
 	}
 }
 
-// served drops what the kernel keeps of an inode of ours that another node has
-// changed. Names go by themselves (keepShared).
+// served drops what the kernel caches of an inode of this node that another node has
+// changed. Cached names expire on their own (keepShared).
 func (v *invalidator) served(n objects.Notice) {
 	if n.Dir != 0 {
 		v.names.Add(1)
@@ -132,7 +132,7 @@ func (v *invalidator) served(n objects.Notice) {
 		}
 		v.changed(n.Ino)
 		if nameless, _ := v.store.Nameless(background(), n.Ino); nameless {
-			v.fleeting.add(n.Ino) // the kernel keeps its name by mistake
+			v.fleeting.add(n.Ino) // the kernel still caches its name
 		}
 	})
 }

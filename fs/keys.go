@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// keysDir is keys/, which has a symlink for each key.
+// keysDir is keys/, which contains a symlink for each key.
 type keysDir struct{ base }
 
 func (d keysDir) attr() (objects.Attr, error) { return d.attrAs(metadata.TypeDir|0o555, 2, 0) }
@@ -24,7 +24,7 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 	ino, err := f.store.KeyIno(background(), name)
 	switch {
 	case errors.Is(err, metadata.ErrInvalidKey):
-		return true, fuse.ENOENT // no object can carry such a key
+		return true, fuse.ENOENT // no object can have such a key
 	case isMissing(err) && f.opts.Cluster != nil:
 		return true, f.otherKeys.lookup(name, out)
 	case err != nil:
@@ -41,8 +41,8 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 	}, nil
 }
 
-// keyLink is the symlink of the key of an object of this node. It is there as long as the
-// object carries a key.
+// keyLink is the symlink for the key of an object of this node. It exists as long as the
+// object has a key.
 type keyLink struct{ base }
 
 func (l keyLink) attr() (objects.Attr, error) {
@@ -68,13 +68,13 @@ func (l keyLink) attr() (objects.Attr, error) {
 
 func (l keyLink) parent() metadata.Ino { return keysIno }
 
-// keyLister lists keys/. The keys go on behind a key, the kernel at a number,
-// so the lister remembers the keys in the order in which it has listed them:
-// offset dotsEnd+i is behind the key of number i.
+// keyLister lists keys/. Keys are listed from a key on, but the kernel resumes at a number,
+// so the lister remembers the keys in the order in which it has listed them: offset
+// dotsEnd+i is after the i-th key.
 type keyLister struct{ seen []string }
 
-// note numbers the keys that behind returns. It is called with the lock of its
-// directory's handle.
+// note assigns offsets to the keys that behind returns. It is called with the lock of its
+// directory's handle held.
 func (l *keyLister) note(after uint64, behind func(key string) ([]dirEntry, error)) ([]dirEntry, error) {
 	known := min(after-dotsEnd, uint64(len(l.seen)))
 	last := ""

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// killedPoll is the interval at which a request that has been interrupted asks again
-// whether its caller is to die: the kernel tells of the first signal only.
+// killedPoll is the interval at which an interrupted request checks again whether its
+// caller has been killed: the kernel reports the first signal only.
 const killedPoll = 100 * time.Millisecond
 
-// untilKilled is the context of a request that only the death of its caller
-// ends. Other signals don't: programs that send themselves some, as Go's do,
-// would never get a long operation done. release must be called.
+// untilKilled returns a context for a request that ends only when its caller is killed. Other
+// signals do not end it: programs that send signals to themselves, as Go programs do, would
+// never complete a long operation. release must be called.
 func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, release func()) {
 	ctx, release = context.WithCancel(background())
 	go func() {
@@ -39,8 +39,8 @@ func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, re
 	return ctx, release
 }
 
-// isKilled says whether a thread is about to die. The kernel makes SIGKILL
-// pending for every thread when a signal ends the process, whichever it was.
+// isKilled reports whether a thread is about to die. When any signal terminates a process,
+// the kernel makes SIGKILL pending for every one of its threads.
 func isKilled(pid uint32) bool {
 	status, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

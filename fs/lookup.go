@@ -10,9 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Lookup finds a name and counts one reference of the kernel's. A name that
-// is not there is answered with inode 0, which the kernel remembers as long
-// as a name that is there.
+// Lookup finds a name and counts one kernel reference. A missing name is answered with
+// inode 0, which the kernel caches for as long as an existing name.
 //
 // Errors: ENAMETOOLONG, ENOTDIR.
 func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
@@ -38,17 +37,17 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name 
 	return f.enter(parent, out, &a)
 }
 
-// enter answers an inode and counts the reference that the kernel gets by
-// that. The kernel keeps the directory locked until the answer is there, so
-// the name, and with it the inode, can't go before the reference is counted.
+// enter fills in the answer for an inode and counts the reference that the kernel gets with
+// it. The kernel keeps the directory locked until it has the answer, so the name, and with
+// it the inode, cannot disappear before the reference is counted.
 func (f *filesystem) enter(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) fuse.Status {
 	f.tree.Reference(a.Ino, 1)
 	f.fillEntry(dir, out, a)
 	return fuse.OK
 }
 
-// lookupDot finds an inode by its number, or its parent. The kernel asks so
-// for a file handle of open_by_handle_at or NFS whose inode it has dropped.
+// lookupDot finds an inode by its number, or its parent. The kernel sends such requests for
+// file handles of open_by_handle_at or NFS whose inode it has dropped.
 func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	n := f.provided(ino)
 	switch {
@@ -69,7 +68,7 @@ func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, in
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
-	// The reference goes first: no lock of the kernel's holds the inode.
+	// Count the reference first: no kernel lock holds the inode.
 	f.tree.Reference(ino, 1)
 	a, err := f.tree.Attr(ctx, who, ino)
 	if err == nil && name == "." {
@@ -83,7 +82,7 @@ func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, in
 	return f.lookupDot(cancel, header, a.Parent, ".", out)
 }
 
-// Forget drops references of the kernel's.
+// Forget drops references of the kernel.
 func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	ino := metadata.Ino(nodeid)
 	var status fuse.Status
@@ -99,7 +98,7 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	}
 }
 
-// GetAttr answers stat.
+// GetAttr implements stat.
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
@@ -114,7 +113,7 @@ func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fu
 	return fuse.OK
 }
 
-// attr returns any inode as it is now.
+// attr returns the current attributes of any inode.
 func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino) (objects.Attr, error) {
 	if n := f.provided(ino); n != nil {
 		return n.attr()
@@ -124,7 +123,7 @@ func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino met
 	return f.tree.Attr(ctx, who, ino)
 }
 
-// Statx answers statx with the time of birth, which GetAttr has no room for.
+// Statx implements statx, including the birth time, which GetAttr has no room for.
 func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
@@ -140,7 +139,7 @@ func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.S
 	return fuse.OK
 }
 
-// Access is not asked under default_permissions: the kernel decides by modes.
+// Access is not called under default_permissions: the kernel checks the modes.
 func (f *filesystem) Access(<-chan struct{}, *fuse.AccessIn) (status fuse.Status) {
 	defer f.ops.done(opAccess, time.Now(), &status)
 	return fuse.OK

@@ -9,8 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Lseek finds data or a hole. The kernel does the other ways of seeking by
-// itself.
+// Lseek finds data or a hole. The kernel implements the other values of whence itself.
 //
 // Errors: EBADF, EINVAL, ENXIO beyond the end.
 func (f *filesystem) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {

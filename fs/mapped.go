@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// mappable has the files that can be stored to through shared maps while calls
-// change them: those that are open for reading and writing and that the kernel
-// does not serve by itself.
+// mappable holds the files that can be stored to through shared maps while write calls
+// change them: those that are open for reading and writing and that the kernel does not
+// serve itself.
 type mappable struct {
-	// count is the number of files; mostly 0, and then no call need look for one.
+	// count is the number of files. Usually it is 0, and calls skip the lookup.
 	count atomic.Int64
 
 	mu sync.Mutex
@@ -24,43 +24,43 @@ type mappable struct {
 	files map[metadata.Ino]*mapped
 }
 
-// mapped keeps the stores through maps of one file and the changes by calls
-// apart, which share pages. A call goes past the kernel's pages, so a page that
-// was read before it and stored to writes back whole, with what the call has
-// replaced. docs/adr/0012-pages-beside-calls.md tells why the kernel alone does
-// not prevent that, and how this does:
+// mapped keeps the stores through maps of one file and the changes by write calls apart,
+// since they share pages. A call bypasses the page cache. So if a page was read before the
+// call and stored to through a map, writing it back whole would undo the call.
+// docs/adr/0012-pages-beside-calls.md explains why the kernel alone does not prevent that,
+// and how this type does:
 //
-//   - before a change the kernel drops its pages of the range, writing back
-//     what was stored;
-//   - of a page that it reads again before the change is made, its content then
-//     is kept (stale) until the kernel has dropped that page too;
-//   - a page that is written back meanwhile counts only where it differs from
-//     what is kept: the rest was not stored.
+//   - before a change, the kernel drops its pages of the range, writing back those that were
+//     stored to;
+//   - if it reads a page again before the change is made, the content of that page is kept
+//     (stale) until the kernel has dropped that page too;
+//   - if a page is written back meanwhile, only the bytes that differ from the kept content
+//     count: the others were not stored.
 type mapped struct {
 	ino     metadata.Ino
 	handles int // mappable.mu guards it
 
-	// change is held by one call that changes content, whatever it waits for.
+	// change is held by one call that changes content, during all its waits.
 	change chan struct{}
-	// turn is held while bytes are read for pages, shared, and while bytes
-	// change, so that each page is known to be older or younger than a change.
+	// turn is held shared while bytes are read for pages, and exclusively while bytes
+	// change, so that each page is known to be older or newer than a change.
 	turn sync.RWMutex
 
 	mu sync.Mutex
-	// pages are those that the kernel may have.
+	// pages is the set of pages that the kernel may have.
 	// +checklocks:mu
 	pages pageSet
-	// stale holds, by page, what the kernel's copy had before a change that it
-	// does not have. turn guards the bytes.
+	// stale holds, by page number, the content of the kernel's copy from before a change
+	// that the copy does not include. turn guards the bytes.
 	// +checklocks:mu
 	stale map[uint64][]byte
-	// readers are the handles, by any of which the file can be read; one goes
-	// only with turn held.
+	// readers is the set of handles by which the file can be read. A handle is removed only
+	// while turn is held.
 	// +checklocks:mu
 	readers map[*fileHandle]bool
 }
 
-// open adds a handle by which a file can be stored to through a map.
+// open adds a handle through which a file can be stored to by a map.
 func (m *mappable) open(ino metadata.Ino, h *fileHandle) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *mappable) open(ino metadata.Ino, h *fileHandle) {
 	file.readers[h] = true
 }
 
-// close takes a handle out again, if it was in.
+// close removes a handle, if it was added.
 func (m *mappable) close(h *fileHandle) {
 	file := h.mapped
 	if file == nil {
@@ -98,7 +98,7 @@ func (m *mappable) close(h *fileHandle) {
 	}
 }
 
-// remove waits until nothing is read by the handle any more.
+// remove removes a handle, after waiting for all reads through it.
 func (m *mapped) remove(h *fileHandle) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -107,7 +107,8 @@ func (m *mapped) remove(h *fileHandle) {
 	delete(m.readers, h)
 }
 
-// of returns the file with a number; nil is one that no program can store to.
+// of returns the file with an inode number, or nil if no program can store to it through a
+// map.
 func (m *mappable) of(ino metadata.Ino) *mapped {
 	if m.count.Load() == 0 {
 		return nil
@@ -117,8 +118,8 @@ func (m *mappable) of(ino metadata.Ino) *mapped {
 	return m.files[ino]
 }
 
-// read reads for the kernel's pages. The bytes are a copy, so that a change
-// that follows is not in a part of them.
+// read reads for the kernel's pages. The bytes are a copy, so that a later change is not
+// partly included.
 func (m *mapped) read(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
 	m.turn.RLock()
 	defer m.turn.RUnlock()
@@ -136,16 +137,16 @@ func (m *mapped) read(ctx context.Context, h *fileHandle, off uint64, buf []byte
 	return result, nil
 }
 
-// hasPages says whether the kernel may have pages of the file.
+// hasPages reports whether the kernel may have pages of the file.
 func (m *mapped) hasPages() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.pages) > 0
 }
 
-// begin waits for its turn to change content. A signal ends the wait only: a
-// change that need not wait goes on, so that a call of several requests is not
-// cut short by a signal that came during an earlier one.
+// begin waits for the turn to change content. A signal ends only the wait: a change that
+// need not wait proceeds, so that a call of several requests is not cut short by a signal
+// that arrived during an earlier one.
 //
 // Errors: the context's.
 func (m *mapped) begin(ctx context.Context) error {
@@ -162,7 +163,7 @@ func (m *mapped) begin(ctx context.Context) error {
 	}
 }
 
-// before makes a change of n bytes at off, which apply does.
+// before makes a change of n bytes at off by calling apply.
 //
 // Errors: those of reading the file and of apply, the context's.
 func (m *mapped) before(ctx context.Context, k Kernel, off, n uint64, apply func() error) error {
@@ -189,8 +190,8 @@ func (m *mapped) before(ctx context.Context, k Kernel, off, n uint64, apply func
 	return err
 }
 
-// forget takes pages for dropped, which the caller then has dropped; any says
-// whether there was one.
+// forget marks pages as dropped, which the caller then makes the kernel drop; any reports
+// whether there were any.
 func (m *mapped) forget(first, last uint64) (any bool) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -201,8 +202,8 @@ func (m *mapped) forget(first, last uint64) (any bool) {
 	return len(pages) > 0
 }
 
-// make calls apply, and returns the pages that the kernel still has as they
-// were before.
+// make calls apply, and returns the pages of which the kernel has the content from before
+// the change.
 func (m *mapped) make(ctx context.Context, first, last uint64, apply func() error) (again []uint64, err error) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -221,7 +222,7 @@ func (m *mapped) make(ctx context.Context, first, last uint64, apply func() erro
 	return again, apply()
 }
 
-// pageAt reads a page, with zeros behind the end. The caller has the turn.
+// pageAt reads a page, with zeros after the end of the file. The caller holds turn.
 func (m *mapped) pageAt(ctx context.Context, number uint64) ([]byte, error) {
 	m.mu.Lock()
 	var src source
@@ -231,15 +232,15 @@ func (m *mapped) pageAt(ctx context.Context, number uint64) ([]byte, error) {
 	}
 	m.mu.Unlock()
 	p := make([]byte, page)
-	if src == nil { // nobody can store any more
+	if src == nil { // no handle is left to store through
 		return p, nil
 	}
 	_, err := src.Peek(ctx, p, number*page)
 	return p, err
 }
 
-// writeBack writes pages of the kernel's with apply, less what was not stored and
-// a call has replaced.
+// writeBack writes pages of the kernel with apply, except for bytes that were not stored
+// and that a call has replaced.
 func (m *mapped) writeBack(ctx context.Context, off uint64, data [][]byte, apply func(data [][]byte) fuse.Status) (fuse.Status, error) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -277,8 +278,8 @@ func (m *mapped) writeBack(ctx context.Context, off uint64, data [][]byte, apply
 	return apply([][]byte{all}), nil
 }
 
-// settle replaces in a stored page what was not stored since it was old by what is
-// there now. The old page becomes what the kernel has.
+// settle replaces the bytes of a stored page that are the same as in old, and so were not
+// stored, with those of now. old becomes the kernel's copy.
 func settle(stored, old, now []byte) {
 	for i, b := range stored {
 		if b == old[i] {
@@ -288,8 +289,8 @@ func settle(stored, old, now []byte) {
 	}
 }
 
-// cut changes the length of the file with apply. The kernel drops its pages
-// behind the end, and has zeros in the rest of the last one.
+// cut changes the length of the file with apply. The kernel drops its pages after the end,
+// and zeroes the rest of the last one.
 func (m *mapped) cut(size uint64, apply func() (objects.Attr, error)) (objects.Attr, error) {
 	m.turn.Lock()
 	defer m.turn.Unlock()

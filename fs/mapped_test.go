@@ -13,14 +13,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// staleCount returns how many pages are kept that the kernel has not dropped.
+// staleCount returns the number of kept pages that the kernel has not dropped.
 func (m *mapped) staleCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.stale)
 }
 
-// writeBack is the kernel's writing of a page that was stored to.
+// writeBack simulates the kernel writing back a page that was stored to.
 func (f *file) writeBack(p []byte, off uint64) {
 	f.r.t.Helper()
 	in := fuse.WriteIn{InHeader: header(f.ino), Fh: f.fh, Offset: off, Size: uint32(len(p)), WriteFlags: fuse.WRITE_CACHE}
@@ -31,7 +31,7 @@ func (f *file) writeBack(p []byte, off uint64) {
 	}
 }
 
-// truncate is ftruncate(2).
+// truncate simulates ftruncate(2).
 func (f *file) truncate(size uint64) {
 	f.r.t.Helper()
 	in := setAttr(f.ino, fuse.FATTR_SIZE)
@@ -39,9 +39,9 @@ func (f *file) truncate(size uint64) {
 	f.r.ok(f.r.SetAttr(nil, in, &fuse.AttrOut{}))
 }
 
-// TestStoresBesideCalls has a page of a map read again between the kernel's
-// dropping it and each way to change it by a call, stored to, and written back
-// after the change: both the call and the store are in the file.
+// TestStoresBesideCalls makes the kernel read a page of a map again after it has dropped it
+// for a change by a call, store to it, and write it back after the change, for each kind of
+// change: both the call and the store take effect.
 func TestStoresBesideCalls(t *testing.T) {
 	const off, n = 2*page + 100, 50
 	changes := map[string]func(r *rig, f *file) (want []byte){
@@ -105,8 +105,8 @@ func TestStoresBesideCalls(t *testing.T) {
 	})
 }
 
-// TestCutBesideStores cuts a file of which the kernel has an older page: what
-// it writes back later has zeros there, which a call may have overwritten.
+// TestCutBesideStores truncates a file of which the kernel has an older page: when it is
+// written back later it contains zeros after the end, where a call may have written.
 func TestCutBesideStores(t *testing.T) {
 	r := newRig(t)
 	f := r.create(r.root("sim0"), "a")
@@ -134,7 +134,7 @@ func TestCutBesideStores(t *testing.T) {
 	}
 }
 
-// TestOthersAreNotMinded reads and writes a file that no program can store to.
+// TestOthersAreNotMinded reads and writes a file that no program can store to through a map.
 func TestOthersAreNotMinded(t *testing.T) {
 	r := newRig(t)
 	f := r.create(r.root("sim0"), "a")
@@ -150,8 +150,8 @@ func TestOthersAreNotMinded(t *testing.T) {
 	}
 }
 
-// TestCopyIntoPartsOfPages copies into a file that can be stored to: the kernel
-// drops whole pages after a copy.
+// TestCopyIntoPartsOfPages copies into a file that can be stored to through a map: after a
+// copy the kernel drops whole pages.
 func TestCopyIntoPartsOfPages(t *testing.T) {
 	r := newRig(t)
 	src, dst := r.create(r.root("sim0"), "src"), r.create(r.root("sim0"), "dst")
@@ -194,9 +194,8 @@ func TestPageSet(t *testing.T) {
 	}
 }
 
-// TestSignalBeforeAWrite: a request that need not wait for another is carried
-// out although a signal came before it, so that calls of several requests are
-// whole.
+// TestSignalBeforeAWrite: a request that need not wait for another one is carried out despite
+// an earlier signal, so that calls of several requests are not cut short.
 func TestSignalBeforeAWrite(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "f")

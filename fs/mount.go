@@ -16,12 +16,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Mount mounts and returns when the mount answers. On an error nothing stays
-// mounted. The caller must have set the process's umask to 0: the kernel
-// applies the umasks of those who create.
+// Mount mounts the filesystem and returns once it answers. On an error nothing stays
+// mounted. The caller must have set the process's umask to 0: the kernel applies the umasks
+// of the processes that create files.
 //
-// Errors: ErrMountPoint and ErrNoFUSE with the cause and the way out, the
-// faults of the options, and the kernel's.
+// Errors: ErrMountPoint and ErrNoFUSE with the cause and the remedy, the faults of the
+// options, and the kernel's.
 func Mount(ctx context.Context, o Options) (*Server, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -41,9 +41,9 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{fs: newFilesystem(o), path: path, gone: make(chan struct{})}
 	s.fuse, err = fuse.NewServer(s.fs, path, fuseOptions(&o, s.fs))
 	if err != nil {
-		// A mount whose INIT failed is still in the kernel's table.
+		// A mount whose INIT failed is still in the kernel's mount table.
 		if isDead(path) {
-			_ = unix.Unmount(path, unix.MNT_DETACH) // nothing better is left to do
+			_ = unix.Unmount(path, unix.MNT_DETACH) // there is no better remedy
 		}
 		return nil, mountError(path, &o, err)
 	}
@@ -56,8 +56,8 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Init is called before the first request, when kernel and daemon have
-// agreed on the protocol.
+// Init is called before the first request, once the kernel and the daemon have negotiated
+// the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
 	f.store.OnChange(f.objectChanged)
@@ -71,19 +71,19 @@ func (f *filesystem) Init(server *fuse.Server) {
 	switch {
 	case reason == "":
 	case f.opts.Passthrough == PassthroughOff || !hasHostTier(f.store):
-		f.backings.reason.Store(&reason) // nobody misses it
+		f.backings.reason.Store(&reason) // no file would use it
 	default:
 		f.backings.disable(reason)
 	}
 }
 
-// hasHostTier says whether any device has files for the kernel to serve.
+// hasHostTier reports whether any device has files for the kernel to serve.
 func hasHostTier(s *objects.Store) bool {
 	all, err := s.Devices(background())
 	return err != nil || slices.ContainsFunc(all, func(d objects.DeviceStatus) bool { return d.Passthrough })
 }
 
-// mountError tells a person why the kernel, or fusermount3, refused.
+// mountError explains for the user why the kernel, or fusermount3, refused.
 func mountError(path string, o *Options, err error) error {
 	options := strings.Join(o.MountOptions, ",")
 	switch {

@@ -12,19 +12,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// capabilities returns those asked of the kernel beyond go-fuse's own.
+// capabilities returns the capabilities requested from the kernel beyond go-fuse's own.
 //
 //   - EXPORT_SUPPORT: LOOKUP of "." finds an inode by its number.
 //   - DIRECT_IO_ALLOW_MMAP: shared maps of files opened for direct I/O.
 //   - ASYNC_DIO: io_uring and libaio have several requests in flight.
-//   - READDIRPLUS_AUTO: attributes come with names where they are used.
-//   - HANDLE_KILLPRIV_V2: the kernel tells with each write, truncation and
-//     change of owner whether set-id bits must go, instead of asking for
-//     security.capability before each write (see changeOf).
+//   - READDIRPLUS_AUTO: attributes are sent with names where they are used.
+//   - HANDLE_KILLPRIV_V2: with each write, truncation and change of owner the kernel says
+//     whether set-id bits must be cleared, instead of asking for security.capability before
+//     each write (see changeOf).
 //
-// Left out: ATOMIC_O_TRUNC saves one request for each overwritten file and
-// would do truncation in a second place; WRITEBACK_CACHE rules passthrough
-// out; DONT_MASK would make the umask ours to apply.
+// Not requested: ATOMIC_O_TRUNC saves one request for each overwritten file and would
+// implement truncation in a second place; WRITEBACK_CACHE rules passthrough out; with
+// DONT_MASK the daemon would have to apply the umask.
 func capabilities() uint64 {
 	return fuse.CAP_EXPORT_SUPPORT | fuse.CAP_DIRECT_IO_ALLOW_MMAP |
 		fuse.CAP_ASYNC_DIO | fuse.CAP_READDIRPLUS_AUTO |
@@ -47,14 +47,14 @@ func fuseOptions(o *Options, f *filesystem) *fuse.MountOptions {
 		Name:              "hmcfs",
 		DirectMountStrict: direct,
 		DirectMountFlags:  flags,
-		// Spliced answers came back short under direct I/O.
+		// Spliced answers were cut short under direct I/O.
 		DisableSplice:     true,
 		ExtraCapabilities: capabilities(),
 		PanicHandler:      f.panicked,
 		Debug:             o.Debug,
 	}
-	// go-fuse's lines are warnings, apart from those that Debug asks for. An
-	// error is only possible for a level that does not exist.
+	// go-fuse's lines are warnings, except for those that Debug asks for. An error is only
+	// possible for a level that does not exist.
 	level := zap.WarnLevel
 	if o.Debug {
 		level = zap.DebugLevel
@@ -65,8 +65,8 @@ func fuseOptions(o *Options, f *filesystem) *fuse.MountOptions {
 	return out
 }
 
-// mountFlags turns the options that mount(2) takes as bits into those, and
-// returns the others.
+// mountFlags converts the options that mount(2) takes as bits to those bits, and returns
+// the others.
 func mountFlags(options []string) (flags uintptr, rest []string) {
 	set := map[string]uintptr{
 		"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV,
@@ -80,7 +80,7 @@ func mountFlags(options []string) (flags uintptr, rest []string) {
 		"exec": unix.MS_NOEXEC, "async": unix.MS_SYNCHRONOUS,
 		"atime": unix.MS_NOATIME,
 	}
-	// As fusermount does: what users can put into a mount gains no power.
+	// Like fusermount: files that users put into a mount grant no privilege.
 	flags = unix.MS_NOSUID | unix.MS_NODEV
 	for _, option := range options {
 		switch {
@@ -94,20 +94,20 @@ func mountFlags(options []string) (flags uintptr, rest []string) {
 		}
 	}
 	if flags == 0 {
-		flags = unix.MS_MGC_VAL // go-fuse takes 0 for its own default
+		flags = unix.MS_MGC_VAL // go-fuse replaces 0 with its own default
 	}
 	return flags, rest
 }
 
-// panicked answers EIO when a handler panics, so that the others go on.
+// panicked answers EIO when a handler panics, so that the other requests continue.
 func (f *filesystem) panicked(reason any) fuse.Status {
 	f.log.Error("request handler panicked", zap.Any("reason", reason), zap.Stack("stack"))
 	return fuse.EIO
 }
 
-// kernelMaxWrite is the largest request that the kernel makes.
+// kernelMaxWrite returns the size of the largest request that the kernel sends.
 func kernelMaxWrite() devices.Size {
-	const pages = 256 // of kernels where it can't be set
+	const pages = 256 // of kernels where it is fixed
 	text, err := os.ReadFile("/proc/sys/fs/fuse/max_pages_limit")
 	if err != nil {
 		return pages * pageSize

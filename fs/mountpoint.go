@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkMountPoint returns the path of the mount point without links. That it
-// is empty, and free of other mounts, is for the caller to see to.
+// checkMountPoint returns the path of the mount point with symbolic links resolved. The
+// caller must ensure that it is empty and free of other mounts.
 func checkMountPoint(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -32,14 +32,14 @@ func checkMountPoint(path string) (string, error) {
 	return abs, nil
 }
 
-// isDead says that no daemon answers for a mount. The kernel answers stat of
-// its root from what it keeps, but never statfs.
+// isDead reports whether a mount has no daemon. The kernel answers stat of its root from
+// its cache, but never statfs.
 func isDead(path string) bool {
 	var st unix.Statfs_t
 	return errors.Is(unix.Statfs(path, &st), syscall.ENOTCONN)
 }
 
-// checkFUSE tells a person why this machine or user can't mount.
+// checkFUSE explains for the user why this machine or user can't mount.
 func checkFUSE(allowOther bool) error {
 	file, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	switch {
@@ -65,7 +65,7 @@ func checkFUSE(allowOther bool) error {
 	return nil
 }
 
-// fusermount finds the helper that mounts for users other than root.
+// fusermount returns the helper that mounts for users other than root.
 func fusermount() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {

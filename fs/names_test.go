@@ -37,8 +37,8 @@ func TestLookup(t *testing.T) {
 	r.want(r.Lookup(nil, &h, "x", &entry), syscall.ENOTDIR)
 }
 
-// TestLookupDot finds inodes by number, as a file handle that outlived the
-// kernel's cache does.
+// TestLookupDot finds inodes by number, as for a file handle whose inode the kernel has
+// dropped.
 func TestLookupDot(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -60,8 +60,8 @@ func TestLookupDot(t *testing.T) {
 	r.want(r.Lookup(nil, &h, ".", &out), syscall.ENOENT)
 }
 
-// TestUnlinkedButReferenced asks for the attributes of a file whose last name
-// and handle are gone, which the kernel may do until it forgets.
+// TestUnlinkedButReferenced requests the attributes of a file whose last name and handle are
+// gone, which the kernel may do until it forgets the inode.
 func TestUnlinkedButReferenced(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -77,7 +77,7 @@ func TestUnlinkedButReferenced(t *testing.T) {
 	r.want(r.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(f.ino)}, &out), syscall.ENOENT)
 }
 
-// TestReservedIsRefused tries to change what belongs to hmcfs.
+// TestReservedIsRefused tries to change inodes that belong to hmcfs.
 func TestReservedIsRefused(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -182,7 +182,7 @@ func TestRename(t *testing.T) {
 		in := fuse.RenameIn{InHeader: header(from), Newdir: to, Flags: flags}
 		return r.Rename(nil, &in, name, newName)
 	}
-	r.want(rename(sim0, "a", sim1, "b", 0), syscall.EXDEV) // it is open
+	r.want(rename(sim0, "a", sim1, "b", 0), syscall.EXDEV) // the file is open
 	a.release()
 	r.want(rename(sim0, "a", sim0, "b", 4), syscall.EINVAL)
 	r.want(rename(sim0, "a", sim0, "b", 3), syscall.EINVAL)
@@ -207,7 +207,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// TestRenameWaitsForRelease moves a file while its RELEASE is on the way.
+// TestRenameWaitsForRelease moves a file while its RELEASE is in transit.
 func TestRenameWaitsForRelease(t *testing.T) {
 	r := newRig(t)
 	sim0, sim1 := r.root("sim0"), r.root("sim1")

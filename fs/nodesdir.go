@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// nodesDir is nodes/, which has a directory of the tree for each other node.
+// nodesDir is nodes/, which contains a directory of the tree for each other node.
 type nodesDir struct{ base }
 
 func (d nodesDir) attr() (objects.Attr, error) {
@@ -32,20 +32,20 @@ func (d nodesDir) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, err
 	return (&nodesLister{fs: d.fs}).list, nil
 }
 
-// nodesLister lists nodes/ as it was when the listing began. It asks no node.
+// nodesLister lists nodes/ as of the start of the listing. It sends no request to a node.
 type nodesLister struct {
 	fs   *filesystem
 	seen []dirEntry
 }
 
-// list is a lister. It is called with the lock of its directory's handle.
+// list is a lister. It is called with the lock of its directory's handle held.
 func (l *nodesLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
 	if after == dotsEnd {
 		l.seen = l.seen[:0]
 		for _, s := range l.fs.opts.Cluster.Nodes() {
 			ino, err := l.fs.tree.NodeIno(s.Name)
 			if err != nil {
-				continue // it has gone meanwhile
+				continue // the node has left in the meantime
 			}
 			l.seen = append(l.seen, dirEntry{
 				name: string(s.Name), ino: ino, mode: metadata.TypeDir,

@@ -13,52 +13,53 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// viewer is a file that can show its bytes in place.
+// viewer is a file that can expose its bytes in place.
 type viewer interface {
-	// Views is that of objects.File.
+	// Views is defined as for objects.File.
 	Views(ctx context.Context, off uint64, n int) (objects.Views, error)
 }
 
 // fileHandle is one open file: of the tree, of a view, or of .hmcfs/.
 type fileHandle struct {
-	// open is the file of the tree, and of a view the one that has the tensor; nil for
-	// one of .hmcfs/, whose content was produced at open.
+	// open is the file of the tree or, for a view, the file that contains the tensor; nil
+	// for a file of .hmcfs/, whose content was produced at open.
 	open objects.OpenFile
-	// file is open where it is this node's.
+	// file is open if the file is this node's, else nil.
 	file    *objects.File
 	content []byte
-	// stream is that of .hmcfs/events.
+	// stream is set for .hmcfs/events.
 	stream *eventStream
 	// src is the source of reads: view, or else open.
 	src  source
 	view *viewFile
-	// mapped counts the handle as one by which the file can be stored to
-	// through a map; nil is none.
+	// mapped is set if the handle counts as one through which the file can be stored to by
+	// a map.
 	mapped *mapped
-	// paged says that the handle counts in filesystem.shared: the kernel has
-	// pages of the file, for maps.
+	// paged is true if the handle counts in filesystem.shared: the kernel has pages of the
+	// file, for maps.
 	paged atomic.Bool
-	// unmappable says that the device can't show its memory in place, so
-	// that it is not asked again.
+	// unmappable is set once the device has refused to expose its memory in place, so that
+	// it is not asked again.
 	unmappable atomic.Bool
 	ahead      readAhead
 
-	// backed says that the file counts in filesystem.backings, written that
-	// it does as one open for writing.
+	// backed is true if the file counts in filesystem.backings; written, if it counts there
+	// as open for writing.
 	backed, written bool
-	// published says that the file was in publish/ when it was opened, and
-	// counts in filesystem.published.
+	// published is true if the file was in publish/ when it was opened, and counts in
+	// filesystem.published.
 	published bool
 }
 
 // isOther reports whether the handle is of a file of another node.
 func (h *fileHandle) isOther() bool { return h.open != nil && h.file == nil }
 
-// reads reports whether the handle is of a file's content.
+// reads reports whether the handle reads the content of a file.
 func (h *fileHandle) reads(ino metadata.Ino) bool { return h.open != nil && h.open.Ino() == ino }
 
-// context returns the context of a request about the file's bytes: where another node is
-// asked it ends when the caller is killed, and else it does not. done must be called.
+// context returns the context of a request about the file's bytes: if another node is
+// asked, it ends when the caller is killed, otherwise it never ends. The caller must call
+// done.
 func (h *fileHandle) context(cancel <-chan struct{}, pid uint32) (ctx context.Context, done func()) {
 	if h.isOther() {
 		return untilKilled(cancel, pid)
@@ -68,8 +69,8 @@ func (h *fileHandle) context(cancel <-chan struct{}, pid uint32) (ctx context.Co
 
 // Open opens a file.
 //
-// Errors: EPERM for writing to a file of .hmcfs/ or of publish/; ESTALE for one
-// whose name the kernel keeps although it is gone.
+// Errors: EPERM for writing to a file of .hmcfs/ or of publish/; ESTALE for a file whose
+// name the kernel still caches although it was removed.
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpen, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
@@ -82,8 +83,8 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 		return errStale
 	}
 	if isWriting(in.Flags) && out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 {
-		// A store through a map tells nobody: what the kernel keeps of
-		// size and times is not to be trusted from here on.
+		// A store through a map causes no request: from here on the size and the times
+		// cached by the kernel cannot be trusted.
 		f.kernel.InvalidateInode(ino)
 	}
 	return status
@@ -104,7 +105,7 @@ func (f *filesystem) open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 		return f.ownInodeStatus(err)
 	}
 	if !isOwn(ino) {
-		// What was opened may be newer than what the kernel was told.
+		// The opened file may be newer than the attributes that the kernel has.
 		f.kernel.InvalidateInode(ino)
 	}
 	return f.serve(file, in.Flags, out)
@@ -121,11 +122,10 @@ func accessOf(flags uint32) objects.Permission {
 	return objects.PermRead
 }
 
-// serve makes a handle of an open file, which it closes where it fails. What is in device
-// memory, or at another node, is read and written past the page cache, which would only
-// be a copy more; a map of it still works, through the page cache
-// (DIRECT_IO_ALLOW_MMAP). Closing has nothing to report, so the kernel need not send
-// FLUSH.
+// serve makes a handle of an open file, and closes the file if that fails. Bytes in device
+// memory, or on another node, are read and written with direct I/O, since the page cache
+// would only add a copy; a map of the file still works, through the page cache
+// (DIRECT_IO_ALLOW_MMAP). Closing has nothing to report, so the kernel need not send FLUSH.
 func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOut) fuse.Status {
 	h := &fileHandle{open: file, src: file}
 	h.file, _ = file.(*objects.File)
@@ -149,16 +149,16 @@ func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOu
 	return fuse.OK
 }
 
-// openMappable counts a handle by which the file can be stored to through a map.
+// openMappable counts a handle through which the file can be stored to by a map.
 func (f *filesystem) openMappable(h *fileHandle, ino metadata.Ino, flags uint32, out *fuse.OpenOut) {
 	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
 		f.mappable.open(ino, h)
 	}
 }
 
-// openBacked lets the kernel serve the file by itself where it can. Where it
-// can't, nothing is read ahead: the bytes are in the host's memory already, and
-// reading them sets the file's access time, also after somebody else has.
+// openBacked lets the kernel serve the file itself where it can. Where it can't, nothing is
+// read ahead: the bytes are already in host memory, and reading them sets the file's access
+// time, possibly after another process has set it.
 func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, out *fuse.OpenOut) {
 	ino := h.file.Ino()
 	h.ahead.window = 0
@@ -177,8 +177,7 @@ func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, o
 	out.BackingID = id
 }
 
-// Release ends a handle. The kernel does not wait for it and does not hear
-// its result.
+// Release closes a handle. The kernel does not wait for it and ignores its result.
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	status := fuse.OK
 	defer f.ops.done(opRelease, time.Now(), &status)
@@ -190,7 +189,7 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	status = f.closeFile(h, in.Fh)
 }
 
-// closeFile ends a handle that had a number.
+// closeFile closes a handle that was removed from the table.
 func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.stream != nil {
 		h.stream.close()
@@ -213,13 +212,13 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.backed {
 		f.backings.release(h.file.Ino(), h.written)
 	}
-	if h.written { // the kernel may have written without a word
+	if h.written { // the kernel may have written without a request
 		f.changed(h.file.Ino())
 	}
 	return f.errs.dataStatus(h.open.Close(background()))
 }
 
-// fileOf returns the open file of the tree behind a handle. It is EROFS for one of a view.
+// fileOf returns the open file of the tree behind a handle. For a view it returns EROFS.
 func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 	h, ok := f.files.get(fh)
 	switch {
@@ -233,8 +232,7 @@ func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 	return h, fuse.OK
 }
 
-// handleOf returns the open file behind a handle, of the store's or of a
-// view.
+// handleOf returns the open file behind a handle, of the tree or of a view.
 func (f *filesystem) handleOf(fh uint64) (*fileHandle, fuse.Status) {
 	if h, ok := f.files.get(fh); ok && h.view != nil {
 		return h, fuse.OK
@@ -242,9 +240,9 @@ func (f *filesystem) handleOf(fh uint64) (*fileHandle, fuse.Status) {
 	return f.fileOf(fh)
 }
 
-// Flush is asked for files of publish/ alone, so that the name of one that was
-// received has gone when close(2) returns. Else there is nothing to do: bytes
-// are where they belong when a write returns.
+// Flush is called for files of publish/ only, so that the name of a received file is gone
+// when close(2) returns. For other files there is nothing to do: bytes are in place when a
+// write returns.
 func (f *filesystem) Flush(_ <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	defer f.ops.done(opFlush, time.Now(), &status)
 	if h, ok := f.files.get(in.Fh); ok && h.published {
@@ -253,7 +251,7 @@ func (f *filesystem) Flush(_ <-chan struct{}, in *fuse.FlushIn) (status fuse.Sta
 	return fuse.OK
 }
 
-// Fsync writes the object's record. Device memory is as durable as it gets.
+// Fsync writes the object's record. Device memory has no further durability to reach.
 func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
 	defer f.ops.done(opFsync, time.Now(), &status)
 	h, ok := f.files.get(in.Fh)

@@ -12,7 +12,7 @@ import (
 // operation is a kind of request.
 type operation uint8
 
-// The kinds of requests, as the kernel has them.
+// The kinds of requests that the kernel sends.
 const (
 	opLookup operation = iota
 	opForget
@@ -51,7 +51,7 @@ const (
 	opCopyFileRange
 	opStatx
 	opLock
-	operations // how many there are
+	operations // number of kinds
 )
 
 func (o operation) String() string {
@@ -72,8 +72,7 @@ type counters [operations]struct {
 	_                           [32]byte // one cache line for each kind
 }
 
-// done counts a request that ended with status. It is deferred at the
-// request's start.
+// done counts a request that ended with status. It is deferred at the start of the request.
 func (c *counters) done(o operation, start time.Time, status *fuse.Status) {
 	row := &c[o]
 	row.count.Add(1)
@@ -83,11 +82,11 @@ func (c *counters) done(o operation, start time.Time, status *fuse.Status) {
 	}
 }
 
-// moved counts bytes.
+// moved counts bytes that were moved.
 func (c *counters) moved(o operation, n int) { c[o].bytes.Add(uint64(n)) }
 
-// isFailure tells failures from answers that only say that something is not
-// there or does not fit.
+// isFailure distinguishes failures from answers that only say that something does not exist
+// or does not fit.
 func isFailure(status fuse.Status) bool {
 	switch status {
 	case fuse.OK, fuse.ENOENT, fuse.ENODATA, fuse.ERANGE, errNoData, errNotSupported, errNoTTY:
@@ -97,7 +96,7 @@ func isFailure(status fuse.Status) bool {
 	}
 }
 
-// rows returns the counters of the kinds that were seen, by name.
+// rows returns the counters of the kinds seen so far, by name.
 func (c *counters) rows() []OperationStats {
 	rows := []OperationStats{}
 	for o := range operations {

@@ -14,15 +14,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// PassthroughMode says whether files of the host tier are handed to the
-// kernel.
+// PassthroughMode selects whether the kernel serves files of the host tier.
 type PassthroughMode string
 
 // The modes of passthrough.
 const (
-	// PassthroughAuto hands them over where kernel and privilege allow it.
+	// PassthroughAuto lets the kernel serve them where it and the privileges allow it.
 	PassthroughAuto PassthroughMode = "auto"
-	// PassthroughOff serves them by the daemon.
+	// PassthroughOff lets the daemon serve them.
 	PassthroughOff PassthroughMode = "off"
 )
 
@@ -43,28 +42,27 @@ const (
 	pageSize         = 4 * devices.KiB
 )
 
-// Options describe a mount.
+// Options configures a mount.
 type Options struct {
 	// Store has this node's files. Required. The mount does not close it.
 	Store *objects.Store
-	// Engine lends the pinned buffers of read-ahead. Required.
+	// Engine provides the pinned buffers for read-ahead. Required.
 	Engine *transport.Engine
-	// Tree has the files of the mount. Default: made of Store and Cluster.
+	// Tree has the files of the mount. Default: made from Store and Cluster.
 	Tree *cluster.Mesh
-	// Cluster has the other nodes, which the mount shows under nodes/, and
-	// keys of theirs under keys/. Nil is none. The mount does not close it.
+	// Cluster has the other nodes, which the mount shows under nodes/, and their keys under
+	// keys/. Nil means none. The mount does not close it.
 	Cluster *cluster.Cluster
 	// MountPoint is an existing, empty directory. Required.
 	MountPoint string
-	// AllowOther lets users other than the mounting one in, as modes allow.
+	// AllowOther grants access to users other than the mounting one, subject to file modes.
 	AllowOther bool
-	// Passthrough says whether the kernel serves files of the host tier by
-	// itself. Default auto.
+	// Passthrough selects whether the kernel serves files of the host tier itself. Default
+	// auto.
 	Passthrough PassthroughMode
-	// ReadAhead is the number of bytes the daemon reads ahead of a sequential
-	// reader of a device that cannot be mapped, from 0 to 1 GiB, rounded
-	// down to whole requests; less than MaxWrite is none. Default 4 MiB;
-	// NoReadAhead turns it off.
+	// ReadAhead is the number of bytes the daemon reads ahead of a sequential reader of a
+	// device that cannot be mapped, from 0 to 1 GiB, rounded down to whole requests; a
+	// value below MaxWrite disables read-ahead. Default 4 MiB; NoReadAhead turns it off.
 	ReadAhead devices.Size
 	// NoReadAhead turns read-ahead off.
 	NoReadAhead bool
@@ -75,31 +73,29 @@ type Options struct {
 	// MaxBackground bounds the asynchronous requests the kernel keeps in
 	// flight, from 1 to 65535. Default 64.
 	MaxBackground int
-	// CacheTimeout is the time the kernel may keep names and attributes
-	// without asking. Nothing but the mount changes them, so it can be long.
-	// Default 1 h; less than 0 is not to keep them at all. With a Cluster it is
-	// 1 s at most: other nodes change what is ours.
+	// CacheTimeout is the time the kernel may cache names and attributes. Only the mount
+	// changes them, so it can be long. Default 1 h; a negative value disables caching. With
+	// a Cluster it is at most 1 s, since other nodes change this node's files.
 	CacheTimeout time.Duration
 	// ListViews lists FILE.tensors beside each file that may have tensors;
 	// without it, views are reached by name only.
 	ListViews bool
-	// MountOptions are options of the kernel's: ro, nosuid, nodev, noexec,
-	// noatime and their like.
+	// MountOptions are mount options of the kernel: ro, nosuid, nodev, noexec, noatime and
+	// the like.
 	MountOptions []string
 	// Version is the content of .hmcfs/version.
 	Version string
 	// Config, Stats and Topology return the contents of .hmcfs/config, stats and
-	// topology.json. They are called when the file is opened, from any goroutine.
-	// Nil is an empty object.
+	// topology.json. They are called when the file is opened, from any goroutine. Nil gives
+	// an empty JSON object.
 	Config, Stats, Topology func() ([]byte, error)
-	// Logger gets life-cycle messages, degradations and failures; nil is
-	// silent.
+	// Logger receives life-cycle messages, degradations and failures; nil discards them.
 	Logger *zap.Logger
 	// Debug logs every request at debug level.
 	Debug bool
 }
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Tree == nil {
 		o.Tree = cluster.NewMesh(o.Store, o.Cluster)
@@ -173,7 +169,7 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// String writes the options on one line, for the log.
+// String returns the options on one line, for the log.
 func (o *Options) String() string {
 	return fmt.Sprintf("mount-point=%s allow-other=%t passthrough=%s read-ahead=%v max-write=%v max-background=%d cache-timeout=%v list-views=%t options=%s",
 		o.MountPoint, o.AllowOther, o.Passthrough, o.ReadAhead, o.MaxWrite, o.MaxBackground, o.CacheTimeout, o.ListViews, strings.Join(o.MountOptions, ","))

@@ -15,23 +15,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// keepOtherKey is the time the kernel keeps the symlink of another node's key, whose
-// changes it can't be told: as long as one program may take from one call about it to the
-// next.
+// keepOtherKey is the time the kernel caches the symlink of another node's key, of whose
+// changes it cannot be notified: long enough for a program's consecutive calls about it.
 const keepOtherKey = 20 * time.Millisecond
 
 // isOtherKey reports whether an inode is the symlink of another node's key.
 func isOtherKey(ino metadata.Ino) bool { return isKey(ino) && ino&otherKeyBit != 0 }
 
-// otherKeys are the symlinks of other nodes' keys that the kernel knows. The
-// number of one is a hash of the key, so that a listing can tell it.
+// otherKeys holds the symlinks of other nodes' keys that the kernel knows. The inode number
+// of a symlink is a hash of the key, so that a listing can report it.
 type otherKeys struct {
-	// all are the keys of all nodes. store is this node's, and cluster may be nil.
+	// all has the keys of all nodes. store is this node's, and cluster may be nil.
 	all     objects.Keys
 	store   *objects.Store
 	cluster *cluster.Cluster
 	errs    *errnoTable
-	// born is the time that the symlinks show.
+	// born is the time shown for the symlinks.
 	born metadata.Timespec
 	seed maphash.Seed
 
@@ -40,7 +39,7 @@ type otherKeys struct {
 	keys map[metadata.Ino]*otherKey
 }
 
-// otherKey is one of them. otherKeys.mu guards it.
+// otherKey is one symlink. otherKeys.mu guards it.
 type otherKey struct {
 	key  string
 	refs uint64
@@ -50,12 +49,12 @@ func newOtherKeys() otherKeys {
 	return otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
 }
 
-// number returns the number that a key gets, unless another has it already.
+// number returns the number for a key, unless another key already has it.
 func (r *otherKeys) number(key string) metadata.Ino {
 	return keyBit | otherKeyBit | metadata.Ino(maphash.String(r.seed, key))&(otherKeyBit-1)
 }
 
-// enter returns the number of a key, and counts a reference of the kernel's.
+// enter returns the number of a key, and counts a kernel reference.
 func (r *otherKeys) enter(key string) metadata.Ino {
 	ino := r.number(key)
 	r.mu.Lock()
@@ -73,7 +72,7 @@ func (r *otherKeys) enter(key string) metadata.Ino {
 	}
 }
 
-// forget drops references of the kernel's.
+// forget drops kernel references.
 func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	}
 }
 
-// key returns the key of a number.
+// key returns the key with a number.
 func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,13 +94,13 @@ func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	return known.key, true
 }
 
-// lookup answers a key of keys/ that no object of ours carries.
+// lookup answers a key of keys/ that no object of this node has.
 //
-// Errors: ENOENT; EHOSTUNREACH when it could not be found out who has it.
+// Errors: ENOENT; EHOSTUNREACH when it could not be determined which node has it.
 func (r *otherKeys) lookup(key string, out *fuse.EntryOut) fuse.Status {
 	a, err := r.find(background(), key)
 	if errors.Is(err, metadata.ErrInvalidKey) {
-		return fuse.ENOENT // no object can carry such a key
+		return fuse.ENOENT // no object can have such a key
 	}
 	if err != nil {
 		return r.errs.status(err)
@@ -139,7 +138,7 @@ func (l otherKeyLink) enter(out *fuse.EntryOut) fuse.Status {
 
 func (l otherKeyLink) forget(refs uint64) { l.fs.otherKeys.forget(l.ino, refs) }
 
-// find makes a symlink to where another node has a key.
+// find returns a symlink to the object of the key on another node.
 func (r *otherKeys) find(ctx context.Context, key string) (objects.Attr, error) {
 	node, path, err := r.cluster.Key(ctx, key)
 	if err != nil {
@@ -157,9 +156,9 @@ func (r *otherKeys) find(ctx context.Context, key string) (objects.Attr, error) 
 	}}, nil
 }
 
-// listBehind lists up to limit keys behind one, ours and other nodes', in order. Where
-// nodes can't be asked for theirs, all others are listed before the listing fails: a page
-// without keys is the end.
+// listBehind lists up to limit keys after behind, of this and other nodes, in order. If
+// nodes can't be asked for theirs, all other keys are listed before the listing fails: a
+// page without keys is the end.
 func (r *otherKeys) listBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
 	found, err := r.all.List(ctx, objects.KeyRange{From: behind, Limit: limit})
 	if err != nil && len(found) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// TestEveryMethodIsOverridden finds the methods of filesystem in the source, with what it has
-// from unsupported: those that it would inherit from go-fuse answer ENOSYS.
+// TestEveryMethodIsOverridden finds the methods of filesystem in the source, including those
+// of unsupported: inherited methods of go-fuse would answer ENOSYS.
 func TestEveryMethodIsOverridden(t *testing.T) {
 	own := map[string]bool{}
 	files, err := filepath.Glob("*.go")

@@ -3,8 +3,8 @@ package fs
 import "math/bits"
 
 const (
-	// page is the unit, in bytes, in which the kernel's pages are counted; a
-	// machine with larger pages has several of these in each.
+	// page is the unit, in bytes, in which the kernel's pages are counted; a machine with
+	// larger pages has several of these in each.
 	page = 4096
 	// chunkPages is the number of pages that one entry of a pageSet covers.
 	chunkPages = 4096
@@ -16,7 +16,7 @@ type pageSet map[uint64]*[chunkPages / 64]uint64
 // pagesOf returns the first page of n bytes at off, n > 0, and the last.
 func pagesOf(off, n uint64) (first, last uint64) { return off / page, (off + n - 1) / page }
 
-// add puts first to last into the set.
+// add adds the pages first to last to the set.
 func (s pageSet) add(first, last uint64) {
 	for p := first; p <= last; p++ {
 		c := s[p/chunkPages]
@@ -28,8 +28,8 @@ func (s pageSet) add(first, last uint64) {
 	}
 }
 
-// within lists the pages of the set from first to last, in any order of its
-// chunks.
+// within returns the pages of the set from first to last. The order of its chunks is
+// arbitrary.
 func (s pageSet) within(first, last uint64) []uint64 {
 	var found []uint64
 	look := func(chunk uint64) {
@@ -57,7 +57,7 @@ func (s pageSet) within(first, last uint64) []uint64 {
 	return found
 }
 
-// remove takes pages out of the set.
+// remove removes pages, all of which must be in the set.
 func (s pageSet) remove(pages []uint64) {
 	for _, p := range pages {
 		c := s[p/chunkPages]

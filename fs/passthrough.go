@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuseRegistrar is the kernel behind a connection.
+// fuseRegistrar is the registrar of a FUSE connection.
 type fuseRegistrar struct{ server *fuse.Server }
 
 func (r fuseRegistrar) register(file *os.File) (int32, error) {
@@ -28,7 +28,7 @@ func (r fuseRegistrar) unregister(id int32) error {
 	return nil
 }
 
-// passthroughRefusal tells a person why the kernel refused.
+// passthroughRefusal explains for the user why the kernel refused.
 func passthroughRefusal(err error) string {
 	if errors.Is(err, syscall.EPERM) {
 		return "the kernel lets only CAP_SYS_ADMIN do it; mount as root"
@@ -36,8 +36,8 @@ func passthroughRefusal(err error) string {
 	return fmt.Sprintf("%v; passthrough needs Linux 6.9 or newer", err)
 }
 
-// probePassthrough decides before the first open whether the kernel takes
-// files, by handing it one. It returns why not, or "".
+// probePassthrough determines before the first open whether the kernel accepts backing
+// files, by registering one. It returns the reason if not, else "".
 func probePassthrough(mode PassthroughMode, settings *fuse.InitIn, r registrar) string {
 	switch {
 	case mode == PassthroughOff:

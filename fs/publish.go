@@ -10,13 +10,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// isPublished says that an inode is a file of publish/.
+// isPublished reports whether an inode is a file of publish/.
 func isPublished(a *objects.Attr) bool {
 	return a.Parent == metadata.PublishIno && a.IsRegular()
 }
 
-// ownRefusal is the answer to a change of an inode itself: publish/ is as
-// little the user's to change as what is reserved.
+// ownRefusal returns the status that refuses a change of an inode itself: users can change
+// publish/ as little as reserved inodes.
 func (f *filesystem) ownRefusal(ino metadata.Ino) fuse.Status {
 	if ino == metadata.PublishIno {
 		return fuse.EPERM
@@ -24,8 +24,8 @@ func (f *filesystem) ownRefusal(ino metadata.Ino) fuse.Status {
 	return f.refusal(ino)
 }
 
-// cutRefusal is the answer to setting a file's size: what is published stays
-// as it is.
+// cutRefusal returns the status that refuses setting a file's size: published files are
+// immutable.
 func (f *filesystem) cutRefusal(ino metadata.Ino) fuse.Status {
 	a, err := f.store.Attr(background(), ino)
 	if err == nil && isPublished(&a) {
@@ -34,8 +34,8 @@ func (f *filesystem) cutRefusal(ino metadata.Ino) fuse.Status {
 	return fuse.OK
 }
 
-// mayHaveMissed says that a file that was opened as any other may have been in
-// publish/ when its name was looked up.
+// mayHaveMissed reports whether a file that was opened as an unpublished one may have been
+// in publish/ when its name was looked up.
 func (f *filesystem) mayHaveMissed(ino metadata.Ino, fh uint64) bool {
 	if !f.fleeting.mayHaveLeft(ino) {
 		return false
@@ -44,12 +44,11 @@ func (f *filesystem) mayHaveMissed(ino metadata.Ino, fh uint64) bool {
 	return ok && !h.published
 }
 
-// openPublished finishes the opening of a file of publish/. The kernel never
-// serves it by itself, and keeps none of its pages for the next one who opens
-// it, so that every byte that is read is asked for. Closing has something to
-// report: the kernel sends FLUSH.
+// openPublished finishes opening a file of publish/. The kernel never serves it itself, and
+// keeps none of its pages for the next opener, so that every byte that is read is
+// requested. Closing has something to report: the kernel sends FLUSH.
 //
-// Errors: EPERM for writing; EBUSY while somebody has it mapped.
+// Errors: EPERM for writing; EBUSY while another handle has it mapped.
 func (f *filesystem) openPublished(h *fileHandle, flags uint32, out *fuse.OpenOut) fuse.Status {
 	if isWriting(flags) {
 		return fuse.EPERM
@@ -64,24 +63,24 @@ func (f *filesystem) openPublished(h *fileHandle, flags uint32, out *fuse.OpenOu
 	return fuse.OK
 }
 
-// deliver notes that an answer is about to be given to a reader, who may have
-// received the file by that. Bytes that the kernel asks for without naming who
-// reads go to its pages, which are those of a map or of sendfile.
+// deliver records that an answer is about to be sent to a reader, which may thereby have
+// received the file. Bytes that the kernel requests without naming the reader go to its
+// pages, which are those of a map or of sendfile.
 //
-// Errors: EIO when another reader has received the file, or has it open beside
-// pages that all who have it open would share.
+// Errors: EIO when another reader has received the file, or has it open while pages would
+// be shared by all openers.
 func (p *published) deliver(cancel <-chan struct{}, h *fileHandle, in *fuse.ReadIn, n int) fuse.Status {
 	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && !p.mapped(h.file.Ino(), in.Fh) {
 		return fuse.EIO
 	}
-	// It may wait for another one who is about to receive the file, and fails.
+	// It may wait for another reader that is about to receive the file but may still fail.
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
 	return p.delivered(h.file.Deliver(ctx, in.Offset, n))
 }
 
-// delivered is the status of a delivery: that the file is somebody else's now
-// is an error of reading, not of its name.
+// delivered converts the error of a delivery: a file that another reader has received is a
+// read error, not a missing name.
 func (p *published) delivered(err error) fuse.Status {
 	if errors.Is(err, metadata.ErrNotExist) {
 		return fuse.EIO
@@ -89,10 +88,9 @@ func (p *published) delivered(err error) fuse.Status {
 	return p.errs.status(err)
 }
 
-// copyPublished copies from a file of publish/. Nobody who comes second may
-// have all bytes in the end, and nobody may have received what it has no room
-// for. So the last byte is copied when it is the caller's, and its room is
-// taken before.
+// copyPublished copies from a file of publish/. A second reader must never get all of the
+// bytes, and no caller may have received data for which the target has no room. So the last
+// byte is copied only once the file is the caller's, and its room is allocated before.
 func (p *published) copyPublished(ctx context.Context, src *fileHandle, r objects.CopyRange) (uint64, fuse.Status) {
 	size := src.file.Size()
 	if r.N = min(r.N, size-min(r.SrcOff, size)); r.N == 0 {
@@ -109,7 +107,7 @@ func (p *published) copyPublished(ctx context.Context, src *fileHandle, r object
 	switch {
 	case err != nil && n == 0:
 		return 0, p.errs.status(err)
-	case err != nil || n < body.N: // less than was asked for, as it came
+	case err != nil || n < body.N: // less than requested, reported as is
 		return n, p.delivered(src.file.Deliver(whole, r.SrcOff, int(n)))
 	}
 	if status := p.delivered(src.file.Deliver(ctx, r.SrcOff, int(r.N))); status != fuse.OK {

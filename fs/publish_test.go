@@ -32,7 +32,7 @@ func (r *rig) rename(from uint64, name string, to uint64, newName string) fuse.S
 	return r.Rename(nil, &fuse.RenameIn{InHeader: header(from), Newdir: to}, name, newName)
 }
 
-// direct reads as read(2) does: the kernel says who reads.
+// direct reads like read(2): the request names the reader.
 func (f *file) direct(n int, off uint64) ([]byte, fuse.Status) {
 	in := fuse.ReadIn{InHeader: header(f.ino), Fh: f.fh, Offset: off, Size: uint32(n), ReadFlags: fuse.READ_LOCKOWNER}
 	buf := make([]byte, n)
@@ -106,7 +106,8 @@ func TestPublishIsNobodysToChange(t *testing.T) {
 	for _, flags := range []uint32{syscall.O_WRONLY, syscall.O_RDWR} {
 		r.want(r.Open(nil, &fuse.OpenIn{InHeader: header(ino), Flags: flags}, &fuse.OpenOut{}), syscall.EPERM)
 	}
-	// Where keyed objects are made, nobody else makes names, nor the place.
+	// In the directory of keyed objects only hmcfs makes names, and it alone makes the
+	// directory.
 	r.want(r.Mkdir(nil, &fuse.MkdirIn{InHeader: header(sim0)}, keyedName, &entry), syscall.EPERM)
 	r.want(r.rename(sim0, "f", sim0, keyedName), syscall.EPERM)
 	r.want(r.rename(sim0, keyedName, sim0, "g"), syscall.EPERM)
@@ -153,8 +154,7 @@ func TestPublishedIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestPublishedPages reads for the kernel's pages, which all who have the file
-// open share.
+// TestPublishedPages reads for the kernel's pages, which all openers of the file share.
 func TestPublishedPages(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		r.published.wait = time.Millisecond
@@ -187,7 +187,7 @@ func TestPublishedPages(t *testing.T) {
 	})
 }
 
-// TestPublishedWaitsForClosedHandles has the end of a handle come late.
+// TestPublishedWaitsForClosedHandles delays the release of a handle.
 func TestPublishedWaitsForClosedHandles(t *testing.T) {
 	p := published{wait: time.Minute}
 	const ino = 5000
@@ -250,7 +250,7 @@ func TestPublishedIsCopied(t *testing.T) {
 	})
 }
 
-// TestPublishedIsCopiedToAFullDevice fails to receive, and has it whole.
+// TestPublishedIsCopiedToAFullDevice fails to receive a file, which remains complete.
 func TestPublishedIsCopiedToAFullDevice(t *testing.T) {
 	r := newRigOn(t, sim.New(0, sim.Params{Size: 8 * devices.MiB}), sim.New(1, sim.Params{Size: 64 * devices.MiB}))
 	want := pattern(9<<20, 6)
@@ -276,8 +276,8 @@ func TestPublishedIsCopiedToAFullDevice(t *testing.T) {
 	}
 }
 
-// TestReceivedByRenameBesideAnOpen opens an inode that was found in publish/
-// and is another's file now: the kernel has to look the name up again.
+// TestReceivedByRenameBesideAnOpen opens an inode that was found in publish/ and has since
+// been received by rename: the kernel must repeat the lookup of the name.
 func TestReceivedByRenameBesideAnOpen(t *testing.T) {
 	r := newRig(t)
 	sim0 := r.root("sim0")
@@ -304,7 +304,7 @@ func TestReceivedByRenameBesideAnOpen(t *testing.T) {
 	}
 }
 
-// TestNamesThatGoByThemselves ends a file behind the kernel's back.
+// TestNamesThatGoByThemselves removes a file without the kernel's knowledge.
 func TestNamesThatGoByThemselves(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "f")
@@ -323,7 +323,7 @@ func TestNamesThatGoByThemselves(t *testing.T) {
 			t.Errorf("its name is kept for %v", out.EntryTimeout())
 		}
 		must(t, r.store.Unlink(context.Background(), metadata.Ino(root), "f"))
-		// Who has it open goes on, nobody else begins.
+		// Open handles continue to work, new ones cannot be opened.
 		r.stat(f.ino)
 		r.want(r.Open(nil, &fuse.OpenIn{InHeader: header(f.ino)}, &fuse.OpenOut{}), syscall.ESTALE)
 		f.release()
@@ -333,8 +333,8 @@ func TestNamesThatGoByThemselves(t *testing.T) {
 		if n := r.fleeting.count.Load(); n != 0 {
 			t.Errorf("%d inodes are still remembered", n)
 		}
-		// One that the kernel removed itself is there until the kernel forgets
-		// it, and gone then, and not stale.
+		// A file that the kernel itself removed exists until the kernel forgets it, and is
+		// then missing, not stale.
 		g := r.create(root, "g")
 		g.release()
 		h := header(root)
@@ -346,8 +346,8 @@ func TestNamesThatGoByThemselves(t *testing.T) {
 	})
 }
 
-// TestPublishedNameTheKernelKept receives a file whose name the kernel has
-// moved into publish/ as it kept it.
+// TestPublishedNameTheKernelKept receives a file whose cached name the kernel has moved into
+// publish/.
 func TestPublishedNameTheKernelKept(t *testing.T) {
 	r := newRig(t)
 	ino := r.publish(r.root("sim0"), "t", pattern(1000, 9))

@@ -8,18 +8,18 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// releaseWait bounds the wait for the end of a handle that has been
-// closed already, perhaps: the kernel tells of it after close(2) has returned.
+// releaseWait bounds the wait for the release of a handle that may already have been
+// closed: the kernel sends RELEASE after close(2) has returned.
 const releaseWait = 2 * time.Second
 
-// published are the files of publish/ that are open. The kernel's pages of a
-// file are shared by all who have it open, and what is read out of them is not
-// asked for again. So pages are given only to a handle that is the file's only
-// one, and there is no other one beside it from then on.
+// published holds the open files of publish/. All openers of a file share the kernel's
+// pages of it, and bytes read from them are not requested again. So pages are only given to
+// a handle that is the file's only one, and no other handle is opened beside it from then
+// on.
 type published struct {
 	store *objects.Store
 	errs  *errnoTable
-	// wait bounds the wait for handles to end. It does not change.
+	// wait bounds the wait for the release of handles. It is constant.
 	wait time.Duration
 
 	mu sync.Mutex
@@ -27,16 +27,16 @@ type published struct {
 	files map[metadata.Ino]*publishedFile
 }
 
-// publishedFile is one of them. published.mu guards it.
+// publishedFile is one open file. published.mu guards it.
 type publishedFile struct {
 	handles int
-	// mapper is the handle that has been given pages; 0 is none.
+	// mapper is the handle that has been given pages; 0 means none.
 	mapper uint64
-	// changed is closed, and made anew, when a handle has ended.
+	// changed is closed and replaced when a handle is released.
 	changed chan struct{}
 }
 
-// open counts a handle of a file; ok is false when somebody has it mapped.
+// open counts a handle of a file; ok is false while another handle has it mapped.
 func (p *published) open(ino metadata.Ino) (ok bool) {
 	return p.await(ino, func(f *publishedFile) bool {
 		if f.mapper != 0 {
@@ -47,8 +47,8 @@ func (p *published) open(ino metadata.Ino) (ok bool) {
 	})
 }
 
-// mapped says whether a handle may be given pages of its file, and keeps
-// others out then.
+// mapped reports whether a handle may be given pages of its file, and if so keeps other
+// handles out.
 func (p *published) mapped(ino metadata.Ino, handle uint64) (ok bool) {
 	return p.await(ino, func(f *publishedFile) bool {
 		if f.mapper == 0 && f.handles == 1 {
@@ -58,8 +58,8 @@ func (p *published) mapped(ino metadata.Ino, handle uint64) (ok bool) {
 	})
 }
 
-// await tries something until it succeeds, each time that a handle has ended,
-// for as long as a handle that was closed may take to end.
+// await repeats try until it succeeds, each time that a handle is released, for as long as
+// the release of a closed handle may take.
 func (p *published) await(ino metadata.Ino, try func(*publishedFile) bool) bool {
 	timer := time.NewTimer(p.wait)
 	defer timer.Stop()

@@ -11,12 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Read reads, in the cheapest way that the device has: its memory in place;
-// else what was read ahead; else a copy into pinned or plain memory.
+// Read reads in the cheapest way that the device supports: its memory in place; else bytes
+// that were read ahead; else a copy to pinned or plain memory.
 //
-// It is not interrupted: a request is short, and few programs expect EINTR,
-// or a short count in the middle of a file. One of .hmcfs/events is, since it
-// waits.
+// It is not interruptible: a request is short, and few programs expect EINTR, or a short
+// count in the middle of a file. A read of .hmcfs/events is, since it waits.
 //
 // Errors: EBADF, EIO; EINTR.
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
@@ -67,8 +66,8 @@ func (f *filesystem) readOpen(ctx context.Context, h *fileHandle, in *fuse.ReadI
 	return f.readFile(ctx, h, in.Offset, buf)
 }
 
-// pagesFor returns the file that the kernel reads for its pages, if a program
-// can store to those.
+// pagesFor returns the file if the kernel reads it for its pages and a program can store to
+// those.
 func (f *filesystem) pagesFor(in *fuse.ReadIn) *mapped {
 	if in.ReadFlags&fuse.READ_LOCKOWNER != 0 {
 		return nil
@@ -84,8 +83,7 @@ func readContent(content []byte, off uint64, n int) fuse.ReadResult {
 	return fuse.ReadResultData(content[:min(n, len(content))])
 }
 
-// readFile reads len(buf) bytes; buf is the request's own memory and may be
-// used for them.
+// readFile reads len(buf) bytes; buf is the request's own memory, which it may use.
 func (f *filesystem) readFile(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
 	src, ok := h.src.(viewer)
 	if !ok || h.unmappable.Load() {

@@ -12,49 +12,47 @@ import (
 )
 
 const (
-	// bulkRead is the size from which one request that goes on where the
-	// last one ended begins to read ahead; smaller ones take smallRun of
-	// them in a row.
+	// bulkRead is the size from which a single sequential request starts read-ahead; of
+	// smaller requests, smallRun in a row are needed.
 	bulkRead = 32 << 10
 	smallRun = 8
-	// pinnedRead is the size from which a read that was not foreseen is made
-	// into pinned memory, which is then worth the trip to the pool.
+	// pinnedRead is the size from which a read that was not read ahead uses pinned memory,
+	// which is then worth the access to the pool.
 	pinnedRead = 128 << 10
 	// idleWindow is the time a reader may pause before its window is dropped.
 	idleWindow = 2 * time.Second
 )
 
-// readAhead reads ahead of one open file. The kernel asks for one request
-// after the other under direct I/O, so while it copies one, the next are on
-// their way from the device.
+// readAhead reads one open file ahead. Under direct I/O the kernel sends one request after
+// the other, so while it copies one, the next ones are already in transfer from the device.
 //
-// A chunk that was read ahead is used only if the file has not changed since
-// before it was read, so nobody sees older bytes than without read-ahead.
+// A chunk is used only if the file has not changed since before the chunk was read, so no
+// reader sees older bytes than without read-ahead.
 type readAhead struct {
 	src    source
 	slots  slotSource
 	budget *aheadBudget
 	// request is the size of a chunk.
 	request int
-	// window is the number of bytes to be ahead.
+	// window is the number of bytes to read ahead.
 	window int
 
 	mu sync.Mutex
-	// next is the offset at which a sequential reader goes on.
+	// next is the offset at which a sequential reader continues.
 	// +checklocks:mu
 	next uint64
-	// run counts the requests that went on where the one before had ended.
+	// run counts the consecutive requests that started where the previous one had ended.
 	// +checklocks:mu
 	run int
-	// chunks are the window, without gaps, in order.
+	// chunks is the window, in order and without gaps.
 	// +checklocks:mu
 	chunks []*chunk
-	// ctx is that of the fetches under way; it ends with the window.
+	// ctx is the context of the fetches in progress; it ends with the window.
 	// +checklocks:mu
 	ctx context.Context //nolint:containedctx // it lives as long as the window
 	// +checklocks:mu
 	cancel context.CancelFunc
-	// idle drops the window of a reader who pauses.
+	// idle drops the window of a reader that pauses.
 	// +checklocks:mu
 	idle *time.Timer
 	// +checklocks:mu
@@ -72,8 +70,7 @@ func (r *readAhead) init(f *filesystem, src source) {
 	r.window = int(f.opts.ReadAhead) / r.request * r.request
 }
 
-// read reads len(buf) bytes, less only at the end of the file. buf may be
-// used for them.
+// read reads len(buf) bytes, fewer only at the end of the file. It may use buf for them.
 func (r *readAhead) read(ctx context.Context, off uint64, buf []byte) (fuse.ReadResult, error) {
 	var result *sliceResult
 	pieces := r.plan(off, len(buf)) //nolint:contextcheck // what is read ahead outlives the request
@@ -94,8 +91,8 @@ func (r *readAhead) read(ctx context.Context, off uint64, buf []byte) (fuse.Read
 	return r.readRest(ctx, result, off, buf)
 }
 
-// collect adds the chunks that are still good to the result. It has ended
-// when the file does. An error means that the request was interrupted.
+// collect adds the chunks that are still valid to the result. ended is true at the end of
+// the file. An error means that the request was interrupted.
 func (r *readAhead) collect(ctx context.Context, result *sliceResult, off uint64, n int) (ended bool, err error) {
 	for _, c := range result.chunks {
 		select {
@@ -118,7 +115,7 @@ func (r *readAhead) collect(ctx context.Context, result *sliceResult, off uint64
 	return false, nil
 }
 
-// readRest reads what the result lacks.
+// readRest reads the bytes missing from the result.
 func (r *readAhead) readRest(ctx context.Context, result *sliceResult, off uint64, buf []byte) (fuse.ReadResult, error) {
 	got := 0
 	if result != nil {

@@ -23,10 +23,10 @@ type fakeSource struct {
 	version atomic.Uint64
 	foreign atomic.Bool
 	reads   atomic.Int64
-	// accesses counts the reads that somebody asked for.
+	// accesses counts the requested reads.
 	accesses atomic.Int64
 	fail     error
-	// hold stops reads while it is open; nil stops none.
+	// hold blocks reads until it is closed; nil blocks none.
 	hold chan struct{}
 }
 
@@ -63,7 +63,7 @@ func (s *fakeSource) Size() uint64 {
 	return uint64(len(s.content))
 }
 
-// change alters the content as an object does.
+// change modifies the content as an object does.
 func (s *fakeSource) change(fn func(content []byte) []byte) {
 	s.version.Add(1)
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func newReader(t *testing.T, src source, budget int64) *reader {
 	return r
 }
 
-// at reads and lets go.
+// at reads and releases the result.
 func (r *reader) at(off uint64, n int) []byte {
 	r.t.Helper()
 	buf := make([]byte, n)
@@ -192,7 +192,7 @@ func TestReadAheadNeverServesOldBytes(t *testing.T) {
 		if got := r.at(off, chunkSize); !bytes.Equal(got, src.content[off:off+chunkSize]) {
 			t.Fatalf("chunk %d is not what was written last", i)
 		}
-		r.fetches.Wait() // the next chunks are there, and old after this:
+		r.fetches.Wait() // the next chunks have been read, and are outdated by this:
 		src.change(func(c []byte) []byte { return append([]byte(nil), pattern(len(c), byte(i))...) })
 	}
 }
@@ -332,8 +332,8 @@ func TestReadAheadOfManyReadersAndAWriter(t *testing.T) {
 	writer.Wait()
 }
 
-// TestReadsArePinned reads a card's file from end to end: every large copy out
-// of the card goes into memory that it has registered.
+// TestReadsArePinned reads a card's file from beginning to end: every large copy from the card
+// goes to memory that is registered for it.
 func TestReadsArePinned(t *testing.T) {
 	card, ok := sim.New(0, sim.Params{Size: 64 * devices.MiB, Pinned: true}).(*sim.PinnedDevice)
 	if !ok {
@@ -357,9 +357,8 @@ func TestReadsArePinned(t *testing.T) {
 	}
 }
 
-// TestReadAheadIsNoAccess reads ahead, and then what was read ahead: only the
-// reads that somebody asked for count, so that the time of the last access does
-// not change by itself, after somebody has set it.
+// TestReadAheadIsNoAccess reads ahead, and then the same bytes: only the requested reads count
+// as accesses, so that read-ahead does not overwrite an access time that a program has set.
 func TestReadAheadIsNoAccess(t *testing.T) {
 	src := &fakeSource{content: pattern(16*chunkSize, 1)}
 	r := newReader(t, src, plenty)

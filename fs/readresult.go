@@ -7,21 +7,21 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// maxSlices bounds the pieces that an answer is written in: the kernel
-// takes 1024 in one writev, two of which are go-fuse's.
+// maxSlices bounds the pieces of one answer: the kernel accepts 1024 in one writev, two of
+// which are go-fuse's.
 const maxSlices = 512
 
-// nothing is an answer of no bytes. It must not be a sliceResult: go-fuse
-// does not call Done on one that is empty.
+// nothing returns an answer of no bytes. It must not be a sliceResult: go-fuse does not
+// call Done on an empty one.
 func nothing() fuse.ReadResult { return fuse.ReadResultData(nil) }
 
-// sliceResult hands bytes to the kernel where they are. go-fuse writes its
-// Slices with one writev and calls Done after.
+// sliceResult passes bytes to the kernel without copying. go-fuse writes its Slices with
+// one writev and then calls Done.
 type sliceResult struct {
 	slices [][]byte
 	n      int
 
-	// What Done gives back; any of them may be missing.
+	// Done releases the following; each may be unset.
 	views  func()
 	chunks []*chunk
 	slot   *transport.Slot
@@ -32,7 +32,7 @@ var _ fuse.ReadResult = (*sliceResult)(nil)
 // Slices returns the bytes in order, the same ones each time.
 func (r *sliceResult) Slices() ([][]byte, fuse.Status) { return r.slices, fuse.OK }
 
-// Bytes copies them into buf, for ways of go-fuse that do not use Slices.
+// Bytes copies the bytes into buf, for code of go-fuse that does not use Slices.
 func (r *sliceResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 	if cap(buf) < r.n {
 		buf = make([]byte, 0, r.n)
@@ -47,7 +47,7 @@ func (r *sliceResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 // Size returns the number of bytes.
 func (r *sliceResult) Size() int { return r.n }
 
-// Done gives the bytes back.
+// Done releases the bytes.
 func (r *sliceResult) Done() {
 	if r.views != nil {
 		r.views()
@@ -80,7 +80,7 @@ func (r *sliceResult) finish() fuse.ReadResult {
 	return nothing()
 }
 
-// viewResult is an answer of device memory in place.
+// viewResult returns an answer of device memory in place.
 func viewResult(v objects.Views) fuse.ReadResult {
 	return (&sliceResult{slices: v.Slices, n: v.Len, views: v.Release}).finish()
 }

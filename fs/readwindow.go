@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// plan moves the window for a request of n bytes at off. It returns the
-// chunks that the request begins in, in order and without a gap, each with a
-// reference for the caller.
+// plan moves the window for a request of n bytes at off. It returns the chunks that contain
+// the beginning of the request, in order and without a gap, each with a reference for the
+// caller.
 func (r *readAhead) plan(off uint64, n int) []*chunk {
 	if r.window == 0 || r.src.Foreign() {
 		return nil
@@ -27,7 +27,7 @@ func (r *readAhead) plan(off uint64, n int) []*chunk {
 	r.next = end
 	pieces := r.takeLocked(off, end)
 	if len(r.chunks) > 0 && !sequential && len(pieces) == 0 {
-		r.dropLocked() // the reader went elsewhere
+		r.dropLocked() // the reader has moved elsewhere
 	}
 	if sequential && !r.closed && (n >= bulkRead || r.run >= smallRun) {
 		r.extendLocked(end)
@@ -35,8 +35,8 @@ func (r *readAhead) plan(off uint64, n int) []*chunk {
 	return pieces
 }
 
-// takeLocked returns the chunks that hold [off, end) from its start, with a
-// reference each, and lets those go that lie before it.
+// takeLocked returns the chunks that hold the beginning of [off, end), with a reference
+// each, and drops those before it.
 //
 // +checklocks:r.mu
 func (r *readAhead) takeLocked(off, end uint64) []*chunk {
@@ -57,8 +57,8 @@ func (r *readAhead) takeLocked(off, end uint64) []*chunk {
 	return append([]*chunk(nil), r.chunks[:count]...)
 }
 
-// extendLocked begins to read chunks until the window lies ahead of end, as
-// far as the file and the pinned memory reach.
+// extendLocked starts to read chunks until the window reaches far enough beyond end, or the
+// file or the pinned memory ends.
 //
 // +checklocks:r.mu
 func (r *readAhead) extendLocked(end uint64) {
@@ -68,8 +68,8 @@ func (r *readAhead) extendLocked(end uint64) {
 	}
 	size := r.src.Size()
 	for at < size && at < end+uint64(r.window) {
-		// The chunk is a whole request even if the file ends before: what
-		// comes back short is then known to be the end.
+		// The chunk is a whole request even if the file ends within it: a short read is
+		// then known to be the end.
 		if !r.startLocked(at) {
 			break
 		}
@@ -85,8 +85,8 @@ func (r *readAhead) extendLocked(end uint64) {
 	r.idle.Reset(idleWindow)
 }
 
-// startLocked begins to read one chunk. It does not where there is no pinned
-// memory to be had now: waiting for it could wait for this reader itself.
+// startLocked starts to read one chunk. It returns false if no pinned memory is available
+// at once: waiting for it could mean waiting for this reader itself.
 //
 // +checklocks:r.mu
 func (r *readAhead) startLocked(off uint64) bool {
@@ -112,7 +112,7 @@ func (r *readAhead) startLocked(off uint64) bool {
 	return true
 }
 
-// drop lets the window go.
+// drop drops the window.
 func (r *readAhead) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *readAhead) settle(ctx context.Context) {
 	}
 }
 
-// close drops the window for good and waits until nothing reads any more.
+// close drops the window for good and waits for all fetches.
 func (r *readAhead) close() {
 	r.mu.Lock()
 	r.closed = true

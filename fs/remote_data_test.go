@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRemoteBytes writes and reads a file of another node, in order and not.
+// TestRemoteBytes writes and reads a file of another node, sequentially and at random.
 func TestRemoteBytes(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	for _, device := range []string{"sim0", "host"} {
@@ -52,8 +52,7 @@ func TestRemoteBytes(t *testing.T) {
 	}
 }
 
-// TestRemoteReadAhead: what the owner changes is seen, although it was read
-// ahead.
+// TestRemoteReadAhead: a change by the owner is visible even if the range was read ahead.
 func TestRemoteReadAhead(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	b := r.Node("b")
@@ -79,7 +78,7 @@ func TestRemoteReadAhead(t *testing.T) {
 	}
 }
 
-// TestRemoteAppend: two who append don't overwrite each other.
+// TestRemoteAppend: two concurrent appenders don't overwrite each other.
 func TestRemoteAppend(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	one := r.create(r.dir(nodesName, "b", "sim0"), "f")
@@ -124,7 +123,8 @@ func TestRemoteRanges(t *testing.T) {
 	r.ok(r.Fsync(nil, &fuse.FsyncIn{InHeader: h, Fh: f.fh}))
 }
 
-// TestRemoteCopies copies between any two of: ours, b's, another of b's, c's.
+// TestRemoteCopies copies between any two of: a local file, a file of b, another file of b, a
+// file of c.
 func TestRemoteCopies(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
 	want := pattern(5<<20+333, 3)
@@ -171,7 +171,7 @@ func (f *file) readAll(n int) (all []byte) {
 	return all
 }
 
-// TestRemoteCreateAsksOnce makes and opens a file of another node by one question.
+// TestRemoteCreateAsksOnce creates and opens a file of another node with one request.
 func TestRemoteCreateAsksOnce(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	sim0 := r.dir(nodesName, "b", "sim0")
@@ -192,8 +192,8 @@ func TestRemoteCreateAsksOnce(t *testing.T) {
 	}
 }
 
-// TestRemoteCreateRace: O_CREAT without O_EXCL opens what the owner has
-// already, and with it fails.
+// TestRemoteCreateRace: O_CREAT without O_EXCL opens an existing file of the owner, and with
+// O_EXCL it fails.
 func TestRemoteCreateRace(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	sim0 := r.dir(nodesName, "b", "sim0")
@@ -213,7 +213,7 @@ func TestRemoteCreateRace(t *testing.T) {
 	must(t, err)
 	in.Flags = rdwr
 	r.want(r.Create(nil, &in, "d", &out), syscall.EEXIST)
-	// A process that makes a file that nobody may write still writes it.
+	// A process that creates a file with a read-only mode can still write it.
 	in.Mode = syscall.S_IFREG | 0o444
 	r.ok(r.Create(nil, &in, "readonly", &out))
 	f = &file{r: r.rig, ino: out.NodeId, fh: out.Fh}
@@ -221,8 +221,8 @@ func TestRemoteCreateRace(t *testing.T) {
 	f.release()
 }
 
-// TestRemoteUnlinked: a file that is open stays until it is closed, and one
-// that has gone is stale, so that the kernel looks its name up anew.
+// TestRemoteUnlinked: an open file exists until it is closed, and a removed one is stale, so
+// that the kernel repeats the lookup of its name.
 func TestRemoteUnlinked(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	sim0 := r.dir(nodesName, "b", "sim0")

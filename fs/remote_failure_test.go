@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestNodeAway: of a node that does not answer there is its name, and all else
-// fails and goes on when it is back, what was open included.
+// TestNodeAway: a node that does not answer still has its name; everything else fails, and
+// works again once the node is back, including open files.
 func TestNodeAway(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
 	b, sim0 := r.dir(nodesName, "b"), r.dir(nodesName, "b", "sim0")
@@ -36,8 +36,8 @@ func TestNodeAway(t *testing.T) {
 	f.release()
 }
 
-// fails asks b, which is away, for everything. Nothing of it has to wait for
-// longer than a connection may take to be made.
+// fails sends all kinds of requests to b, which is unreachable. None of them may take longer
+// than a connection attempt.
 func (r *remoteRig) fails(f *file, b, sim0 uint64) {
 	r.t.Helper()
 	unreachable := func(got fuse.Status) {
@@ -67,9 +67,8 @@ func (r *remoteRig) fails(f *file, b, sim0 uint64) {
 	}
 }
 
-// TestNodeAgain: the next incarnation of a node is another one: what was known
-// of the first is stale, and its index is given again when the kernel has
-// forgotten it.
+// TestNodeAgain: the next incarnation of a node is a different one: references to the first
+// are stale, and its index is reused once the kernel has forgotten it.
 func TestNodeAgain(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	nodes := r.dir(nodesName)
@@ -102,7 +101,7 @@ func TestNodeAgain(t *testing.T) {
 	again.release()
 }
 
-// TestNodeGone: a node that has left the view has no name, and its inodes are
+// TestNodeGone: the name of a node that has left the view does not exist, and its inodes are
 // stale.
 func TestNodeGone(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
@@ -120,8 +119,8 @@ func TestNodeGone(t *testing.T) {
 	}
 }
 
-// TestRemotePages: the kernel's pages of a map are dropped when the content
-// changes at another node, whoever owns the file.
+// TestRemotePages: the kernel's pages of a map are dropped when the content changes on another
+// node, whichever node owns the file.
 func TestRemotePages(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{})
 	r.opts.Cluster.OnServed(r.served)
@@ -130,7 +129,7 @@ func TestRemotePages(t *testing.T) {
 	theirs := b.File("sim0", "f", pattern(10_000, 1))
 	f, _ := r.openFile(r.dir(nodesName, "b", "sim0", "f"), rdwr)
 	defer f.release()
-	f.readAt(4096, 0) // not by anybody, so for pages
+	f.readAt(4096, 0) // without a reader, so for pages
 	own, err := b.Store.OpenFile(t.Context(), theirs)
 	must(t, err)
 	_, err = own.WriteAt(t.Context(), pattern(10_000, 2), objects.Write{})

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/clustertest"
 )
 
-// TestRemoteKeys: keys/ leads to objects wherever they are, lists all of them
-// once and in order, and is no way to change them.
+// TestRemoteKeys: keys/ leads to objects on any node, lists all of them once and in order, and
+// does not allow changing them.
 func TestRemoteKeys(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
 	for i, name := range []members.Name{"a", "b", "c", "a", "b", "c"} {
@@ -47,8 +47,8 @@ func TestRemoteKeys(t *testing.T) {
 	r.remoteKeyGoes(keys)
 }
 
-// remoteKeyGoes: a link is as long as its key, and its number until the kernel
-// has forgotten it.
+// remoteKeyGoes: a link exists as long as its key, and its number until the kernel has
+// forgotten it.
 func (r *remoteRig) remoteKeyGoes(keys uint64) {
 	r.t.Helper()
 	link := r.lookup(keys, "key1").NodeId
@@ -67,8 +67,7 @@ func (r *remoteRig) remoteKeyGoes(keys uint64) {
 	}
 }
 
-// TestCreds: a caller goes with its groups, which belong to the thread that
-// the kernel names, and to nobody else.
+// TestCreds: a caller's groups are those of the thread that the kernel names.
 func TestCreds(t *testing.T) {
 	var all creds
 	groups, err := os.Getgroups()

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/clustertest"
 )
 
-// TestNodes: what is under nodes/, and that none of it is a user's to change.
+// TestNodes: the contents of nodes/, none of which users can change.
 func TestNodes(t *testing.T) {
 	r := newRemoteRig(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
 	if names := r.listAll(rootIno); !slices.Contains(names, nodesName) {

@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/clustertest"
 )
 
-// pages is a kernel that remembers whose pages it was told to drop, by
-// whatever goroutine.
+// pages is a kernel that records the inodes whose pages it was asked to drop, from any
+// goroutine.
 type pages struct {
 	noKernel
 
@@ -91,7 +91,7 @@ func (r *remoteRig) find(parent uint64, name string) (fuse.EntryOut, fuse.Status
 	return out, status
 }
 
-// there is an inode of a node's own store, by its path.
+// there returns an inode of a node's own store, by its path.
 func (r *remoteRig) there(node members.Name, device, name string) objects.Attr {
 	r.t.Helper()
 	n := r.Node(node)
@@ -100,7 +100,7 @@ func (r *remoteRig) there(node members.Name, device, name string) objects.Attr {
 	return a
 }
 
-// tryOpen opens a file that it may not be possible to open.
+// tryOpen tries to open a file.
 func (r *remoteRig) tryOpen(ino uint64, flags uint32) fuse.Status {
 	return r.Open(nil, &fuse.OpenIn{InHeader: header(ino), Flags: flags}, &fuse.OpenOut{})
 }

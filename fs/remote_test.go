@@ -9,9 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// TestNumbers: the sets of numbers don't overlap.
+// TestNumbers: the ranges of inode numbers don't overlap.
 func TestNumbers(t *testing.T) {
-	const other = 1 << 60 // of another node
+	const other = 1 << 60 // belongs to another node
 	for _, c := range []struct {
 		ino                       metadata.Ino
 		own, reserved, view, keys bool
@@ -36,8 +36,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestOtherKeyNumbers: a key keeps its number as long as the kernel knows it,
-// and two keys of one hash have two.
+// TestOtherKeyNumbers: a key keeps its number as long as the kernel knows it, and two keys
+// with the same hash have different numbers.
 func TestOtherKeyNumbers(t *testing.T) {
 	keys := newOtherKeys()
 	a := keys.enter("a")
@@ -61,7 +61,7 @@ func TestOtherKeyNumbers(t *testing.T) {
 	}
 }
 
-// TestSharedPages: which inodes the kernel has pages of.
+// TestSharedPages: for which inodes the kernel has pages.
 func TestSharedPages(t *testing.T) {
 	s := newShared()
 	const ino = metadata.Ino(1<<60 | 5000)
@@ -82,8 +82,8 @@ func TestSharedPages(t *testing.T) {
 	}
 }
 
-// TestSharedDrops: what comes while an inode is dropped is done once more, not
-// at the same time.
+// TestSharedDrops: a drop requested during a drop of the same inode runs once more, not
+// concurrently.
 func TestSharedDrops(t *testing.T) {
 	s := newShared()
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -107,7 +107,7 @@ func TestSharedDrops(t *testing.T) {
 	}
 }
 
-// TestKeepFor: what other nodes may change is kept for a short time.
+// TestKeepFor: data that other nodes may change is cached for a short time.
 func TestKeepFor(t *testing.T) {
 	for _, c := range []struct {
 		o    Options

@@ -34,8 +34,8 @@ func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name s
 	return f.removed(f.tree.Rmdir(ctx, who, parent, name), parent, name)
 }
 
-// removed answers the removal of a name, or its move away, that ended with
-// err: a view is there, though the store does not have it.
+// removed answers the removal of a name, or its move away, that returned err: a view
+// exists, although the store does not have it.
 func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.Status {
 	if isMissing(err) && f.views.isViewName(parent, name) {
 		return fuse.EROFS
@@ -43,16 +43,15 @@ func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.S
 	return f.errs.status(err)
 }
 
-// Rename moves a name, to another device too.
+// Rename moves a name, possibly to another device.
 //
-// Into publish/ it publishes, and out of it it receives.
+// A rename into publish/ publishes a file, and a rename out of it receives one.
 //
-// Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
-// for what can't change its device: directories, files with several names,
-// open files, exchanges; EINTR when a signal that ends the caller stopped a
-// move between devices, which has changed nothing then. Publishing is never
-// EXDEV, on which mv removes the target and makes another: EBUSY for what is
-// open, mapped or not hmcfs's, EISDIR, EMLINK.
+// Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV for what cannot
+// change its device: directories, files with several names, open files, exchanges; EINTR
+// when a fatal signal to the caller stopped a move between devices, which has then changed
+// nothing. Publishing never returns EXDEV, on which mv would remove the target and create
+// another: it is EBUSY for a file that is open, mapped or not hmcfs's, EISDIR, EMLINK.
 func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	defer f.ops.done(opRename, time.Now(), &status)
 	r := metadata.Rename{
@@ -76,8 +75,8 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	rename := func() error {
 		moved, err := f.tree.Rename(ctx, who, r)
 		if moved != 0 {
-			// Its attributes may have changed with its device, such as the blocks that it
-			// takes, which a rename does not do in other filesystems.
+			// Its attributes may have changed with its device, such as the number of
+			// blocks, which a rename does not change in other filesystems.
 			f.kernel.InvalidateInode(moved)
 		}
 		return err
@@ -91,12 +90,12 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	return f.removed(rename(), r.From, r.Name)
 }
 
-// publish moves a file into publish/. The kernel moves its name as it keeps
-// it, and the file can be received before this returns.
+// publish moves a file into publish/. The kernel moves the name that it caches along, and
+// the file can be received before this returns.
 func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status {
 	a, err := f.store.Lookup(background(), r.From, r.Name)
 	if err != nil {
-		return f.removed(err, r.From, r.Name) // of views too
+		return f.removed(err, r.From, r.Name) // also for views
 	}
 	f.asked.forget(a.Ino)
 	f.fleeting.enters(a.Ino)

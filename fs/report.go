@@ -9,8 +9,8 @@ import (
 // Status is the state of a mount, for status, metrics and .hmcfs/stats.
 type Status struct {
 	MountPoint string `json:"mount_point"`
-	// Passthrough says that the kernel serves host-tier files by itself;
-	// PassthroughReason says why it does not.
+	// Passthrough says whether the kernel serves host-tier files itself; PassthroughReason,
+	// why it does not.
 	Passthrough       bool         `json:"passthrough"`
 	PassthroughReason string       `json:"passthrough_reason,omitempty"`
 	MaxWrite          devices.Size `json:"max_write"`
@@ -25,26 +25,25 @@ type Status struct {
 	// ViewNodes counts the files and directories of views that the kernel
 	// knows.
 	ViewNodes int `json:"view_nodes"`
-	// Operations has one row for each kind of request that was seen,
-	// ordered by name.
+	// Operations has one row for each kind of request seen so far, ordered by name.
 	Operations []OperationStats `json:"operations"`
 }
 
 // OperationStats counts the requests of one kind.
 type OperationStats struct {
-	// Name is the kernel's, lower case: "lookup", "read".
+	// Name is the kernel's name in lower case: "lookup", "read".
 	Name string `json:"name"`
-	// Count counts those that have ended, Errors those of them that failed. That
-	// something is not there, or not supported, is no failure.
+	// Count is the number of completed requests, and Errors that of the failed ones among
+	// them. An object that is missing or not supported is no failure.
 	Count  uint64 `json:"count"`
 	Errors uint64 `json:"errors"`
-	// Seconds is the time that they took in the daemon, together.
+	// Seconds is the total time that they took in the daemon.
 	Seconds float64 `json:"seconds"`
-	// Bytes counts the bytes they moved; 0 for those that move none.
+	// Bytes is the number of bytes they moved; 0 for requests that move none.
 	Bytes uint64 `json:"bytes,omitempty"`
 }
 
-// Status tells the state of the mount.
+// Status returns the state of the mount.
 func (s *Server) Status() Status {
 	f := s.fs
 	kernel := s.fuse.KernelSettings()

@@ -22,8 +22,8 @@ const (
 
 	// viewBit marks a node of a view; the other bits are a hash.
 	viewBit metadata.Ino = 1 << 61
-	// keyBit marks the symlink under keys/ of the object with the other bits; with
-	// otherKeyBit, of another node's key, of which the others are a hash.
+	// keyBit marks the symlink under keys/ of the object with the other bits; together with
+	// otherKeyBit, of another node's key, with a hash of the key in the other bits.
 	keyBit      metadata.Ino = 1 << 62
 	otherKeyBit metadata.Ino = 1 << 60
 
@@ -31,57 +31,57 @@ const (
 	controlName = ".hmcfs"
 	publishName = "publish"
 	nodesName   = "nodes"
-	// keyedName is the directory, in that of a device, of the objects that
-	// hmcfs makes for keys.
+	// keyedName is the directory, within that of a device, of the objects that hmcfs makes
+	// for keys.
 	keyedName = ".keys"
 )
 
-// isReserved reports whether an inode is not one of the store's that users may
-// change: the root, nodes/, keys/, .hmcfs/ and what is in the last two, and
-// views. publish/ is the store's, and what is in nodes/ other nodes'.
+// isReserved reports whether an inode is not one of the store's that users may change: the
+// root, nodes/, keys/ and .hmcfs/, the contents of the last two, and views. publish/
+// belongs to the store, and the contents of nodes/ to other nodes.
 func isReserved(ino metadata.Ino) bool {
 	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
 
-// isView reports whether an inode is of a view.
+// isView reports whether an inode belongs to a view.
 func isView(ino metadata.Ino) bool { return ino >= viewBit && ino < keyBit }
 
 // isKey reports whether an inode is a symlink under keys/.
 func isKey(ino metadata.Ino) bool { return ino >= keyBit }
 
-// providedInode is an inode that the mount itself provides, as opposed to the tree. Each kind
-// is a type: rootDir, controlDir, controlFile, keysDir, keyLink, otherKeyLink, nodesDir
-// and viewInode. base has the answers that most of them give.
+// providedInode is an inode that the mount itself provides, as opposed to the tree. Each
+// kind is a type: rootDir, controlDir, controlFile, keysDir, keyLink, otherKeyLink,
+// nodesDir and viewInode. base has the answers that most of them share.
 type providedInode interface {
-	// attr returns its attributes. Its owner is the root's.
+	// attr returns its attributes. Its owner is the root directory's.
 	attr() (objects.Attr, error)
 	// parent returns the number of its directory.
 	parent() metadata.Ino
 	// lookup finds a name in it. done is false for a name that the tree may have.
 	lookup(name string, out *fuse.EntryOut) (done bool, status fuse.Status)
-	// list returns what lists it for a handle.
+	// list returns a lister of its entries for a handle.
 	list(cancel <-chan struct{}, header *fuse.InHeader, h *dirHandle) (lister, error)
 	open(c *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status
 	xattr(name string) ([]byte, error)
 	xattrs() ([]string, error)
 	// device returns the inode of the tree whose device statfs describes.
 	device() (metadata.Ino, error)
-	// refusal is the answer to a change of it, or of its entries.
+	// refusal returns the status that refuses a change of it, or of its entries.
 	refusal() fuse.Status
 }
 
-// counted is a provided inode that lasts as long as the kernel has references to it.
+// counted is a provided inode that exists as long as the kernel has references to it.
 type counted interface {
-	// enter answers the inode, and counts a reference.
+	// enter fills in the answer for the inode, and counts a reference.
 	enter(out *fuse.EntryOut) fuse.Status
 	// forget drops references.
 	forget(refs uint64)
 }
 
-// ascending is a provided inode whose directory is counted, or one of the tree.
+// ascending is a provided inode whose parent directory is counted, or belongs to the tree.
 type ascending interface {
-	// enterParent answers the directory and counts a reference, or returns its number
-	// where it is one of the tree.
+	// enterParent fills in the answer for the directory and counts a reference, or returns
+	// its number if it belongs to the tree.
 	enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status)
 }
 
@@ -124,8 +124,8 @@ func (f *filesystem) provided(ino metadata.Ino) providedInode {
 	}
 }
 
-// base is an inode that can't be changed, in the root, without entries, content or
-// attributes. By itself it is a number that stands for nothing.
+// base is an immutable inode in the root, without entries, content or attributes. On its
+// own it represents a number that is not in use.
 type base struct {
 	fs  *filesystem
 	ino metadata.Ino
@@ -158,7 +158,7 @@ func (b base) device() (metadata.Ino, error) { return metadata.RootIno, nil }
 
 func (b base) refusal() fuse.Status { return fuse.EPERM }
 
-// attrAs returns the attributes of an inode that is as old as the mount.
+// attrAs returns the attributes of an inode that was created with the mount.
 func (b base) attrAs(mode metadata.Mode, nlink uint32, size uint64) (objects.Attr, error) {
 	root, err := b.fs.store.Attr(background(), metadata.RootIno)
 	if err != nil {
@@ -171,7 +171,7 @@ func (b base) attrAs(mode metadata.Mode, nlink uint32, size uint64) (objects.Att
 	}}, nil
 }
 
-// enterProvided answers a lookup of a number.
+// enterProvided fills in the answer to a lookup by number.
 func (f *filesystem) enterProvided(n providedInode, out *fuse.EntryOut) fuse.Status {
 	if c, ok := n.(counted); ok {
 		return c.enter(out)
@@ -179,7 +179,7 @@ func (f *filesystem) enterProvided(n providedInode, out *fuse.EntryOut) fuse.Sta
 	return f.answer(n.parent(), n, out)
 }
 
-// answer answers an entry of a directory that is an inode of the mount's.
+// answer fills in the answer for an entry of a directory that is a provided inode.
 func (f *filesystem) answer(dir metadata.Ino, n providedInode, out *fuse.EntryOut) fuse.Status {
 	a, err := n.attr()
 	if err != nil {
@@ -189,9 +189,9 @@ func (f *filesystem) answer(dir metadata.Ino, n providedInode, out *fuse.EntryOu
 	return fuse.OK
 }
 
-// refusal is the answer to a change of inodes that the mount provides: a view is
-// read-only as a whole, the rest is not the user's to change. It is OK where there are
-// none.
+// refusal returns the status that refuses a change of provided inodes: views are read-only
+// as a whole, and the others cannot be changed by users. It is OK if none of inos is
+// provided.
 func (f *filesystem) refusal(inos ...metadata.Ino) fuse.Status {
 	status := fuse.OK
 	for _, ino := range inos {

@@ -25,12 +25,12 @@ type rig struct {
 	kernel recorder
 }
 
-// recorder is a kernel that remembers what it was told.
+// recorder is a kernel that records its notifications.
 type recorder struct {
 	entries []string
 	inodes  []metadata.Ino
 	pages   []metadata.Ino
-	// refault, unless nil, is what the kernel does while it drops a range.
+	// refault, if not nil, simulates the kernel's actions while it drops a range.
 	refault func()
 }
 
@@ -115,7 +115,7 @@ func (r *rig) ok(status fuse.Status) {
 	}
 }
 
-// want fails the test unless the request was answered so.
+// want fails the test unless the request was answered with errno.
 func (r *rig) want(got fuse.Status, errno syscall.Errno) {
 	r.t.Helper()
 	if got != fuse.Status(errno) {
@@ -125,7 +125,7 @@ func (r *rig) want(got fuse.Status, errno syscall.Errno) {
 
 func header(ino uint64) fuse.InHeader { return fuse.InHeader{NodeId: ino} }
 
-// lookup finds a name; 0 is none.
+// lookup finds a name; inode 0 means that it does not exist.
 func (r *rig) lookup(parent uint64, name string) fuse.EntryOut {
 	r.t.Helper()
 	var out fuse.EntryOut
@@ -134,7 +134,7 @@ func (r *rig) lookup(parent uint64, name string) fuse.EntryOut {
 	return out
 }
 
-// root is the directory of a device.
+// root returns the directory of a device.
 func (r *rig) root(device string) uint64 {
 	r.t.Helper()
 	ino := r.lookup(uint64(metadata.RootIno), device).NodeId
@@ -185,7 +185,7 @@ func (f *file) write(p []byte) {
 	}
 }
 
-// readAt reads as the kernel does: it takes the bytes, then says Done.
+// readAt reads as the kernel does: it copies the bytes, then calls Done.
 func (f *file) readAt(n int, off uint64) []byte {
 	f.r.t.Helper()
 	p, status := f.tryReadAt(nil, n, off)
@@ -201,7 +201,7 @@ func (f *file) tryReadAt(cancel <-chan struct{}, n int, off uint64) ([]byte, fus
 		return nil, status
 	}
 	if result.Size() == 0 {
-		return nil, fuse.OK // go-fuse does not call Done then
+		return nil, fuse.OK // go-fuse does not call Done in that case
 	}
 	var p []byte
 	if s, ok := result.(interface {
@@ -221,7 +221,7 @@ func (f *file) release() {
 	f.r.Release(nil, &fuse.ReleaseIn{InHeader: header(f.ino), Fh: f.fh})
 }
 
-// stat asks for the attributes.
+// stat requests the attributes.
 func (r *rig) stat(ino uint64) fuse.AttrOut {
 	r.t.Helper()
 	var out fuse.AttrOut

@@ -9,10 +9,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// rootDir is the root, which has the directories of devices from the tree.
+// rootDir is the root, which also lists the directories of devices from the tree.
 type rootDir struct{ base }
 
-// entries returns those beside the devices. nodes/ is there where there is a cluster.
+// entries returns the entries other than devices. nodes/ exists only with a cluster.
 func (r rootDir) entries() []dirEntry {
 	all := []dirEntry{
 		{name: controlName, ino: controlIno, mode: metadata.TypeDir, offset: dotsEnd + 1},

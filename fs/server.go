@@ -17,15 +17,14 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// What callers of Mount and Unmount tell apart.
+// Errors of Mount and Unmount.
 var (
-	// ErrBusy says that files of the mount are open, or that a process is in
-	// one of its directories.
+	// ErrBusy reports that files of the mount are open, or that a process is in one of its
+	// directories.
 	ErrBusy = errors.New("fs: mount is in use")
-	// ErrMountPoint says that the mount point can't be used as it is.
+	// ErrMountPoint reports that the mount point can't be used as it is.
 	ErrMountPoint = errors.New("fs: mount point unusable")
-	// ErrNoFUSE says that the machine or the user can't mount FUSE
-	// filesystems.
+	// ErrNoFUSE reports that the machine or the user can't mount FUSE filesystems.
 	ErrNoFUSE = errors.New("fs: no FUSE")
 )
 
@@ -34,11 +33,11 @@ type Server struct {
 	fs   *filesystem
 	fuse *fuse.Server
 	path string
-	// gone is closed when the mount is, and all handles are.
+	// gone is closed once the mount has ended and all handles are closed.
 	gone chan struct{}
 }
 
-// serve answers requests until the mount is gone.
+// serve answers requests until the mount ends.
 func (s *Server) serve() {
 	defer close(s.gone)
 	s.fuse.Serve()
@@ -54,7 +53,7 @@ func (s *Server) serve() {
 // answer waits until the mount answers.
 func (s *Server) answer(ctx context.Context) error {
 	answered := make(chan error, 1)
-	go func() { answered <- apart(s.fuse.WaitMount) }() // it opens a file of the mount
+	go func() { answered <- apart(s.fuse.WaitMount) }() // WaitMount opens a file of the mount
 	select {
 	case err := <-answered:
 		return err
@@ -63,7 +62,7 @@ func (s *Server) answer(ctx context.Context) error {
 	}
 }
 
-// abort takes a mount away that nobody has seen.
+// abort removes a mount that was never announced.
 func (s *Server) abort() {
 	if err := s.unmount(unix.MNT_DETACH); err != nil {
 		s.fs.log.Error("mount that failed to start stays", zap.Error(err))
@@ -72,23 +71,23 @@ func (s *Server) abort() {
 	<-s.gone
 }
 
-// Wait returns when the mount is gone, whoever unmounted it, and its handles
+// Wait returns once the mount has ended, whichever process unmounted it, and its handles
 // are closed.
 func (s *Server) Wait() { <-s.gone }
 
 const (
-	// unmountTries bounds the attempts on a busy mount: the kernel releases
-	// files that were just closed a moment later.
+	// unmountTries bounds the attempts on a busy mount: the kernel releases files that were
+	// just closed a moment later.
 	unmountTries = 6
 	unmountPause = 10 * time.Millisecond
-	// streamTries bounds the attempts beyond that when programs have to
-	// see the ends of their streams before.
+	// streamTries bounds the additional attempts while programs still have to read the ends
+	// of their streams.
 	streamTries = 4
 )
 
-// Unmount ends the mount and returns when its handles are closed. On a mount
-// that is gone already it does nothing. Who does nothing but listen at
-// .hmcfs/events does not hold it: the reader's stream ends.
+// Unmount ends the mount and returns once its handles are closed. If the mount has already
+// ended it does nothing. Readers of .hmcfs/events alone do not keep the mount busy: their
+// streams end.
 //
 // Errors: ErrBusy, the context's, and the kernel's.
 func (s *Server) Unmount(ctx context.Context) error {
@@ -129,7 +128,7 @@ func (s *Server) isGone() bool {
 	}
 }
 
-// unmount tries once.
+// unmount makes one attempt.
 func (s *Server) unmount(flags int) error {
 	if os.Geteuid() != 0 {
 		return s.unmountAsUser(flags)
@@ -164,17 +163,17 @@ func (s *Server) unmountAsUser(flags int) error {
 	return fmt.Errorf("unmount %s: %w: %s", s.path, err, out)
 }
 
-// Limits lists what bounds users of the mount, and what has been refused for it.
+// Limits returns the bounds on users of the mount, and the number of refusals by each.
 func (s *Server) Limits() []metadata.LimitStatus { return s.fs.streams.limits() }
 
-// EntryChanged tells the kernel that a name of a directory was made, removed
-// or moved by the daemon itself. It waits for requests on that directory, so
-// it must not be called with a lock held that those need.
+// EntryChanged notifies the kernel that the daemon itself has made, removed or moved a name
+// of a directory. It waits for requests on that directory, so it must not be called while
+// holding a lock that those need.
 func (s *Server) EntryChanged(parent metadata.Ino, name string) {
 	s.fs.names.Add(1)
 	s.fs.kernel.InvalidateEntry(parent, name)
 }
 
-// InodeChanged tells the kernel that the daemon itself has changed an
-// inode's attributes, such as those of an object that is lost.
+// InodeChanged notifies the kernel that the daemon itself has changed an inode's
+// attributes, such as those of an object that is lost.
 func (s *Server) InodeChanged(ino metadata.Ino) { s.fs.kernel.InvalidateInode(ino) }

@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// settable are the bits of SETATTR that name something to set. The others
-// say how.
+// settable is the set of SETATTR bits that select something to set. The others are
+// modifiers.
 const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
 	fuse.FATTR_SIZE | fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_CTIME
 
-// SetAttr is chmod, chown, truncate and utimensat.
+// SetAttr implements chmod, chown, truncate and utimensat.
 //
 // Errors: EPERM for what belongs to hmcfs, EFBIG, ENOSPC, EIO.
 func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
@@ -51,8 +51,8 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	return fuse.OK
 }
 
-// cutBeside calls set, minding what is stored through maps where it changes the
-// length of a file.
+// cutBeside calls set, taking stores through maps into account where it changes the length
+// of a file.
 func (f *filesystem) cutBeside(in *fuse.SetAttrIn, set func() (objects.Attr, error)) (objects.Attr, error) {
 	if size, ok := in.GetSize(); ok {
 		if m := f.mappable.of(metadata.Ino(in.NodeId)); m != nil {
@@ -62,10 +62,10 @@ func (f *filesystem) cutBeside(in *fuse.SetAttrIn, set func() (objects.Attr, err
 	return set()
 }
 
-// storedBefore has the kernel write back what was stored through maps before
-// mtime is set. Without WRITEBACK_CACHE it does not do so by itself, and the
-// pages written later would set the time to theirs. A request that cuts is left
-// alone: until it is answered the kernel writes no page of the inode.
+// storedBefore makes the kernel write back stores through maps before mtime is set. Without
+// WRITEBACK_CACHE it does not do so itself, and pages written later would set the time to
+// theirs. A truncation is left alone: until it is answered the kernel writes no page of the
+// inode.
 func (f *filesystem) storedBefore(in *fuse.SetAttrIn) {
 	ino := metadata.Ino(in.NodeId)
 	if in.Valid&fuse.FATTR_MTIME != 0 && in.Valid&fuse.FATTR_SIZE == 0 && f.shared.hasPages(ino) {
@@ -73,9 +73,9 @@ func (f *filesystem) storedBefore(in *fuse.SetAttrIn) {
 	}
 }
 
-// readBefore waits for what is being read ahead of a file before its atime is
-// set: the access of a host file is noted when it is read, by the kernel, and that
-// of another node's by its owner, and would set the time to the present.
+// readBefore waits for read-ahead of a file to complete before its atime is set: the access
+// time of a host file is updated by the kernel when the file is read, and that of another
+// node's file by its owner, so the reads would reset it to the present.
 func (f *filesystem) readBefore(cancel <-chan struct{}, in *fuse.SetAttrIn) {
 	if in.Valid&fuse.FATTR_ATIME == 0 {
 		return
@@ -91,10 +91,10 @@ func (f *filesystem) readBefore(cancel <-chan struct{}, in *fuse.SetAttrIn) {
 
 // changeOf converts a request.
 //
-// A request that names nothing to set is the kernel's way to have set-id bits
-// cleared: it found them before a write that it does itself (passthrough) or
-// before fallocate and copy_file_range, and since hmcfs has said that it
-// clears them (HANDLE_KILLPRIV_V2), the kernel has taken the mode out.
+// With a request that selects nothing to set the kernel asks for set-id bits to be cleared:
+// it found them before a write that it does itself (passthrough) or before fallocate and
+// copy_file_range, and since hmcfs has declared that it clears them (HANDLE_KILLPRIV_V2),
+// the kernel has removed the mode from the request.
 func changeOf(in *fuse.SetAttrIn) objects.Change {
 	c := objects.Change{
 		KillPriv: in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || in.Valid&settable == 0,
@@ -118,8 +118,8 @@ func changeOf(in *fuse.SetAttrIn) objects.Change {
 	return c
 }
 
-// timeOf returns the time to set, or nil. The present is UTIME_NOW, as the owner's clock
-// says what that is.
+// timeOf returns the time to set, or nil. The present is returned as UTIME_NOW, since the
+// owner's clock determines it.
 func timeOf(valid, set, setNow uint32, sec uint64, nsec uint32) *metadata.Timespec {
 	switch {
 	case valid&set == 0:

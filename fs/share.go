@@ -14,7 +14,7 @@ func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }
 
-// sharing is the memory that other processes and files share: xattrs bind and handle.
+// sharing serves the xattrs bind and handle, by which processes and files share memory.
 type sharing struct {
 	store *objects.Store
 	errs  *errnoTable
@@ -24,7 +24,7 @@ type sharing struct {
 // bind makes memory of another process the content of a file. The kernel has
 // checked that the caller may write the file.
 //
-// Errors: EINVAL for what is no handle, or one of another device; EPERM for
+// Errors: EINVAL for a value that is no handle, or a handle of another device; EPERM for
 // memory that is not the caller's; EBUSY for a file with content.
 func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.Status {
 	memory, err := share.Parse(value)
@@ -32,7 +32,7 @@ func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.St
 		err = s.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
 	}
 	if err != nil {
-		// The caller sees a number; which of the many things it was is here.
+		// The caller sees only a number; the log has the cause.
 		s.log.Info("memory not bound", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 	}
 	return s.errs.status(err)
@@ -40,8 +40,8 @@ func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.St
 
 // exportHandle names the memory of a file for another process.
 //
-// Errors: EPERM for a caller who may not write it too; EINVAL for an empty
-// file; ENODATA for what is no file; EOPNOTSUPP where the device can't.
+// Errors: EPERM for a caller without write permission; EINVAL for an empty file; ENODATA
+// for an inode that is no file; EOPNOTSUPP where the device does not support it.
 func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, fuse.Status) {
 	a, err := s.store.Attr(background(), ino)
 	if err == nil && !a.IsRegular() {

@@ -9,19 +9,19 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// shared tracks what the kernel keeps of inodes: of its pages the daemon must know
-// before it sets times, and where other nodes change them.
+// shared tracks the kernel's cached state of inodes: the daemon must know of its pages
+// before setting times, and where other nodes change files.
 type shared struct {
 	mu sync.Mutex
-	// pages counts the open files, of ours or of other nodes', of whose content
-	// the kernel has pages, for maps, by inode.
+	// pages counts, by inode, the open files of this and other nodes that the kernel has
+	// pages of, for maps.
 	// +checklocks:mu
 	pages map[metadata.Ino]int
-	// dropping are the inodes of which something is being dropped; true is
-	// once more.
+	// dropping holds the inodes of which something is being dropped; true requests another
+	// run.
 	// +checklocks:mu
 	dropping map[metadata.Ino]bool
-	// closed says that there is no kernel any more.
+	// closed is set once the kernel is disconnected.
 	// +checklocks:mu
 	closed bool
 	drops  sync.WaitGroup
@@ -31,8 +31,8 @@ func newShared() shared {
 	return shared{pages: map[metadata.Ino]int{}, dropping: map[metadata.Ino]bool{}}
 }
 
-// mapped notes an open file more of which the kernel has pages, and unmapped
-// that it was closed.
+// mapped counts another open file that the kernel has pages of, and unmapped the close of
+// such a file.
 func (s *shared) mapped(ino metadata.Ino) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *shared) hasPages(ino metadata.Ino) bool {
 	return s.pages[ino] > 0
 }
 
-// pagesWhere lists those of some inodes of which the kernel has pages.
+// pagesWhere returns the inodes for which is returns true and that the kernel has pages of.
 func (s *shared) pagesWhere(is func(metadata.Ino) bool) []metadata.Ino {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *shared) pagesWhere(is func(metadata.Ino) bool) []metadata.Ino {
 	return inos
 }
 
-// drop calls fn, which may wait for the kernel, for an inode, and once more if
-// it was called meanwhile. Two of one inode never run at a time.
+// drop calls fn, which may wait for the kernel, for an inode, in the background, and again
+// if drop was called meanwhile. No two calls for one inode run at the same time.
 func (s *shared) drop(ino metadata.Ino, fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *shared) again(ino metadata.Ino) bool {
 	return false
 }
 
-// close returns when nothing is being dropped, and nothing will be.
+// close waits until nothing is being dropped, and prevents further drops.
 func (s *shared) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -105,20 +105,20 @@ func (s *shared) close() {
 	s.drops.Wait()
 }
 
-// notePages notes that the kernel reads for its pages: it does not say on
-// whose behalf.
+// notePages records that the kernel reads for its pages, which it indicates by not naming
+// the reader.
 func (s *shared) notePages(h *fileHandle, in *fuse.ReadIn) {
 	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
 		s.mapped(metadata.Ino(in.NodeId))
 	}
 }
 
-// keepShared is the time the kernel may keep names and attributes of ours while
-// other nodes may change them. To be told to drop a name it would have to be
-// told with its lock of the directory (doc.go).
+// keepShared is the time the kernel may cache names and attributes of this node while other
+// nodes may change them. Dropping a name explicitly would take the kernel's lock of the
+// directory (doc.go).
 const keepShared = time.Second
 
-// keepFor returns the time the kernel may keep names and attributes.
+// keepFor returns the time the kernel may cache names and attributes.
 func keepFor(o *Options) time.Duration {
 	keep := max(o.CacheTimeout, 0)
 	if o.Cluster != nil {
@@ -127,8 +127,8 @@ func keepFor(o *Options) time.Duration {
 	return keep
 }
 
-// ownInodeStatus is inodeStatus for an inode of ours, which can have gone
-// without the kernel's knowing only where there are other nodes.
+// ownInodeStatus is inodeStatus for an inode of this node, which can disappear without the
+// kernel's knowledge only where there are other nodes.
 func (f *filesystem) ownInodeStatus(err error) fuse.Status {
 	if f.opts.Cluster != nil {
 		return f.errs.inodeStatus(err)

@@ -11,13 +11,12 @@ import (
 const (
 	// fragment is the unit of statfs in bytes.
 	fragment = 4096
-	// maxInodes is the number that df -i shows: only memory bounds it.
+	// maxInodes is the number that df -i shows; the actual bound is memory.
 	maxInodes = 1 << 32
 )
 
-// StatFs tells the memory of the device that an inode is on; for the root and
-// the directories of hmcfs's own, that of all devices together, and so it is
-// with nodes/NODE and that node's.
+// StatFs returns the memory of the device that an inode is on; for the root and hmcfs's own
+// directories, that of all devices together, and for nodes/NODE that of the node's devices.
 func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)

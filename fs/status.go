@@ -6,7 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// The answers that go-fuse has no name for.
+// Statuses that go-fuse does not name.
 const (
 	errNameTooLong  = fuse.Status(syscall.ENAMETOOLONG)
 	errExist        = fuse.Status(syscall.EEXIST)

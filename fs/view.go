@@ -17,16 +17,16 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// viewNode is an inode of a view that the kernel knows: the directory
-// FILE.tensors, one below it, or a tensor as a file. It does not change.
+// viewNode is an inode of a view that the kernel knows: the directory FILE.tensors, a
+// directory below it, or a tensor as a file. It is immutable, except for refs.
 type viewNode struct {
 	id metadata.Ino
-	// file is the file that the view is of, name the name by which that was found.
+	// file is the file that the view is of, and name the name under which it was found.
 	file metadata.Ino
 	name string
 	// path is the node's path in the view; "" is FILE.tensors itself.
 	path string
-	// tensor is nil for a directory; header is what stands before its bytes.
+	// tensor is nil for a directory; header is the file header before the tensor's bytes.
 	tensor *tensors.Tensor
 	header []byte
 
@@ -34,14 +34,13 @@ type viewNode struct {
 	refs uint64
 }
 
-// size is that of a tensor's file.
+// size returns the size of a tensor's file.
 func (n *viewNode) size() uint64 { return uint64(len(n.header)) + n.tensor.Len }
 
-// views are the nodes of views that the kernel knows. The number of a node is
-// a hash of what it shows, the place and the type of a tensor included: a
-// listing can tell it without making the node, a file keeps its number while
-// the kernel forgets and asks again, and a tensor that another one has
-// replaced does not share its pages.
+// views holds the nodes of views that the kernel knows. The number of a node is a hash of
+// what it shows, including the place and the type of a tensor: so a listing can report it
+// without making the node, a file keeps its number while the kernel forgets it and asks
+// again, and a tensor that has replaced another one does not share its pages.
 type views struct {
 	store *objects.Store
 	seed  maphash.Seed
@@ -49,11 +48,10 @@ type views struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	nodes map[metadata.Ino]*viewNode
-	// open are the tensors that are open, by their files.
+	// open holds the open tensors, by their files.
 	// +checklocks:mu
 	open map[metadata.Ino][]*viewFile
-	// opens counts them: most of the time there is none, and then nobody
-	// need look.
+	// opens counts them. Usually it is 0, and no lookup is needed.
 	opens atomic.Int64
 }
 
@@ -61,7 +59,7 @@ func newViews(store *objects.Store) views {
 	return views{store: store, seed: maphash.MakeSeed(), nodes: map[metadata.Ino]*viewNode{}, open: map[metadata.Ino][]*viewFile{}}
 }
 
-// number returns the number that a node gets, unless another has it already.
+// number returns the number for a node, unless another node already has it.
 func (v *views) number(file metadata.Ino, name, path string, t *tensors.Tensor) metadata.Ino {
 	key := struct {
 		file             metadata.Ino
@@ -78,8 +76,8 @@ func (v *views) number(file metadata.Ino, name, path string, t *tensors.Tensor) 
 	return viewBit | metadata.Ino(maphash.Comparable(v.seed, key))&(viewBit-1)
 }
 
-// enter returns the node of what a view has at a path and counts one
-// reference of the kernel's. As long as it has any, so has the file.
+// enter returns the node for a path of a view and counts one kernel reference. As long as
+// the node has references, the file has one too.
 func (v *views) enter(file metadata.Ino, name, path string, t *tensors.Tensor) *viewNode {
 	id := v.number(file, name, path, t)
 	v.mu.Lock()
@@ -96,7 +94,7 @@ func (v *views) enter(file metadata.Ino, name, path string, t *tensors.Tensor) *
 	}
 	n := &viewNode{id: id, file: file, name: name, path: path, refs: 1}
 	if t != nil {
-		own := *t // that of the parsed header would keep all of it
+		own := *t // a pointer into the parsed header would keep all of it alive
 		n.tensor, n.header = &own, t.Header()
 	}
 	v.nodes[id] = n
@@ -111,7 +109,7 @@ func sameTensor(a, b *tensors.Tensor) bool {
 	return a.Equal(b)
 }
 
-// get finds a node.
+// get returns the node with a number.
 //
 // Errors: ESTALE.
 func (v *views) get(id metadata.Ino) (*viewNode, error) {
@@ -124,7 +122,7 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 	return n, nil
 }
 
-// forget drops references of the kernel's.
+// forget drops kernel references.
 func (v *views) forget(id metadata.Ino, refs uint64) {
 	v.mu.Lock()
 	n := v.nodes[id]
@@ -141,15 +139,15 @@ func (v *views) forget(id metadata.Ino, refs uint64) {
 	}
 }
 
-// len counts the nodes.
+// len returns the number of nodes.
 func (v *views) len() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.nodes)
 }
 
-// tensors returns what the file that a node is of holds now. That it is not
-// what its name says is logged once for the file, whoever asks.
+// tensors returns the present tensors of a node's file. A file whose content does not match
+// its name is logged once, whatever the number of requests.
 func (v *views) tensors(ctx context.Context, n *viewNode) (*tensors.File, error) {
 	f, err := v.store.Tensors(ctx, n.file, n.name)
 	if errors.Is(err, tensors.ErrFormat) {
@@ -158,7 +156,7 @@ func (v *views) tensors(ctx context.Context, n *viewNode) (*tensors.File, error)
 	return f, err
 }
 
-// opened notes that a tensor was opened.
+// opened records that a tensor was opened.
 func (v *views) opened(f *viewFile) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -166,7 +164,7 @@ func (v *views) opened(f *viewFile) {
 	v.opens.Add(1)
 }
 
-// closed notes that it was closed.
+// closed records that it was closed.
 func (v *views) closed(f *viewFile) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -178,7 +176,7 @@ func (v *views) closed(f *viewFile) {
 	v.opens.Add(-1)
 }
 
-// openOf lists the tensors of a file that are open.
+// openOf returns the open tensors of a file.
 func (v *views) openOf(file metadata.Ino) []metadata.Ino {
 	if v.opens.Load() == 0 {
 		return nil
@@ -218,9 +216,9 @@ func (v viewInode) device() (metadata.Ino, error) {
 
 func (v viewInode) refusal() fuse.Status { return fuse.EROFS }
 
-// find returns what the view that a node is of has at a path now.
+// find returns the entry that the view of a node has at a path now.
 //
-// Errors: ENOENT; EIO for a file that is not what its name says.
+// Errors: ENOENT; EIO for a file whose content does not match its name.
 func (v *views) find(ctx context.Context, n *viewNode, path string) (tensors.Entry, error) {
 	f, err := v.tensors(ctx, n)
 	if err != nil {
@@ -233,8 +231,8 @@ func (v *views) find(ctx context.Context, n *viewNode, path string) (tensors.Ent
 	return e, nil
 }
 
-// check says whether the file still has what the node shows, where and as it
-// shows it. Only the bytes of a tensor may have changed.
+// check verifies that the file still has what the node shows, in the same place and form.
+// Only the bytes of a tensor may have changed.
 //
 // Errors: ESTALE; EIO.
 func (v *views) check(ctx context.Context, n *viewNode) error {
@@ -251,9 +249,9 @@ func (v *views) check(ctx context.Context, n *viewNode) error {
 	return nil
 }
 
-// attr makes the attributes of a node that has been checked: those of the
-// file, without what allows to change it. That a directory has one link says
-// that nobody has counted those in it.
+// attr returns the attributes of a node that has been checked: those of the file, without
+// write permission. A directory's link count of 1 means that its subdirectories are not
+// counted.
 func (v *views) attr(n *viewNode) (objects.Attr, error) {
 	a, err := v.store.Attr(background(), n.file)
 	if err != nil {

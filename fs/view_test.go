@@ -23,7 +23,7 @@ func array(n int, seed byte) []byte {
 	return append(x.Header(), pattern(n, seed)...)
 }
 
-// npy makes a file of n bytes behind a header.
+// npy makes a file of n bytes after a header.
 func (r *rig) npy(dir uint64, name string, n int) {
 	r.t.Helper()
 	f := r.create(dir, name)
@@ -31,7 +31,7 @@ func (r *rig) npy(dir uint64, name string, n int) {
 	f.release()
 }
 
-// look finds a name that may be missing; 0 is none.
+// look finds a name that may be missing; 0 means that it is.
 func (r *rig) look(parent uint64, name string) (uint64, fuse.Status) {
 	var out fuse.EntryOut
 	h := header(parent)
@@ -39,7 +39,7 @@ func (r *rig) look(parent uint64, name string) (uint64, fuse.Status) {
 	return out.NodeId, status
 }
 
-// wantAt reads a part of a file and wants that part of its content.
+// wantAt reads a part of a file and compares it with that part of content.
 func (f *file) wantAt(content []byte, off, size int) {
 	f.r.t.Helper()
 	from := min(off, len(content))
@@ -74,7 +74,7 @@ func TestViewReads(t *testing.T) {
 					f.wantAt(want, off, size)
 				}
 			}
-			for off := 0; off < len(want); off += 1 << 20 { // in a row, so that it is read ahead
+			for off := 0; off < len(want); off += 1 << 20 { // sequentially, so that it is read ahead
 				f.wantAt(want, off, 1<<20)
 			}
 			if got := r.listAll(view.NodeId); !slices.Equal(got, []string{".", "..", "a.npy"}) {
@@ -127,7 +127,7 @@ func TestViewNodes(t *testing.T) {
 	}
 }
 
-// TestViewNumbersMeet has another node at the number that a node should get.
+// TestViewNumbersMeet puts another node at the number that a node would get.
 func TestViewNumbersMeet(t *testing.T) {
 	r := newRig(t)
 	first := r.views.number(5000, "a.npy", "", nil)
@@ -147,7 +147,7 @@ func TestViewNumbersMeet(t *testing.T) {
 	}
 }
 
-// TestViewRefuses changes views in every way that the kernel has.
+// TestViewRefuses tries to change views in every way that the kernel offers.
 func TestViewRefuses(t *testing.T) {
 	r := newRig(t)
 	dir := r.root("sim0")
@@ -190,8 +190,8 @@ func TestViewRefuses(t *testing.T) {
 	r.want(r.Rmdir(nil, &at, "no.npy.tensors"), syscall.ENOENT)
 }
 
-// TestViewsInListings wants each view listed once, at whatever offsets the
-// listing is cut.
+// TestViewsInListings expects each view to be listed once, at whatever offsets the listing is
+// split.
 func TestViewsInListings(t *testing.T) {
 	r := newRig(t)
 	r.opts.ListViews = true
@@ -203,7 +203,7 @@ func TestViewsInListings(t *testing.T) {
 			name = fmt.Sprintf("%d.safetensors", i)
 			want[name+".tensors"] = true
 		}
-		if i%10 == 0 { // one that is really there
+		if i%10 == 0 { // a real file of that name
 			var out fuse.EntryOut
 			r.ok(r.Mkdir(nil, &fuse.MkdirIn{InHeader: header(dir), Mode: 0o755}, name+".tensors", &out))
 		}
@@ -213,7 +213,7 @@ func TestViewsInListings(t *testing.T) {
 	for _, size := range []int{150, 1000, 4096, 1 << 20} {
 		seen := map[string]bool{}
 		for off := uint64(0); ; {
-			fh := r.openDir(dir) // anew each time, so that no page is kept
+			fh := r.openDir(dir) // a new handle each time, so that no page is reused
 			entries := r.entriesAt(dir, fh, off, size)
 			r.ReleaseDir(&fuse.ReleaseIn{Fh: fh})
 			if len(entries) == 0 {
@@ -235,8 +235,8 @@ func TestViewsInListings(t *testing.T) {
 	}
 }
 
-// TestViewPagesGo wants the pages of an open tensor dropped when its file is
-// written, and only then.
+// TestViewPagesGo expects the pages of an open tensor to be dropped when its file is written,
+// and only then.
 func TestViewPagesGo(t *testing.T) {
 	r := newRig(t)
 	dir := r.root("sim0")
@@ -270,7 +270,7 @@ func TestViewPagesGo(t *testing.T) {
 	}
 }
 
-// meddler is a tensor whose file changes just before it is read.
+// meddler is a tensor whose file changes just before each read.
 type meddler struct {
 	*viewFile
 	meddle func()
@@ -286,8 +286,8 @@ func (m meddler) Views(context.Context, uint64, int) (objects.Views, error) {
 	return objects.Views{}, devices.ErrUnsupported
 }
 
-// meddled opens the tensor of a file of n bytes and has fn called with the
-// file before each read of it.
+// meddled opens the tensor of a file of n bytes and calls fn with the file before each read of
+// it.
 func (r *rig) meddled(name string, n int, fn func(*file)) *file {
 	r.t.Helper()
 	dir := r.root("sim0")
@@ -304,22 +304,21 @@ func (r *rig) meddled(name string, n int, fn func(*file)) *file {
 	return v
 }
 
-// TestViewReadBesideChanges changes files between the look at the header and
-// the reading of the bytes.
+// TestViewReadBesideChanges changes files between reading the header and reading the bytes.
 func TestViewReadBesideChanges(t *testing.T) {
 	r := newRig(t)
 	once := false
 	v := r.meddled("moved.npy", 1000, func(f *file) {
 		if !once {
 			once = true
-			f.write(array(990, 9)) // the same size of header, and bytes where there were some
+			f.write(array(990, 9)) // the same header size, and data where data was before
 		}
 	})
 	if p, status := v.tryReadAt(nil, 100, 200); status != fuse.Status(syscall.ESTALE) {
 		t.Errorf("a tensor that was replaced reads as %x, %v", p, status)
 	}
 	count := byte(0)
-	v = r.meddled("live.npy", 1000, func(f *file) { // it never stands still
+	v = r.meddled("live.npy", 1000, func(f *file) { // it changes all the time
 		count++
 		f.writeAt([]byte{count, count, count, count}, 300)
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// below and above make paths in a view.
+// below and above compute paths in a view.
 
 func below(dir, name string) string {
 	if dir == "" {
@@ -21,7 +21,7 @@ func below(dir, name string) string {
 
 func above(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
 
-// viewLister lists a directory of a view as it was when the listing began.
+// viewLister lists a directory of a view as of the start of the listing.
 type viewLister struct {
 	views *views
 	id    metadata.Ino
@@ -29,7 +29,7 @@ type viewLister struct {
 	node  *viewNode
 }
 
-// list is a lister. It is called with the lock of its directory's handle.
+// list is a lister. It is called with the lock of its directory's handle held.
 func (l *viewLister) list(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
 	if after == dotsEnd || l.node == nil {
 		n, err := l.views.get(l.id)

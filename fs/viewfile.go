@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// viewFile is the content of an open tensor: a header, then a range of the
-// file's bytes, wherever those are. Nothing is copied or kept.
+// viewFile is the content of an open tensor: a header, then a range of the file's bytes,
+// wherever those are. Nothing is copied or cached.
 type viewFile struct {
 	*viewNode
 	views *views
@@ -31,21 +31,21 @@ var _ interface {
 // Version changes with the file's content.
 func (v *viewFile) Version() uint64 { return v.file.Version() }
 
-// Foreign says whether somebody writes the bytes without the store.
+// Foreign reports whether the bytes are also written without the store.
 func (v *viewFile) Foreign() bool { return v.file.Foreign() }
 
 // PinSlot locks a slot for the device that the file is on.
 func (v *viewFile) PinSlot(s *transport.Slot) { v.file.PinSlot(s) }
 
-// Size is that of header and tensor.
+// Size returns the size of header and tensor.
 func (v *viewFile) Size() uint64 { return v.size() }
 
-// Accessed notes an access of the file.
+// Accessed records an access of the file.
 func (v *viewFile) Accessed() { v.file.Accessed() }
 
-// Peek reads fewer than len(p) only at the tensor's end.
+// Peek reads fewer than len(p) bytes only at the tensor's end.
 //
-// Errors: ESTALE when the file ends before.
+// Errors: ESTALE when the file ends before the tensor does.
 func (v *viewFile) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, at, rest := v.part(off, len(p))
 	copy(p, v.header[min(off, uint64(len(v.header))):][:n])
@@ -62,8 +62,8 @@ func (v *viewFile) Peek(ctx context.Context, p []byte, off uint64) (int, error) 
 	return n + rest, nil
 }
 
-// part says how n bytes at off are divided: so many of the header, and so
-// many of the file at an offset.
+// part divides n bytes at off into a number of bytes of the header, and a number of bytes
+// of the file at an offset.
 func (v *viewFile) part(off uint64, n int) (header int, at uint64, rest int) {
 	if off >= v.size() {
 		return 0, 0, 0
@@ -76,7 +76,7 @@ func (v *viewFile) part(off uint64, n int) (header int, at uint64, rest int) {
 	return header, v.tensor.Off + off + uint64(header) - length, n - header
 }
 
-// Views shows the bytes in place, as objects.File does.
+// Views exposes the bytes in place, as objects.File does.
 func (v *viewFile) Views(ctx context.Context, off uint64, n int) (objects.Views, error) {
 	head, at, rest := v.part(off, n)
 	out := objects.Views{Release: func() {}}
@@ -123,12 +123,12 @@ func (v *viewFile) verify(ctx context.Context) (mark objects.Mark, ok bool, err 
 	return mark, err == nil, err
 }
 
-// steadyTries bounds the reads that are made beside changes of the file before
-// it waits for them to end.
+// steadyTries bounds the reads that are attempted during changes of the file before waiting
+// for the changes to end.
 const steadyTries = 3
 
-// readView reads a tensor, or says that it is not there any more: what is
-// read is of one content of the file, in which the tensor was as it is shown.
+// readView reads a tensor, or reports that it no longer exists: the bytes come from a
+// single version of the file's content, in which the tensor was as it is shown.
 func (f *filesystem) readView(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
 	v := h.view
 	for range steadyTries {
@@ -199,8 +199,8 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 // copyTo copies from a tensor to a file: the header, then the bytes from
 // device to device.
 //
-// Errors: EOPNOTSUPP for a copy into the file that the tensor is in, which
-// the kernel then reads and writes; those of readView and of CopyRange.
+// Errors: EOPNOTSUPP for a copy into the file that contains the tensor, on which the kernel
+// reads and writes; those of readView and of CopyRange.
 func (v *viewFile) copyTo(ctx context.Context, r objects.CopyRange) (uint64, error) {
 	if r.Dst.Ino() == v.viewNode.file {
 		return 0, fmt.Errorf("copy a tensor into its own file: %w", objects.ErrUnsupported)
@@ -226,7 +226,7 @@ func (v *viewFile) copyTo(ctx context.Context, r objects.CopyRange) (uint64, err
 		done += n
 	}
 	if !v.file.Same(mark) {
-		// What was copied may be of several contents.
+		// The copied bytes may come from several versions of the content.
 		if stale := v.views.check(ctx, v.viewNode); stale != nil {
 			return 0, stale
 		}
@@ -234,7 +234,7 @@ func (v *viewFile) copyTo(ctx context.Context, r objects.CopyRange) (uint64, err
 	return done, err
 }
 
-// seek takes all of a tensor for data.
+// seek treats all of a tensor as data.
 func (v *viewFile) seek(off uint64, w objects.Whence) (uint64, fuse.Status) {
 	switch {
 	case off >= v.size():

@@ -10,25 +10,25 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// slotMask are the bits of a cookie in which the store tells names of one
-// hash apart. It counts up from 0, and hardly ever gets to 1, so the views of
-// these names take the numbers down from the end.
+// slotMask selects the bits of a cookie by which the store distinguishes names with equal
+// hashes. It counts up from 0, and rarely reaches 1, so the views of these names use the
+// numbers counting down from the maximum.
 const slotMask = 0xff
 
-// listWithViews lists a directory of the store's with the views of its files,
-// each of which stands soon behind its file.
+// listWithViews lists a directory of the store together with the views of its files, each
+// of which follows closely after its file.
 func (v *views) listWithViews(ino metadata.Ino, files lister) lister {
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
 		return v.pageWithViews(ctx, ino, files, after, limit)
 	}
 }
 
-// pageWithViews is one page of that.
+// pageWithViews returns one page of such a listing.
 func (v *views) pageWithViews(ctx context.Context, ino metadata.Ino, files lister, after uint64, limit int) ([]dirEntry, error) {
 	from := after
 	if after > lastReserved {
-		// The entries of this hash are wanted again, as some of their views
-		// may be behind the offset.
+		// The entries with this hash are needed again, as some of their views may be after
+		// the offset.
 		from = after&^slotMask - 1
 	}
 	for {
@@ -48,8 +48,8 @@ func (v *views) pageWithViews(ctx context.Context, ino metadata.Ino, files liste
 	}
 }
 
-// wholeHashes leaves out the last hash of a full page, which may go on behind
-// it, unless it is the only one.
+// wholeHashes drops the entries with the last hash of a full page, since the next page may
+// have more of them, unless it is the only hash.
 func wholeHashes(page []dirEntry, limit int) []dirEntry {
 	last := page[len(page)-1].offset | slotMask
 	i := slices.IndexFunc(page, func(e dirEntry) bool { return e.offset|slotMask == last })
@@ -70,7 +70,7 @@ func (v *views) addViews(ctx context.Context, dir metadata.Ino, entries []dirEnt
 		_, err := v.store.Lookup(ctx, dir, name)
 		switch {
 		case errors.Is(err, metadata.ErrNameTooLong) || err == nil:
-			continue // what is really there is listed already
+			continue // an existing entry of that name is listed already
 		case !isMissing(err):
 			return nil, err
 		}

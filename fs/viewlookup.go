@@ -11,10 +11,9 @@ import (
 
 func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// lookupMissing answers a name that the store does not have: as the view of a
-// file, or with nothing. The kernel may not keep a name that may become a
-// view, or cease to be one, or be made by hmcfs or by another node, without its
-// own doing.
+// lookupMissing answers a name that the store does not have: with the view of a file, or as
+// missing. The kernel may not cache a missing name that can, without the kernel's own
+// doing, become or cease to be a view, or be made by hmcfs or by another node.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	if !hasViews(parent) {
 		return fuse.OK
@@ -58,7 +57,7 @@ func (v viewInode) lookup(name string, out *fuse.EntryOut) (done bool, status fu
 	return true, f.enterView(f.views.enter(dir.file, dir.name, path, e.Tensor), out)
 }
 
-// enterView answers a node that has got its reference.
+// enterView fills in the answer for a node that has got its reference.
 func (f *filesystem) enterView(n *viewNode, out *fuse.EntryOut) fuse.Status {
 	a, err := f.views.attr(n)
 	if err != nil {
@@ -95,8 +94,7 @@ func (v viewInode) enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fu
 
 func (v viewInode) forget(refs uint64) { v.fs.views.forget(v.ino, refs) }
 
-// isViewName reports whether a name, which the store does not have, is that of a
-// view.
+// isViewName reports whether a name, which the store does not have, is that of a view.
 func (v *views) isViewName(parent metadata.Ino, name string) bool {
 	file, ok := tensors.FileOf(name)
 	if !ok || !hasViews(parent) {

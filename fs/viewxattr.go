@@ -7,8 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// The attributes that a tensor has: two of its own, and those of its file
-// that hold for it too.
+// The attributes of a tensor: two of its own, and those of its file that apply to it too.
 const (
 	dtypeXattr = "user.hmc.dtype"
 	shapeXattr = "user.hmc.shape"
@@ -41,7 +40,7 @@ func (v viewInode) xattr(name string) ([]byte, error) {
 	return nil, fmt.Errorf("attribute %s of a view: %w", name, metadata.ErrNoXattr)
 }
 
-// xattrs lists those that a copy of the tensor keeps.
+// xattrs returns the attributes that a copy of the tensor should keep.
 func (v viewInode) xattrs() ([]string, error) {
 	n, err := v.fs.views.get(v.ino)
 	if err != nil || n.tensor == nil {

@@ -12,22 +12,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Write is Writev of one piece.
+// Write is Writev with one piece.
 func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (written uint32, status fuse.Status) {
 	return f.Writev(cancel, in, [][]byte{data})
 }
 
-// Writev writes, and returns how many bytes it wrote when that is any: the
-// error of the rest comes with the next write.
+// Writev writes, and returns the number of bytes written if it is not 0: the error of the
+// rest is returned by the next write.
 //
-// A write is on the device when it returns, and under direct I/O the kernel
-// hands the next request of a writer over only then. So the two do not overlap
-// as they do for reads: of a simulated card of 2 GB/s, dd read 0.97 and wrote
-// 0.57, with requests of 1 MiB on two busy cores. Writers of several files
-// overlap.
+// A write is on the device when it returns, and under direct I/O the kernel sends the next
+// request of a writer only then. So the two do not overlap as they do for reads: on a
+// simulated card of 2 GB/s, dd read at 0.97 and wrote at 0.57 GB/s, with requests of 1 MiB
+// on two busy cores. Writers of several files overlap.
 //
-// Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when a signal came before the
-// file's other writers were done.
+// Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when a signal arrived before the file's other
+// writers were done.
 func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
 	defer f.ops.done(opWrite, time.Now(), &status)
 	h, status := f.fileOf(in.Fh)
@@ -36,7 +35,7 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	}
 	w := objects.Write{
 		Off: in.Offset,
-		// The pages of a map go back to where they came from.
+		// The pages of a map are written back to where they were read.
 		Append:   in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0,
 		KillPriv: in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0,
 	}
@@ -49,7 +48,7 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	return f.writeBeside(requestContext(cancel), in, h, w, data)
 }
 
-// writeBeside writes, minding what is stored through maps of the file.
+// writeBeside writes, taking stores through maps of the file into account.
 func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileHandle, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	m := f.mappable.of(metadata.Ino(in.NodeId))
 	if m == nil {
@@ -77,7 +76,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 	return written, status
 }
 
-// write writes pieces one behind the other.
+// write writes the pieces one after the other.
 func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	for _, piece := range data {
 		n, err := to.WriteAt(ctx, piece, w)
@@ -89,7 +88,7 @@ func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.W
 		if written > 0 {
 			break
 		}
-		if err == nil { // a write of nothing would be tried for ever
+		if err == nil { // a write of nothing would be retried forever
 			err = devices.ErrOutOfMemory
 		}
 		return 0, f.errs.dataStatus(err)

@@ -10,16 +10,16 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// The attributes that have a meaning to the kernel which hmcfs does not give
-// them. They are refused whole, so that nobody believes in an access list or
-// a capability that has no effect.
+// The attributes that have a meaning to the kernel that hmcfs does not implement. They are
+// refused completely, so that no user relies on an access list or a capability that has no
+// effect.
 const (
 	aclPrefix      = "system.posix_acl_"
 	capabilityName = "security.capability"
 	keyXattr       = "user.hmc.key"
 )
 
-// checkXattr says whether the store may be asked for an attribute.
+// checkXattr returns OK if the store may be asked for an attribute, else the error.
 func checkXattr(name string) fuse.Status {
 	prefix, rest, _ := strings.Cut(name, ".")
 	switch prefix {
@@ -36,9 +36,8 @@ func checkXattr(name string) fuse.Status {
 	return fuse.OK
 }
 
-// GetXAttr reads an extended attribute. The kernel asks for
-// security.capability before it clears set-id bits, so that one is answered
-// without the store.
+// GetXAttr reads an extended attribute. The kernel asks for security.capability before it
+// clears set-id bits, so that one is answered without the store.
 //
 // Errors: ENODATA, ERANGE when dest is too small, EOPNOTSUPP for namespaces
 // that are not kept.
@@ -75,7 +74,7 @@ func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name s
 	return f.tree.GetXattr(ctx, who, ino, name)
 }
 
-// reply copies a value where it fits, or tells its length.
+// reply copies a value if it fits, or returns its length with ERANGE.
 func reply(dest, value []byte) (uint32, fuse.Status) {
 	if len(dest) < len(value) {
 		return uint32(len(value)), fuse.ERANGE
@@ -84,7 +83,7 @@ func reply(dest, value []byte) (uint32, fuse.Status) {
 	return uint32(len(value)), fuse.OK
 }
 
-// ListXAttr lists the names, each with a zero byte behind it.
+// ListXAttr lists the names, each terminated by a zero byte.
 func (f *filesystem) ListXAttr(cancel <-chan struct{}, header *fuse.InHeader, dest []byte) (n uint32, status fuse.Status) {
 	defer f.ops.done(opListXattr, time.Now(), &status)
 	names, err := f.xattrs(cancel, header)
@@ -110,8 +109,8 @@ func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]st
 
 // SetXAttr sets an extended attribute.
 //
-// Errors: EEXIST and ENODATA by the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP
-// for access lists, capabilities, and what is hmcfs's own to set.
+// Errors: EEXIST and ENODATA depending on the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP for
+// access lists, capabilities, and attributes that only hmcfs sets.
 func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
@@ -127,7 +126,7 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	f.noteKey(name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
-	// The store may keep the value; go-fuse uses its bytes again.
+	// The store may keep the value, but go-fuse reuses its buffer.
 	value = append([]byte(nil), value...)
 	return f.errs.status(f.tree.SetXattr(ctx, who, ino, objects.Xattr{
 		Name: name, Value: value, Flags: metadata.XattrFlags(in.Flags),
@@ -163,7 +162,7 @@ func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status
 	return checkXattr(name)
 }
 
-// noteKey makes listings of keys/ read again when a key changes.
+// noteKey makes listings of keys/ be read again when a key changes.
 func (f *filesystem) noteKey(name string) {
 	if name == keyXattr {
 		f.names.Add(1)

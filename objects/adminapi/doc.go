@@ -1,12 +1,14 @@
-// Package adminapi is what the admin socket of a mount speaks: HTTP with JSON
-// bodies over a Unix socket. Only root and the user who mounted get answers;
-// others get 403, but for bind, export, collect, verify and what concerns keys on a mount with
-// --allow-other, where they get what is theirs.
+// Package adminapi defines the protocol of a mount's admin socket: HTTP with JSON bodies over
+// a Unix socket. Only root and the user that mounted get answers; others get 403. The
+// exceptions are bind, export, collect, verify and the requests about keys on a mount with
+// --allow-other, where every user gets answers about what that user may access.
 //
 //	GET  /v1/version            Version
 //	GET  /v1/status             Status; ?count=1 counts the objects too
 //	GET  /v1/object?ino=N       Object
 //	GET  /v1/config             the options and their sources, []Setting
+//	GET  /v1/cluster            Cluster
+//	POST /v1/cluster/forget     ForgetRequest -> Cluster
 //	POST /v1/fsck               FsckRequest -> FsckReport
 //	POST /v1/umount             UmountRequest -> UmountAnswer
 //	POST /v1/bind               BindRequest -> BindAnswer
@@ -21,8 +23,8 @@
 //	GET  /metrics               Prometheus text
 //	GET  /debug/pprof/…         with --debug only
 //
-// Every failure has a body of type Error. Fields are only ever added to the
-// types of one version; a field that changes its meaning makes a /v2/.
+// Every failure has a body of type Error. Within one version, fields are only ever added to
+// the types; a field that changes its meaning requires a /v2/.
 //
 // With curl:
 //
@@ -31,21 +33,20 @@
 //
 // # Sessions
 //
-// A session is one client of heterogeneous objects (package hetero). It is
-// begun by a request whose answer does not end: its first line names the
-// session, a secret of 128 random bits. The end of that connection, of its
-// writing direction too, is the end of the session, and with it of what the
-// client has published, set and registered; a kill -9 is no other. When the
-// daemon has let go of all that, it says {"ended":true} there and closes.
+// A session is one client of heterogeneous objects (package hetero). It is created by a
+// request whose response stays open: its first line names the session, a secret of 128 random
+// bits. When that connection ends, or only its client-to-server direction, the session ends,
+// and with it everything that the client has published, set and registered; a kill -9 has the
+// same effect. When the daemon has released all of that, it sends {"ended":true} there and
+// closes the connection.
 //
-// Calls name their session in the header Hmcfs-Session, and are answered only
-// to the user who began it. Each is a POST of a Call, whose length is told, and
-// is answered by lines of JSON, one for each key, in any order. Publish,
-// subscribe and what is asked for with "async" answer with {"begun":true} once
-// the call has returned, with the keys before it that have ended by then, and
-// go on with the others as they end. A client that closes its direction of a call's
-// connection wants the call no more: it ends, and its lines say so. What was
-// published stays.
+// Calls name their session in the header Hmcfs-Session, and are answered only to the user that
+// created it. Each is a POST of a Call with a Content-Length, and is answered with lines of
+// JSON, one for each key, in any order. Publish, subscribe and calls with "async" send
+// {"begun":true} once the call has returned, after the lines of the keys that have completed
+// by then, and the lines of the other keys as they complete. A client cancels a call by
+// closing its direction of the call's connection: the call ends, and its lines say so. What
+// was published stays.
 //
 // With curl, in one shell, and in another:
 //
@@ -66,28 +67,28 @@
 //
 // # Descriptors
 //
-// Memory that is a descriptor is named by process and number above, which only
-// root and the process's user can follow. To pass the descriptor itself, a
-// client sends bind, export or register without a body and with
+// Above, memory behind a descriptor is named by process and descriptor number, which only root
+// and the process's user can open. To pass the descriptor itself, a client sends bind, export,
+// register, collect or verify without a body and with
 //
 //	Connection: Upgrade
 //	Upgrade: hmcfs-descriptors
 //
-// Once it has read the answer, 101, frames take over: each is the length of
-// its JSON, in four bytes with the highest first, and the JSON; descriptors
-// travel with the first byte (SCM_RIGHTS). Descriptors that come before the
-// 101 are lost. The client sends one frame, with a BindRequest, an
-// ExportRequest or a Register, and gets one, with a Reply.
+// Once the client has read the 101 response, frames take over. A frame is the length of its
+// JSON, in four bytes, big-endian, followed by the JSON; descriptors travel with the first
+// byte (SCM_RIGHTS). Descriptors that arrive before the 101 are lost. The client sends one
+// frame, with a BindRequest, an ExportRequest, a Register, a CollectRequest or a
+// VerifyRequest, and receives one, with a Reply.
 //
-// The first descriptor of bind and export is the file's, opened in any way, O_PATH
-// being enough: it names the file, and shows that the kernel has let its owner
-// get there. What the user may do with the file is told by its mode, and by what the
-// kernel says of who has connected: user, groups and process. The descriptors
-// that follow, and all of register, are the memory's. Every one that is announced must come and be
-// used by a piece; nothing else may.
+// The first descriptor of bind and export is the file's, opened in any mode, O_PATH being
+// enough: it names the file, and proves that the kernel let its holder reach the file. What
+// the user may do with the file is determined by its mode and by the peer's credentials as the
+// kernel reports them: user, groups and process. The descriptors that follow, and all of
+// register, are the memory's. Every descriptor that is announced must arrive and be used by a
+// piece; no others are accepted.
 //
-// The daemon closes the connection behind its reply, unless that was to hold an
-// export (ExportRequest.Hold): then the export ends when the client closes it.
+// The daemon closes the connection after its reply, unless the reply is to hold an export
+// (ExportRequest.Hold): then the export ends when the client closes the connection.
 //
 // # Lock order
 //

@@ -26,17 +26,17 @@ const (
 	frameChunk  = 64 << 10
 )
 
-// What is wrong with what came.
+// Errors of received data.
 var (
-	// ErrFrame says that it is no frame.
+	// ErrFrame reports data that is no frame.
 	ErrFrame = errors.New("adminapi: no frame")
-	// ErrJSON says that its text is not what is asked for.
+	// ErrJSON reports JSON that does not match the expected type.
 	ErrJSON = errors.New("adminapi: not understood")
 )
 
-// WriteFrame sends a value as JSON behind its length, four bytes with the
-// highest first, and descriptors with its first byte. The descriptors stay the
-// caller's. It takes as long as the connection's deadline lets it.
+// WriteFrame sends a value as JSON, preceded by its length, four bytes in big-endian order,
+// and sends descriptors with its first byte. The descriptors remain the caller's. The duration
+// is limited only by the connection's deadline.
 func WriteFrame(c *net.UnixConn, v any, descriptors []*os.File) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -64,8 +64,8 @@ func WriteFrame(c *net.UnixConn, v any, descriptors []*os.File) error {
 	return nil
 }
 
-// rightsOf makes the control message that carries descriptors. The numbers
-// are good as long as the caller keeps the files.
+// rightsOf returns the control message that carries descriptors. The descriptor numbers are
+// valid as long as the caller keeps the files open.
 func rightsOf(files []*os.File) ([]byte, error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -83,16 +83,16 @@ func rightsOf(files []*os.File) ([]byte, error) {
 	return unix.UnixRights(fds...), nil
 }
 
-// ReadFrame reads the JSON of one frame. The descriptors that came are the
-// caller's, in their order; with an error there are none left open. Nothing may
-// come behind the frame. It takes as long as the connection's deadline lets it.
+// ReadFrame reads the JSON of one frame. The received descriptors become the caller's, in
+// their order; on an error none are left open. No data may follow the frame. The duration is
+// limited only by the connection's deadline.
 func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error) {
 	return ReadGuarded(c, nil, 0)
 }
 
-// ReadGuarded is ReadFrame from a stranger, of the user uid: a guard takes what
-// comes, and of what may wait for a file system only O_PATH descriptors are let
-// through.
+// ReadGuarded is ReadFrame from an untrusted peer, the user uid: the guard receives the data,
+// and of descriptors that may block on a file system, only those opened with O_PATH are passed
+// on.
 //
 // Errors: owner.ErrSilent.
 func ReadGuarded(c *net.UnixConn, g *owner.Guard, uid uint32) (data []byte, descriptors []*os.File, err error) {
@@ -104,8 +104,7 @@ func ReadGuarded(c *net.UnixConn, g *owner.Guard, uid uint32) (data []byte, desc
 	return data, r.files, nil
 }
 
-// Unmarshal reads JSON strictly: one value, and no field that it does not
-// have.
+// Unmarshal decodes JSON strictly: exactly one value, without unknown fields.
 //
 // Errors: ErrJSON.
 func Unmarshal(data []byte, into any) error {
@@ -120,7 +119,7 @@ func Unmarshal(data []byte, into any) error {
 	return nil
 }
 
-// CloseAll closes descriptors, those that are nil left out.
+// CloseAll closes descriptors, ignoring nil entries.
 func CloseAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -141,7 +140,7 @@ func (r *frameReader) read() ([]byte, error) {
 	buf := make([]byte, frameChunk)
 	for want := frameHeader; len(r.data) < want; {
 		in, err := r.receive(buf)
-		r.files = append(r.files, in.Files...) // what came with a fault is closed by whoever called
+		r.files = append(r.files, in.Files...) // on an error, the caller closes them
 		switch {
 		case errors.Is(err, owner.ErrNoRights):
 			return nil, fmt.Errorf("%w: %w", ErrFrame, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// pair makes two connected sockets.
+// pair returns two connected sockets.
 func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -44,7 +44,7 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 	return conn(fds[0]), conn(fds[1])
 }
 
-// memfds make shared memory, each with the content of its number as seed.
+// memfds creates shared memory, each with content whose seed is its index.
 func memfds(t testing.TB, n int) []*os.File {
 	t.Helper()
 	var out []*os.File
@@ -67,7 +67,7 @@ func TestFrameCarriesDescriptorsInOrder(t *testing.T) {
 	kit.Check(t)
 	for _, n := range []int{0, 1, 2, adminapi.MaxDescriptors} {
 		a, b := pair(t)
-		// A frame larger than a socket takes at once.
+		// The frame is larger than what a socket accepts at once.
 		want := map[string]string{"text": strings.Repeat("x", 900<<10)}
 		sent := make(chan error, 1)
 		go func() { sent <- adminapi.WriteFrame(a, want, memfds(t, n)) }()
@@ -121,8 +121,8 @@ func TestFrameIsBounded(t *testing.T) {
 	}
 }
 
-// TestFrameWithoutRoom has a reader whose limit of open files is reached: the
-// kernel gives it less than was sent.
+// TestFrameWithoutRoom has a reader whose limit of open files is reached: it receives less than
+// was sent.
 func TestFrameWithoutRoom(t *testing.T) {
 	kit.Check(t)
 	a, b := pair(t)
@@ -203,7 +203,7 @@ func FuzzReadFrame(f *testing.F) {
 			sent <- errors.Join(werr, a.CloseWrite())
 		}()
 		text, files, err := adminapi.ReadFrame(b)
-		// What a second message brings behind the frame is left in the socket.
+		// Data that a second message adds after the frame is left in the socket.
 		if err == nil && !bytes.HasPrefix(data, whole(string(text))) {
 			t.Errorf("%q was read as %q", data, text)
 		}
@@ -211,7 +211,7 @@ func FuzzReadFrame(f *testing.F) {
 			t.Errorf("%d descriptors with %v", len(files), err)
 		}
 		adminapi.CloseAll(files)
-		_ = b.Close() // the writer may wait for it
+		_ = b.Close() // the writer may be blocked on it
 		<-sent        //nolint:errcheck // a reader that refuses makes it fail
 		if after := openFiles(t); after > before-1 {
 			t.Errorf("%d descriptors are open, %d were before, one of which is closed", after, before)

@@ -16,18 +16,18 @@ const (
 	PathRegister = "/v1/register"
 	PathKeys     = "/v1/keys"
 	PathEvents   = "/v1/events"
-	// PathCall is in front of a Verb.
+	// PathCall is the prefix of the path of a Verb.
 	PathCall = "/v1/hetero/"
 )
 
 // SessionHeader is the header in which a call names its session.
 const SessionHeader = "Hmcfs-Session"
 
-// MaxCall bounds the body of a call in bytes: 10 000 of the longest keys have
-// room for more than a hundred blobs each.
+// MaxCall bounds the body of a call, in bytes: 10 000 of the longest keys have room for more
+// than a hundred blobs each.
 const MaxCall = 64 << 20
 
-// Verb names a call: one of those of hetero.Client.
+// Verb names a call of hetero.Client.
 type Verb string
 
 // The verbs.
@@ -50,78 +50,74 @@ const (
 	VerbUnregister  Verb = "unregister"
 )
 
-// SessionLine is a line of the answer that is a session: the first names it.
-// The last says that it has ended with all that was its own; a session that
-// ends otherwise has no second line.
+// SessionLine is a line of the response to opening a session. The first line names the
+// session. The last one reports that it has ended with everything that belonged to it; a
+// session that ends otherwise has no second line.
 type SessionLine struct {
-	// Session is the secret by which calls belong to it.
+	// Session is the secret that calls use to refer to it.
 	Session string `json:"session,omitempty"`
 	Ended   bool   `json:"ended,omitempty"`
 }
 
-// Call is the body of a call. Each verb takes some of its fields; the others
-// are left out.
+// Call is the body of a call. Each verb uses some of its fields; the others are omitted.
 type Call struct {
 	Keys  []string                `json:"keys,omitempty"`
 	Lists []hetero.DeviceBlobList `json:"lists,omitempty"`
 	// Timeout bounds the wait for keys in subscribe, claim, mget, h2d and wait.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Replica is mget's, Existing and TTL are d2h's, and TTL expire's.
+	// Replica is for mget, Existing and TTL are for d2h, and TTL also for expire.
 	Replica  bool            `json:"replica,omitempty"`
 	Existing hetero.Existing `json:"existing,omitempty"`
 	TTL      Duration        `json:"ttl,omitempty"`
-	// Published asks info and wait for what is published.
+	// Published selects publications in info and wait.
 	Published bool `json:"published,omitempty"`
-	// Async has d2h, h2d and delete answer before they are done.
+	// Async makes d2h, h2d and delete answer before they are done.
 	Async bool `json:"async,omitempty"`
-	// Memory names the memory that unregister releases, or claim's target.
+	// Memory is the memory that unregister releases, or claim's target.
 	Memory hetero.MemoryID `json:"memory,omitempty"`
-	// Received is settle's.
+	// Received is for settle.
 	Received bool `json:"received,omitempty"`
 }
 
 // Line is a line of the answer to a call: one for each key, in any order.
 type Line struct {
-	// N is the place of the key in the call, from 0.
+	// N is the index of the key in the call, from 0.
 	N   int    `json:"n"`
 	Key string `json:"key,omitempty"`
-	// Error and Code are why it failed: the words, and the Name of the
-	// hetero.Status.
+	// Error and Code describe the failure: the text, and the Name of the hetero.Status.
 	Error string `json:"error,omitempty"`
 	Code  string `json:"code,omitempty"`
-	// Skipped is d2h's.
+	// Skipped is for d2h.
 	Skipped bool `json:"skipped,omitempty"`
-	// Exists is exist's.
+	// Exists is for exist.
 	Exists bool `json:"exists,omitempty"`
-	// Device is info's, and Size and Blobs are its and claim's.
+	// Device is for info, and Size and Blobs are for info and claim.
 	Device devices.Name   `json:"device,omitempty"`
 	Size   devices.Size   `json:"size,omitempty"`
 	Blobs  []devices.Size `json:"blobs,omitempty"`
-	// Begun is of no key: what goes on in the background is under way, and the
-	// keys whose lines came before have ended already. Error is then that of
-	// the whole call.
+	// Begun is set in a line without a key: the call continues in the background, and the keys
+	// of the preceding lines have completed already. Error is then that of the whole call.
 	Begun bool `json:"begun,omitempty"`
 }
 
-// Register makes memory known to a session. Its descriptors travel with it.
+// Register registers memory in a session. Its descriptors are passed with it.
 type Register struct {
-	// Device is the device whose memory it is; it may be empty for a file.
+	// Device is the device that has the memory; it may be empty for a file.
 	Device devices.Name `json:"device,omitempty"`
-	// Memory is a process's memory. The FD of a piece is the place of its
-	// descriptor among those that have come; where none have, a number in the
-	// process Memory.PID.
+	// Memory is a process's memory. The FD of a piece is the index of its descriptor among
+	// those received; if there are none, it is a descriptor number in the process Memory.PID.
 	Memory *share.Memory `json:"memory,omitempty"`
-	// File says that the one descriptor is of a file of the mount, whose bytes
-	// are the memory.
+	// File is true if the single descriptor is of a file of the mount, whose bytes are the
+	// memory.
 	File bool `json:"file,omitempty"`
-	// Target says that the one descriptor is of a file that claim may name as
-	// what a publication is written to.
+	// Target is true if the single descriptor is of a file that claim may name as the
+	// destination of a publication.
 	Target bool `json:"target,omitempty"`
-	// Descriptors is the number of descriptors that travel with the request.
+	// Descriptors is the number of descriptors passed with the request.
 	Descriptors int `json:"descriptors,omitempty"`
 }
 
-// Registered is the answer.
+// Registered is the answer to Register.
 type Registered struct {
 	Memory hetero.MemoryID `json:"memory"`
 }
@@ -129,42 +125,42 @@ type Registered struct {
 // Key is a line of the list of keys.
 type Key struct {
 	Key string `json:"key"`
-	// Node is the other node that has it; empty is this one.
+	// Node is the other node that has the key; empty for this one.
 	Node string `json:"node,omitempty"`
-	// Hidden says that the object's owner lets this user read nothing of it.
+	// Hidden is true if this user may not read the object.
 	Hidden bool         `json:"hidden,omitempty"`
 	Ino    metadata.Ino `json:"ino,omitempty"`
-	// Device, Size and Blobs are what is known of the object.
+	// Device, Size and Blobs describe the object, as far as known.
 	Device devices.Name   `json:"device,omitempty"`
 	Size   devices.Size   `json:"size"`
 	Blobs  []devices.Size `json:"blobs,omitempty"`
-	// State is that of user.hmc.state.
+	// State is the value of user.hmc.state.
 	State string `json:"state,omitempty"`
 }
 
-// Event is a line of what happens to keys.
+// Event is a line of the stream of events of keys.
 type Event struct {
-	// Seq grows by one with each event of the mount, from 1.
+	// Seq is the number of the event in the mount, from 1, increasing by one.
 	Seq  uint64 `json:"seq"`
 	Time string `json:"time"` // RFC 3339 with nanoseconds, UTC
-	// Kind is created, removed, expired, lost, published, consumed, withdrawn,
-	// conflict, or dropped for events that this listener was too slow for.
+	// Kind is created, removed, expired, lost, published, consumed, withdrawn, conflict, or
+	// dropped, which replaces events that this listener was too slow for.
 	Kind   string       `json:"event"`
 	Key    string       `json:"key,omitempty"`
 	Ino    metadata.Ino `json:"ino,omitempty"`
 	Device devices.Name `json:"device,omitempty"`
 	Size   uint64       `json:"size"`
-	// Dropped counts the events that one of kind dropped stands for.
+	// Dropped is the number of events that one of kind dropped replaces.
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
 // Duration is a time.Duration as text: "20s", "1.5ms".
 type Duration time.Duration
 
-// MarshalText makes the text.
+// MarshalText returns the text.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads a text as time.ParseDuration does.
+// UnmarshalText parses a text as time.ParseDuration does.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {

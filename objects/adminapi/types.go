@@ -19,13 +19,13 @@ const (
 	PathMetrics = "/metrics"
 )
 
-// Version tells which program serves the mount.
+// Version describes the program that serves the mount.
 type Version struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
-	// MountPoint is that of the daemon that is asked.
+	// MountPoint is that of the daemon that answers.
 	MountPoint string `json:"mount_point,omitempty"`
 }
 
@@ -46,17 +46,17 @@ type Status struct {
 	ReadOnly      bool        `json:"read_only"`
 	Passthrough   Passthrough `json:"passthrough"`
 	Devices       []Device    `json:"devices"`
-	// Paths has one row for each way that bytes took and device.
+	// Paths has one row for each combination of a route and a device.
 	Paths  []transport.PathStats `json:"paths"`
 	Memory Memory                `json:"memory"`
-	// Cluster is nil where the mount is one of its own.
+	// Cluster is nil if the mount does not belong to a cluster.
 	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
-// Passthrough tells whether the kernel serves host files by itself.
+// Passthrough reports whether the kernel serves host files itself.
 type Passthrough struct {
 	On bool `json:"on"`
-	// Reason says why not.
+	// Reason is the reason why it does not.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -71,38 +71,38 @@ type Device struct {
 	Total  devices.Size   `json:"total"`
 	Used   devices.Size   `json:"used"`
 	Free   devices.Size   `json:"free"`
-	// Held counts the bytes that hmcfs has taken from the device and not given back: Used
+	// Held is the number of bytes that hmcfs has allocated from the device and not freed: Used
 	// and what it keeps for new objects. 0 for a file tier.
 	Held devices.Size `json:"held"`
-	// Aside counts the files without a record that were set aside, and AsideUsed is
-	// the part of Used that they take.
+	// Aside is the number of files without a record that were set aside, and AsideUsed the
+	// part of Used that they take.
 	Aside     int          `json:"aside,omitempty"`
 	AsideUsed devices.Size `json:"aside_used,omitempty"`
 	FileTier  bool         `json:"file_tier"`
-	// InDaemon says that what is held is memory of the daemon's process: a
-	// simulated device's, or that of one that shares the host's memory.
+	// InDaemon is true if the held memory is memory of the daemon's process: that of a
+	// simulated device, or of a device that shares host memory.
 	InDaemon bool `json:"in_daemon"`
-	// Objects counts the device's files with content, Bound those whose memory
-	// another process owns, Lost those whose memory is gone; nil where they
-	// were not asked for, or took too long to count.
+	// Objects is the number of the device's files with content, Bound that of files whose
+	// memory another process owns, Lost that of files whose memory is gone; nil if they were
+	// not requested, or took too long to count.
 	Objects *int `json:"objects,omitempty"`
 	Bound   *int `json:"bound,omitempty"`
 	Lost    *int `json:"lost,omitempty"`
 }
 
-// Memory is that of the daemon's process, in bytes.
+// Memory describes the memory of the daemon's process, in bytes.
 type Memory struct {
-	// Resident is the process's resident memory, and Devices the part of it
-	// that is no overhead: what the devices hold that keep their memory in
-	// the process. Heap and Pinned are the daemon's own.
+	// Resident is the process's resident memory, and Devices the part of it that is no
+	// overhead: the memory of devices that keep it in the process. Heap and Pinned are the
+	// daemon's own.
 	Resident devices.Size `json:"resident"`
 	Devices  devices.Size `json:"devices"`
-	// Registered is the part of Resident that is the host tier's: files that
-	// devices have registered are mapped here.
+	// Registered is the part of Resident that belongs to the host tier: files that devices
+	// have registered are mapped here.
 	Registered devices.Size `json:"registered"`
 	Heap       devices.Size `json:"heap"`
 	Pinned     devices.Size `json:"pinned"`
-	// Goroutines and Files count the daemon's goroutines and descriptors.
+	// Goroutines and Files are the numbers of the daemon's goroutines and descriptors.
 	Goroutines int `json:"goroutines"`
 	Files      int `json:"files"`
 }
@@ -121,7 +121,7 @@ type Object struct {
 	Blobs     string              `json:"blobs,omitempty"`
 	Key       string              `json:"key,omitempty"`
 	LastPath  string              `json:"last_path,omitempty"`
-	// Exported is the number of the first bytes that can't be cut, since other
+	// Exported is the number of bytes at the beginning that can't be truncated, since other
 	// processes may have them mapped, by handles of ExportKind.
 	Exported   uint64             `json:"exported,omitempty"`
 	ExportKind devices.HandleKind `json:"export_kind,omitempty"`
@@ -139,19 +139,18 @@ type Extent struct {
 	Pinned     bool                  `json:"pinned"`
 }
 
-// Setting is one option of a mount, its value and its source.
+// Setting is one option of a mount, with its value and source.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  any    `json:"value"`
 	Source string `json:"source"`
 }
 
-// FsckRequest asks for a check.
+// FsckRequest requests a check.
 type FsckRequest struct {
 	// RemoveLost removes every lost object.
 	RemoveLost bool `json:"remove_lost"`
-	// Repair mends the contradictions in the records, before lost objects
-	// are looked for.
+	// Repair repairs the contradictions in the records, before lost objects are searched for.
 	Repair bool `json:"repair,omitempty"`
 	// RemoveAside removes the host memory without records that was set aside.
 	RemoveAside bool `json:"remove_aside,omitempty"`
@@ -159,26 +158,26 @@ type FsckRequest struct {
 
 // FsckReport is the result of a check.
 type FsckReport struct {
-	// Checked counts the inodes that were looked at.
+	// Checked is the number of inodes that were checked.
 	Checked int `json:"checked"`
-	// Problems are contradictions in the records: with Repair, also those
-	// that came to light by mending others.
+	// Problems are contradictions in the records: with Repair, including those that were found
+	// by repairing others.
 	Problems []Problem `json:"problems"`
-	// Repaired counts the problems that are mended now.
+	// Repaired is the number of problems that were repaired.
 	Repaired int `json:"repaired"`
 	// Lost are the objects whose bytes are gone.
 	Lost []LostObject `json:"lost"`
-	// Removed counts the lost objects that were removed.
+	// Removed is the number of lost objects that were removed.
 	Removed int `json:"removed"`
-	// Aside are the files of host memory that had no record, and were set aside
-	// because it may have been lost.
+	// Aside are the files of host memory without a record, which were set aside because the
+	// record may have been lost.
 	Aside []AsideFile `json:"aside"`
-	// RemovedAside counts those of them that were removed.
+	// RemovedAside is the number of them that were removed.
 	RemovedAside int `json:"removed_aside"`
 }
 
-// AsideFile is host memory without a record. It is a plain file, which the owner of
-// the mount can read.
+// AsideFile is host memory without a record. It is a plain file, which the owner of the mount
+// can read.
 type AsideFile struct {
 	Path    string       `json:"path"`
 	Ino     metadata.Ino `json:"ino"`
@@ -192,8 +191,8 @@ type AsideFile struct {
 type Problem struct {
 	Text string       `json:"text"`
 	Ino  metadata.Ino `json:"ino,omitempty"`
-	// Repaired says that it is mended now, and Done how. Fault is why it is
-	// not, although that was asked for.
+	// Repaired is true if it was repaired, and Done says how. Fault is the reason why it was
+	// not, although that was requested.
 	Repaired bool   `json:"repaired"`
 	Done     string `json:"done,omitempty"`
 	Fault    string `json:"error,omitempty"`
@@ -208,20 +207,20 @@ type LostObject struct {
 	Removed bool                `json:"removed"`
 }
 
-// UmountRequest asks the daemon to end.
+// UmountRequest makes the daemon exit.
 type UmountRequest struct {
-	// Keep leaves the host tier and the records, as the mount's --keep does.
+	// Keep keeps the host tier and the records, as the mount's --keep does.
 	Keep bool `json:"keep"`
-	// Lazy takes the name away at once, even when the mount is in use.
+	// Lazy removes the name at once, even if the mount is in use.
 	Lazy bool `json:"lazy"`
 }
 
-// UmountAnswer comes when everything is cleaned up.
+// UmountAnswer is sent once everything is cleaned up.
 type UmountAnswer struct {
 	PID  int  `json:"pid"`
 	Kept bool `json:"kept"`
-	// Copies tells of other mount namespaces that had a copy of the mount, which was
-	// cut off: one process of each.
+	// Copies names one process of each other mount namespace that had a copy of the mount,
+	// which was disconnected.
 	Copies []string `json:"copies,omitempty"`
 }
 
@@ -232,19 +231,19 @@ const (
 	CodeNotFound  = "not_found"
 	CodeInvalid   = "invalid"
 	CodeInternal  = "internal"
-	// CodeUnsupported says that this file's device can't do that.
+	// CodeUnsupported reports that the file's device does not support the operation.
 	CodeUnsupported = "unsupported"
-	// CodeLost is memory that is gone.
+	// CodeLost reports memory that is gone.
 	CodeLost = "lost"
-	// CodeNoMemory is a device that is full.
+	// CodeNoMemory reports a full device.
 	CodeNoMemory = "no_memory"
-	// CodeEnding is a daemon that is about to end.
+	// CodeEnding reports that the daemon is about to exit.
 	CodeEnding = "ending"
-	// CodeNoSession is a session that is not there, or of another user.
+	// CodeNoSession reports a session that does not exist, or belongs to another user.
 	CodeNoSession = "no_session"
 )
 
-// Error is the body of every answer that is not a success.
+// Error is the body of every response that is not a success.
 type Error struct {
 	Text string `json:"error"`
 	Code string `json:"code"`

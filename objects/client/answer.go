@@ -13,23 +13,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// answer is one call under way. One goroutine at a time uses it.
+// answer is one call in progress. It must not be used concurrently.
 type answer struct {
 	session *Session
 	wire    *wire
 	resp    *http.Response
 	lines   *json.Decoder
 	keys    []string
-	// stop ends the attention to the call's context.
+	// stop ends the watch on the call's context.
 	stop func() bool
-	// why is the error of keys that no line came for.
+	// why returns the error of keys for which no line arrived.
 	why func(error) error
 }
 
-// ask makes a call. The caller ends the answer.
+// ask makes a call. The caller must end the answer.
 //
-// The error is that of the whole call. asked says that the daemon may have
-// begun with it.
+// The error is that of the whole call. asked is true if the daemon may have started the call.
 func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (a *answer, asked bool, err error) {
 	if err = s.ended(); err != nil {
 		return nil, false, err
@@ -67,16 +66,16 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	return a, true, nil
 }
 
-// end ends the use of the connection: it is good for another call when the
-// answer came whole.
+// end ends the use of the connection, which can be used for another call if the answer was
+// read completely.
 func (a *answer) end(whole bool) {
 	wanted := a.stop()
-	_ = a.resp.Body.Close() // it has been read, or nobody wants it
+	_ = a.resp.Body.Close() // it has been read, or is not needed
 	a.session.put(a.wire, whole && wanted && !a.resp.Close)
 }
 
-// each hands out the lines of keys up to one of no key, or to the end. begun
-// says that there was such a line; err is its own, or that of the connection.
+// each passes the lines of keys to line, up to a line without a key, or to the end. begun is
+// true if there was such a line; err is its error, or that of the connection.
 func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 	for {
 		var l adminapi.Line
@@ -93,7 +92,7 @@ func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 	}
 }
 
-// told is an error of the daemon by its code and words; nil for no code.
+// told returns an error of the daemon with its code and text; nil for an empty code.
 func (s *Session) told(code, text string) error {
 	if code == "" {
 		return nil
@@ -101,27 +100,26 @@ func (s *Session) told(code, text string) error {
 	is := sentinelOf(code)
 	switch closed := s.isClosed(); {
 	case code == adminapi.CodeNoSession && closed:
-		is = hetero.ErrClosed // the call came to the daemon behind our Close
+		is = hetero.ErrClosed // the call reached the daemon after our Close
 	case errors.Is(is, hetero.ErrClosed) && !closed:
 		is = hetero.ErrDisconnected // the daemon is ending
 	}
 	return &toldError{text: text, is: is}
 }
 
-// toldError is an error in the daemon's words.
+// toldError is an error with the daemon's text.
 type toldError struct {
 	text string
 	is   error
 }
 
-// Error is the daemon's text.
+// Error returns the daemon's text.
 func (e *toldError) Error() string { return e.text }
 
-// Unwrap is the sentinel that its code stands for.
+// Unwrap returns the sentinel for the error's code.
 func (e *toldError) Unwrap() error { return e.is }
 
-// sentinelOf returns the error that a code stands for: one of a hetero.Status, or of an
-// adminapi.Error.
+// sentinelOf returns the error for a code: one of a hetero.Status, or of an adminapi.Error.
 func sentinelOf(code string) error {
 	for _, s := range hetero.Statuses() {
 		if s.Name == code {
@@ -137,7 +135,7 @@ func sentinelOf(code string) error {
 	return hetero.ErrIO
 }
 
-// heteroError is an error on the way to the daemon as a client has it.
+// heteroError converts an error of reaching the daemon to one of hetero.
 func (c *Client) heteroError(err error) error {
 	err = c.explain(err)
 	if said, ok := errors.AsType[*Error](err); ok {
@@ -146,11 +144,11 @@ func (c *Client) heteroError(err error) error {
 	return err
 }
 
-// settling bounds the time until the end of a connection is seen to be
-// that of the daemon.
+// settling bounds the wait that determines whether the end of a connection is the end of the
+// daemon.
 const settling = time.Second
 
-// broken is why a call came to no answer.
+// broken returns the error of a call that got no answer.
 func (s *Session) broken(ctx context.Context, cause error) error {
 	if err := s.ended(); err != nil {
 		return err
@@ -168,7 +166,7 @@ func (s *Session) broken(ctx context.Context, cause error) error {
 		return s.ended()
 	case <-timer.C:
 	}
-	// The session is there, and this connection is not: who has too many of
-	// them gets no more.
+	// The session still exists, and this connection does not: the daemon closes the
+	// connections of a user that has too many.
 	return fmt.Errorf("%w: the daemon closed the connection: %w", hetero.ErrBusy, cause)
 }

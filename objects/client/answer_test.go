@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// A call may reach the daemon behind the end of its session: whether that was
-// our own Close or the daemon's end is for the caller to know.
+// A call may reach the daemon after the end of its session: the caller must learn whether that
+// was our own Close or the daemon's exit.
 func TestTold(t *testing.T) {
 	open, closed := &Session{}, &Session{closed: true}
 	for _, c := range []struct {

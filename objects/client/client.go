@@ -20,32 +20,32 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// ErrNoDaemon says that nobody answers at the socket.
+// ErrNoDaemon reports that no daemon answers at the socket.
 var ErrNoDaemon = errors.New("no daemon answers")
 
-// ErrForeign says that a process of another user listens at the socket.
+// ErrForeign reports that a process of another user listens at the socket.
 var ErrForeign = errors.New("a process of another user listens there")
 
-// maxBody bounds what is taken from an answer.
+// maxBody bounds the bytes read from an answer.
 const maxBody = 256 << 20
 
-// Error is a failure that the daemon answered with.
+// Error is a failure that the daemon has reported.
 type Error struct {
 	Status int
 	Text   string
 	Code   string
 }
 
-// Error is the daemon's own words.
+// Error returns the daemon's text.
 func (e *Error) Error() string { return e.Text }
 
-// IsBusy says whether the daemon refused because the mount is in use.
+// IsBusy reports whether the daemon refused because the mount is in use.
 func IsBusy(err error) bool { return hasCode(err, adminapi.CodeBusy) }
 
-// IsForbidden says whether the daemon serves this user nothing.
+// IsForbidden reports whether the daemon serves nothing to this user.
 func IsForbidden(err error) bool { return hasCode(err, adminapi.CodeForbidden) }
 
-// IsNotFound says whether there is no such object, or no cluster.
+// IsNotFound reports whether there is no such object, or no cluster.
 func IsNotFound(err error) bool { return hasCode(err, adminapi.CodeNotFound) }
 
 func hasCode(err error, code string) bool {
@@ -53,7 +53,7 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// Client speaks to one socket. It may be used from any goroutine.
+// Client is bound to one socket. It may be used from any goroutine.
 type Client struct {
 	socket string
 	// owner is the user that must run the daemon; a negative owner allows any.
@@ -61,11 +61,11 @@ type Client struct {
 	http  *http.Client
 }
 
-// New makes a client; nothing is connected before the first call.
+// New returns a client; it does not connect before the first call.
 func New(socket string) *Client { return NewOf(socket, -1) }
 
-// NewOf makes a client of a daemon that runs as the user owner: calls fail with
-// ErrForeign where a process of another user listens at the socket.
+// NewOf returns a client of a daemon that runs as the user owner: calls fail with ErrForeign
+// if a process of another user listens at the socket.
 func NewOf(socket string, owner int) *Client {
 	c := &Client{socket: socket, owner: owner}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) }
@@ -117,13 +117,13 @@ func listenerOf(conn *net.UnixConn) (uid int, err error) {
 // Socket returns the path at which the daemon listens.
 func (c *Client) Socket() string { return c.socket }
 
-// Version asks which program serves.
+// Version returns the version of the program that serves the mount.
 func (c *Client) Version(ctx context.Context) (v adminapi.Version, err error) {
 	err = c.do(ctx, http.MethodGet, adminapi.PathVersion, nil, &v)
 	return v, err
 }
 
-// Status asks for the state of the mount, with the objects counted if count.
+// Status returns the state of the mount, including the number of objects if count is set.
 func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err error) {
 	path := adminapi.PathStatus
 	if count {
@@ -133,53 +133,54 @@ func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err
 	return s, err
 }
 
-// Cluster asks for the other nodes, which are not asked themselves. A mount of
-// its own has none: see IsNotFound.
+// Cluster returns the other nodes, without sending them requests. A mount without a cluster
+// has none: see IsNotFound.
 func (c *Client) Cluster(ctx context.Context) (v adminapi.Cluster, err error) {
 	err = c.do(ctx, http.MethodGet, adminapi.PathCluster, nil, &v)
 	return v, err
 }
 
-// Forget takes a node that died, or is cut off, out of the cluster, and returns what is left of it.
+// Forget removes a node that died, or is cut off, from the cluster, and returns the resulting
+// cluster.
 func (c *Client) Forget(ctx context.Context, node members.Name) (v adminapi.Cluster, err error) {
 	err = c.do(ctx, http.MethodPost, adminapi.PathForget, adminapi.ForgetRequest{Node: node}, &v)
 	return v, err
 }
 
-// Object asks for one file's memory.
+// Object returns information about one file's memory.
 func (c *Client) Object(ctx context.Context, ino metadata.Ino) (o adminapi.Object, err error) {
 	query := url.Values{"ino": {strconv.FormatUint(uint64(ino), 10)}}
 	err = c.do(ctx, http.MethodGet, adminapi.PathObject+"?"+query.Encode(), nil, &o)
 	return o, err
 }
 
-// Config asks for the options of the mount.
+// Config returns the options of the mount.
 func (c *Client) Config(ctx context.Context) (s []adminapi.Setting, err error) {
 	err = c.do(ctx, http.MethodGet, adminapi.PathConfig, nil, &s)
 	return s, err
 }
 
-// Fsck asks for a check.
+// Fsck requests a check.
 func (c *Client) Fsck(ctx context.Context, r adminapi.FsckRequest) (f adminapi.FsckReport, err error) {
 	err = c.do(ctx, http.MethodPost, adminapi.PathFsck, r, &f)
 	return f, err
 }
 
-// Umount asks the daemon to end, and returns when all is cleaned up.
+// Umount makes the daemon exit, and returns once everything is cleaned up.
 func (c *Client) Umount(ctx context.Context, r adminapi.UmountRequest) (a adminapi.UmountAnswer, err error) {
 	err = c.do(ctx, http.MethodPost, adminapi.PathUmount, r, &a)
 	return a, err
 }
 
-// Metrics returns the text for Prometheus.
+// Metrics returns the metrics in Prometheus text format.
 func (c *Client) Metrics(ctx context.Context) (text string, err error) {
 	var b bytes.Buffer
 	err = c.do(ctx, http.MethodGet, adminapi.PathMetrics, nil, &b)
 	return b.String(), err
 }
 
-// do sends a request and reads the answer: into a buffer as it is, into all
-// else as JSON.
+// do sends a request and reads the answer: into a buffer unchanged, into anything else as
+// JSON.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {

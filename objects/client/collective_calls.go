@@ -8,18 +8,17 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// endless bounds a collective where the context sets no deadline:
-// it ends with the context, the daemon, or an error.
+// endless bounds a collective if the context sets no deadline: it ends with the context, the
+// daemon, or an error.
 const endless = 30 * 24 * time.Hour
 
-// Collect does a collective whose ranks are files of one mount, of any devices
-// and nodes. sources are what the ranks begin with, targets what gets their
-// results; both have an entry for each rank, nil where that has none. Any
-// descriptors of the files will do (Find); who asks may read the sources and
-// write the targets. It changes nothing unless all results are whole. The end of
-// the context, and of this process, stops it.
+// Collect runs a collective whose ranks are files of one mount, of any devices and nodes.
+// sources are the ranks' inputs, targets receive their results; both have an entry for each
+// rank, nil if it has none. Any descriptors of the files can be used (Find); the caller must
+// be allowed to read the sources and write the targets. It changes nothing unless all results
+// are complete. The end of the context, or of this process, stops it.
 //
-// Errors: ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources, targets []*os.File) (adminapi.CollectAnswer, error) {
 	var files []*os.File
 	r.Sources, files = named(sources, files)
@@ -34,8 +33,8 @@ func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources
 	return *x.reply.Collected, nil
 }
 
-// Verify says whether files of one mount have the same bytes, and where not. Who
-// asks may read them.
+// Verify reports whether files of one mount have the same bytes, and where they differ. The
+// caller must be allowed to read them.
 //
 // Errors: those of Collect.
 func (c *Client) Verify(ctx context.Context, files []*os.File) (adminapi.VerifyAnswer, error) {
@@ -51,7 +50,7 @@ func (c *Client) Verify(ctx context.Context, files []*os.File) (adminapi.VerifyA
 	return *x.reply.Verified, nil
 }
 
-// named has an empty name for each file that is there, and those behind all.
+// named returns an empty File for each non-nil file, and appends these files to all.
 func named(files, all []*os.File) ([]*adminapi.File, []*os.File) {
 	names := make([]*adminapi.File, len(files))
 	for i, f := range files {
@@ -63,7 +62,7 @@ func named(files, all []*os.File) ([]*adminapi.File, []*os.File) {
 	return names, all
 }
 
-// askLong asks what may take any time. The exchange is over.
+// askLong makes a request of unlimited duration. The exchange that it returns is closed.
 func (c *Client) askLong(ctx context.Context, path string, question any, files []*os.File) (*exchange, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -74,6 +73,6 @@ func (c *Client) askLong(ctx context.Context, path string, question any, files [
 	if err != nil {
 		return nil, err
 	}
-	_ = x.close() // the answer is there
+	_ = x.close() // the answer has been read
 	return x, nil
 }

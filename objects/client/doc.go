@@ -1,24 +1,23 @@
-// Package client speaks to the admin socket of a mount. Its types are those
-// of package adminapi.
+// Package client is a client of a mount's admin socket. It uses the types of package adminapi.
 //
-// Beside the calls of the admin API, of which a Client is one socket's, there
-// are functions that take the path of a file and find the daemon of its mount
-// by themselves. They share the memory behind the file with other processes:
+// A Client is bound to one socket and has the calls of the admin API. In addition there are
+// functions that take the path of a file and find the daemon of its mount themselves. They
+// share the memory behind the file with other processes:
 //
-//   - Map has the bytes of a file in the host's memory as a slice.
-//   - OpenExport names the memory of a file, for whichever library opens it: a
+//   - Map returns the bytes of a file in host memory as a slice.
+//   - OpenExport names the memory of a file in a form that other libraries can open: a
 //     descriptor, or a vendor's handle.
-//   - Bind makes memory of this process, or another, a file.
+//   - Bind makes memory of this process, or of another, the content of a file.
 //
-// A Session is a hetero.Client of this process: keys that name its memory,
-// hand-overs, and copies in the host's memory. Each of its calls has a
-// connection for as long as it lasts, which the next one takes over. A context
-// that ends takes the call to its end: it returns when the daemon has left the
-// caller's memory alone. Watch tells what happens to keys, and Keys which are
-// there; both need no session.
+// A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
+// copies in host memory. Each call uses a connection for its duration; later calls reuse it.
+// Cancelling the context of a call makes the call end: it returns once the daemon no longer
+// accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
+// ones; both need no session.
 //
-// Who calls may read and write the file. The kernel tells the daemon who that
-// is, and the file's descriptor, which goes along, that the user can reach it.
+// The caller must be allowed to read and write the file. The daemon learns the caller's
+// identity from the kernel, and the file's descriptor, which is passed along, proves that the
+// user can reach the file.
 //
 // # Lock order
 //

@@ -32,7 +32,7 @@ func ExampleOpenExport() {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	defer func() { _ = e.Close() }() // the file can't be cut until then
+	defer func() { _ = e.Close() }() // the file can't be truncated until then
 	p := e.Memory.Pieces[0]
 	fmt.Println("cuIpcOpenMemHandle", p.Handle, "then", p.Offset, p.Size)
 }
@@ -57,7 +57,7 @@ func ExampleBind() {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	first := 0 // the place of the descriptor among those that go along
+	first := 0 // the index of the descriptor among those passed
 	bound, err := client.Bind(context.Background(), path, share.Memory{
 		Family: "host", PID: os.Getpid(), Size: size,
 		Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotMounted says that a file is on no hmcfs mount.
+// ErrNotMounted reports that a file is not on an hmcfs mount.
 var ErrNotMounted = errors.New("not on an hmcfs mount")
 
-// Find returns a client of the daemon whose mount a file lies on, and the file
-// for the client's calls. The file is opened to be named, neither read nor
-// written (O_PATH); the caller closes it. Symbolic links are followed.
+// Find returns a client of the daemon whose mount contains a file, and the file for the
+// client's calls. The file is opened only to be named, not read or written (O_PATH); the
+// caller must close it. Symbolic links are followed.
 //
 // Errors: ErrNotMounted.
 func Find(path string) (*Client, *os.File, error) {
@@ -31,8 +31,8 @@ func Find(path string) (*Client, *os.File, error) {
 	return c, f, nil
 }
 
-// Of returns a client of the daemon whose mount an open file lies on. The
-// mount itself tells where its daemon listens.
+// Of returns a client of the daemon whose mount contains an open file. The address of the
+// daemon is read from the mount itself.
 //
 // Errors: ErrNotMounted.
 func Of(f *os.File) (*Client, error) {
@@ -56,7 +56,7 @@ func Of(f *os.File) (*Client, error) {
 	return New(config.Socket), nil
 }
 
-// mountRoot is the topmost directory above a file that is on the same device.
+// mountRoot returns the topmost directory above a file that is on the same device.
 func mountRoot(f *os.File) (string, error) {
 	number, err := numberOf(f)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// results makes a call that answers with what became of each key.
+// results makes a call that returns a result for each key.
 func (s *Session) results(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (hetero.Results, error) {
 	a, asked, err := s.ask(ctx, verb, q)
 	if err != nil {
@@ -32,14 +32,14 @@ func allFailed(keys []string, err error) hetero.Results {
 	return r
 }
 
-// results reads what became of each key, and ends the answer.
+// results reads the result of each key, and ends the answer.
 func (a *answer) results() hetero.Results {
 	r := make(hetero.Results, len(a.keys))
 	a.outcomes(func(i int, one hetero.Result) { r[i] = one })
 	return r
 }
 
-// outcomes hands out what became of each key, once, as it comes, and ends the answer.
+// outcomes passes the result of each key to each, once, as it arrives, and ends the answer.
 func (a *answer) outcomes(each func(i int, r hetero.Result)) {
 	told := make([]bool, len(a.keys))
 	_, err := a.each(func(l adminapi.Line) {
@@ -61,7 +61,7 @@ func (a *answer) outcomes(each func(i int, r hetero.Result)) {
 	}
 }
 
-// batch makes a call that goes on in the background.
+// batch makes a call that continues in the background.
 func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (*hetero.Batch, error) {
 	q.Async = true
 	a, _, err := s.ask(ctx, verb, q)
@@ -78,8 +78,8 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 	return b, nil
 }
 
-// futures makes a call whose keys end one by one. Unless lasting, the context
-// has no meaning for them once they have begun.
+// futures makes a call whose keys complete one by one. Unless lasting, the context has no
+// effect on them once the call has started.
 func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.Call, lasting bool) ([]*hetero.Future, error) {
 	a, _, err := s.ask(ctx, verb, q)
 	if err != nil {
@@ -121,8 +121,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	return futures, whole
 }
 
-// DevPublish offers blobs under keys. See hetero.Client, also for all calls
-// that follow.
+// DevPublish offers blobs under keys. See hetero.Client for this and all following calls.
 func (s *Session) DevPublish(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
 	return s.futures(ctx, adminapi.VerbPublish, &adminapi.Call{Keys: keys, Lists: lists}, false)
 }
@@ -135,7 +134,7 @@ func (s *Session) DevSubscribe(
 	return s.futures(ctx, adminapi.VerbSubscribe, q, true)
 }
 
-// DevClaim reserves a publication. The context bounds the wait for it alone.
+// DevClaim reserves a publication. The context only bounds the wait for it.
 func (s *Session) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions) (hetero.MetaInfo, error) {
 	q := &adminapi.Call{Keys: []string{key}, Timeout: adminapi.Duration(o.Timeout), Memory: o.Target}
 	info, came := hetero.MetaInfo{Key: key}, false
@@ -181,7 +180,7 @@ func (s *Session) DevDelete(ctx context.Context, keys []string) (hetero.Results,
 	return s.results(ctx, adminapi.VerbDelete, &adminapi.Call{Keys: keys})
 }
 
-// DevLocalDelete removes what this session has of keys.
+// DevLocalDelete removes this session's part of keys.
 func (s *Session) DevLocalDelete(ctx context.Context, keys []string) (hetero.Results, error) {
 	return s.results(ctx, adminapi.VerbLocalDelete, &adminapi.Call{Keys: keys})
 }
@@ -228,7 +227,7 @@ func (s *Session) Delete(ctx context.Context, keys []string) (hetero.Results, er
 	return s.DevDelete(ctx, keys)
 }
 
-// Exist tells of each key whether it names an object whose bytes are there.
+// Exist reports for each key whether it names an object whose bytes are available.
 func (s *Session) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	there, came := make([]bool, len(keys)), 0
 	err := s.listed(ctx, adminapi.VerbExist, &adminapi.Call{Keys: keys}, func(l adminapi.Line) {
@@ -244,7 +243,7 @@ func (s *Session) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	return there, nil
 }
 
-// GetMetaInfo tells the blobs of keys.
+// GetMetaInfo returns the blobs of keys.
 func (s *Session) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
 	infos, r := make([]hetero.MetaInfo, len(keys)), allFailed(keys, errAnswer)
 	err := s.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: keys, Published: published}, func(l adminapi.Line) {
@@ -257,7 +256,7 @@ func (s *Session) GetMetaInfo(ctx context.Context, keys []string, published bool
 	return infos, r.Outcome()
 }
 
-// listed makes a call that tells something of each key, or fails as a whole.
+// listed makes a call that returns a line for each key, or fails as a whole.
 func (s *Session) listed(ctx context.Context, verb adminapi.Verb, q *adminapi.Call, line func(adminapi.Line)) error {
 	a, _, err := s.ask(ctx, verb, q)
 	if err != nil {
@@ -272,7 +271,7 @@ func (s *Session) listed(ctx context.Context, verb adminapi.Verb, q *adminapi.Ca
 	return nil
 }
 
-// GenerateKey returns prefix, or for none a key that nobody has drawn.
+// GenerateKey returns prefix, or if it is empty a unique random key.
 func (s *Session) GenerateKey(prefix string) (string, error) {
 	if err := s.ended(); err != nil {
 		return "", err
@@ -280,12 +279,12 @@ func (s *Session) GenerateKey(prefix string) (string, error) {
 	return hetero.GenerateKey(prefix)
 }
 
-// Expire gives keys a time to live.
+// Expire sets the time to live of keys.
 func (s *Session) Expire(ctx context.Context, keys []string, ttl time.Duration) (hetero.Results, error) {
 	return s.results(ctx, adminapi.VerbExpire, &adminapi.Call{Keys: keys, TTL: adminapi.Duration(ttl)})
 }
 
-// Each tells of each key when it names an object whose bytes are there.
+// Each reports for each key when it names an object whose bytes are available.
 func (s *Session) Each(
 	ctx context.Context, keys []string, published bool, timeout time.Duration, came func(i int, err error),
 ) error {
@@ -304,7 +303,7 @@ func (s *Session) Each(
 	return nil
 }
 
-// Wait returns, by key, when it names an object whose bytes are there.
+// Wait returns when all keys name objects whose bytes are available, or have failed.
 func (s *Session) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
 	q := &adminapi.Call{Keys: keys, Published: published, Timeout: adminapi.Duration(timeout)}
 	return s.results(ctx, adminapi.VerbWait, q)

@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Mapping is the memory of a file in this process: what is stored in Bytes is
-// in the file, and the other way round, with no copy between. It is what a
-// file of the host tier, or of a simulated device, gives; device memory is
-// opened by the vendor's library, with what Export tells.
+// Mapping is the memory of a file in this process: Bytes and the content of the file are the
+// same memory, without a copy between them. It is available for files of the host tier and of
+// simulated devices; device memory is opened by the vendor's library, with the information in
+// Export.
 type Mapping struct {
-	// Bytes are the content, until Close.
+	// Bytes is the content, until Close.
 	Bytes []byte
 	// Export describes the mapped memory.
 	Export *Export
@@ -23,10 +23,10 @@ type Mapping struct {
 	whole []byte
 }
 
-// Map maps the memory of the file at path, all of what it holds now. The file
-// can't be cut until Close; what it grows by is not in the mapping.
+// Map maps the memory of the file at path, all of its present content. The file can't be
+// truncated until Close; bytes that are added later are not in the mapping.
 //
-// Errors: those of OpenExport; also where the memory is not the host's.
+// Errors: those of OpenExport; an error if the memory is not host memory.
 func Map(ctx context.Context, path string) (*Mapping, error) {
 	e, err := OpenExport(ctx, path, devices.HandleMemfd)
 	if err != nil {
@@ -39,8 +39,8 @@ func Map(ctx context.Context, path string) (*Mapping, error) {
 	return m, nil
 }
 
-// Map maps host memory, whose Close then closes the export too. It begins in
-// the page in which the memory does.
+// Map maps host memory. Closing the mapping also closes the export. The mapping starts at the
+// page that contains the start of the memory.
 func (e *Export) Map() (*Mapping, error) {
 	if e.File == nil || len(e.Memory.Pieces) != 1 {
 		return nil, errAnswer
@@ -59,8 +59,8 @@ func (e *Export) Map() (*Mapping, error) {
 	return &Mapping{Bytes: whole[before:], Export: e, whole: whole}, nil
 }
 
-// Close takes the memory out of this process, where nobody may touch Bytes any
-// more, and ends the export. It is called once.
+// Close unmaps the memory, after which Bytes must not be accessed, and ends the export. It
+// must be called once.
 func (m *Mapping) Close() error {
 	m.Bytes = nil
 	err := unix.Munmap(m.whole)

@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// PreRegister makes memory of this process, or a file of the mount, known. The
-// descriptors go along.
+// PreRegister registers memory of this process, or a file of the mount. The descriptors are
+// passed to the daemon.
 //
 // Errors: those of hetero.Registry; hetero.ErrUnsupported for Memory.Local.
 func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
@@ -36,7 +36,7 @@ func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.Memo
 	if err != nil {
 		return 0, s.exchangeError(ctx, err)
 	}
-	_ = x.close() // the answer is there
+	_ = x.close() // the answer has been read
 	if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
 		return 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 	}
@@ -57,18 +57,18 @@ func (s *Session) enter() error {
 	return nil
 }
 
-// exchangeError is why a question with descriptors has failed.
+// exchangeError converts the error of a request with descriptors.
 func (s *Session) exchangeError(ctx context.Context, err error) error {
 	if said, ok := errors.AsType[*Error](err); ok {
 		return s.told(said.Code, said.Text)
 	}
 	if errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame) {
-		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // what was to be sent
+		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // the request could not be sent
 	}
 	return s.broken(ctx, err)
 }
 
-// Unregister lets memory go.
+// Unregister releases memory.
 func (s *Session) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	return s.listed(ctx, adminapi.VerbUnregister, &adminapi.Call{Memory: id}, func(adminapi.Line) {})
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// Session is a hetero.Client of this process. One connection is its life: it
-// ends by Close, and when the process ends, however. When the daemon ends, its
-// calls are hetero.ErrDisconnected from then on; it is not connected again,
-// since what it had is gone.
+// Session is a hetero.Client of this process. It exists as long as one connection does: it
+// ends with Close, and when the process exits for any reason. If the daemon exits, all later
+// calls are hetero.ErrDisconnected; the session does not reconnect, since its state is gone.
 type Session struct {
 	client *Client
 	id     string
@@ -26,13 +25,13 @@ type Session struct {
 	once sync.Once
 
 	mu sync.Mutex
-	// closed says that Close was called.
+	// closed is set by Close.
 	// +checklocks:mu
 	closed bool
-	// idle are connections for further calls, the one used last at the end.
+	// idle holds connections for further calls, ordered by their last use, oldest first.
 	// +checklocks:mu
 	idle []*wire
-	// under are those of calls under way.
+	// under holds the connections of calls in progress.
 	// +checklocks:mu
 	under map[*wire]struct{}
 	calls sync.WaitGroup
@@ -42,9 +41,9 @@ var _ hetero.Client = (*Session)(nil)
 
 // The limits of connections.
 const (
-	// maxIdle bounds the connections that wait for further calls.
+	// maxIdle bounds the connections that are kept for further calls.
 	maxIdle = 16
-	// idleLimit is the time that they may: the daemon closes them later.
+	// idleLimit is the time for which they are kept: the daemon closes them later.
 	idleLimit = 30 * time.Second
 	// endLimit bounds the time that the daemon takes to end a session.
 	endLimit = 30 * time.Second
@@ -52,11 +51,11 @@ const (
 	lastLimit = 10 * time.Second
 )
 
-// OpenSession begins a session with the daemon that listens at a socket: the
-// user's own client of heterogeneous objects. The caller closes it.
+// OpenSession opens a session with the daemon that listens at a socket: a client of
+// heterogeneous objects for this user. The caller must close it.
 //
-// Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user who is not let in;
-// hetero.ErrBusy for one who has too many.
+// Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user without access; hetero.ErrBusy for
+// one that has too many sessions.
 func OpenSession(ctx context.Context, socket string) (*Session, error) {
 	s, err := New(socket).openSession(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		err = errAnswer
 	}
 	if err != nil {
-		_ = w.conn.Close() // the failure is told
+		_ = w.conn.Close() // the failure is returned
 		return nil, c.heteroError(err)
 	}
 	s.id = first.Session
@@ -101,9 +100,8 @@ func (s *Session) attend(lines *json.Decoder) {
 	s.dropIdle()
 }
 
-// Close ends the session and returns when the daemon has let go of all that
-// was its own. Calls under way end with hetero.ErrClosed. It may be called
-// again.
+// Close ends the session and returns once the daemon has released everything that belonged to
+// it. Calls in progress end with hetero.ErrClosed. It may be called more than once.
 func (s *Session) Close() error {
 	s.once.Do(s.end)
 	return nil
@@ -113,18 +111,18 @@ func (s *Session) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	_ = s.held.conn.CloseWrite() // where it is closed the session has ended
+	_ = s.held.conn.CloseWrite() // an error means that the session has ended
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
 	select {
 	case <-s.gone:
 	case <-timer.C:
 	}
-	_ = s.held.conn.Close() // nothing more is to come
+	_ = s.held.conn.Close() // no more data will arrive
 	<-s.gone
 	s.mu.Lock()
 	for w := range s.under {
-		_ = w.conn.SetReadDeadline(time.Now().Add(lastLimit)) // of what the daemon has said by now
+		_ = w.conn.SetReadDeadline(time.Now().Add(lastLimit)) // for answers that the daemon has already sent
 	}
 	s.mu.Unlock()
 	s.calls.Wait()
@@ -135,12 +133,12 @@ func (s *Session) dropIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.idle {
-		_ = w.conn.Close() // nobody uses it
+		_ = w.conn.Close() // it is not in use
 	}
 	s.idle = nil
 }
 
-// ended is why no call can be made; nil where it can.
+// ended returns the reason why no call can be made, or nil.
 func (s *Session) ended() error {
 	if s.isClosed() {
 		return hetero.ErrClosed
@@ -159,7 +157,7 @@ func (s *Session) isClosed() bool {
 	return s.closed
 }
 
-// take is a connection for a call. The caller gives it to put.
+// take returns a connection for a call. The caller must pass it to put.
 func (s *Session) take(ctx context.Context) (*wire, error) {
 	if err := s.ended(); err != nil {
 		return nil, err
@@ -174,7 +172,7 @@ func (s *Session) take(ctx context.Context) (*wire, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = w.conn.Close() // nothing was said on it
+		_ = w.conn.Close() // nothing was sent on it
 		return nil, hetero.ErrClosed
 	}
 	s.under[w] = struct{}{}
@@ -182,7 +180,7 @@ func (s *Session) take(ctx context.Context) (*wire, error) {
 	return w, nil
 }
 
-// takeIdle is the connection that was used last, nil for none.
+// takeIdle returns the connection that was used last, or nil.
 func (s *Session) takeIdle() *wire {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,16 +193,16 @@ func (s *Session) takeIdle() *wire {
 	if time.Since(w.rested) < idleLimit {
 		return w
 	}
-	// Those before it have rested for longer.
-	_ = w.conn.Close() // nobody uses it
+	// The earlier ones have been idle for longer.
+	_ = w.conn.Close() // it is not in use
 	for _, old := range s.idle {
-		_ = old.conn.Close() // nobody uses it
+		_ = old.conn.Close() // it is not in use
 	}
 	s.idle = nil
 	return nil
 }
 
-// put ends the use of a connection, which is good for another call or not.
+// put ends the use of a connection. It is kept for another call if good.
 func (s *Session) put(w *wire, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +211,7 @@ func (s *Session) put(w *wire, good bool) {
 		w.rested = time.Now()
 		s.idle = append(s.idle, w)
 	} else {
-		_ = w.conn.Close() // nothing more is to come
+		_ = w.conn.Close() // no more data will arrive
 	}
 	s.calls.Done()
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// Bind makes memory that a process owns the content of the empty file at path,
-// without a copy. The memory's descriptors go along: the fd of a piece is the
-// place of its descriptor among them. They stay the caller's, and may be
-// closed afterwards. Without descriptors, fd is a number in the process
-// memory.PID.
+// Bind makes memory that a process owns the content of the empty file at path, without a copy.
+// The memory's descriptors are passed to the daemon: the fd of a piece is the index of its
+// descriptor among them. They remain the caller's, and may be closed afterwards. Without
+// descriptors, fd is a descriptor number in the process memory.PID.
 //
-// The caller may read and write the file. Memory.PID is the process whose end
-// makes the file lost; 0 is none where a descriptor keeps the memory alive.
+// The caller must be allowed to read and write the file. Memory.PID is the process whose exit
+// makes the file lost; 0 means none, if a descriptor keeps the memory alive.
 //
-// Errors: ErrNotMounted, ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNotMounted, ErrNoDaemon, and an *Error with the daemon's text.
 func Bind(ctx context.Context, path string, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	c, f, err := Find(path)
 	if err != nil {
@@ -33,8 +32,8 @@ func Bind(ctx context.Context, path string, memory share.Memory, descriptors ...
 	return bound, nil
 }
 
-// OpenExport names the memory of the file at path for this process, whose it
-// is to close the export. See Client.Export.
+// OpenExport names the memory of the file at path for this process, which must close the
+// export. See Client.Export.
 func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Export, error) {
 	c, f, err := Find(path)
 	if err != nil {
@@ -50,22 +49,22 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 	return e, nil
 }
 
-// Bind makes memory the content of an empty file, any descriptor of which says
-// which file is meant: one of os.Open, or of Find. See the function Bind.
+// Bind makes memory the content of an empty file, identified by any descriptor of it: one from
+// os.Open, or from Find. See the function Bind.
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
 	x, err := c.ask(ctx, adminapi.PathBind, "", question, append([]*os.File{file}, descriptors...))
 	if err != nil {
 		return adminapi.BindAnswer{}, err
 	}
-	_ = x.close() // the answer is there
+	_ = x.close() // the answer has been read
 	if x.reply.Bound == nil {
 		return adminapi.BindAnswer{}, errAnswer
 	}
 	return *x.reply.Bound, nil
 }
 
-// numberOf is a descriptor's number in this process.
+// numberOf returns a descriptor's number in this process.
 func numberOf(f *os.File) (number int, err error) {
 	raw, err := f.SyscallConn()
 	if err == nil {
@@ -77,26 +76,26 @@ func numberOf(f *os.File) (number int, err error) {
 	return number, nil
 }
 
-// errAnswer says that the daemon has answered something else.
+// errAnswer reports that the daemon's answer has an unexpected form.
 var errAnswer = errors.New("the daemon's answer has not what was asked for")
 
 // Export is memory of a file that this process may use.
 type Export struct {
-	// Memory tells where in File, or by which vendor's handle.
+	// Memory locates the memory in File, or has a vendor's handle.
 	Memory share.Memory
-	// File is the memory, for the kinds that are descriptors; else nil. It is
-	// good for as long as it is open, also behind Close if it is duplicated
-	// before. Close closes it.
+	// File is the memory, for kinds that are descriptors; otherwise nil. Close closes it; a
+	// duplicate made before that remains usable.
 	File *os.File
 
 	exchange *exchange
 }
 
-// Export names the memory of a file for this process, as kind or as the best
-// of its device. The file can't be cut until Close, or until this process
-// ends. File is any descriptor of the file; who asks may read and write it.
+// Export names the memory of a file for this process, as kind or, if that is empty, as the
+// best kind of its device. The file can't be truncated until Close, or until this process
+// exits. file may be any descriptor of the file; the caller must be allowed to read and write
+// it.
 //
-// Errors: ErrNoDaemon, and an *Error with the daemon's words.
+// Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
 	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
 	if err != nil {
@@ -112,7 +111,7 @@ func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleK
 	return e, nil
 }
 
-// Close ends the export and closes File. It is called once.
+// Close ends the export and closes File. It must be called once.
 func (e *Export) Close() error {
 	if err := e.exchange.close(); err != nil {
 		return fmt.Errorf("end an export: %w", err)
@@ -120,28 +119,28 @@ func (e *Export) Close() error {
 	return nil
 }
 
-// Handle names the memory of a file as text, as user.hmc.handle does: for
-// another process, and beyond the end of this one. The export lasts until the
-// process holder ends; for 0, until EndExports.
+// Handle names the memory of a file as text, as user.hmc.handle does: for another process, and
+// beyond the exit of this one. The export lasts until the process holder exits; for 0, until
+// EndExports.
 func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (share.Memory, error) {
 	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
 	if err != nil {
 		return share.Memory{}, err
 	}
-	_ = x.close() // the answer is there
+	_ = x.close() // the answer has been read
 	if x.reply.Memory == nil {
 		return share.Memory{}, errAnswer
 	}
 	return *x.reply.Memory, nil
 }
 
-// EndExports ends every export of a file, those of other processes too: it may
-// be cut again.
+// EndExports ends every export of a file, including those of other processes: it may then be
+// truncated again.
 func (c *Client) EndExports(ctx context.Context, file *os.File) error {
 	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{End: true}, []*os.File{file})
 	if err != nil {
 		return err
 	}
-	_ = x.close() // the answer is there
+	_ = x.close() // the answer has been read
 	return nil
 }

@@ -20,9 +20,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// serveOnce is a daemon for one question: it answers with what answer does on
-// the connection after the upgrade, and then holds it open until the client
-// closes it.
+// serveOnce is a daemon for one request: it calls answer on the connection after the upgrade,
+// and then keeps the connection open until the client closes it.
 func serveOnce(t *testing.T, answer func(c *net.UnixConn) error) *client.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // a socket's path is short
@@ -51,7 +50,7 @@ func accept(l *net.UnixListener, answer func(c *net.UnixConn) error) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	// The question comes behind the 101, so nothing of it is read here.
+	// The request comes after the 101, so nothing of it is read here.
 	if _, err = http.ReadRequest(bufio.NewReader(c)); err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func TestAnswersOfAnotherKind(t *testing.T) {
 	}
 }
 
-// A daemon of the future tells more than this client knows.
+// A later daemon reports more than this client knows.
 func TestAnswersMayHaveMoreFields(t *testing.T) {
 	kit.Check(t)
 	c := serveOnce(t, func(conn *net.UnixConn) error {
@@ -155,7 +154,7 @@ func TestTheContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// The memory of a file may begin anywhere in an allocation.
+// The memory of a file may start anywhere in an allocation.
 func TestMappingBeginsInAPage(t *testing.T) {
 	kit.Check(t)
 	const size = 3 * 4096
@@ -205,8 +204,8 @@ func TestFindNeedsAMount(t *testing.T) {
 	}
 }
 
-// TestDaemonEndsMeanwhile has the daemon be killed after it was asked: the error
-// says that, and nothing of limits.
+// TestDaemonEndsMeanwhile kills the daemon after it has received the request: the error says
+// that, and does not mention limits.
 func TestDaemonEndsMeanwhile(t *testing.T) {
 	kit.Check(t)
 	c := serveOnce(t, func(c *net.UnixConn) error {
@@ -218,7 +217,7 @@ func TestDaemonEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestForeignListener asks at a socket where another user's process listens.
+// TestForeignListener connects to a socket where another user's process listens.
 func TestForeignListener(t *testing.T) {
 	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // a socket's path is short
 	if err != nil {

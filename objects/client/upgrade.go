@@ -17,39 +17,39 @@ import (
 )
 
 const (
-	// handshake bounds the way to the daemon's readiness for descriptors.
+	// handshake bounds the time until the daemon is ready for descriptors.
 	handshake = 10 * time.Second
-	// patience bounds the answer where the context sets no deadline: content
-	// in several pieces is moved into one first.
+	// patience bounds the time until the answer if the context sets no deadline: content in
+	// several pieces is first moved into one.
 	patience = 2 * time.Minute
 )
 
-// exchange is one question with descriptors, answered.
+// exchange is one request with descriptors, and its answer.
 type exchange struct {
 	conn    *net.UnixConn
 	session string
 	reply   adminapi.Reply
-	// accepted says that the daemon takes the question.
+	// accepted is true if the daemon has accepted the upgrade.
 	accepted bool
-	// files came with the reply.
+	// files are the descriptors that came with the reply.
 	files []*os.File
 }
 
-// close gives everything back.
+// close closes the connection and the reply's descriptors.
 func (x *exchange) close() error {
 	adminapi.CloseAll(x.files)
 	return x.conn.Close()
 }
 
-// ask sends a question with descriptors, which stay the caller's. The exchange
-// is the caller's to close. session is the one that it belongs to, or empty.
+// ask sends a request with descriptors, which remain the caller's. The caller must close the
+// exchange. session is the session that it belongs to, or empty.
 func (c *Client) ask(ctx context.Context, path, session string, question any, files []*os.File) (*exchange, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, c.explainShare(err)
 	}
 	x := &exchange{conn: conn, session: session}
-	// A context that ends stops whatever waits, by a deadline in the past.
+	// The end of the context interrupts any wait, by setting a deadline in the past.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = x.run(ctx, path, question, files)
 	if !stop() {
@@ -65,7 +65,7 @@ func (c *Client) ask(ctx context.Context, path, session string, question any, fi
 	return x, conn.SetDeadline(time.Time{})
 }
 
-// run asks for the upgrade, sends the question and reads the answer.
+// run requests the upgrade, sends the request and reads the answer.
 func (x *exchange) run(ctx context.Context, path string, question any, files []*os.File) error {
 	if err := x.limit(ctx, handshake); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 	if _, err := fmt.Fprintf(x.conn, request, path, adminapi.DescriptorProtocol, header); err != nil {
 		return err
 	}
-	// The daemon says nothing behind its 101 before it is asked, so nothing
-	// that carries descriptors is read here.
+	// The daemon sends nothing after its 101 before the request, so no data with descriptors
+	// is read here.
 	resp, err := http.ReadResponse(bufio.NewReader(x.conn), nil)
 	if err != nil {
 		return err
@@ -115,8 +115,7 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 	return nil
 }
 
-// limit sets how long the next steps may take, in which the context's end is
-// heeded all the same.
+// limit sets a deadline for the next steps. The end of the context still takes effect.
 func (x *exchange) limit(ctx context.Context, most time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		most = time.Until(deadline)
@@ -137,7 +136,7 @@ func isClosed(err error) bool {
 	return false
 }
 
-// explainShare words what went wrong on the way to the daemon.
+// explainShare returns an error text for a failure to reach the daemon.
 func (c *Client) explainShare(err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES):

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// Watch is a stream of the events of keys of a mount. Its methods may be called from any
+// Watch is a stream of the events of a mount's keys. Its methods may be called from any
 // goroutine.
 type Watch struct {
 	wire   *wire
@@ -22,9 +22,9 @@ type Watch struct {
 	over, ended chan struct{}
 }
 
-// Watch begins to hear what happens to keys from now on. The daemon keeps what
-// is not asked for yet, up to some bound: beyond it the oldest go, and an event
-// of kind "dropped" tells how many. The caller closes it.
+// Watch starts a stream of the events of keys from now on. The daemon buffers events that have
+// not been read yet, up to a bound: beyond it the oldest are dropped, and an event of kind
+// "dropped" has their number. The caller must close the Watch.
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
@@ -39,7 +39,7 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 	return watch, nil
 }
 
-// lines asks for lines. The connection is the caller's, and its deadlines too.
+// lines requests lines. The caller owns the connection and sets its deadlines.
 func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, error) {
 	w, err := c.dial(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, 
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
 	if err != nil {
-		_ = w.conn.Close() // the failure is told
+		_ = w.conn.Close() // the failure is returned
 		return nil, nil, c.heteroError(err)
 	}
 	return w, lines, nil
@@ -87,7 +87,7 @@ func (w *Watch) Next(ctx context.Context) (adminapi.Event, error) {
 	}
 }
 
-// Close ends it. It is called once.
+// Close ends the stream. It must be called once.
 func (w *Watch) Close() error {
 	close(w.over)
 	err := w.wire.conn.Close()
@@ -98,8 +98,8 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// Keys lists the keys that begin with a prefix, in order; with published set,
-// those that something is published under.
+// Keys lists the keys that begin with a prefix, in order; with published set, those of
+// publications.
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adminapi.Key, error) {

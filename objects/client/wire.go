@@ -14,9 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// wire is a connection on which one request after the other is answered. That
-// of net/http takes a request to its end with its context; this one leaves: it
-// closes its own direction alone, and reads what became of every key.
+// wire is a connection for consecutive requests. One of net/http ends a request with its
+// context; this one instead closes only its own direction, and reads the result of every key.
 type wire struct {
 	conn *net.UnixConn
 	in   *bufio.Reader
@@ -24,8 +23,8 @@ type wire struct {
 	rested time.Time
 }
 
-// leaveLimit bounds the time that the daemon takes to end a call whose caller does
-// not want it any more: copies under way come to their end.
+// leaveLimit bounds the time that the daemon takes to end a call that the caller has
+// cancelled: copies in progress are completed.
 const leaveLimit = 30 * time.Second
 
 func (c *Client) dial(ctx context.Context) (*wire, error) {
@@ -36,18 +35,18 @@ func (c *Client) dial(ctx context.Context) (*wire, error) {
 	return &wire{conn: conn, in: bufio.NewReader(conn)}, nil
 }
 
-// leave tells the daemon that nobody wants the answer to a call any more. What
-// it says to that can be read for a while.
+// leave notifies the daemon that the answer to a call is no longer needed. The response to
+// that can be read for a while.
 func (w *wire) leave() {
-	_ = w.conn.CloseWrite() // where it is closed there is nothing to tell
+	_ = w.conn.CloseWrite() // an error means that it is closed already
 	_ = w.conn.SetDeadline(time.Now().Add(leaveLimit))
 }
 
-// cut ends all that waits for the connection.
+// cut interrupts everything that waits for the connection.
 func (w *wire) cut() { _ = w.conn.SetDeadline(time.Unix(1, 0)) }
 
-// request sends a request and reads the head of its answer, whose body the
-// caller closes. session may be empty, and so may the body.
+// request sends a request and reads the head of its answer; the caller must close the answer's
+// body. session and body may be empty.
 func (w *wire) request(method, path, session string, body []byte) (*http.Response, error) {
 	head := make([]byte, 0, 256)
 	head = append(head, method...)
@@ -64,7 +63,7 @@ func (w *wire) request(method, path, session string, body []byte) (*http.Respons
 	head = append(head, "\r\n\r\n"...)
 	parts := net.Buffers{head, body}
 	_, werr := parts.WriteTo(w.conn)
-	// Who refuses a request may not have read it whole, and says why.
+	// A daemon that refuses a request may not have read all of it, and reports the reason.
 	resp, err := http.ReadResponse(w.in, nil)
 	if err != nil {
 		return nil, errors.Join(werr, err)
@@ -77,7 +76,7 @@ func (w *wire) request(method, path, session string, body []byte) (*http.Respons
 	return nil, errors.Join(err, failure(resp.StatusCode, data))
 }
 
-// stream asks for an answer that lasts as long as the connection.
+// stream requests an answer that lasts as long as the connection.
 func (w *wire) stream(method, path string) (*json.Decoder, error) {
 	resp, err := w.request(method, path, "", nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// BenchmarkStat asks for attributes that are not remembered.
+// BenchmarkStat requests attributes that are not cached.
 func BenchmarkStat(b *testing.B) {
 	w := clustertest.New(b, clustertest.Options{})
 	dir := w.Node("b").Dir("host")
@@ -25,7 +25,7 @@ func BenchmarkStat(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads 1 MiB of another node into bytes of ours.
+// BenchmarkRead reads 1 MiB of another node into memory of this process.
 func BenchmarkRead(b *testing.B) {
 	bench(b, func(b *testing.B, w *clustertest.World, device string) {
 		b.Helper()
@@ -70,7 +70,7 @@ func (p *pair) close(b *testing.B) {
 	}
 }
 
-// ends are a file of a, and one of b as a opens it.
+// ends returns a file of a, and one of b as opened by a.
 func ends(b *testing.B, w *clustertest.World, device string) (here, there cluster.End) {
 	b.Helper()
 	f, err := w.Peer("a", "b").Open(b.Context(), clustertest.Root(), w.Node("b").File(device, "w", kit.Bytes(1, 0, benchSize)), both)
@@ -95,7 +95,7 @@ func (p *pair) run(b *testing.B, move func(ctx context.Context, dst, src cluster
 	}
 }
 
-// BenchmarkCopyIn copies a file of another node to a device of ours.
+// BenchmarkCopyIn copies a file of another node to a local device.
 func BenchmarkCopyIn(b *testing.B) {
 	bench(b, func(b *testing.B, w *clustertest.World, device string) {
 		b.Helper()
@@ -104,7 +104,7 @@ func BenchmarkCopyIn(b *testing.B) {
 	})
 }
 
-// BenchmarkCopyOut copies a file of ours to a device of another node.
+// BenchmarkCopyOut copies a local file to a device of another node.
 func BenchmarkCopyOut(b *testing.B) {
 	bench(b, func(b *testing.B, w *clustertest.World, device string) {
 		b.Helper()

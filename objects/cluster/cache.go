@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// maxCached bounds the attributes, and the names, that are remembered of
-	// one node.
+	// maxCached bounds the attributes, and the names, that are cached for one node.
 	maxCached = 1 << 15
-	// maxRecent bounds the invalidations that an answer may be overtaken by and
-	// still be remembered, if none of them was about it.
+	// maxRecent bounds the number of invalidations during a request after which its answer may
+	// still be cached, if none of them concerned it.
 	maxRecent = 256
 )
 
-// cache has the answers of a node that may be remembered, by the user that was
-// told: another one might have been told otherwise.
+// cache has the answers of a node that may be reused, per user: another user might have been
+// answered differently.
 //
-// An invalidation can overtake the answer that it is about. So who asks begins
-// by a mark, and what was invalidated since is not remembered.
+// An invalidation can arrive before the answer that it concerns. So a request begins with a
+// mark, and its answer is not cached if it was invalidated since.
 type cache struct {
 	ttl time.Duration
 
@@ -29,7 +28,7 @@ type cache struct {
 	// seq counts the invalidations.
 	// +checklocks:mu
 	seq uint64
-	// recent are the last of them.
+	// recent holds the last invalidations.
 	// +checklocks:mu
 	recent [maxRecent]recent
 	// +checklocks:mu
@@ -55,12 +54,12 @@ type cachedAttr struct {
 	order uint64
 }
 
-// weight returns the share of the cache that attributes take. Their texts count too.
+// weight returns the share of the cache that attributes take, including their texts.
 func weight(a *objects.Attr) int {
 	return 1 + (len(a.Target)+len(a.Key)+len(a.Path)+len(a.Device))/textWeight
 }
 
-// textWeight is the number of bytes of text that weigh as much as the rest.
+// textWeight is the number of bytes of text that weigh as much as all other attributes.
 const textWeight = 512
 
 type cachedName struct{ who, name string }
@@ -71,12 +70,12 @@ type named struct {
 	order uint64
 }
 
-// mark is the time at which a question began.
+// mark records the start of a request.
 type mark struct {
 	seq uint64
 	at  time.Time
-	// order is that of its answer at the owner; 0 before it is known. What is
-	// remembered of a later order stays.
+	// order is the owner's order of the answer; 0 before it is known. Cached data of a later
+	// order is not replaced.
 	order uint64
 }
 
@@ -87,7 +86,7 @@ func (c *cache) open(ttl time.Duration) {
 	c.attrs, c.names = map[objects.Ino][]cachedAttr{}, map[objects.Ino]map[cachedName]named{}
 }
 
-// userKey encodes the ids of a caller, by which answers are kept.
+// userKey encodes the ids of a caller, by which answers are cached.
 func userKey(who objects.Caller) string {
 	who = who.WithGroups()
 	p := make([]byte, 0, 8+4*len(who.Groups))
@@ -99,14 +98,14 @@ func userKey(who objects.Caller) string {
 	return string(p)
 }
 
-// begin marks the begin of a question.
+// begin returns a mark for a request that starts now.
 func (c *cache) begin() mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return mark{seq: c.seq, at: time.Now()}
 }
 
-// attr returns what is remembered of an inode.
+// attr returns the cached attributes of an inode.
 func (c *cache) attr(who string, ino objects.Ino) (objects.Attr, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +122,7 @@ func (c *cache) attrLocked(who string, ino objects.Ino, now time.Time) (objects.
 	return objects.Attr{}, false
 }
 
-// lookup returns what is remembered of a name, and of the inode behind it.
+// lookup returns the cached attributes of the inode that a name refers to.
 func (c *cache) lookup(who string, dir objects.Ino, name string) (objects.Attr, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,13 +134,13 @@ func (c *cache) lookup(who string, dir objects.Ino, name string) (objects.Attr, 
 	return c.attrLocked(who, at.ino, now)
 }
 
-// until returns the end of an answer that the owner lets us keep for so many
+// until returns the expiry of an answer that the owner allows to be kept for keep
 // milliseconds.
 func (c *cache) until(m mark, keep uint32) time.Time {
 	return m.at.Add(min(c.ttl, time.Duration(keep)*time.Millisecond))
 }
 
-// putAttr remembers attributes.
+// putAttr caches attributes.
 func (c *cache) putAttr(m mark, who string, a *objects.Attr, keep uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +168,7 @@ func (c *cache) putAttrLocked(m mark, who string, a *objects.Attr, keep uint32) 
 	c.held += weight(a)
 }
 
-// putName remembers a name and the attributes of what it names.
+// putName caches a name and the attributes of its inode.
 func (c *cache) putName(m mark, who string, dir objects.Ino, name string, a *objects.Attr, keep uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,8 +193,8 @@ func (c *cache) putName(m mark, who string, dir objects.Ino, name string, a *obj
 	list[key] = named{ino: a.Ino, until: c.until(m, keep), order: m.order}
 }
 
-// roomLocked makes room for one more: what is over goes, and if that is not
-// enough, all.
+// roomLocked makes room for another entry: it drops the expired entries, and if that is not
+// enough, all of them.
 //
 // +checklocks:c.mu
 func (c *cache) roomLocked() {
@@ -240,8 +239,7 @@ func (c *cache) clearLocked() {
 	c.held, c.named = 0, 0
 }
 
-// changed says whether something was invalidated, or may have been, since a
-// mark.
+// changed reports whether something was, or may have been, invalidated since a mark.
 //
 // +checklocks:c.mu
 func (c *cache) changed(m mark, what recent) bool {
@@ -256,21 +254,20 @@ func (c *cache) changed(m mark, what recent) bool {
 	return false
 }
 
-// overtaken says whether an inode was invalidated, or may have been, since a
-// mark.
+// overtaken reports whether an inode was, or may have been, invalidated since a mark.
 func (c *cache) overtaken(m mark, ino objects.Ino) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed(m, recent{ino: ino})
 }
 
-// forget drops what an invalidation names.
+// forget drops the entries that an invalidation covers.
 func (c *cache) forget(what Invalidation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if what.All {
 		c.clearLocked()
-		c.seq += maxRecent + 1 // no answer that is under way is good
+		c.seq += maxRecent + 1 // answers of requests in progress are not cached either
 		return
 	}
 	for _, ino := range what.Inos {

@@ -20,12 +20,11 @@ func newCache() *cache {
 
 const keep = 60_000
 
-// TestCacheOvertaken does not remember an answer that an invalidation has
-// overtaken.
+// TestCacheOvertaken does not cache an answer that an invalidation has overtaken.
 func TestCacheOvertaken(t *testing.T) {
 	for name, what := range map[string]struct {
 		of          Invalidation
-		attr, named bool // what is remembered
+		attr, named bool // is cached
 	}{
 		"nothing":       {Invalidation{}, true, true},
 		"the inode":     {Invalidation{Inos: []objects.Ino{5}}, false, false},
@@ -43,7 +42,7 @@ func TestCacheOvertaken(t *testing.T) {
 		if _, ok := c.lookup("u", 2, "n"); ok != what.named {
 			t.Errorf("%s: the name is remembered: %v", name, ok)
 		}
-		// What was there before goes, too.
+		// Older entries are dropped, too.
 		c = newCache()
 		c.putName(c.begin(), "u", 2, "n", attrOf(5), keep)
 		c.forget(what.of)
@@ -56,8 +55,8 @@ func TestCacheOvertaken(t *testing.T) {
 	}
 }
 
-// TestCacheLongOvertaken trusts nothing that began before more invalidations
-// than it keeps.
+// TestCacheLongOvertaken does not cache answers of requests that began more invalidations ago
+// than are recorded.
 func TestCacheLongOvertaken(t *testing.T) {
 	c := newCache()
 	m := c.begin()
@@ -75,7 +74,7 @@ func TestCacheLongOvertaken(t *testing.T) {
 	}
 }
 
-// TestCacheBound holds no more than its bound, whatever it is told.
+// TestCacheBound never exceeds its bound.
 func TestCacheBound(t *testing.T) {
 	c := newCache()
 	for i := range 3 * maxCached {
@@ -95,8 +94,8 @@ func TestCacheBound(t *testing.T) {
 	}
 }
 
-// TestCacheEnds forgets in time, and does not keep what the owner does not let
-// it.
+// TestCacheEnds drops entries in time, and does not cache answers that the owner forbids to
+// cache.
 func TestCacheEnds(t *testing.T) {
 	c := newCache()
 	m := c.begin()
@@ -118,7 +117,7 @@ func TestCacheEnds(t *testing.T) {
 	}
 }
 
-// TestPace begins with what a slow network can do, and ends within bounds.
+// TestPace starts with a size suitable for a slow network, and stays within bounds.
 func TestPace(t *testing.T) {
 	var p pace
 	for range 20 {
@@ -127,7 +126,7 @@ func TestPace(t *testing.T) {
 	if p.piece() != mostPiece {
 		t.Errorf("quick: %d", p.piece())
 	}
-	p.took(1, time.Millisecond) // the end of a file says nothing
+	p.took(1, time.Millisecond) // a short piece at the end of a file has no effect
 	for range 20 {
 		p.took(p.piece(), 5*time.Second)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Cluster is this node among the others. Its methods may be called from any
+// Cluster is this node's membership in a cluster. Its methods may be called from any
 // goroutine.
 type Cluster struct {
 	opts   Options
@@ -31,33 +31,33 @@ type Cluster struct {
 	ep     *rpc.Endpoint
 	server *server
 	keys   *keys
-	// begun are the extensions whose Begin was called.
+	// begun holds the extensions whose Begin was called.
 	begun []Extension
-	// life ends with Close, and what is being connected with it.
+	// life ends with Close, which also cancels connection attempts.
 	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	listening []string
-	// hear is OnInvalidate's.
+	// hear is set by OnInvalidate.
 	hear atomic.Pointer[func(Invalidation)]
-	// serve is OnServed's.
+	// serve is set by OnServed.
 	serve atomic.Pointer[func(objects.Notice)]
-	// stirred are the nodes of which the view has news.
+	// stirred receives the nodes whose view has changed.
 	stirred news
 
 	mu sync.RWMutex
 	// +checklocks:mu
 	closed bool
-	// nodes is the present incarnation of each node, also of those that left.
+	// nodes is the present incarnation of each node, including nodes that have left.
 	// +checklocks:mu
 	nodes map[members.Name]*Node
-	// ranks are the same, by rank.
+	// ranks holds the same nodes by rank.
 	// +checklocks:mu
 	ranks map[wire.Rank]*Node
 }
 
-// Join listens and serves. Nodes are connected when they are needed. Close
-// leaves.
+// Join starts to listen and serve. Other nodes are connected on demand. Close leaves the
+// cluster.
 func Join(ctx context.Context, o Options) (*Cluster, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -75,7 +75,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// start makes what the cluster is of.
+// start creates and starts the parts of the cluster.
 func (c *Cluster) start(ctx context.Context) (err error) {
 	o := &c.opts
 	c.comm, err = comm.New(comm.Options{
@@ -127,19 +127,19 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	return c.keys.start(ctx)
 }
 
-// notify is the endpoint's, for the server, which is made before it.
+// notify is Endpoint.Notify for the server, which is created before the endpoint.
 func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) {
 	return c.ep.Notify(to, m, body)
 }
 
-// left tells the extensions that a session of another node has ended.
+// left notifies the extensions that a session of another node has ended.
 func (c *Cluster) left(from ClientSession) {
 	for _, x := range c.begun {
 		x.Left(from)
 	}
 }
 
-// Close ends all sessions; files that are open fail.
+// Close ends all sessions; open files fail.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
 	again := c.closed
@@ -163,7 +163,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		c.server.close() //nolint:contextcheck // what is open is saved, however long the caller waits
 	}
 	c.keys.claims.close(ctx)
-	// What is left are sessions, whose memory goes.
+	// Only sessions are left, whose memory is released.
 	for _, n := range c.all() {
 		n.end(n.session.Load())
 	}
@@ -171,8 +171,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// begin notes something that Close waits for; it is false when that has begun.
-// done ends it.
+// begin runs fn in a goroutine that Close waits for, and returns false if Close has started.
 func (c *Cluster) begin(fn func()) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -183,7 +182,7 @@ func (c *Cluster) begin(fn func()) bool {
 	return true
 }
 
-// Nodes lists the other nodes, by name, without asking them.
+// Nodes returns the state of the other nodes, ordered by name, without sending requests.
 func (c *Cluster) Nodes() []NodeState {
 	records := c.opts.View.Nodes()
 	live := map[wire.Rank]comm.Peer{}
@@ -211,8 +210,8 @@ func (c *Cluster) Nodes() []NodeState {
 	return out
 }
 
-// Node finds the present incarnation of a node, without asking it. The same
-// incarnation is the same *Node.
+// Node returns the present incarnation of a node, without sending a request. For the same
+// incarnation it returns the same *Node.
 //
 // Errors: ErrNoNode.
 func (c *Cluster) Node(name members.Name) (*Node, error) {
@@ -222,8 +221,8 @@ func (c *Cluster) Node(name members.Name) (*Node, error) {
 	return nil, fmt.Errorf("node %q: %w", name, ErrNoNode)
 }
 
-// OnInvalidate has fn called when what nodes have said is not to be remembered.
-// fn must not wait. nil ends it.
+// OnInvalidate registers fn to be called when cached answers of nodes become invalid. fn must
+// not block. nil removes it.
 func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
 	if fn == nil {
 		c.hear.Store(nil)
@@ -232,8 +231,8 @@ func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
 	c.hear.Store(&fn)
 }
 
-// OnServed has fn called after a change of our own tree that another node has
-// asked for. fn must not wait. nil ends it.
+// OnServed registers fn to be called after a change of this node's tree that another node has
+// requested. fn must not block. nil removes it.
 func (c *Cluster) OnServed(fn func(objects.Notice)) {
 	if fn == nil {
 		c.serve.Store(nil)
@@ -242,15 +241,15 @@ func (c *Cluster) OnServed(fn func(objects.Notice)) {
 	c.serve.Store(&fn)
 }
 
-// served is the server's, to tell of such a change.
+// served is called by the server to report such a change.
 func (c *Cluster) served(n objects.Notice) {
 	if fn := c.serve.Load(); fn != nil {
 		(*fn)(n)
 	}
 }
 
-// Stats counts.
+// Stats returns the counters.
 func (c *Cluster) Stats() Stats { return c.count.stats() }
 
-// Listening are the addresses that it really listens at.
+// Listening returns the addresses that the node actually listens at.
 func (c *Cluster) Listening() []string { return c.listening }

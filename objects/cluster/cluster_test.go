@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// ways are the networks between nodes.
+// ways runs a test with each kind of network between nodes.
 func ways(t *testing.T, fn func(t *testing.T, o clustertest.Options)) {
 	t.Helper()
 	t.Run("tcp", func(t *testing.T) { fn(t, clustertest.Options{}) })
@@ -36,7 +36,7 @@ func TestTwoNodes(t *testing.T) {
 	})
 }
 
-// oneFile makes a file on a device of b, by way of a.
+// oneFile creates a file on a device of b, through a.
 func oneFile(t *testing.T, w *clustertest.World, device string) {
 	t.Helper()
 	b := w.Peer("a", "b")
@@ -77,15 +77,15 @@ func oneFile(t *testing.T, w *clustertest.World, device string) {
 	}
 }
 
-// generations fills p with words that tell their place in the file, which begins
-// at off, and the write that they are of.
+// generations fills p with words that encode their place in the file, from offset off on, and
+// the number of the write.
 func generations(p []byte, off, write int) {
 	for i := 0; i < len(p); i += 8 {
 		binary.LittleEndian.PutUint64(p[i:], uint64(write)<<32|uint64(off+i))
 	}
 }
 
-// writesIn returns the first and the last write that words are of.
+// writesIn returns the first and the last write that the words belong to.
 func writesIn(t *testing.T, p []byte, off int) (first, last uint64) {
 	t.Helper()
 	first = math.MaxUint64
@@ -99,9 +99,8 @@ func writesIn(t *testing.T, p []byte, off int) (first, last uint64) {
 	return first, last
 }
 
-// TestBytesTellOfChanges: bytes that are newer than others tell so by themselves,
-// before the owner's notice of the change has come, so that nobody who has been
-// given them uses older ones.
+// TestBytesTellOfChanges: newer bytes themselves reveal the change, even if the owner's notice
+// has not arrived yet, so that a reader that has received them uses no older ones.
 func TestBytesTellOfChanges(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)

@@ -20,21 +20,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// errNoHello is a question before Hello in its session: who asks says it again.
+// errNoHello reports a request before Hello in its session; the requester repeats the Hello.
 var errNoHello = errors.New("cluster: no hello in this session")
 
-// codeRule says which code an error travels as.
+// codeRule maps an error to the code it is sent as.
 type codeRule struct {
 	err  error
 	code rpc.Code
 }
 
-// codeRules is the whole mapping, in order: the first error that matches
-// decides, as with errnos, so that an error has the same errno at either side.
+// codeRules returns the whole mapping, in order: the first error that matches decides, as with
+// errnos, so that an error has the same errno on either side.
 func codeRules() []codeRule {
 	return []codeRule{
-		// Who was denied, or has something that is gone, is told so, whatever
-		// else the error is.
+		// A denial or a stale reference takes precedence, whatever else the error is.
 		{ErrDenied, proto.CodeDenied},
 		{ErrStale, proto.CodeStale},
 		{ErrVersion, proto.CodeVersion},
@@ -100,7 +99,7 @@ func codeRules() []codeRule {
 	}
 }
 
-// codes turns errors into codes and back. It never changes.
+// codes converts errors to codes and back. It is immutable.
 type codes struct {
 	rules  []codeRule
 	byCode map[rpc.Code]error
@@ -111,8 +110,8 @@ func newCodes() *codes {
 		rpc.CodeNoMethod: ErrVersion,
 		rpc.CodeBusy:     ErrUnreachable,
 		rpc.CodeClosing:  ErrUnreachable,
-		// Whether it was done before the deadline is not known, wherever that
-		// passed first.
+		// It is unknown whether the request was carried out before the deadline, on whichever
+		// side that passed first.
 		rpc.CodeDeadline: errors.Join(ErrUnreachable, context.DeadlineExceeded),
 		proto.CodeShape:  &objects.ShapeError{},
 	}}
@@ -122,8 +121,8 @@ func newCodes() *codes {
 	return c
 }
 
-// code returns the code of an error of ours: it is the rpc.Coder of the endpoint. It
-// is total; what nothing is known of is rpc.CodeUnknown.
+// code returns the code of a local error: it is the rpc.Coder of the endpoint. It accepts any
+// error; an unknown one is rpc.CodeUnknown.
 func (c *codes) code(err error) rpc.Code {
 	if _, shape := errors.AsType[*objects.ShapeError](err); shape {
 		return proto.CodeShape
@@ -143,10 +142,10 @@ func (c *codes) code(err error) rpc.Code {
 	return rpc.CodeUnknown
 }
 
-// err returns the error of a code; nil for one that means nothing here.
+// err returns the error of a code, or nil for an unknown code.
 func (c *codes) err(code rpc.Code) error {
 	if code > proto.CodeErrno && code <= proto.CodeErrnoLast {
-		// The kernel takes no others, and gives an operation up on ENOSYS.
+		// The kernel accepts no others, and stops sending an operation on ENOSYS.
 		number := syscall.Errno(code - proto.CodeErrno)
 		if unix.ErrnoName(number) == "" || number == syscall.ENOSYS {
 			return nil
@@ -156,8 +155,8 @@ func (c *codes) err(code rpc.Code) error {
 	return c.byCode[code]
 }
 
-// remoteError is an error of another node. It reads as there and is here what
-// it was there.
+// remoteError is an error of another node. It has the text of the remote error, and unwraps to
+// the local counterpart.
 type remoteError struct {
 	text string
 	is   error
@@ -167,8 +166,7 @@ func (e *remoteError) Error() string { return e.text }
 
 func (e *remoteError) Unwrap() error { return e.is }
 
-// shown is a text of another node as it goes into a line of a log, or to a
-// terminal.
+// shown returns a text of another node in a form that is safe for a log line or a terminal.
 func shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -178,10 +176,9 @@ func shown(text string) string {
 	}, text)
 }
 
-// received turns what a call of ours has failed with into what our callers
-// tell apart: the owner's error as it was there, or ErrUnreachable where there
-// was no answer. Errors of the caller's own context stay, and those that
-// nothing is known of.
+// received converts the error of a request to the errors that callers distinguish: the owner's
+// error with its meaning there, or ErrUnreachable if there was no answer. Errors of the
+// caller's own context and unknown errors are kept.
 func (c *codes) received(node string, err error) error {
 	if err == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// numbers are the codes of all errors that the layers export. They are part of
-// the protocol: none ever changes.
+// numbers returns the codes of all errors that the layers export. They are part of the
+// protocol and never change.
 func numbers() map[string]rpc.Code {
 	return map[string]rpc.Code{
 		"metadata.ErrNotExist": 0x20, "metadata.ErrExist": 0x21, "metadata.ErrNotDir": 0x22,
@@ -51,9 +51,8 @@ func numbers() map[string]rpc.Code {
 	}
 }
 
-// TestEveryErrorHasItsCode finds the errors that the layers export in their
-// source, so that a new one can't be forgotten, and looks at what each becomes
-// here, and at the other side.
+// TestEveryErrorHasItsCode finds the errors that the layers export in their source, so that a
+// new one can't be forgotten, and checks the conversion of each in both directions.
 func TestEveryErrorHasItsCode(t *testing.T) {
 	c := newCodes()
 	byCode := map[rpc.Code]error{}
@@ -115,7 +114,7 @@ func exportedErrors(t *testing.T, dir string) []string {
 	return names
 }
 
-// TestErrorsTravel sends each error over and looks at it there.
+// TestErrorsTravel sends each error and checks it on the other side.
 func TestErrorsTravel(t *testing.T) {
 	c := newCodes()
 	for _, r := range c.rules {
@@ -149,8 +148,8 @@ func TestErrorsTravel(t *testing.T) {
 	}
 }
 
-// TestFirstRuleDecides: an error that is several has the code of what the user
-// is to be told.
+// TestFirstRuleDecides: an error that matches several rules has the code of the most
+// informative one.
 func TestFirstRuleDecides(t *testing.T) {
 	c := newCodes()
 	for _, s := range []struct {
@@ -174,7 +173,7 @@ func TestFirstRuleDecides(t *testing.T) {
 	}
 }
 
-// TestWithoutAnAnswer: what the endpoint fails with is ErrUnreachable, or the
+// TestWithoutAnAnswer: errors of the endpoint are converted to ErrUnreachable, or are the
 // caller's own.
 func TestWithoutAnAnswer(t *testing.T) {
 	c := newCodes()

@@ -11,11 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// MaxInos is above all numbers that the inodes of a node have. The mount puts that
-// of the node beside them.
+// MaxInos is above all inode numbers of a node. The mount puts the node's index in the bits
+// above them.
 const MaxInos metadata.Ino = 1 << 44
 
-// maxText is the longest text of an inode that is no name, key or target.
+// maxText is the maximum length of an inode's texts other than names, keys and targets.
 const maxText = 1024
 
 func timeToProto(t metadata.Timespec) proto.Time { return proto.Time{Sec: t.Sec, Nsec: t.Nsec} }
@@ -24,8 +24,8 @@ func timeFromProto(t proto.Time) metadata.Timespec {
 	return metadata.Timespec{Sec: t.Sec, Nsec: t.Nsec}
 }
 
-// attrToProto is an inode as others see it. keep is for how long they may
-// remember it, in milliseconds.
+// attrToProto encodes an inode for other nodes. keep is the time they may cache it, in
+// milliseconds.
 func attrToProto(a *objects.Attr, keep uint32) proto.Attr {
 	return proto.Attr{
 		Ino: uint64(a.Ino), Gen: uint64(a.Gen), Mode: uint32(a.Mode), UID: a.UID, GID: a.GID,
@@ -37,9 +37,9 @@ func attrToProto(a *objects.Attr, keep uint32) proto.Attr {
 	}
 }
 
-// attrFromProto is an inode of another node. Its Name is not known.
+// attrFromProto decodes an inode of another node. Its Name is unknown.
 //
-// Errors: proto.ErrBody for what no inode can be.
+// Errors: proto.ErrBody for values that no inode can have.
 func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 	out := objects.Attr{
 		Inode: metadata.Inode{
@@ -76,8 +76,8 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 	return out, nil
 }
 
-// checkTexts says whether the texts of an inode can be an inode's. They are
-// remembered, so they have to be bounded.
+// checkTexts checks that the texts of an inode are valid. They are cached, so they must be
+// bounded.
 func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	link := mode.Type() == metadata.TypeSymlink
 	switch {
@@ -93,8 +93,8 @@ func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	return nil
 }
 
-// IsShown reports whether a text may be shown to a person: it has a bound, and no
-// control characters.
+// IsShown reports whether a text may be shown to users: it is bounded, and has no control
+// characters.
 func IsShown(text string) bool {
 	return len(text) <= maxText && !strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -109,18 +109,18 @@ func isType(m metadata.Mode) bool {
 	}
 }
 
-// credToProto encodes a caller for its owner: of many groups the first.
+// credToProto encodes a caller for the owner. Only the first MaxGroups groups are included.
 func credToProto(c objects.Caller) proto.Cred {
 	groups := c.WithGroups().Groups
 	return proto.Cred{UID: c.UID, GID: c.GID, Groups: groups[:min(len(groups), proto.MaxGroups)]}
 }
 
-// credFromProto returns a caller of another node, of which no process is here.
+// credFromProto returns a caller of another node, which has no process on this node.
 func credFromProto(c proto.Cred) objects.Caller {
 	return objects.Caller{UID: c.UID, GID: c.GID, Groups: append([]uint32{}, c.Groups...)}
 }
 
-// accessToProto encodes the rights that a file is opened with.
+// accessToProto encodes the permissions that a file is opened with.
 func accessToProto(p objects.Permission) (access uint32) {
 	if p&objects.PermRead != 0 {
 		access |= proto.AccessRead
@@ -131,8 +131,7 @@ func accessToProto(p objects.Permission) (access uint32) {
 	return access
 }
 
-// accessFromProto decodes them; ok is false for none, and for what no file is opened
-// with.
+// accessFromProto decodes them; ok is false for none, and for unknown bits.
 func accessFromProto(access uint32) (p objects.Permission, ok bool) {
 	if access&proto.AccessRead != 0 {
 		p |= objects.PermRead
@@ -143,8 +142,8 @@ func accessFromProto(access uint32) (p objects.Permission, ok bool) {
 	return p, p != 0 && access&^(proto.AccessRead|proto.AccessWrite) == 0
 }
 
-// entryToProto is an entry of a directory; nil attributes are those that the
-// asker may not know.
+// entryToProto encodes an entry of a directory; attributes that the requester may not see are
+// nil.
 func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {
 	out := proto.Entry{Name: e.Name, Ino: uint64(e.Ino), Type: uint32(e.Type), Cookie: uint64(e.Cookie)}
 	if a != nil {
@@ -153,13 +152,13 @@ func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {
 	return out
 }
 
-// isName says whether a name may be shown in a directory: the kernel trusts us
-// that it leads nowhere else.
+// isName reports whether a name may be shown in a directory: the kernel relies on it being
+// free of path syntax.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= metadata.MaxName && !strings.ContainsAny(name, "/\x00")
 }
 
-// entryFromProto is an entry of another node's directory.
+// entryFromProto decodes an entry of another node's directory.
 //
 // Errors: proto.ErrBody.
 func entryFromProto(e *proto.Entry) (Entry, error) {
@@ -183,7 +182,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 	return out, nil
 }
 
-// changeToProto fills in what SetAttrAsk sets.
+// changeToProto fills in the changes in a SetAttrAsk.
 func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
 	if c.Mode != nil {
 		ask.Set, ask.Mode = ask.Set|proto.SetMode, uint32(*c.Mode)
@@ -211,7 +210,7 @@ func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
 	}
 }
 
-// changeFromProto returns the change of a SetAttrAsk. Bits that mean nothing are refused.
+// changeFromProto returns the change of a SetAttrAsk. Unknown bits are refused.
 //
 // Errors: objects.ErrInvalid.
 func changeFromProto(ask *proto.SetAttrAsk) (objects.Change, error) {

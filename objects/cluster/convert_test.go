@@ -44,7 +44,7 @@ func TestAttributesComeBack(t *testing.T) {
 	}
 }
 
-// TestAttributesThatCantBe are refused: they come from another machine.
+// TestAttributesThatCantBe refuses invalid attributes, since they come from another machine.
 func TestAttributesThatCantBe(t *testing.T) {
 	for name, spoil := range map[string]func(*proto.Attr){
 		"no number":      func(a *proto.Attr) { a.Ino = 0 },
@@ -95,7 +95,7 @@ func TestEntriesComeBack(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What decides where a name leads is refused by its bytes.
+	// Names that would lead elsewhere are refused in their encoded form.
 	for _, name := range []string{"a/b", "..", ".", "a\x00b"} {
 		p := entryToProto(&entry, nil, 0)
 		p.Name = name

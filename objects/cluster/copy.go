@@ -13,21 +13,20 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// copyStep is the number of bytes copied before it counts: what a copy that fails has
-// done is a multiple of it.
+// copyStep is the number of bytes copied between updates of the count: a failed copy reports a
+// multiple of it.
 const copyStep = uint64(128 * devices.MiB)
 
-// End is one end of a copy: a file of this node or one of another.
+// End is one end of a copy: a file of this node or of another one.
 type End struct {
 	Local  *objects.File
 	Remote *File
 	Off    uint64
 }
 
-// Copy copies n bytes between two files, of which at least one is another
-// node's, and returns how many, as objects.Store.CopyRange does. Between files
-// of two other nodes those two move the bytes, and between two of one node it
-// does.
+// Copy copies n bytes between two files, at least one of which is another node's, and returns
+// the number of bytes copied, as objects.Store.CopyRange does. Between files of two other
+// nodes those two move the bytes, and between two files of one node that node does.
 func (c *Cluster) Copy(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	if (dst.Local == nil) == (dst.Remote == nil) || (src.Local == nil) == (src.Remote == nil) || dst.Local != nil && src.Local != nil {
 		return 0, fmt.Errorf("copy between nodes: %w", objects.ErrInvalid)
@@ -62,13 +61,13 @@ func (c *Cluster) Copy(ctx context.Context, dst, src End, n uint64) (uint64, err
 	return done, nil
 }
 
-// copyOut copies a file of ours to another node.
+// copyOut copies a file of this node to another node.
 func (c *Cluster) copyOut(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	moved, err := src.Local.CopyOut(ctx, src.Off, dst.Remote.Span(dst.Off, n))
 	return moved.N, err
 }
 
-// copyIn copies a file of another node to us.
+// copyIn copies a file of another node to this node.
 func (c *Cluster) copyIn(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	for try := 0; ; try++ {
 		size, err := src.Remote.end(ctx)
@@ -77,7 +76,7 @@ func (c *Cluster) copyIn(ctx context.Context, dst, src End, n uint64) (uint64, e
 		}
 		n = min(n, size-src.Off)
 		moved, err := dst.Local.CopyIn(ctx, src.Remote.Span(src.Off, n), objects.Write{Off: dst.Off})
-		// It was cut meanwhile, so it has another end now.
+		// The file was truncated in the meantime, so its end has changed.
 		if try == 0 && moved.N == 0 && errors.Is(err, io.ErrUnexpectedEOF) {
 			continue
 		}
@@ -85,7 +84,7 @@ func (c *Cluster) copyIn(ctx context.Context, dst, src End, n uint64) (uint64, e
 	}
 }
 
-// end asks for the size of the file.
+// end requests the size of the file from its owner.
 func (f *File) end(ctx context.Context) (uint64, error) {
 	a, err := f.n.freshAttr(ctx, f.who, f.ino)
 	return a.Size, err
@@ -94,8 +93,8 @@ func (f *File) end(ctx context.Context) (uint64, error) {
 // copyInside copies between two files of one other node.
 func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	to, from := dst.Remote, src.Remote
-	// The handle of the one is asked for under that of the other, so the two
-	// may be in different sessions: then the owner does not know one of them.
+	// The handle of one file is requested while holding that of the other, so the two may be
+	// in different sessions: then the owner does not know one of them.
 	return to.inTurn(ctx, n, func(ctx context.Context, at, n uint64) (proto.MoveAnswer, error) {
 		var out proto.MoveAnswer
 		err := to.with(ctx, false, func(s *session, handle uint64) error {
@@ -114,7 +113,7 @@ func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint6
 	})
 }
 
-// copyThere has the node of dst read from the node of src.
+// copyThere makes the node of dst read from the node of src.
 func (c *Cluster) copyThere(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	to, from := dst.Remote, src.Remote
 	gen := from.generation()
@@ -135,13 +134,13 @@ func (c *Cluster) copyThere(ctx context.Context, dst, src End, n uint64) (uint64
 	return done, err
 }
 
-// cannotMeet says that a node has answered that it can't reach the other one.
+// cannotMeet reports whether a node has answered that it cannot reach the other one.
 func cannotMeet(err error) bool {
 	_, answered := errors.AsType[*remoteError](err)
 	return answered && (errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNoNode))
 }
 
-// relay copies between two nodes by way of this one.
+// relay copies between two nodes through this one.
 func (c *Cluster) relay(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	return inPieces(ctx, n, 1, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		p := make([]byte, n)
@@ -153,7 +152,7 @@ func (c *Cluster) relay(ctx context.Context, dst, src End, n uint64) (uint64, er
 	})
 }
 
-// inTurn does a move of n bytes in pieces, one after the other.
+// inTurn moves n bytes in pieces, one after the other.
 func (f *File) inTurn(ctx context.Context, n uint64, move func(ctx context.Context, at, n uint64) (proto.MoveAnswer, error)) (uint64, error) {
 	return inPieces(ctx, n, 1, f.n.pace.piece, func(ctx context.Context, at, n uint64) (uint64, error) {
 		ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
@@ -172,14 +171,14 @@ func (f *File) inTurn(ctx context.Context, n uint64, move func(ctx context.Conte
 	})
 }
 
-// pull reads a file of another node into one of ours, as a third node has asked
-// for: MethodPull.
+// pull reads a file of another node into one of this node, at the request of a third node:
+// MethodPull.
 func (c *Cluster) pull(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error) {
 	n, err := c.Node(members.Name(ask.Node))
 	if err != nil {
 		return objects.Moved{}, err
 	}
-	if _, err = n.live(ctx); err != nil { // by which its epoch is known
+	if _, err = n.live(ctx); err != nil { // which determines its epoch
 		return objects.Moved{}, err
 	}
 	if now := n.Record().Epoch; ask.Epoch != 0 && now != members.Epoch(ask.Epoch) {
@@ -189,8 +188,8 @@ func (c *Cluster) pull(ctx context.Context, dst *objects.File, ask *proto.PullAs
 	if err != nil {
 		return objects.Moved{}, err
 	}
-	defer func() { _ = f.Close(ctx) }() // it was only read
-	// The attributes that came with the handle are as fresh as any.
+	defer func() { _ = f.Close(ctx) }() // the file was only read
+	// The attributes that came with the handle are current.
 	size := f.Size()
 	if ask.SrcOff >= size {
 		return objects.Moved{}, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// end opens a file as an end of a copy that node a asks for.
+// end opens a file as an end of a copy that node a initiates.
 func end(t *testing.T, w *clustertest.World, of members.Name, ino objects.Ino, off uint64) cluster.End {
 	t.Helper()
 	if of != "a" {
@@ -83,7 +83,7 @@ func unlink(t *testing.T, n *clustertest.Node, device, name string) {
 	}
 }
 
-// TestCopyPath has a file tell the way that its bytes took.
+// TestCopyPath checks the route that a file reports for its bytes.
 func TestCopyPath(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)
@@ -112,7 +112,7 @@ func TestCopyPath(t *testing.T) {
 	})
 }
 
-// TestCopyNotThroughUs has two other nodes move the bytes between them.
+// TestCopyNotThroughUs makes two other nodes move the bytes between them.
 func TestCopyNotThroughUs(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -147,7 +147,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestCopyNothing copies behind the end, and nothing at all.
+// TestCopyNothing copies from beyond the end, and zero bytes.
 func TestCopyNothing(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -246,10 +246,10 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestBigDirectory lists 10 000 entries and looks at each, in few questions.
+// TestBigDirectory lists 10 000 entries and looks up each one, with few requests.
 func TestBigDirectory(t *testing.T) {
 	kit.Check(t)
-	// The attributes must last for as long as a slow machine takes.
+	// The attributes must stay cached for as long as a slow machine takes.
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) { o.AttrTTL = 60e9 }})
 	const many = 10_000
 	dir := w.Node("b").Dir("host")
@@ -270,7 +270,7 @@ func TestBigDirectory(t *testing.T) {
 		if len(page) == 0 {
 			break
 		}
-		// The kernel takes a part of a page at a time.
+		// The kernel reads a page in parts.
 		page = page[:min(len(page), 300)]
 		for _, e := range page {
 			if seen[e.Name] {

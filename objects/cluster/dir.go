@@ -10,33 +10,32 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// pageEntries is the number of entries that are asked for at once. The owner sends fewer
-// where their names and attributes are long.
+// pageEntries is the number of entries requested at once. The owner sends fewer if their names
+// and attributes are long.
 const pageEntries = 2048
 
-// Dir is a directory that is read. One goroutine uses it at a time.
+// Dir is an open directory. It must not be used concurrently.
 type Dir struct {
 	n   *Node
 	who objects.Caller
 	ino objects.Ino
-	// page has the entries of the last answer, behind the cookie begin.
+	// page has the entries of the last answer, after the cookie begin.
 	page  []Entry
 	begin metadata.Cookie
-	// asked says that there is a page, end that nothing follows it.
+	// asked is true if there is a page, end if no entries follow it.
 	asked, end bool
 }
 
-// OpenDir begins to read a directory. It asks nothing yet.
+// OpenDir opens a directory. It sends no request yet.
 func (n *Node) OpenDir(who objects.Caller, ino objects.Ino) *Dir {
 	return &Dir{n: n, who: who, ino: ino}
 }
 
-// After returns entries behind a cookie, none at the end. It keeps the page
-// that came last, so that going on inside it costs no question, and begins anew
-// at cookie 0.
+// After returns the entries after a cookie, none at the end. It keeps the last page, so that
+// continuing within it costs no request, and starts over at cookie 0.
 func (d *Dir) After(ctx context.Context, at metadata.Cookie) ([]Entry, error) {
 	if d.asked && at != 0 && at >= d.begin {
-		// Entries come in the order of their cookies.
+		// Entries are ordered by their cookies.
 		i := sort.Search(len(d.page), func(i int) bool { return d.page[i].Cookie > at })
 		if i < len(d.page) || d.end {
 			return d.page[i:], nil
@@ -48,7 +47,7 @@ func (d *Dir) After(ctx context.Context, at metadata.Cookie) ([]Entry, error) {
 	return d.page, nil
 }
 
-// ask reads the page behind a cookie.
+// ask reads the page after a cookie.
 func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	d.asked, d.page = false, nil
 	n := d.n

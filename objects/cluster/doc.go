@@ -1,61 +1,60 @@
-// Package cluster joins the stores of several machines: it shows the trees of
-// other nodes, serves ours to them, and moves bytes between any two.
+// Package cluster joins the stores of several machines: it shows the trees of other nodes,
+// serves this node's tree to them, and moves bytes between any two nodes.
 //
-// # Who owns what
+// # Ownership
 //
-// The node that has a device answers for its tree, alone: names, attributes
-// and content are read and changed by asking it. What another node remembers of
-// them it remembers for Options.AttrTTL at most, and forgets earlier when the
-// owner says so, which it does for everything that it has given out within that
-// time.
+// The node that has a device is the only authority for that device's tree: names, attributes
+// and content are read and changed by requests to it. Another node caches answers for at most
+// Options.AttrTTL, and drops them earlier when the owner invalidates them; the owner does so
+// for everything that it has sent out within that time.
 //
 // # One tree
 //
-// A Mesh is what a mount shows: it implements objects.Tree over this node's store and all
-// Nodes, numbers the inodes of these, and refuses links and renames between two of them.
-// What differs there is data: how long an answer may be kept (Attr.Keep), and that a
-// question may wait, so that it takes a context that ends with its caller.
+// A Mesh is the tree of a mount: it implements objects.Tree over this node's store and all
+// Nodes, numbers the inodes of these nodes, and refuses links and renames between two of them.
+// The differences between local and remote files are data: how long an answer may be cached
+// (Attr.Keep), and that a request may block, so that it takes a context that ends with its
+// caller.
 //
-// # The way of bytes
+// # How bytes move
 //
-// The owner of a file moves them: a reader or writer lends a piece of its own
-// memory, under a key for this peer, and the owner puts or gets. So no peer ever
-// has a key to the memory of an object, which may be freed at any time. A span
-// of a remote file is a transport.Remote, and every copy is one Engine.Copy.
+// The owner of a file moves its bytes: a reader or writer exposes a piece of its own memory,
+// under a key for this peer, and the owner puts or gets. So no peer ever has a key to the
+// memory of an object, which may be freed at any time. A span of a remote file is a
+// transport.Remote, and every copy is one Engine.Copy.
 //
 // # Extensions
 //
-// An Extension adds methods to those that nodes ask each other: collectives of files are
-// one (package filecollect). It asks in the sessions of files (Session), answers in those of
-// other nodes (ClientSession), and ends what it has when such a session leaves.
+// An Extension adds methods to those that nodes call on each other, such as collectives of
+// files (package filecollect). It sends requests in the sessions of files (Session), answers
+// in the sessions of other nodes (ClientSession), and ends its work for such a session when
+// the session ends.
 //
 // # Nodes that come and go
 //
-// A Node is one incarnation. When it has gone, or its session broke, questions
-// fail (ErrUnreachable) no later than Options.Timeout; what is open stays open
-// and goes on when the same incarnation is back, by opening the file again.
-// After another incarnation came it is ErrStale.
+// A Node is one incarnation of a remote daemon. When the incarnation is gone, or its session
+// is broken, requests fail with ErrUnreachable within Options.Timeout. Open files stay open,
+// and continue by being reopened once the same incarnation is back. After another incarnation
+// has replaced it they fail with ErrStale.
 //
 // # Keys
 //
-// A node that does not answer may have any key. Without an index, or while that is
-// away, a key is free when every node of the view has said so; otherwise it is an
-// *UnaskedError. With the index away each node that has said so notes it, and asks
-// the asker before it claims the key in the index. Nodes without an index compare
-// the keys that they got since the last time in each new session, and two objects
-// of one key are settled by the times at which they were made; docs/cluster.md has
-// the rule as a table.
+// A node that does not answer may have any key. Without an index, or while the index is
+// unavailable, a key is free when every node of the view has said so; otherwise the result is
+// an *UnaskedError. While the index is unavailable, each node that has said so records it, and
+// asks the requester before it claims the key in the index. Nodes without an index compare, in
+// each new session, the keys that they acquired since the previous one; two objects with the
+// same key are resolved by their creation times. docs/cluster.md gives the rule as a table.
 //
 // # Trust
 //
-// A node that has proved itself (transport/control) is believed which user asks
-// it, as far as Options.Squash allows. The owner checks modes and owners by
-// itself, for that user, as its kernel would: TestPermissionsAreTheKernels holds
-// the two side by side. Inodes are asked for by their numbers, so it is up to
-// the asker's kernel that the way to them was open to the user, as with NFS; and
-// the owner of a file opens it whatever its mode says, since that was checked
-// when it was made. What is published has no number to others: it is received by
-// its key.
+// A node that has authenticated itself (transport/control) is believed about the user on whose
+// behalf it asks, as far as Options.Squash allows. The owner itself checks modes and owners
+// for that user, as its kernel would: TestPermissionsAreTheKernels compares the two. Requests
+// name inodes by number, so it is the requesting kernel that checks the user's access to the
+// path, as with NFS; and the user that owns a file can open it whatever its mode, since the
+// mode was checked when the file was created. A publication has no inode number for other
+// nodes: it is received by its key.
 //
 // # Lock order
 //
@@ -66,13 +65,12 @@
 //	  servedSession.mu
 //	    pushShard.mu
 //
-// pusher.notice is called by the store with locks of its own held; it takes a
-// pushShard.mu, lets go of it, and takes a servedSession.mu. Nothing of the store is
-// called with any of these, or pusher.mu, which is a leaf, held.
+// The store calls pusher.notice with locks of its own held; notice takes a pushShard.mu,
+// releases it, and takes a servedSession.mu. The store is never called with any of these locks
+// held, nor with pusher.mu, which is a leaf.
 //
-// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,
-// cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu, conflicts.mu and
-// incarnations.mu are
-// leaves. None of them is held while a node is asked, connected or
-// told, or while OnInvalidate's function runs.
+// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu, cut.mu, peerKeys.mu,
+// keyWatch.mu, inquiry.mu, conflicts.mu and incarnations.mu are leaves. None of them is held
+// while a node is being connected to or a message is sent to it, or while the function passed
+// to OnInvalidate runs.
 package cluster

@@ -12,15 +12,15 @@ func (c *Cluster) Break(name members.Name) error { return c.comm.Disconnect(wire
 // Dials counts the connections that were made.
 func (c *Cluster) Dials() uint64 { return c.comm.Stats().Dials }
 
-// Lanes are the methods' lanes.
+// Lanes returns the methods' lanes.
 func Lanes() map[rpc.Method]rpc.Lane { return lanes() }
 
-// Known counts the nodes that are known.
+// Known returns the number of known nodes.
 func (c *Cluster) Known() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.nodes)
 }
 
-// Forget drops all that is remembered.
+// Forget drops everything that is cached.
 func (n *Node) Forget() { n.cache.forget(Invalidation{All: true}) }

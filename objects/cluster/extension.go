@@ -12,25 +12,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// Extension adds methods to those that nodes ask each other. Its methods may be called
+// Extension adds methods to those that nodes call on each other. Its methods may be called
 // from any goroutine.
 type Extension interface {
-	// Begin is called by Join, before another node can ask. It returns what answers the
-	// extension's methods.
+	// Begin is called by Join, before any request of another node arrives. It returns the
+	// handlers of the extension's methods.
 	Begin(c *Cluster) (map[rpc.Method]Handler, error)
-	// Left is called once for each session of another node that has ended, if Begin was.
-	// The files of the session are closed when it returns, and Close waits for that.
+	// Left is called once for each session of another node that has ended, if Begin was
+	// called. The session's files are closed when Left returns, and Close waits for that.
 	Left(from ClientSession)
-	// End is called by Close when no question is answered any more and sessions still
-	// live: what the extension has made of the communicator ends with it.
+	// End is called by Close when no more requests are answered and sessions still exist. The
+	// extension must release everything that it has created on the communicator.
 	End() error
 }
 
-// Handler answers a question in a session; see rpc.Handler.
+// Handler answers a request in a session; see rpc.Handler.
 type Handler func(ctx context.Context, from ClientSession, body []byte) ([]byte, error)
 
-// Answer makes a Handler of a function for one kind of question, a body of package proto.
-// An answer of nil has no body.
+// Answer makes a Handler from a function for one type of request, a body of package proto. A
+// nil answer has no body.
 func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Handler {
 	return func(ctx context.Context, from ClientSession, body []byte) ([]byte, error) {
 		var question Q
@@ -45,7 +45,7 @@ func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Han
 	}
 }
 
-// extended makes an endpoint's handler of an extension's.
+// extended converts an extension's handler to one of the endpoint.
 func (s *server) extended(h Handler) rpc.Handler {
 	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
 		g, err := s.session(from)
@@ -57,8 +57,8 @@ func (s *server) extended(h Handler) rpc.Handler {
 	}
 }
 
-// ClientSession is a session in which another node asks this one. Sessions can be
-// compared.
+// ClientSession is a session in which another node sends requests to this one. Sessions are
+// comparable.
 type ClientSession struct{ g *servedSession }
 
 // Ended reports whether the session has ended.
@@ -71,9 +71,9 @@ func (s ClientSession) Ended() bool {
 	}
 }
 
-// Use finds a file that the session has open, and keeps it open until Done.
+// Use returns a file that the session has open, and keeps it open until Done.
 //
-// Errors: ErrStale; ErrDenied for a file that was not opened for what is wanted.
+// Errors: ErrStale; ErrDenied for a file that was not opened with the permission want.
 func (s ClientSession) Use(handle uint64, want objects.Permission) (UsedFile, error) {
 	h, err := s.g.use(handle, want)
 	return UsedFile{s.g, h}, err
@@ -88,30 +88,29 @@ type UsedFile struct {
 // File returns the file.
 func (u UsedFile) File() *objects.File { return u.h.file }
 
-// ByRoot reports whether root has opened it, whose writes take no bits away.
+// ByRoot reports whether root opened the file; root's writes clear no mode bits.
 func (u UsedFile) ByRoot() bool { return u.h.who.IsRoot() }
 
-// Changing begins a change of the file of which the session is not told, since an answer
-// tells it. What it returns ends that.
+// Changing starts a change of the file about which the session is not notified, since an
+// answer informs it. The returned function ends the change.
 func (u UsedFile) Changing() (done func()) { return u.g.server.push.changing(u.g, u.h.file.Ino()) }
 
-// Done ends the use.
+// Done ends the use of the file.
 func (u UsedFile) Done(ctx context.Context) { u.g.done(ctx, u.h) }
 
-// Changed tells this node's mount that a question of another node has changed a file.
+// Changed notifies this node's mount that a request of another node has changed a file.
 func (c *Cluster) Changed(ino metadata.Ino) { c.server.served(ino, 0) }
 
-// Session is a session in which this node asks another one. Sessions can be compared; the
-// zero Session is none.
+// Session is a session in which this node sends requests to another one. Sessions are
+// comparable; the zero Session is invalid.
 type Session struct {
 	n *Node
 	s *session
 }
 
-// Session returns the present session with the owner of the file, and the file's handle in
-// it.
+// Session returns the present session with the owner of the file, and the file's handle in it.
 //
-// Errors: those of a question.
+// Errors: those of a request.
 func (f *File) Session(ctx context.Context) (Session, uint64, error) {
 	s, handle, err := f.opened(ctx)
 	if err != nil {
@@ -123,7 +122,7 @@ func (f *File) Session(ctx context.Context) (Session, uint64, error) {
 // Ended reports whether the session has ended.
 func (s Session) Ended() bool { return s.s.ended() }
 
-// Ask asks a question in this session, within Options.Timeout: in and out are bodies of
+// Ask sends a request in this session, within Options.Timeout: in and out are bodies of
 // package proto, or nil.
 //
 // Errors: the owner's; ErrUnreachable, also when the session has ended; ErrDenied; the
@@ -138,19 +137,19 @@ func (s Session) Ask(ctx context.Context, m rpc.Method, in, out any) error {
 	return s.n.failed(err)
 }
 
-// Changing begins a change of the file that this node makes by a question of its own.
-// What it returns ends that.
+// Changing starts a change of the file that this node makes with a request of its own. The
+// returned function ends the change.
 func (f *File) Changing() (done func()) { return f.changing() }
 
-// Connect makes a session with the node where there is none.
+// Connect establishes a session with the node if there is none.
 //
-// Errors: those of a question.
+// Errors: those of a request.
 func (n *Node) Connect(ctx context.Context) error {
 	_, err := n.live(ctx)
 	return err
 }
 
-// NodeAs is Node for a node in one incarnation; 0 is any.
+// NodeAs is Node for one incarnation of a node; epoch 0 accepts any.
 //
 // Errors: ErrNoNode; ErrStale.
 func (c *Cluster) NodeAs(name members.Name, epoch members.Epoch) (*Node, error) {
@@ -174,5 +173,5 @@ func (c *Cluster) Communicator() *comm.Communicator { return c.comm }
 // Life returns a context that ends with Close.
 func (c *Cluster) Life() context.Context { return c.life }
 
-// Go runs a function that Close waits for, and returns false where Close has begun.
+// Go runs a function that Close waits for, and returns false if Close has started.
 func (c *Cluster) Go(fn func()) bool { return c.begin(fn) }

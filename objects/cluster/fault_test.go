@@ -21,14 +21,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// slowly is a world whose simulated devices take a second for 32 MiB.
+// slowly returns options for a world whose simulated devices take a second for 32 MiB.
 func slowly(o clustertest.Options) clustertest.Options {
 	o.Sim = sim.Params{Bandwidth: 32 * devices.MiB}
 	return o
 }
 
-// TestNodeGoesInCopy ends a node in the middle of a copy: the copy fails, or is
-// short, and what it tells to have copied is there. No byte is a wrong one.
+// TestNodeGoesInCopy ends a node during a copy: the copy fails, or is short, and the bytes
+// that it reports as copied are in place. No byte is wrong.
 func TestNodeGoesInCopy(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		for _, pair := range [][2]members.Name{{"a", "b"}, {"b", "a"}, {"b", "c"}, {"c", "b"}} {
@@ -70,7 +70,7 @@ func TestNodeGoesInCopy(t *testing.T) {
 	})
 }
 
-// moving says that some node has begun to move the bytes of a copy.
+// moving reports whether a node has started to move the bytes of a copy.
 func moving(w *clustertest.World) bool {
 	for _, name := range []members.Name{"a", "b", "c"} {
 		for _, s := range w.Node(name).Engine.Stats().Paths {
@@ -82,8 +82,8 @@ func moving(w *clustertest.World) bool {
 	return false
 }
 
-// TestSlowNode has one node be slow with its bytes: it answers questions, and
-// the others do not wait.
+// TestSlowNode has one node that moves bytes slowly: it answers requests, and the others do
+// not wait.
 func TestSlowNode(t *testing.T) {
 	kit.Check(t)
 	o := clustertest.Options{Names: []members.Name{"a", "b", "c"}, Sim: sim.Params{Bandwidth: devices.MiB}}
@@ -120,9 +120,9 @@ func TestSlowNode(t *testing.T) {
 	readers.Wait()
 }
 
-// TestStorm writes and reads files of another node by several users of it,
-// while sessions break at both ends. What was told to be written is there, and
-// nothing else is anywhere.
+// TestStorm writes and reads files of another node with several users of that node, while
+// sessions break on both ends. Data reported as written is in place, and nothing else is
+// anywhere.
 func TestStorm(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)
@@ -152,11 +152,11 @@ func TestStorm(t *testing.T) {
 					return
 				case <-time.After(time.Duration(10+rng.IntN(60)) * time.Millisecond):
 				}
-				// Where a call takes longer than that, none would ever end.
+				// If a call takes longer than that, none would ever complete.
 				if now := served.Load(); now > last {
 					last = now
 					name := members.Name([]string{"a", "b"}[rng.IntN(2)])
-					_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none
+					_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be no session
 				}
 			}
 		})
@@ -181,9 +181,8 @@ func pause(t *testing.T) {
 // stormSize is the size of a file, in bytes, that storm writes.
 const stormSize = 3 << 20
 
-// storm writes random stretches and reads them back. A stretch whose write
-// failed may be old, new or a mix, until it is written again. Calls that succeed
-// are counted in served.
+// storm writes random ranges and reads them back. A range whose write failed may be old, new
+// or a mix, until it is written again. Successful calls are counted in served.
 func storm(t *testing.T, w *clustertest.World, f *cluster.File, rng *rand.Rand, rounds int, served *atomic.Int64) {
 	t.Helper()
 	want := make([]byte, stormSize)
@@ -231,7 +230,7 @@ func storm(t *testing.T, w *clustertest.World, f *cluster.File, rng *rand.Rand, 
 	t.Logf("%d calls failed", failed)
 }
 
-// TestCancel gives up calls: the next ones are whole.
+// TestCancel cancels calls: the following ones complete.
 func TestCancel(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)

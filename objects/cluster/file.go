@@ -13,10 +13,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// File is an open file of another node. Its methods may be called from any
-// goroutine. It is opened again by itself when the session broke and the same
-// incarnation is back; calls under way then have failed, but for reads, which
-// are tried again in the next one.
+// File is an open file of another node. Its methods may be called from any goroutine. After
+// its session broke, the file is reopened automatically once the same incarnation is back.
+// Requests in progress at that time fail, except for reads, which are retried in the next
+// session.
 type File struct {
 	n      *Node
 	who    objects.Caller
@@ -24,9 +24,9 @@ type File struct {
 	ino    objects.Ino
 	gen    metadata.Generation
 	access objects.Permission
-	// by gets a handle, where it is not opened by its inode: that of a claim.
+	// by obtains a handle, if the file is not opened by its inode: that of a claim.
 	by func(ctx context.Context, s *session) (handle uint64, err error)
-	// open is shared by all files of the inode.
+	// open is shared by all open files of the inode.
 	open *opened
 
 	mu sync.Mutex
@@ -35,7 +35,7 @@ type File struct {
 	handle uint64
 	// +checklocks:mu
 	in *session
-	// opening is closed when a reopening has ended; nil when none is under way.
+	// opening is closed when a reopening has ended; nil when none is in progress.
 	// +checklocks:mu
 	opening chan struct{}
 	// +checklocks:mu
@@ -47,8 +47,8 @@ func (n *Node) Open(ctx context.Context, who objects.Caller, ino objects.Ino, ac
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: access})
 }
 
-// CreateOpen makes a regular file and opens it, by one question. The node's UID and
-// GID are ignored: the user's are taken.
+// CreateOpen creates a regular file and opens it, with one request. UID and GID of the node
+// are ignored: the caller's are used.
 func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node, access objects.Permission) (objects.Attr, *File, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
 	defer cancel()
@@ -84,12 +84,12 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	return a, f, nil
 }
 
-// openGen opens a file to be read, if it is of a generation.
+// openGen opens a file for reading, if it has a generation.
 func (n *Node) openGen(ctx context.Context, who objects.Caller, ino objects.Ino, gen uint64) (*File, error) {
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: objects.PermRead, gen: metadata.Generation(gen)})
 }
 
-// start opens a file that is described.
+// start opens the file that f describes.
 func (n *Node) start(ctx context.Context, f *File) (*File, error) {
 	f.user, f.open = userKey(f.who), n.inos.use(f.ino)
 	if _, _, err := f.opened(ctx); err != nil {
@@ -99,7 +99,7 @@ func (n *Node) start(ctx context.Context, f *File) (*File, error) {
 	return f, nil
 }
 
-// generation is that of the inode.
+// generation returns the generation of the inode.
 func (f *File) generation() metadata.Generation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,19 +109,18 @@ func (f *File) generation() metadata.Generation {
 // Node returns the owner of the file.
 func (f *File) Node() *Node { return f.n }
 
-// Ino is its number there.
+// Ino returns its inode number at the owner.
 func (f *File) Ino() objects.Ino { return f.ino }
 
-// Size is its size as last heard.
+// Size returns its size as last reported.
 func (f *File) Size() uint64 { return f.open.size.Load() }
 
-// Version changes when anybody is known to have changed the content: what was
-// read between two equal versions may be used together. All files of one inode
-// here have the same.
+// Version changes with every known change of the content: data read under two equal versions
+// may be used together. All open files of one inode on this node have the same version.
 func (f *File) Version() uint64 { return f.open.version.Load() }
 
-// opened returns the handle in the present session, and opens the file again
-// where that is another one than it was open in.
+// opened returns the handle in the present session, and reopens the file if it was open in
+// another session.
 func (f *File) opened(ctx context.Context) (*session, uint64, error) {
 	again := true
 	for {
@@ -158,8 +157,8 @@ func (f *File) opened(ctx context.Context) (*session, uint64, error) {
 	}
 }
 
-// reopen opens the file in a session. again says that this broke, and another
-// one may do.
+// reopen opens the file in a session. again is true if the session broke, and a retry in
+// another one may succeed.
 func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
@@ -194,7 +193,7 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	return false, nil
 }
 
-// handleIn gets a handle in a session. Its error is the endpoint's.
+// handleIn obtains a handle in a session. Its error is the endpoint's.
 func (f *File) handleIn(ctx context.Context, s *session) (out proto.OpenAnswer, err error) {
 	if f.by != nil {
 		out.Handle, err = f.by(ctx, s)
@@ -206,7 +205,7 @@ func (f *File) handleIn(ctx context.Context, s *session) (out proto.OpenAnswer, 
 	return out, err
 }
 
-// ask asks something about the handle. make is called for each try.
+// ask sends a request about the handle. make is called for each attempt.
 func (f *File) ask(ctx context.Context, again bool, make func(handle uint64) question) error {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
@@ -215,9 +214,9 @@ func (f *File) ask(ctx context.Context, again bool, make func(handle uint64) que
 	})
 }
 
-// with calls fn with a session and the handle in it, once more where the
-// session broke and fn may be repeated, or has done nothing. Errors of fn are
-// the endpoint's, or what callers know already.
+// with calls fn with a session and the handle in it, and once more if the session broke and fn
+// may be repeated, or has done nothing. Errors of fn are the endpoint's, or errors that
+// callers distinguish.
 func (f *File) with(ctx context.Context, again bool, fn func(s *session, handle uint64) error) error {
 	for try := 0; ; try++ {
 		s, handle, err := f.opened(ctx)
@@ -235,14 +234,14 @@ func (f *File) with(ctx context.Context, again bool, fn func(s *session, handle 
 	}
 }
 
-// unopened says that the owner does not know the handle, since the question
-// came in a later session than was meant.
+// unopened reports whether the owner does not know the handle because the request arrived in a
+// later session than intended.
 func (f *File) unopened(s *session, err error) bool {
 	return errors.Is(f.n.failed(err), ErrStale) && f.n.session.Load() != s
 }
 
-// Close ends the handle. What the owner says to it is its own affair where the
-// session has ended: the handle went with that.
+// Close closes the handle. If the session has ended, the owner's answer does not matter: the
+// handle ended with the session.
 func (f *File) Close(ctx context.Context) error {
 	f.mu.Lock()
 	if f.closed {

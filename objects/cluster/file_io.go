@@ -12,13 +12,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// readAhead is the number of requests of one read that are under way at once. Those of a
-// write follow each other: see readPieces.
+// readAhead is the number of concurrent requests of one read. Those of a write are sequential:
+// see readPieces.
 const readAhead = 4
 
 func oneSlot() uint64 { return uint64(slotSize) }
 
-// Peek reads into p, fewer bytes only at the end.
+// Peek reads into p, fewer than len(p) bytes only at the end of the file.
 func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := inPieces(ctx, uint64(len(p)), readAhead, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		return f.peek(ctx, p[at:at+n], off+at)
@@ -26,7 +26,7 @@ func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	return int(n), err
 }
 
-// peek reads as much as a slot holds.
+// peek reads up to the size of a slot.
 func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 	var out proto.MoveAnswer
 	if err := f.n.askIn(ctx, s, question{method: m, in: in, out: &out}); err != nil {
 		if answer, ok := errors.AsType[*rpc.Error](err); ok && answer.Code == proto.CodeUnreachable {
-			// The owner can't reach our memory: to it the session is over.
+			// The owner can't reach our memory: it considers the session ended.
 			err = fmt.Errorf("%w: %w", control.ErrDisconnected, err)
 		}
 		return proto.MoveAnswer{}, err
@@ -71,8 +71,8 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 	return out, nil
 }
 
-// WriteAt writes, as objects.File.WriteAt: fewer bytes than len(p) without an
-// error mean that the device is full, or the context ended, after those.
+// WriteAt writes as objects.File.WriteAt does: fewer bytes than len(p) without an error mean
+// that the device became full, or the context ended, after them.
 func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, error) {
 	defer f.changing()()
 	n, err := inPieces(ctx, uint64(len(p)), 1, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
@@ -87,7 +87,7 @@ func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, err
 	return int(n), err
 }
 
-// changing notes a change of ours that begins; what it returns, its end.
+// changing records the start of a change by this node; the returned function, its end.
 func (f *File) changing() (changed func()) {
 	f.open.version.Add(1)
 	return func() {
@@ -96,7 +96,7 @@ func (f *File) changing() (changed func()) {
 	}
 }
 
-// write writes as much as a slot holds.
+// write writes up to the size of a slot.
 func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
@@ -117,7 +117,7 @@ func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, er
 	return out.N, err
 }
 
-// Allocate is fallocate(2).
+// Allocate implements fallocate(2).
 func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n uint64) error {
 	defer f.changing()()
 	var out proto.Attr
@@ -150,7 +150,7 @@ func (f *File) Seek(ctx context.Context, off uint64, w objects.Whence) (uint64, 
 	return out.Off, err
 }
 
-// Sync has the owner write its record.
+// Sync makes the owner write its record.
 func (f *File) Sync(ctx context.Context) error {
 	return f.ask(ctx, true, func(handle uint64) question {
 		return question{method: proto.MethodSync, in: &proto.HandleAsk{Handle: handle}}

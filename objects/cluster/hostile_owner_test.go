@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// visits has a rogue connect a node and say hello.
+// visits makes a rogue connect to a node and say hello.
 func (r *rogue) visits(at *clustertest.Node) {
 	r.t.Helper()
 	where, err := control.ParseAddress(at.Cluster.Listening()[0])
@@ -41,7 +41,7 @@ func (r *rogue) visits(at *clustertest.Node) {
 
 func rankOf(name members.Name) wire.Rank { return wire.Rank(name.Rank()) }
 
-// asks asks a node whatever it likes.
+// asks sends an arbitrary request to a node.
 func (r *rogue) asks(at *clustertest.Node, m rpc.Method, in, out any) error {
 	r.t.Helper()
 	body, err := proto.Encode(in)
@@ -71,8 +71,8 @@ func used(t *testing.T, n *clustertest.Node, device string) devices.Size {
 	return 0
 }
 
-// TestMoreThanIsLent asks for moves of more bytes than the asker lends, or from
-// beyond them: no memory is taken for them.
+// TestMoreThanIsLent requests moves of more bytes than the requester exposes, or from beyond
+// them: no memory is allocated for them.
 func TestMoreThanIsLent(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -108,7 +108,7 @@ func TestMoreThanIsLent(t *testing.T) {
 	if got := string(a.Content(ino)); got != "some bytes" {
 		t.Errorf("the file is %q", got)
 	}
-	// What is lent is moved.
+	// A move within the exposed memory succeeds.
 	var moved proto.MoveAnswer
 	err := r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: file.Handle, N: 4096, Memory: memory}, &moved)
 	if err != nil || moved.N != 10 {
@@ -119,8 +119,8 @@ func TestMoreThanIsLent(t *testing.T) {
 	}
 }
 
-// TestPathOfAKey: what a node says of where a key's object is becomes a symlink
-// of ours, so it leads nowhere but into that node's tree.
+// TestPathOfAKey: the path that a node reports for a key's object becomes a symlink here, so
+// it must not lead anywhere but into that node's tree.
 func TestPathOfAKey(t *testing.T) {
 	for _, path := range []string{"", "/etc/passwd", "../../../etc/passwd", "sim0/../../a", "sim0//x", "sim0/x\x00", "sim0/.", "sim0/"} {
 		t.Run(path, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestPathOfAKey(t *testing.T) {
 	}
 }
 
-// TestStrangeInodes asks for everything of inodes that are not the asker's to
-// see or change.
+// TestStrangeInodes sends all kinds of requests for inodes that the requester may not see or
+// change.
 func TestStrangeInodes(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
@@ -213,8 +213,7 @@ func TestStrangeInodes(t *testing.T) {
 	}
 }
 
-// TestForgedCtime: when an inode has changed is not for a user to say, also not
-// for its owner.
+// TestForgedCtime: users cannot set the change time of an inode, not even its owner.
 func TestForgedCtime(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -235,8 +234,8 @@ func TestForgedCtime(t *testing.T) {
 	}
 }
 
-// TestClaimsOutOfOrder takes, gives back and reads a publication in orders that
-// no honest receiver knows: it is received once, and nothing is left of it.
+// TestClaimsOutOfOrder takes, gives back and reads a publication in orders that no honest
+// receiver uses: it is received once, and nothing is left of it.
 func TestClaimsOutOfOrder(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -320,7 +319,7 @@ func TestClaimsOutOfOrder(t *testing.T) {
 	kit.Eventually(t, 10*time.Second, func() bool { return used(t, a, "sim0") == 0 })
 }
 
-// TestTooLarge: sizes that are no sizes are not taken from a peer.
+// TestTooLarge refuses invalid sizes from a peer.
 func TestTooLarge(t *testing.T) {
 	for name, move := range map[string]proto.MoveAnswer{
 		"size": {N: 10, Size: math.MaxUint64}, "place": {N: 10, Off: math.MaxInt64 + 1},

@@ -31,14 +31,14 @@ type rogue struct {
 	name members.Name
 }
 
-// newRogue takes the place of b in a world. The methods that it is not given
-// are not known to it, but for MethodHello and MethodOpen.
+// newRogue replaces b in a world. It only knows the methods that it is given, MethodHello and
+// MethodOpen.
 func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler) *rogue {
 	t.Helper()
 	return newRogueAt(t, w, control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}, at)
 }
 
-// lend lends memory of 4096 bytes to node a, and returns its description.
+// lend exposes memory of 4096 bytes to node a, and returns its description.
 func (r *rogue) lend() (b *region.Buffer, memory []byte) {
 	r.t.Helper()
 	b, err := r.comm.Table().Alloc(4096)
@@ -52,8 +52,8 @@ func (r *rogue) lend() (b *region.Buffer, memory []byte) {
 	return b, d.Append(nil)
 }
 
-// newRogueAt is newRogue that listens at an address: at a socket of this machine
-// the two share memory.
+// newRogueAt is newRogue that listens at an address: with a socket of this machine the two
+// share memory.
 func newRogueAt(t *testing.T, w *clustertest.World, listen control.Address, at map[rpc.Method]rpc.Handler) *rogue {
 	t.Helper()
 	w.Node("b").Leave()
@@ -94,7 +94,7 @@ func newRogueAt(t *testing.T, w *clustertest.World, listen control.Address, at m
 	return r
 }
 
-// answer always says the same.
+// answer returns a handler that always gives the same answer.
 func answer(v any) rpc.Handler {
 	return func(context.Context, rpc.Caller, []byte) ([]byte, error) { return proto.Encode(v) }
 }
@@ -107,7 +107,7 @@ func (r *rogue) hello(context.Context, rpc.Caller, []byte) ([]byte, error) {
 	return proto.Encode(&proto.Welcome{Version: proto.Version, Record: self})
 }
 
-// TestNonsense is told what can't be, and takes none of it.
+// TestNonsense receives invalid answers, and accepts none of them.
 func TestNonsense(t *testing.T) {
 	attr := proto.Attr{Ino: 5, Mode: uint32(metadata.TypeRegular | 0o644), State: "live"}
 	for name, c := range map[string]struct {
@@ -145,7 +145,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestWrongName is a node that calls itself another one.
+// TestWrongName has a node that uses the name of another one.
 func TestWrongName(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -156,8 +156,8 @@ func TestWrongName(t *testing.T) {
 	}
 }
 
-// TestLatePut is a node that answers no question, and puts bytes into our
-// memory when the question is long over: nobody reads them.
+// TestLatePut has a node that answers no request, and puts bytes into our memory long after
+// the request has ended: they are never read.
 func TestLatePut(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
@@ -195,7 +195,7 @@ func TestLatePut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The memory is given back behind the answer that did not come.
+	// The memory is released after the answer that did not arrive.
 	kit.Eventually(t, 10*time.Second, func() bool {
 		err = r.comm.Put(t.Context(), from.Rank, comm.Op{Local: bad, Remote: d, Size: 10})
 		return errors.Is(err, region.ErrKey)
@@ -203,7 +203,7 @@ func TestLatePut(t *testing.T) {
 	if err = bad.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// A large move is given up as well, and the memory is the caller's again.
+	// A large move is abandoned as well, and the memory is the caller's again.
 	big := make([]byte, 3<<20)
 	if _, err = f.WriteAt(t.Context(), big, objects.Write{}); !errors.Is(err, cluster.ErrUnreachable) {
 		t.Errorf("no answer: %v", err)

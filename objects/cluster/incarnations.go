@@ -12,36 +12,36 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// The number of another node's inode in a Mesh:
+// The inode number in a Mesh of another node's inode:
 //
 //	1<<60 | index of the node's incarnation << 44 | the owner's number
 const (
 	otherBit   objects.Ino = 1 << 60
 	otherEnd   objects.Ino = 1 << 61
 	indexShift             = 44
-	// maxIncarnations bounds the incarnations that have an index at a time.
+	// maxIncarnations bounds the number of incarnations that have an index at one time.
 	maxIncarnations = 1 << 16
 )
 
 // NodesIno is the number of the directory of a mount that lists the other nodes. The store
-// gives none below metadata.FirstIno.
+// assigns no numbers below metadata.FirstIno.
 const NodesIno objects.Ino = 8
 
-// OfAnotherNode reports whether a number of a Mesh is that of another node's inode.
+// OfAnotherNode reports whether an inode number of a Mesh belongs to another node.
 func OfAnotherNode(ino objects.Ino) bool { return ino >= otherBit && ino < otherEnd }
 
-// incarnation is one of another node, of which the kernel may know inodes.
+// incarnation is an incarnation of another node whose inodes the kernel may know.
 type incarnation struct {
 	*Node
 	index objects.Ino
 	// gen is random, so that a file handle of another mount, or of an incarnation that
 	// had the index before, is known to be stale.
 	gen metadata.Generation
-	// refs are the references to all of its inodes together.
+	// refs is the total number of references to its inodes.
 	refs atomic.Int64
 }
 
-// number converts an inode's number there to the one here.
+// number converts an inode number of that node to the one in the Mesh.
 func (n *incarnation) number(ino objects.Ino) objects.Ino {
 	return otherBit | n.index<<indexShift | ino
 }
@@ -52,23 +52,23 @@ type place struct {
 	ino objects.Ino // the owner's number
 }
 
-// isTop reports whether it is the directory of the node itself, which nobody changes.
+// isTop reports whether it is the directory of the node itself, which cannot be changed.
 func (p place) isTop() bool { return p.ino == metadata.RootIno }
 
-// incarnations are those of other nodes that have been seen, by their indices. An index
-// is given again when its incarnation is gone and nothing refers to an inode of it.
+// incarnations holds the incarnations of other nodes that have been seen, by their indices. An
+// index is reused once its incarnation is gone and no inode of it is referenced.
 type incarnations struct {
 	mu sync.RWMutex
 	// +checklocks:mu
 	byIndex map[objects.Ino]*incarnation
 	// +checklocks:mu
 	byNode map[*Node]*incarnation
-	// last is the index that was given last.
+	// last is the index that was assigned last.
 	// +checklocks:mu
 	last objects.Ino
 }
 
-// of returns the incarnation that a Node stands for, with refs more references.
+// of returns the incarnation for a Node, and adds refs references.
 //
 // Errors: ENFILE.
 func (all *incarnations) of(n *Node, refs int64) (*incarnation, error) {
@@ -110,7 +110,7 @@ func (all *incarnations) addLocked(n *Node) (*incarnation, error) {
 	return known, nil
 }
 
-// find resolves a number.
+// find returns the incarnation and the inode for a number.
 //
 // Errors: ErrStale.
 func (all *incarnations) find(ino objects.Ino) (place, error) {
@@ -123,21 +123,21 @@ func (all *incarnations) find(ino objects.Ino) (place, error) {
 	return place{incarnation: n, ino: ino & (MaxInos - 1)}, nil
 }
 
-// refer changes the count of references.
+// refer adds refs to the count of references.
 func (all *incarnations) refer(ino objects.Ino, refs int64) {
 	if p, err := all.find(ino); err == nil {
 		p.refs.Add(refs)
 	}
 }
 
-// keepOther bounds how long a cache may answer with names and attributes of other nodes,
-// whose changes it is not told: as long as one program may take from one call about a
-// file to the next. What else may be remembered is for Node, which is told.
+// keepOther bounds how long a cache may answer with names and attributes of other nodes, of
+// whose changes it is not notified: long enough for consecutive calls of one program about a
+// file. Anything kept longer is cached by Node, which is notified.
 const keepOther = 20 * time.Millisecond
 
-// adopt gives attributes that an owner has answered their numbers here.
+// adopt converts the inode numbers in an owner's attributes to those of the Mesh.
 //
-// Errors: ErrVersion for numbers that no owner gives.
+// Errors: ErrVersion for numbers that no owner assigns.
 func (n *incarnation) adopt(a objects.Attr) (objects.Attr, error) {
 	if a.Ino == 0 || a.Ino >= MaxInos {
 		return objects.Attr{}, fmt.Errorf("another node has an inode %#x: %w", uint64(a.Ino), ErrVersion)

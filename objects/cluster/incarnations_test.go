@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// TestIncarnationNumbers resolves numbers to what they were made of.
+// TestIncarnationNumbers resolves numbers to what they were composed of.
 func TestIncarnationNumbers(t *testing.T) {
 	var all incarnations
 	nodes := make([]*Node, 3)
@@ -42,7 +42,7 @@ func TestIncarnationNumbers(t *testing.T) {
 	}
 }
 
-// TestAdopt refuses numbers of an owner that would mean something else here.
+// TestAdopt refuses inode numbers of an owner that would have another meaning here.
 func TestAdopt(t *testing.T) {
 	var all incarnations
 	n, err := all.of(new(Node), 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// inos are the files of a node that are open here.
+// inos holds the files of a node that are open on this node.
 type inos struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -16,25 +16,25 @@ type inos struct {
 
 // opened is shared by all handles of one file.
 type opened struct {
-	// uses counts them; guarded by inos.mu.
+	// uses counts the handles; guarded by inos.mu.
 	uses int
-	// size is that of the file as last heard.
+	// size is the file's size as last reported.
 	size atomic.Uint64
 
 	mu sync.Mutex
-	// order is the owner's, of size: an answer that another one has overtaken does
-	// not set it.
+	// order is the owner's order of size: an answer that a later one has overtaken does not
+	// set the size.
 	// +checklocks:mu
 	order uint64
-	// version counts the changes that we know of.
+	// version counts the known changes.
 	version atomic.Uint64
-	// owners is the owner's version as last heard, plus one; 0 is none.
+	// owners is the owner's version as last reported, plus one; 0 means none.
 	owners atomic.Uint64
 }
 
-// read notes the owner's version that came with bytes. A change is known before
-// those bytes are used: with them nobody may use older ones, although the notice
-// of the change is still under way.
+// read records the owner's version that came with bytes. A change takes effect here before
+// those bytes are used: older bytes must not be used together with them, although the notice
+// of the change may still be in transit.
 func (o *opened) read(version uint64) {
 	was := o.owners.Swap(version + 1)
 	if changing := version%2 == 1; changing || was != 0 && was != version+1 {
@@ -42,7 +42,7 @@ func (o *opened) read(version uint64) {
 	}
 }
 
-// sized takes a size from an answer of an order.
+// sized sets the size from an answer of an order.
 func (o *opened) sized(size, order uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +52,7 @@ func (o *opened) sized(size, order uint64) {
 	}
 }
 
-// use joins the handles of a file.
+// use adds a handle of a file.
 func (s *inos) use(ino objects.Ino) *opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *inos) use(ino objects.Ino) *opened {
 	return o
 }
 
-// leave ends a use.
+// leave removes a handle of a file.
 func (s *inos) leave(ino objects.Ino) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *inos) leave(ino objects.Ino) {
 	}
 }
 
-// heard takes attributes that the node has told of.
+// heard updates a file from attributes that the node has sent.
 func (s *inos) heard(a *objects.Attr, order uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *inos) heard(a *objects.Attr, order uint64) {
 	}
 }
 
-// changed has the files of an invalidation be of another version.
+// changed increments the versions of the files that an invalidation covers.
 func (s *inos) changed(what Invalidation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

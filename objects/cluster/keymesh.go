@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// KeyMesh is the keys of this node and of all others: a key is looked for here first, and
-// at other nodes where it is missing here, or its bytes are lost.
+// KeyMesh combines the keys of this node and of all others: a key is looked up locally first,
+// and at other nodes if it is missing here, or its bytes are lost.
 type KeyMesh struct {
 	objects.LocalKeys
 
@@ -18,8 +18,7 @@ type KeyMesh struct {
 
 var _ objects.Keys = KeyMesh{}
 
-// NewKeys returns the keys of a store and of all other nodes; others is nil for a node
-// alone.
+// NewKeys returns the keys of a store and of all other nodes; others is nil for a single node.
 func NewKeys(store *objects.Store, others *Cluster) objects.Keys {
 	own := objects.LocalKeys{Store: store}
 	if others == nil {
@@ -28,17 +27,17 @@ func NewKeys(store *objects.Store, others *Cluster) objects.Keys {
 	return KeyMesh{own, others}
 }
 
-// keysAtOnce bounds the keys that other nodes are asked for at a time, by one call.
+// keysAtOnce bounds the keys of one call that are requested from other nodes at one time.
 const keysAtOnce = 8
 
-// CanWait is objects.Keys'.
+// CanWait implements objects.Keys.
 func (KeyMesh) CanWait() bool { return true }
 
-// isMissing reports whether a key is not here.
+// isMissing reports whether a key does not exist here.
 func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// orThere returns what became of a key here or, where it is missing or lost here, at
-// another node. What can't be had there either has the error from here.
+// orThere returns the result of an operation on a key here or, if the key is missing or lost
+// here, at another node. If it is missing there too, the local error is returned.
 func orThere(err error, there func() error) error {
 	if !isMissing(err) && !errors.Is(err, objects.ErrLost) {
 		return err
@@ -49,7 +48,7 @@ func orThere(err error, there func() error) error {
 	return err
 }
 
-// Info is objects.Keys'. An object that is lost here gives way to one that is not.
+// Info implements objects.Keys. An object that is lost here yields to one that is not.
 func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, published bool) (objects.KeyInfo, error) {
 	info, err := m.LocalKeys.Info(ctx, h, key, published)
 	own, lost := info, err == nil && info.Attr.State == objects.StateLost
@@ -66,12 +65,12 @@ func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, publis
 	return info, err
 }
 
-// Scatter is objects.Keys'.
+// Scatter implements objects.Keys.
 func (m KeyMesh) Scatter(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
 	return orThere(h.Scatter(ctx, sc), func() error { return m.Others.ScatterKey(ctx, h, sc) })
 }
 
-// Receive is objects.Keys'.
+// Receive implements objects.Keys.
 func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
 	err := h.Receive(ctx, k)
 	if !isMissing(err) {
@@ -80,7 +79,7 @@ func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed
 	return orThere(err, func() error { return m.Others.ReceiveKey(ctx, h, k) })
 }
 
-// Claim is objects.Keys'.
+// Claim implements objects.Keys.
 func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (r objects.Reservation, err error) {
 	if r, err = m.LocalKeys.Claim(ctx, h, key, wait); !isMissing(err) {
 		return r, err
@@ -92,7 +91,7 @@ func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait 
 	return r, err
 }
 
-// Expire is objects.Keys'.
+// Expire implements objects.Keys.
 func (m KeyMesh) Expire(ctx context.Context, h *objects.Holder, key string, at metadata.Timespec) error {
 	err := h.Expire(ctx, key, at)
 	if !isMissing(err) {
@@ -101,9 +100,9 @@ func (m KeyMesh) Expire(ctx context.Context, h *objects.Holder, key string, at m
 	return orThere(err, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
 }
 
-// Drop is objects.Keys'.
+// Drop implements objects.Keys.
 func (m KeyMesh) Drop(ctx context.Context, h *objects.Holder, keys []string) []error {
-	// A key whose object is lost here may have been set at another node since.
+	// A key whose object is lost here may since have been set at another node.
 	var away []int
 	for i, key := range keys {
 		if there, err := m.Store.KeyThere(ctx, key); err == nil && !there {
@@ -120,8 +119,8 @@ func (m KeyMesh) Drop(ctx context.Context, h *objects.Holder, keys []string) []e
 	return errs
 }
 
-// Gather is objects.Keys'. With ExistingReplace it makes room for keys that other nodes
-// have, and sets them again.
+// Gather implements objects.Keys. With ExistingReplace it removes keys that other nodes have,
+// and sets them again.
 func (m KeyMesh) Gather(ctx context.Context, h *objects.Holder, set []objects.Keyed, o objects.GatherOptions) []objects.Gathered {
 	done := h.Gather(ctx, set, o)
 	if o.Existing != objects.ExistingReplace {
@@ -155,12 +154,13 @@ func (m KeyMesh) Gather(ctx context.Context, h *objects.Holder, set []objects.Ke
 	return done
 }
 
-// Watch is objects.Keys'.
+// Watch implements objects.Keys.
 func (m KeyMesh) Watch(ctx context.Context, published bool, keys []string, came func(string)) (stop func()) {
 	return m.Others.WatchKeys(ctx, published, keys, came)
 }
 
-// List is objects.Keys'. A key that both this node and another one have is this node's.
+// List implements objects.Keys. A key that both this node and another one have is listed as
+// this node's.
 func (m KeyMesh) List(ctx context.Context, r objects.KeyRange) ([]objects.KeyEntry, error) {
 	own, err := m.LocalKeys.List(ctx, r)
 	if err != nil {
@@ -190,7 +190,7 @@ func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.
 	return out, errors.Join(err, unasked)
 }
 
-// mergeKeys merges two lists, which are in order and may both go on.
+// mergeKeys merges two sorted lists, either of which may be incomplete.
 func mergeKeys(own, others []objects.KeyEntry, limit int) []objects.KeyEntry {
 	merged := make([]objects.KeyEntry, 0, min(limit, len(own)+len(others)))
 	for len(merged) < limit && len(own)+len(others) > 0 {

@@ -12,15 +12,15 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// keys is the keys of all nodes: where they are, and who may have them.
+// keys manages the keys of all nodes: where they are, and which node may claim them.
 type keys struct {
 	c *Cluster
-	// index is the options'; nil is none.
+	// index is Options.Index; nil if there is none.
 	index keyindex.Index
-	// peers are asked where there is no index, or it can't be.
+	// peers are asked if there is no index, or it is unavailable.
 	peers  *peerKeys
 	claims *claimTable
-	// conflicts are the keys that two nodes had.
+	// conflicts are the keys that were in use at two nodes.
 	conflicts conflicts
 }
 
@@ -28,7 +28,7 @@ func newKeys(c *Cluster) *keys {
 	return &keys{c: c, index: c.opts.Index, peers: newPeerKeys(c), claims: newClaims(c)}
 }
 
-// spaceOf is the set of keys that is meant.
+// spaceOf returns the key space of published or of set keys.
 func spaceOf(published bool) keyindex.Space {
 	if published {
 		return keyindex.Publish
@@ -36,7 +36,7 @@ func spaceOf(published bool) keyindex.Space {
 	return keyindex.Keys
 }
 
-// start has the store ask before it uses a key.
+// start makes the store ask before it uses a key.
 func (k *keys) start(ctx context.Context) error {
 	if k.index == nil {
 		k.c.running.Go(k.meet)
@@ -46,7 +46,7 @@ func (k *keys) start(ctx context.Context) error {
 	return k.c.opts.Store.SetAuthority(ctx, authority{k: k})
 }
 
-// stop ends that: what the node has it has alone from now on.
+// stop ends that: from now on this node uses keys without asking.
 func (k *keys) stop(ctx context.Context) error {
 	if k.index != nil {
 		k.index.OnContested(nil)
@@ -54,7 +54,7 @@ func (k *keys) stop(ctx context.Context) error {
 	return k.c.opts.Store.SetAuthority(context.WithoutCancel(ctx), nil)
 }
 
-// find says which other node has a key.
+// find returns the other node that has a key.
 //
 // Errors: metadata.ErrNotExist; ErrUnreachable, or *UnaskedError, when a node
 // that may have it can't be asked.
@@ -71,7 +71,7 @@ func (k *keys) find(ctx context.Context, s keyindex.Space, key string) (*Node, e
 		if again {
 			return nil, fmt.Errorf("node %s has key %q and is not known here yet: %w", place.Node, key, ErrUnreachable)
 		}
-		// What is remembered may be of a node that has left, and its keys with it.
+		// The cached place may be a node that has left, and its keys with it.
 		k.forget(s, key)
 	}
 }
@@ -93,10 +93,10 @@ func (k *keys) place(ctx context.Context, s keyindex.Space, key string) (keyinde
 	return place, err
 }
 
-// unindexed looks for a key that the index does not have at the nodes of which one
-// may have it without the index knowing it yet. A node without a lease has none.
+// unindexed looks for a key that the index does not have, at the nodes that may have it
+// without the index knowing it yet. A node without a lease has none.
 //
-// Errors: absent where no node has it; *UnaskedError.
+// Errors: absent if no node has it; *UnaskedError.
 func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, absent error) (keyindex.Place, error) {
 	var silent inquiry
 	for _, to := range k.peers.promisedTo(spaceKey{s, key}) {
@@ -118,7 +118,7 @@ func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, abse
 	return keyindex.Place{}, absent
 }
 
-// isAway says that an index could not be asked.
+// isAway reports whether err means that an index was unavailable.
 func isAway(err error) bool {
 	for _, away := range []error{coord.ErrUnavailable, coord.ErrDenied, coord.ErrClosed} {
 		if errors.Is(err, away) {
@@ -128,8 +128,8 @@ func isAway(err error) bool {
 	return false
 }
 
-// at does something at the node that has a key. When it is not there after all,
-// where it is is asked again: it may have gone from one node to another.
+// at calls do for the node that has a key. If the node does not have it after all, the key is
+// located again: it may have moved from one node to another.
 func (k *keys) at(ctx context.Context, s keyindex.Space, key string, do func(n *Node) error) error {
 	var last members.Name
 	for {
@@ -142,7 +142,7 @@ func (k *keys) at(ctx context.Context, s keyindex.Space, key string, do func(n *
 			return err
 		}
 		if n.name == last {
-			// The index may name a node that could not give the key up there yet.
+			// The index may name a node that could not release the key there yet.
 			place, absent := k.unindexed(ctx, s, key, err)
 			if absent != nil || place.Node == last {
 				return absent

@@ -14,21 +14,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// askAtOnce bounds how many nodes are asked at the same time.
+// askAtOnce bounds the number of nodes that are asked at the same time.
 const askAtOnce = 16
 
-// UnaskedError reports that it is unknown whether a key is in use: nodes that
-// may have it do not answer. It is ErrUnreachable.
+// UnaskedError reports that it is unknown whether a key is in use: nodes that may have it do
+// not answer. It wraps ErrUnreachable.
 type UnaskedError struct {
 	// Nodes are the nodes that did not answer, by name.
 	Nodes []members.Name
-	// Cause tells why the first of them did not.
+	// Cause is the reason why the first of them did not.
 	Cause error
-	// wayOut tells what helps.
+	// wayOut describes the remedy.
 	wayOut string
 }
 
-// Error names the nodes, the cause and the way out.
+// Error returns the nodes, the cause and the remedy.
 func (e *UnaskedError) Error() string {
 	names := make([]string, len(e.Nodes))
 	for i, name := range e.Nodes {
@@ -41,18 +41,17 @@ func (e *UnaskedError) Error() string {
 	return fmt.Sprintf("%s%s can't be asked for keys (%v); %s", which, strings.Join(names, ", "), e.Cause, e.wayOut)
 }
 
-// Unwrap is ErrUnreachable alone: what a node has failed with is not what has
-// become of the key.
+// Unwrap returns ErrUnreachable only: the error of a node says nothing about the key.
 func (e *UnaskedError) Unwrap() error { return ErrUnreachable }
 
-// inquiry is one question that all nodes are asked.
+// inquiry is one request that is sent to all nodes.
 type inquiry struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	silent map[members.Name]error
 }
 
-// failed notes that a node did not answer.
+// failed records that a node did not answer.
 func (q *inquiry) failed(name members.Name, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +61,8 @@ func (q *inquiry) failed(name members.Name, err error) {
 	q.silent[name] = err
 }
 
-// outcome is an *UnaskedError when nodes did not answer, and the context's error
-// when that has ended.
+// outcome returns an *UnaskedError if nodes did not answer, and the context's error if that
+// has ended.
 func (q *inquiry) outcome(ctx context.Context, wayOut string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,9 +81,9 @@ func (q *inquiry) outcome(ctx context.Context, wayOut string) error {
 	return e
 }
 
-// whoHas asks all nodes for keys. For each it is a node that has it, or empty.
-// The error tells which nodes may have those that are empty. It does not wait for
-// more answers once each key is found.
+// whoHas asks all nodes for keys. For each key it returns a node that has it, or "". The error
+// names the nodes that may have the keys for which the result is "". It does not wait for more
+// answers once every key has been found.
 //
 // Errors: *UnaskedError; the context's.
 func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) ([]members.Name, error) {
@@ -117,8 +116,8 @@ func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) ([]members.N
 	return found, err
 }
 
-// haveAll asks a node for any number of keys and calls there for each, by place,
-// that it has.
+// haveAll asks a node for any number of keys and calls there with the index of each one that
+// it has.
 func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, there func(i int)) error {
 	keys := q.Keys
 	for from := 0; from < len(keys); from += proto.MaxKeys {
@@ -136,7 +135,7 @@ func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, there func(i in
 	return nil
 }
 
-// haveKeys asks a node which keys can be seen there.
+// haveKeys asks a node which of some keys are visible there.
 func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error) {
 	var out proto.HaveKeysAnswer
 	if err := n.ask(ctx, question{method: proto.MethodHaveKeys, in: &q, out: &out, again: true}); err != nil {
@@ -148,8 +147,8 @@ func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error
 	return out.There, nil
 }
 
-// each asks every node of the view, a few at a time, until asking ends. A node
-// that leaves the view meanwhile need not answer.
+// each asks every node of the view, a few at a time, until asking ends. A node that leaves the
+// view in the meantime need not answer.
 //
 // Errors: *UnaskedError; the context's.
 func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) error {
@@ -174,7 +173,7 @@ func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) er
 	return q.outcome(ctx, p.wayOut())
 }
 
-// wayOut tells what a person can do about a node that does not answer.
+// wayOut describes what the user can do about a node that does not answer.
 func (p *peerKeys) wayOut() string {
 	if p.c.opts.Index != nil {
 		return "try again when it is back, or when etcd is"
@@ -182,8 +181,8 @@ func (p *peerKeys) wayOut() string {
 	return "try again when it is back, or, if it is gone for good, after `hmcfs nodes --forget NODE`"
 }
 
-// askPresent asks the present incarnation of a node. One that has left the view
-// is a success.
+// askPresent asks the present incarnation of a node. If the node has left the view, it returns
+// nil.
 func (p *peerKeys) askPresent(ctx context.Context, n *Node, ask func(n *Node) error) error {
 	for {
 		err := ask(n)
@@ -201,7 +200,7 @@ func (p *peerKeys) askPresent(ctx context.Context, n *Node, ask func(n *Node) er
 	}
 }
 
-// Find says which node has a key; see keyindex.Index.
+// Find returns the node that has a key; see keyindex.Index.
 func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyindex.Place, error) {
 	found, err := p.whoHas(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
 	if err != nil {
@@ -213,11 +212,11 @@ func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyi
 	return keyindex.Place{Key: key, Node: found[0]}, nil
 }
 
-// Forget does nothing: nothing is remembered.
+// Forget does nothing: nothing is cached.
 func (p *peerKeys) Forget(keyindex.Space, string) {}
 
-// List lists the keys of the others; see keyindex.Index. With an *UnaskedError it
-// lists those of the nodes that answer.
+// List lists the keys of the other nodes; see keyindex.Index. With an *UnaskedError it returns
+// those of the nodes that answer.
 func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
 	ask := proto.ListKeysAsk{After: after, Limit: uint32(min(max(limit, 1), maxListed)), Publish: s == keyindex.Publish}
 	limit = int(ask.Limit)

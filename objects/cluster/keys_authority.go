@@ -12,24 +12,24 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// leaveWait bounds the wait for a key that another node is giving up.
+// leaveWait bounds the wait for a key that another node is releasing.
 const leaveWait = time.Second
 
-// authority answers the store's claims by the index, and by the peers where there
-// is none, or it does not answer.
+// authority answers the store's claims from the index, and by asking the peers if there is no
+// index, or it does not answer.
 type authority struct{ k *keys }
 
 var _ objects.KeyAuthority = authority{}
 
-// Claim asks for keys; see objects.KeyAuthority. A node that does not use a key
-// any more gives it up in the background: a caller that has seen the key gone
-// there must be able to set it here, so Claim waits for that.
+// Claim claims keys; see objects.KeyAuthority. A node that no longer uses a key releases it in
+// the background: a caller that has observed the key's removal there must be able to set it
+// here, so Claim waits for that.
 //
 // Errors, of each: *keyindex.TakenError; *UnaskedError.
 func (a authority) Claim(ctx context.Context, in objects.KeySpace, names []string) []error {
 	s := spaceOf(in == objects.SpacePublish)
 	if a.k.index == nil {
-		return a.k.peers.Claim(ctx, s, names) // a node that is asked knows what it gives up
+		return a.k.peers.Claim(ctx, s, names) // the asked nodes know what they are releasing
 	}
 	errs := a.claim(ctx, s, names)
 	waiting, stop := context.WithTimeout(ctx, leaveWait)
@@ -47,7 +47,7 @@ func (a authority) Claim(ctx context.Context, in objects.KeySpace, names []strin
 	return errs
 }
 
-// pick returns some of the names, by place.
+// pick returns the names at places.
 func pick(names []string, places []int) []string {
 	some := make([]string, len(places))
 	for n, i := range places {
@@ -56,8 +56,8 @@ func pick(names []string, places []int) []string {
 	return some
 }
 
-// claim asks the index, and for what it does not answer all nodes. What they grant
-// is made good in the index when that is back.
+// claim asks the index, and where that is unavailable all nodes. Keys that the nodes grant are
+// entered in the index once it is back.
 func (a authority) claim(ctx context.Context, s keyindex.Space, names []string) []error {
 	errs := a.k.index.Claim(ctx, s, names)
 	var unasked []int
@@ -107,8 +107,8 @@ func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name)
 	return nil
 }
 
-// usedBy asks a node which keys it uses. A node that has left uses none: its keys
-// are gone with it.
+// usedBy asks a node which keys it uses. A node that has left uses none: its keys have ended
+// with it.
 func (k *keys) usedBy(ctx context.Context, name members.Name, q proto.HaveKeysAsk) ([]bool, error) {
 	n, err := k.c.Node(name)
 	if err != nil {
@@ -117,8 +117,7 @@ func (k *keys) usedBy(ctx context.Context, name members.Name, q proto.HaveKeysAs
 	return n.haveKeys(ctx, q)
 }
 
-// leaving are those of the keys, by place, that other nodes have no use for any
-// more.
+// leaving returns the indices of the keys that the nodes having them no longer use.
 func (a authority) leaving(ctx context.Context, s keyindex.Space, errs []error) (which []int) {
 	by := map[members.Name][]int{}
 	for i, err := range errs {
@@ -147,7 +146,7 @@ func (a authority) leaving(ctx context.Context, s keyindex.Space, errs []error) 
 	return which
 }
 
-// Have tells of keys that are visible; see objects.KeyAuthority.
+// Have records keys that are visible; see objects.KeyAuthority.
 func (a authority) Have(in objects.KeySpace, names []string) {
 	s := spaceOf(in == objects.SpacePublish)
 	if a.k.index == nil {
@@ -157,7 +156,7 @@ func (a authority) Have(in objects.KeySpace, names []string) {
 	a.k.index.Have(s, names)
 }
 
-// Release gives keys up; see objects.KeyAuthority.
+// Release releases keys; see objects.KeyAuthority.
 func (a authority) Release(in objects.KeySpace, names []string) {
 	s := spaceOf(in == objects.SpacePublish)
 	a.k.peers.Release(s, names)

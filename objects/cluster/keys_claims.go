@@ -19,30 +19,29 @@ import (
 )
 
 const (
-	// claimWait bounds the wait of a claim at the owner for another one that may
-	// still fail, before the asker asks again.
+	// claimWait bounds the time for which a claim waits at the owner for another claim that
+	// may still fail, before the requester asks again.
 	claimWait = 2 * time.Second
-	// claimGrace is the time a claim stays that nobody can read by any more,
-	// since the session has ended: the receiver may come back.
+	// claimGrace is the time for which a claim is kept that cannot be read any more, since its
+	// session has ended: the receiver may come back.
 	claimGrace = 5 * time.Second
-	// claimMemory is the time that the end of a claim is remembered, for a
-	// receiver who asks again, and maxEnded of how many of one node at most.
+	// claimMemory is the time for which the end of a claim is remembered, for a receiver that
+	// repeats its request, and maxEnded bounds how many are remembered per node.
 	claimMemory = time.Minute
 	maxEnded    = 1 << 12
 )
 
-// claimID is the receiver's name of a claim.
+// claimID is the name that the receiver has chosen for a claim.
 type claimID [16]byte
 
-// claimTable are the publications of this node that other nodes are about to
-// receive:
+// claimTable holds the publications of this node that other nodes are about to receive:
 //
 //	open ──handles gone──> waiting ──grace──> given back
 //	 ^ │                     │ │
 //	 │ └─────── Take ────────┼─┴──> taken, or given back
 //	 └───── the same ID ─────┘
 //
-// Who ends a claim is who takes it from open. How it has ended is remembered.
+// A claim is ended by whichever goroutine removes it from open. Its outcome is remembered.
 type claimTable struct {
 	c *Cluster
 
@@ -55,7 +54,7 @@ type claimTable struct {
 	closed bool
 }
 
-// claim is one of them. The table's lock guards handles and grace.
+// claim is one claim. The table's lock guards handles and grace.
 type claim struct {
 	of     *objects.Claimed
 	holder *objects.Holder
@@ -63,13 +62,13 @@ type claim struct {
 	key    string
 	size   uint64
 	blobs  []uint64
-	// handles counts those that it is read by.
+	// handles counts the handles that it is read by.
 	handles int
-	// grace gives it back; nil while there are handles.
+	// grace gives the publication back; nil while there are handles.
 	grace *time.Timer
 }
 
-// outcome is the end of a claim; err is read when done is closed.
+// outcome is the end of a claim; err may be read once done is closed.
 type outcome struct {
 	rank     wire.Rank
 	received bool
@@ -82,7 +81,7 @@ func newClaims(c *Cluster) *claimTable {
 	return &claimTable{c: c, open: map[claimID]*claim{}, ended: map[claimID]*outcome{}}
 }
 
-// serveClaim begins to receive a publication, or goes on in another session.
+// serveClaim starts to receive a publication, or continues in another session.
 func (k *keys) serveClaim(ctx context.Context, g *servedSession, q *proto.ClaimAsk) (any, error) {
 	t := k.claims
 	c, err := t.find(q.ID, g.from.Rank)
@@ -105,7 +104,7 @@ func (k *keys) serveClaim(ctx context.Context, g *servedSession, q *proto.ClaimA
 	}
 	handle, err := t.handle(ctx, q.ID, c, g.from)
 	if err == nil {
-		err = ctx.Err() // nobody waits for the answer any more
+		err = ctx.Err() // the requester no longer waits for the answer
 	}
 	if err != nil {
 		return nil, err
@@ -113,10 +112,9 @@ func (k *keys) serveClaim(ctx context.Context, g *servedSession, q *proto.ClaimA
 	return &proto.ClaimAnswer{Handle: handle, Size: c.size, Blobs: c.blobs}, nil
 }
 
-// find finds a claim that is open.
+// find returns an open claim, or nil if the id is unknown.
 //
-// Errors: metadata.ErrNotExist for one that has ended; ErrDenied for another
-// node's.
+// Errors: metadata.ErrNotExist for one that has ended; ErrDenied for another node's.
 func (t *claimTable) find(id claimID, rank wire.Rank) (*claim, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +132,8 @@ func (t *claimTable) find(id claimID, rank wire.Rank) (*claim, error) {
 
 // claim claims a publication for a user of another node.
 //
-// Errors: those of Holder.Claim; objects.ErrBusy while somebody else has it who
-// may still fail.
+// Errors: those of Holder.Claim; objects.ErrBusy while another claim that may still fail has
+// it.
 func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAsk) (*claim, error) {
 	by, err := t.c.server.user(q.Cred)
 	if err != nil {
@@ -160,7 +158,7 @@ func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAs
 	return c, nil
 }
 
-// add makes a claim known by its name.
+// add registers a claim under its id.
 func (t *claimTable) add(id claimID, c *claim) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +169,7 @@ func (t *claimTable) add(id claimID, c *claim) error {
 		return fmt.Errorf("the name of a claim is used twice: %w", objects.ErrInvalid)
 	}
 	t.open[id] = c
-	c.handles++ // the caller's, until there is a real one
+	c.handles++ // the caller's, until the handle is created
 	return nil
 }
 
@@ -194,7 +192,7 @@ func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.
 		return 0, err
 	}
 	number, err := t.c.server.hold(from, f, func() {
-		_ = f.Close(context.WithoutCancel(ctx)) // a file that nobody has written
+		_ = f.Close(context.WithoutCancel(ctx)) // the file was not written
 		t.unhandle(ctx, id, c)
 	})
 	if err != nil {
@@ -204,7 +202,7 @@ func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.
 	return number, err
 }
 
-// unhandle ends a handle. With the last one the receiver's time begins to run.
+// unhandle ends a handle. With the last one the grace period starts.
 func (t *claimTable) unhandle(ctx context.Context, id claimID, c *claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +212,7 @@ func (t *claimTable) unhandle(ctx context.Context, id claimID, c *claim) {
 	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.WithoutCancel(ctx), id, c) })
 }
 
-// expire gives a claim back whose receiver has not come back.
+// expire gives back a claim whose receiver has not come back.
 func (t *claimTable) expire(ctx context.Context, id claimID, c *claim) {
 	t.mu.Lock()
 	mine := t.open[id] == c && c.handles == 0
@@ -230,7 +228,7 @@ func (t *claimTable) expire(ctx context.Context, id claimID, c *claim) {
 	}
 }
 
-// endLocked takes a claim from those that are open.
+// endLocked removes a claim from the open ones.
 //
 // +checklocks:t.mu
 func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
@@ -240,7 +238,7 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 		c.grace = nil
 	}
 	now := time.Now()
-	if len(t.ended)%256 == 255 { // now and then
+	if len(t.ended)%256 == 255 { // occasionally
 		t.forgetLocked(now)
 	}
 	o := &outcome{rank: c.rank, received: received, done: make(chan struct{}), at: now}
@@ -248,8 +246,8 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 	return o
 }
 
-// forgetLocked forgets how claims have ended, that is long ago, or of a node
-// that has ended too many: no node makes those of others be forgotten.
+// forgetLocked forgets outcomes that are old, or that exceed the bound of their node: no node
+// causes the outcomes of others to be forgotten.
 //
 // +checklocks:t.mu
 func (t *claimTable) forgetLocked(now time.Time) {
@@ -263,7 +261,7 @@ func (t *claimTable) forgetLocked(now time.Time) {
 	})
 }
 
-// serveTake ends a claim. Asked again it answers the same.
+// serveTake ends a claim. If it is repeated, the answer is the same.
 func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk) (any, error) {
 	t, id := k.claims, claimID(q.ID)
 	t.mu.Lock()
@@ -296,8 +294,8 @@ func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk
 	return nil, o.err
 }
 
-// take ends a claim as received. Who has asked for it may be gone: it was
-// decided when it asked.
+// take ends a claim as received, even if the requester's context has ended: the request has
+// decided it.
 func (t *claimTable) take(ctx context.Context, c *claim) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.of.Take(ctx)

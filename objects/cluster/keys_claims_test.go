@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// TestManyEndedClaims: a node that ends claims without end does not have those
-// of another one forgotten, which may ask again how its own has ended.
+// TestManyEndedClaims: a node that ends any number of claims does not cause those of another
+// node to be forgotten, which may ask again for the outcome of its own.
 func TestManyEndedClaims(t *testing.T) {
 	table := newClaims(nil)
 	end := func(n uint32, rank wire.Rank) claimID {

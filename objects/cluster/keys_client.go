@@ -13,11 +13,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// Key finds a key of another node: which one, and the path of its object there
+// Key locates a key of another node: it returns the node, and the path of its object there
 // ("cuda0/a").
 //
-// Errors: metadata.ErrNotExist; ErrUnreachable; proto.ErrBody for what is no
-// path.
+// Errors: metadata.ErrNotExist; ErrUnreachable; proto.ErrBody for an invalid path.
 func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	var at *Node
 	var out proto.KeyAnswer
@@ -26,7 +25,7 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
 	})
 	if err == nil && (!isPath(out.Path) || len(out.Path) > maxKeyPath) {
-		// Who follows it, as a symlink of ours, must end up in that node's tree.
+		// Following the path, as a symlink of this mount, must end up in that node's tree.
 		err = fmt.Errorf("key %q of node %s is at %q: %w", key, at.name, out.Path[:min(len(out.Path), maxText)], proto.ErrBody)
 	}
 	if err != nil {
@@ -35,10 +34,10 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	return at, out.Path, nil
 }
 
-// maxKeyPath leaves room for what leads to the node's tree, in a symlink's target.
+// maxKeyPath leaves room in a symlink's target for the path to the node's tree.
 const maxKeyPath = metadata.MaxTarget - 128
 
-// isPath says whether each part of a path is a name.
+// isPath reports whether each part of a path is a name.
 func isPath(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if !isName(name) {
@@ -48,8 +47,7 @@ func isPath(path string) bool {
 	return true
 }
 
-// Keys lists the keys of other nodes behind one, in order; fewer than limit are
-// the last.
+// Keys lists the keys of other nodes after a key, in order; fewer than limit mean the end.
 //
 // Errors: those of Places.
 func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
@@ -61,8 +59,8 @@ func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, 
 	return names, err
 }
 
-// Places lists the keys of other nodes, or what they have published, behind one,
-// in order, and whose they are; fewer than limit are the last.
+// Places lists the keys of other nodes, or their publications, after a key, in order and with
+// their nodes; fewer than limit mean the end.
 //
 // Errors: *UnaskedError, with the keys of the nodes that answer; those of coord.
 func (c *Cluster) Places(ctx context.Context, published bool, after string, limit int) ([]keyindex.Place, error) {
@@ -89,7 +87,7 @@ func (c *Cluster) Places(ctx context.Context, published bool, after string, limi
 	return all[:min(len(all), limit)], unasked
 }
 
-// KeyPlace says which other node has a key, or has published it.
+// KeyPlace returns the other node that has a key, or has published it.
 //
 // Errors: metadata.ErrNotExist; ErrUnreachable, *UnaskedError.
 func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
@@ -112,8 +110,8 @@ func (k *keys) list(ctx context.Context, s keyindex.Space, after string, limit i
 	return page, err
 }
 
-// KeyInfo looks a key of another node up, or what it has published, for a user
-// of this one.
+// KeyInfo returns information about a key of another node, or about a publication, for a user
+// of this node.
 //
 // Errors: metadata.ErrNotExist; objects.ErrForbidden; those of the store there;
 // ErrUnreachable, ErrStale, ErrDenied.
@@ -145,8 +143,7 @@ func (n *Node) keyInfo(ctx context.Context, who objects.Caller, key string, publ
 	return objects.KeyInfo{Attr: a, Blobs: out.Blobs}, nil
 }
 
-// addUp says whether blobs make up a size: what comes from another machine is
-// not believed.
+// addUp checks that blobs make up a size: data from another machine is not trusted.
 func addUp(blobs []uint64, size uint64) error {
 	left := size
 	for _, n := range blobs {
@@ -161,7 +158,7 @@ func addUp(blobs []uint64, size uint64) error {
 	return nil
 }
 
-// maxReplaced bounds the lookups of a key that was replaced since.
+// maxReplaced bounds the lookups of a key that was replaced in the meantime.
 const maxReplaced = 8
 
 // ScatterKey copies the bytes of another node's key into a holder's blobs; see
@@ -196,7 +193,7 @@ func (n *Node) scatter(ctx context.Context, who objects.Caller, h *objects.Holde
 	return errors.Join(err, f.Close(ctx))
 }
 
-// DropKey removes a key of another node; one that is nowhere is a success.
+// DropKey removes a key of another node; if no node has it, that is a success.
 //
 // Errors: those of objects.Holder.Drop; ErrUnreachable, ErrDenied.
 func (c *Cluster) DropKey(ctx context.Context, who objects.Caller, key string) error {
@@ -213,7 +210,7 @@ func (c *Cluster) DropKey(ctx context.Context, who objects.Caller, key string) e
 	return err
 }
 
-// ExpireKey sets when a key of another node ends; zero is never.
+// ExpireKey sets the expiry of a key of another node; zero means never.
 //
 // Errors: those of objects.Holder.Expire; ErrUnreachable, ErrDenied.
 func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string, at metadata.Timespec) error {
@@ -225,7 +222,7 @@ func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string,
 	})
 }
 
-// sizesOf are the lengths of blobs.
+// sizesOf returns the lengths of blobs.
 func sizesOf(blobs []objects.Blob) []uint64 {
 	sizes := make([]uint64, len(blobs))
 	for i := range blobs {

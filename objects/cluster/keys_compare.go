@@ -17,11 +17,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// meetEvery is the interval at which nodes are found whose keys are to be
-// compared.
+// meetEvery is the interval between checks for nodes whose keys are to be compared.
 const meetEvery = time.Second
 
-// maxConflicts bounds how many conflicts are remembered in full.
+// maxConflicts bounds the number of conflicts that are remembered in full.
 const maxConflicts = 16
 
 // Conflict is a key that was in use at two nodes.
@@ -30,7 +29,7 @@ type Conflict struct {
 	Published bool   `json:"published,omitempty"`
 	// Node is the other one.
 	Node members.Name `json:"node"`
-	// Kept says that the object of this node has kept the key.
+	// Kept is true if the object of this node has kept the key.
 	Kept bool `json:"kept"`
 	// Path is the file of this node.
 	Path string    `json:"path"`
@@ -46,8 +45,8 @@ type conflicts struct {
 	last []Conflict
 }
 
-// add notes a conflict. It reports false for one that is known: it was found from
-// both sides, or could not be settled.
+// add records a conflict. It reports false for a known one: it was found from both sides, or
+// could not be resolved.
 func (c *conflicts) add(one Conflict) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +64,8 @@ func (c *conflicts) add(one Conflict) bool {
 	return true
 }
 
-// KeyConflicts counts the keys that were found in use at two nodes since the
-// node joined, and tells the last ones.
+// KeyConflicts returns the number of keys that were found in use at two nodes since the node
+// joined, and the last such conflicts.
 func (c *Cluster) KeyConflicts() (count uint64, last []Conflict) {
 	all := &c.keys.conflicts
 	all.mu.Lock()
@@ -74,8 +73,8 @@ func (c *Cluster) KeyConflicts() (count uint64, last []Conflict) {
 	return all.count, slices.Clone(all.last)
 }
 
-// settle notes that a key is in use here and at another node. Where it yields,
-// the object here loses it.
+// settle records that a key is in use here and at another node. If this node yields, the
+// object here loses the key.
 func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by members.Name, yields bool) {
 	space := objects.SpaceKeys
 	if s == keyindex.Publish {
@@ -83,7 +82,7 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 	}
 	path, err := k.c.opts.Store.Conflict(ctx, space, key, yields)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return // it went just now
+		return // it was removed a moment ago
 	}
 	if err != nil {
 		k.c.log.Warn("a key of two nodes could not be given up", zap.String("key", key), zap.String("node", string(by)), zap.Error(err))
@@ -103,12 +102,11 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 	k.c.log.Warn(text, zap.String("key", key), zap.String("other node", string(by)), zap.String("file", path))
 }
 
-// contested settles what the index says: the node that it names keeps the keys,
-// unless that node has no use for them any more and could not tell the index yet.
-// One that claims a key at this moment does not keep it either: it may ask us
-// next, and let it go. A node that does not answer is believed to have them, except
-// for those that all nodes had no use for when they became ours: they ask us before
-// they use one.
+// contested resolves conflicts that the index reports: the node that it names keeps the keys,
+// unless that node no longer uses them and could not inform the index yet. A node that is
+// claiming a key at this moment does not keep it either: it may ask us next, and then drop
+// its claim. A node that does not answer is assumed to have them, except for keys that no node
+// used when they became ours: nodes ask us before they use one of these.
 func (k *keys) contested(s keyindex.Space, names []string, by members.Name) (settled bool) {
 	lost := k.lost(s, names, by)
 	if k.c.life.Err() != nil {
@@ -120,9 +118,9 @@ func (k *keys) contested(s keyindex.Space, names []string, by members.Name) (set
 	return len(lost) == len(names)
 }
 
-// lost are those of our keys that the node keeps that the index names.
+// lost returns those of our keys that the node named by the index keeps.
 func (k *keys) lost(s keyindex.Space, names []string, by members.Name) (lost []string) {
-	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index has more to do
+	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index must not be kept waiting
 	defer stop()
 	for part := range slices.Chunk(names, proto.MaxKeys) {
 		used, err := k.usedBy(ctx, by, proto.HaveKeysAsk{Keys: part, Publish: s == keyindex.Publish})
@@ -135,8 +133,8 @@ func (k *keys) lost(s keyindex.Space, names []string, by members.Name) (lost []s
 	return lost
 }
 
-// earlier reports whether our object keeps a key that another node has too: the
-// one that was made earlier, and of two that were made at once the one of the
+// earlier reports whether our object keeps a key that another node has too: the object that
+// was made earlier keeps it, and if both were made at the same time, that of the node with the
 // lesser name.
 func (k *keys) earlier(ours, theirs metadata.Timespec, by members.Name) bool {
 	if ours == theirs {
@@ -145,9 +143,8 @@ func (k *keys) earlier(ours, theirs metadata.Timespec, by members.Name) bool {
 	return theirs.After(ours)
 }
 
-// meet compares our keys with those of every node that we have not asked for
-// them: in a session that began since, or none yet. It runs until the cluster
-// ends.
+// meet compares our keys with those of every node with which that has not been done in the
+// present session, connecting to it if there is none. It runs until the cluster ends.
 func (k *keys) meet() {
 	look := time.NewTicker(meetEvery)
 	defer look.Stop()
@@ -163,7 +160,7 @@ func (k *keys) meet() {
 				continue
 			}
 			if n.session.Load() == nil {
-				_, _ = n.attempt() // it is compared when that has succeeded
+				_, _ = n.attempt() // the keys are compared once that has succeeded
 				continue
 			}
 			if err = k.meetNode(k.c.life, n); err != nil {
@@ -173,7 +170,7 @@ func (k *keys) meet() {
 	}
 }
 
-// meetNode tells a node the keys that it may not have been asked for.
+// meetNode sends a node the keys that it may not have been asked for.
 func (k *keys) meetNode(ctx context.Context, n *Node) error {
 	in, upTo := n.session.Load(), uint64(0)
 	for _, s := range []keyindex.Space{keyindex.Keys, keyindex.Publish} {
@@ -196,7 +193,7 @@ func (k *keys) meetPart(ctx context.Context, n *Node, s keyindex.Space, names []
 	for _, key := range names {
 		made, err := k.made(ctx, s, key)
 		if err != nil {
-			continue // it went meanwhile
+			continue // it was removed in the meantime
 		}
 		q.Keys, q.Made = append(q.Keys, key), append(q.Made, timeToProto(made))
 	}
@@ -225,8 +222,8 @@ func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata
 	return k.c.opts.Store.KeyMade(ctx, space, key)
 }
 
-// serveMeet compares the keys of another node with ours. Both settle what they
-// find, each its own side.
+// serveMeet compares the keys of another node with ours. Each node resolves its own side of
+// the conflicts found.
 func (k *keys) serveMeet(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if asker == nil || string(asker.name) != q.Node {
@@ -234,7 +231,7 @@ func (k *keys) serveMeet(ctx context.Context, g *servedSession, q *proto.MeetKey
 	}
 	out := &proto.MeetKeysAnswer{}
 	if k.index != nil {
-		return out, nil // which tells of them
+		return out, nil // the index reports conflicts
 	}
 	s := spaceOf(q.Publish)
 	for i, key := range q.Keys {

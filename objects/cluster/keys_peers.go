@@ -12,18 +12,18 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// peerKeys is the index where there is none: every node is asked for its own
-// keys. A node that does not answer may have any key.
+// peerKeys is the key index where there is no other: every node is asked for its own keys. A
+// node that does not answer may have any key.
 type peerKeys struct {
 	c *Cluster
 
 	mu sync.Mutex
-	// ours are the keys that we have claimed, or are about to.
+	// ours holds the keys that we have claimed, or are claiming.
 	// +checklocks:mu
 	ours map[spaceKey]*ownKey
-	// promised are keys that other nodes were told to be free, of which one then
-	// may have it without the index knowing it: they are asked before we use one,
-	// or say that no node has it. It is empty where there is no index.
+	// promised holds, for keys that other nodes were told to be free, the nodes that may have
+	// them without the index knowing it: they are asked before we use such a key, or report
+	// that no node has it. It is empty where there is no index.
 	// +checklocks:mu
 	promised map[spaceKey][]members.Name
 	// promises counts them by node.
@@ -32,14 +32,13 @@ type peerKeys struct {
 	// turn counts the keys that have become ours.
 	// +checklocks:mu
 	turn uint64
-	// met records, for each node, how far our keys were compared with its own, and
-	// in which session.
+	// met records, for each node, up to which turn our keys were compared with its own, and in
+	// which session.
 	// +checklocks:mu
 	met map[members.Name]meeting
 }
 
-// meeting is a comparison of keys with another node: of those up to a turn, in
-// a session.
+// meeting records a comparison of keys with another node: of those up to a turn, in a session.
 type meeting struct {
 	in   *session
 	turn uint64
@@ -52,15 +51,14 @@ type spaceKey struct {
 	key   string
 }
 
-// ownKey is a key of ours.
+// ownKey is a key that is ours or is being claimed.
 type ownKey struct {
-	// asking counts the calls that ask the others for it; held says that it was
-	// granted.
+	// asking counts the calls that ask the others for it; held is true once it was granted.
 	asking int
 	held   bool
 	// turn is the turn in which it became ours.
 	turn uint64
-	// lost is the node that has it in our place; it is asked for again then.
+	// lost is the node that has it instead of us; it is then asked for again.
 	lost members.Name
 }
 
@@ -68,8 +66,8 @@ func newPeerKeys(c *Cluster) *peerKeys {
 	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, met: map[members.Name]meeting{}}
 }
 
-// Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the
-// same time hear of each other, and both know by their names whose it is.
+// Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the same time learn
+// of each other, and both decide by their names which of them gets it.
 func (p *peerKeys) Claim(ctx context.Context, s keyindex.Space, names []string) []error {
 	errs := make([]error, len(names))
 	var ask []string
@@ -100,8 +98,8 @@ func (p *peerKeys) Claim(ctx context.Context, s keyindex.Space, names []string) 
 	return errs
 }
 
-// settleLocked ends a question for a key: by names the node that has it, and
-// unasked those that did not answer and may have it. Without an error it is ours.
+// settleLocked ends a request for a key: by is the node that has it, and unasked the error
+// naming those that did not answer and may have it. Without an error the key is ours.
 //
 // +checklocks:p.mu
 func (p *peerKeys) settleLocked(at spaceKey, by members.Name, unasked error) error {
@@ -160,8 +158,8 @@ func (p *peerKeys) holds(s keyindex.Space, key string) bool {
 	return o != nil && o.held
 }
 
-// unmet reports whether our keys are to be compared with those of a node: they
-// were not yet in its present session. Without keys there is nothing to compare.
+// unmet reports whether our keys must be compared with those of a node: they have not been in
+// its present session. Without keys there is nothing to compare.
 func (p *peerKeys) unmet(n *Node) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,8 +167,8 @@ func (p *peerKeys) unmet(n *Node) bool {
 	return p.turn > 0 && (now == nil || now != last)
 }
 
-// since are the keys that have become ours since they were compared with a
-// node's, in order, and the turn of the last one.
+// since returns the keys that have become ours since the last comparison with a node, in
+// order, and the last turn.
 func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, turn uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,14 +182,14 @@ func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, t
 	return names, p.turn
 }
 
-// haveMet notes that the keys up to a turn were compared with a node's.
+// haveMet records that the keys up to a turn were compared with a node's.
 func (p *peerKeys) haveMet(node members.Name, in *session, turn uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.met[node] = meeting{in: in, turn: turn}
 }
 
-// Release gives keys up; see keyindex.Index.
+// Release releases keys; see keyindex.Index.
 func (p *peerKeys) Release(s keyindex.Space, names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,19 +203,19 @@ func (p *peerKeys) Release(s keyindex.Space, names []string) {
 	}
 }
 
-// OnContested does nothing: a key that two nodes have is found when they meet.
+// OnContested does nothing: a key that two nodes have is found by comparing their keys.
 func (p *peerKeys) OnContested(keyindex.Contested) {}
 
-// Has says whether a key is ours, or about to be; see keyindex.Index.
+// Has reports whether a key is ours or being claimed; see keyindex.Index.
 func (p *peerKeys) Has(s keyindex.Space, key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ours[spaceKey{s, key}] != nil
 }
 
-// keeps says whether a key is ours rather than another node's that claims it, and
-// whether it is known at all. A key that both are about to claim is the lesser
-// name's.
+// keeps reports whether a key is ours rather than that of another node that claims it, and
+// whether it is known at all. If both are claiming a key, the node with the lesser name gets
+// it.
 func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keeps, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,12 +230,12 @@ func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keep
 	}
 }
 
-// maxPromised bounds the keys that one node is told to be free at a time, while the
-// index is away.
+// maxPromised bounds the keys that one node is told to be free at a time, while the index is
+// unavailable.
 const maxPromised = 1 << 16
 
-// promise notes that a node is told that a key is free, and redeem that this is
-// over. It reports false where the node has been told so of too many.
+// promise records that a node is told that a key is free, and redeem that this no longer
+// applies. promise reports false if the node has been told so of too many.
 func (p *peerKeys) promise(at spaceKey, to members.Name) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,22 +264,22 @@ func (p *peerKeys) redeem(at spaceKey, to members.Name) {
 	}
 }
 
-// promisedTo are the nodes of which one may have a key.
+// promisedTo returns the nodes that may have a key.
 func (p *peerKeys) promisedTo(at spaceKey) []members.Name {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.promised[at])
 }
 
-// errPoll is why peers can't be watched.
+// errPoll is the reason why peers can't be watched.
 var errPoll = errors.New("cluster: peers are asked again and again")
 
-// Watch can't be: who waits for keys asks again and again.
+// Watch is not supported: callers that wait for keys must poll.
 func (p *peerKeys) Watch(context.Context, keyindex.Space, []string) (keyindex.Watch, error) {
 	return nil, errPoll
 }
 
-// State counts our keys; see keyindex.Index.
+// State returns the number of our keys; see keyindex.Index.
 func (p *peerKeys) State() keyindex.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,20 +16,19 @@ import (
 )
 
 const (
-	// maxSizes bounds the blobs that are told to the owner with a claim, for it to
-	// compare. With more they are compared here.
+	// maxSizes bounds the blobs whose sizes are sent to the owner with a claim, to be compared
+	// there. If there are more they are compared here.
 	maxSizes = 2048
-	// takeRetry is the pause before the owner is told again that the bytes are
-	// there, and takeFor how long that is tried beyond a question's time: as
-	// long as it keeps the claim.
+	// takeRetry is the pause before the owner is notified again that the bytes have arrived,
+	// and takeFor the time for which that is retried beyond a request's timeout: as long as
+	// the owner keeps the claim.
 	takeRetry = 50 * time.Millisecond
 	takeFor   = claimGrace
 )
 
-// ReceiveKey receives what another node has published into a holder's blobs; see
-// objects.Holder.Receive. The owner decides which node has received it: after an
-// error it is offered to others, unless the answer to the last question was lost
-// (ErrUnreachable).
+// ReceiveKey receives a publication of another node into a holder's blobs; see
+// objects.Holder.Receive. The owner decides which node has received it: after an error it is
+// offered to others, unless the answer to the last request was lost (ErrUnreachable).
 //
 // Errors: those of objects.Holder.Receive; ErrUnreachable, ErrStale, ErrDenied.
 func (c *Cluster) ReceiveKey(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
@@ -43,9 +42,8 @@ func (c *Cluster) ReceiveKey(ctx context.Context, h *objects.Holder, k objects.K
 	return nil
 }
 
-// ClaimKey reserves what another node has published for a holder. With wait it
-// waits for another one that may still fail. The owner gives the reservation
-// back when this node leaves it alone.
+// ClaimKey reserves a publication of another node for a holder. With wait it waits for another
+// receiver that may still fail. The owner gives the reservation back if this node abandons it.
 //
 // Errors: those of objects.Holder.Claim; ErrUnreachable, ErrStale, ErrDenied.
 func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string, wait bool) (objects.Reservation, error) {
@@ -61,7 +59,7 @@ func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keye
 	err = c.keys.at(ctx, keyindex.Publish, k.Key, func(n *Node) error {
 		for {
 			r, err = n.reserve(ctx, h, k, wait)
-			// Another one may still fail to receive it.
+			// Another receiver may still fail.
 			if !wait || !errors.Is(err, objects.ErrBusy) || ctx.Err() != nil {
 				return err
 			}
@@ -83,24 +81,24 @@ func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, 
 	return nil, err
 }
 
-// receipt is one publication that is being received.
+// receipt is a publication that is being received.
 type receipt struct {
 	n      *Node
 	holder *objects.Holder
 	who    objects.Caller
-	// want is the key, and the blobs that it must have; none are any.
+	// want is the key, and the blobs that it must have; none accept any.
 	want objects.Keyed
-	// wait is for another one's claim.
+	// wait is true to wait for another claim to end.
 	wait bool
 	id   claimID
 	file *File
-	// asked says that the owner may have the claim.
+	// asked is true if the owner may have the claim.
 	asked bool
 	blobs []uint64
 }
 
-// claim claims the publication, or goes on with the claim in another session.
-// Its error is the endpoint's.
+// claim claims the publication, or continues with the claim in another session. Its error is
+// the endpoint's.
 func (r *receipt) claim(ctx context.Context, s *session) (uint64, error) {
 	ask := &proto.ClaimAsk{Cred: credToProto(r.who), Key: r.want.Key, ID: r.id, Wait: r.wait}
 	sizes := sizesOf(r.want.Blobs)
@@ -123,11 +121,11 @@ func (r *receipt) claim(ctx context.Context, s *session) (uint64, error) {
 	return out.Handle, nil
 }
 
-// fill copies the bytes into the blobs that are wanted, and ends the claim.
+// fill copies the bytes into the requested blobs, and ends the claim.
 func (r *receipt) fill(ctx context.Context) error {
 	err := r.holder.Fill(ctx, objects.Scatter{Keyed: r.want, Exact: true}, objects.Source{Blobs: r.blobs, Span: r.file.Span})
 	if err == nil {
-		err = ctx.Err() // it is not wanted any more
+		err = ctx.Err() // the caller has cancelled it
 	}
 	if err != nil {
 		r.GiveBack(ctx)
@@ -139,7 +137,7 @@ func (r *receipt) fill(ctx context.Context) error {
 // Blobs returns the sizes of its blobs.
 func (r *receipt) Blobs(context.Context) ([]uint64, error) { return r.blobs, nil }
 
-// Fetch copies its bytes from off on into a blob.
+// Fetch copies its bytes from offset off into a blob.
 func (r *receipt) Fetch(ctx context.Context, to objects.Blob, off uint64) error {
 	var size uint64
 	for _, n := range r.blobs {
@@ -149,7 +147,7 @@ func (r *receipt) Fetch(ctx context.Context, to objects.Blob, off uint64) error 
 	return r.holder.Fill(ctx, sc, objects.Source{Blobs: []uint64{size}, Span: r.file.Span})
 }
 
-// Take ends it as received, at its owner.
+// Take ends the claim as received, at its owner.
 func (r *receipt) Take(ctx context.Context) error {
 	err := r.take(ctx)
 	if err == nil {
@@ -158,7 +156,7 @@ func (r *receipt) Take(ctx context.Context) error {
 	return errors.Join(err, r.file.Close(context.WithoutCancel(ctx)))
 }
 
-// GiveBack has the owner offer it again.
+// GiveBack makes the owner offer the publication again.
 func (r *receipt) GiveBack(ctx context.Context) {
 	r.tellGiveBack(ctx)
 	if err := r.file.Close(context.WithoutCancel(ctx)); err != nil {
@@ -166,8 +164,8 @@ func (r *receipt) GiveBack(ctx context.Context) {
 	}
 }
 
-// take tells the owner that the bytes are here, again and again until it has
-// heard it: it answers the same each time.
+// take notifies the owner that the bytes have arrived, repeatedly until it gets an answer: the
+// owner answers the same each time.
 func (r *receipt) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.n.c.opts.Timeout+takeFor)
 	defer cancel()
@@ -191,7 +189,8 @@ func (r *receipt) take(ctx context.Context) error {
 	}
 }
 
-// tellGiveBack tells the owner that it is not received, so that it need not wait.
+// tellGiveBack notifies the owner that the publication was not received, so that it need not
+// wait.
 func (r *receipt) tellGiveBack(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	r.n.c.begin(func() {

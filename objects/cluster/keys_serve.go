@@ -17,7 +17,7 @@ import (
 // maxListed bounds the keys that are listed at once.
 const maxListed = 1024
 
-// handlers are the methods of keys.
+// handlers returns the handlers of the methods for keys.
 func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 	s := k.c.server
 	return map[rpc.Method]rpc.Handler{
@@ -33,8 +33,7 @@ func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 	}
 }
 
-// serveFind tells the path of a key's object, which anybody may know, as
-// anybody may list keys/.
+// serveFind returns the path of a key's object. No permission is needed, as for listing keys/.
 func (k *keys) serveFind(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	store := k.c.opts.Store
 	if q.Publish {
@@ -57,8 +56,7 @@ func (k *keys) serveFind(ctx context.Context, _ *servedSession, q *proto.KeyAsk)
 	return &proto.KeyAnswer{Path: path}, nil
 }
 
-// published fails unless something is published under a key that can be
-// received.
+// published fails unless there is a publication under a key that can be received.
 func (k *keys) published(ctx context.Context, key string) error {
 	a, err := k.c.opts.Store.Lookup(ctx, metadata.PublishIno, key)
 	if err == nil && (a.Taken || !a.IsRegular()) {
@@ -67,7 +65,7 @@ func (k *keys) published(ctx context.Context, key string) error {
 	return err
 }
 
-// serveList tells this node's own keys.
+// serveList returns this node's own keys.
 func (k *keys) serveList(ctx context.Context, _ *servedSession, q *proto.ListKeysAsk) (any, error) {
 	limit := int(min(max(q.Limit, 1), maxListed))
 	if q.Publish {
@@ -85,7 +83,7 @@ func (k *keys) serveList(ctx context.Context, _ *servedSession, q *proto.ListKey
 	return out, nil
 }
 
-// ownPublished are the names of publish/ behind one, in order.
+// ownPublished returns the names of publish/ after a name, in order.
 func (k *keys) ownPublished(ctx context.Context, after string, limit int) ([]string, error) {
 	var names []string
 	for at := metadata.Cookie(0); ; {
@@ -106,7 +104,8 @@ func (k *keys) ownPublished(ctx context.Context, after string, limit int) ([]str
 	return names[:min(len(names), limit)], nil
 }
 
-// serveInfo tells of a key, or of a publication, what its user may know.
+// serveInfo returns the information about a key, or about a publication, that the user may
+// see.
 func (k *keys) serveInfo(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	var out proto.KeyAnswer
 	err := k.as(ctx, q.Cred, func(h *objects.Holder) error {
@@ -124,7 +123,7 @@ func (k *keys) serveInfo(ctx context.Context, _ *servedSession, q *proto.KeyAsk)
 	return &out, err
 }
 
-// as does something for a user of another node.
+// as calls do with a holder for a user of another node.
 func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder) error) error {
 	by, err := k.c.server.user(who)
 	if err != nil {
@@ -134,8 +133,8 @@ func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder
 	return errors.Join(do(h), h.Close(context.WithoutCancel(ctx)))
 }
 
-// serveDrop removes a key. The asker may remember that a key is here which has
-// gone to another node since, so one that is not here is an error.
+// serveDrop removes a key. The requester may have cached that a key is here although it has
+// since moved to another node, so a key that is not here is an error.
 //
 // Errors: metadata.ErrNotExist.
 func (k *keys) serveDrop(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
@@ -153,13 +152,13 @@ func (k *keys) serveDrop(ctx context.Context, _ *servedSession, q *proto.KeyAsk)
 	return nil, err
 }
 
-// serveExpire sets when a key's object ends.
+// serveExpire sets the expiry of a key's object.
 func (k *keys) serveExpire(ctx context.Context, _ *servedSession, q *proto.ExpireKeyAsk) (any, error) {
 	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Expire(ctx, q.Key, timeFromProto(q.At)) })
 }
 
-// serveHave tells which of some keys can be seen here, or for who is about to
-// claim them, which are in use.
+// serveHave reports which of some keys are visible here or, to a node that is about to claim
+// them, which are in use.
 func (k *keys) serveHave(ctx context.Context, g *servedSession, q *proto.HaveKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if q.Claim && (asker == nil || string(asker.name) != q.Node) {
@@ -180,10 +179,9 @@ func (k *keys) serveHave(ctx context.Context, g *servedSession, q *proto.HaveKey
 	return out, nil
 }
 
-// keeps reports whether a key is in use here, so that another node can't have
-// it. Where it may have it, without the index knowing it, that is noted before
-// we look: a claim of the key that is made here meanwhile looks for the note
-// afterwards.
+// keeps reports whether a key is in use here, so that another node can't have it. If the node
+// may get it without the index knowing it, that is recorded before the check: a concurrent
+// claim of the key on this node looks for that record afterwards.
 func (k *keys) keeps(s keyindex.Space, key string, asker members.Name, unindexed bool) bool {
 	at := spaceKey{s, key}
 	if metadata.ValidKey(key) != nil {
@@ -203,7 +201,7 @@ func (k *keys) keeps(s keyindex.Space, key string, asker members.Name, unindexed
 	return keeps
 }
 
-// has says whether a key can be seen here.
+// has reports whether a key is visible here.
 func (k *keys) has(ctx context.Context, published bool, key string) (bool, error) {
 	if !published {
 		return k.c.opts.Store.KeyThere(ctx, key)

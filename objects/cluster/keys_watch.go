@@ -12,20 +12,19 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// How long is waited between two looks whether keys have come: at first, and
-// at most.
+// The pause between two checks for keys: at first, and at most.
 const (
 	lookFirst = 2 * time.Millisecond
 	lookLast  = 250 * time.Millisecond
 )
 
-// findAtOnce is the number of keys that are looked for in the index at a time.
+// findAtOnce is the number of keys that are looked up in the index at a time.
 const findAtOnce = 4
 
-// WatchKeys has came called when keys can be seen at other nodes, or are
-// published there: from any goroutine, maybe more than once, and also for those
-// that were there before. One may have gone again by then. came may wait. stop
-// ends it, and returns when came is not running any more.
+// WatchKeys calls came when keys become visible at other nodes, or are published there: from
+// any goroutine, possibly more than once, and also for those that existed before. A key may
+// have been removed again by then. came may block. stop ends the watch, and returns when came
+// is no longer running.
 func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string, came func(key string)) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
@@ -51,29 +50,29 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 	}
 }
 
-// keyWatch waits for keys. The index tells that a node has claimed one; the node
-// is asked then when it can be seen there.
+// keyWatch waits for keys. The index reports that a node has claimed one; the node is then
+// polled until the key is visible there.
 type keyWatch struct {
 	k     *keys
 	space keyindex.Space
 	names []string
 	came  func(key string)
-	// kick has room for one: there is something to look for.
+	// kick has room for one token: there is something to look for.
 	kick chan struct{}
-	// asking are the goroutines of askAll.
+	// asking waits for the goroutines of askAll.
 	asking sync.WaitGroup
 
 	mu sync.Mutex
-	// coming are keys that a node has claimed.
+	// coming holds the keys that a node has claimed.
 	// +checklocks:mu
 	coming map[string]members.Name
-	// asked are the nodes that are being asked for all keys.
+	// asked holds the nodes that are being asked for all keys.
 	// +checklocks:mu
 	asked map[members.Name]bool
 }
 
-// follow hears from the index which keys are claimed. Without one, and while it
-// is away, all nodes are asked again and again.
+// follow learns from the index which keys are claimed. Without an index, and while it is
+// unavailable, all nodes are polled.
 func (w *keyWatch) follow(ctx context.Context) {
 	defer w.asking.Wait()
 	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLast) {
@@ -95,14 +94,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// listen hears from the index, until it can't be asked.
+// listen receives from the index, until it becomes unavailable.
 func (w *keyWatch) listen(ctx context.Context) {
 	begun, err := w.k.index.Watch(ctx, w.space, w.names)
 	if err != nil {
 		return
 	}
 	defer begun.Close()
-	// What came before the watch is found, what comes later is heard.
+	// Keys claimed before the watch are found, later ones are reported by it.
 	w.findAll(ctx)
 	for {
 		places, err := begun.Next(ctx)
@@ -113,7 +112,7 @@ func (w *keyWatch) listen(ctx context.Context) {
 	}
 }
 
-// findAll looks in the index for all keys.
+// findAll looks up all keys in the index.
 func (w *keyWatch) findAll(ctx context.Context) {
 	var next atomic.Int64
 	var work sync.WaitGroup
@@ -129,7 +128,7 @@ func (w *keyWatch) findAll(ctx context.Context) {
 	work.Wait()
 }
 
-// expect notes keys that can be seen soon, or can be already.
+// expect records keys that are, or will soon be, visible.
 func (w *keyWatch) expect(places ...keyindex.Place) {
 	w.mu.Lock()
 	for _, p := range places {
@@ -142,8 +141,8 @@ func (w *keyWatch) expect(places ...keyindex.Place) {
 	}
 }
 
-// askAll asks all nodes for all keys and returns at once: a node that takes long
-// holds up no other, and is not asked again before it has answered.
+// askAll asks all nodes for all keys and returns at once: a slow node delays no other, and is
+// not asked again before it has answered.
 func (w *keyWatch) askAll(ctx context.Context) {
 	q := proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish}
 	for _, r := range w.k.c.opts.View.Nodes() {
@@ -153,7 +152,7 @@ func (w *keyWatch) askAll(ctx context.Context) {
 		}
 		w.asking.Go(func() {
 			defer w.endAsking(n.name)
-			// One that can't be asked now is asked again.
+			// A node that can't be asked now is asked again.
 			_ = n.haveAll(ctx, q, func(i int) {
 				if ctx.Err() == nil {
 					w.came(w.names[i])
@@ -163,8 +162,7 @@ func (w *keyWatch) askAll(ctx context.Context) {
 	}
 }
 
-// beginAsking reports whether a node is not being asked already, and notes that
-// it is.
+// beginAsking marks a node as being asked, and reports false if it already was.
 func (w *keyWatch) beginAsking(name members.Name) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +179,7 @@ func (w *keyWatch) endAsking(name members.Name) {
 	delete(w.asked, name)
 }
 
-// look asks the nodes that have claimed keys whether they can be seen.
+// look asks the nodes that have claimed keys whether the keys are visible.
 func (w *keyWatch) look(ctx context.Context) {
 	wait := lookFirst
 	for ctx.Err() == nil {
@@ -207,7 +205,7 @@ func (w *keyWatch) look(ctx context.Context) {
 	}
 }
 
-// expected are the keys that are coming, by node.
+// expected returns the keys that are coming, by node.
 func (w *keyWatch) expected() map[members.Name][]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,13 +216,13 @@ func (w *keyWatch) expected() map[members.Name][]string {
 	return by
 }
 
-// lookAt asks one node, and tells which keys are there.
+// lookAt asks one node, and reports the keys that are visible there.
 func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string) {
 	n, err := w.k.c.Node(node)
 	if err != nil {
 		return
 	}
-	// One that can't be asked now is asked again.
+	// A node that can't be asked now is asked again.
 	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int) {
 		if w.arrived(names[i], node) && ctx.Err() == nil {
 			w.came(names[i])
@@ -232,8 +230,7 @@ func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string
 	})
 }
 
-// arrived says whether a key was still expected from a node, which it is not
-// any more.
+// arrived removes a key from those expected from a node, and reports whether it was one.
 func (w *keyWatch) arrived(key string, node members.Name) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,8 +241,8 @@ func (w *keyWatch) arrived(key string, node members.Name) bool {
 	return true
 }
 
-// doubt asks the index again for keys that have been coming for long: who has
-// claimed them may have given them up.
+// doubt looks up again in the index the keys that have been coming for long: the nodes that
+// claimed them may have released them.
 func (w *keyWatch) doubt(ctx context.Context) {
 	w.mu.Lock()
 	coming := maps.Clone(w.coming)

@@ -13,12 +13,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// Mesh is the tree of a mount: the store of this node and the trees of all other nodes.
-// It numbers their inodes, gives each call to the inode's owner, and refuses what spans
-// two nodes.
+// Mesh is the tree of a mount: the store of this node and the trees of all other nodes. It
+// numbers their inodes, passes each call to the inode's owner, and refuses operations that
+// span two nodes.
 //
-// Where an answer can't be had, names are ErrUnreachable; see Node for the rest. Links
-// and renames between nodes are metadata.ErrCrossDevice.
+// If an owner does not answer, operations on names return ErrUnreachable; see Node for the
+// other errors. Links and renames between nodes return metadata.ErrCrossDevice.
 type Mesh struct {
 	local   objects.Local
 	cluster *Cluster // nil where there are no other nodes
@@ -28,7 +28,7 @@ type Mesh struct {
 
 var _ objects.Tree = (*Mesh)(nil)
 
-// NewMesh makes the tree of a mount. cluster is nil for a node alone.
+// NewMesh returns the tree of a mount. cluster is nil for a single node.
 func NewMesh(store *objects.Store, cluster *Cluster) *Mesh {
 	return &Mesh{local: objects.Local{Store: store}, cluster: cluster, born: metadata.TimespecOf(time.Now())}
 }
@@ -48,7 +48,7 @@ func (m *Mesh) Locate(ino objects.Ino) (*Node, objects.Ino, error) {
 	return p.Node, p.ino, nil
 }
 
-// Reference adds references to an inode, which stays while it has some.
+// Reference adds references to an inode, which exists as long as it has any.
 func (m *Mesh) Reference(ino objects.Ino, n uint64) {
 	if OfAnotherNode(ino) {
 		m.others.refer(ino, int64(n))
@@ -66,8 +66,8 @@ func (m *Mesh) Forget(ino objects.Ino, n uint64) (last bool) {
 	return m.local.Forget(ino, n)
 }
 
-// NodeAttr finds another node by its name, and makes the attributes of its directory
-// without asking it. It counts no reference.
+// NodeAttr finds another node by its name, and returns the attributes of its directory without
+// sending a request. It counts no reference.
 //
 // Errors: ErrNoNode, ErrStale, ENFILE.
 func (m *Mesh) NodeAttr(ctx context.Context, name members.Name) (objects.Attr, error) {
@@ -78,8 +78,7 @@ func (m *Mesh) NodeAttr(ctx context.Context, name members.Name) (objects.Attr, e
 	return m.topAttr(ctx, n)
 }
 
-// NodeIno returns the number of another node's directory, whether the node is there or
-// not.
+// NodeIno returns the number of another node's directory, whether the node is present or not.
 //
 // Errors: ErrNoNode, ENFILE.
 func (m *Mesh) NodeIno(name members.Name) (objects.Ino, error) {
@@ -98,7 +97,7 @@ func (m *Mesh) named(name members.Name) (*incarnation, error) {
 	return m.others.of(node, 0)
 }
 
-// topAttr makes the attributes of a node's directory.
+// topAttr returns the attributes of a node's directory.
 //
 // Errors: ErrStale.
 func (m *Mesh) topAttr(ctx context.Context, n *incarnation) (objects.Attr, error) {
@@ -118,7 +117,7 @@ func (m *Mesh) topAttr(ctx context.Context, n *incarnation) (objects.Attr, error
 	}}, nil
 }
 
-// Lookup finds a name; see objects.Names. The names of devices are for good.
+// Lookup finds a name; see objects.Names. The names of devices never expire.
 func (m *Mesh) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, name string) (objects.Attr, error) {
 	if !OfAnotherNode(dir) {
 		return m.local.Lookup(ctx, who, dir, name)
@@ -137,7 +136,7 @@ func (m *Mesh) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	return a, err
 }
 
-// adopted is adopt for an answer.
+// adopted is adopt for the result of a request.
 func (n *incarnation) adopted(a objects.Attr, err error) (objects.Attr, error) {
 	if err != nil {
 		return objects.Attr{}, err
@@ -160,7 +159,7 @@ func (m *Mesh) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 	return p.adopted(p.Attr(ctx, who, p.ino))
 }
 
-// below resolves an inode of another node that callers may change.
+// below resolves an inode of another node for a change.
 //
 // Errors: ErrStale; metadata.ErrPermission for the directory of a node, whose entries
 // are the devices.
@@ -212,7 +211,7 @@ func (m *Mesh) Link(ctx context.Context, who objects.Caller, ino, dir objects.In
 	return to.adopted(to.Link(ctx, who, what.ino, to.ino, name))
 }
 
-// both resolves a directory and another inode, of which one or both are another node's.
+// both resolves a directory and another inode, at least one of which belongs to another node.
 //
 // Errors: metadata.ErrCrossDevice where they are of two nodes; those of below.
 func (m *Mesh) both(dir, other objects.Ino) (to, what place, err error) {
@@ -260,9 +259,10 @@ func (m *Mesh) Rmdir(ctx context.Context, who objects.Caller, dir objects.Ino, n
 	return p.Rmdir(ctx, who, p.ino, name)
 }
 
-// Rename moves a name; see objects.Names. Between nodes it is metadata.ErrCrossDevice, on
-// which mv copies. Into publish/ it is objects.ErrUnsupported: mv would remove what has
-// the name, and then could not make it, and publish and subscribe are there for that.
+// Rename moves a name; see objects.Names. Between nodes it returns metadata.ErrCrossDevice, on
+// which mv copies. Into publish/ it returns objects.ErrUnsupported: on ErrCrossDevice mv would
+// remove an existing target, and then could not create the new one; publish and subscribe
+// serve that purpose.
 func (m *Mesh) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) (objects.Ino, error) {
 	if r.To == metadata.PublishIno && OfAnotherNode(r.From) {
 		return 0, fmt.Errorf("publish a file of another node: %w", objects.ErrUnsupported)
@@ -278,8 +278,8 @@ func (m *Mesh) Rename(ctx context.Context, who objects.Caller, r metadata.Rename
 	return 0, to.Rename(ctx, who, r)
 }
 
-// StatFS returns the use of devices; see objects.Inodes. The directory of a node stands
-// for all of its devices.
+// StatFS returns the use of devices; see objects.Inodes. For the directory of a node it is the
+// use of all of its devices.
 func (m *Mesh) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (devices.Usage, error) {
 	if !OfAnotherNode(ino) {
 		return m.local.StatFS(ctx, who, ino)
@@ -291,9 +291,9 @@ func (m *Mesh) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) 
 	return p.StatFS(ctx, who, p.ino)
 }
 
-// isOfMachine reports whether an attribute has no meaning at another machine: it passes
-// memory between processes, or is of the rules of the machine whose kernel asks, as ls
-// does for every file.
+// isOfMachine reports whether an attribute has no meaning on another machine: it passes memory
+// between processes, or belongs to the security rules of the machine whose kernel asks, as it
+// does for every file that ls lists.
 func isOfMachine(name string) bool {
 	return name == objects.XattrHandle || name == objects.XattrBind || strings.HasPrefix(name, "security.")
 }
@@ -353,7 +353,7 @@ func (m *Mesh) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 	return p.RemoveXattr(ctx, who, p.ino, name)
 }
 
-// changeable resolves an inode of which an attribute is to be changed.
+// changeable resolves an inode for a change of an attribute.
 func (m *Mesh) changeable(ino objects.Ino, name string) (place, error) {
 	p, err := m.below(ino)
 	if err == nil && isOfMachine(name) {
@@ -362,9 +362,9 @@ func (m *Mesh) changeable(ino objects.Ino, name string) (place, error) {
 	return p, err
 }
 
-// OpenDir begins to read a directory; see objects.Names. It asks another node for the
-// first entries at once: where opening is ErrStale, as after another incarnation has
-// come, the kernel looks the name up again, and where reading is it does not.
+// OpenDir opens a directory; see objects.Names. It requests the first entries from another
+// node at once: on ErrStale from opening, for instance after another incarnation has come, the
+// kernel repeats the lookup of the name, but on ErrStale from reading it does not.
 func (m *Mesh) OpenDir(ctx context.Context, who objects.Caller, dir objects.Ino) (objects.Dir, error) {
 	if !OfAnotherNode(dir) {
 		return m.local.OpenDir(ctx, who, dir)
@@ -378,16 +378,16 @@ func (m *Mesh) OpenDir(ctx context.Context, who objects.Caller, dir objects.Ino)
 	return d, err
 }
 
-// meshDir reads a directory of another node. It leaves out what has no number or no place
-// here.
+// meshDir reads a directory of another node. It omits entries that have no valid number or
+// cookie here.
 type meshDir struct {
 	place
 	dir *Dir
-	// first are the entries that opening has brought, until they are listed.
+	// first is the entries read by opening, until they are listed.
 	first []Entry
 }
 
-// After returns entries behind a cookie; see objects.Dir.
+// After returns the entries after a cookie; see objects.Dir.
 func (d *meshDir) After(ctx context.Context, at metadata.Cookie, _ int) ([]metadata.Entry, error) {
 	for {
 		found, err := d.page(ctx, at)
@@ -419,8 +419,9 @@ func (d *meshDir) page(ctx context.Context, at metadata.Cookie) ([]Entry, error)
 	return d.dir.After(ctx, at)
 }
 
-// OnInvalidate has changed called with the inodes of other nodes whose content has
-// changed there; all, where it is not nil, is true for each that may have. nil ends that.
+// OnInvalidate registers changed to be called with the inodes of other nodes whose content has
+// changed there. If all is not nil, it returns true for each inode that may have changed. A
+// nil changed ends the notifications.
 func (m *Mesh) OnInvalidate(changed func(inos []objects.Ino, all func(objects.Ino) bool)) {
 	if m.cluster == nil {
 		return
@@ -432,7 +433,7 @@ func (m *Mesh) OnInvalidate(changed func(inos []objects.Ino, all func(objects.In
 	m.cluster.OnInvalidate(func(i Invalidation) {
 		n, err := m.others.of(i.Node, 0)
 		if err != nil {
-			return // nothing of it is known
+			return // none of its inodes is known
 		}
 		if i.All {
 			changed(nil, func(ino objects.Ino) bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestOneTree holds a store, a mesh of that node alone, and the same store through the
-// mesh of another node against each other.
+// TestOneTree compares a store, a mesh of that node alone, and the same store through the mesh
+// of another node.
 func TestOneTree(t *testing.T) {
 	kit.Check(t)
 	for _, device := range []string{"sim0", "host"} {

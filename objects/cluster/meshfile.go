@@ -9,12 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// meshFile is an open file of another node, by its number in the mesh.
+// meshFile is an open file of another node with its number in the mesh.
 type meshFile struct {
 	*File
 	at objects.Ino
-	// foreign is true where the owner's file is memory of a process, which changes
-	// without anybody's being told.
+	// foreign is true if the content is memory of a process on the owner, which changes
+	// without notification.
 	foreign bool
 }
 
@@ -26,7 +26,7 @@ func (f *meshFile) Ino() objects.Ino { return f.at }
 // Foreign reports whether the bytes change without the owner's store.
 func (f *meshFile) Foreign() bool { return f.foreign }
 
-// Accessed does nothing: the owner has noted it with the read.
+// Accessed does nothing: the owner has recorded the access with the read.
 func (*meshFile) Accessed() {}
 
 // Open opens a file; see objects.Opener.
@@ -45,7 +45,7 @@ func (m *Mesh) Open(ctx context.Context, who objects.Caller, ino objects.Ino, wa
 	if err != nil {
 		return nil, err
 	}
-	// The answer to the opening had the attributes, so the node is not asked again.
+	// The answer to the open included the attributes, so the node is not asked again.
 	a, err := p.Attr(ctx, who, p.ino)
 	return &meshFile{File: file, at: ino, foreign: err == nil && a.State == objects.StateBound}, nil
 }
@@ -76,9 +76,9 @@ func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	return a, &meshFile{File: file, at: a.Ino, foreign: a.State == objects.StateBound}, nil
 }
 
-// openExisting opens a file that was to be made, and was there without our having known.
+// openExisting opens a file that was to be created, but already existed.
 //
-// Errors: metadata.ErrExist for what is no regular file.
+// Errors: metadata.ErrExist if it is not a regular file.
 func (m *Mesh) openExisting(ctx context.Context, who objects.Caller, dir objects.Ino, name string, want objects.Permission) (objects.Attr, objects.OpenFile, error) {
 	a, err := m.Lookup(ctx, who, dir, name)
 	if err == nil && !a.IsRegular() {
@@ -91,16 +91,16 @@ func (m *Mesh) openExisting(ctx context.Context, who objects.Caller, dir objects
 	return a, f, err
 }
 
-// FileRange is one end of a copy: an open file, and the offset in bytes.
+// FileRange is one end of a copy: an open file, and an offset in bytes.
 type FileRange struct {
 	File objects.OpenFile
 	Off  uint64
 }
 
-// Copy copies n bytes between two files that the mesh has opened, of which one at least
-// is another node's, and returns how many; see Cluster.Copy.
+// Copy copies n bytes between two files that the mesh has opened, at least one of which is
+// another node's, and returns the number of bytes copied; see Cluster.Copy.
 //
-// Errors: objects.ErrUnsupported for a file that is neither.
+// Errors: objects.ErrUnsupported for a file of another type.
 func (m *Mesh) Copy(ctx context.Context, dst, src FileRange, n uint64) (uint64, error) {
 	to, err := dst.end()
 	if err != nil {

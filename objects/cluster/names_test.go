@@ -48,7 +48,7 @@ func (r *tree) lookup(dir objects.Ino, name string) objects.Attr {
 	return a
 }
 
-// want demands an error.
+// want fails the test unless err is the error want.
 func (r *tree) want(err, want error, what string) {
 	r.t.Helper()
 	if !errors.Is(err, want) {
@@ -56,8 +56,8 @@ func (r *tree) want(err, want error, what string) {
 	}
 }
 
-// TestNames makes, links, moves and removes names of another node, and sees
-// each change at once, also where it remembers what was before.
+// TestNames creates, links, moves and removes names of another node, and sees each change at
+// once, even if the previous state is cached.
 func TestNames(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{Change: longTTL})
@@ -106,8 +106,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesGone asks for an open file, or a directory, right after its name has
-// gone, by numbers: who made a file has never looked its name up.
+// TestNamesGone sends requests for an open file, or a directory, by number right after its
+// name was removed: the creator of a file has never looked up its name.
 func TestNamesGone(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{Change: longTTL})
@@ -143,7 +143,7 @@ func TestNamesGone(t *testing.T) {
 
 func longTTL(_ members.Name, o *cluster.Options) { o.AttrTTL = time.Minute }
 
-// TestAttributes changes attributes, and cuts with the right of a handle.
+// TestAttributes changes attributes, and truncates with the permission of a handle.
 func TestAttributes(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{Change: longTTL})
@@ -209,7 +209,7 @@ func TestXattrs(t *testing.T) {
 	r.want(err, metadata.ErrNoXattr, "what was removed")
 }
 
-// TestRemoteStatFS asks for the device behind a directory.
+// TestRemoteStatFS requests the use of the device behind a directory.
 func TestRemoteStatFS(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{})
@@ -219,7 +219,7 @@ func TestRemoteStatFS(t *testing.T) {
 	}
 }
 
-// TestPushed has a see what others change at b long before it would ask again.
+// TestPushed makes a see changes at b long before its cache would expire.
 func TestPushed(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}, Change: longTTL})
@@ -246,13 +246,13 @@ func TestPushed(t *testing.T) {
 		_, err := byA.Lookup(ctx, root, dir, "f")
 		return errors.Is(err, metadata.ErrNotExist)
 	})
-	// What is open goes on.
+	// Open files continue to work.
 	if got := read(t, f, 10); string(got) != "newer" {
 		t.Errorf("read %q", got)
 	}
 }
 
-// TestUsersApart does not answer one user with what another one was told.
+// TestUsersApart does not answer one user from what is cached for another one.
 func TestUsersApart(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{Change: longTTL})

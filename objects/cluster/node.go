@@ -13,35 +13,35 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Node is one incarnation of another node. Its methods ask it, or answer from
-// what it has said within AttrTTL; they are the methods of objects.Store, for a
-// user. Inode numbers are the node's own; its root is metadata.RootIno, and has
-// the devices' directories alone.
+// Node is one incarnation of another node. Its methods send requests to it, or answer from its
+// earlier answers within AttrTTL; they are the methods of objects.Store, with a user. Inode
+// numbers are the node's own; its root is metadata.RootIno, and contains only the devices'
+// directories.
 //
 // Errors, of all: those of the store there; ErrUnreachable, ErrStale, ErrDenied.
 type Node struct {
 	c    *Cluster
 	name members.Name
 	rank wire.Rank
-	// record has what is known of the node. It is replaced, never changed.
+	// record is the known information about the node. It is replaced, never changed.
 	record atomic.Pointer[members.Record]
-	// left says that the view does not have it now.
+	// left is true while the view does not contain the node.
 	left atomic.Bool
-	// replaced says that another incarnation has come.
+	// replaced is true once another incarnation has come.
 	replaced atomic.Bool
-	// met says that there was a session.
+	// met is true once there was a session.
 	met atomic.Bool
-	// session is the present one, or nil.
+	// session is the present session, or nil.
 	session atomic.Pointer[session]
 	cache   cache
 	inos    inos
 	pace    pace
 
 	mu sync.Mutex
-	// trying is being connected, or nil.
+	// trying is the connection attempt in progress, or nil.
 	// +checklocks:mu
 	trying *attempt
-	// problem is why the last attempt failed, or nil.
+	// problem is the reason why the last attempt failed, or nil.
 	// +checklocks:mu
 	problem error
 	// +checklocks:mu
@@ -49,13 +49,13 @@ type Node struct {
 	// outage is not nil while the node does not answer.
 	// +checklocks:mu
 	outage *outage
-	// ending is why the last session ended, until there is another; nil where
-	// there was none.
+	// ending is the reason why the last session ended, until there is another; nil if there
+	// was none.
 	// +checklocks:mu
 	ending error
 }
 
-// Entry is one entry of a directory. Attr is nil where it has to be asked for.
+// Entry is one entry of a directory. Attr is nil if it must be requested.
 type Entry struct {
 	metadata.Entry
 	Attr *objects.Attr
@@ -68,20 +68,20 @@ func newNode(c *Cluster, r members.Record) *Node {
 	return n
 }
 
-// Record returns what is known of the node.
+// Record returns the known information about the node.
 func (n *Node) Record() members.Record { return *n.record.Load() }
 
-// Gone says that the incarnation has left for good.
+// Gone reports whether the incarnation has left for good.
 func (n *Node) Gone() bool { return n.replaced.Load() || n.left.Load() }
 
-// supersededBy says whether an epoch is that of a later incarnation.
+// supersededBy reports whether an epoch is that of a later incarnation.
 func (n *Node) supersededBy(e members.Epoch) bool {
 	own := n.record.Load().Epoch
 	return own != 0 && e > own
 }
 
-// learn takes what the view says. A view that knows less, or is behind, does
-// not take away what the node has said itself.
+// learn updates the record from the view. A view that knows less, or is behind, does not
+// overwrite information that the node itself has sent.
 func (n *Node) learn(r members.Record) {
 	old := n.record.Load()
 	if r.Epoch < old.Epoch {
@@ -93,13 +93,13 @@ func (n *Node) learn(r members.Record) {
 	n.record.Store(&r)
 }
 
-// identify takes what the node has said of itself. It keeps the addresses by
-// which it was found.
+// identify updates the record with the one that the node itself has sent. It keeps the
+// addresses at which the node was found.
 func (n *Node) identify(r members.Record) {
 	n.met.Store(true)
 	old := n.record.Load()
 	if r.Epoch < old.Epoch {
-		return // of a session that was before
+		return // from an earlier session
 	}
 	if len(old.Addresses) > 0 {
 		r.Addresses = old.Addresses
@@ -107,8 +107,8 @@ func (n *Node) identify(r members.Record) {
 	n.record.Store(&r)
 }
 
-// trouble is why it could not be reached, or why the last session ended; empty
-// where there is one, or was none.
+// trouble returns the reason why the node could not be reached, or why the last session ended;
+// empty if there is a session, or never was one.
 func (n *Node) trouble(connected bool) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,14 +121,14 @@ func (n *Node) trouble(connected bool) string {
 	return ""
 }
 
-// broken notes why a session ended.
+// broken records the reason why a session ended.
 func (n *Node) broken(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ending = cause
 }
 
-// forgive has the node tried again at once.
+// forgive allows a new attempt to reach the node at once.
 func (n *Node) forgive() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,7 +136,7 @@ func (n *Node) forgive() {
 	n.resumeLocked()
 }
 
-// forget drops what may not be remembered, and tells who listens.
+// forget drops cached answers, and notifies the function set by OnInvalidate.
 func (n *Node) forget(what Invalidation) {
 	n.cache.forget(what)
 	n.inos.changed(what)

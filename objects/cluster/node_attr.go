@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// Attr returns an inode.
+// Attr returns an inode's attributes.
 func (n *Node) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
 	if a, ok := n.cache.attr(userKey(who), ino); ok {
 		return a, nil
@@ -19,7 +19,7 @@ func (n *Node) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 	return n.freshAttr(ctx, who, ino)
 }
 
-// freshAttr is Attr that asks.
+// freshAttr is Attr without the cache.
 func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
 	m := n.cache.begin()
 	var out proto.Attr
@@ -39,8 +39,8 @@ func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.In
 	return a, err
 }
 
-// SetAttr changes attributes. With a file, its right to write covers a change
-// of size; nil is none.
+// SetAttr changes attributes. If by is not nil, its permission to write covers a change of
+// size.
 func (n *Node) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
 	in := &proto.SetAttrAsk{Cred: credToProto(who), Ino: uint64(ino)}
 	changeToProto(c, in)
@@ -87,7 +87,7 @@ func (n *Node) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	return out.Value, nil
 }
 
-// ListXattr lists their names.
+// ListXattr lists the names of an inode's extended attributes.
 func (n *Node) ListXattr(ctx context.Context, who objects.Caller, ino objects.Ino) ([]string, error) {
 	var out proto.ListXattrAnswer
 	err := n.ask(ctx, question{
@@ -103,8 +103,8 @@ func (n *Node) ListXattr(ctx context.Context, who objects.Caller, ino objects.In
 	return out.Names, nil
 }
 
-// checkXattrs says whether a list can be that of an inode's attributes: the kernel
-// takes up to 64 KiB.
+// checkXattrs checks that a list of names can be that of an inode: the kernel accepts up to 64
+// KiB.
 func checkXattrs(names []string) error {
 	size := 0
 	for _, name := range names {
@@ -119,7 +119,7 @@ func checkXattrs(names []string) error {
 	return nil
 }
 
-// SetXattr sets one.
+// SetXattr sets an extended attribute.
 func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, x objects.Xattr) error {
 	defer n.touched(ino)
 	return n.ask(ctx, question{method: proto.MethodSetXattr, in: &proto.XattrAsk{
@@ -127,7 +127,7 @@ func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	}})
 }
 
-// RemoveXattr removes one.
+// RemoveXattr removes an extended attribute.
 func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) error {
 	defer n.touched(ino)
 	return n.ask(ctx, question{
@@ -136,7 +136,7 @@ func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 	})
 }
 
-// StatFS returns the use of the device that holds an inode; for the root, of all.
+// StatFS returns the use of the device that holds an inode; for the root, of all devices.
 func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (devices.Usage, error) {
 	var out proto.StatFSAnswer
 	err := n.ask(ctx, question{

@@ -34,8 +34,8 @@ func (n *Node) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	return a, err
 }
 
-// received is an inode that the node has told of, which must be the one that it
-// was asked about; 0 is any.
+// received decodes an inode that the node has sent, which must be the one that was asked
+// about; 0 accepts any.
 //
 // Errors: proto.ErrBody.
 func (n *Node) received(out *proto.Attr, asked objects.Ino) (objects.Attr, error) {
@@ -49,8 +49,8 @@ func (n *Node) received(out *proto.Attr, asked objects.Ino) (objects.Attr, error
 	return a, nil
 }
 
-// entered is received for an inode that was found in a directory, or made there:
-// neither the root nor the directory is.
+// entered is received for an inode that was found or created in a directory: it can be neither
+// the root nor the directory itself.
 func (n *Node) entered(out *proto.Attr, dir objects.Ino) (objects.Attr, error) {
 	a, err := n.received(out, 0)
 	if err == nil && (a.Ino == metadata.RootIno || a.Ino == dir) {
@@ -59,29 +59,29 @@ func (n *Node) entered(out *proto.Attr, dir objects.Ino) (objects.Attr, error) {
 	return a, err
 }
 
-// heard takes the size of a file that may be open from an answer, if no change
-// that we know of has overtaken that.
+// heard sets the size of a file that may be open from an answer, unless the inode was
+// invalidated since the request began.
 func (n *Node) heard(m mark, a *objects.Attr) {
 	if !n.cache.overtaken(m, a.Ino) {
 		n.inos.heard(a, m.order)
 	}
 }
 
-// newEntry describes a name that a user asks the node to add to a directory, for
-// an inode that the request makes or for one that exists.
+// newEntry describes a name that a user asks the node to add to a directory, for an inode that
+// the request creates or for an existing one.
 type newEntry struct {
 	method rpc.Method
 	in     any
 	who    objects.Caller
 	dir    objects.Ino
 	name   string
-	// kind is the type of the inode that the node answers with; 0 is any.
+	// kind is the expected type of the inode in the answer; 0 accepts any.
 	kind metadata.Mode
-	// ino is that inode; 0 is any.
+	// ino is the expected inode; 0 accepts any.
 	ino objects.Ino
 }
 
-// addEntry asks the node for a new name.
+// addEntry asks the node to add a name.
 func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	begun := n.cache.begin()
 	var out proto.Attr
@@ -102,19 +102,19 @@ func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	return a, nil
 }
 
-// stirred drops what is remembered of directories in which we have changed
-// names, or may have.
+// stirred drops cached answers about directories in which this node has, or may have, changed
+// names.
 func (n *Node) stirred(dirs ...objects.Ino) {
 	n.cache.forget(Invalidation{Inos: dirs, Dirs: dirs})
 }
 
-// touched drops what is remembered of inodes that we have changed.
+// touched drops cached answers about inodes that this node has changed.
 func (n *Node) touched(inos ...objects.Ino) {
 	n.cache.forget(Invalidation{Inos: inos})
 }
 
-// Create makes a file, directory, symlink or special file. The node's UID and
-// GID are ignored: the user's are taken.
+// Create creates a file, directory, symlink or special file. UID and GID of in are ignored:
+// the caller's are used.
 func (n *Node) Create(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
 	return n.addEntry(ctx, newEntry{
 		method: proto.MethodCreate, who: who, dir: dir, name: name, kind: in.Mode.Type(),
@@ -155,7 +155,7 @@ func (n *Node) remove(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	return err
 }
 
-// Rename moves a name inside the node.
+// Rename moves a name within the node.
 func (n *Node) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) error {
 	var out proto.Invalid
 	err := n.ask(ctx, question{method: proto.MethodRename, out: &out, in: &proto.RenameAsk{

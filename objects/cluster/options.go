@@ -14,11 +14,11 @@ const (
 	DefaultAttrTTL     = time.Second
 	DefaultTimeout     = 10 * time.Second
 	DefaultDialTimeout = 3 * time.Second
-	// Nobody is the user that others are squashed to.
+	// Nobody is the user that other users are squashed to.
 	Nobody uint32 = 65534
 )
 
-// EnsureDefaults fills in what is left at its zero value.
+// EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Channels == 0 {
 		o.Channels = DefaultChannels

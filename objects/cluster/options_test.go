@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// TestOptions reports every fault at once, and fills in what was left out.
+// TestOptions reports every fault at once, and replaces zero values.
 func TestOptions(t *testing.T) {
 	bad := Options{Squash: Squash{Mode: "some"}, Timeout: -1}
 	err := bad.Validate()

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestOutageIsNotLate: what an outage is told by is that the node can't be reached,
-// also where the attempt itself ran out of time, which the next question did not.
+// TestOutageIsNotLate: the error of an outage is that the node can't be reached, even if the
+// attempt itself ran out of time, since the next request did not.
 func TestOutageIsNotLate(t *testing.T) {
 	kit.Check(t)
 	n := &Node{name: "b", c: &Cluster{log: zap.NewNop()}}

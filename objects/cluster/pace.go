@@ -9,22 +9,21 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The pieces in which large moves are asked for, so that each ends long before
+// Sizes of the pieces into which large moves are divided, so that each piece ends long before
 // its deadline, whatever the network.
 const (
 	firstPiece = uint64(8 * devices.MiB)
 	leastPiece = uint64(devices.MiB)
 	mostPiece  = uint64(64 * devices.MiB)
-	// quick and slow are how long a piece should take.
+	// A piece should take between quick and slow.
 	quick = 200 * time.Millisecond
 	slow  = time.Second
 )
 
-// pace sizes the pieces of one node's moves. The zero value is
-// ready.
+// pace determines the size of the pieces of one node's moves. The zero value is ready for use.
 type pace struct{ bytes atomic.Uint64 }
 
-// piece returns the size of the next one, in bytes.
+// piece returns the size of the next piece, in bytes.
 func (p *pace) piece() uint64 {
 	if n := p.bytes.Load(); n != 0 {
 		return n
@@ -32,7 +31,7 @@ func (p *pace) piece() uint64 {
 	return firstPiece
 }
 
-// took notes how long a piece of n bytes took.
+// took records how long a piece of n bytes took.
 func (p *pace) took(n uint64, d time.Duration) {
 	now := p.piece()
 	switch {
@@ -43,22 +42,21 @@ func (p *pace) took(n uint64, d time.Duration) {
 	}
 }
 
-// cut is a move that several workers do in pieces.
+// cut is a move that several workers carry out in pieces.
 type cut struct {
 	mu sync.Mutex
-	// next is the offset at which the next piece begins.
+	// next is the offset at which the next piece starts.
 	// +checklocks:mu
 	next uint64
-	// end is the offset at which the move ends: everything before it is done, or being done.
+	// end is the offset at which the move ends: everything before next is done or in progress.
 	// +checklocks:mu
 	end uint64
 	// +checklocks:mu
 	failure error
 }
 
-// inPieces moves n bytes, so many pieces at a time, and returns how many are
-// moved, from the begin on without a gap: fewer than n after a move that was
-// short, or has failed.
+// inPieces moves n bytes, with workers pieces in progress at a time, and returns the number of
+// bytes moved contiguously from the beginning: fewer than n if a move was short, or failed.
 func inPieces(ctx context.Context, n uint64, workers int, size func() uint64, move func(ctx context.Context, off, n uint64) (uint64, error)) (uint64, error) {
 	c := &cut{end: n}
 	work := func() {
@@ -86,7 +84,7 @@ func inPieces(ctx context.Context, n uint64, workers int, size func() uint64, mo
 	return c.end, c.failure
 }
 
-// take cuts the next piece off; 0 is none.
+// take returns the next piece; n is 0 if there is none.
 func (c *cut) take(size uint64) (off, n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +96,7 @@ func (c *cut) take(size uint64) (off, n uint64) {
 	return off, n
 }
 
-// stop ends the move at a place, if it does not end before that.
+// stop ends the move at an offset, unless it ends before that.
 func (c *cut) stop(at uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

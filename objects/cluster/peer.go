@@ -19,30 +19,29 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// portWatch is a port without packets: who has it is told of the end of
-// sessions, also of those in which the peer has asked nothing.
+// portWatch is a port without packets: its handler is notified of the end of sessions,
+// including those in which the peer has sent no request.
 const portWatch wire.Port = 64
 
-// retryAfter is the time a node that could not be reached is left alone.
+// retryAfter is the time for which a node that could not be reached is not tried again.
 const retryAfter = time.Second
 
-// meetAgain bounds the attempts to connect a node once more whose session breaks
-// before it has said hello.
+// meetAgain bounds the additional attempts to connect to a node if the session breaks before
+// the hello.
 const meetAgain = 3
 
-// session is a session with a node that has said hello.
+// session is a session with a node that has answered hello.
 type session struct {
 	origin comm.Origin
-	// over is closed when it has ended.
+	// over is closed when the session has ended.
 	over chan struct{}
-	// slots are for small moves, stages for large ones of memory that the node
-	// can't open.
+	// slots are for small moves, stages for large ones of memory that the node can't open.
 	slots, stages slots
-	// shared says that the node opens our memory by itself, where it can.
+	// shared is true if the node opens our memory itself, where it can.
 	shared bool
 }
 
-// ended says that the session is over.
+// ended reports whether the session is over.
 func (s *session) ended() bool {
 	select {
 	case <-s.over:
@@ -52,15 +51,14 @@ func (s *session) ended() bool {
 	}
 }
 
-// attempt is a node that is being connected. The fields are read when done is
-// closed.
+// attempt is a connection attempt. The other fields may be read once done is closed.
 type attempt struct {
 	done chan struct{}
 	s    *session
 	err  error
 }
 
-// live returns the session with the node, and connects it where there is none.
+// live returns the session with the node, connecting to it if there is none.
 //
 // Errors: ErrUnreachable, ErrStale, ErrVersion, ErrDenied; the context's.
 func (n *Node) live(ctx context.Context) (*session, error) {
@@ -82,8 +80,8 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 	}
 }
 
-// attempt joins the attempt that is under way, or begins one. In an outage it
-// begins one and does not have the caller wait for it.
+// attempt joins the attempt in progress, or starts one. During an outage it starts one without
+// making the caller wait for it.
 func (n *Node) attempt() (*attempt, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,7 +100,7 @@ func (n *Node) attempt() (*attempt, error) {
 	return a, err
 }
 
-// beginLocked begins an attempt.
+// beginLocked starts an attempt.
 //
 // +checklocks:n.mu
 func (n *Node) beginLocked() (*attempt, error) {
@@ -114,8 +112,8 @@ func (n *Node) beginLocked() (*attempt, error) {
 	return a, nil
 }
 
-// try connects, and notes how that went. An attempt that takes long is not what
-// each caller should wait for: it begins an outage.
+// try connects, and records the result. An attempt that takes long to fail starts an outage,
+// so that later callers need not wait for one.
 func (n *Node) try(a *attempt) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(n.c.life, n.c.opts.DialTimeout)
@@ -150,7 +148,7 @@ func (n *Node) try(a *attempt) {
 	close(a.done)
 }
 
-// isOurs says that an error is one of this package's own.
+// isOurs reports whether an error is one of this package's own.
 func isOurs(err error) bool {
 	for _, own := range []error{ErrUnreachable, ErrStale, ErrVersion, ErrDenied, ErrNoNode} {
 		if errors.Is(err, own) {
@@ -160,8 +158,7 @@ func isOurs(err error) bool {
 	return false
 }
 
-// meet makes a session, or finds the one that the node has made, and says
-// hello.
+// meet establishes a session, or uses the one that the node has established, and says hello.
 func (n *Node) meet(ctx context.Context) (*session, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
@@ -177,7 +174,7 @@ func (n *Node) meet(ctx context.Context) (*session, error) {
 	s.slots.open(n, s, slotSize, maxSlots)
 	s.stages.open(n, s, stageSize, maxStages)
 	n.session.Store(s)
-	// It may have ended before there was anything to tell of that.
+	// It may have ended before Ended could be notified of that.
 	if now, failure := n.c.comm.Origin(ctx, n.rank); failure != nil || now != origin {
 		n.end(s)
 		return nil, errors.Join(failure, fmt.Errorf("the session broke: %w", control.ErrDisconnected))
@@ -189,7 +186,7 @@ func (n *Node) meet(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// shares says whether the session with the node shares memory.
+// shares reports whether the session with the node uses shared memory.
 func (n *Node) shares() bool {
 	for _, p := range n.c.comm.Peers() {
 		if p.Rank == n.rank {
@@ -199,8 +196,8 @@ func (n *Node) shares() bool {
 	return false
 }
 
-// connect tries the node's addresses: first sockets of this machine, by which
-// the two can share memory.
+// connect tries the node's addresses: first sockets of this machine, through which the two
+// nodes can share memory.
 func (n *Node) connect(ctx context.Context) error {
 	if _, err := n.c.comm.Origin(ctx, n.rank); err == nil {
 		return nil
@@ -212,7 +209,7 @@ func (n *Node) connect(ctx context.Context) error {
 		if !ok {
 			end = time.Now().Add(n.c.opts.DialTimeout)
 		}
-		// Each has a part of the time, so that the last one has some too.
+		// Each address gets a part of the time, so that some is left for the last one.
 		part, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
 		err := n.c.comm.ConnectAnew(part, n.rank, at)
 		cancel()
@@ -230,8 +227,8 @@ func (n *Node) connect(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// addresses returns those at which the node listens: at sockets that are here, and
-// elsewhere.
+// addresses returns the addresses at which the node listens: near are sockets that exist on
+// this machine, and far the others.
 func (n *Node) addresses() (near, far []control.Address, faults []error) {
 	r := n.Record()
 	for _, text := range r.Addresses {
@@ -242,8 +239,8 @@ func (n *Node) addresses() (near, far []control.Address, faults []error) {
 		case at.Network != control.Unix:
 			far = append(far, at)
 		default:
-			// That of another machine is not here, or is somebody else's, who
-			// can't prove to be this node.
+			// A socket of another machine does not exist here, or belongs to another process,
+			// which can't prove to be this node.
 			if isOurSocket(at.Addr) {
 				near = append(near, at)
 			}
@@ -252,15 +249,15 @@ func (n *Node) addresses() (near, far []control.Address, faults []error) {
 	return near, far, faults
 }
 
-// isOurSocket says whether a path is a socket of our user's, or of root's: what
-// others may have put there is not connected to.
+// isOurSocket reports whether a path is a socket of our user's, or of root's: sockets that
+// others may have put there are not used.
 func isOurSocket(path string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK &&
 		(st.Uid == 0 || int64(st.Uid) == int64(os.Geteuid()))
 }
 
-// hello tells the node who we are, and hears who it is.
+// hello identifies this node to the other one, and receives its identity.
 func (n *Node) hello(ctx context.Context) error {
 	self, err := json.Marshal(n.c.opts.View.Self())
 	if err != nil {
@@ -299,8 +296,8 @@ func (n *Node) hello(ctx context.Context) error {
 	return nil
 }
 
-// end ends a session on our side: what is known from it is not to be
-// remembered, and its memory goes. It does not wait.
+// end ends a session on our side: cached answers from it are dropped, and its memory is
+// released. It does not wait.
 func (n *Node) end(s *session) {
 	if s == nil || !n.session.CompareAndSwap(s, nil) {
 		return
@@ -311,15 +308,15 @@ func (n *Node) end(s *session) {
 	s.stages.close()
 }
 
-// watcher hears of the end of sessions.
+// watcher is notified of the end of sessions.
 type watcher struct{ c *Cluster }
 
-// Packet refuses: the port has none.
+// Packet refuses all packets: the port has none.
 func (watcher) Packet(from comm.Origin, _ []byte) error {
 	return fmt.Errorf("%s: a packet to a port that has none: %w", from.Rank, wire.ErrFrame)
 }
 
-// Ended ends what the session was to us.
+// Ended ends the session on our side.
 func (w watcher) Ended(from comm.Origin, cause error) {
 	n := w.c.byRank(from.Rank)
 	if n == nil {

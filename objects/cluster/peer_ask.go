@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// lanes say which questions wait for each other: moves of bytes take long, and
-// a pull asks another node in its turn.
+// lanes defines which requests wait for each other: moves of bytes take long, and a pull in
+// turn asks another node.
 func lanes() map[rpc.Method]rpc.Lane {
 	return map[rpc.Method]rpc.Lane{
 		proto.MethodRead: 1, proto.MethodWrite: 1, proto.MethodCopy: 1, proto.MethodPull: 2, proto.MethodSums: 1,
@@ -20,21 +20,21 @@ func lanes() map[rpc.Method]rpc.Lane {
 	}
 }
 
-// question is one question: in, a body of proto, or nil. Its answer is decoded into out, a pointer, or
-// dropped where that is nil.
+// question is a request: in is a body of proto, or nil. The answer is decoded into out, a
+// pointer, or dropped if out is nil.
 type question struct {
 	method rpc.Method
 	in     any
 	out    any
-	// again says that being asked twice does no harm, so it is when the session
+	// again is true if repeating the request does no harm, so it is repeated if the session
 	// broke before the answer.
 	again bool
 }
 
-// tries bounds the attempts to ask something once more in another session.
+// tries bounds the attempts to repeat a request in another session.
 const tries = 2
 
-// ask asks the node, within Options.Timeout.
+// ask sends a request to the node, within Options.Timeout.
 //
 // Errors: the owner's; ErrUnreachable, ErrStale, ErrDenied; the context's.
 func (n *Node) ask(ctx context.Context, q question) error {
@@ -44,7 +44,7 @@ func (n *Node) ask(ctx context.Context, q question) error {
 	return err
 }
 
-// askOne is ask that returns the session with the answer.
+// askOne is ask, and also returns the session that the answer came in.
 func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 	for try := 0; ; try++ {
 		s, err := n.live(ctx)
@@ -61,7 +61,7 @@ func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 	}
 }
 
-// failed is an error of askIn as callers know it.
+// failed converts an error of askIn to one that callers distinguish.
 func (n *Node) failed(err error) error {
 	if err == nil {
 		return nil
@@ -71,13 +71,13 @@ func (n *Node) failed(err error) error {
 	}
 	err = n.c.codes.received(string(n.name), err)
 	if errors.Is(err, errNoHello) {
-		// Session after session broke before we could say it.
+		// Several sessions in a row broke before hello was said in them.
 		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return err
 }
 
-// askIn asks once, in a session. Its error is the endpoint's.
+// askIn sends a request once, in a session. Its error is the endpoint's.
 func (n *Node) askIn(ctx context.Context, s *session, q question) error {
 	var p []byte
 	if q.in != nil {
@@ -97,8 +97,8 @@ func (n *Node) askIn(ctx context.Context, s *session, q question) error {
 	return proto.Decode(body, q.out)
 }
 
-// broke says whether a question that failed may be asked once more, in another
-// session: it was not carried out, or being carried out twice does no harm.
+// broke reports whether a failed request may be repeated in another session: either it was not
+// carried out, or carrying it out twice does no harm.
 func (n *Node) broke(s *session, err error, again bool) bool {
 	switch {
 	case errors.Is(err, comm.ErrNotConnected):
@@ -118,8 +118,7 @@ func (n *Node) broke(s *session, err error, again bool) bool {
 	return again
 }
 
-// certain says that an error leaves no doubt that the owner is done with the
-// question.
+// certain reports whether err implies that the owner is done with the request.
 func certain(err error) bool {
 	if err == nil {
 		return true

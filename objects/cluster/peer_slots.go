@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// slotSize is as much as one request of the kernel moves.
+	// slotSize is the default size of the largest request of the kernel.
 	slotSize = devices.MiB
 	// maxSlots bounds the slots of a session.
 	maxSlots = 32
-	// stageSize is a slot of those that large moves go through: what it costs to
-	// ask is little then.
+	// stageSize is the size of the slots for large moves: the cost of a request is then
+	// relatively small.
 	stageSize = 4 * devices.MiB
 	maxStages = 8
 )
 
-// slots are pieces of our memory that a node may read and write for as long as
-// the session lasts, so that small moves need not share anything first.
+// slots are pieces of our memory that a node may read and write as long as the session lasts,
+// so that small moves need not share memory first.
 type slots struct {
 	n    *Node
 	s    *session
 	size devices.Size
-	// room bounds how many there are.
+	// room bounds the number of slots.
 	room chan struct{}
 
 	mu sync.Mutex
@@ -41,12 +41,12 @@ type slots struct {
 	closed bool
 }
 
-// slot is one. It has one holder, from get to put or spoil.
+// slot is one slot. It has one user, from get or blank to done.
 type slot struct {
 	from   *slots
 	buffer *region.Buffer
 	memory []byte // the descriptor, encoded
-	// used bounds the bytes, from the begin, that may be others than zeros.
+	// used bounds the bytes, from the beginning, that may be non-zero.
 	used int
 }
 
@@ -54,7 +54,7 @@ func (p *slots) open(n *Node, s *session, size devices.Size, most int) {
 	p.n, p.s, p.size, p.room = n, s, size, make(chan struct{}, most)
 }
 
-// get returns a slot, and waits for one while all are held.
+// get returns a slot, waiting for one while all are in use.
 //
 // Errors: control.ErrDisconnected; the context's.
 func (p *slots) get(ctx context.Context) (*slot, error) {
@@ -81,12 +81,12 @@ func (p *slots) get(ctx context.Context) (*slot, error) {
 	return b, nil
 }
 
-// blank is get for a read of n bytes: they are zeros, so that nothing is shown but
-// what the node puts there for this read. It may answer for more than it puts.
+// blank is get for a read of n bytes: these are zeroed, so that nothing is exposed except
+// bytes that the node puts there for this read. The node may claim more than it puts.
 //
-// Nothing that the transport counts would tell that: by shared memory and by RDMA
-// the node writes without this process, and bytes that are put twice in one place
-// leave another as it was.
+// No counter of the transport would detect that: with shared memory and RDMA the node writes
+// without involving this process, and bytes that are put twice in one place leave another one
+// unchanged.
 func (p *slots) blank(ctx context.Context, n int) (*slot, error) {
 	b, err := p.get(ctx)
 	if err == nil {
@@ -96,7 +96,7 @@ func (p *slots) blank(ctx context.Context, n int) (*slot, error) {
 	return b, err
 }
 
-// make takes memory and shares it.
+// make allocates memory and shares it.
 func (p *slots) make(ctx context.Context) (*slot, error) {
 	c := p.n.c
 	buffer, err := c.comm.Table().Alloc(p.size)
@@ -112,17 +112,17 @@ func (p *slots) make(ctx context.Context) (*slot, error) {
 	return b, nil
 }
 
-// bytes is the slot's memory.
+// bytes returns the first n bytes of the slot's memory.
 func (b *slot) bytes(n int) []byte { return b.buffer.Host(0, devices.Size(n)) }
 
-// filled is the slot's memory, to be filled by us.
+// filled returns the first n bytes of the slot's memory, to be filled by this node.
 func (b *slot) filled(n int) []byte {
 	b.used = max(n, b.used)
 	return b.bytes(n)
 }
 
-// done ends the use of a slot. Whether the node is done with it as well, the
-// error of what was asked says.
+// done ends the use of a slot. err, the error of the request, determines whether the node is
+// done with it as well.
 func (b *slot) done(err error) {
 	p := b.from
 	if certain(err) {
@@ -140,8 +140,7 @@ func (b *slot) done(err error) {
 	p.drop(b, func() { <-p.room })
 }
 
-// drop gives the memory of a slot back when the node is done with it, and calls
-// then.
+// drop releases the memory of a slot once the node is done with it, and then calls then.
 func (p *slots) drop(b *slot, then func()) {
 	c := p.n.c
 	give := func() {
@@ -155,7 +154,7 @@ func (p *slots) drop(b *slot, then func()) {
 	}
 }
 
-// close gives all slots back. Those that are held follow.
+// close releases all slots. Those in use follow when they are done.
 func (p *slots) close() {
 	p.mu.Lock()
 	free := p.free
@@ -166,9 +165,9 @@ func (p *slots) close() {
 	}
 }
 
-// giveBack ends the registration of memory that the node may still be using:
-// if it does not let go in time, its session ends. The memory is ours alone
-// when it returns nil. That the context ends does not count.
+// giveBack ends the registration of memory that the node may still be using: if the node does
+// not release it in time, its session is ended. When giveBack returns nil, the memory is ours
+// alone. The end of ctx is ignored.
 func (n *Node) giveBack(ctx context.Context, b *region.Buffer) error {
 	ctx = context.WithoutCancel(ctx)
 	soon, cancel := context.WithTimeout(ctx, n.c.opts.DialTimeout)

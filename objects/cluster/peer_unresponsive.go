@@ -12,33 +12,32 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// longestProbe is the longest pause between two attempts to reach a node that
-// does not answer and that nothing asks for.
+// longestProbe is the longest pause between two attempts to reach a node that does not answer
+// while there are no requests for it.
 const longestProbe = 30 * time.Second
 
-// outage is the time in which a node does not answer, so that finding out takes
-// long: what asks fails at once, and attempts to reach the node are made beside
-// that. It ends with an attempt that succeeds or is refused, or when the node
-// itself says hello.
+// outage is a period in which a node does not answer, so that detecting this takes long:
+// requests fail at once, and attempts to reach the node are made in the background. It ends
+// with an attempt that succeeds or is refused, or when the node itself says hello.
 type outage struct {
 	since time.Time
-	// pause is before the next attempt, unless something asks earlier.
+	// pause is the time before the next attempt, unless a request triggers one earlier.
 	pause time.Duration
 	timer *time.Timer
 }
 
-// suspend begins an outage because a session has ended by silence.
+// suspend starts an outage because a session has ended without answers from the node.
 func (n *Node) suspend(from comm.Origin, silent *rpc.SilentError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s := n.session.Load(); s != nil && s.origin != from {
-		return // there is another by now
+		return // there is a newer session
 	}
 	n.lapseLocked(silent.Since, nil)
 }
 
-// lapseLocked begins an outage or prolongs it, after an attempt with an error or
-// after a session.
+// lapseLocked starts an outage or prolongs it, after a failed attempt (cause is its error) or
+// after the end of a session (cause is nil).
 //
 // +checklocks:n.mu
 func (n *Node) lapseLocked(since time.Time, cause error) {
@@ -57,9 +56,9 @@ func (n *Node) lapseLocked(since time.Time, cause error) {
 	o.timer = time.AfterFunc(o.pause, n.probe)
 }
 
-// attempted wraps the reason why an attempt failed, for questions that do not
-// wait for another one. It is no context.DeadlineExceeded: it is the attempt
-// whose time was up.
+// attempted wraps the reason why an attempt failed, for requests that do not wait for another
+// one. It is no context.DeadlineExceeded, since the deadline was the attempt's, not the
+// request's.
 type attempted struct{ cause error }
 
 // Error returns the text of the cause.
@@ -75,11 +74,11 @@ func (n *Node) probe() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.outage != nil && n.trying == nil && !n.Gone() {
-		_, _ = n.beginLocked() // it fails at the end of the cluster, when nothing asks any more
+		_, _ = n.beginLocked() // fails only when the cluster closes, and then there are no more requests
 	}
 }
 
-// stop ends the pause.
+// stop stops the timer of the next attempt.
 func (o *outage) stop() {
 	if o != nil && o.timer != nil {
 		o.timer.Stop()

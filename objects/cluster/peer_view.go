@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// news are the names of nodes that something has happened to.
+// news collects the names of nodes whose state has changed.
 type news struct {
 	kick chan struct{}
 	box  *newsBox
@@ -32,7 +32,7 @@ func newNews() news {
 	return news{kick: make(chan struct{}, 1), box: &newsBox{names: map[members.Name]bool{}}}
 }
 
-// add notes a name. It does not wait.
+// add records a name. It does not block.
 func (n news) add(name members.Name) {
 	n.box.mu.Lock()
 	n.box.names[name] = true
@@ -43,7 +43,7 @@ func (n news) add(name members.Name) {
 	}
 }
 
-// take returns the names so far.
+// take returns and clears the recorded names.
 func (n news) take() []members.Name {
 	n.box.mu.Lock()
 	defer n.box.mu.Unlock()
@@ -55,8 +55,8 @@ func (n news) take() []members.Name {
 	return names
 }
 
-// follow looks at the nodes of which the view has news: who hears of them from
-// the view must not call it.
+// follow updates the nodes that the view reports changes of: a function that the view calls
+// must not call the view itself.
 func (c *Cluster) follow() {
 	cancel := c.opts.View.OnEvent(func(e members.Event) { c.stirred.add(e.Record.Name) })
 	defer cancel()
@@ -72,8 +72,7 @@ func (c *Cluster) follow() {
 	}
 }
 
-// see brings a node up to what the view says now, and returns it; nil is one
-// that the view does not have.
+// see updates a node from the view, and returns it, or nil if the view does not contain it.
 func (c *Cluster) see(name members.Name) *Node {
 	r, ok := c.opts.View.Get(name)
 	c.mu.Lock()
@@ -98,8 +97,8 @@ func (c *Cluster) see(name members.Name) *Node {
 	return n
 }
 
-// dropLocked forgets a node that has left and with which there was never a session:
-// there may be any number of such records.
+// dropLocked forgets a node that has left and with which there never was a session: the number
+// of such records is unbounded.
 //
 // +checklocks:c.mu
 func (c *Cluster) dropLocked(n *Node) {
@@ -115,21 +114,21 @@ func (c *Cluster) dropLocked(n *Node) {
 	}
 }
 
-// met takes what a node has said of itself, in a session with it.
+// met processes the record that a node has sent in a session.
 func (c *Cluster) met(r members.Record) {
 	if r.Name == c.opts.View.Self().Name || r.Epoch == 0 {
 		return
 	}
 	n := c.see(r.Name)
 	if n == nil {
-		c.opts.View.Met(r) // one that was forgotten is back
+		c.opts.View.Met(r) // a forgotten node is back
 		if n = c.see(r.Name); n == nil {
-			return // not a node to us, but it may ask
+			return // it is not a node of our view, but may send requests
 		}
 	}
 	c.mu.Lock()
 	var old *Node
-	// Somebody else may have replaced it meanwhile.
+	// It may have been replaced concurrently.
 	if n = c.nodes[r.Name]; n.supersededBy(r.Epoch) {
 		r.Addresses = n.Record().Addresses
 		old, n = n, newNode(c, r)
@@ -142,7 +141,7 @@ func (c *Cluster) met(r members.Record) {
 	c.opts.View.Met(r)
 }
 
-// retire ends an incarnation in whose place another has come.
+// retire ends an incarnation that another one has replaced.
 func (c *Cluster) retire(old *Node) {
 	if old == nil {
 		return
@@ -155,7 +154,7 @@ func (c *Cluster) retire(old *Node) {
 		return
 	}
 	c.begin(func() {
-		// The session of a machine that fell may not know it yet.
+		// The session with a machine that crashed may not have noticed yet.
 		if at, err := c.comm.Origin(c.life, old.rank); err == nil && at == s.origin {
 			if err = c.comm.Disconnect(old.rank); err != nil {
 				c.log.Debug("disconnect", zap.String("node", string(old.name)), zap.Error(err))
@@ -164,7 +163,7 @@ func (c *Cluster) retire(old *Node) {
 	})
 }
 
-// all are the nodes, by name.
+// all returns the nodes, ordered by name.
 func (c *Cluster) all() []*Node {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -181,14 +180,14 @@ func (c *Cluster) all() []*Node {
 	return out
 }
 
-// byRank is the present node of a rank, or nil.
+// byRank returns the present node with a rank, or nil.
 func (c *Cluster) byRank(r wire.Rank) *Node {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.ranks[r]
 }
 
-// invalid takes a notice of a node.
+// invalid handles a notice from a node.
 func (c *Cluster) invalid(from rpc.Caller, body []byte) {
 	n := c.byRank(from.Rank)
 	if n == nil {
@@ -196,7 +195,7 @@ func (c *Cluster) invalid(from rpc.Caller, body []byte) {
 	}
 	var what proto.Invalid
 	if err := proto.Decode(body, &what); err != nil {
-		// What it meant is not known, so it is everything.
+		// What the notice concerned is unknown, so everything is invalidated.
 		c.log.Warn("notice", zap.String("node", string(n.name)), zap.Error(err))
 		n.forget(Invalidation{Node: n, All: true})
 		return
@@ -213,13 +212,13 @@ func inosOf(numbers []uint64) []objects.Ino {
 	return out
 }
 
-// wrongNode is a session with somebody else than was meant.
+// wrongNode is the error of a session with another node than the intended one.
 func wrongNode(want, got members.Name) error {
 	return fmt.Errorf("node %s calls itself %q: %w", want, got, ErrVersion)
 }
 
-// named words the error of another node being where one was looked for: a rank
-// means nothing to a person.
+// named converts the error of finding a different node at an address to one with node names: a
+// rank means nothing to users.
 func (c *Cluster) named(err error) error {
 	wrong, ok := errors.AsType[*control.WrongRankError](err)
 	if !ok {
@@ -232,8 +231,8 @@ func (c *Cluster) named(err error) error {
 	return fmt.Errorf("%w: node %s is there, and not %s; correct the list of peers", ErrUnreachable, got, want)
 }
 
-// nameOf is the name that the certificate of a rank must be for; empty where
-// the view does not have it.
+// nameOf returns the name for which the certificate of a rank must be issued; empty if the
+// view does not contain the rank.
 func (c *Cluster) nameOf(r wire.Rank) string {
 	if self := c.opts.View.Self().Name; wire.Rank(self.Rank()) == r {
 		return string(self)
@@ -242,5 +241,5 @@ func (c *Cluster) nameOf(r wire.Rank) string {
 	return string(found.Name)
 }
 
-// rankOf is the rank of the node that a certificate names.
+// rankOf returns the rank of the node that a certificate names.
 func rankOf(name string) wire.Rank { return wire.Rank(members.Name(name).Rank()) }

@@ -43,10 +43,10 @@ func people() []person {
 	}
 }
 
-// scene is one directory "d" with a file "f", a directory "s" and a symlink "l"
-// in it, and a directory "e" that everybody may write, on both sides.
+// scene is one directory "d" with a file "f", a directory "s" and a symlink "l" in it, and a
+// world-writable directory "e", on both sides.
 type scene struct {
-	path      string // of the kernel's side
+	path      string // on the kernel's side
 	top, d, e objects.Ino
 	store     *objects.Store
 	peer      *cluster.Node
@@ -57,14 +57,14 @@ type scene struct {
 	dirUID    uint32
 }
 
-// try is one operation, there and here.
+// try is one operation, on both sides.
 type try struct {
 	name   string
 	kernel func(c *scene) error
 	ours   func(ctx context.Context, c *scene, who objects.Caller) error
 }
 
-// lookups finds d/name as a user does on the way to an inode.
+// lookups finds d/name as a user does on the path to an inode.
 func (c *scene) lookups(ctx context.Context, who objects.Caller, name string) (objects.Attr, error) {
 	return c.peer.Lookup(ctx, who, c.d, name)
 }
@@ -259,7 +259,7 @@ func openOurs(access objects.Permission) func(context.Context, *scene, objects.C
 	})
 }
 
-// errnoOf returns the errno that fs makes of our errors, of those that matter here.
+// errnoOf returns the errno that fs returns for our errors, as far as they occur here.
 func errnoOf(err error) syscall.Errno {
 	for _, r := range []struct {
 		err   error
@@ -284,7 +284,7 @@ func errnoOf(err error) syscall.Errno {
 	return unix.EIO
 }
 
-// as runs fn with the rights of a user, as far as files are concerned.
+// as runs fn with the file permissions of a user.
 func as(who person, fn func() error) (err error) {
 	done := make(chan struct{})
 	go func() {
@@ -371,7 +371,7 @@ func (c *scene) make(t *testing.T) {
 	check(err)
 }
 
-// facts are modes and owners of everything in a scene, there and here.
+// facts returns the modes and owners of everything in a scene, on both sides.
 func (c *scene) facts(t *testing.T) (kernel, ours string) {
 	t.Helper()
 	for _, name := range []string{"d", "d/f", "d/l", "d/s", "d/new", "e/new", "e/x"} {
@@ -396,15 +396,15 @@ func (c *scene) facts(t *testing.T) (kernel, ours string) {
 	return kernel, ours
 }
 
-// byOwner are operations that the owner of a file is allowed beyond its mode,
+// byOwner reports whether an operation is permitted to the owner of a file beyond its mode,
 // since the user's own kernel has checked that.
 func byOwner(name string) bool {
 	return name == "open to write" || name == "open to read" || name == "write"
 }
 
-// TestPermissionsAreTheKernels does what users of another node may do with
-// modes of all kinds, beside the same in a directory of the kernel's: each
-// answer is the same, and so is what it leaves.
+// TestPermissionsAreTheKernels carries out operations of users of another node with modes of
+// all kinds, and the same ones in a directory of the kernel's: each result is the same, and so
+// is the state afterwards.
 func TestPermissionsAreTheKernels(t *testing.T) {
 	kit.Require(t, "root")
 	kit.Check(t)

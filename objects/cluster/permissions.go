@@ -10,23 +10,23 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// xattrKey is the attribute that is a name.
+// xattrKey is the extended attribute that is also a name under keys/.
 const xattrKey = "user.hmc.key"
 
-// nobody is the user that others are mapped to where nothing else is said.
+// nobody is the user that users are mapped to by default.
 const nobody = 65534
 
-// modeGroupExec is the bit of a mode by which a set-group-id program runs with its group.
+// modeGroupExec is the mode bit that lets a set-group-id program run with its group.
 const modeGroupExec metadata.Mode = 0o010
 
 // modeSetID are the set-user-id and set-group-id bits.
 const modeSetID metadata.Mode = 0o6000
 
-// user is a caller of another node, mapped to its ids here. Its methods apply the rules
-// that a kernel applies to its own processes: nobody else has checked them by these ids.
+// user is a caller of another node, mapped to its ids here. Its methods apply the rules that a
+// kernel applies to its own processes: with these ids no kernel has checked them.
 type user struct{ objects.Caller }
 
-// mapped returns a caller of another node with its ids here.
+// mapped returns a caller of another node with its ids on this node.
 func (q Squash) mapped(c objects.Caller) user {
 	uid, gid := q.UID, q.GID
 	if uid == 0 {
@@ -59,7 +59,7 @@ func (q Squash) mapped(c objects.Caller) user {
 
 // user maps the caller of a request.
 //
-// Errors: ErrDenied for one that is not let in at all.
+// Errors: ErrDenied if the user has no access at all.
 func (s *server) user(c proto.Cred) (user, error) {
 	u := s.o.Squash.mapped(credFromProto(c))
 	if s.o.Owner != nil && u.UID != *s.o.Owner {
@@ -69,7 +69,7 @@ func (s *server) user(c proto.Cred) (user, error) {
 	return u, nil
 }
 
-// need returns an error unless May grants the wanted rights.
+// need returns an error unless May grants the requested permissions.
 //
 // Errors: ErrDenied.
 func (u user) need(a *objects.Attr, want objects.Permission) error {
@@ -80,9 +80,9 @@ func (u user) need(a *objects.Attr, want objects.Permission) error {
 		u.UID, want, a.Ino, a.UID, a.Mode.Perm(), ErrDenied)
 }
 
-// mayOpen says whether the user may open a file. Its owner may whatever its
-// mode says, since the user's own kernel has checked that: what a user has just made
-// read-only can still be written. To execute a file is to read it.
+// mayOpen checks whether the user may open a file. The file's owner may open it whatever its
+// mode, since the user's own kernel has checked that: a file that its creator has just made
+// read-only can still be written. Permission to execute a file implies permission to read it.
 //
 // Errors: ErrDenied.
 func (u user) mayOpen(a *objects.Attr, access objects.Permission) error {
@@ -100,8 +100,8 @@ func (u user) mayOpen(a *objects.Attr, access objects.Permission) error {
 	return nil
 }
 
-// mayRemove returns an error unless the user may remove an entry of a directory that it
-// may write.
+// mayRemove checks whether the user may remove an entry of a directory that the user may
+// write.
 //
 // Errors: objects.ErrForbidden in a sticky directory.
 func (u user) mayRemove(dir, victim *objects.Attr) error {
@@ -112,25 +112,25 @@ func (u user) mayRemove(dir, victim *objects.Attr) error {
 		u.UID, victim.Ino, victim.UID, objects.ErrForbidden)
 }
 
-// changeRights are the grounds on which a user may make a change beside modes.
+// changeRights describes, beside the mode, what entitles a user to a change.
 type changeRights struct {
-	// writer has the file open for writing.
+	// writer is true if the user has the file open for writing.
 	writer bool
-	// present says that the times to be set are the present.
+	// present is true if the times are to be set to the present.
 	present bool
 }
 
-// permitChange says whether the user may change attributes so, and takes from
-// the change what the user may not, as the kernel does with its own files.
+// permitChange checks whether the user may change these attributes, and drops from the change
+// what the user may not change, as the kernel does for its own files.
 //
-// Errors: objects.ErrForbidden for what only the owner, or root, may; ErrDenied
-// for want of the right to write.
+// Errors: objects.ErrForbidden for changes reserved to the owner, or to root; ErrDenied if
+// write permission is missing.
 func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) error {
 	if err := u.permitOwner(a, c); err != nil {
 		return err
 	}
 	if !u.IsRoot() {
-		c.Ctime = nil // it tells of changes, so it is nobody's to set
+		c.Ctime = nil // it records changes, so users cannot set it
 	}
 	only := c.Mode == nil && c.UID == nil && c.GID == nil
 	times := c.Atime != nil || c.Mtime != nil
@@ -155,7 +155,7 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	return nil
 }
 
-// permitOwner is permitChange of mode, owner and group.
+// permitOwner is permitChange for mode, owner and group.
 func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
 	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.Owns(&a.Inode) {
 		return u.forbidden(a, "change mode or owner of")
@@ -182,8 +182,8 @@ func (u user) forbidden(a *objects.Attr, what string) error {
 	return fmt.Errorf("user %d may not %s inode %d, which is %d's: %w", u.UID, what, a.Ino, a.UID, objects.ErrForbidden)
 }
 
-// permitCreate says whether the user may make such an inode in a directory that
-// the user may write, and takes from the mode what the user may not.
+// permitCreate checks whether the user may create an inode in a directory that the user may
+// write, and clears mode bits that the user may not set.
 //
 // Errors: objects.ErrForbidden.
 func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
@@ -193,8 +193,8 @@ func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
 	if t := n.Mode.Type(); t == metadata.TypeChar || t == metadata.TypeBlock {
 		return fmt.Errorf("user %d makes a device: %w", u.UID, objects.ErrForbidden)
 	}
-	// What is made in such a directory gets its group, with which a program of
-	// this user must not run.
+	// A file created in such a directory gets its group, with which a program of this user
+	// must not run.
 	const both = metadata.ModeSetGID | modeGroupExec
 	if dir.Mode&metadata.ModeSetGID != 0 && n.Mode.Type() != metadata.TypeDir && n.Mode&both == both && !u.InGroup(dir.GID) {
 		n.Mode &^= metadata.ModeSetGID
@@ -210,10 +210,10 @@ const (
 	xattrWrite xattrAccess = true
 )
 
-// permitXattr says whether the user may read or change an extended attribute.
+// permitXattr checks whether the user may read or change an extended attribute.
 //
-// Errors: metadata.ErrNoXattr for what the user may not know of; objects.ErrForbidden;
-// ErrDenied; objects.ErrUnsupported for what does not exist between nodes.
+// Errors: metadata.ErrNoXattr for one that the user may not see; objects.ErrForbidden;
+// ErrDenied; objects.ErrUnsupported for one that is not available between nodes.
 func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) error {
 	space, rest, _ := strings.Cut(name, ".")
 	if rest == "" {
@@ -254,8 +254,8 @@ func (u user) permitUserXattr(a *objects.Attr, name string, access xattrAccess) 
 	return u.need(a, objects.PermWrite)
 }
 
-// permitRootXattr is for attributes that root alone sets; all may read says
-// whether others may see them.
+// permitRootXattr is permitXattr for attributes that only root sets; allRead says whether
+// other users may read them.
 func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) error {
 	switch {
 	case u.IsRoot(), access == xattrRead && allRead:
@@ -266,7 +266,7 @@ func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) err
 	return fmt.Errorf("user %d sets %q: %w", u.UID, name, objects.ErrForbidden)
 }
 
-// mayKnowXattr says whether an attribute is in the user's list.
+// mayKnowXattr reports whether an attribute is listed for the user.
 func (u user) mayKnowXattr(name string) bool {
 	return u.IsRoot() || !strings.HasPrefix(name, "trusted.")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// as returns a user of another node by its ids here.
+// as returns a user of another node with its ids here.
 func as(uid, gid uint32, groups ...uint32) user {
 	return user{objects.Caller{UID: uid, GID: gid, Groups: append([]uint32{}, groups...)}}
 }
@@ -116,8 +116,8 @@ func TestXattrsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRightsOfAHandle: who has a file open for writing may cut it and set its
-// times to the present, whatever its mode is now.
+// TestRightsOfAHandle: a user with a file open for writing may truncate it and set its times
+// to the present, whatever its present mode.
 func TestRightsOfAHandle(t *testing.T) {
 	file := objects.Attr{Inode: metadata.Inode{Mode: metadata.TypeRegular | 0o400, UID: 1, GID: 1}}
 	other := as(3, 3)

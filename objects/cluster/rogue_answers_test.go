@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// says is a rogue that answers what it is told to, or else as an honest node.
+// says is a rogue that gives a configured answer to one method, and honest answers to others.
 type says struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -35,7 +35,7 @@ func (s *says) set(m rpc.Method, answer any) {
 	s.method, s.answer = m, answer
 }
 
-// handler answers a method: an error is told by its code.
+// handler answers a method: an error is sent as its code.
 func (s *says) handler(m rpc.Method, honest any) rpc.Handler {
 	return func(context.Context, rpc.Caller, []byte) ([]byte, error) {
 		s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *says) handler(m rpc.Method, honest any) rpc.Handler {
 	}
 }
 
-// coded is an error that travels as a code.
+// coded is an error that is sent as a code.
 type coded struct {
 	code rpc.Code
 	text string
@@ -66,8 +66,8 @@ func codeOf(err error) rpc.Code {
 	return rpc.CodeUnknown
 }
 
-// asked is a question of a test: about the rogue's directory 2001, or its file 2000,
-// which is open.
+// asked is a request of a test: about the rogue's directory 2001, or its file 2000, which is
+// open.
 type asked struct {
 	method rpc.Method
 	ask    func(ctx context.Context, n *cluster.Node, f *cluster.File) error
@@ -150,7 +150,7 @@ func askings() map[string]asked {
 	}
 }
 
-// attrs are attributes that no inode has.
+// attrs returns attributes that no inode can have.
 func attrs() map[string]func(a *proto.Attr) {
 	return map[string]func(a *proto.Attr){
 		"no number":       func(a *proto.Attr) { a.Ino = 0 },
@@ -181,7 +181,7 @@ func attrs() map[string]func(a *proto.Attr) {
 	}
 }
 
-// entryOf is an entry of the rogue's directory 2001.
+// entryOf returns an entry of the rogue's directory 2001.
 func entryOf(name string, ino, cookie uint64) proto.Entry {
 	return proto.Entry{Name: name, Ino: ino, Type: uint32(metadata.TypeRegular), Cookie: cookie}
 }
@@ -190,7 +190,7 @@ func pageOf(entries ...proto.Entry) *proto.ReadDirAnswer {
 	return &proto.ReadDirAnswer{Entries: entries, End: true}
 }
 
-// lies are answers that can't be, by what is asked.
+// lies returns invalid answers, by request.
 func lies() map[string]map[string]any {
 	other := regularOf(2002, 100)
 	folder := regularOf(2000, 0)
@@ -248,7 +248,7 @@ func lies() map[string]map[string]any {
 		}
 		out["open"][name] = &proto.OpenAnswer{Handle: 7, Attr: a}
 		out["createopen"][name] = &proto.OpenAnswer{Handle: 7, Attr: a}
-		if a.Ino != 0 { // which is an entry without attributes
+		if a.Ino != 0 { // 0 is an entry without attributes
 			e := entryOf("x", a.Ino, 1)
 			e.Attr = a
 			out["readdir"][name] = pageOf(e)
@@ -263,9 +263,8 @@ func lies() map[string]map[string]any {
 	return out
 }
 
-// TestLies has a node with the secret answer each question in each way that no
-// honest node does: the asker has an error of it and takes nothing, and its own
-// tree is as before.
+// TestLies has an authenticated node answer each request in each way that no honest node does:
+// the requester gets an error and accepts nothing, and its own tree is unchanged.
 func TestLies(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -312,8 +311,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestLyingErrors has a node answer with every code that there can be: an error
-// has a number that the kernel takes, and a text that can be shown.
+// TestLyingErrors has a node answer with every possible code: an error has an errno that the
+// kernel accepts, and a text that can be shown.
 func TestLyingErrors(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -339,8 +338,8 @@ func TestLyingErrors(t *testing.T) {
 	}
 }
 
-// TestOvertaken has answers arrive in another order than they were made in: the
-// older one changes neither the size of an open file nor what is remembered.
+// TestOvertaken has answers arrive in a different order than they were made in: the older one
+// changes neither the size of an open file nor the cache.
 func TestOvertaken(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) { o.AttrTTL = time.Hour }})

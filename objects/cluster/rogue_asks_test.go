@@ -13,9 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// TestStrangeNumbers asks for everything that has a number, with numbers that no
-// honest node gives: each question has an answer, none takes memory, and the file
-// is as it was.
+// TestStrangeNumbers sends all requests that contain numbers, with numbers that no honest node
+// uses: each request is answered, none allocates memory, and the file is unchanged.
 func TestStrangeNumbers(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -55,11 +54,11 @@ type heldFile struct {
 	device string
 	ino    objects.Ino
 	handle uint64
-	// memory describes the memory that the rogue lends for moves.
+	// memory describes the memory that the rogue exposes for moves.
 	memory []byte
 }
 
-// strangeNumbers asks with every pair of a strange offset and a length.
+// strangeNumbers sends requests with every pair of a strange offset and a length.
 func (f *heldFile) strangeNumbers() {
 	f.t.Helper()
 	for _, off := range []uint64{math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64 - 9, math.MaxUint64} {
@@ -75,7 +74,7 @@ func (f *heldFile) strangeNumbers() {
 	}
 }
 
-// checkRefused asks for what has no honest meaning with an offset and a length, and
+// checkRefused sends requests that have no valid meaning with an offset and a length, and
 // expects an error that the node has a code for.
 func (f *heldFile) checkRefused(off, n uint64) {
 	f.t.Helper()
@@ -97,8 +96,8 @@ func (f *heldFile) checkRefused(off, n uint64) {
 	}
 }
 
-// checkNothingMoves asks for bytes and data at an offset behind the file's end, where
-// there are none.
+// checkNothingMoves requests bytes and data at an offset beyond the file's end, where there
+// are none.
 func (f *heldFile) checkNothingMoves(off, n uint64) {
 	f.t.Helper()
 	what := fmt.Sprintf("%s, %d at %d", f.device, n, off)
@@ -115,7 +114,7 @@ func (f *heldFile) checkNothingMoves(off, n uint64) {
 	}
 }
 
-// strangeHandles asks by handles that the session does not have.
+// strangeHandles uses handles that the session does not have.
 func (r *rogue) strangeHandles(a *clustertest.Node, known uint64, memory []byte) {
 	r.t.Helper()
 	for _, handle := range []uint64{0, known + 1, known - 1, math.MaxUint64} {

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// regularOf is a file of a rogue.
+// regularOf returns the attributes of a file of a rogue.
 func regularOf(ino, size uint64) proto.Attr {
 	return proto.Attr{
 		Ino: ino, Gen: 1, Mode: uint32(metadata.TypeRegular | 0o644), Nlink: 1, Size: size, Allocated: size,
@@ -28,8 +28,8 @@ func regularOf(ino, size uint64) proto.Attr {
 	}
 }
 
-// withholding is a rogue whose files have size bytes: it puts content for a read
-// until it is told to withhold, and answers alike from then on.
+// withholding is a rogue whose files have size bytes: it puts content for a read until it is
+// told to withhold it, and from then on gives the same answers without it.
 type withholding struct {
 	*rogue
 	size     uint64
@@ -99,10 +99,9 @@ func (r *withholding) read(ctx context.Context, from rpc.Caller, body []byte) ([
 	return proto.Encode(&proto.MoveAnswer{N: in.N, Off: in.Off, Size: r.size, Path: "tcp"})
 }
 
-// TestWithheld reads files of a node that answers for bytes that it does not put.
-// What is shown has been written for this answer, or is zeros: no bytes of
-// another file of that node, which came before, and none of a file of ours that
-// was in the memory.
+// TestWithheld reads files of a node that answers for bytes that it does not put. The result
+// has been written for this answer, or is zeros: it contains no bytes of another file of that
+// node that was read before, nor of a local file that was in the memory.
 func TestWithheld(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		for _, size := range []int{10, 100_000, 1 << 20, 3 << 20} {
@@ -123,7 +122,7 @@ func testWithheld(t *testing.T, o clustertest.Options, size int) {
 		t.Fatalf("of an honest answer: differ at %d", kit.FirstDiff(got, r.content))
 	}
 	a.File("sim0", "first", copied(t, a, first, size))
-	// The memory of a file of ours is free again.
+	// The memory of a local file is freed.
 	a.File("sim0", "gone", kit.Bytes(8, 0, 2*size))
 	for _, name := range []string{"gone", "first"} {
 		if err := a.Store.Unlink(t.Context(), a.Dir("sim0"), name); err != nil {
@@ -142,8 +141,8 @@ func testWithheld(t *testing.T, o clustertest.Options, size int) {
 	}
 }
 
-// copied is the content of a file of another node, by way of a copy into a file of
-// ours, which is gone again.
+// copied returns the content of a file of another node, by copying it to a local file, which
+// is removed again.
 func copied(t *testing.T, at *clustertest.Node, f *cluster.File, n int) []byte {
 	t.Helper()
 	return copiedTo(t, at, "sim0", f, n)

@@ -20,12 +20,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverOptions describe a server. All but Owner, Served and Left
-// is required.
+// serverOptions describes a server. All fields but Owner, Served and Left are required.
 type serverOptions struct {
 	Store *objects.Store
 	Comm  *comm.Communicator
-	// Self is our own record, Cluster the cluster's name.
+	// Self returns our own record; Cluster is the cluster's name.
 	Self    func() members.Record
 	Cluster string
 	Squash  Squash
@@ -33,33 +32,33 @@ type serverOptions struct {
 	AttrTTL time.Duration
 	Log     *zap.Logger
 	Count   *counters
-	// Notify tells a peer something that has no answer; see rpc.Endpoint.
+	// Notify sends a message without an answer to a peer; see rpc.Endpoint.
 	Notify func(wire.Rank, rpc.Method, []byte) (bool, error)
-	// Met gets what a node has said of itself.
+	// Met is called with the record that a node has sent.
 	Met func(members.Record)
-	// Served is told what questions have changed here; nil is nobody. It does
-	// not wait.
+	// Served is called with the changes that requests have made here; it may be nil. It must
+	// not block.
 	Served func(objects.Notice)
-	// Pull reads a file of a third node into one of ours.
+	// Pull reads a file of a third node into one of this node.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
-	// Left is told that a session has ended, before its files are closed; nil is nobody.
+	// Left is called when a session has ended, before its files are closed; it may be nil.
 	Left func(ClientSession)
 }
 
-// server answers for the tree of this node. Its methods may be called from any
+// server answers requests about the tree of this node. Its methods may be called from any
 // goroutine.
 type server struct {
 	o    serverOptions
 	push *pusher
 	// unlisten ends the notices of the store.
 	unlisten func()
-	// work are goroutines that close waits for.
+	// work counts goroutines that close waits for.
 	work sync.WaitGroup
 	mu   sync.Mutex
 	// +checklocks:mu
 	sessions map[rpc.Caller]*servedSession
-	// handle is the last number that was given. It begins anywhere, so that a
-	// handle of an earlier run, or of another session, names no other file.
+	// handle is the last handle number assigned. It starts at a random number, so that a
+	// handle of an earlier run, or of another session, never names another file.
 	// +checklocks:mu
 	handle uint64
 }
@@ -73,7 +72,7 @@ func newServer(o serverOptions) *server {
 	return s
 }
 
-// handlers are the methods that the server answers.
+// handlers returns the handlers of the server's methods.
 func (s *server) handlers() map[rpc.Method]rpc.Handler {
 	return map[rpc.Method]rpc.Handler{
 		proto.MethodHello: s.hello,
@@ -109,8 +108,8 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 	}
 }
 
-// answer makes a handler of a method that answers one kind of question in a
-// session. What has no answer returns nil.
+// answer makes a handler of a function that answers one type of request in a session. A nil
+// answer has no body.
 func answer[Q any](s *server, fn func(context.Context, *servedSession, *Q) (any, error)) rpc.Handler {
 	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
 		g, err := s.session(from)
@@ -130,7 +129,7 @@ func answer[Q any](s *server, fn func(context.Context, *servedSession, *Q) (any,
 	}
 }
 
-// session finds the session of a question.
+// session returns the session of a request.
 //
 // Errors: errNoHello.
 func (s *server) session(from rpc.Caller) (*servedSession, error) {
@@ -142,9 +141,9 @@ func (s *server) session(from rpc.Caller) (*servedSession, error) {
 	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
 }
 
-// hello begins a session. It may be said again.
+// hello starts a session. It may be repeated.
 //
-// Errors: ErrVersion; ErrDenied for a node that says it is another one.
+// Errors: ErrVersion; ErrDenied for a node that claims another node's name.
 func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte, error) {
 	var h proto.Hello
 	if err := proto.Decode(body, &h); err != nil {
@@ -172,10 +171,10 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 	return proto.Encode(&proto.Welcome{Version: proto.Version, Record: self})
 }
 
-// recordOf reads what a peer says of itself. A name belongs to one rank, and
-// the rank is proved.
+// recordOf decodes the record that a peer has sent. A name belongs to one rank, and the rank
+// is authenticated.
 //
-// Errors: ErrVersion for what is no record; ErrDenied.
+// Errors: ErrVersion for an invalid record; ErrDenied.
 func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 	var r members.Record
 	err := json.Unmarshal(text, &r)
@@ -191,7 +190,7 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 	return r, nil
 }
 
-// ended lets go of what a session had. It does not wait.
+// ended releases the resources of a session. It does not wait.
 func (s *server) ended(from rpc.Caller) {
 	s.mu.Lock()
 	g := s.sessions[from]
@@ -210,7 +209,7 @@ func (s *server) ended(from rpc.Caller) {
 	}
 }
 
-// close ends what sessions are left. No handler runs any more.
+// close ends the remaining sessions. No handler runs any more.
 func (s *server) close() {
 	s.unlisten()
 	s.mu.Lock()
@@ -233,8 +232,8 @@ func usageOf(d *objects.DeviceStatus) proto.StatFSAnswer {
 	}
 }
 
-// inode reads an inode by its number. What is published is not among those that
-// can be asked for: it is received by its key.
+// inode returns an inode by its number. Publications cannot be accessed this way: they are
+// received by their keys.
 //
 // Errors: ErrStale; ErrDenied.
 func (s *server) inode(ctx context.Context, ino uint64) (objects.Attr, error) {
@@ -248,7 +247,7 @@ func (s *server) inode(ctx context.Context, ino uint64) (objects.Attr, error) {
 	return a, err
 }
 
-// folder is inode for a directory in which the user wants something.
+// folder is inode for a directory in which the user needs the permissions want.
 //
 // Errors: those of inode; metadata.ErrNotDir; ErrDenied.
 func (s *server) folder(ctx context.Context, u user, ino uint64, want metadata.Mode) (objects.Attr, error) {

@@ -42,7 +42,7 @@ func (s *server) setAttr(ctx context.Context, g *servedSession, q *proto.SetAttr
 	return new(s.changed(ctx, g, &after)), nil
 }
 
-// ours refuses changes of what belongs to hmcfs: the root is nobody's.
+// ours refuses changes of inodes that belong to hmcfs, such as the root.
 //
 // Errors: metadata.ErrPermission.
 func ours(ino uint64) error {
@@ -52,8 +52,8 @@ func ours(ino uint64) error {
 	return nil
 }
 
-// rightsOf tells what beside modes allows a change, and puts the present where
-// it is asked for.
+// rightsOf returns what, beside the mode, entitles to a change, and inserts the present time
+// where it is requested.
 func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (changeRights, error) {
 	now := timeToProto(metadata.TimespecOf(time.Now()))
 	rights := changeRights{present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
@@ -83,7 +83,7 @@ func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (chang
 	return rights, nil
 }
 
-// xattrOf reads the inode of a question about an extended attribute.
+// xattrOf returns the inode of a request about an extended attribute.
 func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAccess) (objects.Attr, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *server) removeXattr(ctx context.Context, _ *servedSession, q *proto.Xat
 	return nil, err
 }
 
-// servedXattr is served for an attribute that was set or removed. A key is a name
-// too: that under keys/.
+// servedXattr is served for an attribute that was set or removed. A key is also a name under
+// keys/.
 func (s *server) servedXattr(a *objects.Attr, name string) {
 	if name == xattrKey {
 		s.served(a.Ino, a.Parent)
@@ -168,8 +168,8 @@ func (s *server) servedXattr(a *objects.Attr, name string) {
 	s.served(a.Ino, 0)
 }
 
-// statFS tells of the device that holds an inode; for the root, which is on
-// none, of all together.
+// statFS returns the use of the device that holds an inode; for the root, which is on no
+// device, that of all together.
 func (s *server) statFS(ctx context.Context, _ *servedSession, q *proto.InoAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (
 	if err != nil {
 		return nil, err
 	}
-	// It may have been published between the two looks.
+	// It may have been published between the two checks.
 	if a, err = s.inode(ctx, q.Ino); err == nil {
 		var number uint64
 		if number, err = g.add(&handle{file: f, access: access, who: u}); err == nil {
@@ -50,8 +50,8 @@ func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (
 	return nil, err
 }
 
-// createOpen makes a regular file and opens it. What makes a file may open it as
-// it likes, whatever the mode, as with open(2).
+// createOpen creates a regular file and opens it. The creator may open it with any access,
+// whatever the mode, as with open(2).
 func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.CreateOpenAsk) (any, error) {
 	access, ok := accessFromProto(q.Access)
 	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || !ok {
@@ -75,8 +75,8 @@ func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.Crea
 	return out, nil
 }
 
-// closeHandle ends a handle. The file is closed when it is answered, unless
-// another question of the session still uses it.
+// closeHandle closes a handle. The file is closed when the request is answered, unless another
+// request of the session is still using it.
 func (s *server) closeHandle(ctx context.Context, g *servedSession, q *proto.HandleAsk) (any, error) {
 	h, err := g.take(q.Handle)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *server) sync(ctx context.Context, g *servedSession, q *proto.HandleAsk)
 	return nil, h.file.Sync(ctx)
 }
 
-// theirs is the memory of the asker that a question names.
+// theirs returns the requester's memory that a request names.
 //
 // Errors: proto.ErrBody, also for more than that memory has.
 func (s *server) theirs(g *servedSession, q *proto.MoveAsk) (transport.Span, error) {
@@ -112,17 +112,17 @@ func (s *server) theirs(g *servedSession, q *proto.MoveAsk) (transport.Span, err
 	if err != nil {
 		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
 	}
-	// Before anything is done for it: a write would take memory for bytes that
-	// never come. The descriptor has no more than math.MaxInt64.
+	// Checked before anything is done: a write would allocate memory for bytes that never
+	// arrive. The descriptor's size is at most math.MaxInt64.
 	if q.MemOff > d.Size || q.N > d.Size-q.MemOff {
 		return transport.Span{}, fmt.Errorf("%d bytes at %d of the asker's %d: %w", q.N, q.MemOff, d.Size, proto.ErrBody)
 	}
-	// The key says for which session it is good: in another one it is refused.
+	// The key is bound to its session: in another one it is refused.
 	memory := s.o.Comm.Remote(g.from.Rank, d)
 	return transport.RemoteSpan(memory, devices.Offset(q.MemOff), devices.Size(q.N)), nil
 }
 
-// read puts bytes of a file into the asker's memory.
+// read puts bytes of a file into the requester's memory.
 func (s *server) read(ctx context.Context, g *servedSession, q *proto.MoveAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermRead)
 	if err != nil {
@@ -137,11 +137,11 @@ func (s *server) read(ctx context.Context, g *servedSession, q *proto.MoveAsk) (
 	moved, err := h.file.CopyOut(ctx, q.Off, dst)
 	version := h.file.Version()
 	if version != before {
-		version |= 1 // some of the bytes may be older than a change that is over
+		version |= 1 // some bytes may predate a change that has completed
 	}
 	s.o.Count.bytesOut.Add(moved.N)
 	if err == nil && moved.N < q.N {
-		err = ctx.Err() // short without an error would be the end of the file
+		err = ctx.Err() // a short answer without an error would mean the end of the file
 	}
 	if err != nil {
 		return nil, err
@@ -151,13 +151,13 @@ func (s *server) read(ctx context.Context, g *servedSession, q *proto.MoveAsk) (
 	return out, nil
 }
 
-// moved is the answer to a move of a file's bytes.
+// moved returns the answer to a move of a file's bytes.
 func (s *server) moved(f *objects.File, m objects.Moved, off uint64) *proto.MoveAnswer {
-	order := s.push.mark() // before the size is looked at
+	order := s.push.mark() // before reading the size
 	return &proto.MoveAnswer{N: m.N, Off: off, Size: f.Size(), Path: string(m.Path), Order: order}
 }
 
-// write gets bytes of the asker's memory into a file.
+// write gets bytes of the requester's memory into a file.
 func (s *server) write(ctx context.Context, g *servedSession, q *proto.MoveAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *server) seek(ctx context.Context, g *servedSession, q *proto.SeekAsk) (
 	return &proto.SeekAnswer{Off: off}, nil
 }
 
-// killPriv takes set-id bits from a file whose content the user of a handle
-// changes by other ways than a write.
+// killPriv clears the set-id bits of a file whose content the user of a handle changes other
+// than by a write.
 func (s *server) killPriv(ctx context.Context, h *handle) error {
 	if h.who.IsRoot() {
 		return nil
@@ -235,7 +235,7 @@ func (s *server) killPriv(ctx context.Context, h *handle) error {
 	return err
 }
 
-// copy copies between two files of ours.
+// copy copies between two files of this node.
 func (s *server) copy(ctx context.Context, g *servedSession, q *proto.CopyAsk) (any, error) {
 	dst, err := g.use(q.Dst, objects.PermWrite)
 	if err != nil {
@@ -285,15 +285,15 @@ func (s *server) pull(ctx context.Context, g *servedSession, q *proto.PullAsk) (
 		return nil, err
 	}
 	moved, err := s.o.Pull(ctx, h.file, q)
-	s.served(ino, 0) // who pulls has counted the bytes
+	s.served(ino, 0) // Pull has counted the bytes
 	if err != nil {
 		return nil, err
 	}
 	return s.moved(h.file, moved, q.Off), nil
 }
 
-// served tells that a question has changed, or may have changed, an inode or the
-// names of a directory.
+// served reports that a request has changed, or may have changed, an inode or the names of a
+// directory.
 func (s *server) served(ino, dir metadata.Ino) {
 	if s.o.Served != nil {
 		s.o.Served(objects.Notice{Ino: ino, Dir: dir})

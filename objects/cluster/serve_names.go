@@ -14,9 +14,9 @@ import (
 
 func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// told is an inode for a session that is told when it changes. mark is the
-// pusher's from before the inode was read; names says whether it is as when a
-// name of a directory led to it.
+// told encodes an inode for a session that will be notified when the inode changes. mark is
+// the pusher's mark from before the inode was read; names is true if the name by which the
+// inode was found has not changed since.
 func (s *server) told(g *servedSession, a *objects.Attr, mark uint64, names bool) proto.Attr {
 	var keep uint32
 	if s.push.remember(g, topicOf(a.Ino), mark) && names {
@@ -27,8 +27,8 @@ func (s *server) told(g *servedSession, a *objects.Attr, mark uint64, names bool
 	return out
 }
 
-// changed is told for an inode that the session itself has just changed, so that
-// it is read once more: a is how it was then.
+// changed is told for an inode that the session itself has just changed, so that it is read
+// again: a is its state at the change, used if that fails.
 func (s *server) changed(ctx context.Context, g *servedSession, a *objects.Attr) proto.Attr {
 	mark := s.push.mark()
 	now, err := s.o.Store.Attr(ctx, a.Ino)
@@ -38,8 +38,8 @@ func (s *server) changed(ctx context.Context, g *servedSession, a *objects.Attr)
 	return s.told(g, &now, mark, true)
 }
 
-// keep is for how many milliseconds an inode may be remembered: no longer than
-// it is there.
+// keep returns the time for which an inode may be cached, in milliseconds: no longer than the
+// inode lives.
 func (s *server) keep(a *objects.Attr) uint32 {
 	ttl := s.o.AttrTTL
 	if a.Expires != (metadata.Timespec{}) {
@@ -78,16 +78,16 @@ func (s *server) attr(ctx context.Context, g *servedSession, q *proto.InoAsk) (a
 }
 
 const (
-	// defaultPage is the number of entries of a page where nothing is asked for.
+	// defaultPage is the number of entries of a page if the request sets no limit.
 	defaultPage = 1024
-	// entryRoom is more than an entry takes beside its texts.
+	// entryRoom is an upper bound of the size of an entry without its texts.
 	entryRoom = 256
-	// pageRoom bounds the bytes of an answer that entries take.
+	// pageRoom bounds the total size of the entries in an answer.
 	pageRoom = rpc.MaxAnswer - 64
 )
 
-// readDir lists a page of a directory, with what is known of each entry where
-// the user may look them up.
+// readDir lists a page of a directory, with the attributes of each entry if the user may look
+// them up.
 func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDirAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDir
 	if err != nil {
 		return nil, err
 	}
-	// The store leaves out of the root what is not there, so that a short page
-	// of it is not the last one.
+	// The store omits absent devices from the root, so that a short page of it need not be the
+	// last one.
 	out := proto.ReadDirAnswer{
 		Entries: make([]proto.Entry, 0, len(entries)),
 		End:     len(entries) == 0 || len(entries) < limit && dir.Ino != metadata.RootIno,
@@ -117,7 +117,7 @@ func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDir
 	for i, room := 0, pageRoom; i < len(entries); i++ {
 		entry := entryToProto(&entries[i], nil, 0)
 		if know {
-			// One that has gone since is listed without.
+			// An entry removed since is listed without attributes.
 			if a, err := s.o.Store.Attr(ctx, entries[i].Ino); err == nil {
 				entry.Attr = s.told(g, &a, mark, true)
 			} else if ctx.Err() != nil {
@@ -138,7 +138,7 @@ func entrySize(e *proto.Entry) int {
 	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
 }
 
-// writable returns which user asks, and a directory in which that user may make and
+// writable returns the user of a request, and a directory in which that user may create and
 // remove names.
 //
 // Errors: ErrDenied; ErrStale; metadata.ErrNotDir.
@@ -159,7 +159,7 @@ func (s *server) create(ctx context.Context, g *servedSession, q *proto.CreateAs
 	return new(s.changed(ctx, g, &a)), nil
 }
 
-// createIn makes an inode in a directory.
+// createIn creates an inode in a directory.
 func (s *server) createIn(ctx context.Context, g *servedSession, q *proto.CreateAsk) (objects.Attr, error) {
 	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
@@ -218,8 +218,8 @@ func (s *server) remove(ctx context.Context, _ *servedSession, q *proto.RemoveAs
 	return outdated(victim.Ino), err
 }
 
-// outdated are the inodes whose attributes a session has changed by their names.
-// The answer says so: the notice, which goes by another way, may come later.
+// outdated lists the inodes whose attributes a session has changed by changing names. It is
+// part of the answer, since the notice takes another route and may arrive later.
 func outdated(inos ...metadata.Ino) *proto.Invalid {
 	out := &proto.Invalid{}
 	for _, ino := range inos {
@@ -264,8 +264,8 @@ func (s *server) rename(ctx context.Context, _ *servedSession, q *proto.RenameAs
 	return outdated(moved.Ino, replaced.Ino), err
 }
 
-// mayMove says whether a user may move an inode between two directories that the user
-// may write. A directory that gets another parent is written itself.
+// mayMove checks whether a user may move an inode between two directories that the user may
+// write. Moving a directory to another parent modifies the directory itself.
 func (u user) mayMove(from, to, moved *objects.Attr) error {
 	if err := u.mayRemove(from, moved); err != nil {
 		return err

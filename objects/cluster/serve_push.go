@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// topic is a subject of notices to sessions: an inode's attributes and
-// content, or a directory's names.
+// topic is a subject of notices to sessions: an inode's attributes and content, or a
+// directory's names.
 type topic struct {
 	ino   metadata.Ino
 	names bool
@@ -25,35 +25,34 @@ func topicOf(ino metadata.Ino) topic { return topic{ino: ino} }
 func namesOf(dir metadata.Ino) topic { return topic{ino: dir, names: true} }
 
 const (
-	// pushShards spreads what sessions remember over locks. A power of two.
+	// pushShards is the number of shards with separate locks. A power of two.
 	pushShards = 64
-	// pushMarks is the number of counters that say when topics changed last. A power of
+	// pushMarks is the number of counters that record when topics last changed. A power of
 	// two.
 	pushMarks = 4096
 )
 
-// pusher knows what each session may have remembered of what it was told, and
-// tells it when that changes.
+// pusher tracks the answers that each session may have cached, and notifies the session when
+// they change.
 //
-// A session is remembered for a topic for one to two times the time for which
-// it may remember an answer itself, and forgotten when it has been told: who
-// asks again is remembered again. As long as it has a file open it is told of
-// every change of that.
+// A session is registered for a topic for one to two times the period for which it may cache
+// an answer, and unregistered once it has been notified: a new request registers it again.
+// While it has a file open it is notified of every change of that file.
 //
-// INVARIANT (no change is missed): who answers takes a mark, reads, and then
-// has the session remembered. A change after the mark is either seen by
-// remember, which says so, or finds the session remembered.
+// INVARIANT (no change is missed): to answer, take a mark, read, and then register the session
+// with remember. A change after the mark is either detected by remember, which reports it, or
+// finds the session registered.
 type pusher struct {
 	ttl time.Duration
-	// count grows with each change. marks has its value at the last change of
-	// the topics that share a place.
+	// count grows with each change. marks has its value at the last change of the topics that
+	// share a slot.
 	count atomic.Uint64
 	marks [pushMarks]atomic.Uint64
 
 	shards [pushShards]pushShard
 
 	mu sync.Mutex
-	// aging says that the timer runs.
+	// aging is true while the timer runs.
 	// +checklocks:mu
 	aging bool
 	// +checklocks:mu
@@ -64,8 +63,8 @@ type pusher struct {
 
 type pushShard struct {
 	mu sync.Mutex
-	// young and old are who was told of a topic, in the present stretch of
-	// time, and in the last.
+	// young and old are the sessions registered for a topic in the present period, and in the
+	// previous one.
 	// +checklocks:mu
 	young map[topic][]*servedSession
 	// +checklocks:mu
@@ -73,13 +72,13 @@ type pushShard struct {
 	// held counts, by session, the handles of files.
 	// +checklocks:mu
 	held map[metadata.Ino]map[*servedSession]int
-	// busy are the sessions that change a file just now, and know that.
+	// busy has the sessions that are changing a file, and so know of the change.
 	// +checklocks:mu
 	busy map[metadata.Ino]map[*servedSession]int
 }
 
-// newPusher makes a pusher for answers that may be remembered for ttl, and are on
-// their way for some time too.
+// newPusher returns a pusher for answers that may be cached for ttl, and are in transit for
+// some time in addition.
 func newPusher(ttl time.Duration) *pusher { return &pusher{ttl: ttl + ttl/2} }
 
 func (t topic) place() uint64 {
@@ -92,11 +91,11 @@ func (t topic) place() uint64 {
 
 func (p *pusher) shard(t topic) *pushShard { return &p.shards[uint64(t.ino)%pushShards] }
 
-// mark is a point in the order of changes.
+// mark returns the present position in the order of changes.
 func (p *pusher) mark() uint64 { return p.count.Load() }
 
-// remember has a session told of the next change of a topic, and says whether
-// none has happened since the mark, as far as can be known.
+// remember registers a session for notice of the next change of a topic, and reports whether
+// none has, as far as can be known, happened since the mark.
 func (p *pusher) remember(g *servedSession, t topic, mark uint64) bool {
 	sh := p.shard(t)
 	sh.mu.Lock()
@@ -111,7 +110,7 @@ func (p *pusher) remember(g *servedSession, t topic, mark uint64) bool {
 	return p.marks[t.place()%pushMarks].Load() <= mark
 }
 
-// hold has a session told of every change of a file, until unhold.
+// hold registers a session for every change of a file, until unhold.
 func (p *pusher) hold(g *servedSession, ino metadata.Ino) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
@@ -126,8 +125,8 @@ func (p *pusher) unhold(g *servedSession, ino metadata.Ino) {
 	count(&sh.held, ino, g, -1)
 }
 
-// changing says that a session changes a file until the result is called: it is
-// not told of that, since its answer will say it.
+// changing marks a session as changing a file until done is called: it is not notified of that
+// change, since its answer reports it.
 func (p *pusher) changing(g *servedSession, ino metadata.Ino) (done func()) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
@@ -140,8 +139,8 @@ func (p *pusher) changing(g *servedSession, ino metadata.Ino) (done func()) {
 	}
 }
 
-// count adds to how often a session is noted for a file. The caller has the
-// lock.
+// count adds n to the number of times that a session is recorded for a file. The caller holds
+// the lock.
 func count(m *map[metadata.Ino]map[*servedSession]int, ino metadata.Ino, g *servedSession, n int) {
 	if *m == nil {
 		*m = map[metadata.Ino]map[*servedSession]int{}
@@ -159,7 +158,7 @@ func count(m *map[metadata.Ino]map[*servedSession]int, ino metadata.Ino, g *serv
 	}
 }
 
-// notice is told by the store of every change. It does not wait.
+// notice is called by the store for every change. It does not block.
 func (p *pusher) notice(n objects.Notice) {
 	if n.Ino != 0 {
 		p.changed(topicOf(n.Ino))
@@ -171,7 +170,7 @@ func (p *pusher) notice(n objects.Notice) {
 
 func (p *pusher) changed(t topic) {
 	mark := &p.marks[t.place()%pushMarks]
-	// Two changes at once: the higher number stays.
+	// Of two concurrent changes, the higher number is kept.
 	for now := p.count.Add(1); ; {
 		was := mark.Load()
 		if was >= now || mark.CompareAndSwap(was, now) {
@@ -183,8 +182,8 @@ func (p *pusher) changed(t topic) {
 	}
 }
 
-// listeners returns the sessions that are to be told of a change, and forgets those that are told only
-// once.
+// listeners returns the sessions to be notified of a change, and unregisters those that are
+// notified only once.
 func (sh *pushShard) listeners(t topic) []*servedSession {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -208,7 +207,7 @@ func (sh *pushShard) listeners(t topic) []*servedSession {
 	return slices.DeleteFunc(told, func(g *servedSession) bool { return busy[g] > 0 })
 }
 
-// startAging sees to it that what is remembered is forgotten in time.
+// startAging ensures that registrations expire in time.
 func (p *pusher) startAging() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,8 +218,7 @@ func (p *pusher) startAging() {
 	p.timer = time.AfterFunc(p.ttl, p.age)
 }
 
-// age begins the next stretch of time, and goes on while anything is
-// remembered.
+// age starts the next period, and runs again while any registrations are left.
 func (p *pusher) age() {
 	left := 0
 	for i := range p.shards {
@@ -248,23 +246,23 @@ func (p *pusher) stop() {
 }
 
 const (
-	// maxPending bounds the topics that wait for a session before it is told to
-	// forget everything instead.
+	// maxPending bounds the topics pending for a session; beyond it the session is told to
+	// drop everything instead.
 	maxPending = 16384
 	// maxTold bounds the topics of one notice: it must fit rpc.MaxQuestion.
 	maxTold = 4096
-	// retellAfter is the time that a session waits which does not take a notice.
+	// retellAfter is the pause before a notice that a session did not accept is sent again.
 	retellAfter = 2 * time.Millisecond
 )
 
-// pending has the topics that a session has not been told yet.
+// pending holds the topics of which a session has not been notified yet.
 type pending struct {
 	topics map[topic]struct{}
-	// all stands for everything.
+	// all replaces the topics: everything has changed.
 	all bool
 }
 
-// invalid has the session told that a topic has changed. It does not wait.
+// invalid schedules a notice to the session that a topic has changed. It does not block.
 func (g *servedSession) invalid(t topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,7 +282,7 @@ func (g *servedSession) invalid(t topic) {
 	}
 }
 
-// tell sends what is pending until nothing is.
+// tell sends notices until none are pending.
 func (g *servedSession) tell() {
 	s := g.server
 	for {
@@ -297,8 +295,7 @@ func (g *servedSession) tell() {
 			err = g.notify(body)
 		}
 		if err != nil {
-			// The session has ended, or is about to, and with it what the peer
-			// remembers.
+			// The session has ended, or is about to, and with it the peer's cache.
 			s.o.Log.Debug("invalidation not sent", zap.Stringer("rank", g.from.Rank), zap.Error(err))
 			continue
 		}
@@ -306,7 +303,7 @@ func (g *servedSession) tell() {
 	}
 }
 
-// news takes what is to be told next; false when nothing is.
+// news returns the next notice; false if none is pending.
 func (g *servedSession) news() (proto.Invalid, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -315,7 +312,7 @@ func (g *servedSession) news() (proto.Invalid, bool) {
 		g.pushing, g.pending = false, pending{}
 		return news, false
 	}
-	g.pending.all = false // no numbers at all are all
+	g.pending.all = false // a notice without numbers means everything
 	for t := range g.pending.topics {
 		if len(news.Inos)+len(news.Names) == maxTold {
 			break
@@ -330,7 +327,7 @@ func (g *servedSession) news() (proto.Invalid, bool) {
 	return news, true
 }
 
-// notify sends a notice, as soon as the session takes it.
+// notify sends a notice as soon as the session accepts it.
 func (g *servedSession) notify(body []byte) error {
 	for {
 		sent, err := g.server.o.Notify(g.from.Rank, proto.NoticeInvalid, body)

@@ -27,7 +27,7 @@ func (r *serverRig) chmod(ino objects.Ino, mode metadata.Mode) {
 	}
 }
 
-// inosOfTold are the inodes of notices, and names the directories.
+// inosOfTold returns the inodes in notices, and names the directories.
 func inosOfTold(told []proto.Invalid) (inos, names []uint64) {
 	for _, n := range told {
 		inos, names = append(inos, n.Inos...), append(names, n.Names...)
@@ -46,17 +46,17 @@ func TestWhoWasToldIsToldOfChanges(t *testing.T) {
 	if got := attr(a.Ino); got.Keep != uint32(time.Hour.Milliseconds()) {
 		t.Errorf("an answer may be kept for %d ms", got.Keep)
 	}
-	r.chmod(b.Ino, 0o600) // nobody has asked for it
+	r.chmod(b.Ino, 0o600) // no session has requested it
 	r.chmod(a.Ino, 0o600)
 	if inos, names := inosOfTold(r.settle()); !slices.Equal(inos, []uint64{uint64(a.Ino)}) || len(names) > 0 {
 		t.Errorf("told of %v and names of %v", inos, names)
 	}
-	// The session has forgotten it, so there is nothing more to tell.
+	// The session has dropped it, so there is nothing more to notify.
 	r.chmod(a.Ino, 0o644)
 	if told := r.settle(); len(told) > 0 {
 		t.Errorf("told again: %+v", told)
 	}
-	// A file that is open is another matter.
+	// An open file is different.
 	h := r.open(who, a.Ino, proto.AccessRead|proto.AccessWrite)
 	r.settle()
 	for i := range 3 {
@@ -65,14 +65,14 @@ func TestWhoWasToldIsToldOfChanges(t *testing.T) {
 			t.Errorf("change %d of an open file: told of %v", i, inos)
 		}
 	}
-	// What it does itself it knows.
+	// The session knows of its own change.
 	r.must(who, proto.MethodAllocate, &proto.AllocateAsk{Handle: h, N: 1}, &proto.Attr{})
 	if told := r.settle(); len(told) > 0 {
 		t.Errorf("told of his own change: %+v", told)
 	}
 	r.must(who, proto.MethodClose, &proto.HandleAsk{Handle: h}, &proto.Attr{})
 	r.settle()
-	r.chmod(a.Ino, 0o644) // the answer of the close is remembered
+	r.chmod(a.Ino, 0o644) // the answer of the close is cached
 	r.settle()
 	r.chmod(a.Ino, 0o600)
 	if told := r.settle(); len(told) > 0 {
@@ -90,8 +90,8 @@ func TestNamesAreTold(t *testing.T) {
 		"create": func() {
 			r.must(who, proto.MethodCreate, &proto.CreateAsk{Dir: top, Name: fmt.Sprint(time.Now().UnixNano()), Mode: 0o100644}, &proto.Attr{})
 		},
-		// One that is not there was looked for, and the answer is remembered by
-		// nobody; but who looked is told all the same.
+		// A missing name is looked up, and the answer is not cached; but the session is
+		// notified nevertheless.
 		"look up nothing": func() { _ = r.put(who, proto.MethodLookup, &proto.LookupAsk{Dir: top, Name: "none"}, &proto.Attr{}) },
 	} {
 		ask()
@@ -104,7 +104,7 @@ func TestNamesAreTold(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoAsked: another session is not told.
+// TestOnlyWhoAsked: another session is not notified.
 func TestOnlyWhoAsked(t *testing.T) {
 	r := newServerRig(t)
 	a := r.file("a")
@@ -118,7 +118,7 @@ func TestOnlyWhoAsked(t *testing.T) {
 	}
 }
 
-// listener is a session that takes no notices until it is opened.
+// listener is a session that accepts no notices until it is opened.
 type listener struct {
 	*servedSession
 	mu   sync.Mutex
@@ -146,7 +146,7 @@ func newListener(t *testing.T) *listener {
 	return l
 }
 
-// hear takes all notices.
+// hear accepts all notices.
 func (l *listener) hear() []proto.Invalid {
 	l.mu.Lock()
 	l.open = true
@@ -155,7 +155,7 @@ func (l *listener) hear() []proto.Invalid {
 	return l.told
 }
 
-// TestSlowListener: a session that takes no notices is told when it does.
+// TestSlowListener: a session that accepts no notices is notified once it does.
 func TestSlowListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newListener(t)
@@ -168,7 +168,7 @@ func TestSlowListener(t *testing.T) {
 		seen := map[uint64]int{}
 		inos, _ := inosOfTold(l.hear())
 		for _, ino := range inos {
-			if seen[ino]++; seen[ino] > 2 { // once in the notice that was refused, perhaps
+			if seen[ino]++; seen[ino] > 2 { // possibly also in the notice that was refused
 				t.Fatalf("%d was told %d times", ino, seen[ino])
 			}
 		}
@@ -178,7 +178,7 @@ func TestSlowListener(t *testing.T) {
 	})
 }
 
-// TestFarBehind: a session that is far behind is told to forget everything.
+// TestFarBehind: a session that is far behind is told to drop everything.
 func TestFarBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newListener(t)
@@ -192,7 +192,7 @@ func TestFarBehind(t *testing.T) {
 	})
 }
 
-// TestEndWhileWaiting: nobody waits for a session that has ended.
+// TestEndWhileWaiting: nothing waits for a session that has ended.
 func TestEndWhileWaiting(t *testing.T) {
 	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
@@ -205,8 +205,7 @@ func TestEndWhileWaiting(t *testing.T) {
 	r.server.work.Wait()
 }
 
-// TestForgottenInTime: what may not be remembered any more is not told of, and
-// costs no memory.
+// TestForgottenInTime: there are no notices for expired answers, and they use no memory.
 func TestForgottenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = time.Second
@@ -240,8 +239,8 @@ func TestForgottenInTime(t *testing.T) {
 	})
 }
 
-// TestChangesAfterTheMark: whoever reads before a change and is remembered after
-// it is told at once that it is too late.
+// TestChangesAfterTheMark: a session that reads before a change and is registered after it is
+// told at once that it is too late.
 func TestChangesAfterTheMark(t *testing.T) {
 	p, g := newPusher(time.Hour), &servedSession{}
 	defer p.stop()
@@ -258,12 +257,12 @@ func TestChangesAfterTheMark(t *testing.T) {
 	}
 }
 
-// rememberer is a node that remembers answers for ever, as the client does.
+// rememberer is a node that caches answers forever, as the client does.
 type rememberer struct {
 	mu  sync.Mutex
 	gen map[uint64]int
 	all int
-	// asked counts questions.
+	// asked counts requests.
 	asked int
 	attr  map[uint64]proto.Attr
 }
@@ -281,8 +280,8 @@ func (m *rememberer) hear(_ wire.Rank, what proto.Invalid) {
 	}
 }
 
-// ask asks for an inode that is not remembered, and remembers the answer, unless
-// it was told meanwhile that it has changed.
+// ask requests an inode that is not cached, and caches the answer, unless it was notified of a
+// change in the meantime.
 func (m *rememberer) ask(r *serverRig, who rpc.Caller, method rpc.Method, in any, ino uint64) {
 	m.mu.Lock()
 	gen, all := m.gen[ino], m.all
@@ -325,7 +324,7 @@ func (r *serverRig) changeAtRandom(random *rand.Rand, files []objects.Attr) {
 	}
 }
 
-// askAtRandom asks for files by number and by name until the context ends.
+// askAtRandom requests files by number and by name until the context ends.
 func (m *rememberer) askAtRandom(ctx context.Context, r *serverRig, who rpc.Caller, random *rand.Rand, files []objects.Attr) {
 	for ctx.Err() == nil {
 		a := files[random.IntN(len(files))]
@@ -337,9 +336,9 @@ func (m *rememberer) askAtRandom(ctx context.Context, r *serverRig, who rpc.Call
 	}
 }
 
-// TestNothingStaleIsKept has a node ask and remember while the owner changes
-// everything. When all has come to rest, what is remembered is what there is,
-// although nothing is forgotten by time.
+// TestNothingStaleIsKept has a node send requests and cache the answers while the owner
+// changes everything. In the end the cache matches the owner's state, although no entries
+// expire.
 func TestNothingStaleIsKept(t *testing.T) {
 	r := newServerRig(t)
 	m := &rememberer{gen: map[uint64]int{}, attr: map[uint64]proto.Attr{}}
@@ -359,8 +358,8 @@ func TestNothingStaleIsKept(t *testing.T) {
 		readers.Go(func() { m.askAtRandom(ctx, r, who, rand.New(rand.NewPCG(seed, 100+w)), files) })
 	}
 	writers.Wait()
-	// What was asked at the end of the changes is remembered beside what is
-	// asked after it.
+	// Answers of requests at the end of the changes are cached together with those of later
+	// requests.
 	kit.Eventually(t, 10*time.Second, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -378,7 +377,7 @@ func TestNothingStaleIsKept(t *testing.T) {
 		}
 		now := attrToProto(&a, was.Keep)
 		now.Order = was.Order
-		// What nobody is told of: reads change the access time alone.
+		// Not notified: reads change only the access time.
 		now.Atime = was.Atime
 		if now != was {
 			t.Errorf("inode %d is remembered as\n%+v, and is\n%+v", ino, was, now)

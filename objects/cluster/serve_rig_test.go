@@ -24,8 +24,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverRig is a server over a store, without a network: questions are put to
-// the handlers, and notices come here.
+// serverRig is a server over a store, without a network: requests are passed to the handlers,
+// and notices are received here.
 type serverRig struct {
 	t      testing.TB
 	store  *objects.Store
@@ -33,7 +33,7 @@ type serverRig struct {
 	ask    map[rpc.Method]rpc.Handler
 
 	mu sync.Mutex
-	// deaf is the number of notices that are refused before one is taken.
+	// deaf is the number of notices that are refused before one is accepted.
 	deaf int
 	told []proto.Invalid
 	// hear is called with each notice, if not nil.
@@ -112,13 +112,13 @@ func (r *serverRig) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error
 	return true, nil
 }
 
-// from is a session of node "a".
+// from returns a session of node "a".
 func from(session wire.Session) rpc.Caller {
 	rank := wire.Rank(members.Name("a").Rank())
 	return rpc.Caller{Rank: rank, Session: comm.Origin{Rank: rank, Session: session}}
 }
 
-// hello begins a session of node "a".
+// hello starts a session of node "a".
 func (r *serverRig) hello(session wire.Session) rpc.Caller {
 	r.t.Helper()
 	record, err := json.Marshal(members.Record{Name: "a", Epoch: 7})
@@ -137,7 +137,7 @@ func (r *serverRig) hello(session wire.Session) rpc.Caller {
 	return who
 }
 
-// put puts a question. A nil out expects no answer.
+// put sends a request. A nil out expects no answer.
 func (r *serverRig) put(who rpc.Caller, m rpc.Method, in, out any) error {
 	r.t.Helper()
 	body, err := proto.Encode(in)
@@ -168,7 +168,7 @@ func (r *serverRig) must(who rpc.Caller, m rpc.Method, in, out any) {
 	}
 }
 
-// top is the directory of the device.
+// top returns the directory of the device.
 func (r *serverRig) top() objects.Ino {
 	r.t.Helper()
 	a, err := r.store.Lookup(r.t.Context(), metadata.RootIno, "sim0")
@@ -178,7 +178,7 @@ func (r *serverRig) top() objects.Ino {
 	return a.Ino
 }
 
-// file makes one in the owner's store.
+// file creates a file in the owner's store.
 func (r *serverRig) file(name string) objects.Attr {
 	r.t.Helper()
 	a, err := r.store.Create(r.t.Context(), r.top(), name, metadata.Node{Mode: metadata.TypeRegular | 0o666})
@@ -196,8 +196,7 @@ func (r *serverRig) open(who rpc.Caller, ino objects.Ino, access uint32) uint64 
 	return out.Handle
 }
 
-// settle waits until every session was told what it is to be told, and takes
-// that.
+// settle waits until every session has been notified, and returns the notices.
 func (r *serverRig) settle() []proto.Invalid {
 	r.t.Helper()
 	kit.Eventually(r.t, 10*time.Second, func() bool {

@@ -10,11 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// maxHandles bounds the files that a session has open.
+// maxHandles bounds the files that a session may have open.
 const maxHandles = 1 << 16
 
-// servedSession is one session with another node: what it has open, and what it has
-// to be told.
+// servedSession is one session with another node: its open files, and the notices pending for
+// it.
 type servedSession struct {
 	from   rpc.Caller
 	server *server
@@ -27,26 +27,24 @@ type servedSession struct {
 	over bool
 	// +checklocks:mu
 	pending pending
-	// pushing says that a goroutine sends what is pending.
+	// pushing is true while a goroutine sends the pending notices.
 	// +checklocks:mu
 	pushing bool
 }
 
-// handle is a file that a session has open. The session's mu guards users and
-// closed.
+// handle is a file that a session has open. The session's mu guards users and closed.
 type handle struct {
 	file   *objects.File
 	access objects.Permission
 	who    user
-	// end is called instead of closing the file; nil for a file that the
-	// session has opened.
+	// end is called instead of closing the file; nil for a file that the session has opened.
 	end func()
-	// users are the questions that use it.
+	// users counts the requests that use it.
 	users  int
 	closed bool
 }
 
-// add gives a file a number. The file is the session's then.
+// add assigns a number to a file. The session then owns the file.
 func (g *servedSession) add(h *handle) (uint64, error) {
 	s := g.server
 	s.mu.Lock()
@@ -70,8 +68,7 @@ func (g *servedSession) add(h *handle) (uint64, error) {
 	return number, nil
 }
 
-// use finds a handle that allows what is wanted, and keeps its file open until
-// done.
+// use returns a handle that permits want, and keeps its file open until done.
 //
 // Errors: ErrStale; ErrDenied.
 func (g *servedSession) use(number uint64, want objects.Permission) (*handle, error) {
@@ -88,7 +85,7 @@ func (g *servedSession) use(number uint64, want objects.Permission) (*handle, er
 	return h, nil
 }
 
-// done ends a use. With the last one of a closed handle its file is closed.
+// done ends a use. The last use of a closed handle closes its file.
 func (g *servedSession) done(ctx context.Context, h *handle) {
 	g.mu.Lock()
 	h.users--
@@ -99,7 +96,7 @@ func (g *servedSession) done(ctx context.Context, h *handle) {
 	}
 }
 
-// take removes a handle, which the caller then uses and is done with.
+// take removes a handle; the caller uses it and must call done.
 //
 // Errors: ErrStale.
 func (g *servedSession) take(number uint64) (*handle, error) {
@@ -115,8 +112,7 @@ func (g *servedSession) take(number uint64) (*handle, error) {
 	return h, nil
 }
 
-// finish ends the session and returns the handles that it had. Only extensions use them
-// any more.
+// finish ends the session and returns its handles, which from then on only extensions use.
 func (g *servedSession) finish() (left []*handle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +128,7 @@ func (g *servedSession) finish() (left []*handle) {
 	return left
 }
 
-// release closes the file of a handle that nobody uses any more.
+// release closes the file of a handle that is no longer in use.
 func (g *servedSession) release(ctx context.Context, h *handle) {
 	g.server.push.unhold(g, h.file.Ino())
 	if h.end != nil {
@@ -142,11 +138,10 @@ func (g *servedSession) release(ctx context.Context, h *handle) {
 	_ = h.file.Close(context.WithoutCancel(ctx)) // the store has logged what fails
 }
 
-// hold gives a session a handle to read a file that somebody else has opened.
-// end is called once instead of closing the file: when the session closes the
-// handle, or ends.
+// hold gives a session a handle for reading a file that was opened elsewhere. end is called
+// once instead of closing the file: when the session closes the handle, or ends.
 //
-// Errors: errNoHello; ErrStale; EMFILE. end is not called then.
+// Errors: errNoHello; ErrStale; EMFILE. end is then not called.
 func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, error) {
 	g, err := s.session(from)
 	if err != nil {

@@ -41,12 +41,12 @@ func TestHelloFirst(t *testing.T) {
 		t.Errorf("met %+v", r.met)
 	}
 	who := r.hello(1)
-	r.hello(1) // once more does no harm
+	r.hello(1) // repeating it is harmless
 	if len(r.met) != 2 || r.met[0].Name != "a" || r.met[0].Epoch != 7 {
 		t.Errorf("met %+v", r.met)
 	}
 	r.must(who, proto.MethodAttr, ask, &proto.Attr{})
-	// Another session has said nothing.
+	// Another session has not said hello.
 	if err := r.put(from(2), proto.MethodAttr, ask, &proto.Attr{}); !errors.Is(err, errNoHello) {
 		t.Errorf("in another session: %v", err)
 	}
@@ -57,8 +57,8 @@ func TestHelloFirst(t *testing.T) {
 	}
 }
 
-// TestHandlesBelongToASession: what another session, or an earlier one, has open
-// can't be used, and its numbers name nothing else.
+// TestHandlesBelongToASession: handles of another session, or of an earlier one, can't be
+// used, and their numbers refer to nothing else.
 func TestHandlesBelongToASession(t *testing.T) {
 	r := newServerRig(t)
 	a := r.file("a")
@@ -91,8 +91,8 @@ func TestHandlesBelongToASession(t *testing.T) {
 	}
 }
 
-// TestEndOfASession: with it go its files, and the memory of those that had no
-// name any more; the rig looks at that in the end.
+// TestEndOfASession: the end of a session closes its files, and frees the memory of those
+// without a name; the rig checks that at the end.
 func TestEndOfASession(t *testing.T) {
 	r := newServerRig(t)
 	a := r.file("a")
@@ -145,8 +145,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestPublishedIsNotInTheTree: what is published is received by its key, and
-// can't be read by its number without being received.
+// TestPublishedIsNotInTheTree: a publication is received by its key, and can't be read by its
+// number without being received.
 func TestPublishedIsNotInTheTree(t *testing.T) {
 	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
@@ -213,8 +213,8 @@ func (r *serverRig) list(who rpc.Caller, dir objects.Ino, limit uint32) map[stri
 	}
 }
 
-// TestPages lists directories of all kinds of entries in pages that fit an
-// answer, and misses nothing.
+// TestPages lists directories of all kinds of entries in pages that fit an answer, without
+// omissions.
 func TestPages(t *testing.T) {
 	r := newServerRig(t)
 	who, top := r.hello(1), r.top()
@@ -242,7 +242,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestTenThousandEntries asks as `ls -l` does.
+// TestTenThousandEntries sends the requests of `ls -l`.
 func TestTenThousandEntries(t *testing.T) {
 	r := newServerRig(t)
 	who, top := r.hello(1), r.top()
@@ -267,8 +267,7 @@ func TestTenThousandEntries(t *testing.T) {
 	}
 }
 
-// TestNamesWithoutTheRest: who may read a directory and not search it sees names
-// and nothing else.
+// TestNamesWithoutTheRest: a user that may read a directory but not search it sees only names.
 func TestNamesWithoutTheRest(t *testing.T) {
 	r := newServerRig(t)
 	who := r.hello(1)
@@ -286,7 +285,7 @@ func TestNamesWithoutTheRest(t *testing.T) {
 	}
 }
 
-// TestServedIsTold: what others change here is told to our own kernel's side.
+// TestServedIsTold: changes by others here are reported to our own kernel's side.
 func TestServedIsTold(t *testing.T) {
 	r := newServerRig(t)
 	who, top := r.hello(1), uint64(r.top())
@@ -341,7 +340,7 @@ func TestServedIsTold(t *testing.T) {
 	}
 }
 
-// TestTheRootIsHmcfss: not even root changes what is hmcfs's.
+// TestTheRootIsHmcfss: not even root changes what belongs to hmcfs.
 func TestTheRootIsHmcfss(t *testing.T) {
 	r := newServerRig(t)
 	who, root := r.hello(1), uint64(metadata.RootIno)
@@ -405,8 +404,8 @@ func TestManyHandles(t *testing.T) {
 	g.mu.Unlock()
 }
 
-// FuzzQuestions puts whatever comes to each method: nothing breaks, and nothing
-// is answered with more than an answer may have.
+// FuzzQuestions passes arbitrary input to each method: nothing breaks, and no answer exceeds
+// its bound.
 func FuzzQuestions(f *testing.F) {
 	r := newServerRig(f)
 	who := r.hello(1)
@@ -434,7 +433,7 @@ func FuzzQuestions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method uint16, body []byte) {
 		fn := r.ask[rpc.Method(method%32)]
 		if fn == nil || moves[method%32] {
-			return // there is nobody to move bytes to
+			return // there is no peer to move bytes to
 		}
 		answer, err := fn(t.Context(), who, body)
 		if err == nil && len(answer) > 1<<20 {

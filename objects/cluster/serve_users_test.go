@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRootIsNobodyElsewhere: by default root of one node is nobody at another.
+// TestRootIsNobodyElsewhere: by default root of one node is mapped to nobody on another.
 func TestRootIsNobodyElsewhere(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
@@ -44,8 +44,8 @@ func TestRootIsNobodyElsewhere(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOwnerOfTheMount: without --allow-other nobody else gets in from
-// other nodes, not even to names.
+// TestOnlyTheOwnerOfTheMount: without --allow-other no other user has access from other nodes,
+// not even to names.
 func TestOnlyTheOwnerOfTheMount(t *testing.T) {
 	kit.Check(t)
 	const mounting = 4100
@@ -72,14 +72,14 @@ func TestOnlyTheOwnerOfTheMount(t *testing.T) {
 	if _, err := b.Lookup(ctx, owner, metadata.RootIno, "sim0"); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
-	// The owner was answered, and still nobody else is: not from memory either.
+	// The owner has been answered, and other users still are not: not from the cache either.
 	if _, err := b.Lookup(ctx, objects.Caller{UID: 4200}, metadata.RootIno, "sim0"); !errors.Is(err, cluster.ErrDenied) {
 		t.Errorf("another after the owner: %v", err)
 	}
 }
 
-// TestChangesOfTheOwnerAreSeenAtOnce: with a memory of an hour, what the owner
-// changes is seen as soon as the owner has told it.
+// TestChangesOfTheOwnerAreSeenAtOnce: with a cache lifetime of an hour, changes by the owner
+// are visible once the owner has sent its notice.
 func TestChangesOfTheOwnerAreSeenAtOnce(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) { o.AttrTTL = time.Hour }})

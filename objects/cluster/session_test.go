@@ -52,7 +52,7 @@ func read(t *testing.T, f *cluster.File, n int) []byte {
 	return p[:k]
 }
 
-// TestBrokenSession reads and writes on an open file whose session ended.
+// TestBrokenSession reads and writes an open file whose session ended.
 func TestBrokenSession(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)
@@ -83,7 +83,7 @@ func TestBrokenSession(t *testing.T) {
 	})
 }
 
-// TestBreakTells has who listens forget all that a broken session said.
+// TestBreakTells makes listeners drop everything that was received in a broken session.
 func TestBreakTells(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -108,7 +108,7 @@ func TestBreakTells(t *testing.T) {
 	}
 }
 
-// TestRestart has a node come back as another one.
+// TestRestart has a node come back as a new incarnation.
 func TestRestart(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		kit.Check(t)
@@ -125,7 +125,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("a node that left: %v", err)
 		}
 		w.Node("b").Join()
-		// It tells who it is now; the next one that asks finds that out.
+		// It announces its identity; the next requester learns of it.
 		if _, err := w.Peer("b", "a").Lookup(ctx, root, metadata.RootIno, "host"); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestRestartFoundByAsker is TestRestart where we connect first.
+// TestRestartFoundByAsker is TestRestart in which this node connects first.
 func TestRestartFoundByAsker(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -163,8 +163,8 @@ func TestRestartFoundByAsker(t *testing.T) {
 	}
 }
 
-// TestDeadNode asks a node that nobody has started: at once, and without a new
-// attempt for each question.
+// TestDeadNode sends requests to a node that was never started: they fail at once, and without
+// a new attempt for each.
 func TestDeadNode(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -194,7 +194,8 @@ func TestDeadNode(t *testing.T) {
 	}
 }
 
-// TestSilentNode asks one whose machine takes the connection and says nothing.
+// TestSilentNode sends requests to a node whose machine accepts the connection and never
+// answers.
 func TestSilentNode(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
@@ -217,7 +218,7 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
-// TestSecondAddress reaches a node by the second of its addresses.
+// TestSecondAddress reaches a node at the second of its addresses.
 func TestSecondAddress(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -228,8 +229,8 @@ func TestSecondAddress(t *testing.T) {
 	}
 }
 
-// TestOtherName asks for a node at an address where another one is: the error says
-// which, where that is known, and that it is not a matter of the secret.
+// TestOtherName sends requests to a node at an address where another one listens: the error
+// names that node, if known, and does not suggest that the secret is wrong.
 func TestOtherName(t *testing.T) {
 	for name, want := range map[members.Name]string{
 		"c":       "node c is there, and not b; correct the list of peers",
@@ -249,13 +250,13 @@ func TestOtherName(t *testing.T) {
 	}
 }
 
-// TestRealAddress has a node connect from elsewhere than where it is listed: the
-// list says where the one is that is connected.
+// TestRealAddress has a node connect from an address other than the listed one: the state of
+// the nodes has the address of the connection.
 func TestRealAddress(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
 	b := w.Node("b")
-	b.View.Set("a", "127.0.0.1:1") // b can't be asked from there
+	b.View.Set("a", "127.0.0.1:1") // b can't connect there
 	if _, err := w.Peer("a", "b").Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host"); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestRealAddress(t *testing.T) {
 	}
 }
 
-// TestStrangers lets in who knows the secret and is of the cluster.
+// TestStrangers admits nodes that know the secret and belong to the cluster.
 func TestStrangers(t *testing.T) {
 	for name, change := range map[string]func(o *cluster.Options){
 		"secret":  func(o *cluster.Options) { o.Secret = []byte("another secret, as long") },
@@ -294,7 +295,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestHidden is a node that the view has not any more, and then again.
+// TestHidden has a node that leaves the view, and comes back.
 func TestHidden(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -316,8 +317,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestNeverMet is a node that the view has for a while and that is never met, as
-// there may be any number of: nothing is kept of it.
+// TestNeverMet has a node that is in the view for a while and never connected, of which there
+// may be any number: nothing is kept of it.
 func TestNeverMet(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -339,7 +340,7 @@ func TestNeverMet(t *testing.T) {
 	}
 }
 
-// TestCloseEnds fails what is under way, and all that follows.
+// TestCloseEnds makes requests in progress, and all later ones, fail.
 func TestCloseEnds(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
@@ -352,7 +353,7 @@ func TestCloseEnds(t *testing.T) {
 	w.Node("a").Leave()
 }
 
-// isFull says that an error is that of a full device.
+// isFull reports whether an error is that of a full device.
 func isFull(err error) bool {
 	return errors.Is(err, devices.ErrOutOfMemory) || errors.Is(err, syscall.ENOSPC)
 }

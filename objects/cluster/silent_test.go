@@ -18,11 +18,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience bounds what the tests wait for without measuring its time.
+// patience bounds the waits of tests that don't measure the time.
 const patience = 60 * time.Second
 
-// way is a network between two nodes that can be frozen: connections are accepted
-// then, and stay, and no byte comes through, as with a process that is stopped.
+// way is a network between two nodes that can be frozen: connections are then accepted and
+// stay open, but transfer no bytes, as with a stopped process.
 type way struct {
 	listener net.Listener
 	to       string
@@ -120,10 +120,9 @@ func (w *way) thaw() {
 	}
 }
 
-// TestPeerStops has a node stop answering with any number of questions under way:
-// all fail by one judgement, those that follow fail at once and without a
-// connection each, Nodes names the time, and when the node answers again it is
-// found without being asked.
+// TestPeerStops has a node stop answering with any number of requests in progress: all fail
+// together, later ones fail at once and without a connection attempt each, Nodes shows the
+// time, and when the node answers again that is detected without a request.
 func TestPeerStops(t *testing.T) {
 	for _, askers := range []int{1, 8, 64} {
 		t.Run(fmt.Sprint(askers), func(t *testing.T) {
@@ -181,8 +180,8 @@ func peerStops(t *testing.T, askers int) {
 	}
 }
 
-// TestUnknownPeerIsSilent is TestPeerStops with a node that has never
-// answered: those that ask first wait for the attempt to connect, together.
+// TestUnknownPeerIsSilent is TestPeerStops with a node that has never answered: the first
+// requests wait together for the attempt to connect.
 func TestUnknownPeerIsSilent(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {

@@ -16,28 +16,28 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// readPieces is the number of pieces of one span that are read at once: while the owner
-// moves one, the question for the next is there. Pieces of a file are written
-// one after the other, at either side: if a later one arrived and the one before
-// it did not, the file would have a hole that nobody has written.
+// readPieces is the number of pieces of one span that are read at once: while the owner moves
+// one, the next request is already there. Pieces of a file are written one after the other, on
+// either side: if a later one arrived and the previous one did not, the file would have a hole
+// that no program has written.
 const readPieces = 2
 
-// Span is a range of the file for Engine.Copy, which then reads or writes it.
+// Span returns a range of the file for Engine.Copy, which then reads or writes it.
 func (f *File) Span(off, n uint64) transport.Span {
 	return transport.RemoteSpan(remote{f}, devices.Offset(off), devices.Size(n))
 }
 
-// remote is a file as memory that Engine.Copy reads and writes. The owner
-// moves the bytes: we lend it the other end.
+// remote is a file as memory that Engine.Copy reads and writes. The owner moves the bytes:
+// this node exposes the memory at the other end.
 type remote struct{ f *File }
 
 var _ transport.Lender = remote{}
 
-// Lends reports whether a read is lent the caller's memory: a slot has no bytes
-// of anything else.
+// Lends reports whether a read exposes the caller's memory to the owner; a slot, which small
+// reads use instead, has no other data in it.
 func (remote) Lends(n devices.Size) bool { return n > slotSize }
 
-// Fetch has the owner put bytes of the file into dst.
+// Fetch makes the owner put bytes of the file into dst.
 func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offset) (transport.Path, error) {
 	if dst.Len() <= slotSize {
 		return r.fetchSmall(ctx, dst, uint64(off))
@@ -47,7 +47,7 @@ func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offse
 	})
 }
 
-// Store has the owner get the bytes of the file from src.
+// Store makes the owner get the bytes of the file from src.
 func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offset) (transport.Path, error) {
 	defer r.f.changing()()
 	if src.Len() <= slotSize {
@@ -58,20 +58,20 @@ func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offse
 	})
 }
 
-// lending describes what the owner is asked to do with memory of ours.
+// lending describes a move between the file and memory of ours that the owner carries out.
 type lending struct {
 	method rpc.Method
 	rights wire.Rights
-	// staged does it by way of memory that the owner can open.
+	// staged carries it out through memory that the owner can open.
 	staged func(ctx context.Context, f *File, m staging) (string, error)
-	// pieces is the number of pieces that are under way at once.
+	// pieces is the number of pieces in progress at once.
 	pieces int
-	// again says that it may be done twice.
+	// again is true if it may be carried out twice.
 	again bool
 }
 
-// lend shares a span with the owner while it moves bytes of the file to or from
-// it, and returns when it has it back.
+// lend shares a span with the owner while the owner moves bytes of the file to or from it, and
+// returns when the span is no longer shared.
 func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l lending) (transport.Path, error) {
 	f := r.f
 	if span.Place().File != nil {
@@ -80,8 +80,8 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 	var path atomic.Pointer[string]
 	err := f.with(ctx, l.again, func(s *session, handle uint64) error {
 		if s.shared && span.Place().File == nil {
-			// The node can't open it: it is bytes of this process, or a part of
-			// a device's memory.
+			// The node can't open it: it is memory of this process, or a part of a device's
+			// memory.
 			way, err := l.staged(ctx, f, staging{s: s, handle: handle, span: span, off: off})
 			path.Store(&way)
 			return err
@@ -118,7 +118,7 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 	return pathOf(text(&path)), nil
 }
 
-// share is comm's, within the time of a question.
+// share is comm's Share, within the timeout of a request.
 func (n *Node) share(ctx context.Context, b *region.Buffer, rights wire.Rights) (wire.Descriptor, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
 	defer cancel()
@@ -137,8 +137,8 @@ func (f *File) piece(ctx context.Context, s *session, m rpc.Method, in *proto.Mo
 	return out, err
 }
 
-// short is a move that ended before all was moved: at the end of the file, or
-// since the device is full.
+// short is the error of a move that ended early: at the end of the file, or because the device
+// is full.
 func short(m rpc.Method, n, want uint64) error {
 	if m == proto.MethodRead {
 		return fmt.Errorf("the file ends after %d of %d bytes: %w: %w", n, want, devices.ErrRange, io.ErrUnexpectedEOF)
@@ -146,7 +146,7 @@ func short(m rpc.Method, n, want uint64) error {
 	return fmt.Errorf("room for %d of %d bytes: %w", n, want, devices.ErrOutOfMemory)
 }
 
-// fetchSmall reads by way of a slot.
+// fetchSmall reads through a slot.
 func (r remote) fetchSmall(ctx context.Context, dst transport.Span, off uint64) (transport.Path, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.f.n.c.opts.Timeout)
 	defer cancel()
@@ -173,7 +173,7 @@ func (r remote) fetchSmall(ctx context.Context, dst transport.Span, off uint64) 
 	return path, err
 }
 
-// storeSmall writes by way of a slot.
+// storeSmall writes through a slot.
 func (r remote) storeSmall(ctx context.Context, src transport.Span, off uint64) (transport.Path, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.f.n.c.opts.Timeout)
 	defer cancel()
@@ -203,11 +203,11 @@ func (r remote) storeSmall(ctx context.Context, src transport.Span, off uint64) 
 	return path, err
 }
 
-// maxPath is the longest text that is taken for a way.
+// maxPath is the maximum length of a text accepted as a route.
 const maxPath = 64
 
-// pathOf is the owner's view of the way. Its text comes from another machine
-// and ends in attributes and counters, so only what can be one is taken.
+// pathOf returns the route as the owner sees it. Its text comes from another machine and ends
+// up in attributes and counters, so only a valid route is accepted.
 func pathOf(text string) transport.Path {
 	p := transport.Path(text)
 	if p == transport.PathTCP || p == transport.PathSHM || p == transport.PathRDMA {

@@ -10,14 +10,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// stagesAhead is the number of stages of one move that are under way at once.
+// stagesAhead is the number of stages of one move that are in progress at once.
 const stagesAhead = 3
 
 func oneStage() uint64 { return uint64(stageSize) }
 
-// staging is a large move between a file of another node and memory of ours
-// that the node can't open, where it can open other memory of ours. The bytes go
-// through that, so they are copied once more here, and not through a socket.
+// staging is a large move between a file of another node and memory of ours that the node
+// can't open, while it can open other memory of ours. The bytes pass through the latter, which
+// costs one more copy here, but no socket.
 type staging struct {
 	s      *session
 	handle uint64
@@ -25,12 +25,12 @@ type staging struct {
 	off    uint64
 }
 
-// part is n bytes of the span in our hands.
+// part returns the n bytes of the span at an offset.
 func (m *staging) part(at, n uint64) (transport.Span, error) {
 	return m.span.Part(devices.Offset(at), devices.Size(n))
 }
 
-// ask has the owner move n bytes at a place of the span from or to a stage.
+// ask makes the owner move n bytes at an offset of the span from or to a stage.
 func (m *staging) ask(ctx context.Context, f *File, b *slot, at, n uint64, read bool) (proto.MoveAnswer, error) {
 	method := proto.MethodWrite
 	if read {
@@ -39,7 +39,7 @@ func (m *staging) ask(ctx context.Context, f *File, b *slot, at, n uint64, read 
 	return f.piece(ctx, m.s, method, &proto.MoveAsk{Handle: m.handle, Off: m.off + at, N: n, Memory: b.memory})
 }
 
-// fetchStaged fills the span: some stages at a time, each on its own.
+// fetchStaged fills the span, several stages at a time, independently of each other.
 func fetchStaged(ctx context.Context, f *File, m staging) (string, error) {
 	var path atomic.Pointer[string]
 	n, err := inPieces(ctx, uint64(m.span.Len()), stagesAhead, oneStage, func(ctx context.Context, at, n uint64) (uint64, error) {
@@ -67,7 +67,7 @@ func fetchStaged(ctx context.Context, f *File, m staging) (string, error) {
 	return text(&path), err
 }
 
-// text is the way that a move took; empty where nothing was moved.
+// text returns the route that a move took; empty if nothing was moved.
 func text(p *atomic.Pointer[string]) string {
 	if way := p.Load(); way != nil {
 		return *way
@@ -75,22 +75,22 @@ func text(p *atomic.Pointer[string]) string {
 	return ""
 }
 
-// full is a stage that is filled, for a place of the span.
+// full is a filled stage, for an offset of the span.
 type full struct {
 	b     *slot
 	at, n uint64
 	err   error
 }
 
-// drop lets a stage go that was not sent.
+// drop releases a stage that was not sent.
 func (p *full) drop() {
 	if p.b != nil {
 		p.b.done(nil)
 	}
 }
 
-// storeStaged writes the span: while the owner takes one stage, the next are
-// filled. They are written in order: see readPieces.
+// storeStaged writes the span: while the owner reads one stage, the next ones are filled. They
+// are written in order: see readPieces.
 func storeStaged(ctx context.Context, f *File, m staging) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	queue := make(chan full, stagesAhead-1)
@@ -123,8 +123,8 @@ func storeStaged(ctx context.Context, f *File, m staging) (string, error) {
 	return path, err
 }
 
-// fill fills stages with the bytes of the span, in order, until there is no
-// more or the context ends.
+// fill fills stages with the bytes of the span, in order, until the end of the span or of the
+// context.
 func (m *staging) fill(ctx context.Context, f *File, queue chan<- full) {
 	defer close(queue)
 	for at := uint64(0); at < uint64(m.span.Len()); {
@@ -137,7 +137,7 @@ func (m *staging) fill(ctx context.Context, f *File, queue chan<- full) {
 		if p.err == nil {
 			_, p.err = f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(p.b.filled(int(p.n))), src)
 		}
-		queue <- p // it is read to its end
+		queue <- p // the receiver drains the queue
 		if p.err != nil {
 			return
 		}

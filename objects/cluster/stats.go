@@ -2,14 +2,14 @@ package cluster
 
 import "sync/atomic"
 
-// counters has what Stats returns. Any goroutine may change them.
+// counters holds the counts that Stats returns. Any goroutine may change them.
 type counters struct {
 	questions, answers, failures      atomic.Uint64
 	bytesIn, bytesOut                 atomic.Uint64
 	invalidationsOut, invalidationsIn atomic.Uint64
 }
 
-// stats is a snapshot.
+// stats returns a snapshot.
 func (c *counters) stats() Stats {
 	return Stats{
 		Questions:        c.questions.Load(),

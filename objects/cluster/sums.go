@@ -12,8 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// Sums are the SHA-256 sums of n blocks of the file, as SumsOf; the owner makes
-// them.
+// Sums returns the SHA-256 sums of n blocks of the file, like SumsOf; the owner computes them.
 func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, error) {
 	var out proto.SumsAnswer
 	err := f.ask(ctx, true, func(handle uint64) question {
@@ -25,10 +24,10 @@ func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, err
 	return out.Sums, err
 }
 
-// Length asks for the size of the file.
+// Length requests the size of the file from its owner.
 func (f *File) Length(ctx context.Context) (uint64, error) { return f.end(ctx) }
 
-// sums are the checksums of blocks of a file.
+// sums returns the checksums of blocks of a file.
 func (s *server) sums(ctx context.Context, g *servedSession, q *proto.SumsAsk) (any, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -45,8 +44,8 @@ func (s *server) sums(ctx context.Context, g *servedSession, q *proto.SumsAsk) (
 	return out, nil
 }
 
-// SumsOf are the SHA-256 sums of n blocks of a file, one behind the other; fewer
-// at its end, where the last block is as long as it is.
+// SumsOf returns the concatenated SHA-256 sums of n blocks of a file; fewer at its end, where
+// the last block may be short.
 func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]byte, error) {
 	p := make([]byte, min(block, sumAtOnce))
 	var all []byte
@@ -64,13 +63,14 @@ func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]
 	return all, nil
 }
 
-// sumAtOnce bounds the bytes of a block that are in memory at once: many may ask.
+// sumAtOnce bounds the bytes of a block that are in memory at once, since there may be many
+// concurrent requests.
 const sumAtOnce = 1 << 20
 
-// sumBlock adds a block, or what there is of it, by way of p.
+// sumBlock adds a block, or as much of it as exists, to the hash, using p as the buffer.
 func sumBlock(ctx context.Context, h hash.Hash, f *objects.File, p []byte, off, block uint64) (done uint64, err error) {
 	for done < block {
-		// What has no memory is read without a look at the context.
+		// A hole is read without checking the context.
 		if err = ctx.Err(); err != nil {
 			return done, err
 		}

@@ -39,8 +39,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestSumsTakeLittleMemory: many who ask for the sums of large blocks at once
-// take no such blocks of memory each.
+// TestSumsTakeLittleMemory: many concurrent requests for the sums of large blocks don't
+// allocate such a block each.
 func TestSumsTakeLittleMemory(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a"}})
@@ -59,8 +59,7 @@ func TestSumsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestSumsEndWithTheContext asks for the sums of a file of which nothing is
-// there but its length.
+// TestSumsEndWithTheContext requests the sums of a file that consists only of a hole.
 func TestSumsEndWithTheContext(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a"}})

@@ -16,48 +16,47 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// What callers tell apart, beside the sentinels of objects, metadata and
-// devices, which come back from the owner as they were there.
+// The errors that callers distinguish, beside the sentinels of objects, metadata and devices,
+// which are returned as on the owner.
 var (
-	// ErrNoNode: no node has that name now.
+	// ErrNoNode reports that no node has that name now.
 	ErrNoNode = errors.New("cluster: no such node")
-	// ErrUnreachable: the node does not answer, or its session broke. Whether
-	// it has carried out what was asked is not known.
+	// ErrUnreachable reports that the node does not answer, or its session broke. It is
+	// unknown whether the node has carried out the request.
 	ErrUnreachable = errors.New("cluster: node unreachable")
-	// ErrStale: the file, or the node's incarnation, is gone.
+	// ErrStale reports that the file, or the node's incarnation, no longer exists.
 	ErrStale = errors.New("cluster: stale")
-	// ErrDenied: the owner does not allow it to this user.
+	// ErrDenied reports that the owner denies the operation to this user.
 	ErrDenied = errors.New("cluster: permission denied")
-	// ErrVersion: the node speaks another version, or is of another cluster.
+	// ErrVersion reports that the node speaks another version, or belongs to another cluster.
 	ErrVersion = errors.New("cluster: nodes don't fit together")
 )
 
-// Squash says who a user of another node is here.
+// Squash maps the users of other nodes to users of this node.
 type Squash struct {
-	// Mode says which users are mapped.
+	// Mode selects the users that are mapped.
 	Mode SquashMode
-	// UID and GID are who the mapped users are. Default 65534, nobody.
+	// UID and GID are the ids that they are mapped to. Default 65534, nobody.
 	UID, GID uint32
 }
 
-// SquashMode is a policy of user ids.
+// SquashMode is a policy for mapping user ids.
 type SquashMode string
 
-// The policies. All others keep their numbers.
+// The policies. Users that are not mapped keep their ids.
 const (
 	SquashRoot SquashMode = "root" // uid 0 is mapped; gid 0 and group 0 too
 	SquashAll  SquashMode = "all"
 	SquashNone SquashMode = "none"
 )
 
-// Options describe a cluster.
+// Options configures a cluster.
 type Options struct {
-	// Name is the cluster's. Nodes of another one are refused.
+	// Name is the cluster's. Nodes of another cluster are refused.
 	Name string
-	// View says which nodes there are; its Self is this one. Required,
-	// borrowed.
+	// View lists the nodes; its Self is this one. Required, borrowed.
 	View members.View
-	// Index says where keys are. Nil asks each node.
+	// Index locates keys. If nil, all nodes are asked.
 	Index keyindex.Index
 	// Store has the files that this node serves. Required, borrowed.
 	Store *objects.Store
@@ -66,64 +65,63 @@ type Options struct {
 	Devices []devices.Device
 	// Listen has the addresses at which other nodes connect.
 	Listen []control.Address
-	// Secret and TLS prove who is there: one is required. With TLS a node's
-	// certificate is for the DNS name that is its node name.
+	// Secret and TLS authenticate nodes: one of them is required. With TLS a node's
+	// certificate must be issued for its node name as the DNS name.
 	Secret []byte
-	// Plain leaves what goes between nodes by a secret unencrypted. All nodes must
-	// have it.
+	// Plain disables encryption between nodes that use a secret. All nodes must agree.
 	Plain bool
 	TLS   *tls.Config
-	// Transports, Channels are comm's. Channels defaults to 4.
+	// Transports and Channels are options of comm. Channels defaults to 4.
 	Transports []comm.Transport
 	Channels   int
 	// Squash maps users of other nodes. Default SquashRoot to nobody.
 	Squash Squash
-	// Owner is the only user who gets in from other nodes, after mapping;
-	// nil is everybody, as modes allow (--allow-other).
+	// Owner is the only user with access from other nodes, after mapping; nil gives access to
+	// all users, subject to modes (--allow-other).
 	Owner *uint32
-	// AttrTTL is the time another node's answers are remembered. Default 1 s.
+	// AttrTTL is the time for which another node's answers are cached. Default 1 s.
 	AttrTTL time.Duration
-	// Timeout bounds a question, and the time that a transfer may stand still.
+	// Timeout bounds a request, and the time for which a transfer may make no progress.
 	// Default 10 s.
 	Timeout time.Duration
-	// DialTimeout bounds making a connection. Default 3 s. A node that could
-	// not be reached is not tried again for 1 s.
+	// DialTimeout bounds the establishment of a connection. Default 3 s. A node that could not
+	// be reached is not tried again for 1 s.
 	DialTimeout time.Duration
 	// Extensions add methods to those of this package.
 	Extensions []Extension
-	// Logger gets life-cycle messages; nil is silent.
+	// Logger receives life-cycle messages; nil discards them.
 	Logger *zap.Logger
 }
 
-// NodeState describes another node as far as it is known without asking it.
+// NodeState describes another node as far as it is known without sending a request.
 type NodeState struct {
 	members.Record
-	// Connected says that there is a session, Transport by what.
+	// Connected is true if there is a session, and Transport is its transport.
 	Connected bool   `json:"connected"`
 	Transport string `json:"transport,omitempty"`
-	// Protection names the protection of the session: tls, secret, plain (nothing, as both
-	// nodes were told), or local (nothing, on a socket of this machine).
+	// Protection is the protection of the session: tls, secret, plain (none, as configured on
+	// both nodes), or local (none, on a socket of this machine).
 	Protection string `json:"protection,omitempty"`
-	// Remote is the address that its connection comes from, or goes to; empty for
-	// a socket of this machine, and where there is none.
+	// Remote is the address that its connection comes from, or goes to; empty for a socket of
+	// this machine, and if there is no connection.
 	Remote string `json:"remote,omitempty"`
-	// Problem tells why the last attempt to reach it failed, or is empty.
+	// Problem is the reason why the last attempt to reach it failed, or empty.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Invalidation says which answers of a node may not be remembered any more.
+// Invalidation describes which cached answers of a node are no longer valid.
 type Invalidation struct {
 	Node *Node
-	// Inos have other attributes or content, Dirs other names. All is
-	// everything: the session broke.
+	// Inos have changed attributes or content, Dirs changed names. All covers everything: the
+	// session broke.
 	Inos, Dirs []objects.Ino
 	All        bool
 }
 
-// Stats counts since the beginning.
+// Stats holds counts since the start.
 type Stats struct {
-	Questions uint64 `json:"questions"` // asked of others
-	Answers   uint64 `json:"answers"`   // given to others
+	Questions uint64 `json:"questions"` // requests sent to other nodes
+	Answers   uint64 `json:"answers"`   // requests of other nodes answered
 	Failures  uint64 `json:"failures"`
 	BytesIn   uint64 `json:"bytes_in"`
 	BytesOut  uint64 `json:"bytes_out"`

@@ -15,13 +15,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// FileRank is a rank of a collective: its files, which stay the caller's and
-// are both of one node. The zero End is none.
+// FileRank is a rank of a collective: its files, which remain the caller's and must be on the
+// same node. The zero End means no file.
 type FileRank struct {
 	Source, Target cluster.End
 }
 
-// node returns the node that has the files, nil for this one.
+// node returns the node that has the files; nil means this one.
 func (r FileRank) node() (*cluster.Node, error) {
 	var n *cluster.Node
 	for i, e := range []cluster.End{r.Source, r.Target} {
@@ -40,7 +40,7 @@ func (r FileRank) node() (*cluster.Node, error) {
 	return n, nil
 }
 
-// runAcross does a collective of files of which some are another node's.
+// runAcross runs a collective that involves files of other nodes.
 func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (Report, error) {
 	k, err := c.newCollection(t, ranks, killPriv)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, kil
 	}
 	calm := context.WithoutCancel(ctx)
 	if err != nil {
-		c.measured.put(k.ask, nil, time.Now()) // the links may be others now
+		c.measured.put(k.ask, nil, time.Now()) // the links may have changed
 		_ = k.each(calm, func() {}, func(ctx context.Context, p party) error { p.drop(ctx); return nil })
 		return Report{}, err
 	}
@@ -64,11 +64,11 @@ func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, kil
 	return k.parties[0].report(), err
 }
 
-// collection is a collective that we have others take part in.
+// collection is a collective that this node has initiated.
 type collection struct {
 	c       *Collector
 	parties []party
-	// order is that of their names.
+	// order has the indices of the parties, ordered by the names of their nodes.
 	order []int
 	ask   *proto.CollectAsk
 }
@@ -76,18 +76,18 @@ type collection struct {
 // party is a node that takes part: this one, or another.
 type party interface {
 	prepare(ctx context.Context) error
-	// work makes the results, and returns when they are there.
+	// work makes the results, and returns once they are complete.
 	work(ctx context.Context) error
 	commit(ctx context.Context) error
-	// drop ends what was prepared, or is under way.
+	// drop ends what was prepared, or is in progress.
 	drop(ctx context.Context)
 	report() Report
-	// costs returns what the nodes have measured, or were given.
+	// costs returns the costs that the nodes have measured, or were given.
 	costs() []byte
 }
 
-// prepare prepares one party after the other, in the order of the nodes' names: two
-// collectives that want the same files of several nodes don't wait for each other.
+// prepare prepares one party after the other, in the order of the nodes' names: so two
+// collectives that use the same files of several nodes cannot deadlock.
 func (k *collection) prepare(ctx context.Context) error {
 	for _, i := range k.order {
 		if err := k.c.contained(func() error { return k.parties[i].prepare(ctx) }); err != nil {
@@ -97,7 +97,7 @@ func (k *collection) prepare(ctx context.Context) error {
 	return nil
 }
 
-// newCollection sorts the ranks by nodes, in the order in which they come.
+// newCollection groups the ranks by node, in order of first appearance.
 func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*collection, error) {
 	t.Ranks = len(ranks)
 	if err := t.Validate(); err != nil {
@@ -144,8 +144,8 @@ func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*col
 	return k, nil
 }
 
-// each has all parties do something side by side. The first that fails ends it
-// for the others; of the errors, those are told that are not just that.
+// each calls do for all parties concurrently. The first failure cancels it for the others;
+// errors that are only due to that are left out.
 func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do func(context.Context, party) error) error {
 	errs := make([]error, len(k.parties))
 	var all sync.WaitGroup
@@ -169,7 +169,7 @@ func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do fun
 	return errors.Join(told...)
 }
 
-// ownParty is this node.
+// ownParty is this node as a party.
 type ownParty struct {
 	c        *Collector
 	task     Task
@@ -208,7 +208,7 @@ func (p *ownParty) report() Report { return p.part.report() }
 
 func (p *ownParty) costs() []byte { return p.part.costs }
 
-// otherParty is another node.
+// otherParty is another node as a party.
 type otherParty struct {
 	c     *Collector
 	n     *cluster.Node
@@ -217,11 +217,11 @@ type otherParty struct {
 	// in is the session in which it was prepared.
 	in   cluster.Session
 	last proto.CollectAnswer
-	// enough ends keep; nil before that.
+	// enough ends keep; nil before keep was called.
 	enough func()
 }
 
-// handles gives the node's ranks their handles, which must be of one session.
+// handles determines the handles of the node's ranks, which must belong to one session.
 func (p *otherParty) handles(ctx context.Context) error {
 	p.ask.Files, p.in = nil, cluster.Session{}
 	for rank, node := range p.ask.Of {
@@ -267,7 +267,7 @@ func (p *otherParty) prepare(ctx context.Context) error {
 }
 
 func (p *otherParty) work(ctx context.Context) error {
-	// Half of the time of a question, so that an answer has some too.
+	// Half of the timeout of a request, so that time is left for the answer.
 	wait := uint32(max(1, min(p.c.o.Timeout/2, answerLimit)/time.Millisecond))
 	for {
 		if err := p.in.Ask(ctx, proto.MethodCollectWait, &proto.JobAsk{Job: p.ask.Job, Wait: wait}, &p.last); err != nil {
@@ -292,7 +292,7 @@ func (p *otherParty) commit(ctx context.Context) error {
 	return p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job, Commit: true}, nil)
 }
 
-// drop tells the node; where it can't be told, the end of the session does.
+// drop notifies the node; if that fails, the end of the session has the same effect.
 func (p *otherParty) drop(ctx context.Context) {
 	if p.enough != nil {
 		p.enough()
@@ -300,16 +300,16 @@ func (p *otherParty) drop(ctx context.Context) {
 	if p.in == (cluster.Session{}) || p.in.Ended() {
 		return
 	}
-	_ = p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job}, nil) // it is over, whatever it says
+	_ = p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job}, nil) // it is over, whatever the answer
 }
 
 func (p *otherParty) report() Report { return reportFromProto(&p.last) }
 
 func (p *otherParty) costs() []byte { return p.last.Costs }
 
-// keep says now and then that the part is wanted, until enough: before it is begun
-// others may have the files of the next node for long, and after it has ended other
-// nodes may still be at theirs.
+// keep periodically confirms that the part is needed, until enough is called: before the part
+// starts, other collectives may hold the next node's files for long, and after it has ended,
+// other nodes may still be working on theirs.
 func (p *otherParty) keep(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	gone := make(chan struct{})
@@ -324,7 +324,7 @@ func (p *otherParty) keep(ctx context.Context) {
 		for {
 			select {
 			case <-t.C:
-				_ = p.in.Ask(ctx, proto.MethodCollectWait, &proto.JobAsk{Job: p.ask.Job}, &proto.CollectAnswer{}) // a wait that works with it is told too
+				_ = p.in.Ask(ctx, proto.MethodCollectWait, &proto.JobAsk{Job: p.ask.Job}, &proto.CollectAnswer{}) // if it fails, so do the requests that work waits for
 			case <-ctx.Done():
 				return
 			}

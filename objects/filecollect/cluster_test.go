@@ -25,7 +25,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// world is nodes that do collectives.
+// world is a set of nodes that run collectives.
 type world struct {
 	*clustertest.World
 
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, o clustertest.Options) *world {
 
 func (w *world) at(name members.Name) *filecollect.Collector { return w.collectors[name] }
 
-// end opens a file of a node for a collective that node a asks for.
+// end opens a file of a node for a collective that node a initiates.
 func end(t *testing.T, w *world, of members.Name, ino objects.Ino) (e cluster.End) {
 	t.Helper()
 	var err error
@@ -69,8 +69,8 @@ func end(t *testing.T, w *world, of members.Name, ino objects.Ino) (e cluster.En
 	return e
 }
 
-// floats are bytes that are finite numbers of elem.Float32, for whose sums the
-// order matters.
+// floats returns bytes that are finite numbers of elem.Float32, for whose sums the order
+// matters.
 func floats(seed uint64, count int) []byte {
 	p := kit.Bytes(seed, 0, 4*count)
 	for i := 0; i < len(p); i += 4 {
@@ -80,7 +80,7 @@ func floats(seed uint64, count int) []byte {
 	return p
 }
 
-// results returns what the files of a collective have to hold: a rank without a result
+// results returns the expected contents of the files of a collective: a rank without a result
 // keeps its source.
 func results(t *testing.T, task filecollect.Task, sources [][]byte) [][]byte {
 	t.Helper()
@@ -93,8 +93,8 @@ func results(t *testing.T, task filecollect.Task, sources [][]byte) [][]byte {
 	return out
 }
 
-// TestCollect does every collective in place on files of three nodes, which node
-// a asks for, and which are in the order of the nodes, or are not.
+// TestCollect runs every collective in place on files of three nodes, initiated by node a, with
+// the ranks in and out of the order of the nodes.
 func TestCollect(t *testing.T) {
 	for way, unix := range map[string]bool{"tcp": false, "shm": true} {
 		t.Run(way, func(t *testing.T) {
@@ -153,8 +153,8 @@ func collectOnce(t *testing.T, w *world, task filecollect.Task, places []members
 	}
 }
 
-// TestCollectMeasuresOnce: what the nodes of a collective have measured is taken for
-// the next one of the same nodes, and a node that is told nonsense refuses.
+// TestCollectMeasuresOnce: the measurement of one collective is reused for the next one of the
+// same nodes, and a node that receives invalid costs refuses.
 func TestCollectMeasuresOnce(t *testing.T) {
 	kit.Check(t)
 	w := newWorld(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -176,7 +176,7 @@ func TestCollectMeasuresOnce(t *testing.T) {
 		})
 		want := 1
 		if i == 3 {
-			want = 0 // it is measured anew
+			want = 0 // it is measured again
 		}
 		if err != nil || groups != want {
 			t.Errorf("%d groups, %v", groups, err)
@@ -193,8 +193,8 @@ func TestCollectMeasuresOnce(t *testing.T) {
 	}
 }
 
-// TestCollectIsKept: a node keeps its part while another one has to wait for its
-// files for longer than parts are kept that nobody asks for.
+// TestCollectIsKept: a node keeps its part while another one has to wait for its files for
+// longer than parts without requests are kept.
 func TestCollectIsKept(t *testing.T) {
 	kit.Check(t)
 	w := newWorld(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -202,7 +202,7 @@ func TestCollectIsKept(t *testing.T) {
 		t.Skip("takes its time")
 	}
 	const unwanted = 3 * time.Second
-	w.at("a").Unwanted(80 * time.Millisecond) // it says often that it wants them
+	w.at("a").Unwanted(80 * time.Millisecond) // it confirms often that it needs them
 	w.at("b").Unwanted(unwanted)
 	var ranks []filecollect.FileRank
 	var files []objects.Ino
@@ -222,7 +222,7 @@ func TestCollectIsKept(t *testing.T) {
 	}
 }
 
-// TestCollectRefused: what one node can't do leaves the files of all.
+// TestCollectRefused: a failure on one node leaves the files of all unchanged.
 func TestCollectRefused(t *testing.T) {
 	kit.Check(t)
 	w := newWorld(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
@@ -252,7 +252,7 @@ func TestCollectRefused(t *testing.T) {
 	}
 }
 
-// prepared has node b prepare a part of a collective of a file of its own, in place.
+// prepared makes node b prepare a part of a collective of a file of its own, in place.
 func (w *world) prepared(t *testing.T) (in cluster.Session, job []byte, ino objects.Ino) {
 	t.Helper()
 	ino = w.Node("b").File("sim0", "x", kit.Bytes(1, 0, 4096))
@@ -272,7 +272,7 @@ func (w *world) prepared(t *testing.T) (in cluster.Session, job []byte, ino obje
 	return in, job, ino
 }
 
-// turn fails the test unless no collective has a file of node b, or lets it go soon.
+// turn fails the test unless no collective has a file of node b, or releases it soon.
 func (w *world) turn(t *testing.T, ino objects.Ino) {
 	t.Helper()
 	done, err := w.Node("b").Store.TakeTurn(t.Context(), nil, []objects.Ino{ino})
@@ -282,8 +282,8 @@ func (w *world) turn(t *testing.T, ino objects.Ino) {
 	done()
 }
 
-// TestUnwantedPart: a part that nobody asks for gives back its memory and its turn,
-// while the session goes on.
+// TestUnwantedPart: a part without requests releases its memory and its turn, while the session
+// continues.
 func TestUnwantedPart(t *testing.T) {
 	kit.Check(t)
 	w := newWorld(t, clustertest.Options{Names: []members.Name{"a", "b"}})
@@ -298,7 +298,7 @@ func TestUnwantedPart(t *testing.T) {
 	}
 }
 
-// TestWantedPart: a question that says that a part is wanted does not begin it.
+// TestWantedPart: a request that confirms that a part is needed does not start it.
 func TestWantedPart(t *testing.T) {
 	kit.Check(t)
 	w := newWorld(t, clustertest.Options{Names: []members.Name{"a", "b"}})
@@ -323,7 +323,7 @@ func TestPartEndsWithItsSession(t *testing.T) {
 	w.turn(t, ino)
 }
 
-// TestNoFiles asks for a collective of ranks without a file, where there is no cluster.
+// TestNoFiles requests a collective of ranks without a file, without a cluster.
 func TestNoFiles(t *testing.T) {
 	c := filecollect.New(filecollect.Options{Logger: zap.NewNop()})
 	task := filecollect.Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 2, Size: 4096}

@@ -21,29 +21,29 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// Options describe a Collector.
+// Options configures a Collector.
 type Options struct {
 	// Store has the files of this node, which Engine copies.
 	Store  *objects.Store
 	Engine *transport.Engine
-	// Timeout bounds a question to another node, and how long a collective may stand
-	// still.
+	// Timeout bounds a request to another node, and the time for which a collective may make
+	// no progress.
 	Timeout time.Duration
-	// Settings are those of the environment for collectives; nil is nothing.
+	// Settings are the environment's settings for collectives; may be nil.
 	Settings *env.Settings
-	// Order returns the order in which ranks of this node use the fast links between
-	// their devices, and a hash of the topology; nil is the order of the ranks.
+	// Order returns the order in which the ranks of this node should use the fast links
+	// between their devices, and a hash of the topology; nil means the order of the ranks.
 	Order func(places []Place) (order []plan.Rank, hash string)
-	// Logger is not nil.
+	// Logger must not be nil.
 	Logger *zap.Logger
 }
 
-// Collector does collectives whose ranks are files of any nodes, and takes part in those
-// of other nodes. Without a cluster all files are this node's. Its methods may be called
-// from any goroutine.
+// Collector runs collectives whose ranks are files of any nodes, and takes part in those of
+// other nodes. Without a cluster all files must be this node's. Its methods may be called from
+// any goroutine.
 type Collector struct {
 	o Options
-	// unwantedAfter is a time.Duration; tests have a shorter one.
+	// unwantedAfter is a time.Duration; tests set a shorter one.
 	unwantedAfter atomic.Int64
 	measured      measured
 	// cluster and domains are set by Begin; nil without a cluster.
@@ -51,24 +51,24 @@ type Collector struct {
 	domains *domain.Domains
 
 	mu sync.Mutex
-	// jobs are the parts of collectives that other nodes have asked for.
+	// jobs holds the parts of collectives that other nodes have requested.
 	// +checklocks:mu
 	jobs map[jobName]*collected
-	// reserved counts them by session, and those that are being prepared.
+	// reserved counts them by session, including those being prepared.
 	// +checklocks:mu
 	reserved map[cluster.ClientSession]int
 }
 
 var _ cluster.Extension = (*Collector)(nil)
 
-// New makes a Collector. To work with other nodes it is an extension of the cluster.
+// New returns a Collector. To work with other nodes it must be an extension of the cluster.
 func New(o Options) *Collector {
 	c := &Collector{o: o, jobs: map[jobName]*collected{}, reserved: map[cluster.ClientSession]int{}}
 	c.unwantedAfter.Store(int64(unwantedAfter))
 	return c
 }
 
-// Begin is called by the cluster.
+// Begin implements cluster.Extension.
 func (c *Collector) Begin(nodes *cluster.Cluster) (map[rpc.Method]cluster.Handler, error) {
 	domains, err := domain.New(nodes.Communicator(), domain.Options{Timeout: c.o.Timeout, Logger: c.o.Logger})
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Collector) Begin(nodes *cluster.Cluster) (map[rpc.Method]cluster.Handle
 	}, nil
 }
 
-// End is called by the cluster.
+// End implements cluster.Extension.
 func (c *Collector) End() error {
 	if c.domains == nil {
 		return nil
@@ -90,20 +90,20 @@ func (c *Collector) End() error {
 	return c.domains.Close()
 }
 
-// Outcome describes a collective that is done.
+// Outcome describes a completed collective.
 type Outcome struct {
 	Report
 
-	// Nodes counts the nodes that have files.
+	// Nodes is the number of nodes that have files.
 	Nodes int
-	// Took does not include the opening of files.
+	// Took does not include opening the files.
 	Took time.Duration
 }
 
-// Run does a collective. Nothing is changed before all results are whole.
+// Run runs a collective. Nothing is changed before all results are complete.
 //
-// Errors: ErrTask, and for files of this node a *RankError; those of the nodes, which name
-// themselves; cluster.ErrUnreachable where one does not answer.
+// Errors: ErrTask, and for files of this node a *RankError; those of the nodes, which include
+// the node's name; cluster.ErrUnreachable if a node does not answer.
 func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (Outcome, error) {
 	has := map[*cluster.Node]bool{}
 	for _, r := range ranks {
@@ -127,7 +127,7 @@ func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv 
 	return Outcome{Report: report, Nodes: len(has), Took: time.Since(begun)}, err
 }
 
-// runHere does a collective of files of this node.
+// runHere runs a collective of files of this node.
 func (c *Collector) runHere(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (report Report, err error) {
 	places := make([]Place, len(ranks))
 	for rank, r := range ranks {
@@ -155,8 +155,8 @@ func (c *Collector) runHere(ctx context.Context, t Task, ranks []FileRank, killP
 	return report, job.Commit(ctx, killPriv)
 }
 
-// contained runs what is done of a collective. Another node may have asked for it: a
-// panic ends the collective alone.
+// contained runs a step of a collective, which another node may have requested: a panic ends
+// only the collective.
 func (c *Collector) contained(fn func() error) error {
 	err := Contained(fn)
 	if panicked, ok := errors.AsType[*PanicError](err); ok {

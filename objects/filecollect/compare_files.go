@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// VerifyBlock is the number of bytes that have one checksum.
+	// VerifyBlock is the number of bytes per checksum.
 	VerifyBlock = uint64(devices.MiB)
-	// verifyAtOnce is the number of blocks a node is asked for at a time: what it
-	// sums in a small part of the time that an answer may take.
+	// verifyAtOnce is the number of blocks requested from a node at a time: it can checksum
+	// that many in a small part of the time that an answer may take.
 	verifyAtOnce = 64
-	// MaxVerified bounds the files that are compared.
+	// MaxVerified bounds the number of files compared.
 	MaxVerified = 128
 )
 
-// Verified compares a file with the first one of a list.
+// Verified is the result of comparing a file with the first one of a list.
 type Verified struct {
-	// Size is that of the file in bytes.
+	// Size is the size of the file in bytes.
 	Size uint64
-	// First is the first block of VerifyBlock bytes that differs; Blocks is how many do.
+	// First is the first block of VerifyBlock bytes that differs; Blocks is the number that
+	// differ.
 	First, Blocks uint64
 }
 
@@ -67,7 +68,7 @@ func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by ob
 type verified struct {
 	end  cluster.End
 	size uint64
-	// first is the first block that differs, blocks how many do.
+	// first is the first block that differs, blocks the number that differ.
 	first, blocks uint64
 }
 
@@ -116,9 +117,9 @@ func compare(ctx context.Context, all []verified) error {
 	return nil
 }
 
-// nextData finds the first block at or behind from that has to be read: one with
-// data in any of the files, or the last one of any. What lies between are holes,
-// of which a file can have 2^63 bytes.
+// nextData returns the first block, starting at from, that must be read: one with data in any
+// of the files, or the last one of any. The blocks before it are holes, of which a file can
+// have 2^63 bytes.
 func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64, error) {
 	next := (longest + VerifyBlock - 1) / VerifyBlock
 	for i := range all {
@@ -131,8 +132,8 @@ func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64
 	return max(from, next), nil
 }
 
-// data is the first block at or behind from that has data, or is the file's last
-// one; a number too great for a block where there is none.
+// data returns the first block, starting at from, that has data, or is the file's last one; if
+// there is none, a number greater than any block.
 func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
 	if from*VerifyBlock >= v.size {
 		return math.MaxUint64, nil
@@ -151,8 +152,8 @@ func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
 	return min(last, at/VerifyBlock), err
 }
 
-// skip notes the blocks [from, to), of which each file has all or none, without
-// data: they differ where one of the two files has ended.
+// skip counts the blocks [from, to), which lie either completely within or beyond each file
+// and have no data: they differ if one of the two files has ended.
 func (v *verified) skip(first *verified, from, to uint64) {
 	if from == to || (from*VerifyBlock >= v.size) == (from*VerifyBlock >= first.size) {
 		return
@@ -163,7 +164,7 @@ func (v *verified) skip(first *verified, from, to uint64) {
 	v.blocks += to - from
 }
 
-// sums are the checksums of the next blocks.
+// sums returns the checksums of the next blocks.
 func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
 	if from*VerifyBlock >= v.size {
 		return nil, nil
@@ -182,7 +183,7 @@ func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
 	return all, err
 }
 
-// count notes the blocks that differ from those of the first file.
+// count counts the blocks that differ from those of the first file.
 func (v *verified) count(first, own []byte, from uint64) {
 	for at := 0; at < max(len(first), len(own)); at += sha256.Size {
 		a, b := first[min(at, len(first)):], own[min(at, len(own)):]

@@ -5,22 +5,21 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a defect of this program that has come to light in a collective.
-// It ends that collective, whose files are what they were, and not the daemon,
-// which has other files to look after.
+// PanicError is a bug in this program that has caused a panic in a collective. It ends that
+// collective, whose files remain unchanged, and not the daemon, which serves other files.
 type PanicError struct {
-	// Value is the value of the panic, and Stack its place: they are for the log of
-	// the node, not for others.
+	// Value is the value of the panic, and Stack its stack trace: they are for the node's log
+	// only.
 	Value any
 	Stack []byte
 }
 
-// Error says as much as others may know.
+// Error returns a text without internal details.
 func (e *PanicError) Error() string {
 	return "collect: it has failed by a defect of this program; the log of the node has it"
 }
 
-// Contained runs fn, and makes a panic in it a PanicError.
+// Contained runs fn, and converts a panic in it to a PanicError.
 func Contained(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// costsFor is the time that a measurement between some nodes is taken for what
-	// it costs: a collective of small files takes less time than to measure.
+	// costsFor is the time for which a measurement between some nodes is reused: a collective
+	// of small files takes less time than the measurement.
 	costsFor = time.Minute
-	// maxMeasured is of how many groups of nodes it is kept.
+	// maxMeasured bounds the groups of nodes whose costs are kept.
 	maxMeasured = 64
 )
 
-// measured has the costs of links between nodes, as the groups of earlier
-// collectives that we have asked for have measured it. All nodes of a collective
-// are given the same.
+// measured holds the costs of links between nodes, as measured by the groups of earlier
+// collectives that this node has initiated. All nodes of a collective are given the same
+// costs.
 type measured struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -32,7 +32,7 @@ type measuredGroup struct {
 	until time.Time
 }
 
-// groupName is that of some nodes in their incarnations, in any order.
+// groupName returns a name for some nodes in their incarnations, in any order.
 func groupName(ask *proto.CollectAsk) string {
 	names := make([]string, len(ask.Nodes))
 	for i, name := range ask.Nodes {
@@ -42,7 +42,7 @@ func groupName(ask *proto.CollectAsk) string {
 	return strings.Join(names, " ")
 }
 
-// get returns what some nodes have measured; empty where they have to.
+// get returns the costs that some nodes have measured; empty if they must measure them.
 func (m *measured) get(ask *proto.CollectAsk, now time.Time) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,8 +53,8 @@ func (m *measured) get(ask *proto.CollectAsk, now time.Time) []byte {
 	return g.costs
 }
 
-// put keeps what some nodes have measured, if they have; where it was given, it
-// gets no longer life by that. Empty forgets.
+// put stores the costs that some nodes have measured; costs that were given to them do not
+// extend their lifetime. Empty costs remove the entry.
 func (m *measured) put(ask *proto.CollectAsk, costs []byte, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

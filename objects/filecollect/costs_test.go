@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// TestMeasured keeps what nodes have measured for a while, for these nodes in these
-// incarnations alone.
+// TestMeasured keeps measurements for a while, for the same nodes in the same incarnations
+// only.
 func TestMeasured(t *testing.T) {
 	var m measured
 	now := time.Unix(1000, 0)
@@ -30,7 +30,7 @@ func TestMeasured(t *testing.T) {
 	want(ask("", "b1", "a1"), now, "ab")
 	want(ask("", "a1", "b2"), now, "")
 	want(ask("", "a1", "b1", "c1"), now, "")
-	// What was given says nothing new.
+	// Costs that were given do not extend the lifetime.
 	m.put(ask("ab", "a1", "b1"), []byte("ab"), now.Add(costsFor/2))
 	want(ask("", "a1", "b1"), now.Add(costsFor-1), "ab")
 	want(ask("", "a1", "b1"), now.Add(costsFor), "")

@@ -15,9 +15,8 @@ import (
 // deviceSegment is the number of bytes of a file that a device combines at once.
 const deviceSegment = 16 << 20
 
-// soleDevice is the device that has all sources and results, which combines
-// elements by itself, and whose memory the host does not see: there the bytes
-// need not come to the host. nil is none.
+// soleDevice returns the device that has all sources and results, if it can combine elements
+// itself: the bytes then need not pass through the host. Otherwise it returns nil.
 func (j *Job) soleDevice() devices.Device {
 	if !Combines(j.task.Kind) {
 		return nil
@@ -41,13 +40,13 @@ func (j *Job) soleDevice() devices.Device {
 	return only
 }
 
-// scratch is memory of a device that a segment is combined in.
+// scratch is device memory in which a segment is combined.
 type scratch struct {
 	acc, term *devices.Memory
 }
 
-// newScratch takes it. ok is false where there is none to be had, or where the
-// host sees it and combines faster by itself.
+// newScratch allocates it. ok is false if that fails, or if the host can map the memory and is
+// faster at combining.
 func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
 	s = &scratch{}
 	var err error
@@ -55,7 +54,7 @@ func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
 		return nil, false
 	}
 	if s.term, err = d.Alloc(ctx, deviceSegment); err != nil {
-		_ = s.acc.Release() // without it the host does the work
+		_ = s.acc.Release() // the host does the work instead
 		return nil, false
 	}
 	span, err := s.acc.Span(devices.Range{Len: 1})
@@ -74,8 +73,8 @@ func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
 
 func (s *scratch) release() error { return errors.Join(s.acc.Release(), s.term.Release()) }
 
-// runOnDevice does a task whose files are all on one device, in its memory. done
-// is false where it can't.
+// runOnDevice runs a task whose files are all on one device, in its memory. done is false if
+// that is not possible.
 func (j *Job) runOnDevice(ctx context.Context) (done bool, err error) {
 	d := j.soleDevice()
 	if d == nil || len(j.places) != j.task.Ranks {
@@ -144,7 +143,7 @@ func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit
 	return nil
 }
 
-// draftOf is the result of a rank, or nil.
+// draftOf returns the result of a rank, or nil.
 func (j *Job) draftOf(rank int) *objects.Draft {
 	for _, d := range j.drafts {
 		if d.rank == rank {

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Remeasure changes what was measured between the nodes of collectives, and returns of
-// how many groups that is.
+// Remeasure changes the measured costs between the nodes of collectives, and returns the number
+// of groups changed.
 func (c *Collector) Remeasure(change func(*plan.Costs)) (groups int, err error) {
 	c.measured.mu.Lock()
 	defer c.measured.mu.Unlock()
@@ -25,11 +25,11 @@ func (c *Collector) Remeasure(change func(*plan.Costs)) (groups int, err error) 
 	return len(c.measured.groups), nil
 }
 
-// Reference returns the results of a task, the plain way.
+// Reference returns the results of a task, computed in the simplest way.
 func Reference(t *testing.T, task Task, sources [][]byte) [][]byte {
 	t.Helper()
 	return reference(t, task, sources)
 }
 
-// Unwanted sets after how long parts of collectives are dropped that nobody asks for.
+// Unwanted sets the time after which parts of collectives without requests are dropped.
 func (c *Collector) Unwanted(after time.Duration) { c.unwantedAfter.Store(int64(after)) }

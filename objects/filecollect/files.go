@@ -14,16 +14,16 @@ import (
 
 // Request is a collective of files of a mount.
 type Request struct {
-	// Task has no Size yet: that is the size of the sources.
+	// Task has no Size yet: it is the size of the sources.
 	Task Task
-	// Sources and Targets are the files of each rank, by their numbers in the tree; 0 is
-	// none.
+	// Sources and Targets are the files of each rank, by their inode numbers in the tree; 0
+	// means none.
 	Sources, Targets []objects.Ino
-	// By is the user, whose rights to the files are checked.
+	// By is the user, whose permissions for the files are checked.
 	By objects.Caller
 }
 
-// Collect opens the files of a request and does it. It sets the task's size.
+// Collect opens the files of a request and runs it. It sets the task's size.
 //
 // Errors: those of Run; *RankError for a file that can't be used.
 func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request) (Outcome, error) {
@@ -36,12 +36,12 @@ func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request)
 	return c.Run(ctx, r.Task, ranks, !r.By.IsRoot())
 }
 
-// opened is files that are open for one request.
+// opened holds the files that are open for one request.
 type opened struct {
 	store *objects.Store
 	tree  *cluster.Mesh
 	by    objects.Caller
-	// ends are the files that are open, by their numbers in the tree.
+	// ends holds the open files, by their inode numbers in the tree.
 	ends map[metadata.Ino]cluster.End
 }
 
@@ -49,19 +49,19 @@ func newOpened(store *objects.Store, tree *cluster.Mesh, by objects.Caller) *ope
 	return &opened{store: store, tree: tree, by: by, ends: map[metadata.Ino]cluster.End{}}
 }
 
-// close ends them.
+// close closes the files.
 func (o *opened) close(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, e := range o.ends {
 		if e.Remote != nil {
-			_ = e.Remote.Close(ctx) // what was written is there
+			_ = e.Remote.Close(ctx) // written data is already in place
 			continue
 		}
 		_ = e.Local.Close(ctx) // the store has logged what fails
 	}
 }
 
-// open opens a file, once. All that is wanted of it is told the first time.
+// open opens a file, once. The first call must request all access that is needed.
 func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Permission) (cluster.End, error) {
 	if e, has := o.ends[ino]; has {
 		return e, nil
@@ -83,7 +83,7 @@ func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Perm
 	return e, nil
 }
 
-// local opens a file of this node, which its mode must allow the caller.
+// local opens a file of this node if its mode permits the access.
 func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Permission) (*objects.File, error) {
 	a, err := o.store.Attr(ctx, ino)
 	switch {
@@ -102,7 +102,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Per
 	return o.store.OpenFile(ctx, ino)
 }
 
-// sizeOf is the present size of a file.
+// sizeOf returns the present size of a file.
 func sizeOf(ctx context.Context, e cluster.End) (uint64, error) {
 	if e.Remote != nil {
 		return e.Remote.Length(ctx)
@@ -110,7 +110,7 @@ func sizeOf(ctx context.Context, e cluster.End) (uint64, error) {
 	return e.Local.Size(), nil
 }
 
-// ranks opens the files, and finds the size that all sources have.
+// ranks opens the files, and determines the common size of the sources.
 func (o *opened) ranks(ctx context.Context, t *Task, from, to []metadata.Ino) ([]FileRank, error) {
 	// A file may be the source of one rank and the target of another.
 	access := func(ino metadata.Ino) (a objects.Permission) {
@@ -129,7 +129,7 @@ func (o *opened) ranks(ctx context.Context, t *Task, from, to []metadata.Ino) ([
 	return ranks, o.openTargets(ctx, t, ranks, to, access)
 }
 
-// openSources opens what ranks give, and finds the size that all have.
+// openSources opens the sources, and determines their common size.
 func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, from []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
 	first := -1
 	for rank, ino := range from {
@@ -153,7 +153,7 @@ func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, fro
 	return nil
 }
 
-// openTargets opens what ranks get, each file for one of them.
+// openTargets opens the targets. Each file may be the target of only one rank.
 func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
 	for rank, ino := range to {
 		if ino == 0 {
@@ -172,7 +172,7 @@ func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to 
 	return nil
 }
 
-// checkTarget refuses to broadcast over what is not as long, or nothing yet.
+// checkTarget refuses to broadcast to a file that is neither empty nor of the same size.
 func checkTarget(ctx context.Context, t *Task, e cluster.End) error {
 	if t.Kind != plan.Broadcast {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// meeting joins the nodes of a test for their collectives: the last one to
-// come does it for all.
+// meeting runs a collective for the nodes of a test: the last one to arrive does it for all.
 type meeting struct {
 	n int
 
@@ -26,7 +25,7 @@ type meeting struct {
 	err error
 	// +checklocks:mu
 	over chan struct{}
-	// gone says that one has left before the end.
+	// gone is true if a node has left before the end.
 	// +checklocks:mu
 	gone bool
 }
@@ -35,7 +34,7 @@ func newMeeting(n int) *meeting {
 	return &meeting{n: n, sources: make([][]byte, n), results: make([][]byte, n), over: make(chan struct{})}
 }
 
-// meet brings a node's bytes; do gets those of all.
+// meet passes in a node's bytes; do is called with those of all.
 func (m *meeting) meet(ctx context.Context, me int, result, source domain.View, do func(results, sources [][]byte) error) error {
 	m.mu.Lock()
 	if m.gone {
@@ -57,7 +56,7 @@ func (m *meeting) meet(ctx context.Context, me int, result, source domain.View, 
 	select {
 	case <-over:
 	case <-ctx.Done():
-		// Nobody touches the memory of who has gone.
+		// The memory of a node that has left is not accessed.
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.gone = true
@@ -72,7 +71,7 @@ func bytesOf(v domain.View) []byte {
 	return v.Buffer().Host(v.Offset(), v.Size())
 }
 
-// seat is a node of a meeting.
+// seat is the Group of one node of a meeting.
 type seat struct {
 	*meeting
 	me int

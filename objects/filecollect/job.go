@@ -11,32 +11,32 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Place is a rank whose files are in a store of this node. They are the
-// caller's, open until the job has ended.
+// Place is a rank whose files are in a store of this node. They remain the caller's, and must
+// stay open until the job has ended.
 type Place struct {
 	Rank int
-	// Source is read where the task reads the rank.
+	// Source is read if the task reads the rank.
 	Source *objects.File
-	// Target gets the result; nil is none.
+	// Target receives the result; nil means none.
 	Target *objects.File
 }
 
-// Job is a task's part of one node. Its methods are called by one goroutine, and
-// Commit or Discard ends it.
+// Job is one node's part of a task. Its methods must not be called concurrently, and Commit or
+// Discard ends it.
 type Job struct {
 	task Task
-	// done ends the turn of the files.
+	// done releases the turn of the files.
 	done   func()
 	places []Place
 	files  []File
 	drafts []ranked
-	// order and topology are collective.Options'.
+	// order and topology are those of collective.Options.
 	order    []plan.Rank
 	topology string
 }
 
-// Join says in which order a ring of the ranks uses the fast links, and the hash
-// of the topology that says so; it comes before RunRanks.
+// Join sets the order in which a ring of the ranks uses the fast links, and the hash of the
+// topology that it is derived from; it must be called before RunRanks.
 func (j *Job) Join(order []plan.Rank, topology string) { j.order, j.topology = order, topology }
 
 // ranked is the result of a rank.
@@ -45,9 +45,9 @@ type ranked struct {
 	draft *objects.Draft
 }
 
-// Turn waits for the turn of the files of some ranks (objects.Store.TakeTurn), which
-// Prepare is given. Of a task on several nodes it is waited for at one node after
-// the other, in the order of their names, so that two never wait for each other.
+// Turn waits for the turn of the files of some ranks (objects.Store.TakeTurn), which is then
+// passed to Prepare. For a task on several nodes, the turns of the nodes must be taken one
+// after the other, in the order of the nodes' names, so that two tasks cannot deadlock.
 //
 // Errors: the context's.
 func Turn(ctx context.Context, s *objects.Store, places []Place) (done func(), err error) {
@@ -66,17 +66,17 @@ func Turn(ctx context.Context, s *objects.Store, places []Place) (done func(), e
 	return done, nil
 }
 
-// Prepare checks the files, and takes the memory of the results. Nothing is
-// changed yet. done ends the turn of the files: Commit and Discard call it, and
-// Prepare where it fails.
+// Prepare checks the files, and allocates the memory for the results. Nothing is changed yet.
+// done releases the turn of the files: Commit and Discard call it, and Prepare itself if it
+// fails.
 //
-// Errors: ErrTask; a RankError, for a source of another size with ErrTask, else
-// with the errors of objects.File.Draft.
+// Errors: ErrTask; a RankError, for a source of another size with ErrTask, else with the
+// errors of objects.File.Draft.
 func Prepare(ctx context.Context, t Task, places []Place, done func()) (*Job, error) {
 	j, whole := &Job{task: t, places: places, done: done}, false
 	defer func() {
 		if !whole {
-			j.Discard() // also where it panics: others wait for the files
+			j.Discard() // also on a panic: others wait for the files
 		}
 	}()
 	if err := t.Validate(); err != nil {
@@ -120,11 +120,10 @@ func (j *Job) add(ctx context.Context, p Place) error {
 // Run makes the results. Its errors are those of the function Run.
 func (j *Job) Run(ctx context.Context, nodes *Nodes) error { return Run(ctx, j.task, j.files, nodes) }
 
-// Commit makes the results the contents of their files, of all or, where one of
-// those was changed meanwhile, of none. An error on the way leaves each file
-// whole, as it was or as it was to become; one whose bytes are copied over may be
-// left with some of both (objects.Draft.Commit). It names those that were not
-// replaced.
+// Commit makes the results the contents of their files: of all files or, if one of them was
+// changed in the meantime, of none. An error during the commit leaves each file complete, with
+// either its old or its new content, except that a file whose bytes are copied over may be
+// left with some of both (objects.Draft.Commit). It names the files that were not replaced.
 func (j *Job) Commit(ctx context.Context, killPriv bool) error {
 	for _, d := range j.drafts {
 		if err := d.draft.Check(); err != nil {
@@ -141,7 +140,7 @@ func (j *Job) Commit(ctx context.Context, killPriv bool) error {
 	return errors.Join(errs...)
 }
 
-// Discard gives the memory of the results back.
+// Discard releases the memory of the results.
 func (j *Job) Discard() {
 	defer j.done()
 	for _, d := range j.drafts {
@@ -150,7 +149,7 @@ func (j *Job) Discard() {
 	j.drafts = nil
 }
 
-// source is a file that is read.
+// source is a file as a Source.
 type source struct{ f *objects.File }
 
 // Read reads all of p.
@@ -162,7 +161,7 @@ func (s source) Read(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// result is content that is made.
+// result is a draft as a Result.
 type result struct{ d *objects.Draft }
 
 // Write writes all of p.

@@ -64,7 +64,7 @@ func newRig(t *testing.T, params ...sim.Params) *rig {
 	return r
 }
 
-// file makes a file with content, which is open until the end.
+// file creates a file with content, which stays open until the end of the test.
 func (r *rig) file(device, name string, content []byte) *objects.File {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -100,7 +100,7 @@ func (r *rig) content(f *objects.File) []byte {
 	return p
 }
 
-// TestJob does collectives in place, on one device and on two.
+// TestJob runs collectives in place, on one device and on two.
 func TestJob(t *testing.T) {
 	r := newRig(t, sim.Params{Size: 256 * devices.MiB}, sim.Params{Size: 256 * devices.MiB, Mapped: true})
 	for _, c := range []struct {
@@ -124,7 +124,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// jobOnce does a task on files of devices, and removes their bytes.
+// jobOnce runs a task on files of devices, and removes their bytes.
 func (r *rig) jobOnce(task Task, devs []string, path string) {
 	t := r.t
 	t.Helper()
@@ -164,7 +164,7 @@ func (r *rig) jobOnce(task Task, devs []string, path string) {
 	}
 }
 
-// prepare is Turn and Prepare.
+// prepare calls Turn and Prepare.
 func (r *rig) prepare(task Task, places []Place) (*Job, error) {
 	done, err := Turn(r.t.Context(), r.store, places)
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *rig) prepare(task Task, places []Place) (*Job, error) {
 	return Prepare(r.t.Context(), task, places, done)
 }
 
-// TestJobFails: what can't be leaves the files as they are.
+// TestJobFails: an invalid task leaves the files unchanged.
 func TestJobFails(t *testing.T) {
 	r := newRig(t, sim.Params{Size: 16 * devices.MiB}, sim.Params{Size: 64 * devices.MiB})
 	const size = 10 << 20
@@ -202,7 +202,7 @@ func TestJobFails(t *testing.T) {
 	if err = j.Run(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody writes in the meantime.
+	// The source is changed in the meantime.
 	sources[1][77]++
 	if _, err = b.WriteAt(t.Context(), sources[1][77:78], objects.Write{Off: 77}); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestJobFails(t *testing.T) {
 	refused(j.Commit(t.Context(), false), objects.ErrBusy, 0)
 }
 
-// TestPanicGivesTheTurnBack: others wait for the files.
+// TestPanicGivesTheTurnBack: a panic releases the turn, since others wait for the files.
 func TestPanicGivesTheTurnBack(t *testing.T) {
 	given := 0
 	err := Contained(func() error {

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// placed is a group of which only its place is asked.
+// placed is a group of which only rank and size are used.
 type placed struct {
 	Group
 	n int
@@ -17,8 +17,8 @@ func (p placed) Rank() plan.Rank { return 0 }
 
 func (p placed) Size() int { return p.n }
 
-// TestMemoryOfSegments: however the files lie, who asks for a collective does not
-// make the nodes take more than a little memory for it.
+// TestMemoryOfSegments: wherever the files are, a request for a collective makes the nodes
+// allocate only a little memory for it.
 func TestMemoryOfSegments(t *testing.T) {
 	for nodes := 1; nodes <= plan.MaxRanks; nodes++ {
 		of := make([]int, plan.MaxRanks)

@@ -14,8 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// Group has the nodes do a collective among them. It is a *collective.Group;
-// tests have others.
+// Group runs collectives among the nodes. It is a *collective.Group; tests use others.
 type Group interface {
 	Rank() plan.Rank
 	Size() int
@@ -31,33 +30,33 @@ type Group interface {
 
 var _ Group = (*collective.Group)(nil)
 
-// Nodes joins the nodes that have files.
+// Nodes describes the nodes that have files.
 type Nodes struct {
-	// Group has each node as one rank, and is strict where the task is and
-	// Ordered says so. Run closes it.
+	// Group has each node as one rank, and is strict if the task is strict and Ordered returns
+	// true. Run closes it.
 	Group Group
-	// Table has the memory that the bytes go through.
+	// Table has the memory that the bytes pass through.
 	Table *region.Table
-	// Of says which node each rank's file is on, from 0.
+	// Of has, for each rank, the node that its file is on, from 0.
 	Of []int
 }
 
 const (
-	// slots is the number of segments that are under way: one is read, one is between the
-	// nodes, one is written.
+	// slots is the number of segments in progress: one is being read, one is exchanged between
+	// the nodes, one is being written.
 	slots = 3
-	// slotBytes is about how long the memory of one segment is.
+	// slotBytes is the approximate size of the memory of one segment.
 	slotBytes = 4 << 20
-	// leastPiece is the least number of bytes of a file in a segment, as long as its
-	// memory is no longer than mostBytes: a few files of many nodes and many of
-	// one are tens of thousands of pieces.
+	// leastPiece is the minimum number of bytes of a file in a segment, as long as the
+	// segment's memory does not exceed mostBytes: a few files of many nodes and many files of
+	// one node can add up to tens of thousands of pieces.
 	leastPiece = 4 << 10
 	mostBytes  = 32 << 20
 )
 
-// Ordered says whether a strict task is done by a strict group: each node has
-// one file, and they are in the order of the ranks. Else every node gets all
-// files' bytes and combines by itself.
+// Ordered reports whether a strict task can use a strict group: each node has one file, and
+// the nodes are in the order of the ranks. Otherwise every node gets the bytes of all files
+// and combines them itself.
 func Ordered(of []int) bool {
 	for rank, node := range of {
 		if rank != node {
@@ -67,30 +66,31 @@ func Ordered(of []int) bool {
 	return true
 }
 
-// rounds does a task on several nodes, segment by segment.
+// rounds runs a task on several nodes, segment by segment.
 type rounds struct {
 	t     Task
 	files []*File
 	nodes *Nodes
 	me    int
-	count int // nodes
-	// mine are our ranks, byNode those of each node; most is the most of one.
+	count int // number of nodes
+	// mine are our ranks, byNode those of each node; most is the largest number of ranks of a
+	// node.
 	mine   []int
 	byNode [][]int
 	most   int
-	// gathers says that every node combines everything.
+	// gathers is true if every node combines everything.
 	gathers bool
-	// even says that the nodes' parts are equal and in the order of the ranks.
+	// even is true if the nodes' parts are equal and in the order of the ranks.
 	even bool
-	// piece is the bytes of one file in a segment; total is how many of each
-	// there are.
+	// piece is the number of bytes of one file in a segment; total is the number of bytes of
+	// each file.
 	piece, total uint64
 }
 
 // slot is the memory of one segment.
 type slot struct {
 	in, out *region.Buffer
-	// acc and term are for who folds.
+	// acc and term are buffers for folding.
 	acc, term []byte
 	off, n    uint64
 }
@@ -118,8 +118,8 @@ func newRounds(t Task, files []*File, nodes *Nodes) *rounds {
 	return r
 }
 
-// factors returns the number of pieces that the memory of a segment has: what is given to the
-// group, and what it gives; 0 is none of its own.
+// factors returns the number of pieces in a segment's buffers for the input and for the output
+// of the group; out 0 means that the output has no buffer of its own.
 func (r *rounds) factors() (in, out int) {
 	switch {
 	case r.t.Kind == plan.ReduceScatter && r.gathers:
@@ -135,15 +135,15 @@ func (r *rounds) factors() (in, out int) {
 	}
 }
 
-// run does all segments. Each step has a goroutine; the steps of one segment
-// follow each other, and use one slot.
+// run processes all segments. Each step has a goroutine; the steps of one segment are
+// sequential, and use the same slot.
 func (r *rounds) run(ctx context.Context) (err error) {
 	if r.total == 0 {
 		return r.nodes.Group.Close()
 	}
 	var all [slots]*slot
 	defer func() {
-		// It has what was shared open.
+		// The group uses the shared memory until it is closed.
 		err = errors.Join(err, r.nodes.Group.Close())
 		for _, s := range all {
 			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
@@ -184,8 +184,7 @@ func (r *rounds) run(ctx context.Context) (err error) {
 	return context.Cause(within)
 }
 
-// newSlot takes the memory of a segment. The other nodes are given it where
-// that can be.
+// newSlot allocates the memory of a segment, and shares it with the other nodes if possible.
 func (r *rounds) newSlot(ctx context.Context) (s *slot, err error) {
 	s = &slot{acc: make([]byte, r.piece), term: make([]byte, r.piece)}
 	in, out := r.factors()
@@ -222,20 +221,20 @@ func (s *slot) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// bytes are n bytes of a buffer from the piece i on.
+// bytes returns n bytes of a buffer, starting at piece i.
 func (r *rounds) bytes(b *region.Buffer, i int, n uint64) []byte {
 	return b.Host(devices.Offset(uint64(i)*r.piece), devices.Size(n))
 }
 
-// view is some pieces of a buffer, of which the last one has n bytes.
+// view returns a view of some pieces of a buffer, the last of which has n bytes.
 func (r *rounds) view(b *region.Buffer, first, pieces int, n uint64) (domain.View, error) {
 	size := r.t.Type.Size()
 	bytes := uint64(pieces-1)*r.piece + n
 	return domain.NewView(b, devices.Offset(uint64(first)*r.piece), r.t.Type, bytes/size)
 }
 
-// partOf returns the number of bytes of a rank's part in a segment; none where the
-// part is at its end before.
+// partOf returns the number of bytes of a rank's part in a segment; 0 if the part ends before
+// it.
 func (r *rounds) partOf(rank int, s *slot) uint64 {
 	n := r.t.part(rank).Len
 	if s.off >= n {
@@ -244,7 +243,7 @@ func (r *rounds) partOf(rank int, s *slot) uint64 {
 	return min(s.n, n-s.off)
 }
 
-// load reads what the nodes need of our files.
+// load reads the data of our files that the nodes need.
 func (r *rounds) load(ctx context.Context, s *slot) error {
 	mine := folding{r.t, r.files, r.mine}
 	switch {
@@ -278,7 +277,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// loadParts reads what our files have for each rank.
+// loadParts reads the parts of our files for each rank.
 func (r *rounds) loadParts(ctx context.Context, s *slot) error {
 	for i, rank := range r.mine {
 		for to := range r.t.Ranks {
@@ -290,7 +289,7 @@ func (r *rounds) loadParts(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// read reads what a source has for a rank into a piece.
+// read reads the part of a source for a rank into a piece.
 func (r *rounds) read(ctx context.Context, s *slot, from, to, piece int) error {
 	n := r.partOf(to, s)
 	if n == 0 {
@@ -299,8 +298,8 @@ func (r *rounds) read(ctx context.Context, s *slot, from, to, piece int) error {
 	return ofRank(from, r.files[from].Source.Read(ctx, r.bytes(s.in, piece, n), r.t.part(to).Off+s.off))
 }
 
-// loadExchange reads what our files have for each rank: for each node, each file
-// of ours has a row of its ranks.
+// loadExchange reads the parts of our files for each rank: for each node, each of our files
+// has a row with the parts for the node's ranks.
 func (r *rounds) loadExchange(ctx context.Context, s *slot) error {
 	for node, ranks := range r.byNode {
 		for i, from := range r.mine {
@@ -314,13 +313,13 @@ func (r *rounds) loadExchange(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// exchange does what the nodes do together.
+// exchange runs the collective among the nodes.
 func (r *rounds) exchange(ctx context.Context, s *slot) error {
 	g := r.nodes.Group
 	in, out := r.factors()
 	n := s.n
 	if in > 1 || out > 0 {
-		n = r.piece // whole pieces, of which the rest means nothing
+		n = r.piece // whole pieces; the rest is ignored
 	}
 	source, err := r.view(s.in, 0, in, n)
 	if err != nil {
@@ -386,13 +385,13 @@ func (r *rounds) store(ctx context.Context, s *slot) error {
 	return spread(ctx, r.files, r.mine, p, s.off)
 }
 
-// gathered is the piece of a rank in what all nodes have given.
+// gathered returns the index of a rank's piece in the output that is gathered from all nodes.
 func (r *rounds) gathered(rank int) int {
 	node := r.nodes.Of[rank]
 	return node*r.most + slices.Index(r.byNode[node], rank)
 }
 
-// foldGathered combines pieces of all ranks in their order.
+// foldGathered combines the pieces of all ranks in their order.
 func (r *rounds) foldGathered(acc []byte, of func(rank int) []byte) error {
 	copy(acc, of(0))
 	for rank := 1; rank < r.t.Ranks; rank++ {
@@ -403,7 +402,7 @@ func (r *rounds) foldGathered(acc []byte, of func(rank int) []byte) error {
 	return r.t.finish(acc)
 }
 
-// storeParts writes each of our ranks its part.
+// storeParts writes to each of our ranks its part.
 func (r *rounds) storeParts(ctx context.Context, s *slot) error {
 	for i, to := range r.mine {
 		n := r.partOf(to, s)
@@ -428,7 +427,7 @@ func (r *rounds) storeParts(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// storeExchange writes what each rank has for ours.
+// storeExchange writes the parts of each rank for our ranks.
 func (r *rounds) storeExchange(ctx context.Context, s *slot) error {
 	for node, ranks := range r.byNode {
 		for i, from := range ranks {

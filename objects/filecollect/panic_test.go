@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// TestPanicOfAPart: it is that of the collective, and the log has it.
+// TestPanicOfAPart: a panic ends only the collective, and is logged.
 func TestPanicOfAPart(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	// A part without a job, and one without a cluster to find the other node in.
@@ -34,8 +34,8 @@ func TestPanicOfAPart(t *testing.T) {
 	}
 }
 
-// TestJobsCountBeforeTheyTakeMemory: a session that asks for many collectives at once gets
-// no more than one that asks for them one after the other.
+// TestJobsCountBeforeTheyTakeMemory: a session that requests many collectives at once gets no
+// more than one that requests them one after the other.
 func TestJobsCountBeforeTheyTakeMemory(t *testing.T) {
 	c := New(Options{})
 	var from cluster.ClientSession

@@ -17,16 +17,16 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// part is this node's share of a collective.
+// part is this node's part of a collective.
 type part struct {
 	c    *Collector
 	task Task
 	job  *Job
-	// ask has the nodes, of which we are the one Me.
+	// ask describes the nodes; this one has index Me.
 	ask      *proto.CollectAsk
 	recorder Recorder
-	// given are the costs that all nodes were given, nil where they measure them;
-	// costs are those of the group, encoded.
+	// given are the costs that all nodes were given, nil if they measure them; costs are those
+	// of the group, encoded.
 	given *plan.Costs
 	costs []byte
 	// life ends with stop.
@@ -34,11 +34,11 @@ type part struct {
 	stop context.CancelFunc
 }
 
-// errTurn is files that other collectives have.
+// errTurn reports that other collectives are using the files.
 var errTurn = errors.New("filecollect: other collectives have these files")
 
-// newPart checks who takes part, and prepares our files. For their turn it waits no
-// longer than patience; 0 is as long as the context.
+// newPart checks the participants, and prepares our files. It waits for the files' turn for at
+// most patience; 0 means until the context ends.
 //
 // Errors: errTurn.
 func (c *Collector) newPart(ctx context.Context, t Task, ask *proto.CollectAsk, places []Place, patience time.Duration) (*part, error) {
@@ -85,7 +85,7 @@ func (c *Collector) newPart(ctx context.Context, t Task, ask *proto.CollectAsk, 
 	return p, nil
 }
 
-// taking finds a node that takes part, in the incarnation that is meant.
+// taking returns a participating node, in the intended incarnation.
 func (c *Collector) taking(ask *proto.CollectAsk, i int) (*cluster.Node, error) {
 	return c.cluster.NodeAs(members.Name(ask.Nodes[i]), members.Epoch(ask.Epochs[i]))
 }
@@ -105,7 +105,7 @@ func (p *part) attempt() error {
 	return p.explain(errors.Join(err, leave()))
 }
 
-// explain words what the nodes could not do together.
+// explain adds the participants to an error of the communication between the nodes.
 func (p *part) explain(err error) error {
 	if err == nil {
 		return nil
@@ -124,8 +124,8 @@ func (p *part) explain(err error) error {
 	return fmt.Errorf("%s: %w", text, err)
 }
 
-// join meets the other nodes: each is one rank of a domain, and of a group over
-// it. leave ends it.
+// join connects the nodes: each is one rank of a domain, and of a group over it. leave
+// releases both.
 func (p *part) join(ctx context.Context) (nodes *Nodes, leave func() error, err error) {
 	ranks := make([]wire.Rank, len(p.ask.Nodes))
 	for i, name := range p.ask.Nodes {
@@ -159,8 +159,8 @@ func (p *part) join(ctx context.Context) (nodes *Nodes, leave func() error, err 
 	return &Nodes{Group: g, Table: p.c.cluster.Communicator().Table(), Of: p.of()}, leave, nil
 }
 
-// options are those of the fabric and of the group: what was asked for, else what
-// the environment says.
+// options returns the options of the fabric and of the group: the requested ones, else those
+// of the environment.
 func (p *part) options() (fabric.Options, collective.Options) {
 	links := fabric.Options{Timeout: p.c.o.Timeout}
 	o := collective.Options{
@@ -173,7 +173,7 @@ func (p *part) options() (fabric.Options, collective.Options) {
 	return links, o
 }
 
-// of is the node of each rank.
+// of returns the node of each rank.
 func (p *part) of() []int {
 	of := make([]int, len(p.ask.Of))
 	for rank, node := range p.ask.Of {
@@ -182,7 +182,7 @@ func (p *part) of() []int {
 	return of
 }
 
-// report returns how it went.
+// report returns the report of the task.
 func (p *part) report() Report {
 	if len(p.ask.Nodes) == 1 {
 		return OneNode()
@@ -190,13 +190,13 @@ func (p *part) report() Report {
 	return p.recorder.Report()
 }
 
-// commit takes the results.
+// commit commits the results.
 func (p *part) commit(ctx context.Context, killPriv bool) error {
 	defer p.stop()
 	return p.job.Commit(ctx, killPriv)
 }
 
-// drop leaves the files as they are. Nothing is under way.
+// drop leaves the files unchanged. Nothing may be in progress.
 func (p *part) drop() {
 	p.stop()
 	p.job.Discard()

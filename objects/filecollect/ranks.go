@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// RunRanks is Run on one node with an algorithm of package collective: each file
-// is a rank of a group of goroutines. Without Task.Algorithm, or with plan.Direct,
-// it is Run, which does the same with less waiting; or, where all files are on a
-// device that can, the device combines them in its memory.
+// RunRanks is Run on one node with an algorithm of package collective: each file is a rank of
+// a group of goroutines. Without Task.Algorithm, or with plan.Direct, it is Run, which gives
+// the same result with less waiting; or, if all files are on a device that supports it, the
+// device combines them in its memory.
 func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error) {
 	if j.task.Algorithm == "" || j.task.Algorithm == plan.Direct {
 		if done, err := j.runOnDevice(ctx); done {
@@ -23,7 +23,7 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 		return OneNode(), j.Run(ctx, nil)
 	}
 	if len(j.files) != j.task.Ranks {
-		return Report{}, j.Run(ctx, nil) // which says what is missing
+		return Report{}, j.Run(ctx, nil) // reports what is missing
 	}
 	fabrics, err := fabric.Local(j.task.Ranks)
 	if err != nil {
@@ -58,7 +58,7 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 	}
 	all.Wait()
 	if err = context.Cause(ctx); err != nil {
-		// What ended the others says nothing.
+		// The errors of the others are only consequences of it.
 		errs = []error{err}
 	}
 	for _, f := range fabrics {
@@ -67,7 +67,7 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 	return recorder.Report(), errors.Join(errs...)
 }
 
-// filesOf are the files of one rank.
+// filesOf returns the files of one rank.
 func (j *Job) filesOf(rank int) []File {
 	for i := range j.files {
 		if j.files[i].Rank == rank {

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// runReal is run with groups as they are, of goroutines.
+// runReal is run with real groups, of goroutines.
 func (w *world) runReal(t *testing.T, task Task, of []int) error {
 	t.Helper()
 	engine, err := transport.New(transport.Options{})
@@ -55,7 +55,7 @@ func (w *world) runReal(t *testing.T, task Task, of []int) error {
 	return errors.Join(errs...)
 }
 
-// TestRunByGroups does what TestRun does with collective.Group.
+// TestRunByGroups is TestRun with collective.Group.
 func TestRunByGroups(t *testing.T) {
 	for _, of := range [][]int{{0, 1}, {0, 0, 1, 1}, {0, 1, 1, 2, 0}} {
 		for _, kind := range allKinds() {
@@ -70,7 +70,7 @@ func TestRunByGroups(t *testing.T) {
 	}
 }
 
-// TestRunRanks does a task by algorithms that were asked for.
+// TestRunRanks runs a task with requested algorithms.
 func TestRunRanks(t *testing.T) {
 	engine, err := transport.New(transport.Options{})
 	if err != nil {

@@ -8,30 +8,30 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Report tells how a task went between the nodes, or on one.
+// Report describes how a task was carried out between the nodes, or on one.
 type Report struct {
 	Algorithm plan.Algorithm `json:"algorithm"`
-	// Because says what the algorithm was chosen by: "model", "option", "one
-	// node" or "one device".
+	// Because is the reason for the choice of the algorithm: "model", "option", "one node" or
+	// "one device".
 	Because string `json:"because"`
-	// Path is the way of the bytes between the nodes: "direct", "window",
-	// "stream"; "local" on one node, "device" inside one device.
+	// Path is the route of the bytes between the nodes: "direct", "window", "stream"; "local"
+	// on one node, "device" inside one device.
 	Path string `json:"path"`
-	// Calls counts the collectives that the nodes did, one for each segment;
-	// Predicted and Measured are the sums of their times.
+	// Calls is the number of collectives that the nodes ran, one for each segment; Predicted
+	// and Measured are the sums of their times.
 	Calls     uint64        `json:"calls"`
 	Predicted time.Duration `json:"predicted"`
 	Measured  time.Duration `json:"measured"`
-	// Sent and Received are bytes over links.
+	// Sent and Received are the bytes sent and received over links.
 	Sent     uint64 `json:"sent"`
 	Received uint64 `json:"received"`
 	Retries  int    `json:"retries"`
 }
 
-// OneNode is the report of a task whose files are all on one node.
+// OneNode returns the report of a task whose files are all on one node.
 func OneNode() Report { return Report{Algorithm: plan.Direct, Because: "one node", Path: "local"} }
 
-// OneDevice is that of a task that a device did in its own memory.
+// OneDevice returns the report of a task that a device ran in its own memory.
 func OneDevice() Report {
 	return Report{Algorithm: plan.Direct, Because: "one device", Path: "device"}
 }
@@ -43,7 +43,7 @@ type Recorder struct {
 	sum Report
 }
 
-// Observe is collective.Options.Observe.
+// Observe is a function for collective.Options.Observe.
 func (r *Recorder) Observe(c *collective.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,16 +57,15 @@ func (r *Recorder) Observe(c *collective.Report) {
 	s.Retries += c.Retries
 }
 
-// Report is the sum until now.
+// Report returns the sum so far.
 func (r *Recorder) Report() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sum
 }
 
-// Bandwidths are the bytes of the whole in a second, and how fast the busiest
-// link would have been were each file a rank of its own, by the rules of
-// nccl-tests.
+// Bandwidths returns the total bytes per second, and the bandwidth of the busiest link if each
+// file were a rank of its own, as defined by nccl-tests.
 func Bandwidths(t Task, took time.Duration) (algorithm, bus float64) {
 	if took <= 0 {
 		return 0, 0

@@ -18,7 +18,7 @@ type Source interface {
 	Read(ctx context.Context, p []byte, off uint64) error
 }
 
-// Result is content that is made. It may be written by several goroutines.
+// Result is content that is being written. It may be written by several goroutines.
 type Result interface {
 	// Write writes all of p to off.
 	Write(ctx context.Context, p []byte, off uint64) error
@@ -27,14 +27,14 @@ type Result interface {
 // File is a rank whose file is on this node.
 type File struct {
 	Rank int
-	// Source is nil where Task.HasSource says that it is not read.
+	// Source may be nil if Task.HasSource returns false for the rank.
 	Source Source
-	// Result is nil for none.
+	// Result is nil if there is none.
 	Result Result
 }
 
-// Run does the part of a task that is this node's. nodes is nil where all files
-// are here; its group is closed, whatever happens.
+// Run executes this node's part of a task. nodes is nil if all files are on this node; its
+// group is closed in any case.
 //
 // Errors: ErrTask; a RankError with those of sources and results; those of
 // collective.Group.
@@ -53,7 +53,7 @@ func Run(ctx context.Context, t Task, files []File, nodes *Nodes) error {
 	return runHere(ctx, t, byRank)
 }
 
-// byRank sorts the files; those of other nodes are nil.
+// byRank sorts the files by rank; the entries of other nodes' files are nil.
 func byRank(t Task, files []File) ([]*File, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -72,11 +72,11 @@ func byRank(t Task, files []File) ([]*File, error) {
 	return byRank, nil
 }
 
-// segment is the number of bytes of a file that are in memory at once: what two of them
-// take fits a processor's own cache.
+// segment is the number of bytes of a file that are in memory at once: two of them fit a
+// processor's own cache.
 const segment = uint64(256 << 10)
 
-// unit is a range of some results and of what it is made of.
+// unit is a range of some results, and the range of the sources that it is computed from.
 type unit struct {
 	// from are the ranks that are read, to those that are written.
 	from, to []int
@@ -84,8 +84,8 @@ type unit struct {
 	at, off, n uint64
 }
 
-// unitsOf cuts a task into what can be done side by side, of segments of a
-// length.
+// unitsOf divides a task into units that can be processed concurrently, with segments of a
+// given length.
 func unitsOf(t Task, segment uint64) []unit {
 	all := make([]int, t.Ranks)
 	for i := range all {
@@ -125,7 +125,7 @@ func unitsOf(t Task, segment uint64) []unit {
 	return out
 }
 
-// runHere does a task whose files are all on this node.
+// runHere runs a task whose files are all on this node.
 func runHere(ctx context.Context, t Task, files []*File) error {
 	todo := unitsOf(t, segment)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -153,7 +153,7 @@ func runHere(ctx context.Context, t Task, files []*File) error {
 	return context.Cause(ctx)
 }
 
-// worker does one unit at a time.
+// worker processes one unit at a time.
 type worker struct {
 	t         Task
 	files     []*File
@@ -173,15 +173,15 @@ func (w *worker) do(ctx context.Context, u unit) error {
 	return spread(ctx, w.files, u.to, acc, u.off)
 }
 
-// folding is some files that are combined.
+// folding is a set of files to be combined.
 type folding struct {
 	t     Task
 	files []*File
 	from  []int
 }
 
-// fold reads a range of the files, and combines them in the order of their
-// ranks into acc. term is memory for one of them.
+// fold reads a range of the files, and combines them into acc in the order of their ranks.
+// term is a buffer for one of them.
 func (f folding) fold(ctx context.Context, acc, term []byte, at uint64) error {
 	for i, rank := range f.from {
 		into := term

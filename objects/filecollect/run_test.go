@@ -18,11 +18,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// memory is a file of a test.
+// memory is a file of a test, in memory.
 type memory struct {
 	p    []byte
 	fail error
-	// panics has it panic in place of an error.
+	// panics makes it panic instead of returning an error.
 	panics bool
 }
 
@@ -43,7 +43,7 @@ func (m *memory) failed() error {
 	return m.fail
 }
 
-// reference returns the results of a task, the plain way.
+// reference returns the results of a task, computed in the simplest way.
 func reference(t *testing.T, task Task, sources [][]byte) [][]byte {
 	t.Helper()
 	results := make([][]byte, task.Ranks)
@@ -83,7 +83,7 @@ func reference(t *testing.T, task Task, sources [][]byte) [][]byte {
 	return results
 }
 
-// world is some files on some nodes.
+// world is a set of files on several nodes.
 type world struct {
 	files [][]File // by node
 	out   []*memory
@@ -110,7 +110,7 @@ func newWorld(task Task, of []int, sources [][]byte) *world {
 	return w
 }
 
-// run does the task on all nodes.
+// run runs the task on all nodes.
 func (w *world) run(t *testing.T, task Task, of []int) error {
 	t.Helper()
 	if len(w.files) == 1 {
@@ -139,7 +139,7 @@ func (w *world) run(t *testing.T, task Task, of []int) error {
 	return errors.Join(errs...)
 }
 
-// sourcesOf are files of numbers that tell their places.
+// sourcesOf returns files of numbers that encode their places.
 func sourcesOf(task Task) [][]byte {
 	all := make([][]byte, task.Ranks)
 	for r := range all {
@@ -159,7 +159,7 @@ func allKinds() []plan.Kind {
 	return []plan.Kind{plan.AllReduce, plan.Reduce, plan.Broadcast, plan.AllGather, plan.ReduceScatter, plan.AllToAll}
 }
 
-// variants are the tasks of a kind that differ in how they are done.
+// variants returns variants of a task that are carried out differently.
 func variants(task Task, bytes uint64) []Task {
 	if !Combines(task.Kind) {
 		task.Type, task.Size = elem.Uint8, bytes
@@ -170,12 +170,12 @@ func variants(task Task, bytes uint64) []Task {
 		task.Op = op
 		all = append(all, task)
 	}
-	// The order of the ranks shows in the bits of floating point sums.
+	// The order of the ranks affects the bits of floating-point sums.
 	task.Type, task.Op, task.Strict = elem.Float32, elem.Sum, true
 	return append(all, task)
 }
 
-// check does a task with what runs it, and compares with the reference.
+// check runs a task with run, and compares the results with the reference.
 func check(t *testing.T, task Task, of []int, run func(*world, *testing.T, Task, []int) error) {
 	t.Helper()
 	name := fmt.Sprintf("%v of %v, %d bytes of %v, strict %v", task.Kind, of, task.Size, task.Type, task.Strict)
@@ -217,8 +217,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunFails: who can't read or write is named, and a panic in that is an error
-// too.
+// TestRunFails: the error names the rank that can't read or write, and a panic there is an
+// error too.
 func TestRunFails(t *testing.T) {
 	for _, of := range [][]int{{0, 0, 0}, {0, 1, 1}} {
 		for _, kind := range allKinds() {
@@ -240,7 +240,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// failOnce does a task in which a file of one rank is broken.
+// failOnce runs a task in which a file of one rank is broken.
 func failOnce(t *testing.T, kind plan.Kind, of []int, reads bool, broken *memory) (failed int, err error) {
 	t.Helper()
 	task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 << 20, Root: 1}

@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// maxJobs bounds the collectives of one session that are under way.
+	// maxJobs bounds the collectives of one session that are in progress.
 	maxJobs = 16
 	// answerLimit bounds a wait for a collective.
 	answerLimit = 5 * time.Second
-	// turnLimit bounds the wait of a question for the turn of its files, before it has
-	// to be asked again.
+	// turnLimit bounds the time for which a request waits for the turn of its files, before it
+	// must be repeated.
 	turnLimit = 500 * time.Millisecond
-	// unwantedAfter is the time a node keeps its part of a collective that nobody asks
-	// for: it holds memory, and others wait for the files. The node that has asked for
-	// it says that it is wanted several times in that time.
+	// unwantedAfter is the time for which a node keeps its part of a collective without
+	// requests for it: the part holds memory, and others wait for the files. The node that
+	// requested it confirms several times within that time that it is needed.
 	unwantedAfter = 2 * time.Minute
 )
 
-// collected is this node's part of a collective that a session has asked for. It is
-// ended once, by the session or by its end.
+// collected is this node's part of a collective that a session has requested. It is ended
+// once, by a request or by the end of the session.
 type collected struct {
 	part *part
 	// files are in use until the end.
 	files    []cluster.UsedFile
 	killPriv bool
-	// ended is closed when what was under way has ended.
+	// ended is closed when the work in progress has ended.
 	ended chan struct{}
-	// begin is done once: by the first wait, or by the end in its place.
+	// begin runs once: by the first wait, or instead by the end.
 	begin sync.Once
 	err   error
-	// unwanted ends it when nobody has asked for it for some time. Collector.mu guards
-	// it.
+	// unwanted drops the part when there has been no request for it for some time.
+	// Collector.mu guards it.
 	unwanted *time.Timer
 }
 
@@ -54,11 +54,11 @@ type jobName struct {
 	id   string
 }
 
-// String returns the id as it is logged.
+// String returns the id for the log.
 func (n jobName) String() string { return hex.EncodeToString([]byte(n.id)) }
 
-// servePrepare prepares this node's part of a collective. Where other collectives have its
-// files for long, it has to be asked for again, which the answer says.
+// servePrepare prepares this node's part of a collective. If other collectives use its files
+// for long, the request must be repeated, which the answer says.
 func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession, q *proto.CollectAsk) (any, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
 	}
-	// The memory is taken after that, and counts.
+	// The memory is allocated after that, and counts.
 	if err := c.reserve(from); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (j *collected) letGo(ctx context.Context) {
 	j.files = nil
 }
 
-// run begins what is to be done, in the background.
+// run starts the work, in the background.
 func (j *collected) run(background func(func()) bool) {
 	j.begin.Do(func() {
 		begun := background(func() {
@@ -142,7 +142,7 @@ func (j *collected) run(background func(func()) bool) {
 	})
 }
 
-// end takes the results, or drops them, once nothing is under way.
+// end commits the results, or drops them, once the work has ended.
 func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
 	if !commit {
 		j.part.stop()
@@ -154,7 +154,7 @@ func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
 	select {
 	case <-j.ended:
 	case <-ctx.Done():
-		// The node that asked has gone, and nobody else ends what is under way.
+		// The requesting node is gone, and nothing else ends the work.
 		j.part.stop()
 		<-j.ended
 	}
@@ -173,8 +173,8 @@ func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
 	return err
 }
 
-// serveWait begins this node's part, and answers when it has ended. A question that does
-// not wait only says that the part is wanted.
+// serveWait starts this node's part, and answers when it has ended. A request that does not
+// wait only confirms that the part is needed.
 func (c *Collector) serveWait(ctx context.Context, from cluster.ClientSession, q *proto.JobAsk) (any, error) {
 	j, err := c.job(jobName{from, string(q.Job)}, false)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *Collector) serveEnd(ctx context.Context, from cluster.ClientSession, q 
 	return nil, err
 }
 
-// Left is called by the cluster. It drops what the session had under way.
+// Left implements cluster.Extension. It drops the work in progress for the session.
 func (c *Collector) Left(from cluster.ClientSession) {
 	c.mu.Lock()
 	var left []*collected
@@ -225,12 +225,12 @@ func (c *Collector) Left(from cluster.ClientSession) {
 	}
 	c.mu.Unlock()
 	for _, j := range left {
-		_ = j.end(context.Background(), c, false) // nobody is there to be told
+		_ = j.end(context.Background(), c, false) // there is no requester left to notify
 	}
 }
 
-// reserve counts a collective of a session before it takes memory, until unreserve or
-// until it is removed.
+// reserve counts a collective of a session before memory is allocated for it, until unreserve
+// or until it is removed.
 //
 // Errors: objects.ErrBusy.
 func (c *Collector) reserve(from cluster.ClientSession) error {
@@ -256,7 +256,7 @@ func (c *Collector) unreserveLocked(from cluster.ClientSession) {
 	}
 }
 
-// addJob notes a collective that was counted.
+// addJob adds a collective for which reserve was called.
 //
 // Errors: cluster.ErrStale when the session has ended; objects.ErrInvalid for an id that
 // the session has used.
@@ -273,8 +273,8 @@ func (c *Collector) addJob(name jobName, j *collected) error {
 	return nil
 }
 
-// job finds a collective, and with take removes it: the caller ends it then. It counts as
-// wanted from now on.
+// job returns a collective, and with take removes it, after which the caller must end it. It
+// restarts the time after which the collective is dropped.
 //
 // Errors: cluster.ErrStale.
 func (c *Collector) job(name jobName, take bool) (*collected, error) {
@@ -292,7 +292,7 @@ func (c *Collector) job(name jobName, take bool) (*collected, error) {
 	return j, nil
 }
 
-// removeLocked removes a collective, which the caller ends.
+// removeLocked removes a collective, which the caller must end.
 //
 // +checklocks:c.mu
 func (c *Collector) removeLocked(name jobName, j *collected) {
@@ -305,8 +305,8 @@ func (c *Collector) removeLocked(name jobName, j *collected) {
 
 func (c *Collector) patience() time.Duration { return time.Duration(c.unwantedAfter.Load()) }
 
-// expect has a part dropped that nobody asks for any more, unless it is taken, or the
-// session ends, before.
+// expect starts the time after which a part without requests is dropped, unless it is taken,
+// or the session ends, before.
 func (c *Collector) expect(name jobName, j *collected) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +316,7 @@ func (c *Collector) expect(name jobName, j *collected) {
 	j.unwanted = time.AfterFunc(c.patience(), func() { c.expire(name, j) })
 }
 
-// expire drops a part that nobody has asked for.
+// expire drops a part that no request has asked for.
 func (c *Collector) expire(name jobName, j *collected) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,14 +326,14 @@ func (c *Collector) expire(name jobName, j *collected) {
 	begun := c.cluster.Go(func() {
 		c.o.Logger.Warn("a collective that nobody asks for is dropped", zap.Stringer("collective", name),
 			zap.Duration("after", c.patience()))
-		_ = j.end(context.Background(), c, false) // nobody is there to be told
+		_ = j.end(context.Background(), c, false) // there is no requester left to notify
 	})
-	if begun { // else the end of the session drops it
+	if begun { // otherwise the end of the session drops it
 		c.removeLocked(name, j)
 	}
 }
 
-// taskFromProto returns the task that a node is asked for.
+// taskFromProto returns the task of a request.
 func taskFromProto(q *proto.CollectAsk) Task {
 	return Task{
 		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),

@@ -8,31 +8,31 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// ErrTask is a task that can't be done.
+// ErrTask reports a task that cannot be carried out.
 var ErrTask = errors.New("collect: not possible")
 
-// Task describes a collective. It is the same at every node.
+// Task describes a collective. It is the same on all nodes.
 type Task struct {
 	// Kind is any but plan.Barrier.
 	Kind  plan.Kind
 	Type  elem.Type
-	Op    elem.Op // 0 where nothing is combined
-	Root  int     // 0 where there is none
+	Op    elem.Op // 0 if nothing is combined
+	Root  int     // 0 if there is none
 	Ranks int
-	// Size is the bytes of each source.
+	// Size is the number of bytes of each source.
 	Size uint64
 	// Strict combines in the order of the ranks.
 	Strict bool
-	// Algorithm is the one between the nodes; empty is the fastest.
+	// Algorithm is the algorithm between the nodes; empty selects the fastest.
 	Algorithm plan.Algorithm
 }
 
-// Combines says whether a kind combines elements.
+// Combines reports whether a kind combines elements.
 func Combines(k plan.Kind) bool {
 	return k == plan.AllReduce || k == plan.Reduce || k == plan.ReduceScatter
 }
 
-// Validate says what is wrong with the task.
+// Validate reports the first fault of the task.
 //
 // Errors: ErrTask.
 func (t Task) Validate() error {
@@ -62,7 +62,7 @@ func (t Task) Validate() error {
 	return nil
 }
 
-// known says whether there is such an algorithm; empty is the fastest.
+// known reports whether an algorithm exists; empty selects the fastest.
 func known(a plan.Algorithm) bool {
 	switch a {
 	case "", plan.Ring, plan.Doubling, plan.NHR, plan.Binomial, plan.Chain, plan.Pairwise, plan.Dissemination,
@@ -72,8 +72,8 @@ func known(a plan.Algorithm) bool {
 	return false
 }
 
-// HasResult says whether a rank gets a result: all do but those that are not
-// the root of plan.Reduce, and the root of plan.Broadcast, which has it already.
+// HasResult reports whether a rank gets a result: all do except the ranks other than the root
+// in plan.Reduce, and the root in plan.Broadcast, which has it already.
 func (t Task) HasResult(rank int) bool {
 	switch t.Kind {
 	case plan.Reduce:
@@ -85,10 +85,10 @@ func (t Task) HasResult(rank int) bool {
 	}
 }
 
-// HasSource says whether the bytes of a rank are read.
+// HasSource reports whether the bytes of a rank are read.
 func (t Task) HasSource(rank int) bool { return t.Kind != plan.Broadcast || rank == t.Root }
 
-// ResultSize is the bytes of a rank's result.
+// ResultSize returns the number of bytes of a rank's result.
 func (t Task) ResultSize(rank int) uint64 {
 	switch t.Kind {
 	case plan.AllGather:
@@ -102,14 +102,14 @@ func (t Task) ResultSize(rank int) uint64 {
 	}
 }
 
-// part is the range of a rank's part of a source, in bytes.
+// part returns the range of a rank's part of a source, in bytes.
 func (t Task) part(rank int) plan.Range {
 	size := t.Type.Size()
 	r := plan.Part(t.Size/size, rank, t.Ranks)
 	return plan.Range{Off: r.Off * size, Len: r.Len * size}
 }
 
-// folds is the operation by which two elements become one.
+// folds returns the operation that combines two elements.
 func (t Task) folds() elem.Op {
 	if t.Op == elem.Avg {
 		return elem.Sum
@@ -117,7 +117,7 @@ func (t Task) folds() elem.Op {
 	return t.Op
 }
 
-// finish makes what was folded of all ranks the result.
+// finish converts the combination of all ranks to the result.
 func (t Task) finish(p []byte) error {
 	if t.Op != elem.Avg {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// CheckKeys refuses a call whose keys can't be: none, too many, one that is
-// given twice, or a text that is no key.
+// CheckKeys refuses a call with invalid keys: none, too many, a key given twice, or a text
+// that is no key.
 //
 // Errors: ErrInvalid.
 func CheckKeys(keys []string) error {
@@ -44,10 +44,10 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckLists is CheckKeys, and refuses lists that can't be: of another number
-// than the keys, without a device or blobs, with a blob of no memory or no
-// bytes, and lists of several devices. partial says that source offsets have a
-// meaning; otherwise one that is not 0 is refused, and a negative one always.
+// CheckLists is CheckKeys, and also refuses invalid lists: a number different from that of the
+// keys, a list without a device or blobs, a blob without memory or of no bytes, and lists of
+// several devices. partial allows source offsets; without it one that is not 0 is refused. A
+// negative one is always refused.
 //
 // Errors: ErrInvalid.
 func CheckLists(keys []string, lists []DeviceBlobList, partial bool) error {
@@ -95,5 +95,5 @@ func (l *DeviceBlobList) check(partial bool) error {
 	return nil
 }
 
-// maxSize is the largest size of an object in bytes.
+// maxSize is the maximum size of an object, in bytes.
 const maxSize = 1<<63 - 1

@@ -176,8 +176,7 @@ func TestCheckMemory(t *testing.T) {
 	}
 }
 
-// FuzzCheckLists looks for lists that are taken although no memory could be
-// meant by them.
+// FuzzCheckLists looks for lists that are accepted although they cannot denote any memory.
 func FuzzCheckLists(f *testing.F) {
 	f.Add("k", "sim0", uint64(1), uint64(0), uint64(8), int64(0), false)
 	f.Add("k", "sim0", uint64(1), uint64(1<<63), uint64(1<<63), int64(7), true)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// What keys and calls fail with.
+// Errors of keys and calls.
 var (
 	ErrInvalid       = errors.New("invalid argument")
 	ErrNotFound      = errors.New("can't find objects")
@@ -28,19 +28,19 @@ var (
 	ErrIO            = errors.New("input/output error")
 )
 
-// Status is one row of the map from the seed system's status codes.
+// Status is one row of the mapping from the seed system's status codes.
 type Status struct {
 	// Err is the sentinel.
 	Err error
-	// Name is the sentinel's on the wire and in --json.
+	// Name is the sentinel's name on the wire and in --json.
 	Name string
-	// Errno is the same failure in terms of files.
+	// Errno is the equivalent errno.
 	Errno syscall.Errno
-	// Seed are the status names of openYuanrong v0.9.2 that it stands for.
+	// Seed lists the status names of openYuanrong v0.9.2 that it corresponds to.
 	Seed []string
 }
 
-// Statuses is the whole map, in the order in which CodeOf looks.
+// Statuses returns the whole mapping, in the order in which StatusOf searches it.
 func Statuses() []Status {
 	return []Status{
 		{ErrTimeout, "timeout", syscall.ETIMEDOUT, []string{"K_FUTURE_TIMEOUT", "K_RPC_DEADLINE_EXCEEDED", "K_WORKER_TIMEOUT", "K_MASTER_TIMEOUT"}},
@@ -64,8 +64,8 @@ func Statuses() []Status {
 	}
 }
 
-// StatusOf is the row of an error: the first whose sentinel it is, and that of
-// ErrIO for one that has none.
+// StatusOf returns the row of an error: the first row whose sentinel matches, or that of
+// ErrIO.
 func StatusOf(err error) Status {
 	rows := Statuses()
 	for _, s := range rows {

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Future is the end of one key's transfer. Its methods may be called from any
+// Future is the completion of one key's transfer. Its methods may be called from any
 // goroutine.
 type Future struct {
 	key  string
 	done chan struct{}
 	err  error // written before done is closed
 	mu   sync.Mutex
-	// ended says that then is not asked any more.
+	// ended is set once then is no longer used.
 	// +checklocks:mu
 	ended bool
 	// +checklocks:mu
 	then []func()
 }
 
-// NewFuture makes a future that settle ends, which is called exactly once.
+// NewFuture returns a future, and the function that completes it, to be called exactly once.
 func NewFuture(key string) (f *Future, settle func(error)) {
 	f = &Future{key: key, done: make(chan struct{})}
 	return f, f.settle
@@ -37,9 +37,9 @@ func (f *Future) settle(err error) {
 	}
 }
 
-// Then has a function called when the transfer has ended: by whoever ends it,
-// or at once if it has. It takes no time worth mentioning. Who follows many
-// futures so needs no goroutine for each.
+// Then registers a function to be called when the transfer has ended: by the goroutine that
+// completes it, or at once if it has ended. The function must be fast. So following many
+// futures does not need a goroutine for each.
 func (f *Future) Then(call func()) {
 	f.mu.Lock()
 	ended := f.ended
@@ -52,14 +52,13 @@ func (f *Future) Then(call func()) {
 	}
 }
 
-// Key is the key that the future is of.
+// Key returns the key that the future belongs to.
 func (f *Future) Key() string { return f.key }
 
-// Done is closed when the transfer has ended.
+// Done returns a channel that is closed when the transfer has ended.
 func (f *Future) Done() <-chan struct{} { return f.done }
 
-// Err is why the transfer failed; nil while it has not ended, and when it
-// succeeded.
+// Err returns the error of the transfer; nil while it has not ended, and if it succeeded.
 func (f *Future) Err() error {
 	select {
 	case <-f.done:
@@ -69,9 +68,9 @@ func (f *Future) Err() error {
 	}
 }
 
-// Wait returns when the transfer has ended, with its error. When the context
-// ends before, the error is ErrTimeout for a deadline and ErrInterrupted for a
-// cancellation; the transfer goes on, and Wait may be called again.
+// Wait returns when the transfer has ended, with its error. If the context ends first, the
+// error is ErrTimeout for a deadline and ErrInterrupted for a cancellation; the transfer
+// continues, and Wait may be called again.
 func (f *Future) Wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -86,13 +85,13 @@ func (f *Future) Wait(ctx context.Context) error {
 	}
 }
 
-// Batch is the end of a call that goes on in the background.
+// Batch is the completion of a call that continues in the background.
 type Batch struct {
 	done    chan struct{}
 	results Results // written before done is closed
 }
 
-// NewBatch makes a batch that settle ends, which is called exactly once.
+// NewBatch returns a batch, and the function that completes it, to be called exactly once.
 func NewBatch() (b *Batch, settle func(Results)) {
 	b = &Batch{done: make(chan struct{})}
 	return b, func(r Results) {
@@ -101,12 +100,11 @@ func NewBatch() (b *Batch, settle func(Results)) {
 	}
 }
 
-// Done is closed when the call has ended.
+// Done returns a channel that is closed when the call has ended.
 func (b *Batch) Done() <-chan struct{} { return b.done }
 
-// Wait returns what became of every key, and Results.Outcome. When the context
-// ends before, there are no results and the error is that of Future.Wait; the
-// call goes on.
+// Wait returns the result of every key, and Results.Outcome. If the context ends first, there
+// are no results and the error is that of Future.Wait; the call continues.
 func (b *Batch) Wait(ctx context.Context) (Results, error) {
 	select {
 	case <-b.done:

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// ended is a context that is over, by a deadline or a cancellation.
+// ended returns a context that has ended, by a deadline or a cancellation.
 func ended(t *testing.T, deadline bool) context.Context {
 	t.Helper()
 	if deadline {
@@ -44,7 +44,7 @@ func TestFuture(t *testing.T) {
 	if len(told) != 3 || told[0] != "first" || told[2] != "late" {
 		t.Errorf("told %v", told)
 	}
-	for range 100 { // what has ended is told whatever the context says
+	for range 100 { // a completed future takes precedence over the context
 		if err := f.Wait(ended(t, false)); !errors.Is(err, hetero.ErrShape) {
 			t.Fatalf("wait behind the end: %v", err)
 		}
@@ -54,8 +54,7 @@ func TestFuture(t *testing.T) {
 	}
 }
 
-// TestFutureThenAtOnce has followers come while a future ends: each is told
-// once.
+// TestFutureThenAtOnce registers functions while a future completes: each is called once.
 func TestFutureThenAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 200 {

@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 )
 
-// GenerateKey is Directory.GenerateKey: a prefix is the key, and for none it
-// is a random UUID (version 4).
+// GenerateKey implements Directory.GenerateKey: it returns prefix or, if that is empty, a
+// random UUID (version 4).
 //
 // Errors: ErrInvalid for a prefix that is no key.
 func GenerateKey(prefix string) (string, error) {

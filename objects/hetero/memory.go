@@ -8,37 +8,36 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// MemoryID names memory that a client has registered. It means nothing to
-// another client. 0 is no memory.
+// MemoryID names memory that a client has registered. It has no meaning for other clients. 0
+// is no memory.
 type MemoryID uint64
 
-// Memory says what PreRegister registers, by exactly one of Share, File, Local
+// Memory describes the memory that PreRegister registers, by exactly one of Share, File, Local
 // and Target.
 type Memory struct {
-	// Device names the device of the mount whose memory it is: "host", "sim0",
-	// "cuda1". It may be empty for a file of the mount.
+	// Device is the name of the mount's device that has the memory: "host", "sim0", "cuda1".
+	// It may be empty for a file of the mount.
 	Device devices.Name
-	// Share names memory of this process, as hmcfs bind takes it. Its pieces
-	// lie one behind the other.
+	// Share describes memory of this process, in the form that hmcfs bind accepts. Its pieces
+	// are contiguous.
 	Share *share.Memory
-	// Files are the descriptors of Share's pieces: the FD of a piece is a place
-	// in this list. They stay the caller's, and may be closed afterwards.
+	// Files are the descriptors of Share's pieces: the FD of a piece is an index into this
+	// slice. They remain the caller's, and may be closed after PreRegister.
 	Files []*os.File
-	// File is an open regular file in the mount, whose bytes are meant: what
-	// is read from it or written to it goes through the object. It stays the
-	// caller's, and may be closed afterwards.
+	// File is an open regular file in the mount, whose bytes are the memory: reads and writes
+	// go through the object. It remains the caller's, and may be closed after PreRegister.
 	File *os.File
-	// Local is memory of a device of this process: for clients in the daemon's
-	// own process alone. The client retains it until it is unregistered.
+	// Local is memory of a device of this process, for clients in the daemon's own process
+	// only. The client retains it until it is unregistered.
 	Local *devices.Memory
-	// Target is no memory: an open regular file, of which DevClaim's Target tells
-	// the use. It is in the mount, or has no name yet (O_TMPFILE). It stays the
-	// caller's, and may be closed afterwards.
+	// Target is not memory but an open regular file; ClaimOptions.Target describes its use. It
+	// is in the mount, or has no name yet (O_TMPFILE). It remains the caller's, and may be
+	// closed after PreRegister.
 	Target *os.File
 }
 
-// Check refuses what names no memory, or more than one, or no device where one
-// is needed.
+// Check refuses a Memory that names no memory, or more than one, or no device if one is
+// needed.
 //
 // Errors: ErrInvalid.
 func (m *Memory) Check() error {
@@ -59,26 +58,26 @@ func (m *Memory) Check() error {
 	return nil
 }
 
-// Blob is a stretch of registered memory.
+// Blob is a range of registered memory.
 type Blob struct {
 	Memory MemoryID       `json:"memory"`
 	Off    devices.Offset `json:"off"`
-	// Size is in bytes, at least 1.
+	// Size is the number of bytes, at least 1.
 	Size devices.Size `json:"size"`
 }
 
-// DeviceBlobList is the memory of one key: its blobs in order, all on one
-// device.
+// DeviceBlobList is the memory of one key: its blobs in order, all on one device.
 type DeviceBlobList struct {
-	// Device names the device that all blobs are on.
+	// Device is the device that all blobs are on.
 	Device devices.Name `json:"device"`
 	Blobs  []Blob       `json:"blobs"`
-	// SourceOffset is the offset at which DevMGet begins to read in each blob of the key, in
-	// bytes. It is 0 in all other calls, and never negative.
+	// SourceOffset is the offset, in bytes, at which DevMGet starts to read in each blob of
+	// the key, and DevFetch in the publication. It is 0 in all other calls, and never
+	// negative.
 	SourceOffset int64 `json:"source_offset,omitempty"`
 }
 
-// Size is the sum of the blobs' sizes.
+// Size returns the sum of the blobs' sizes.
 func (l DeviceBlobList) Size() devices.Size {
 	var sum devices.Size
 	for _, b := range l.Blobs {
@@ -90,7 +89,7 @@ func (l DeviceBlobList) Size() devices.Size {
 // MetaInfo is the answer of GetMetaInfo for one key.
 type MetaInfo struct {
 	Key string `json:"key"`
-	// Err is why nothing else is told: ErrNotFound for a key that is not there.
+	// Err is the reason why the other fields are unset: ErrNotFound for a missing key.
 	Err error `json:"-"`
 	// Device is the device that has the object.
 	Device devices.Name `json:"device"`

@@ -10,15 +10,15 @@ type Result struct {
 	Key string
 	// Err is nil for a key that succeeded.
 	Err error
-	// Skipped says that the key was there already and was left as it is, as
-	// ExistingSkip asks; Err is nil then.
+	// Skipped is true if the key already existed and was left unchanged, as ExistingSkip
+	// requests; Err is then nil.
 	Skipped bool
 }
 
 // Results has one Result for each key of a call, in the order of the keys.
 type Results []Result
 
-// Failed is the results of the keys that failed, in order.
+// Failed returns the results of the keys that failed, in order.
 func (r Results) Failed() Results {
 	var failed Results
 	for _, one := range r {
@@ -29,8 +29,7 @@ func (r Results) Failed() Results {
 	return failed
 }
 
-// Err joins the errors of all keys that failed, each with its key; nil when
-// every key succeeded.
+// Err joins the errors of all keys that failed, each with its key; nil if every key succeeded.
 func (r Results) Err() error {
 	var errs []error
 	for _, one := range r {
@@ -41,8 +40,8 @@ func (r Results) Err() error {
 	return errors.Join(errs...)
 }
 
-// Outcome is the error that a call returns beside its results: nil if at
-// least one key succeeded, and else what Err says.
+// Outcome returns the error that a call returns with its results: nil if at least one key
+// succeeded, otherwise Err.
 func (r Results) Outcome() error {
 	for _, one := range r {
 		if one.Err == nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sentinels are the names of the sentinels in Go, in the order of Statuses.
+// sentinels returns the names of the sentinels in Go, in the order of Statuses.
 func sentinels() []string {
 	return []string{
 		"ErrTimeout", "ErrInterrupted", "ErrShape", "ErrInconsistent", "ErrInvalid", "ErrOwnerGone",
@@ -20,7 +20,7 @@ func sentinels() []string {
 	}
 }
 
-// errnoName is the name that the documents use.
+// errnoName returns the name that the documents use.
 func errnoName(e syscall.Errno) string {
 	if e == syscall.EOPNOTSUPP {
 		return "EOPNOTSUPP" // one number, two names
@@ -28,7 +28,7 @@ func errnoName(e syscall.Errno) string {
 	return unix.ErrnoName(e)
 }
 
-// TestStatusTable holds the table of docs/seeds.md against Statuses.
+// TestStatusTable compares the table of docs/seeds.md with Statuses.
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/seeds.md")
@@ -58,8 +58,8 @@ func TestStatusTable(t *testing.T) {
 	}
 }
 
-// TestStatusesAreTold makes sure that every sentinel leads to its own row, and
-// all else to that of ErrIO.
+// TestStatusesAreTold checks that every sentinel maps to its own row, and anything else to that
+// of ErrIO.
 func TestStatusesAreTold(t *testing.T) {
 	t.Parallel()
 	words := map[string]bool{}

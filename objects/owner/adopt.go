@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes a file of a descriptor that somebody else has opened, in whatever
-// way, and owns it from then on, also when it fails.
+// Adopt makes an *os.File of a descriptor that another process has opened, in any mode, and owns
+// it from then on, even if it fails.
 //
-// It does not ask the file anything. os.NewFile would: a descriptor with
-// O_NONBLOCK goes into the runtime's poller, whose epoll asks the file whether
-// it is ready, and one of a FUSE filesystem may have a server that never
-// answers. Every goroutine of this process would wait for that. The flag is the
-// sender's to set at any time. So the file is made of a descriptor of our own,
-// and the other one takes its place behind it.
+// It performs no operation on the file. os.NewFile would: a descriptor with O_NONBLOCK goes into
+// the runtime's poller, whose epoll asks the file whether it is ready, and a file of a FUSE
+// filesystem may have a server that never answers. Every goroutine of this process would wait
+// for that. The sender can set the flag at any time. So the *os.File is made of a descriptor
+// opened here, which the adopted one then replaces.
 func Adopt(fd int, name string) (*os.File, error) {
 	own, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// TestAdopt: what is adopted is the same open file, and the runtime's poller
-// never hears of it, although it does not block.
+// TestAdopt: the adopted file is the same open file, and is never added to the runtime's
+// poller, although it is non-blocking.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Eventfd(7, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
@@ -54,7 +54,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// polled says whether a descriptor is in an epoll of this process.
+// polled reports whether a descriptor is in an epoll set of this process.
 func polled(t *testing.T, fd int) bool {
 	t.Helper()
 	links, err := os.ReadDir("/proc/self/fd")
@@ -64,7 +64,7 @@ func polled(t *testing.T, fd int) bool {
 	for _, l := range links {
 		to, err := os.Readlink(filepath.Join("/proc/self/fd", l.Name()))
 		if err != nil || to != "anon_inode:[eventpoll]" {
-			continue // it may have gone
+			continue // it may have been closed
 		}
 		info, err := os.ReadFile(filepath.Join("/proc/self/fdinfo", l.Name()))
 		if err != nil {

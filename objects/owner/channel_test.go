@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestAnEndIsConfirmed reads messages of channels whose other end is closed at once: an end that
-// the kernel tells before a message is none.
+// TestAnEndIsConfirmed reads messages of channels whose other end is closed at once: an end
+// that the kernel reports before a message is not final.
 func TestAnEndIsConfirmed(t *testing.T) {
 	kit.Check(t)
 	early := 0
@@ -30,7 +30,7 @@ func TestAnEndIsConfirmed(t *testing.T) {
 		reads, n := 0, 0
 		err = owner.Confirmed(func() (err error) {
 			reads++
-			// A read that does not wait meets the moment between the kernel's two looks.
+			// A non-blocking read can hit the moment between the kernel's two checks.
 			for n, err = unix.Read(fds[0], p[:]); errors.Is(err, unix.EAGAIN); {
 				n, err = unix.Read(fds[0], p[:])
 			}
@@ -50,7 +50,7 @@ func TestAnEndIsConfirmed(t *testing.T) {
 	t.Logf("the kernel told an end %d times before a message", early)
 }
 
-// TestConfirmed says how often each end is asked for.
+// TestConfirmed checks how often each kind of end is read.
 func TestConfirmed(t *testing.T) {
 	other := errors.New("another error")
 	for name, c := range map[string]struct {

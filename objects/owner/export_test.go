@@ -2,7 +2,7 @@ package owner
 
 import "time"
 
-// SetLimit has a guard wait less than a hang would take.
+// SetLimit shortens a guard's wait.
 func (g *Guard) SetLimit(d time.Duration) { g.limit = d }
 
 // Confirmed reads as a guard reads the answers of its process.

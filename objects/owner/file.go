@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What can be said of a file that was offered as memory.
+// Errors of a file that was offered as memory.
 var (
-	// ErrNotMemory says that a file is no regular file of shared host memory.
+	// ErrNotMemory reports that a file is no regular file of shared host memory.
 	ErrNotMemory = errors.New("owner: not shared host memory")
-	// ErrDenied says that the user may not have a file.
+	// ErrDenied reports that the user is not allowed to use a file.
 	ErrDenied = errors.New("owner: not allowed to this user")
 )
 
-// FileID tells files apart, on one boot.
+// FileID identifies a file within one boot.
 type FileID struct {
 	Dev uint64 `json:"dev"`
 	Ino uint64 `json:"ino"`
 	UID uint32 `json:"uid"`
 }
 
-// Facts says which file a descriptor names, and how long it is. It asks nobody
-// but the kernel.
+// Facts returns the identity and the size of the file behind a descriptor. Only the kernel is
+// queried.
 //
-// Errors: ErrNotMemory for what is no regular file of a tmpfs, such as pipes,
-// sockets, devices, directories, huge pages, and what is only named (O_PATH).
+// Errors: ErrNotMemory for anything but a regular file of a tmpfs: pipes, sockets, devices,
+// directories, huge pages, and descriptors opened with O_PATH.
 func Facts(f *os.File) (id FileID, size uint64, err error) {
 	err = control(f, func(fd int) error {
 		id, size, err = factsOf(fd)
@@ -40,8 +40,8 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 	return id, size, err
 }
 
-// Identity tells which file a descriptor is, whatever it is, and asks nobody
-// but the kernel.
+// Identity returns the identity of the file behind a descriptor of any type. Only the kernel is
+// queried.
 func Identity(f *os.File) (id FileID, err error) {
 	err = control(f, func(fd int) error {
 		st, failed := look(fd)
@@ -51,8 +51,8 @@ func Identity(f *os.File) (id FileID, err error) {
 	return id, err
 }
 
-// look asks the kernel what it knows of a file by itself. fstat would ask the
-// file system, which may never answer.
+// look returns the kernel's own information about a file. fstat would query the file system,
+// which may never answer.
 func look(fd int) (st unix.Statx_t, err error) {
 	const mask = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_UID | unix.STATX_SIZE
 	if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, mask, &st); err != nil {
@@ -76,7 +76,7 @@ func factsOf(fd int) (id FileID, size uint64, err error) {
 	return idOf(&st), st.Size, onTmpfs(fd)
 }
 
-// regular looks at a file that must be a regular one.
+// regular is look for a file that must be a regular one.
 func regular(fd int) (unix.Statx_t, error) {
 	st, err := look(fd)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -85,8 +85,8 @@ func regular(fd int) (unix.Statx_t, error) {
 	return st, err
 }
 
-// onTmpfs asks the file system what it is, so of a stranger's file only the
-// guard's process asks it.
+// onTmpfs queries the file system, so for files of untrusted processes only the guard's process
+// may call it.
 func onTmpfs(fd int) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -101,19 +101,19 @@ func onTmpfs(fd int) error {
 	return fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 }
 
-// inMemory says whether an open file is of shared memory, or of huge pages: the
-// kernel has seals for those alone, and asks nobody for them.
+// inMemory reports whether an open file is shared memory, or huge pages: only these have seals
+// in the kernel, which answers without a file system.
 func inMemory(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	return err == nil
 }
 
-// Anew opens once more what a descriptor of shared memory names. Whoever has the
-// one may set its flags, of which O_APPEND sends writes elsewhere; the other has
-// flags of its own. Anything else, of which a driver knows only that descriptor,
-// is duplicated.
+// Anew opens the file behind a descriptor of shared memory a second time. A process that has the
+// first descriptor can set its flags, of which O_APPEND redirects writes; the new descriptor has
+// flags of its own. A descriptor of anything else is duplicated, since its driver knows only
+// that descriptor.
 //
-// Errors: ErrDenied where the file's mode is against it.
+// Errors: ErrDenied if the file's mode does not permit it.
 func Anew(f *os.File) (*os.File, error) {
 	second := -1
 	err := control(f, func(fd int) (err error) {
@@ -134,8 +134,7 @@ func Anew(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(second), f.Name()), nil
 }
 
-// CheckWritable fails with ErrDenied for a descriptor that is not open for
-// reading and writing.
+// CheckWritable returns ErrDenied for a descriptor that is not open for reading and writing.
 func CheckWritable(f *os.File) error {
 	return control(f, func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -149,19 +148,18 @@ func CheckWritable(f *os.File) error {
 	})
 }
 
-// Take duplicates what the process has as descriptor n, whatever that is, for
-// its user; what a guard does not let through comes as O_PATH.
+// Take duplicates descriptor n of the process, whatever its file, for the process's user; if the
+// guard does not pass it on, the result is opened with O_PATH.
 //
-// Errors: ErrGone; ErrNotMemory when there is none; ErrDenied when the process
-// is not the user's; EPERM where one process may not take from another (Yama);
-// ErrSilent.
+// Errors: ErrGone; ErrNotMemory if there is none; ErrDenied if the process is not the user's;
+// EPERM if one process may not take descriptors from another (Yama); ErrSilent.
 func (p *Process) Take(g *Guard, n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
 	f, err := g.take(p, n, uid)
 	switch {
 	case err == nil:
-		// Whoever was the user's when it was found can have become a program
-		// with rights of its own since, and the descriptor one of that.
+		// A process that was the user's when it was found may since have executed a program with
+		// privileges of its own, to which the descriptor belongs.
 		var mine bool
 		if mine, err = p.BelongsTo(uid); err == nil && !mine {
 			err = fmt.Errorf("%s: process %d is not user %d's: %w", name, p.id.PID, uid, ErrDenied)
@@ -180,8 +178,8 @@ func (p *Process) Take(g *Guard, n int, uid uint32) (*os.File, error) {
 	return nil, &os.PathError{Op: "take", Path: name, Err: err}
 }
 
-// Descriptor opens the shared host memory that the process has as descriptor
-// n, for its user.
+// Descriptor opens the shared host memory behind descriptor n of the process, for the process's
+// user.
 //
 // Errors: ErrGone; ErrNotMemory; ErrDenied.
 func (p *Process) Descriptor(g *Guard, n int, uid uint32) (*os.File, error) {
@@ -199,8 +197,8 @@ func (p *Process) Descriptor(g *Guard, n int, uid uint32) (*os.File, error) {
 	if !errors.Is(err, unix.EPERM) {
 		return nil, err
 	}
-	// Where one process may not take from another (Yama), the file's name in
-	// /proc leads to it, and its owner may open it anyway.
+	// If one process may not take descriptors from another (Yama), the file can still be reached
+	// by its name in /proc, and its owner may open it that way.
 	f, err = g.open(name, 0, uid)
 	if err != nil {
 		return nil, err
@@ -211,12 +209,11 @@ func (p *Process) Descriptor(g *Guard, n int, uid uint32) (*os.File, error) {
 	return f, nil
 }
 
-// Open opens shared memory by its path, for its user. Another user than the
-// daemon's hears only that it is not the user's: the daemon may see what is in folders
-// that the user can't enter.
+// Open opens shared memory by its path, for its user. For a user other than root and the
+// daemon's own, the error only says that the memory is not the user's: the daemon may see into
+// directories that the user can't enter.
 //
-// Errors: ErrDenied; ErrNotMemory and fs.ErrNotExist for root and the daemon's
-// own user.
+// Errors: ErrDenied; ErrNotMemory and fs.ErrNotExist for root and the daemon's own user.
 func (g *Guard) Open(path string, uid uint32) (*os.File, error) {
 	f, err := g.open(path, unix.O_NOFOLLOW, uid)
 	if errors.Is(err, ErrSilent) {
@@ -228,17 +225,17 @@ func (g *Guard) Open(path string, uid uint32) (*os.File, error) {
 	return f, err
 }
 
-// hidden says whether a user may not hear what the daemon sees.
+// hidden reports whether a user must not learn what the daemon sees.
 func hidden(uid uint32) bool { return uid != 0 && int(uid) != os.Geteuid() }
 
-// openFile looks at the file before it opens it. Between the two the name may
-// come to mean another file, so what was looked at is what is opened.
+// openFile checks the file before opening it. The name may be changed between the two, so the
+// file that was checked is the one that is opened.
 func openFile(path string, flags int, uid uint32) (int, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer func() { _ = unix.Close(at) }() // nothing is written by it
+	defer func() { _ = unix.Close(at) }() // nothing is written through it
 	st, err := regular(at)
 	if err == nil {
 		err = onTmpfs(at)
@@ -256,7 +253,7 @@ func openFile(path string, flags int, uid uint32) (int, error) {
 	return fd, nil
 }
 
-// Search looks for a file among the descriptors of a process.
+// Search opens a file that is among the descriptors of a process.
 func (p *Process) Search(g *Guard, want FileID, uid uint32) (*os.File, error) {
 	numbers, err := p.holding(want)
 	if err != nil {
@@ -270,11 +267,11 @@ func (p *Process) Search(g *Guard, want FileID, uid uint32) (*os.File, error) {
 	return nil, fmt.Errorf("process %d has the memory no longer open: %w", p.id.PID, ErrGone)
 }
 
-// TakeAgain takes a descriptor that is the wanted file, whatever that is: n, or
-// else another one. Where several are of one device, and not of one regular
-// file, they may be different memory all the same.
+// TakeAgain takes a descriptor of the wanted file, of any type: n, or else another one. If
+// several descriptors are of one device, and not of one regular file, they may still be
+// different memory.
 //
-// Errors: those of Take; ErrGone when there is none, or more than one.
+// Errors: those of Take; ErrGone if there is none, or more than one.
 func (p *Process) TakeAgain(g *Guard, want FileID, n int, uid uint32) (*os.File, error) {
 	numbers, err := p.holding(want)
 	if err != nil {
@@ -295,13 +292,13 @@ func (p *Process) isRegular(n int) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// lookAt is look at a descriptor of the process.
+// lookAt is look for a descriptor of the process.
 func (p *Process) lookAt(n string) (st unix.Statx_t, err error) {
 	err = unix.Statx(unix.AT_FDCWD, filepath.Join(p.dir("fd"), n), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st)
 	return st, err
 }
 
-// holding lists the descriptors of a process that are a file.
+// holding returns the descriptors of a process that refer to a file.
 func (p *Process) holding(want FileID) ([]int, error) {
 	entries, err := os.ReadDir(p.dir("fd"))
 	if err != nil {
@@ -320,8 +317,8 @@ func (p *Process) holding(want FileID) ([]int, error) {
 	return numbers, nil
 }
 
-// ParseDescriptor reads a path of the form /proc/PID/fd/N, which is a
-// process's descriptor and no file of /proc.
+// ParseDescriptor parses a path of the form /proc/PID/fd/N, which denotes a process's descriptor
+// and not a file of /proc.
 func ParseDescriptor(path string) (pid, n int, ok bool) {
 	parts := strings.Split(path, "/")
 	if len(parts) != 5 || parts[0] != "" || parts[1] != "proc" || parts[3] != "fd" {
@@ -332,11 +329,11 @@ func ParseDescriptor(path string) (pid, n int, ok bool) {
 	return pid, n, err1 == nil && err2 == nil && pid > 0 && n >= 0
 }
 
-// DescriptorPath returns the path that ParseDescriptor reads.
+// DescriptorPath returns the path that ParseDescriptor parses.
 func DescriptorPath(pid, n int) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, n) }
 
-// Leads reports whether a path leads to a file as far as the kernel knows by itself.
-// No file system is asked: where one would have to be, the answer is false.
+// Leads reports whether a path leads to a file, using only the kernel's own information. If a
+// file system would have to be queried, the result is false.
 func Leads(path string, want FileID) bool {
 	var st unix.Statx_t
 	var err error
@@ -348,12 +345,12 @@ func Leads(path string, want FileID) bool {
 	return err == nil && idOf(&st).Dev == want.Dev && st.Ino == want.Ino
 }
 
-// resolveCached has openat2 look at the names that the kernel has, and ask for none:
-// RESOLVE_CACHED of linux/openat2.h, since Linux 5.12.
+// resolveCached makes openat2 use only names that the kernel has cached: RESOLVE_CACHED of
+// linux/openat2.h, since Linux 5.12.
 const resolveCached = 0x20
 
-// lookCached looks at what a path leads to by the names that the kernel has. It has
-// those of a tmpfs, and of the directories above one, as long as they exist.
+// lookCached is look for a path that is resolved from the kernel's cached names only. The kernel
+// has cached the names of a tmpfs, and of the directories above one, as long as they exist.
 func lookCached(path string) (unix.Statx_t, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveCached,
@@ -361,12 +358,12 @@ func lookCached(path string) (unix.Statx_t, error) {
 	if err != nil {
 		return unix.Statx_t{}, err
 	}
-	defer func() { _ = unix.Close(fd) }() // nothing is written by it
+	defer func() { _ = unix.Close(fd) }() // nothing is written through it
 	return look(fd)
 }
 
-// Duplicate makes a second descriptor of an open file, which ends with this
-// program as the first one does.
+// Duplicate returns a second descriptor of an open file, which like the first one is closed on
+// exec.
 func Duplicate(f *os.File) (*os.File, error) {
 	var second int
 	err := control(f, func(fd int) (err error) {
@@ -379,7 +376,7 @@ func Duplicate(f *os.File) (*os.File, error) {
 	return Adopt(second, f.Name())
 }
 
-// control runs fn on a descriptor that stays open meanwhile.
+// control calls fn with a descriptor that stays open during the call.
 func control(f *os.File, fn func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

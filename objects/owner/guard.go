@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// MaxPerUser bounds the requests of one user that a guard's process has at a time.
-	// A request whose descriptors don't close keeps its place until they do.
+	// MaxPerUser bounds the requests of one user in a guard's process at a time. A request whose
+	// descriptors don't close keeps its slot until they do.
 	MaxPerUser = 8
-	// guardLimit bounds the wait for an answer of the guard's process, and for
-	// a slot. Only a hang exceeds it.
+	// guardLimit bounds the wait for an answer of the guard's process, and for a slot. Only a
+	// hang exceeds it.
 	guardLimit = 30 * time.Second
 	// guardChunk bounds the bytes that are received at a time.
 	guardChunk = 32 << 10
@@ -29,25 +29,24 @@ const (
 	maxRights = 253
 )
 
-// ErrSilent says that the file system of a descriptor does not answer.
+// ErrSilent reports that the file system of a descriptor does not answer.
 var ErrSilent = errors.New("owner: a file system does not answer")
 
-// errAbsent says that the guard's process takes no requests.
+// errAbsent reports that the guard's process does not accept requests.
 var errAbsent = fmt.Errorf("the guard's process takes no requests, another one takes the next: %w", ErrSilent)
 
-// Guard receives, takes and opens what other processes have opened, in a
-// process of its own. A process with a descriptor of a FUSE file system, which any
-// user can mount, waits for that file system's server in almost every call, and close
-// is one of them: it can't be interrupted, not even by SIGKILL. So a descriptor
-// comes to this process when it is known to be of memory or of a device, which
-// the kernel serves by itself; of anything else comes one of O_PATH, which
-// names the file and is closed without a request to any server.
+// Guard receives, takes and opens files of other processes, in a process of its own. A process
+// with a descriptor of a FUSE file system, which any user can mount, waits for that file
+// system's server in almost every call, including close, which can't be interrupted, not even by
+// SIGKILL. So a descriptor is passed to this process only if it is known to be of memory or of a
+// device, which the kernel serves itself; for any other file an O_PATH descriptor is passed,
+// which names the file and is closed without a request to any server.
 //
-// The guard's process is started with the first request, and ends by itself
-// when this one does. Its end is not waited for.
+// The guard's process is started with the first request, and exits when this process does. Its
+// exit is not waited for.
 //
-// A nil Guard does the same without a process, for programs that take nothing
-// of strangers. All methods may be called from any goroutine.
+// A nil Guard does the same without a process, for programs that accept nothing from untrusted
+// processes. All methods may be called from any goroutine.
 type Guard struct {
 	command func() *exec.Cmd
 	// limit bounds the wait for an answer, and for a slot.
@@ -56,7 +55,7 @@ type Guard struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// control takes requests; nil while there is no process.
+	// control accepts requests; nil while there is no process.
 	// +checklocks:mu
 	control *net.UnixConn
 	// +checklocks:mu
@@ -68,14 +67,14 @@ type Guard struct {
 	refused uint64
 }
 
-// slots are those of one user; the Guard's mu guards them.
+// slots are the slots of one user; the Guard's mu guards them.
 type slots struct {
 	taken   int
 	waiting []chan struct{}
 }
 
-// NewGuard makes a guard. command returns the command that runs ServeGuard on descriptor 3.
-// limit bounds the wait for an answer, and for a slot; 0 is 30 s.
+// NewGuard returns a guard. command returns the command that runs ServeGuard on descriptor 3.
+// limit bounds the wait for an answer, and for a slot; 0 means 30 s.
 func NewGuard(command func() *exec.Cmd, limit time.Duration) *Guard {
 	if limit == 0 {
 		limit = guardLimit
@@ -83,11 +82,11 @@ func NewGuard(command func() *exec.Cmd, limit time.Duration) *Guard {
 	return &Guard{command: command, limit: limit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
 }
 
-// GuardStats says what file systems that do not answer hold.
+// GuardStats describes the effect of file systems that do not answer.
 type GuardStats struct {
-	// Held are requests whose descriptors are still to be closed.
+	// Held is the number of requests whose descriptors are still to be closed.
 	Held int
-	// Refused counts requests that found no slot.
+	// Refused is the number of requests that found no slot.
 	Refused uint64
 }
 
@@ -101,8 +100,8 @@ func (g *Guard) Stats() GuardStats {
 	return GuardStats{Held: len(g.held), Refused: g.refused}
 }
 
-// Close ends the guard's process, and waits neither for that nor for what it
-// has under way.
+// Close ends the guard's process, and waits neither for its exit nor for its requests in
+// progress.
 func (g *Guard) Close() error {
 	if g == nil {
 		return nil
@@ -111,7 +110,7 @@ func (g *Guard) Close() error {
 	defer g.mu.Unlock()
 	g.closed = true
 	for c := range g.held {
-		_ = c.Close() // its reader sees that
+		_ = c.Close() // which its reader notices
 	}
 	if g.control == nil {
 		return nil
@@ -121,19 +120,19 @@ func (g *Guard) Close() error {
 	return err
 }
 
-// guardRequest is a request to the guard's process, beside a channel for the
-// answer and, but for "open", a descriptor.
+// guardRequest is a request to the guard's process, sent with a channel for the answer and,
+// except for "open", with a descriptor.
 type guardRequest struct {
 	// Op is "receive", "take" or "open".
 	Op   string `json:"op"`
 	N    int    `json:"n,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Flags and UID are those of openFile.
+	// Flags and UID are arguments of openFile.
 	Flags int    `json:"flags,omitempty"`
 	UID   uint32 `json:"uid,omitempty"`
 }
 
-// guardAnswer is the answer to a guardRequest, beside descriptors.
+// guardAnswer is the answer to a guardRequest, sent with descriptors.
 type guardAnswer struct {
 	Data  []byte   `json:"data,omitempty"`
 	Flags int      `json:"flags,omitempty"`
@@ -143,20 +142,18 @@ type guardAnswer struct {
 	Errno int      `json:"errno,omitempty"`
 }
 
-// Received describes what one read has taken from a connection.
+// Received describes the result of one read from a connection.
 type Received struct {
-	// N counts the bytes, which are at the start of the caller's buffer.
+	// N is the number of bytes, which are at the start of the caller's buffer.
 	N int
-	// Files are the descriptors that came with them, also with an error. They are
-	// the caller's.
+	// Files are the descriptors received with them, also on an error. They belong to the caller.
 	Files []*os.File
 	// Flags are those of recvmsg.
 	Flags int
 }
 
-// Receive reads from a connection what has come, up to as much as fits, and the
-// descriptors that came with it. It takes as long as the connection's deadline
-// lets it.
+// Receive reads the available bytes from a connection, as many as fit, and the descriptors sent
+// with them. The duration is limited only by the connection's deadline.
 func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (Received, error) {
 	if g == nil {
 		return receiveHere(c, buf)
@@ -169,7 +166,8 @@ func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (Received, erro
 		if err = awaitBytes(raw); err != nil {
 			return Received{}, err
 		}
-		// Closing a connection waits for the calls that use its descriptor.
+		// Closing a connection waits for the calls that use its descriptor, so a duplicate is
+		// used.
 		var own int
 		failure := raw.Control(func(fd uintptr) { own, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
 		if err = errors.Join(failure, err); err != nil {
@@ -184,8 +182,8 @@ func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (Received, erro
 	}
 }
 
-// awaitBytes returns when there is something to read, or the end. Nothing is
-// taken from the connection: descriptors stay in it.
+// awaitBytes waits until there is something to read, or the end. It removes nothing from the
+// connection: descriptors stay in it.
 func awaitBytes(raw syscall.RawConn) error {
 	var inner error
 	err := raw.Read(func(fd uintptr) bool {
@@ -211,15 +209,15 @@ func receiveHere(c *net.UnixConn, buf []byte) (Received, error) {
 		in.Files = append(in.Files, f)
 	}
 	if rerr != nil {
-		err = rerr // what came with it is no end
+		err = rerr // a read with a bad control message is not the end
 	}
 	return in, err
 }
 
-// ErrNoRights is a control message that carries no descriptors.
+// ErrNoRights reports a control message that carries no descriptors.
 var ErrNoRights = errors.New("owner: a control message that carries no descriptors")
 
-// parseRights returns all descriptors of a control buffer, also with an error.
+// parseRights returns all descriptors of a control buffer, also on an error.
 func parseRights(control []byte) (fds []int, err error) {
 	if len(control) == 0 {
 		return nil, nil
@@ -252,7 +250,7 @@ func (g *Guard) take(p *Process, n int, uid uint32) (*os.File, error) {
 	return g.one(uid, guardRequest{Op: "take", N: n, Path: name}, int(p.file.Fd()))
 }
 
-// open is openFile.
+// open calls openFile in the guard's process.
 func (g *Guard) open(path string, flags int, uid uint32) (*os.File, error) {
 	if g == nil {
 		fd, err := openFile(path, flags, uid)
@@ -264,7 +262,7 @@ func (g *Guard) open(path string, flags int, uid uint32) (*os.File, error) {
 	return g.one(uid, guardRequest{Op: "open", Path: path, Flags: flags, UID: uid})
 }
 
-// one asks for one descriptor.
+// one makes a request that returns one descriptor.
 func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
 	_, files, err := g.ask(uid, q, with...)
 	if err != nil {
@@ -294,7 +292,7 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 		g.replace(control)
 	}
 	if r.over {
-		_ = c.Close() // nothing more is to come
+		_ = c.Close() // no more data will arrive
 		g.leave(uid)
 	} else {
 		g.holdOn(c, uid)
@@ -308,7 +306,7 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 	return r.answer, r.files, nil
 }
 
-// enter takes a slot of a user's.
+// enter occupies a slot of a user.
 func (g *Guard) enter(uid uint32) error {
 	g.mu.Lock()
 	s := g.users[uid]
@@ -341,10 +339,10 @@ func (g *Guard) enter(uid uint32) error {
 				MaxPerUser, uid, ErrSilent)
 		}
 	}
-	return nil // it was given meanwhile
+	return nil // the slot was assigned in the meantime
 }
 
-// leave gives it to whoever waits for it.
+// leave releases a slot, passing it to the first waiter if there is one.
 func (g *Guard) leave(uid uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -359,13 +357,13 @@ func (g *Guard) leave(uid uint32) {
 	}
 }
 
-// reply holds all that the guard's process sends for one request.
+// reply holds everything that the guard's process sends for one request.
 type reply struct {
 	answer guardAnswer
-	// files are the descriptors of the answer, also with an error.
+	// files are the descriptors of the answer, also on an error.
 	files []*os.File
-	// over says that nothing is left of the request: the guard's process has
-	// closed the descriptors that it was about, or has ended.
+	// over is true if nothing is left of the request: the guard's process has closed the
+	// descriptors involved, or has exited.
 	over bool
 }
 
@@ -375,7 +373,7 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 		return reply{over: true}, err
 	}
 	text := make([]byte, 4*guardChunk)
-	// The first message says that the guard's process has the request.
+	// The first message confirms that the guard's process has the request.
 	switch err := confirmed(func() error { _, err := c.Read(text[:1]); return err }); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return reply{over: true}, errAbsent
@@ -395,7 +393,7 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 	if err == nil {
 		err = r.answer.failure()
 	}
-	// The next message says that all is closed but what may wait for ever.
+	// The next message says that everything is closed except descriptors that may block forever.
 	switch _, rerr := c.Read(text[:1]); {
 	case errors.Is(rerr, io.EOF):
 		r.over = true
@@ -405,10 +403,11 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 	return r, err
 }
 
-// confirmed calls read, which reads one message of a channel, and once more if the channel has
-// ended. The kernel looks for a message first, and then whether the other end is closed
-// (__unix_dgram_recvmsg), so what was sent and closed between the two looks like an end without
-// it. Nothing can be sent after the first end, so the second is one.
+// confirmed calls read, which reads one message of a channel, and once more if that returns the
+// end of the channel. The kernel first looks for a message, and then whether the other end is
+// closed (__unix_dgram_recvmsg), so a message that is sent, followed by a close, between the two
+// looks like an end without a message. Nothing can be sent after the first end, so the second
+// one is final.
 func confirmed(read func() error) error {
 	err := read()
 	if errors.Is(err, io.EOF) {
@@ -427,7 +426,7 @@ func (g *Guard) silence(err error) error {
 	return err
 }
 
-// holdOn keeps a user's slot until the guard's process has closed what it has.
+// holdOn keeps a user's slot occupied until the guard's process has closed its descriptors.
 func (g *Guard) holdOn(c *net.UnixConn, uid uint32) {
 	g.mu.Lock()
 	closed := g.closed
@@ -435,13 +434,12 @@ func (g *Guard) holdOn(c *net.UnixConn, uid uint32) {
 		g.held[c] = struct{}{}
 	}
 	g.mu.Unlock()
-	_ = c.SetReadDeadline(time.Time{}) // a connection that is closed ends the reading
+	_ = c.SetReadDeadline(time.Time{}) // closing the connection ends the read
 	if closed {
 		_ = c.Close()
 	}
 	go func() {
-		// Descriptors of a late answer are the kernel's to end: they are not
-		// taken out of it.
+		// Descriptors of a late answer are not received, so the kernel closes them.
 		var one [1]byte
 		for {
 			if _, err := c.Read(one[:]); err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// send sends a request, to a process that is started where there is none, and
-// returns the channel of its answer, and where the request went.
+// send sends a request to the guard's process, which is started if there is none. It returns the
+// channel for the answer, and the connection by which the request was sent.
 func (g *Guard) send(q guardRequest, with []int) (ours, control *net.UnixConn, err error) {
 	ours, theirs, err := channel()
 	if err != nil {
@@ -52,8 +52,8 @@ func (g *Guard) sendText(text []byte, fds []int) (*net.UnixConn, error) {
 		if !gone && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
 		}
-		// The guard's process was killed, or reads nothing. Requests under way see
-		// the end of their channel.
+		// The guard's process was killed, or does not read. Requests in progress see the end of
+		// their channel.
 		_ = g.control.Close()
 		g.control = nil
 		if !gone {
@@ -63,9 +63,9 @@ func (g *Guard) sendText(text []byte, fds []int) (*net.UnixConn, error) {
 	return nil, errors.New("it ends as soon as it is started")
 }
 
-// replace has the next request start another process in place of one that takes
-// none. A process that was killed while it waits for a file system is one: the
-// kernel keeps its descriptors until that wait is over, so no end is seen.
+// replace makes the next request start another process instead of one that accepts no requests.
+// That may be a process that was killed while it waits for a file system: the kernel keeps its
+// descriptors open until that wait is over, so no end is visible.
 func (g *Guard) replace(control *net.UnixConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *Guard) startLocked() error {
 	cmd := g.command()
 	cmd.Dir = "/" // it keeps no file system busy
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ^C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C must not reach it
 	if err = errors.Join(cmd.Start(), theirs.Close()); err != nil {
 		return errors.Join(err, ours.Close())
 	}
@@ -95,7 +95,7 @@ func (g *Guard) startLocked() error {
 	return nil
 }
 
-// channel makes two ends of a connection that carries messages.
+// channel returns the two ends of a connection that preserves message boundaries.
 func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// connOf makes a connection of a socket, which it takes over.
+// connOf makes a connection of a socket, and takes ownership of the socket.
 func connOf(f *os.File) (*net.UnixConn, error) {
 	c, err := net.FileConn(f)
 	if err = errors.Join(err, f.Close()); err != nil {

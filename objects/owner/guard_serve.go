@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ServeGuard is the guard's process. It returns when whoever sends requests has
-// ended; the caller ends the process then, whatever is under way.
+// ServeGuard is the main function of the guard's process. It returns when the process that sends
+// requests has exited; the caller must then exit, even if requests are in progress.
 func ServeGuard(control *os.File) error {
 	raiseFileLimit()
 	c, err := connOf(control)
@@ -36,8 +36,8 @@ func ServeGuard(control *os.File) error {
 			err = json.Unmarshal(text[:n], &q)
 		}
 		if err != nil || len(fds) == 0 {
-			// This process has no room for its descriptors, and serves others: who
-			// asked sees the end of the channel.
+			// This process has run out of descriptors, but continues to serve others: the
+			// requester sees the end of the channel.
 			closeAll(fds)
 			continue
 		}
@@ -49,7 +49,7 @@ func ServeGuard(control *os.File) error {
 	}
 }
 
-// raiseFileLimit lets the process have as many descriptors as it may.
+// raiseFileLimit raises the limit of open descriptors to the maximum.
 func raiseFileLimit() {
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
@@ -65,14 +65,14 @@ func guarded(q guardRequest, channel int, with []int) {
 		closeAll(with)
 		return
 	}
-	defer func() { _ = c.Close() }() // which says that all is closed
+	defer func() { _ = c.Close() }() // which signals that everything is closed
 	a, got, err := obtain(q, with)
 	by, unnamed := sort(got)
 	a.describe(errors.Join(err, unnamed))
 	a.Files = len(by.passed)
 	text, err := json.Marshal(a)
 	if err == nil {
-		// Whoever asked may have gone: what came is closed all the same.
+		// The requester may be gone: the descriptors are closed all the same.
 		_, _, err = c.WriteMsgUnix(text, rightsOf(by.passed), nil)
 	}
 	closeAll(with)
@@ -83,7 +83,7 @@ func guarded(q guardRequest, channel int, with []int) {
 	if err == nil {
 		_, _ = c.Write([]byte{1})
 	}
-	closeAll(by.theirs) // each may wait for ever
+	closeAll(by.theirs) // each may block forever
 }
 
 func rightsOf(fds []int) []byte {
@@ -95,11 +95,11 @@ func rightsOf(fds []int) []byte {
 
 func closeAll(fds []int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // nothing was written by it
+		_ = unix.Close(fd) // nothing was written through it
 	}
 }
 
-// obtain does what a request asks for.
+// obtain carries out a request.
 func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
 	switch {
 	case q.Op == "open":
@@ -129,17 +129,17 @@ func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
 	return a, fds, err
 }
 
-// sorted are descriptors by what becomes of them.
+// sorted groups descriptors by their further treatment.
 type sorted struct {
-	// passed are sent on.
+	// passed are sent to the requester.
 	passed []int
-	// ours are closed at once, theirs are those whose closing asks their file systems.
+	// ours are closed at once; closing theirs involves their file systems.
 	ours, theirs []int
 }
 
-// sort tells what may be passed on from what may not, of which another
-// descriptor is passed that only names the file. With an error one is missing
-// from what is passed, and those behind it are not in their places.
+// sort separates the descriptors that may be passed on from the others, for each of which an
+// O_PATH descriptor, which only names the file, is passed instead. On an error, one of these is
+// missing from passed, and those after it are shifted.
 func sort(fds []int) (by sorted, err error) {
 	for _, fd := range fds {
 		if isKernels(fd) {
@@ -157,9 +157,9 @@ func sort(fds []int) (by sorted, err error) {
 	return by, err
 }
 
-// isKernels says whether a descriptor is of memory, a character device, a local
-// socket or an inode without a file system, such as a DMA buffer: the kernel closes
-// those by itself. What only names a file is as good.
+// isKernels reports whether a descriptor is of memory, a character device, a local socket or an
+// inode without a file system, such as a DMA buffer: the kernel closes those itself. The same
+// holds for O_PATH descriptors.
 func isKernels(fd int) bool {
 	if inMemory(fd) {
 		return true
@@ -176,20 +176,20 @@ func isKernels(fd int) bool {
 	return kind == unix.S_IFCHR || kind == 0 || kind == unix.S_IFSOCK && isLocal(fd)
 }
 
-// failures are the errors that have a name between the two processes.
+// failures returns the errors that have a name in the protocol between the two processes.
 func failures() map[string]error {
 	return map[string]error{"memory": ErrNotMemory, "denied": ErrDenied, "gone": ErrGone, "rights": ErrNoRights}
 }
 
-// isLocal says whether a socket is of this machine alone. Its end waits for nobody:
-// what was sent to it and not received is released by the kernel without a flush.
-// One of a network may linger.
+// isLocal reports whether a socket is local to this machine. Closing it never blocks: data that
+// was sent to it and not received is released by the kernel without a flush. A network socket
+// may linger.
 func isLocal(fd int) bool {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	return err == nil && domain == unix.AF_UNIX
 }
 
-// describe makes an error part of an answer.
+// describe stores an error in an answer.
 func (a *guardAnswer) describe(err error) {
 	if err == nil {
 		return
@@ -205,7 +205,7 @@ func (a *guardAnswer) describe(err error) {
 	}
 }
 
-// failure is the error of an answer.
+// failure returns the error stored in an answer.
 func (a *guardAnswer) failure() error {
 	if a.Text == "" {
 		return nil

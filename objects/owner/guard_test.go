@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// guard makes a guard whose process is this program, and tells its number when
-// it is started.
+// guard returns a guard whose process is this program, and a channel that receives its command
+// when it is started.
 func guard(t testing.TB) (g *owner.Guard, started <-chan *exec.Cmd) {
 	t.Helper()
 	began := make(chan *exec.Cmd, 8)
@@ -62,7 +62,7 @@ func eachGuard(t *testing.T, fn func(t *testing.T, g *owner.Guard)) {
 	})
 }
 
-// pair makes two connected sockets.
+// pair returns two connected sockets.
 func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -85,7 +85,7 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// receive sends files in a frame and reads it by a guard.
+// receive sends files in a frame and reads it through a guard.
 func receive(t testing.TB, g *owner.Guard, files ...*os.File) ([]*os.File, error) {
 	t.Helper()
 	a, b := pair(t)
@@ -100,8 +100,8 @@ func receive(t testing.TB, g *owner.Guard, files ...*os.File) ([]*os.File, error
 	return got, err
 }
 
-// What comes through a guard is the same file, in order; what its file system
-// would be asked to close is only a name of it.
+// Files passed on by a guard are the same, in order; a file whose close would involve its file
+// system is only named.
 func TestGuardLetsMemoryThrough(t *testing.T) {
 	kit.Check(t)
 	g, _ := guard(t)
@@ -148,8 +148,8 @@ func TestGuardLetsMemoryThrough(t *testing.T) {
 	}
 }
 
-// slowToClose makes a socket whose last descriptor closes when the other end
-// does, and not before a minute: it lingers over bytes that nobody reads.
+// slowToClose returns a socket whose last descriptor closes only when the other end does, or
+// after a minute: it lingers over unread bytes.
 func slowToClose(t testing.TB) (*os.File, func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,7 +173,7 @@ func slowToClose(t testing.TB) (*os.File, func()) {
 	if err = errors.Join(err, tcp.Close()); err != nil {
 		t.Fatal(err)
 	}
-	fd := int(f.Fd()) // it blocks from now on
+	fd := int(f.Fd()) // it is blocking from now on
 	err = errors.Join(unix.SetNonblock(fd, true),
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60}))
 	for block := make([]byte, 1<<20); err == nil; {
@@ -192,7 +192,7 @@ func slowToClose(t testing.TB) (*os.File, func()) {
 	return f, end
 }
 
-// sendAway sends a descriptor and closes it: whoever receives it has the last.
+// sendAway sends a descriptor and closes it: the receiver then has the last one.
 func sendAway(t testing.TB, g *owner.Guard, f *os.File) error {
 	t.Helper()
 	a, b := pair(t)
@@ -204,9 +204,8 @@ func sendAway(t testing.TB, g *owner.Guard, f *os.File) error {
 	return err
 }
 
-// A user whose descriptors don't close has a bounded number of requests that
-// wait for that, and is refused then; others are not, and nobody waits at the
-// end.
+// A user whose descriptors don't close has a bounded number of requests that wait for that, and
+// is then refused; others are not, and nothing waits at the end.
 func TestWhatDoesNotClose(t *testing.T) {
 	kit.Check(t)
 	g, _ := guard(t)
@@ -251,7 +250,7 @@ func TestWhatDoesNotClose(t *testing.T) {
 	}
 }
 
-// A guard's process that was killed is followed by another one.
+// A guard's process that was killed is replaced.
 func TestGuardIsKilled(t *testing.T) {
 	kit.Check(t)
 	g, started := guard(t)
@@ -278,8 +277,8 @@ func TestGuardIsKilled(t *testing.T) {
 	}
 }
 
-// A guard's process that takes nothing is replaced: one that is killed while it
-// waits for a file system keeps its descriptors, so that no end of it is seen.
+// A guard's process that accepts nothing is replaced: one that is killed while it waits for a
+// file system keeps its descriptors open, so that no end is visible.
 func TestGuardStandsStill(t *testing.T) {
 	kit.Check(t)
 	g, started := guard(t)
@@ -291,7 +290,7 @@ func TestGuardStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = process.Kill() })
-	// Until the last of its threads stands still, it may take a request.
+	// Until its last thread is stopped, it may accept a request.
 	kit.Eventually(t, patience, func() error { return standsStill(process.Pid) })
 	g.SetLimit(time.Second)
 	if _, err := receive(t, g, memfd(t)); !errors.Is(err, owner.ErrSilent) {
@@ -324,7 +323,7 @@ func standsStill(pid int) error {
 	return nil
 }
 
-// What can't be started is no reason to try for ever.
+// A process that can't be started is not retried forever.
 func TestGuardDoesNotStart(t *testing.T) {
 	kit.Check(t)
 	tries := 0
@@ -341,8 +340,8 @@ func TestGuardDoesNotStart(t *testing.T) {
 	}
 }
 
-// A guard's process without room for more descriptors goes on with what it has:
-// what does not fit is an error, and never another file in its place.
+// A guard's process that has run out of descriptors continues with those it has: a file that
+// does not fit causes an error, and is never replaced by another one.
 func TestGuardIsFull(t *testing.T) {
 	kit.Check(t)
 	starts := 0
@@ -370,7 +369,7 @@ func TestGuardIsFull(t *testing.T) {
 			t.Errorf("%d descriptors of %d, without an error", len(got), n)
 		}
 	}
-	// It closes what did not fit after it has answered.
+	// It closes the excess descriptors after it has answered.
 	kit.Eventually(t, time.Minute, func() error {
 		_, err := receive(t, g, disk)
 		return err
@@ -380,7 +379,7 @@ func TestGuardIsFull(t *testing.T) {
 	}
 }
 
-// A connection's deadline ends the wait for what does not come.
+// A connection's deadline ends the wait for data that does not arrive.
 func TestGuardHeedsDeadlines(t *testing.T) {
 	kit.Check(t)
 	g, _ := guard(t)

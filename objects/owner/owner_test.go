@@ -45,7 +45,7 @@ func memfd(t *testing.T) *os.File {
 	return f
 }
 
-// A process is found by all that names it, and not when one part differs.
+// A process is found by its complete identity, and not if one part differs.
 func TestID(t *testing.T) {
 	kit.Check(t)
 	pid, kill := kit.Process(t)
@@ -142,7 +142,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A process that has ended before it is watched is told of too.
+// The end of a process before it is watched is reported too.
 func TestWatchWhatHasEnded(t *testing.T) {
 	kit.Check(t)
 	w := owner.NewWatcher()
@@ -194,7 +194,7 @@ func TestWatchersCancelEachOther(t *testing.T) {
 	}
 }
 
-// Memory is found where its owner has it, and nothing else is taken for it.
+// Memory is found at its owner's descriptor, and no other file is mistaken for it.
 func TestFiles(t *testing.T) {
 	kit.Check(t)
 	eachGuard(t, func(t *testing.T, g *owner.Guard) { testFiles(t, g) })
@@ -242,8 +242,8 @@ func testFiles(t *testing.T, g *owner.Guard) {
 	}
 }
 
-// A process that was a user's when it was found may have become another's
-// program since, which has descriptors that are not for the user.
+// A process that was a user's when it was found may since have executed another user's program,
+// whose descriptors the user must not get.
 func TestTakeAsksAgain(t *testing.T) {
 	kit.Check(t)
 	eachGuard(t, func(t *testing.T, g *owner.Guard) { testTakeAsksAgain(t, g) })
@@ -270,8 +270,8 @@ func testTakeAsksAgain(t *testing.T, g *owner.Guard) {
 	}
 }
 
-// What was taken once is found again under another number, but never by a
-// number that is another file by now, nor where it can't be told from others.
+// A file that was taken once is found again under another number, but never by a number that
+// now refers to another file, nor if it is ambiguous.
 func TestTakeAgain(t *testing.T) {
 	kit.Check(t)
 	eachGuard(t, func(t *testing.T, g *owner.Guard) { testTakeAgain(t, g) })
@@ -415,8 +415,8 @@ func TestParseDescriptor(t *testing.T) {
 	}
 }
 
-// TestAnew sets the flags of a descriptor: what was opened anew writes where it
-// is told to all the same.
+// TestAnew sets the flags of a descriptor: a descriptor from Anew still writes at the requested
+// offset.
 func TestAnew(t *testing.T) {
 	f := memfd(t)
 	own, err := owner.Anew(f)

@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that a process has ended, or is another by now.
+// ErrGone reports that a process has ended, or that its number now belongs to another process.
 var ErrGone = errors.New("owner: process is gone")
 
-// ID names one process for good.
+// ID identifies one process uniquely.
 type ID struct {
 	PID int `json:"pid"`
-	// Start is the time at which it began, in clock ticks since the boot.
+	// Start is its start time, in clock ticks since the boot.
 	Start uint64 `json:"start"`
 	// Boot is the kernel's id of the boot that Start counts from.
 	Boot string `json:"boot"`
 }
 
-// Process is a running process, held so that its number stays its own.
+// Process is a process that is held by a pidfd, so that it cannot be confused with a later
+// process of the same number.
 type Process struct {
 	id   ID
 	file *os.File // pidfd
@@ -48,9 +49,9 @@ func Find(pid int) (*Process, error) {
 	return p, nil
 }
 
-// Find returns the process that the id names.
+// Find returns the process that the id identifies.
 //
-// Errors: ErrGone, also when the number is another process's by now.
+// Errors: ErrGone, also if the number now belongs to another process.
 func (id ID) Find() (*Process, error) {
 	p, err := Find(id.PID)
 	if err != nil {
@@ -62,8 +63,8 @@ func (id ID) Find() (*Process, error) {
 	return p, nil
 }
 
-// identify reads what makes the number unique. What /proc says is of this
-// process as long as it has not ended afterwards.
+// identify reads the data that make the number unique. The content of /proc is that of this
+// process, provided that the process is still alive afterwards.
 func (p *Process) identify() error {
 	boot, err := Boot()
 	if err != nil {
@@ -80,8 +81,8 @@ func (p *Process) identify() error {
 	return p.alive()
 }
 
-// Boot is the kernel's id of this boot. Numbers of processes and of files in
-// memory mean others in another one.
+// Boot returns the kernel's id of this boot. Numbers of processes, and of files in memory, are
+// not valid across boots.
 func Boot() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -90,8 +91,8 @@ func Boot() (string, error) {
 	return strings.TrimSpace(string(boot)), nil
 }
 
-// startOf reads field 22 of /proc/PID/stat. The second, the program's name,
-// may hold anything, so counting begins behind its last parenthesis.
+// startOf returns field 22 of /proc/PID/stat. The second field, the program's name, may contain
+// any character, so fields are counted from its last parenthesis.
 func startOf(stat []byte) (uint64, error) {
 	const behindName = 22 - 3
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -101,15 +102,15 @@ func startOf(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(fields[behindName]), 10, 64)
 }
 
-// ID returns the process's name.
+// ID returns the identity of the process.
 func (p *Process) ID() ID { return p.id }
 
-// Close lets the process go.
+// Close releases the process.
 func (p *Process) Close() error { return p.file.Close() }
 
 func (p *Process) dir(name string) string { return fmt.Sprintf("/proc/%d/%s", p.id.PID, name) }
 
-// alive fails with ErrGone when the process has ended.
+// alive returns ErrGone if the process has ended.
 func (p *Process) alive() error {
 	fds := []unix.PollFd{{Fd: int32(p.file.Fd()), Events: unix.POLLIN}}
 	for {
@@ -126,9 +127,8 @@ func (p *Process) alive() error {
 	}
 }
 
-// BelongsTo says whether the process is a user's: in its real, effective and
-// saved id, and not one that the kernel keeps its user from looking into. All
-// are root's.
+// BelongsTo reports whether the process is a user's: its real, effective and saved ids are the
+// user's, and the kernel does not deny the user access to it. All processes belong to root.
 func (p *Process) BelongsTo(uid uint32) (bool, error) {
 	if uid == 0 {
 		return true, nil
@@ -151,7 +151,7 @@ func (p *Process) BelongsTo(uid uint32) (bool, error) {
 	return mine, nil
 }
 
-// status has what /proc/PID/status says of a process's rights.
+// status holds the credentials in /proc/PID/status.
 type status struct {
 	leader int
 	uids   []uint32
@@ -193,8 +193,7 @@ func parseIDs(text string) ([]uint32, error) {
 	return ids, nil
 }
 
-// Leader returns the number of the process that a thread belongs to; the
-// number itself when it is none's.
+// Leader returns the number of the process that a thread belongs to; or tid if there is none.
 func Leader(tid int) int {
 	s, err := readStatus(tid)
 	if err != nil || s.leader == 0 {
@@ -203,8 +202,8 @@ func Leader(tid int) int {
 	return s.leader
 }
 
-// Groups returns the supplementary groups of a process as long as it acts for
-// the user; none when it can't be told.
+// Groups returns the supplementary groups of a process, provided that the process acts for the
+// user; none if they cannot be determined.
 func Groups(pid int, uid uint32) []uint32 {
 	if pid <= 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program's name may look like the fields behind it.
+// A program's name may look like the fields after it.
 func TestStartOf(t *testing.T) {
 	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20 21"
 	for _, name := range []string{"cat", "a b", ") S 1 2", "((", ")))", ""} {
@@ -25,8 +25,8 @@ func TestStartOf(t *testing.T) {
 	}
 }
 
-// Where a descriptor can't be taken, its name in /proc leads to the same file,
-// for the file's owner only.
+// If a descriptor can't be taken, its name in /proc leads to the same file, but only for the
+// file's owner.
 func TestOpenByDescriptor(t *testing.T) {
 	fd, err := unix.MemfdCreate("named", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -57,8 +57,8 @@ func TestOpenByDescriptor(t *testing.T) {
 	}
 }
 
-// What the kernel knows by itself: a path of a tmpfs, and a process's descriptor. A
-// link is none of these, as it is not followed.
+// The kernel itself can resolve a path of a tmpfs, and a process's descriptor. A link is
+// neither, as it is not followed.
 func TestLeads(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-leads-") //nolint:usetesting // on a tmpfs
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells when processes end. One goroutine waits for all of them; it
-// runs as long as any process is watched. All methods may be called from any
-// goroutine.
+// Watcher notifies of the end of processes. One goroutine waits for all of them; it runs as long
+// as any process is watched. All methods may be called from any goroutine.
 type Watcher struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -19,10 +18,10 @@ type Watcher struct {
 	poll *poll
 	// +checklocks:mu
 	watched map[ID]*watched
-	// byFD finds the process of an event.
+	// byFD finds the process for an event.
 	// +checklocks:mu
 	byFD map[int32]*watched
-	// next numbers callbacks.
+	// next is the number of the last callback.
 	// +checklocks:mu
 	next uint64
 }
@@ -33,21 +32,20 @@ type watched struct {
 	ended   map[uint64]func()
 }
 
-// poll is the descriptor that the goroutine waits with.
+// poll has the descriptors that the goroutine waits on.
 type poll struct {
 	epoll, wake int
 	done        chan struct{}
 }
 
-// NewWatcher returns a watcher that watches nobody.
+// NewWatcher returns a watcher without processes.
 func NewWatcher() *Watcher {
 	return &Watcher{watched: map[ID]*watched{}, byFD: map[int32]*watched{}}
 }
 
-// Watch calls ended once, from a goroutine of the watcher's, when the process
-// has ended, unless cancel is called before. A callback that is under way when
-// cancel is called goes on. The process becomes the watcher's, also when Watch
-// fails.
+// Watch calls ended once, from the watcher's goroutine, when the process has ended, unless
+// cancel is called before. cancel does not stop a callback that is already running. The watcher
+// takes ownership of the process, even if Watch fails.
 func (w *Watcher) Watch(p *Process, ended func()) (cancel func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,8 +100,7 @@ func (w *Watcher) cancel(entry *watched, n uint64) {
 	}
 }
 
-// dropLocked forgets a process. Closing its descriptor takes it out of the
-// epoll set.
+// dropLocked forgets a process. Closing its descriptor removes it from the epoll set.
 //
 // +checklocks:w.mu
 func (w *Watcher) dropLocked(entry *watched) {
@@ -115,13 +112,13 @@ func (w *Watcher) dropLocked(entry *watched) {
 	_ = entry.process.Close() // nothing was written to it
 }
 
-// take forgets the process of an event and returns its callbacks.
+// take removes the process of an event and returns its callbacks.
 func (w *Watcher) take(fd int32) map[uint64]func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	entry := w.byFD[fd]
-	// An event may be of a descriptor that was closed since, and whose number
-	// is another process's by now.
+	// The event may be of a descriptor that was closed since, and whose number now belongs to
+	// another process.
 	if entry == nil || entry.process.alive() == nil {
 		return nil
 	}
@@ -131,7 +128,7 @@ func (w *Watcher) take(fd int32) map[uint64]func() {
 	return ended
 }
 
-// Close stops the goroutine. No callback runs when it returns.
+// Close stops the goroutine. No callback is running when it returns.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -173,14 +170,14 @@ func (p *poll) stop() error {
 	return errors.Join(unix.Close(p.epoll), unix.Close(p.wake))
 }
 
-// run waits for the ends of processes until stop.
+// run waits for processes to end, until stop.
 func (w *Watcher) run(p *poll) {
 	defer close(p.done)
 	events := make([]unix.EpollEvent, 16)
 	for {
 		n, err := unix.EpollWait(p.epoll, events, -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return // the descriptors are ours alone, so this can't be
+			return // impossible, since the descriptors are ours alone
 		}
 		for _, e := range events[:max(n, 0)] {
 			if e.Fd == int32(p.wake) {

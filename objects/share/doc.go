@@ -1,7 +1,6 @@
-// Package share is the text form of memory that two processes share: what is
-// written to user.hmc.bind, read from user.hmc.handle, and sent over the
-// admin socket. It is JSON, so that a shell, Python and Go can all make and
-// read it:
+// Package share defines the text form of memory that two processes share: the value written to
+// user.hmc.bind, read from user.hmc.handle, and sent over the admin socket. It is JSON, so
+// that a shell, Python and Go can all write and read it:
 //
 //	{"family":"cuda","device":"GPU-8f…","pid":4711,"size":4096,
 //	 "dtype":"float32","shape":"32,32",

@@ -87,8 +87,8 @@ func TestParseTakesManyPieces(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for a text that breaks the parser, and for one that is
-// taken although it does not read back the same.
+// FuzzParse looks for a text that breaks the parser, and for one that is accepted although its
+// value does not survive a round trip.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"family":"sim","pieces":[{"kind":"memfd","path":"/dev/shm/x","size":5}]}`))

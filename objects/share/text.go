@@ -13,26 +13,26 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// What a text may hold. A larger one is refused before it takes memory.
+// The limits of a text. A larger text is refused before memory is allocated for it.
 const (
 	// MaxPieces bounds the pieces of an object.
 	MaxPieces = 4096
-	// MaxText is the size in bytes of the longest text.
+	// MaxText is the maximum size of a text, in bytes.
 	MaxText = 1 << 20
-	// maxHandle is the length in bytes of a vendor's longest handle; CUDA's
-	// has 64, Ascend's key 65.
+	// maxHandle is the maximum length of a vendor's handle, in bytes; CUDA's has 64, Ascend's
+	// key 65.
 	maxHandle = 1024
-	// maxPath is the longest path that the kernel takes.
+	// maxPath is the longest path that the kernel accepts.
 	maxPath = 4095
 	// maxWord bounds names, dtypes, shapes and UUIDs.
 	maxWord = 4096
-	// maxSize is the largest size of an object.
+	// maxSize is the maximum size of an object.
 	maxSize = 1<<63 - 1
 )
 
-// Parse reads the text form, in which a size of 0 is the sum of the pieces,
-// and checks it as Validate does. Unknown fields are refused, so that a
-// misspelt one is not a silent default.
+// Parse parses the text form, in which a size of 0 stands for the sum of the pieces, and checks
+// it as Validate does. Unknown fields are refused, so that a misspelt one is not silently
+// ignored.
 //
 // Errors: devices.ErrHandle.
 func Parse(text []byte) (Memory, error) {
@@ -57,16 +57,16 @@ func Parse(text []byte) (Memory, error) {
 	return m, nil
 }
 
-// String is the text form. Parse reads it back.
+// String returns the text form. Parse is its inverse.
 func (m Memory) String() string {
 	text, err := json.Marshal(m)
-	if err != nil { // the type has nothing that could fail
+	if err != nil { // impossible: all values of the type can be encoded
 		return fmt.Sprintf("shared memory of %s: %v", m.Family, err)
 	}
 	return string(text)
 }
 
-// sum is the pieces' length, 0 when it is more than an object can have.
+// sum returns the total length of the pieces, or 0 if it exceeds the maximum size of an object.
 func (m Memory) sum() devices.Size {
 	var sum devices.Size
 	for i := range m.Pieces {
@@ -78,8 +78,8 @@ func (m Memory) sum() devices.Size {
 	return sum
 }
 
-// Validate reports every fault of the fields, as far as they tell without the
-// memory being looked at.
+// Validate reports every fault of the fields, as far as they can be checked without accessing
+// the memory.
 //
 // Errors: devices.ErrHandle.
 func (m Memory) Validate() error {
@@ -112,7 +112,7 @@ func (m Memory) Validate() error {
 		if err := m.Pieces[i].check(); err != nil {
 			add("piece %d: %w", i, err)
 		}
-		if len(faults) > 8 { // the rest would say the same
+		if len(faults) > 8 { // further errors would be similar
 			break
 		}
 	}
@@ -122,7 +122,7 @@ func (m Memory) Validate() error {
 	return nil
 }
 
-// check looks at one piece by itself.
+// check checks one piece on its own.
 func (p *Piece) check() error {
 	if p.Size == 0 {
 		return errors.New(`"size" is missing; say how many bytes of the memory are meant`)

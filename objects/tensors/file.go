@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// ViewSuffix ends a view's name, behind that of its file.
+	// ViewSuffix is appended to the name of a file to form that of its view.
 	ViewSuffix = ".tensors"
 
 	npySuffix         = ".npy"
 	safetensorsSuffix = ".safetensors"
-	// maxName and maxPath are the kernel's bounds of a name and a path.
+	// maxName and maxPath are the kernel's limits for a name and a path.
 	maxName = 255
 	maxPath = 4095
 )
 
-// IsFile says whether a name is that of a file of tensors.
+// IsFile reports whether a name is that of a file of tensors.
 func IsFile(name string) bool {
 	return isNPY(name) || len(name) > len(safetensorsSuffix) && strings.HasSuffix(name, safetensorsSuffix)
 }
@@ -34,12 +34,11 @@ func FileOf(view string) (file string, ok bool) {
 	return file, ok && IsFile(file)
 }
 
-// File has the contents of a file of tensors.
+// File describes the contents of a file of tensors.
 type File struct {
 	// Tensors are in the order of their bytes.
 	Tensors []Tensor
-	// dirs has the entries of each directory, by its path, in order of
-	// their names. The root is "".
+	// dirs has the entries of each directory, by its path, ordered by name. The root is "".
 	dirs map[string][]Entry
 }
 
@@ -50,8 +49,7 @@ type Entry struct {
 	Tensor *Tensor
 }
 
-// Parse reads the header of a file of the given size, whose name says what
-// it is.
+// Parse reads the header of a file of the given size. The name determines the file's format.
 //
 // Errors: ErrFormat, and those of the reader.
 func Parse(name string, r io.ReaderAt, size uint64) (*File, error) {
@@ -72,12 +70,11 @@ func Parse(name string, r io.ReaderAt, size uint64) (*File, error) {
 	return f, f.plant()
 }
 
-// maxSingle is the longest header that ParseSingle looks into.
+// maxSingle is the size of the longest header that ParseSingle reads.
 const maxSingle = 1 << 20
 
-// ParseSingle returns the only tensor of a file that is nothing but that:
-// ok is false for a file of several, or with bytes behind the tensor. It is
-// cheap, whatever the file holds.
+// ParseSingle returns the tensor of a file that contains exactly one: ok is false for a file
+// with several, or with bytes after the tensor. It is cheap, whatever the file contains.
 //
 // Errors: ErrFormat, and those of the reader.
 func ParseSingle(name string, r io.ReaderAt, size uint64) (t Tensor, ok bool, err error) {
@@ -97,7 +94,7 @@ func ParseSingle(name string, r io.ReaderAt, size uint64) (t Tensor, ok bool, er
 	return all[0], true, nil
 }
 
-// plant makes the tree.
+// plant builds the tree.
 func (f *File) plant() error {
 	left := MaxEntries - len(f.Tensors)
 	for i := range f.Tensors {
@@ -129,7 +126,7 @@ func (f *File) plant() error {
 	return nil
 }
 
-// split cuts a path at its last slash.
+// split splits a path at its last slash.
 func split(path string) (dir, name string) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 {
@@ -145,7 +142,7 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Find returns what the tree has at a path; "" is its root.
+// Find returns the entry of the tree at a path; "" is its root.
 func (f *File) Find(path string) (Entry, bool) {
 	if path == "" {
 		return Entry{}, true
@@ -159,11 +156,11 @@ func (f *File) Find(path string) (Entry, bool) {
 	return entries[i], true
 }
 
-// List returns the entries of a directory in order of their names; none
-// where there is no such directory. They must not be changed.
+// List returns the entries of a directory ordered by name; none if the directory does not exist.
+// They must not be changed.
 func (f *File) List(dir string) []Entry { return f.dirs[dir] }
 
-// Memory is about how many bytes the File takes.
+// Memory returns the approximate number of bytes of memory that the File uses.
 func (f *File) Memory() uint64 {
 	const perTensor, perEntry, perDir = 160, 32, 96
 	var n uint64
@@ -177,7 +174,7 @@ func (f *File) Memory() uint64 {
 	return n
 }
 
-// pathOf turns the name of a tensor into a path of the tree.
+// pathOf converts the name of a tensor to a path of the tree.
 func pathOf(name string) (string, error) {
 	fault := func(why string) error {
 		return fmt.Errorf("%w: tensor %.60q: its name %s", ErrFormat, name, why)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzSafetensors holds the parser against the standard library's of JSON,
-// and what it finds against the format.
+// FuzzSafetensors compares the parser with the standard library's JSON parser, and its result
+// with the format.
 func FuzzSafetensors(f *testing.F) {
 	for _, header := range []string{
 		`{}`, `{"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}`,
@@ -55,8 +55,8 @@ func FuzzSafetensors(f *testing.F) {
 	})
 }
 
-// FuzzNPY wants every array that is accepted to stand within the file, and
-// its header, made anew, to say the same.
+// FuzzNPY checks that every accepted array is within the file, and that its regenerated header
+// describes the same.
 func FuzzNPY(f *testing.F) {
 	for _, literal := range []string{
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }     \n", "{'descr':'|O','fortran_order':True,'shape':()}",
@@ -78,7 +78,7 @@ func FuzzNPY(f *testing.F) {
 	})
 }
 
-// checkFile wants what was accepted to be sound.
+// checkFile checks that an accepted file is consistent.
 func checkFile(t *testing.T, f *File, size uint64) {
 	t.Helper()
 	end := uint64(0)

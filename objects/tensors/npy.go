@@ -6,12 +6,11 @@ import (
 	"io"
 )
 
-// parseNPY reads the header of a .npy file of version 1, 2 or 3: a literal of
-// Python's such as
+// parseNPY reads the header of a .npy file of version 1, 2 or 3: a Python literal such as
 //
 //	{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 //
-// What stands behind the array, such as a second one, is no fault.
+// Data after the array, such as a second array, is not an error.
 func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
 	head, err := npyHead(r, size)
 	if err != nil {
@@ -34,13 +33,14 @@ func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
 	return t, nil
 }
 
-// npyLiteral is the version of a file's format, and where in it the literal is.
+// npyLiteral describes the literal in a file: the format's version, and the range of the
+// literal.
 type npyLiteral struct {
 	version byte
 	off, n  uint64
 }
 
-// npyHead reads what is before the literal.
+// npyHead reads the part before the literal.
 func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 	var off, n uint64
 	const at, short, long = uint64(len(npyMagic)), 10, 12
@@ -105,8 +105,7 @@ func (s *scanner) array() Tensor {
 	return t
 }
 
-// moreLiteral is more for lists of Python's, which may have a comma behind
-// the last item.
+// moreLiteral is more for Python's lists, which may have a comma after the last item.
 func (s *scanner) moreLiteral(first bool, end byte) bool {
 	if !s.more(first, end) {
 		return false
@@ -118,8 +117,7 @@ func (s *scanner) moreLiteral(first bool, end byte) bool {
 	return s.err == nil
 }
 
-// literal reads a text of Python's between single or double quotes, in which
-// nothing is escaped.
+// literal reads a Python string in single or double quotes, without escape sequences.
 func (s *scanner) literal() string {
 	if s.token() == 'u' {
 		s.byte()
@@ -173,8 +171,8 @@ func (s *scanner) truth() bool {
 	return word == "True"
 }
 
-// tuple reads numbers between parentheses. Python 2 has written some of them
-// with an L behind, which NumPy reads in versions 1 and 2 alone.
+// tuple reads numbers in parentheses. Python 2 has written some of them with a suffix L, which
+// NumPy accepts in versions 1 and 2 only.
 func (s *scanner) tuple() []uint64 {
 	var out []uint64
 	before := s.commas

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// seed draws the seed of a test and tells it.
+// seed chooses and logs the seed of a test.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := rand.Uint64()
@@ -32,7 +32,7 @@ type told struct {
 	Bytes   uint64
 }
 
-// ask has NumPy look at all .npy files of a directory.
+// ask makes NumPy read all .npy files of a directory.
 func ask(t *testing.T, dir, script string, args ...string) []told {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-W", "error", "-c", script, dir}, args...)...)
@@ -72,8 +72,7 @@ for name in sorted(os.listdir(sys.argv[1])):
     out.append(row)
 print(json.dumps(out))`
 
-// TestNumPyReadsHeaders has NumPy open headers of random tensors of every
-// type.
+// TestNumPyReadsHeaders has NumPy open headers of random tensors of all types.
 func TestNumPyReadsHeaders(t *testing.T) {
 	kit.Require(t, "numpy")
 	rng := rand.New(rand.NewPCG(seed(t), 1))
@@ -96,14 +95,14 @@ func TestNumPyReadsHeaders(t *testing.T) {
 		for range rng.IntN(5) {
 			x.Shape = append(x.Shape, rng.Uint64N(6)*4)
 		}
-		if i <= 32 { // as many dimensions as every NumPy opens
+		if i <= 32 { // as many dimensions as every NumPy version supports
 			for len(x.Shape) < i {
 				x.Shape = append(x.Shape, 1)
 			}
 		}
 		var err error
 		if x.Len, err = byteLen(x.Type, x.Shape); err != nil {
-			continue // bits that make no bytes
+			continue // no whole bytes
 		}
 		name := fmt.Sprintf("%03d.npy", i)
 		want[name] = x
@@ -126,7 +125,7 @@ func TestNumPyReadsHeaders(t *testing.T) {
 	}
 }
 
-// writeArrays has NumPy write random arrays in every version of the format.
+// writeArrays makes NumPy write random arrays in every version of the format.
 const writeArrays = `
 import sys, os, json, numpy as np
 rng = np.random.default_rng(int(sys.argv[2])); out = []
@@ -143,7 +142,7 @@ for i in range(200):
         "Fortran": bool(a.flags.f_contiguous and not a.flags.c_contiguous)})
 print(json.dumps(out))`
 
-// TestNumPyWritesFiles reads what NumPy has written.
+// TestNumPyWritesFiles reads files written by NumPy.
 func TestNumPyWritesFiles(t *testing.T) {
 	kit.Require(t, "numpy")
 	dir := t.TempDir()
@@ -165,8 +164,8 @@ func TestNumPyWritesFiles(t *testing.T) {
 	}
 }
 
-// TestNumPyAgrees changes bytes of headers: what is accepted here, NumPy
-// accepts too, and reads the same way.
+// TestNumPyAgrees changes bytes of headers: a header that is accepted here is accepted by NumPy
+// too, with the same result.
 func TestNumPyAgrees(t *testing.T) {
 	kit.Require(t, "numpy")
 	rng := rand.New(rand.NewPCG(seed(t), 2))

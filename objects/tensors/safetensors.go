@@ -13,8 +13,7 @@ import (
 // lengthBytes is the size of the length before the header.
 const lengthBytes = 8
 
-// safetensorsHeader returns the length of the header, which is in the file as
-// a whole.
+// safetensorsHeader returns the length of the header, after checking that it is within the file.
 func safetensorsHeader(r io.ReaderAt, size uint64) (uint64, error) {
 	if size < lengthBytes {
 		return 0, fmt.Errorf("%w: %d bytes are too few for a safetensors file", ErrFormat, size)
@@ -44,15 +43,15 @@ func readFull(r io.ReaderAt, p []byte, off int64) error {
 	return fmt.Errorf("read a header: %w", err)
 }
 
-// parseSafetensors returns the tensors in the order of their bytes, or none
-// when there are more than most.
+// parseSafetensors returns the tensors in the order of their bytes, or none if there are more
+// than most.
 func parseSafetensors(r io.ReaderAt, size uint64, most int) ([]Tensor, error) {
 	n, err := safetensorsHeader(r, size)
 	if err != nil {
 		return nil, err
 	}
 	s := newScanner(r, lengthBytes, n)
-	if b := s.byte(); b != '{' { // not even a space before it
+	if b := s.byte(); b != '{' { // not even a space may precede it
 		s.fail("%q where '{' is due", b)
 	}
 	var all []Tensor
@@ -87,7 +86,7 @@ func parseSafetensors(r io.ReaderAt, size uint64, most int) ([]Tensor, error) {
 	return all, place(all, lengthBytes+n, size)
 }
 
-// metadata reads texts by names, which nothing is made of.
+// metadata reads texts by name, which are not used.
 func (s *scanner) metadata() {
 	drop := func(rune) {}
 	s.expect('{')
@@ -98,8 +97,7 @@ func (s *scanner) metadata() {
 	}
 }
 
-// tensor reads one description. Off and the end, in Len, count from the
-// header's end.
+// tensor reads one description. Off and the end, in Len, are relative to the end of the header.
 func (s *scanner) tensor() Tensor {
 	var t Tensor
 	var haveType, haveShape, haveOffsets bool
@@ -155,7 +153,7 @@ func (s *scanner) counts(most int) []uint64 {
 	return out
 }
 
-// maxDepth bounds the nesting of what is not known.
+// maxDepth bounds the nesting of unknown values.
 const maxDepth = 32
 
 // ignore reads any value.
@@ -200,8 +198,8 @@ func (s *scanner) plain() {
 	}
 }
 
-// place checks that the tensors fill what is behind the header exactly, each
-// its own part, and turns their offsets into the file's.
+// place checks that the tensors fill the rest of the file after the header exactly, without
+// overlap, and converts their offsets to offsets in the file.
 func place(all []Tensor, header, size uint64) error {
 	slices.SortStableFunc(all, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(a.Off, b.Off), cmp.Compare(a.Len, b.Len))
@@ -238,5 +236,5 @@ func place(all []Tensor, header, size uint64) error {
 	return nil
 }
 
-// name is that of the header.
+// name returns the tensor's name in the header.
 func (t *Tensor) name() string { return t.Path[:len(t.Path)-len(npySuffix)] }

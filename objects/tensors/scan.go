@@ -10,28 +10,28 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads a header as a stream. Its first error is kept, and everything
-// after it reads as nothing, so that callers check once.
+// scanner reads a header as a stream. It keeps its first error, after which all reads return
+// nothing, so that callers need to check only once.
 type scanner struct {
 	r   *bufio.Reader
 	at  uint64 // bytes read
 	err error
-	// commas counts those between the items of lists.
+	// commas counts the commas between the items of lists.
 	commas int
-	// longs says that numbers may have an L behind.
+	// longs allows numbers to have a suffix L.
 	longs bool
 }
 
 // scanBuffer is the number of bytes of a header that are in memory at a time.
 const scanBuffer = 64 << 10
 
-// newScanner reads n bytes at off.
+// newScanner returns a scanner of n bytes at off.
 func newScanner(r io.ReaderAt, off, n uint64) *scanner {
 	section := io.NewSectionReader(r, int64(off), int64(n))
 	return &scanner{r: bufio.NewReaderSize(section, int(min(n+1, scanBuffer)))}
 }
 
-// fail keeps an error of the format.
+// fail records a format error.
 func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("%w: header, byte %d: %s", ErrFormat, s.at, fmt.Sprintf(format, args...))
@@ -61,7 +61,7 @@ func (s *scanner) byte() byte {
 		return 0
 	}
 	s.at++
-	_, _ = s.r.Discard(1) // it is there
+	_, _ = s.r.Discard(1) // peek has read it
 	return b
 }
 
@@ -82,7 +82,7 @@ func (s *scanner) token() byte {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
 
-// end wants nothing but spaces in the rest.
+// end requires the rest to be spaces.
 func (s *scanner) end() {
 	for {
 		b, ok := s.peek()
@@ -104,8 +104,8 @@ func (s *scanner) expect(want byte) {
 	s.byte()
 }
 
-// more is asked before each item of a list whose items have commas between
-// them: it says whether there is one more before the end.
+// more is called before each item of a comma-separated list: it reports whether there is another
+// item before the end.
 func (s *scanner) more(first bool, end byte) bool {
 	b := s.token()
 	switch {
@@ -121,7 +121,7 @@ func (s *scanner) more(first bool, end byte) bool {
 	return s.err == nil
 }
 
-// count reads a number that is not negative and fits 63 bits.
+// count reads a non-negative number that fits 63 bits.
 func (s *scanner) count() uint64 {
 	if s.token() == '-' {
 		s.fail("a negative number")
@@ -149,8 +149,7 @@ func (s *scanner) count() uint64 {
 	}
 }
 
-// text reads a JSON string of at most limit bytes; the quote is still to be
-// read.
+// text reads a JSON string of at most limit bytes, including its quotes.
 func (s *scanner) text(limit int) string {
 	var out []byte
 	s.quoted(func(r rune) {
@@ -166,7 +165,7 @@ func (s *scanner) text(limit int) string {
 	return string(out)
 }
 
-// quoted reads a JSON string and hands its letters to put.
+// quoted reads a JSON string and passes its characters to put.
 func (s *scanner) quoted(put func(rune)) {
 	s.expect('"')
 	for s.err == nil {
@@ -186,7 +185,7 @@ func (s *scanner) quoted(put func(rune)) {
 	}
 }
 
-// letter reads the rest of a letter of several bytes.
+// letter reads the rest of a multi-byte character.
 func (s *scanner) letter(first byte) rune {
 	p := [utf8.UTFMax]byte{first}
 	n := 1
@@ -200,7 +199,7 @@ func (s *scanner) letter(first byte) rune {
 	return r
 }
 
-// escape reads what stands behind a backslash.
+// escape reads the rest of an escape sequence after the backslash.
 func (s *scanner) escape() rune {
 	switch b := s.byte(); b {
 	case '"', '\\', '/':
@@ -232,7 +231,7 @@ func (s *scanner) escape() rune {
 	return utf8.RuneError
 }
 
-// hex reads four digits.
+// hex reads four hexadecimal digits.
 func (s *scanner) hex() rune {
 	var digits [4]byte
 	for i := range digits {

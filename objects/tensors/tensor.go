@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// ErrFormat says that a file is not what its name says, or asks for more
-// than is given. The error that wraps it names the tensor and the cause.
+// ErrFormat reports that a file's content does not match its name, or exceeds a limit. The error
+// that wraps it names the tensor and the cause.
 var ErrFormat = errors.New("tensors: malformed file")
 
 const (
-	// MaxHeader is the longest header in bytes, that of the safetensors
+	// MaxHeader is the maximum length of a header, in bytes, which is that of the safetensors
 	// format.
 	MaxHeader = 100_000_000
 	// MaxEntries bounds the tensors and directories of a file.
 	MaxEntries = 500_000
-	// maxDims is the number of dimensions that NumPy 2 opens; those before open 32.
+	// maxDims is the number of dimensions that NumPy 2 supports; earlier versions support 32.
 	maxDims = 64
-	// maxCount is the largest number that is taken: what lseek can reach.
+	// maxCount is the largest number that is accepted: what lseek can reach.
 	maxCount = 1<<63 - 1
 )
 
@@ -32,21 +32,21 @@ type Tensor struct {
 	// Path is its place in the tree, such as "h/0/bias.npy".
 	Path string
 	Type Type
-	// Shape are the lengths of the dimensions, the slowest first.
+	// Shape is the lengths of the dimensions, the slowest-varying first.
 	Shape []uint64
-	// Fortran says that the first dimension is the fastest in memory.
+	// Fortran is true if the first dimension varies fastest in memory.
 	Fortran bool
-	// Off and Len are the tensor's range of the file in bytes.
+	// Off and Len are the tensor's range of the file, in bytes.
 	Off, Len uint64
 }
 
-// Equal says whether two tensors are the same range, read the same way.
+// Equal reports whether two tensors are the same range with the same interpretation.
 func (t *Tensor) Equal(u *Tensor) bool {
 	return t.Path == u.Path && t.Type == u.Type && t.Fortran == u.Fortran &&
 		t.Off == u.Off && t.Len == u.Len && slices.Equal(t.Shape, u.Shape)
 }
 
-// ShapeText is the shape as user.hmc.shape tells it; a scalar's is empty.
+// ShapeText returns the shape in the form of user.hmc.shape; a scalar's is empty.
 func (t *Tensor) ShapeText() string {
 	var b strings.Builder
 	for i, d := range t.Shape {
@@ -58,12 +58,12 @@ func (t *Tensor) ShapeText() string {
 	return b.String()
 }
 
-// Header makes the .npy header that the tensor's bytes stand behind.
+// Header returns the .npy header to precede the tensor's bytes.
 func (t *Tensor) Header() []byte {
 	return npyHeader(t.Type.Descr, t.Fortran, t.packedShape())
 }
 
-// packedShape is the shape in whole bytes for elements of less than one.
+// packedShape returns the shape in whole bytes for elements smaller than a byte.
 func (t *Tensor) packedShape() []uint64 {
 	if t.Type.Bits%8 == 0 || len(t.Shape) == 0 {
 		return t.Shape
@@ -83,7 +83,7 @@ const headerAlign = 64
 
 const npyMagic = "\x93NUMPY"
 
-// npyHeader makes a header: of version 1, or 2 where that is too short.
+// npyHeader returns a header of version 1, or 2 if it is too long for version 1.
 func npyHeader(descr string, fortran bool, shape []uint64) []byte {
 	var d bytes.Buffer
 	order := "False"
@@ -117,17 +117,17 @@ func npyHeader(descr string, fortran bool, shape []uint64) []byte {
 
 func aligned(n int) int { return (n + headerAlign - 1) / headerAlign * headerAlign }
 
-// padded appends text, filled up with spaces to a line of n bytes.
+// padded appends text, padded with spaces to a line of n bytes.
 func padded(out, text []byte, n int) []byte {
 	out = append(out, text...)
 	out = append(out, bytes.Repeat([]byte{' '}, n-len(text)-1)...)
 	return append(out, '\n')
 }
 
-// byteLen returns the number of bytes that a shape of a type takes.
+// byteLen returns the number of bytes of a shape of a type.
 func byteLen(t Type, shape []uint64) (uint64, error) {
 	n := t.Bits
-	// A dimension of 0 makes nothing of all others, however large.
+	// A dimension of 0 makes the product 0, however large the others are.
 	if slices.Contains(shape, 0) {
 		n = 0
 	}

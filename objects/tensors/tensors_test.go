@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// safe makes a safetensors file of a header and n bytes of data.
+// safe returns a safetensors file of a header and n bytes of data.
 func safe(header string, n int) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(out, header...), make([]byte, n)...)
 }
 
-// array makes a .npy file of a literal.
+// array returns a .npy file of a literal.
 func array(version byte, literal string, n int) []byte {
 	out := append([]byte(npyMagic), version, 0)
 	if version == 1 {
@@ -64,7 +64,7 @@ func TestSafetensors(t *testing.T) {
 	}
 }
 
-// TestRefused wants each fault told with the tensor and the cause.
+// TestRefused checks that each error names the tensor and the cause.
 func TestRefused(t *testing.T) {
 	one := func(name, dtype, shape, offsets string) string {
 		return fmt.Sprintf(`{"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}}`, name, dtype, shape, offsets)
@@ -127,8 +127,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// refused wants an error whose text has the parts of want, between which ".*"
-// stands, in order.
+// refused expects an error whose text has the parts of want, separated by ".*", in order.
 func refused(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if !errors.Is(err, ErrFormat) {
@@ -147,8 +146,7 @@ func refused(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestLongHeaders wants lengths refused before anything of that length is
-// read or kept.
+// TestLongHeaders expects lengths to be refused before anything of that length is read or kept.
 func TestLongHeaders(t *testing.T) {
 	for _, n := range []uint64{MaxHeader + 1, 1 << 40, 1<<63 - 1, 1 << 63, 1<<64 - 1, 100} {
 		file := append(binary.LittleEndian.AppendUint64(nil, n), "{}"...)
@@ -258,7 +256,7 @@ func TestNPYRefused(t *testing.T) {
 	}
 }
 
-// TestReaderFails wants an error of the reader told as such.
+// TestReaderFails expects an error of the reader to be returned unchanged.
 func TestReaderFails(t *testing.T) {
 	for _, file := range []struct {
 		name string
@@ -317,8 +315,7 @@ func TestTypeNamed(t *testing.T) {
 	}
 }
 
-// TestManyEntries wants a header of more directories than memory should hold
-// refused.
+// TestManyEntries expects a header with too many directories to be refused.
 func TestManyEntries(t *testing.T) {
 	var header strings.Builder
 	header.WriteByte('{')

@@ -9,9 +9,8 @@ import (
 
 // Type is the type of a tensor's elements.
 type Type struct {
-	// Name is the text of user.hmc.dtype: NumPy's or ml_dtypes' name
-	// ("float32", "bfloat16"), or NumPy's type string for what has no name
-	// of its own (">f4", "|S10").
+	// Name is the value of user.hmc.dtype: the name in NumPy or ml_dtypes ("float32",
+	// "bfloat16"), or NumPy's type string for a type without a name (">f4", "|S10").
 	Name string
 	// Bits is the width of one element.
 	Bits uint64
@@ -19,9 +18,9 @@ type Type struct {
 	Descr string
 }
 
-// safetensorsType returns a type of the safetensors format. NumPy has no
-// name for the types below the line: its header calls them plain bytes of
-// that width, as np.save does for arrays of ml_dtypes.
+// safetensorsType returns a type of the safetensors format. NumPy has no names for the types
+// that smallType returns: in the .npy header they are plain bytes of that width, as np.save
+// writes arrays of ml_dtypes.
 func safetensorsType(name string) (Type, bool) {
 	switch name {
 	case "BOOL":
@@ -54,8 +53,8 @@ func safetensorsType(name string) (Type, bool) {
 	return smallType(name)
 }
 
-// smallType returns a type that NumPy lacks. Elements of less than a byte
-// are shown as the bytes that they are packed in.
+// smallType returns a type that NumPy lacks. Elements smaller than a byte are shown as the bytes
+// that they are packed in.
 func smallType(name string) (Type, bool) {
 	switch name {
 	case "BF16":
@@ -80,7 +79,7 @@ func smallType(name string) (Type, bool) {
 	return Type{}, false
 }
 
-// safetensorsNames are the names that safetensorsType knows.
+// safetensorsNames returns the names that safetensorsType accepts.
 func safetensorsNames() []string {
 	return []string{
 		"BOOL", "I8", "U8", "I16", "U16", "F16", "I32", "U32", "F32", "I64", "U64", "F64", "C64",
@@ -88,9 +87,9 @@ func safetensorsNames() []string {
 	}
 }
 
-// TypeNamed returns the type that a person names: as user.hmc.dtype tells it,
-// or as safetensors does, in any case of letters, or by a type string of
-// NumPy's that begins with its byte order.
+// TypeNamed returns the type for a name given by the user: a value of user.hmc.dtype, or a
+// safetensors name, both case-insensitive, or a NumPy type string that begins with its byte
+// order.
 func TypeNamed(name string) (Type, bool) {
 	if t, ok := safetensorsType(strings.ToUpper(name)); ok {
 		return t, true
@@ -114,10 +113,10 @@ func TypeNamed(name string) (Type, bool) {
 // maxItem bounds the width of strings and of plain bytes.
 const maxItem = 1 << 30
 
-// numpyType reads a type string of NumPy's.
+// numpyType parses a NumPy type string.
 //
-// Errors: ErrFormat for objects, whose bytes are pickles, and for what NumPy
-// does not have.
+// Errors: ErrFormat for objects, whose bytes are pickles, and for types that NumPy does not
+// have.
 func numpyType(descr string) (Type, error) {
 	rest, order := descr, byte('=')
 	if rest != "" && strings.IndexByte("<>|=", rest[0]) >= 0 {
@@ -151,7 +150,7 @@ func numpyType(descr string) (Type, error) {
 	return t, nil
 }
 
-// itemOf returns name and width of an element; no width where there is none.
+// itemOf returns the name and the width of an element; width 0 if there is no such type.
 func itemOf(kind byte, n uint64) (name string, bits uint64) {
 	if n == 0 || n > maxItem {
 		return "", 0
@@ -187,8 +186,7 @@ func itemOf(kind byte, n uint64) (name string, bits uint64) {
 	return "", 0
 }
 
-// isUnit says whether a text is empty or a unit of time such as "[ns]" or
-// "[25s]".
+// isUnit reports whether a text is empty or a unit of time such as "[ns]" or "[25s]".
 func isUnit(text string) bool {
 	if text == "" {
 		return true

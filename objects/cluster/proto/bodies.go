@@ -2,8 +2,8 @@ package proto
 
 import "github.com/hmcfs/hmcfs/transport/wire"
 
-// Cred is the user that asks, as the asking node knows it. The owner maps it by its own
-// policy before it believes anything.
+// Cred is the user on whose behalf a node sends a request, as that node knows it. The owner
+// maps it by its own policy before it trusts anything.
 type Cred struct {
 	_      struct{} `cbor:",toarray"`
 	UID    uint32
@@ -17,15 +17,15 @@ const (
 	MaxEntries = 4096
 )
 
-// Hello is a node's first words in a session.
+// Hello is the first message of a node in a session.
 type Hello struct {
 	_       struct{} `cbor:",toarray"`
 	Version uint32
-	Cluster string // the cluster's name; both have the same
+	Cluster string // the cluster's name; must be equal on both nodes
 	Record  []byte // members.Record, JSON
 }
 
-// Welcome answers it.
+// Welcome is the answer to Hello.
 type Welcome struct {
 	_       struct{} `cbor:",toarray"`
 	Version uint32
@@ -62,12 +62,11 @@ type Attr struct {
 	Path      string
 	State     string
 	Expires   Time
-	// Keep is the time the answer may be remembered, in milliseconds: the
-	// owner pushes NoticeInvalid for as long. 0 is not at all.
+	// Keep is the time for which the answer may be cached, in milliseconds: the owner pushes
+	// NoticeInvalid for as long. 0 forbids caching.
 	Keep uint32
-	// Order counts the changes that the owner had noted before it read the inode. Of
-	// two answers about one inode the one of the lesser order is the older one,
-	// whichever arrives first.
+	// Order counts the changes that the owner had recorded before it read the inode. Of two
+	// answers about one inode the one with the lesser order is older, whichever arrives first.
 	Order uint64
 }
 
@@ -95,8 +94,7 @@ type ReadDirAsk struct {
 	Limit  uint32
 }
 
-// Entry is one entry of a page. Attr.Ino is 0 where the asker may not know
-// more than Ino and Type.
+// Entry is one entry of a page. Attr.Ino is 0 if the requester may only see Ino and Type.
 type Entry struct {
 	_      struct{} `cbor:",toarray"`
 	Name   string
@@ -106,14 +104,14 @@ type Entry struct {
 	Attr   Attr
 }
 
-// ReadDirAnswer is a page; End says that nothing follows.
+// ReadDirAnswer is a page; End is set if no entries follow.
 type ReadDirAnswer struct {
 	_       struct{} `cbor:",toarray"`
 	Entries []Entry
 	End     bool
 }
 
-// CreateAsk makes an inode of any type.
+// CreateAsk creates an inode of any type.
 type CreateAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Cred   Cred
@@ -124,7 +122,7 @@ type CreateAsk struct {
 	Target string
 }
 
-// CreateOpenAsk makes a regular file and opens it.
+// CreateOpenAsk creates a regular file and opens it.
 type CreateOpenAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Create CreateAsk
@@ -172,12 +170,12 @@ const (
 	SetKillPriv
 )
 
-// TimeNow in the place of the nanoseconds of Atime or Mtime is the present by
-// the owner's clock, as with utimensat(2).
+// TimeNow in place of the nanoseconds of Atime or Mtime means the present by the owner's
+// clock, as with utimensat(2).
 const TimeNow = 1<<30 - 1
 
-// SetAttrAsk changes attributes: those whose bit is set. Handle is an open
-// handle whose right to write covers a change of size, or 0.
+// SetAttrAsk changes the attributes whose bit is set. Handle is an open handle whose
+// permission to write covers a change of size, or 0.
 type SetAttrAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Cred   Cred
@@ -193,7 +191,7 @@ type SetAttrAsk struct {
 	Ctime  Time
 }
 
-// XattrAsk is about one extended attribute.
+// XattrAsk is a request about one extended attribute.
 type XattrAsk struct {
 	_     struct{} `cbor:",toarray"`
 	Cred  Cred
@@ -203,19 +201,19 @@ type XattrAsk struct {
 	Flags uint32
 }
 
-// XattrAnswer is its value.
+// XattrAnswer is the value of an attribute.
 type XattrAnswer struct {
 	_     struct{} `cbor:",toarray"`
 	Value []byte
 }
 
-// ListXattrAnswer are their names.
+// ListXattrAnswer lists the names of attributes.
 type ListXattrAnswer struct {
 	_     struct{} `cbor:",toarray"`
 	Names []string
 }
 
-// StatFSAnswer is the device that holds an inode, in bytes and inodes.
+// StatFSAnswer is the use of the device that holds an inode, in bytes.
 type StatFSAnswer struct {
 	_      struct{} `cbor:",toarray"`
 	Device string
@@ -230,16 +228,16 @@ const (
 	AccessWrite = 2
 )
 
-// OpenAsk opens a regular file. The handle is the session's and ends with it.
+// OpenAsk opens a regular file. The handle belongs to the session and ends with it.
 type OpenAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Cred   Cred
 	Ino    uint64
-	Gen    uint64 // 0 is any
+	Gen    uint64 // 0 accepts any
 	Access uint32
 }
 
-// OpenAnswer is a handle, and the file as it is now.
+// OpenAnswer is a handle, and the present attributes of the file.
 type OpenAnswer struct {
 	_      struct{} `cbor:",toarray"`
 	Handle uint64
@@ -252,8 +250,8 @@ type HandleAsk struct {
 	Handle uint64
 }
 
-// MoveAsk moves bytes between an open file and the asker's registered memory,
-// which lies at Off of the region that Memory (a wire.Descriptor) names.
+// MoveAsk moves bytes between an open file and the requester's registered memory, at MemOff of
+// the region that Memory (a wire.Descriptor) names.
 type MoveAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Handle uint64
@@ -261,23 +259,23 @@ type MoveAsk struct {
 	N      uint64
 	Memory []byte // wire.Descriptor, encoded
 	MemOff uint64
-	// Append writes at the file's end; KillPriv as in objects.Write.
+	// Append writes at the file's end; KillPriv is defined as in objects.Write.
 	Append   bool
 	KillPriv bool
 }
 
-// MoveAnswer counts what was moved. Less than asked for without an error is the
-// end of a file that was read, or a device that is full.
+// MoveAnswer reports the number of bytes moved. Fewer than requested without an error mean the
+// end of a file that was read, or a full device.
 type MoveAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	N    uint64
-	Off  uint64 // where it was written
-	Size uint64 // the file's size now
-	Path string // the owner's view of the way
-	// Version is the content's after it was read: odd when it changed meanwhile.
+	Off  uint64 // the offset written at
+	Size uint64 // the present size of the file
+	Path string // the route as the owner sees it
+	// Version is the content's version after the read: odd if it changed during the read.
 	// Answers of other methods have none.
 	Version uint64
-	// Order is that of Size; see Attr.
+	// Order is the order of Size; see Attr.
 	Order uint64
 }
 
@@ -298,7 +296,7 @@ type SeekAsk struct {
 	Hole   bool
 }
 
-// SeekAnswer has the offset that was found.
+// SeekAnswer is the offset that was found.
 type SeekAnswer struct {
 	_   struct{} `cbor:",toarray"`
 	Off uint64
@@ -314,21 +312,21 @@ type CopyAsk struct {
 	N      uint64
 }
 
-// PullAsk has the owner read Ino of another node, as Cred, into an open file.
+// PullAsk makes the owner read Ino of another node, as Cred, into an open file.
 type PullAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Cred   Cred
 	Handle uint64
 	Off    uint64
 	Node   string
-	Epoch  uint64 // the incarnation that is meant
+	Epoch  uint64 // the intended incarnation
 	Ino    uint64
 	Gen    uint64
 	SrcOff uint64
 	N      uint64
 }
 
-// KeyAsk is about a key, of keys/ or of publish/.
+// KeyAsk is a request about a key, of keys/ or of publish/.
 type KeyAsk struct {
 	_       struct{} `cbor:",toarray"`
 	Cred    Cred
@@ -336,8 +334,8 @@ type KeyAsk struct {
 	Publish bool
 }
 
-// KeyAnswer has the place of its object: a path from the mount's root ("cuda0/a"),
-// its attributes and the sizes of its blobs.
+// KeyAnswer describes the key's object: its path from the mount's root ("cuda0/a"), its
+// attributes and the sizes of its blobs.
 type KeyAnswer struct {
 	_     struct{} `cbor:",toarray"`
 	Path  string
@@ -345,7 +343,7 @@ type KeyAnswer struct {
 	Blobs []uint64
 }
 
-// ListKeysAsk asks for a node's own keys behind one.
+// ListKeysAsk requests a node's own keys after a key.
 type ListKeysAsk struct {
 	_       struct{} `cbor:",toarray"`
 	After   string
@@ -353,13 +351,13 @@ type ListKeysAsk struct {
 	Publish bool
 }
 
-// ListKeysAnswer are they, in order.
+// ListKeysAnswer lists the keys, in order.
 type ListKeysAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	Keys []string
 }
 
-// ExpireKeyAsk sets when a key's object ends; a zero time is never.
+// ExpireKeyAsk sets the expiry of a key's object; a zero time means never.
 type ExpireKeyAsk struct {
 	_    struct{} `cbor:",toarray"`
 	Cred Cred
@@ -367,10 +365,10 @@ type ExpireKeyAsk struct {
 	At   Time
 }
 
-// ClaimAsk begins to receive a publication. ID is the asker's, random, and
-// names the claim in what follows, also in a later session. Blobs are the
-// sizes that the receiver has room for, to be compared; none is any. With Wait
-// the owner waits for another one who may still fail.
+// ClaimAsk starts to receive a publication. ID is chosen at random by the requester, and names
+// the claim in later requests, including those of a later session. Blobs are the sizes that
+// the receiver has room for, to be compared; none accept any. With Wait the owner waits for
+// another receiver that may still fail.
 type ClaimAsk struct {
 	_     struct{} `cbor:",toarray"`
 	Cred  Cred
@@ -380,7 +378,7 @@ type ClaimAsk struct {
 	Wait  bool
 }
 
-// ClaimAnswer is a handle to read the bytes by.
+// ClaimAnswer is a handle for reading the bytes.
 type ClaimAnswer struct {
 	_      struct{} `cbor:",toarray"`
 	Handle uint64
@@ -395,7 +393,7 @@ type TakeAsk struct {
 	Received bool
 }
 
-// Invalid are inodes whose attributes or content, and directories whose names,
+// Invalid lists inodes whose attributes or content have changed, and directories whose names
 // have changed.
 type Invalid struct {
 	_     struct{} `cbor:",toarray"`

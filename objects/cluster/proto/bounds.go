@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// maxNsec is one second.
+// maxNsec is the number of nanoseconds in one second.
 const maxNsec = 1_000_000_000
 
 func (t Time) check() error {
@@ -24,7 +24,7 @@ func checkTimes(times ...Time) error {
 	return nil
 }
 
-// checkSizes says whether numbers are bytes, or places, of a file.
+// checkSizes checks that numbers can be sizes, or offsets, of a file.
 func checkSizes(numbers ...uint64) error {
 	for _, n := range numbers {
 		if n > math.MaxInt64 {

@@ -9,21 +9,21 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// ErrBody is a body that breaks the rules.
+// ErrBody reports a body that violates the format.
 var ErrBody = errors.New("proto: malformed body")
 
 // maxDepth bounds the nesting of arrays: a page has entries, these have
 // attributes, these have times.
 const maxDepth = 6
 
-// maxElements bounds every list before memory is taken for it. Lists of
-// structs have bounds of their own: see bounded.
+// maxElements bounds every list before memory is allocated for it. Lists of structs have
+// bounds of their own: see bounded.
 const maxElements = 1 << 16
 
-// modes has the options by which bodies are written and read.
+// modes holds the options for encoding and decoding bodies.
 type modes struct {
 	enc cbor.EncMode
-	// dec reads lists of numbers and texts, page lists of structs too.
+	// dec decodes lists of numbers and texts, page also lists of structs.
 	dec, page cbor.DecMode
 	err       error
 }
@@ -31,8 +31,8 @@ type modes struct {
 //nolint:gochecknoglobals // the same rules for all bodies, worked out once
 var codec = sync.OnceValue(newModes)
 
-// newModes makes the modes. Strings are byte strings, since names are bytes to
-// Linux, whatever they mean.
+// newModes returns the modes. Strings are byte strings, since Linux treats names as arbitrary
+// bytes.
 func newModes() modes {
 	enc, err := cbor.EncOptions{
 		String:        cbor.StringToByteString,
@@ -54,7 +54,7 @@ func newModes() modes {
 	return modes{enc: enc, dec: dec, page: page, err: errors.Join(err, failure, another)}
 }
 
-// Encode makes a body.
+// Encode encodes a body.
 func Encode(v any) ([]byte, error) {
 	m := codec()
 	if m.err != nil {
@@ -70,9 +70,9 @@ func Encode(v any) ([]byte, error) {
 // bounded is a body with bounds beyond those of its types.
 type bounded interface{ check() error }
 
-// Decode reads a body into v, a pointer to one. What it holds is v's own. A
-// body has one form: one that Encode would have written otherwise is refused,
-// so nothing is read that was not meant.
+// Decode decodes a body into v, a pointer to one, which does not refer to p afterwards. A body
+// has only one valid form: if Encode would have written it differently it is refused, so no
+// input is interpreted in an unintended way.
 //
 // Errors: ErrBody.
 func Decode(p []byte, v any) error {

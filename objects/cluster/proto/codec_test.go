@@ -22,7 +22,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// bodies are all that is ever a body, or a part of one.
+// bodies returns all bodies, and all parts of bodies.
 func bodies() []any {
 	return []any{
 		&Cred{}, &Hello{}, &Welcome{}, &Time{}, &Attr{}, &LookupAsk{}, &InoAsk{}, &ReadDirAsk{}, &Entry{},
@@ -38,7 +38,7 @@ func bodies() []any {
 
 func nameOf(body any) string { return reflect.TypeOf(body).Elem().Name() }
 
-// fill gives every field of a value a value of its own.
+// fill assigns a distinct value to every field of a value.
 func fill(v reflect.Value, n *uint64) {
 	*n++
 	switch v.Kind() {
@@ -99,7 +99,7 @@ func mustEncode(t testing.TB, v any) []byte {
 	return p
 }
 
-// TestGolden keeps the bytes of all bodies: other versions of hmcfs read them.
+// TestGolden pins the encoding of all bodies: other versions of hmcfs read them.
 func TestGolden(t *testing.T) {
 	var text strings.Builder
 	for _, b := range bodies() {
@@ -246,8 +246,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds each body with what a peer may send. What is taken is
-// encoded to the same bytes, so that nothing is read two ways.
+// FuzzDecode decodes arbitrary input as each body. Accepted input encodes to the same bytes,
+// so that nothing has two interpretations.
 func FuzzDecode(f *testing.F) {
 	for i, b := range bodies() {
 		f.Add(uint8(i), mustEncode(f, b))

@@ -2,9 +2,8 @@ package proto
 
 import "github.com/hmcfs/hmcfs/transport/rpc"
 
-// The codes of errors: what the answerer's error is to the asker. They are part
-// of the protocol, so a number never gets another meaning. Those below 16 are
-// rpc's.
+// The error codes, which convey the responder's error to the requester. They are part of the
+// protocol, so a number is never reused. Those below 16 belong to rpc.
 const (
 	CodeCanceled rpc.Code = 0x10
 	CodeTimeout  rpc.Code = 0x11
@@ -64,16 +63,16 @@ const (
 	CodeStale       rpc.Code = 0x82
 	CodeDenied      rpc.Code = 0x83
 	CodeVersion     rpc.Code = 0x84
-	// CodeNoHello is a question before MethodHello.
+	// CodeNoHello reports a request before MethodHello.
 	CodeNoHello rpc.Code = 0x85
 
-	// CodeBody is a body that breaks the rules.
+	// CodeBody reports a malformed body.
 	CodeBody rpc.Code = 0x90
-	// CodeCoord is a coordination service that does not answer the answerer.
+	// CodeCoord reports that the coordination service does not answer the responder.
 	CodeCoord rpc.Code = 0x91
 
-	// CodeErrno and up to CodeErrnoLast are the numbers of Linux' errors, which
-	// all architectures that hmcfs is built for have in common.
+	// CodeErrno up to CodeErrnoLast are the errnos of Linux, which all architectures that
+	// hmcfs is built for have in common.
 	CodeErrno     rpc.Code = 0x1000
 	CodeErrnoLast rpc.Code = 0x1fff
 )

@@ -8,41 +8,42 @@ import (
 
 // The bounds of collectives.
 const (
-	// MaxRanks is the most files of one.
+	// MaxRanks bounds the files of one collective.
 	MaxRanks = 64
-	// JobSize is the length of the name of one, in bytes.
+	// JobSize is the length of a collective's name, in bytes.
 	JobSize = 16
-	// MaxBlocks bounds the blocks summed at once, of MaxBlock bytes at most.
+	// MaxBlocks bounds the blocks summed in one request; a block is at most MaxBlock bytes.
 	MaxBlocks = 256
 	MaxBlock  = 16 << 20
-	// maxCosts is the most bytes of costs.
+	// maxCosts bounds the size of the costs, in bytes.
 	maxCosts = 256
 )
 
-// CollectAsk tells a node of a collective in which files of it are ranks: what
-// is to be done, who takes part, and which handles of the session are whose. It
-// takes the memory of the results.
+// CollectAsk announces to a node a collective in which files of it are ranks: the operation,
+// the participants, and the handles of the session that belong to each rank. It allocates the
+// memory for the results.
 type CollectAsk struct {
 	_    struct{} `cbor:",toarray"`
-	Job  []byte   // drawn by the asker
+	Job  []byte   // chosen by the requester
 	Kind uint32   // plan.Kind
 	Type uint32   // elem.Type
 	Op   uint32   // elem.Op
 	Root uint32
 	Size uint64 // of each source, in bytes
-	// Strict and Algorithm are how.
+	// Strict and Algorithm say how it is computed.
 	Strict    bool
 	Algorithm string
-	// Nodes are those that have files, Epochs their incarnations, Me the place
-	// of the node that is asked. Of says for each rank whose its file is.
+	// Nodes are the nodes that have files, Epochs their incarnations, and Me the index of the
+	// node that receives the request. Of has for each rank the index of the node with its
+	// file.
 	Nodes  []string
 	Epochs []uint64
 	Me     uint32
 	Of     []uint32
-	// Files are the node's own.
+	// Files are the receiving node's own.
 	Files []CollectFile
-	// Costs are those of links that a group of these nodes has measured before
-	// (collective.EncodeCosts), the same for all; empty has them measured.
+	// Costs are link costs that a group of these nodes has measured before
+	// (collective.EncodeCosts), the same for all; if empty, they are measured.
 	Costs []byte
 }
 
@@ -58,15 +59,14 @@ type CollectFile struct {
 type JobAsk struct {
 	_   struct{} `cbor:",toarray"`
 	Job []byte
-	// Wait bounds the time that the answer takes, in milliseconds.
+	// Wait bounds the time until the answer, in milliseconds.
 	Wait uint32
-	// Commit makes the results the contents of their files; without it they are
-	// dropped.
+	// Commit makes the results the contents of their files; without it they are dropped.
 	Commit bool
 }
 
-// CollectAnswer tells how far a collective is on a node. What has failed is
-// answered by its error.
+// CollectAnswer reports the progress of a collective on a node. A failure is answered with its
+// error.
 type CollectAnswer struct {
 	_         struct{} `cbor:",toarray"`
 	Done      bool
@@ -74,16 +74,16 @@ type CollectAnswer struct {
 	Because   string
 	Path      string
 	Calls     uint64
-	Predicted uint64 // nanoseconds, as Measured
+	Predicted uint64 // nanoseconds, like Measured
 	Measured  uint64
 	Sent      uint64
 	Received  uint64
 	Retries   uint32
-	// Costs has what was measured, or given.
+	// Costs are the costs that were measured, or given.
 	Costs []byte
 }
 
-// SumsAsk asks for the checksums of blocks of a file, from a block on.
+// SumsAsk requests the checksums of N blocks of a file, starting at block From.
 type SumsAsk struct {
 	_      struct{} `cbor:",toarray"`
 	Handle uint64
@@ -92,7 +92,7 @@ type SumsAsk struct {
 	N      uint32 // at most MaxBlocks
 }
 
-// SumsAnswer has them one behind the other, fewer only at the file's end.
+// SumsAnswer has the concatenated checksums, fewer only at the file's end.
 type SumsAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	Sums []byte
@@ -109,7 +109,7 @@ func (a *CollectAsk) check() error {
 	return checkSizes(a.Size)
 }
 
-// Validate says whether the parts of the body fit together.
+// Validate checks that the parts of the body are consistent.
 //
 // Errors: ErrBody.
 func (a *CollectAsk) Validate() error {
@@ -155,7 +155,7 @@ func (a *CollectAnswer) check() error {
 
 func (a *SumsAnswer) check() error { return checkSizes(a.Size) }
 
-// Validate says whether there can be such blocks.
+// Validate checks that such blocks can exist.
 //
 // Errors: ErrBody.
 func (a *SumsAsk) Validate() error {

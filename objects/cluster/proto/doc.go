@@ -1,8 +1,8 @@
-// Package proto is what nodes ask each other, beyond the frames of
-// transport/wire: the bodies of the questions of transport/rpc, in CBOR, and
-// the codes of errors. docs/wire.md draws it.
+// Package proto defines the requests that nodes send each other, beyond the frames of
+// transport/wire: the bodies of the requests of transport/rpc, in CBOR, and the error codes.
+// docs/wire.md describes the format.
 //
-// Bodies are arrays, not maps: fields are known by their place, and new ones
-// are added at the end. Decoding is strict: a body with a field too many, of
-// another type, or longer than its bound is refused whole.
+// Bodies are arrays, not maps: a field is identified by its position, and new fields are
+// appended. Decoding is strict: a body with an extra field, a field of another type, or one
+// longer than its bound is rejected as a whole.
 package proto

@@ -2,13 +2,13 @@ package proto
 
 import "fmt"
 
-// MaxKeys bounds the keys that are asked for at once.
+// MaxKeys bounds the keys of one request.
 const MaxKeys = 192
 
-// HaveKeysAsk asks whether a node has keys that can be seen there. With Claim
-// the asker, Node, is about to make them its own, where there is no index: of
-// two nodes that do so at once the one with the lesser name has the key. With
-// Unindexed an index, if there is one, does not know of the claim.
+// HaveKeysAsk asks whether keys are visible at a node. With Claim the requester, Node, is
+// about to make them its own, where there is no index: if two nodes do so at once the one with
+// the lesser name gets the key. With Unindexed the claim is not known to an index, if there is
+// one.
 type HaveKeysAsk struct {
 	_         struct{} `cbor:",toarray"`
 	Keys      []string // at most MaxKeys
@@ -18,28 +18,28 @@ type HaveKeysAsk struct {
 	Unindexed bool
 }
 
-// HaveKeysAnswer tells it of each key, in order.
+// HaveKeysAnswer reports it for each key, in order.
 type HaveKeysAnswer struct {
 	_     struct{} `cbor:",toarray"`
 	There []bool
 }
 
-// MeetKeysAsk tells keys that are in use at the asker, Node, and when their
-// objects were made.
+// MeetKeysAsk lists keys that are in use at the requester, Node, and the creation times of
+// their objects.
 type MeetKeysAsk struct {
 	_       struct{} `cbor:",toarray"`
 	Node    string
 	Publish bool
 	Keys    []string // at most MaxKeys
-	Made    []Time   // as many
+	Made    []Time   // one for each key
 }
 
-// MeetKeysAnswer tells which of them are in use at the answerer too, by place,
-// and when their objects were made.
+// MeetKeysAnswer lists which of them are in use at the responder too, by index, and the
+// creation times of their objects.
 type MeetKeysAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	Both []uint64
-	Made []Time // as many
+	Made []Time // one for each index
 }
 
 func (a *MeetKeysAsk) check() error {

@@ -2,14 +2,14 @@ package proto
 
 import "github.com/hmcfs/hmcfs/transport/rpc"
 
-// Version is the version of all bodies. Nodes with different ones have nothing
-// to say to each other: MethodHello refuses.
+// Version is the version of all bodies. Nodes with different versions cannot communicate:
+// MethodHello is refused.
 const Version = 5
 
-// The methods. Those of names and attributes change or read the owner's tree;
-// Owner is the node that is asked.
+// The methods. Those for names and attributes change or read the owner's tree; the owner is
+// the node that receives the request.
 const (
-	// MethodHello is the first question of a session: Hello → Welcome.
+	// MethodHello is the first request of a session: Hello → Welcome.
 	MethodHello rpc.Method = 1 + iota
 	// MethodLookup: LookupAsk → Attr.
 	MethodLookup
@@ -21,10 +21,10 @@ const (
 	MethodCreate
 	// MethodLink: LinkAsk → Attr.
 	MethodLink
-	// MethodRemove: RemoveAsk → Invalid, what the asker is to remember no longer.
-	// Unlink and rmdir.
+	// MethodRemove: RemoveAsk → Invalid, the cached answers that the requester must drop. It
+	// implements unlink and rmdir.
 	MethodRemove
-	// MethodRename: RenameAsk → Invalid, as for MethodRemove. Inside one node, also
+	// MethodRename: RenameAsk → Invalid, as for MethodRemove. Within one node, including
 	// between its devices, and not into or out of publish/.
 	MethodRename
 	// MethodSetAttr: SetAttrAsk → Attr.
@@ -42,15 +42,15 @@ const (
 
 	// MethodOpen: OpenAsk → OpenAnswer.
 	MethodOpen
-	// MethodClose: HandleAsk → Attr, that of the file afterwards.
+	// MethodClose: HandleAsk → Attr, the attributes of the file afterwards.
 	MethodClose
 	// MethodSync: HandleAsk → nothing.
 	MethodSync
-	// MethodRead: MoveAsk → MoveAnswer. The owner puts the bytes into the
-	// asker's memory before it answers.
+	// MethodRead: MoveAsk → MoveAnswer. The owner puts the bytes into the requester's memory
+	// before it answers.
 	MethodRead
-	// MethodWrite: MoveAsk → MoveAnswer. The owner gets the bytes from the
-	// asker's memory before it answers.
+	// MethodWrite: MoveAsk → MoveAnswer. The owner gets the bytes from the requester's memory
+	// before it answers.
 	MethodWrite
 	// MethodAllocate: AllocateAsk → Attr.
 	MethodAllocate
@@ -62,8 +62,7 @@ const (
 	// node into one of its own.
 	MethodPull
 
-	// MethodFindKey: KeyAsk → KeyAnswer. Where there is no index, each node
-	// answers for its own keys.
+	// MethodFindKey: KeyAsk → KeyAnswer. Without an index, each node answers for its own keys.
 	MethodFindKey
 	// MethodListKeys: ListKeysAsk → ListKeysAnswer.
 	MethodListKeys
@@ -73,10 +72,10 @@ const (
 	MethodDropKey
 	// MethodExpireKey: ExpireKeyAsk → nothing.
 	MethodExpireKey
-	// MethodClaim: ClaimAsk → ClaimAnswer. Begins to receive a publication.
+	// MethodClaim: ClaimAsk → ClaimAnswer. Starts to receive a publication.
 	MethodClaim
-	// MethodTake: TakeAsk → nothing. Ends it: received, or given back. Asking
-	// again for the same claim has the same answer.
+	// MethodTake: TakeAsk → nothing. Ends a claim: received, or given back. Repeated for the
+	// same claim it has the same answer.
 	MethodTake
 	// MethodHaveKeys: HaveKeysAsk → HaveKeysAnswer.
 	MethodHaveKeys
@@ -84,17 +83,17 @@ const (
 	// MethodCollect: CollectAsk → nothing. Prepares the owner's part of a
 	// collective.
 	MethodCollect
-	// MethodCollectWait: JobAsk → CollectAnswer. Begins the part where it has
-	// not, and waits for its end. With Wait 0 it only says that the part is wanted:
-	// one that nobody asks for is dropped.
+	// MethodCollectWait: JobAsk → CollectAnswer. Starts the part if it has not started, and
+	// waits for its end. With Wait 0 it only confirms that the part is still needed: a part
+	// that no request asks for is dropped.
 	MethodCollectWait
-	// MethodCollectEnd: JobAsk → nothing. Takes the results, or drops them, and
-	// what is still under way.
+	// MethodCollectEnd: JobAsk → nothing. Commits the results, or drops them and whatever is
+	// still in progress.
 	MethodCollectEnd
 	// MethodSums: SumsAsk → SumsAnswer.
 	MethodSums
-	// MethodCreateOpen: CreateOpenAsk → OpenAnswer. Create and Open in one. With
-	// handle 0 the file was made, and could not be opened.
+	// MethodCreateOpen: CreateOpenAsk → OpenAnswer. Create and Open in one. Handle 0 means
+	// that the file was created, but could not be opened.
 	MethodCreateOpen
 
 	// MethodMeetKeys: MeetKeysAsk → MeetKeysAnswer. Compares the keys of two nodes
@@ -104,6 +103,6 @@ const (
 
 // The notices.
 const (
-	// NoticeInvalid: Invalid. What the peer may have remembered has changed.
+	// NoticeInvalid: Invalid. Answers that the peer may have cached have changed.
 	NoticeInvalid rpc.Method = 0x100 + iota
 )

@@ -26,7 +26,7 @@ type piece struct {
 	size  int
 }
 
-// piece takes memory for n keys of some bytes each, filled by a seed.
+// piece allocates memory for n keys of each bytes, filled from a seed.
 func (p *peer) piece(t *testing.T, n, each int, seed uint64) *piece {
 	t.Helper()
 	m := &piece{Memory: p.Memory(t, "sim0", devices.Size(n*each)), p: p, size: n * each}
@@ -57,7 +57,7 @@ func someKeys(prefix string, n int) []string {
 	return keys
 }
 
-// eachIndex runs a test with an index and without.
+// eachIndex runs a test with an index and without one.
 func eachIndex(t *testing.T, run func(t *testing.T, o clustertest.Options)) {
 	t.Run("asking", func(t *testing.T) {
 		kit.Check(t)
@@ -69,8 +69,8 @@ func eachIndex(t *testing.T, run func(t *testing.T, o clustertest.Options)) {
 	})
 }
 
-// TestA20ReaderNodeGoes: a node that has read a key goes, and the others go on
-// reading it within 10 s.
+// TestA20ReaderNodeGoes: a node that has read a key leaves, and the others continue to read it
+// within 10 s.
 func TestA20ReaderNodeGoes(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b", "c")
@@ -88,8 +88,8 @@ func TestA20ReaderNodeGoes(t *testing.T) {
 	})
 }
 
-// TestC16RacingSets has two nodes set the same keys at once: each key is set
-// once, and everybody reads the bytes of the one that reports that it has set it.
+// TestC16RacingSets has two nodes set the same keys at once: each key is set once, and all
+// clients read the bytes of the one that reports that it has set it.
 func TestC16RacingSets(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b", "c")
@@ -115,7 +115,7 @@ func TestC16RacingSets(t *testing.T) {
 	})
 }
 
-// raced fails the test unless one of two has set each key, whose bytes it has:
+// raced fails the test unless each key was set by exactly one of the two, and has its bytes:
 // those of seed 10, and 11.
 func raced(t *testing.T, reader *peer, results [2]hetero.Results, each int) {
 	t.Helper()
@@ -142,8 +142,8 @@ func raced(t *testing.T, reader *peer, results [2]hetero.Results, each int) {
 	}
 }
 
-// TestC17SwapBetweenNodes: one sets, another one at another node gets and
-// deletes, in rounds, so that the same keys are set by turns.
+// TestC17SwapBetweenNodes: one client sets, and a client at another node gets and deletes, in
+// rounds, so that the same keys are set by turns.
 func TestC17SwapBetweenNodes(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b")
@@ -163,8 +163,8 @@ func TestC17SwapBetweenNodes(t *testing.T) {
 	})
 }
 
-// TestE4NodeGoesAndComes: calls that need a node which has gone fail within
-// 10 s, those that don't go on, and with its next run all is well.
+// TestE4NodeGoesAndComes: calls that need a node which is gone fail within 10 s, others
+// succeed, and all succeed after its restart.
 func TestE4NodeGoesAndComes(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b")
@@ -192,8 +192,8 @@ func TestE4NodeGoesAndComes(t *testing.T) {
 	})
 }
 
-// TestE6InfoAcross: what is known of keys and publications of another node, and
-// content with every byte.
+// TestE6InfoAcross: information about keys and publications of another node, and contents of
+// all byte values.
 func TestE6InfoAcross(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b")
@@ -233,7 +233,7 @@ func TestE6InfoAcross(t *testing.T) {
 	})
 }
 
-// TestReplaceAcross: a key that another node has is replaced, by who may.
+// TestReplaceAcross: a key of another node is replaced, by users with permission.
 func TestReplaceAcross(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b")
@@ -252,14 +252,14 @@ func TestReplaceAcross(t *testing.T) {
 	})
 }
 
-// contest is publications that several nodes want.
+// contest is a set of publications that several nodes want.
 type contest struct {
 	keys     []string
 	each     int
 	received []atomic.Int32
 }
 
-// subscribe tries to receive some of them, by place, one after the other.
+// subscribe tries to receive some of them, by index, one after the other.
 func (c *contest) subscribe(t *testing.T, p *peer, some []int) {
 	into := p.piece(t, len(c.keys), c.each, 7)
 	o := hetero.SubscribeOptions{Timeout: 100 * time.Millisecond}
@@ -277,7 +277,7 @@ func (c *contest) subscribe(t *testing.T, p *peer, some []int) {
 	}
 }
 
-// left are the places of those that nobody has received.
+// left returns the indices of those that have not been received.
 func (c *contest) left() (places []int) {
 	for i := range c.received {
 		if c.received[i].Load() == 0 {
@@ -287,9 +287,9 @@ func (c *contest) left() (places []int) {
 	return places
 }
 
-// TestHandOverWhileNodesGo has two nodes contend for what a third one publishes,
-// one of which goes and comes all the time: every publication is received at
-// most once, and its publisher hears of it.
+// TestHandOverWhileNodesGo has two nodes contend for the publications of a third one, while one
+// of the two leaves and returns all the time: every publication is received at most once, and
+// its publisher is notified.
 func TestHandOverWhileNodesGo(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b", "c")

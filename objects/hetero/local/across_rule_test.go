@@ -20,26 +20,25 @@ import (
 	coordmem "github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// answers are the results of the operations on keys, in the words that
-// docs/cluster.md has for them.
+// answers holds the results of the operations on keys, in the words of docs/cluster.md.
 type answers struct{ claim, get, exist, del, list string }
 
-// The answers of the table: of a key that a node has, of one that no node has,
-// and where it is unknown.
+// The answers of the table: for a key that a node has, for one that no node has, and if it is
+// unknown.
 var (
 	has     = answers{claim: "taken", get: "bytes", exist: "true", del: "done", list: "listed"}
 	free    = answers{claim: "done", get: "not there", exist: "false", del: "done", list: "not listed"}
 	unknown = answers{claim: "error", get: "error", exist: "error", del: "error", list: "error"}
-	// known is of a key whose node the index names, and which can't be asked.
+	// known is for a key whose node the index names, while that node is unreachable.
 	known = answers{claim: "taken", get: "error", exist: "error", del: "error", list: "listed"}
 )
 
-// judged is a world of a holder, an asker and a third node, a, b and c.
+// judged is a world of a holder, a requester and a third node: a, b and c.
 type judged struct {
 	*across
 	t     *testing.T
 	links []*clustertest.Link
-	// server and registries are those of a world with an index.
+	// server and registries belong to a world with an index.
 	server     *coordmem.Server
 	registries map[members.Name]*registry
 }
@@ -51,7 +50,7 @@ type registry struct {
 	lease  coord.Lease
 }
 
-// end is the end of the node's lease.
+// end ends the node's lease.
 func (r *registry) end(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(r.Close(), r.lease.Revoke(context.WithoutCancel(t.Context()))); err != nil {
@@ -106,7 +105,7 @@ func newJudged(t *testing.T, indexed bool) *judged {
 	return j
 }
 
-// states returns what can become of the holder, which has the keys.
+// states returns the possible states of the holder, which has the keys.
 func (j *judged) states() map[string]func() {
 	each := func(do func(l *clustertest.Link)) {
 		for _, l := range j.links {
@@ -151,8 +150,8 @@ func (j *judged) states() map[string]func() {
 	}
 }
 
-// operate does each operation on a key of the holder's, at once, and tells how
-// they end.
+// operate carries out each operation on a key of the holder, concurrently, and returns the
+// results.
 func (j *judged) operate() (got answers) {
 	t, ctx := j.t, j.t.Context()
 	b := j.at(t, "b")
@@ -208,8 +207,7 @@ func (j *judged) operate() (got answers) {
 	return got
 }
 
-// word returns how an operation has ended, in a word. An error names the
-// holder.
+// word returns the result of an operation as a word. An error names the holder.
 func (j *judged) word(err error) string {
 	switch {
 	case err == nil:
@@ -224,8 +222,8 @@ func (j *judged) word(err error) string {
 	return "error"
 }
 
-// TestUnanswered is the table of docs/cluster.md: what becomes of a key of a
-// node in each state, in each way to know the nodes.
+// TestUnanswered is the table of docs/cluster.md: the results for a key of a node in each
+// state, with each kind of view of the nodes.
 func TestUnanswered(t *testing.T) {
 	table := map[string]map[string]answers{
 		"list":         {"reachable": has, "slow": has, "cut": unknown, "dead": unknown, "returned": has, "forgotten": free},
@@ -241,7 +239,7 @@ func TestUnanswered(t *testing.T) {
 				keys := []string{"get", "claim", "exist", "del", "list"}
 				well(t)(a.client.MSetD2H(t.Context(), keys, a.piece(t, len(keys), 100, 1).lists, hetero.SetOptions{}))
 				well(t)(c.client.MSetD2H(t.Context(), []string{"of-c"}, c.piece(t, 1, 100, 2).lists, hetero.SetOptions{}))
-				// The two have met.
+				// The two are connected.
 				if there, err := j.at(t, "b").client.Exist(t.Context(), []string{"get"}); err != nil || !there[0] {
 					t.Fatalf("before: %v, %v", there, err)
 				}
@@ -249,7 +247,7 @@ func TestUnanswered(t *testing.T) {
 					j.server.SetDown(true)
 				}
 				if state == "dead" && mode == "etcd stopped" {
-					j.nodes.Node("a").Leave() // and nobody can tell the others
+					j.nodes.Node("a").Leave() // and cannot notify the others
 				} else {
 					j.states()[state]()
 				}
@@ -262,23 +260,23 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// TestMovedKey has a key go to another node than the one that an asker remembers:
-// it is found there, and removed there.
+// TestMovedKey moves a key to another node than the one that a requester has cached: it is
+// found there, and removed there.
 func TestMovedKey(t *testing.T) {
 	kit.Check(t)
 	j := newJudged(t, true)
 	a, b, c := j.at(t, "a"), j.at(t, "b"), j.at(t, "c")
 	keys := []string{"k"}
 	well(t)(c.client.MSetD2H(t.Context(), keys, c.piece(t, 1, 100, 1).lists, hetero.SetOptions{}))
-	wantThere(t, true, b) // which remembers c
+	wantThere(t, true, b) // which has cached c
 	well(t)(c.client.Delete(t.Context(), keys))
 	well(t)(a.client.MSetD2H(t.Context(), keys, a.piece(t, 1, 100, 2).lists, hetero.SetOptions{}))
 	well(t)(b.client.Delete(t.Context(), keys))
 	wantThere(t, false, a, b, c)
 }
 
-// TestUnindexedKey has a key of a node that the index does not know of yet: to
-// nodes that do reach the index it is there all the same.
+// TestUnindexedKey has a key of a node that the index does not know of yet: nodes that reach
+// the index find it nevertheless.
 func TestUnindexedKey(t *testing.T) {
 	kit.Check(t)
 	j := newJudged(t, true)
@@ -293,15 +291,15 @@ func TestUnindexedKey(t *testing.T) {
 	well(t)(a.client.Delete(t.Context(), keys))
 	wantThere(t, false, a, b, c)
 
-	// The index names a node that has given the key up, and can't say so there.
+	// The index names a node that has released the key, and can't inform the index.
 	well(t)(a.client.MSetD2H(t.Context(), keys, a.piece(t, 1, 100, 3).lists, hetero.SetOptions{}))
 	j.registries["a"].client.SetCut(true)
 	well(t)(a.client.Delete(t.Context(), keys))
 	well(t)(b.client.MSetD2H(t.Context(), keys, b.piece(t, 1, 100, 4).lists, hetero.SetOptions{Existing: hetero.ExistingFail}))
 	wantThere(t, true, a, b, c)
 
-	// So it does when b reaches the index: the key is b's all the same, also of an
-	// index that hears of a again.
+	// The same holds once b reaches the index: the key is b's, also for an index that a becomes
+	// visible to again.
 	j.registries["b"].client.SetCut(false)
 	j.registries["b"].until(t, keyindex.State{Keys: 1, Contested: 1})
 	wantThere(t, true, a, b, c)
@@ -313,9 +311,9 @@ func TestUnindexedKey(t *testing.T) {
 	}
 }
 
-// TestUnindexedKeyThatTwoWanted has b and c set a key at the same time, while
-// neither of them can tell the index: a, which both have asked, looks for it at
-// the one that has it, and not only at the one that has asked last.
+// TestUnindexedKeyThatTwoWanted has b and c set a key at the same time, while neither can
+// inform the index: a, which both have asked, looks for it at the one that has it, and not only
+// at the one that has asked last.
 func TestUnindexedKeyThatTwoWanted(t *testing.T) {
 	kit.Check(t)
 	j := newJudged(t, true)
@@ -343,7 +341,7 @@ func TestUnindexedKeyThatTwoWanted(t *testing.T) {
 	}
 }
 
-// wantThere compares whether the key k is there with what each user is told.
+// wantThere checks that all users get the same answer on whether the key k exists.
 func wantThere(t *testing.T, want bool, users ...*peer) {
 	t.Helper()
 	for i, p := range users {
@@ -353,10 +351,10 @@ func wantThere(t *testing.T, want bool, users ...*peer) {
 	}
 }
 
-// TestForkHeals has two nodes that don't know of each other use the same keys.
-// When they meet, each key is the one's whose object was made earlier, for both;
-// with an index, the one's that the index names. The other object stays as a file,
-// and both nodes tell of it.
+// TestForkHeals has two nodes that don't know of each other use the same keys. Once they are
+// connected, each key belongs, for both, to the node whose object was made earlier; with an
+// index, to the node that the index names. The other object stays as a file, and both nodes
+// report it.
 func TestForkHeals(t *testing.T) {
 	for _, mode := range []string{"list", "etcd"} {
 		t.Run(mode, func(t *testing.T) {
@@ -391,7 +389,7 @@ func TestForkHeals(t *testing.T) {
 	}
 }
 
-// heard waits for some events of conflicts, and returns how many came.
+// heard waits for events of conflicts, and returns their number.
 func heard(t *testing.T, events heterotest.Listener, want int) (told int) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -408,8 +406,8 @@ func heard(t *testing.T, events heterotest.Listener, want int) (told int) {
 	return told
 }
 
-// oneAnswer returns what two keys of 100 bytes are, and fails the test unless all
-// users read the same.
+// oneAnswer returns the contents of two keys of 100 bytes, and fails the test unless all users
+// read the same.
 func oneAnswer(t *testing.T, keys []string, users ...*peer) (first string) {
 	t.Helper()
 	for i, p := range users {
@@ -427,8 +425,8 @@ func oneAnswer(t *testing.T, keys []string, users ...*peer) (first string) {
 	return first
 }
 
-// conflicts counts those that a and b know of. The file of each is there, with
-// the key where it is told to have been kept.
+// conflicts returns the number of conflicts that a and b know of. The file of each exists, with
+// the key if it is reported to have been kept.
 func (j *judged) conflicts() (all int) {
 	t := j.t
 	t.Helper()

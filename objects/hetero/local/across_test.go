@@ -20,8 +20,8 @@ import (
 	coordmem "github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// across is a world of several nodes: each client is at the next one, so that
-// who sets and who gets are at two.
+// across is a world of several nodes: each client is at the next node, so that setting and
+// getting clients are at different nodes.
 type across struct {
 	nodes *clustertest.World
 	names []members.Name
@@ -46,7 +46,7 @@ func (w *across) Join(t testing.TB) heterotest.Peer {
 	return w.at(t, w.names[int(w.last.Add(1))%len(w.names)])
 }
 
-// at is a client at a node.
+// at returns a client at a node.
 func (w *across) at(t testing.TB, name members.Name) *peer {
 	t.Helper()
 	n := w.nodes.Node(name)
@@ -58,7 +58,7 @@ func (w *across) at(t testing.TB, name members.Name) *peer {
 	return p
 }
 
-// Listen hears the events of all nodes.
+// Listen receives the events of all nodes.
 func (w *across) Listen(t testing.TB) heterotest.Listener {
 	t.Helper()
 	all := make(chan heterotest.Event, 1<<16)
@@ -98,8 +98,8 @@ func (m merged) Next(ctx context.Context) (heterotest.Event, error) {
 	}
 }
 
-// ofOneNode are the cases of what is promised inside one node alone: replicas,
-// and that what is lost says so, while elsewhere its key is free.
+// ofOneNode returns the cases that are only guaranteed within one node: replicas, and that a
+// lost object is reported, while elsewhere its key is free.
 func ofOneNode() []string {
 	return []string{
 		"A12", "A14", "A16", "A18", "a replica takes over", "delete takes replicas", "the owner is killed",
@@ -130,7 +130,7 @@ func index(t *testing.T, s *coordmem.Server, name members.Name) keyindex.Index {
 	return x
 }
 
-// indexed are options with an index for every node.
+// indexed returns options with an index for every node.
 func indexed(t *testing.T, o clustertest.Options) clustertest.Options {
 	t.Helper()
 	s := coordmem.NewServer(coordmem.Options{})

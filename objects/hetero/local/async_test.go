@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// AsyncMSetD2H returns while no byte moves: the device copies nothing before it
-// has.
+// AsyncMSetD2H returns while no bytes are moved: the device copies nothing before it has
+// returned.
 func TestAsyncReturnsBeforeItCopies(t *testing.T) {
 	kit.Check(t)
 	returned := make(chan struct{})

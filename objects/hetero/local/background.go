@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// background bounds what goes on behind calls that have returned, so that a
-// client can't fill the daemon's memory with what it does not wait for.
+// background bounds the work that continues after calls have returned, so that a client can't
+// fill the daemon's memory with work that it does not wait for.
 type background struct {
 	refusals *Refusals
 
@@ -18,7 +18,7 @@ type background struct {
 	calls, keys int
 }
 
-// take asks for room for a call of n keys.
+// take reserves room for a call of n keys.
 //
 // Errors: ErrBusy.
 func (b *background) take(n int) error {
@@ -44,7 +44,7 @@ func (b *background) give(n int) {
 	b.keys -= n
 }
 
-// detach begins a call that goes on behind the return: leave ends it.
+// detach starts a call that continues after its method returns: leave ends it.
 func (c *Client) detach(ctx context.Context, n int) (call context.Context, leave func(), err error) {
 	if err = c.background.take(n); err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func (c *Client) detach(ctx context.Context, n int) (call context.Context, leave
 	}, nil
 }
 
-// batch carries a call on n keys out in the background.
+// batch executes a call on n keys in the background.
 func (c *Client) batch(ctx context.Context, n int, call func(context.Context) hetero.Results) (*hetero.Batch, error) {
 	ctx, leave, err := c.detach(ctx, n)
 	if err != nil {

@@ -11,22 +11,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// closeWait bounds the wait of Close for calls that end.
+// closeWait bounds the time that Close waits for calls to end.
 const closeWait = 2 * time.Second
 
-// Options describe a client.
+// Options configures a client.
 type Options struct {
-	// Store holds the objects. Required. It is closed after the client.
+	// Store holds the objects. Required. It must be closed after the client.
 	Store *objects.Store
-	// Caller is the user on whose behalf all is done.
+	// Caller is the user on whose behalf the client acts.
 	Caller objects.Caller
-	// Keys has the keys of the store, and of other nodes where there are any. Default: the
-	// store's alone.
+	// Keys has the keys of the store, and of other nodes if there are any. Default: only the
+	// store's.
 	Keys objects.Keys
-	// Inode tells which file of the store an open file of the mount is; nil
-	// where there is no mount.
+	// Inode returns the store's inode for an open file of the mount; nil if there is no mount.
 	Inode func(*os.File) (objects.Ino, error)
-	// Refusals counts what is refused at the limits of a client; nil counts nothing.
+	// Refusals counts the refusals at the limits of a client; nil disables counting.
 	Refusals *Refusals
 }
 
@@ -36,11 +35,11 @@ type Client struct {
 	holder *objects.Holder
 	inode  func(*os.File) (objects.Ino, error)
 	keys   objects.Keys
-	// life ends with Close, and with it every call.
+	// life ends with Close, and every call with it.
 	life context.Context //nolint:containedctx // the client's own, as long as it
 	end  context.CancelFunc
-	// calls counts what is under way; it grows with mu held, and not any more
-	// once the client is closed.
+	// calls counts the calls in progress; it is incremented with mu held, and never after the
+	// client was closed.
 	calls         sync.WaitGroup
 	refusals      *Refusals
 	background    background
@@ -60,7 +59,7 @@ type Client struct {
 
 var _ hetero.Client = (*Client)(nil)
 
-// New makes a client. Close ends it.
+// New returns a client. Close ends it.
 func New(o Options) *Client {
 	if o.Keys == nil {
 		o.Keys = objects.LocalKeys{Store: o.Store}
@@ -77,8 +76,8 @@ func New(o Options) *Client {
 	}
 }
 
-// Close ends the client, within 3 s unless the store hangs. Calls under way
-// end with ErrClosed. Closing twice is harmless.
+// Close ends the client, within 3 s unless the store hangs. Calls in progress end with
+// ErrClosed. Closing twice is harmless.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -97,7 +96,7 @@ func (c *Client) Close() error {
 	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C: // a device that takes its time; the holder's end is none of its business
+	case <-timer.C: // a slow device; the holder can be closed regardless
 	}
 	c.endReservations()
 	if err := c.holder.Close(context.Background()); err != nil {
@@ -106,8 +105,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// begin starts a call: its context ends with the client too. leave is called
-// once.
+// begin starts a call: its context also ends with the client. leave must be called once.
 //
 // Errors: ErrClosed.
 func (c *Client) begin(ctx context.Context) (call context.Context, leave func(), err error) {
@@ -129,8 +127,8 @@ func (c *Client) begin(ctx context.Context) (call context.Context, leave func(),
 	}, nil
 }
 
-// failure returns the error of a key of a call: ErrClosed for all that the
-// client's end has cut short.
+// failure returns the error of a key of a call: ErrClosed for a call that the client's end has
+// cut short.
 func (c *Client) failure(err error) error {
 	if err == nil {
 		return nil
@@ -141,7 +139,7 @@ func (c *Client) failure(err error) error {
 	return translate(err)
 }
 
-// results are those of an operation on keys, by key.
+// results combines keys with the errors of an operation on them.
 func (c *Client) results(keys []string, errs []error) hetero.Results {
 	out := make(hetero.Results, len(keys))
 	for i, key := range keys {

@@ -18,7 +18,7 @@ func (c *Client) DevMSet(ctx context.Context, keys []string, lists []hetero.Devi
 	})
 }
 
-// checked checks the keys and lists of a call, and finds their memory.
+// checked checks the keys and lists of a call, and resolves their memory.
 func (c *Client) checked(keys []string, lists []hetero.DeviceBlobList, partial bool) ([]objects.Keyed, error) {
 	if err := hetero.CheckLists(keys, lists, partial); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (c *Client) DevDelete(ctx context.Context, keys []string) (hetero.Results, 
 	return c.remove(ctx, keys, func(ctx context.Context, keys []string) []error { return c.keys.Drop(ctx, c.holder, keys) })
 }
 
-// DevLocalDelete removes what this client has of keys.
+// DevLocalDelete removes this client's part of keys.
 func (c *Client) DevLocalDelete(ctx context.Context, keys []string) (hetero.Results, error) {
 	return c.remove(ctx, keys, c.holder.DropLocal)
 }

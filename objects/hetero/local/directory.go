@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// Exist tells of each key whether it names an object whose bytes are there. Of
-// an object that the caller may not read the caller learns no more than its name, which
+// Exist reports for each key whether it names an object whose bytes are available. For an
+// object that the caller may not read it reveals no more than the existence of its name, which
 // keys/ shows anyway.
 func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	if err := hetero.CheckKeys(keys); err != nil {
@@ -35,8 +35,8 @@ func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	return out, nil
 }
 
-// eachKey looks at n keys: one after the other where all are here, and a few at a
-// time where others may have to be asked.
+// eachKey calls look for n keys: sequentially if all are local, and a few at a time if other
+// nodes may have to be asked.
 func (c *Client) eachKey(ctx context.Context, n int, look func(i int)) {
 	atOnce := 1
 	if c.keys.CanWait() {
@@ -48,8 +48,7 @@ func (c *Client) eachKey(ctx context.Context, n int, look func(i int)) {
 	})
 }
 
-// there fails unless a key names an object, or a publication, whose bytes are
-// there.
+// there fails unless a key names an object, or a publication, whose bytes are available.
 func (c *Client) there(ctx context.Context, key string, published bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (c *Client) there(ctx context.Context, key string, published bool) error {
 	return err
 }
 
-// GetMetaInfo tells the blobs of keys, or of publications.
+// GetMetaInfo returns the blobs of keys, or of publications.
 func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
 	if err := hetero.CheckKeys(keys); err != nil {
 		return nil, err
@@ -98,10 +97,10 @@ func (c *Client) metaInfo(ctx context.Context, key string, published bool) heter
 	return out
 }
 
-// GenerateKey returns prefix, or for none a random UUID.
+// GenerateKey returns prefix, or if it is empty a random UUID.
 func (c *Client) GenerateKey(prefix string) (string, error) { return hetero.GenerateKey(prefix) }
 
-// Expire gives keys a time to live from now on.
+// Expire sets the time to live of keys, starting now.
 func (c *Client) Expire(ctx context.Context, keys []string, ttl time.Duration) (hetero.Results, error) {
 	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTTL(ttl)); err != nil {
 		return nil, err
@@ -118,8 +117,7 @@ func (c *Client) Expire(ctx context.Context, keys []string, ttl time.Duration) (
 	})
 }
 
-// expiry is the end of a time to live that begins now; zero for 0, which is
-// for ever.
+// expiry returns the end of a time to live that starts now; zero for 0, which means forever.
 func expiry(ttl time.Duration) metadata.Timespec {
 	if ttl == 0 {
 		return metadata.Timespec{}
@@ -127,7 +125,7 @@ func expiry(ttl time.Duration) metadata.Timespec {
 	return metadata.TimespecOf(time.Now().Add(ttl))
 }
 
-// Each tells of each key when it is there, or the time is over.
+// Each reports each key when it exists, or the time is over.
 func (c *Client) Each(
 	ctx context.Context, keys []string, published bool, timeout time.Duration, came func(i int, err error),
 ) error {
@@ -151,7 +149,7 @@ func (c *Client) Each(
 	return nil
 }
 
-// Wait returns when keys are there, or the time is over.
+// Wait returns when all keys exist, or the time is over.
 func (c *Client) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
 	out := make(hetero.Results, len(keys))
 	err := c.Each(ctx, keys, published, timeout, func(i int, err error) { out[i] = hetero.Result{Key: keys[i], Err: err} })
@@ -161,7 +159,7 @@ func (c *Client) Wait(ctx context.Context, keys []string, published bool, timeou
 	return out, out.Outcome()
 }
 
-// do carries out a call on keys whose arguments are checked.
+// do executes a call on keys whose arguments are checked.
 func (c *Client) do(ctx context.Context, call func(context.Context) hetero.Results) (hetero.Results, error) {
 	ctx, leave, err := c.begin(ctx)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// errorRule says which of hetero's errors an error of the store is.
+// errorRule maps an error of the store to one of hetero's.
 type errorRule struct{ from, to error }
 
-// errorRules is the whole mapping, in order: the first that matches decides,
-// and what none matches is ErrIO.
+// errorRules returns the whole mapping, in order: the first match decides, and an error
+// without a match is ErrIO.
 func errorRules() []errorRule {
 	return []errorRule{
-		// Before the rest: where a node did not answer in time they wrap that.
+		// These come first: if a node did not answer in time they wrap DeadlineExceeded.
 		{cluster.ErrUnreachable, hetero.ErrDisconnected},
 		{cluster.ErrVersion, hetero.ErrDisconnected},
 		{cluster.ErrDenied, hetero.ErrNotAuthorized},
@@ -55,8 +55,8 @@ func errorRules() []errorRule {
 	}
 }
 
-// translate tells an error of the store by hetero's, with the store's text
-// behind it. One that is told so already stays as it is.
+// translate wraps an error of the store in the corresponding error of hetero, keeping its
+// text. An error that is already ErrOwnerGone is unchanged.
 func translate(err error) error {
 	if err == nil || errors.Is(err, hetero.ErrOwnerGone) {
 		return err

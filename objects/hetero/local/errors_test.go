@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// TestTranslate tells the errors of the layers below by hetero's, whatever
-// wraps them, and keeps their text.
+// TestTranslate converts the errors of the layers below to hetero's, even if they are wrapped,
+// and keeps their text.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ from, want error }{

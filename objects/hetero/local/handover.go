@@ -64,8 +64,7 @@ func (c *Client) DevSubscribe(
 	return futures, nil
 }
 
-// receive receives one key. Memory that was lost is that of a publisher who has
-// ended.
+// receive receives one key. If the memory was lost, its publisher has ended.
 func (c *Client) receive(ctx context.Context, want objects.Keyed) error {
 	err := c.keys.Receive(ctx, c.holder, want)
 	if errors.Is(err, objects.ErrLost) {
@@ -74,14 +73,14 @@ func (c *Client) receive(ctx context.Context, want objects.Keyed) error {
 	return err
 }
 
-// subscriptions are the keys that a client is waiting for, or receives.
+// subscriptions holds the keys that a client is waiting for, or is receiving.
 type subscriptions struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	byKey map[string]*subscription
 }
 
-// subscription is one of them.
+// subscription is one subscribed key.
 type subscription struct {
 	want   objects.Keyed
 	future *hetero.Future
@@ -90,8 +89,8 @@ type subscription struct {
 
 func newSubscriptions() subscriptions { return subscriptions{byKey: map[string]*subscription{}} }
 
-// join makes a future for each key: a fresh subscription's, or that of one with
-// the same blobs that is under way already.
+// join returns a future for each key: that of a new subscription, or of an existing one with
+// the same blobs.
 func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fresh []*subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,7 @@ func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fre
 	return futures, fresh
 }
 
-// end forgets a subscription and tells its end.
+// end removes a subscription and completes its future.
 func (s *subscriptions) end(one *subscription, err error) {
 	s.mu.Lock()
 	delete(s.byKey, one.want.Key)

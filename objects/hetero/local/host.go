@@ -18,7 +18,7 @@ func (c *Client) MSetD2H(ctx context.Context, keys []string, lists []hetero.Devi
 	return c.do(ctx, set)
 }
 
-// gather checks an MSetD2H and returns what carries it out.
+// gather checks an MSetD2H and returns a function that executes it.
 func (c *Client) gather(keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) (func(context.Context) hetero.Results, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func simWorld(t *testing.T) *world {
 	return newWorld(t, sims(1, sim.Params{Size: 256 * devices.MiB, Mapped: true})...)
 }
 
-// client is a client of the world whose memory are files of the store.
+// client returns a client of the world whose memory is files of the store.
 func (w *world) client(t *testing.T, inode func(*os.File) (objects.Ino, error)) *local.Client {
 	t.Helper()
 	c := local.New(local.Options{Store: w.store, Inode: inode})
@@ -37,7 +37,7 @@ func (w *world) client(t *testing.T, inode func(*os.File) (objects.Ino, error)) 
 	return c
 }
 
-// well returns what ends the test unless all keys of a call succeeded.
+// well returns a function that fails the test unless all keys of a call succeeded.
 func well(t *testing.T) func(r hetero.Results, err error) {
 	t.Helper()
 	return func(r hetero.Results, err error) {
@@ -48,7 +48,7 @@ func well(t *testing.T) func(r hetero.Results, err error) {
 	}
 }
 
-// lists are lists for n keys, of the byte at each one's place.
+// lists returns lists for n keys, each of the byte at the key's index.
 func lists(id hetero.MemoryID, n int) (keys []string, out []hetero.DeviceBlobList) {
 	for i := range n {
 		keys = append(keys, fmt.Sprint("k", i))
@@ -59,8 +59,8 @@ func lists(id hetero.MemoryID, n int) (keys []string, out []hetero.DeviceBlobLis
 	return keys, out
 }
 
-// TestWaitingTakesNoGoroutines has 10 000 keys wait, and 10 000 published: a
-// few goroutines do for all of them.
+// TestWaitingTakesNoGoroutines has 10 000 keys wait, and 10 000 published: a few goroutines
+// serve all of them.
 func TestWaitingTakesNoGoroutines(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)
@@ -80,7 +80,7 @@ func TestWaitingTakesNoGoroutines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first look at the keys is over, and what it needed has gone.
+	// The first attempts for the keys are over, and their goroutines have ended.
 	kit.Eventually(t, time.Minute, func() bool { return runtime.NumGoroutine() <= before+4 })
 	if err = p.Client().Close(); err != nil {
 		t.Error(err)
@@ -95,8 +95,8 @@ func TestWaitingTakesNoGoroutines(t *testing.T) {
 	}
 }
 
-// TestWaitWhileMuchHappens has a call wait for keys while more happens than
-// its queue of events holds: it misses none.
+// TestWaitWhileMuchHappens has a call wait for keys while there are more events than its queue
+// holds: it misses none.
 func TestWaitWhileMuchHappens(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)
@@ -167,8 +167,7 @@ func TestTooMuchMemory(t *testing.T) {
 	}
 }
 
-// TestRegisterShared registers memory by its descriptor, as another process
-// sends it.
+// TestRegisterShared registers memory by its descriptor, as sent by another process.
 func TestRegisterShared(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)
@@ -204,8 +203,7 @@ func TestRegisterShared(t *testing.T) {
 	}
 }
 
-// TestRegisterFile registers a file of the store: what is read into it goes
-// through the object.
+// TestRegisterFile registers a file of the store: reads into it go through the object.
 func TestRegisterFile(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)
@@ -255,7 +253,7 @@ func TestRegisterFile(t *testing.T) {
 	if !errors.Is(err, hetero.ErrUnsupported) || len(futures) != 1 || !errors.Is(futures[0].Err(), hetero.ErrUnsupported) {
 		t.Errorf("a file is published: %v", err)
 	}
-	// A whole file gets the key itself.
+	// For a whole file, the file itself gets the key.
 	well(t)(c.DevMSet(t.Context(), []string{"whole"}, list(0, size)))
 	if _, err = c.PreRegister(t.Context(), hetero.Memory{Device: "host", File: os.Stdin}); !errors.Is(err, hetero.ErrInvalid) {
 		t.Errorf("a file on another device: %v", err)
@@ -263,7 +261,7 @@ func TestRegisterFile(t *testing.T) {
 	if _, err = w.client(t, nil).PreRegister(t.Context(), hetero.Memory{File: os.Stdin}); !errors.Is(err, hetero.ErrUnsupported) {
 		t.Errorf("a file without a mount: %v", err)
 	}
-	// A file that is gone is no key that could come.
+	// A removed file cannot be set as a key.
 	if err = w.store.Unlink(t.Context(), root.Ino, "f"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +271,7 @@ func TestRegisterFile(t *testing.T) {
 	}
 }
 
-// TestClosed makes sure that every call of a closed client says so.
+// TestClosed checks that every call of a closed client returns ErrClosed.
 func TestClosed(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// PreRegister makes memory known.
+// PreRegister registers memory.
 func (c *Client) PreRegister(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
 	id, err := c.register(ctx, m)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	return id, nil
 }
 
-// open makes the region of a memory.
+// open creates the region of a memory.
 func (c *Client) open(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
 	switch {
 	case m.Local != nil:
@@ -89,7 +89,7 @@ func (c *Client) roomForMemory() error {
 	return c.roomLocked()
 }
 
-// roomLocked says whether one more memory may be registered.
+// roomLocked checks whether another memory may be registered.
 //
 // +checklocksread:c.mu
 func (c *Client) roomLocked() error {
@@ -114,7 +114,7 @@ func (c *Client) keep(region *objects.Region) (hetero.MemoryID, error) {
 	return c.last, nil
 }
 
-// Unregister lets memory go.
+// Unregister releases memory.
 func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	_, leave, err := c.begin(ctx)
 	if err != nil {
@@ -134,17 +134,16 @@ func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	if region == nil {
 		return fmt.Errorf("unregister memory: %w: there is no memory %d", hetero.ErrNotFound, id)
 	}
-	// What depends on it must know, whether or not the caller still waits.
+	// Dependent objects must be notified, whether or not the caller still waits.
 	if err := region.Close(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("unregister memory: %w", c.failure(err))
 	}
 	return nil
 }
 
-// keyed turns the lists of a call into memory of the store.
+// keyed converts the lists of a call to memory of the store.
 //
-// Errors: ErrInvalid for a blob that does not lie in memory of the client, on
-// the list's device.
+// Errors: ErrInvalid for a blob that is not within memory of the client, on the list's device.
 func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.Keyed, error) {
 	total := 0
 	for i := range lists {
@@ -168,7 +167,7 @@ func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.
 	return out, nil
 }
 
-// regionLocked finds the memory of a blob.
+// regionLocked returns the memory of a blob.
 //
 // +checklocksread:c.mu
 func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Region, error) {

@@ -15,10 +15,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// mutant is a good client that is wrong in one way: by what is not nil.
+// mutant is a correct client with one defect: the function that is not nil.
 type mutant struct {
 	hetero.Client
-	// memory is the last that the client has registered.
+	// memory is the memory that the client has registered last.
 	memory atomic.Pointer[memory]
 
 	devGet    getFunc
@@ -166,11 +166,11 @@ func (m *mutant) scribble(ctx context.Context, at devices.Offset) {
 	p := []byte{0}
 	if mem.mem.Device().CopyOut(ctx, p, s) == nil {
 		p[0]++
-		_ = mem.mem.Device().CopyIn(ctx, s, p) // a mutant that fails at this is none
+		_ = mem.mem.Device().CopyIn(ctx, s, p) // if this fails, the mutant has no defect
 	}
 }
 
-// mutants is a world whose clients are all wrong in the same way.
+// mutants is a world whose clients all have the same defect.
 type mutants struct {
 	*world
 	mutate func(m *mutant)
@@ -200,7 +200,7 @@ func (p mutantPeer) Memory(t testing.TB, device devices.Name, n devices.Size) he
 	return m
 }
 
-// changed copies lists with a change to each.
+// changed copies lists and applies a change to each.
 func changed(lists []hetero.DeviceBlobList, change func(l *hetero.DeviceBlobList)) []hetero.DeviceBlobList {
 	out := slices.Clone(lists)
 	for i := range out {
@@ -210,18 +210,18 @@ func changed(lists []hetero.DeviceBlobList, change func(l *hetero.DeviceBlobList
 	return out
 }
 
-// rewritten changes what gets say of their keys.
+// rewritten changes the results of gets.
 func rewritten(get getFunc, change func(r hetero.Results, err error) (hetero.Results, error)) getFunc {
 	return func(ctx context.Context, keys []string, l []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
 		return change(get(ctx, keys, l, o))
 	}
 }
 
-// mutantTries bounds the attempts of a case at a mutant: the machine decides in
-// which order things happen, and some orders hide what is wrong.
+// mutantTries bounds the attempts of a case with a mutant: the scheduling determines the order
+// of events, and some orders hide the defect.
 const mutantTries = 20
 
-// TestMutants makes sure that the suite finds out clients that are wrong.
+// TestMutants checks that the suite detects clients with defects.
 func TestMutants(t *testing.T) {
 	if testing.Short() || kit.Race() {
 		t.Skip("looks at the suite, which need not be done each time")
@@ -239,13 +239,13 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutation is one way to be wrong, and the case that must see it.
+// mutation is one defect, and the case that must detect it.
 type mutation struct {
 	name, by string
 	mutate   func(m *mutant)
 }
 
-// transferMutants put wrong bytes somewhere.
+// transferMutants returns mutants that write wrong bytes.
 func transferMutants() []mutation {
 	return []mutation{
 		{"the offset is one too small", "A4 part of the data", func(m *mutant) {
@@ -298,7 +298,7 @@ func transferMutants() []mutation {
 	}
 }
 
-// resultMutants do what they should and tell something else.
+// resultMutants returns mutants that do the right thing and report something else.
 func resultMutants() []mutation {
 	return []mutation{
 		{"one key's error is dropped", "E7 ragged lists", func(m *mutant) {
@@ -331,7 +331,7 @@ func resultMutants() []mutation {
 	}
 }
 
-// toldMutants are more of them.
+// toldMutants returns more of them.
 func toldMutants() []mutation {
 	return []mutation{
 		{"results in another order", "A1 set and get on one device", func(m *mutant) {
@@ -398,7 +398,7 @@ func existing(m *mutant, from, to hetero.Existing) {
 	}
 }
 
-// lifeMutants let keys live too long, or too short.
+// lifeMutants returns mutants whose keys live too long, or too short.
 func lifeMutants() []mutation {
 	return []mutation{
 		{"the old value is kept", "replace", func(m *mutant) { existing(m, hetero.ExistingReplace, hetero.ExistingSkip) }},
@@ -454,7 +454,7 @@ func lifeMutants() []mutation {
 	}
 }
 
-// handOverMutants hand over twice, too early or to nobody.
+// handOverMutants returns mutants that hand over twice, too early or to no client.
 func handOverMutants() []mutation {
 	return []mutation{
 		{"what is received stays published", "B1 many keys of many sizes", func(m *mutant) { m.publish = m.publishTwice }},
@@ -497,7 +497,7 @@ func handOverMutants() []mutation {
 	}
 }
 
-// publishTwice publishes again what was received, before it tells so.
+// publishTwice publishes again what was received, before it reports that.
 func (m *mutant) publishTwice(ctx context.Context, keys []string, l []hetero.DeviceBlobList) ([]*hetero.Future, error) {
 	futures, err := m.Client.DevPublish(ctx, keys, l)
 	for i, inner := range futures {
@@ -515,7 +515,7 @@ func (m *mutant) publishTwice(ctx context.Context, keys []string, l []hetero.Dev
 	return futures, err
 }
 
-// settled are futures that have ended well.
+// settled returns futures that have succeeded.
 func settled(keys []string) []*hetero.Future {
 	out := make([]*hetero.Future, len(keys))
 	for i, key := range keys {
@@ -526,7 +526,7 @@ func settled(keys []string) []*hetero.Future {
 	return out
 }
 
-// askMutants answer wrongly, or in the wrong moment.
+// askMutants returns mutants that answer wrongly, or at the wrong time.
 func askMutants() []mutation {
 	return []mutation{
 		{"everything exists", "E7 exist", func(m *mutant) {

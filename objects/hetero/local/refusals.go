@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// limit is one of those of a client.
+// limit is one of the limits of a client.
 type limit int
 
 const (
@@ -17,20 +17,20 @@ const (
 	limitCount
 )
 
-// Refusals count what clients were refused at their limits. The zero value is ready;
-// its methods may be called from any goroutine.
+// Refusals counts the refusals at the limits of clients. The zero value is ready for use; its
+// methods may be called from any goroutine.
 type Refusals struct {
 	n [limitCount]atomic.Uint64
 }
 
-// add counts a refusal; nil counts none.
+// add counts a refusal; a nil r ignores it.
 func (r *Refusals) add(l limit) {
 	if r != nil {
 		r.n[l].Add(1)
 	}
 }
 
-// Limits lists the limits of a client, and the refusals.
+// Limits returns the limits of a client, and the number of refusals by each.
 func (r *Refusals) Limits() []metadata.LimitStatus {
 	all := [limitCount]metadata.LimitStatus{
 		limitMemories:        {Name: "session-memories", Limit: hetero.MaxMemories},

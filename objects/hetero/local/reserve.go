@@ -12,12 +12,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// claimLeast is the least time that an attempt to reserve a publication is
-// given: another node may have to be asked.
+// claimLeast is the minimum time for an attempt to reserve a publication: another node may
+// have to be asked.
 const claimLeast = time.Second
 
-// reservations are the publications that a client has reserved, by key. An
-// entry without a reservation is being made.
+// reservations holds the publications that a client has reserved, by key. A nil entry is a
+// reservation in progress.
 type reservations struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -26,12 +26,12 @@ type reservations struct {
 	closed bool
 }
 
-// reservation is a publication that this client alone may receive.
+// reservation is a publication that only this client may receive.
 type reservation struct {
 	of objects.Reservation
-	// target is nil for none.
+	// target is nil if there is none.
 	target *target
-	// idle ends it; each use sets it back.
+	// idle ends the reservation; each use restarts it.
 	idle *time.Timer
 
 	// turn admits one use at a time; it is held while bytes move.
@@ -40,7 +40,7 @@ type reservation struct {
 	ended bool
 }
 
-// begin keeps a key for a reservation.
+// begin marks a key as being reserved.
 //
 // Errors: ErrInconsistent, ErrClosed.
 func (all *reservations) begin(key string) error {
@@ -56,7 +56,7 @@ func (all *reservations) begin(key string) error {
 	return nil
 }
 
-// put makes a reservation known.
+// put stores a reservation.
 //
 // Errors: ErrClosed.
 func (all *reservations) put(key string, r *reservation) error {
@@ -69,7 +69,7 @@ func (all *reservations) put(key string, r *reservation) error {
 	return nil
 }
 
-// get finds a reservation.
+// get returns a reservation.
 //
 // Errors: ErrNotFound.
 func (all *reservations) get(key string) (*reservation, error) {
@@ -81,7 +81,7 @@ func (all *reservations) get(key string) (*reservation, error) {
 	return nil, fmt.Errorf("%w: this client has not reserved %q", hetero.ErrNotFound, key)
 }
 
-// remove forgets a reservation, or with nil one that was not made.
+// remove removes a reservation or, with nil, the mark of one that was not made.
 func (all *reservations) remove(key string, r *reservation) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -90,7 +90,7 @@ func (all *reservations) remove(key string, r *reservation) {
 	}
 }
 
-// close returns all, and admits no more.
+// close removes and returns all reservations, and admits no more.
 func (all *reservations) close() map[string]*reservation {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *Client) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions
 	return info, err
 }
 
-// claim makes the reservation of a key that is kept for it.
+// claim makes the reservation of a key that begin has marked.
 func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.Duration) (hetero.MetaInfo, error) {
 	soon, enough := context.WithTimeout(ctx, max(timeout, claimLeast))
 	defer enough()
@@ -186,7 +186,7 @@ func (c *Client) DevFetch(ctx context.Context, key string, to hetero.DeviceBlobL
 	return c.failure(err)
 }
 
-// DevSettle ends a reservation, also when nothing waits for it any more.
+// DevSettle ends a reservation, even after ctx has ended.
 func (c *Client) DevSettle(ctx context.Context, key string, received bool) error {
 	if err := hetero.CheckKey(key); err != nil {
 		return err
@@ -232,8 +232,7 @@ func (c *Client) settle(ctx context.Context, r *reservation, received bool) erro
 	return r.of.Take(ctx)
 }
 
-// abandon ends a reservation that nothing uses any more: as received if the target
-// shows that.
+// abandon ends a reservation that is no longer used: as received if the target indicates that.
 func (c *Client) abandon(key string, r *reservation) {
 	c.reservations.remove(key, r)
 	r.turn.Lock()
@@ -242,11 +241,11 @@ func (c *Client) abandon(key string, r *reservation) {
 		return
 	}
 	ctx := context.Background()
-	// The publisher learns of either; a failure leaves it as it was.
+	// The publisher is notified of either; on a failure the state is unchanged.
 	_ = c.settle(ctx, r, r.target != nil && r.target.arrived(ctx))
 }
 
-// endReservations ends all of them with the client, and the targets.
+// endReservations ends all reservations and closes the targets, at the end of the client.
 func (c *Client) endReservations() {
 	for key, r := range c.reservations.close() {
 		if r != nil {

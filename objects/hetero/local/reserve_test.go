@@ -26,7 +26,7 @@ const (
 	reservedSize = 100_003
 )
 
-// publishFile publishes a file of sim0 with a content, which may be empty.
+// publishFile publishes a file of sim0 with content, which may be empty.
 func (w *world) publishFile(t *testing.T, seed uint64, size int) {
 	t.Helper()
 	ctx := t.Context()
@@ -68,8 +68,8 @@ func (w *world) receiveFile(ctx context.Context) error {
 	return w.store.Rename(ctx, metadata.Rename{From: metadata.PublishIno, Name: reservedKey, To: dir.Ino, NewName: reservedKey})
 }
 
-// A client that ends, wherever it is, has received what it reserved if it said
-// so, or if its target has its name; else it is offered again.
+// A client that ends at any stage has received the publication that it reserved if it said so,
+// or if its target has its name; otherwise the publication is offered again.
 func TestReservationOfAClientThatEnds(t *testing.T) {
 	for _, kind := range []string{"no target", "nameless", "of the store"} {
 		for _, stage := range []string{"claimed", "fetched", "named", "received", "given back"} {
@@ -99,8 +99,8 @@ type reserver struct {
 	dir    objects.Ino
 }
 
-// reach goes up to a stage, and ends the client there. It tells whether the
-// publication counts as received.
+// reach proceeds to a stage, and ends the client there. It reports whether the publication
+// counts as received.
 func (r *reserver) reach(t *testing.T, stage string) (received bool) {
 	t.Helper()
 	ctx := t.Context()
@@ -122,7 +122,7 @@ func (r *reserver) reach(t *testing.T, stage string) (received bool) {
 		must(t, cerr)
 		r.ino, r.dir = a.Ino, host.Ino
 		must(t, r.world.store.SetTTL(ctx, objects.Caller{}, a.Ino, "600", 0))
-		r.target, err = os.Open(os.DevNull) // inode knows it
+		r.target, err = os.Open(os.DevNull) // inode recognizes it
 		must(t, err)
 		id, err = r.client.PreRegister(ctx, hetero.Memory{Target: r.target})
 		must(t, err)
@@ -162,7 +162,7 @@ func (r *reserver) reach(t *testing.T, stage string) (received bool) {
 	return received
 }
 
-// inode knows the file of the store by the descriptor that stands for it.
+// inode returns the file of the store for the descriptor that represents it.
 func (r *reserver) inode(f *os.File) (objects.Ino, error) {
 	if r.ino == 0 {
 		return 0, objects.ErrInvalid
@@ -200,7 +200,7 @@ func (r *reserver) fetch(t *testing.T) {
 	must(t, memory.Release())
 }
 
-// name gives the target the name that it is to have.
+// name gives the target its final name.
 func (r *reserver) name(t *testing.T) {
 	t.Helper()
 	switch r.kind {
@@ -211,7 +211,7 @@ func (r *reserver) name(t *testing.T) {
 	}
 }
 
-// checkTarget demands that a target in the store stays if it was received into.
+// checkTarget checks that a target in the store becomes permanent if it was received into.
 func (r *reserver) checkTarget(t *testing.T, received bool) {
 	t.Helper()
 	if r.ino == 0 {
@@ -224,8 +224,7 @@ func (r *reserver) checkTarget(t *testing.T, received bool) {
 	}
 }
 
-// One client reserves a publication, an empty one too; another one waits for
-// what becomes of that.
+// One client reserves a publication, which may be empty; another one waits for the outcome.
 func TestReservedByAnother(t *testing.T) {
 	kit.Check(t)
 	for _, size := range []int{0, 100} {
@@ -258,8 +257,8 @@ func TestReservedByAnother(t *testing.T) {
 	}
 }
 
-// Without a timeout nobody is waited for: what another one reserves is told in no
-// time, by the call and by a rename.
+// Without a timeout there is no wait: a reservation by another client is reported at once, by
+// the call and by a rename.
 func TestReservedIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, sims(1, sim.Params{Size: 4 * devices.MiB})...)
@@ -267,7 +266,7 @@ func TestReservedIsToldAtOnce(t *testing.T) {
 		a, b := local.New(local.Options{Store: w.store}), local.New(local.Options{Store: w.store})
 		_, err := a.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{})
 		must(t, err)
-		begun := time.Now() // of the test's clock, which moves when all wait
+		begun := time.Now() // by the test's clock, which advances when all goroutines wait
 		if _, err = b.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{}); !errors.Is(err, hetero.ErrBusy) {
 			t.Errorf("reserved by two: %v", err)
 		}
@@ -284,8 +283,8 @@ func TestReservedIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// What is reserved and not read for long is offered again, though its client
-// lives.
+// A reservation that is not read for long is offered again, even though its client still
+// exists.
 func TestIdleReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, sims(1, sim.Params{Size: 4 * devices.MiB})...)

@@ -12,23 +12,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// target is a file that a client receives a publication into. It tells, also
-// when the client is gone, whether the client has given it the name that it is
-// to have: a file of the store has another name than when it was registered
-// then, and any other file has one at all.
+// target is a file that a client receives a publication into. It shows, even after the client
+// has ended, whether the client has given it its final name: a file of the store then has a
+// different name than when it was registered, and any other file then has a name at all.
 type target struct {
 	client *Client
-	// place is a descriptor that only names the file; nil for one of the store.
+	// place is a descriptor that only names the file; nil for a file of the store.
 	place *os.File
-	// The others are of a file of the store.
+	// The following fields are for a file of the store.
 	ino, parent objects.Ino
 	name        string
 }
 
 // openTarget makes a target of a client's file.
 //
-// Errors: objects.ErrInvalid for what is no regular file, or one outside of the
-// mount that has a name already.
+// Errors: objects.ErrInvalid for one that is no regular file, or is outside the mount and has
+// a name already.
 func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
 	if c.inode != nil {
 		if ino, err := c.inode(f); err == nil {
@@ -39,8 +38,8 @@ func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
 			return &target{client: c, ino: ino, parent: a.Parent, name: a.Name}, nil
 		}
 	}
-	// One that was opened would be flushed when it is closed, for which its file
-	// system may take any time.
+	// A descriptor opened for access would be flushed on close, for which its file system may
+	// take any time.
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the target's descriptor: %w", err)
@@ -57,7 +56,7 @@ func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
 	return t, nil
 }
 
-// stat asks the kernel, and not the file system, which may never answer.
+// stat queries the kernel, and not the file system, which may never answer.
 func (t *target) stat() (st unix.Statx_t, err error) {
 	raw, err := t.place.SyscallConn()
 	if err != nil {
@@ -69,7 +68,7 @@ func (t *target) stat() (st unix.Statx_t, err error) {
 	return st, errors.Join(err, failure)
 }
 
-// arrived reports whether the file has its name.
+// arrived reports whether the file has been given its name.
 func (t *target) arrived(ctx context.Context) bool {
 	if t.place != nil {
 		st, err := t.stat()
@@ -79,9 +78,9 @@ func (t *target) arrived(ctx context.Context) bool {
 	return err == nil && a.Nlink > 0 && (a.Parent != t.parent || a.Name != t.name)
 }
 
-// keep has a file of the store stay.
+// keep makes a file of the store permanent.
 //
-// Errors: metadata.ErrNotExist for one that has gone.
+// Errors: metadata.ErrNotExist if it was removed.
 func (t *target) keep(ctx context.Context) error {
 	if t.place != nil {
 		return nil
@@ -98,7 +97,7 @@ func (t *target) close() {
 	}
 }
 
-// keepTarget makes a target known by a number.
+// keepTarget assigns a number to a target.
 func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +110,7 @@ func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
 	return c.last, nil
 }
 
-// targetOf finds a target; nil for 0, which is none.
+// targetOf returns a target; nil for 0, which means none.
 //
 // Errors: ErrInvalid.
 func (c *Client) targetOf(id hetero.MemoryID) (*target, error) {

@@ -15,42 +15,41 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// workers is the number of keys of one call that are transferred at a time: enough to
-// hide what each key costs beside its bytes.
+// workers is the number of keys of one call that are transferred at a time: enough to hide the
+// per-key overhead.
 const workers = 8
 
-// plan is a call whose keys may not be there yet.
+// plan is a call whose keys may not exist yet.
 type plan struct {
 	keys []string
-	// published says that publications are meant.
+	// published selects publications instead of keys.
 	published bool
-	// timeout bounds the wait for a missing key; late is what it fails
-	// with.
+	// timeout bounds the wait for a missing key; late is its error when the time is over.
 	timeout time.Duration
 	late    error
-	// try does what is to be done for the i-th key. A key that is missing is
-	// tried again when it may be there.
+	// try executes the call for the i-th key. For a missing key it is called again when the
+	// key may exist.
 	try func(ctx context.Context, i int) error
 }
 
-// missing says whether a key was not there.
+// missing reports whether err means that a key does not exist.
 func missing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// unasked reports whether a node that may have the key could not be asked.
+// unasked reports whether err means that a node that may have the key could not be asked.
 func unasked(err error) bool {
 	_, is := errors.AsType[*cluster.UnaskedError](err)
 	return is
 }
 
-// collect carries a plan out.
+// collect executes a plan and returns the results.
 func (c *Client) collect(ctx context.Context, p plan) hetero.Results {
 	out := make(hetero.Results, len(p.keys))
 	c.carryOut(ctx, p, func(i int, err error) { out[i] = hetero.Result{Key: p.keys[i], Err: err} })
 	return out
 }
 
-// carryOut carries a plan out and tells the end of each key when it has come,
-// from any goroutine, each once. It returns behind the last one.
+// carryOut executes a plan and reports each key when it completes, from any goroutine, exactly
+// once. It returns after the last one.
 func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err error)) {
 	w := &waiter{client: c, plan: p, done: done, absent: map[int]progress{}}
 	w.first(ctx)
@@ -66,29 +65,29 @@ func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err erro
 	}
 }
 
-// waiter carries out one plan.
+// waiter executes one plan.
 type waiter struct {
 	client *Client
 	plan   plan
 	done   func(i int, err error)
 
 	mu sync.Mutex
-	// absent are the keys that are not done, by their places.
+	// absent holds the keys that are not done, by index.
 	// +checklocks:mu
 	absent map[int]progress
 }
 
-// progress is the state of a key that was not there.
+// progress is the state of a key that did not exist.
 type progress struct {
-	// trying says that an attempt is under way, again that something happened to
-	// the key since it began.
+	// trying is set during an attempt, again if the key has had an event since the attempt
+	// began.
 	trying, again bool
-	// unasked tells why it is not known whether the key is there, or is nil.
+	// unasked is the reason why it is unknown whether the key exists, or nil.
 	unasked error
 }
 
-// unaskedOf is an error that says of a key that it is not known whether it is
-// there; nil for one that says that it is not.
+// unaskedOf returns err if it means that it is unknown whether a key exists; nil if it means
+// that the key does not exist.
 func unaskedOf(err error) error {
 	if unasked(err) {
 		return err
@@ -96,7 +95,7 @@ func unaskedOf(err error) error {
 	return nil
 }
 
-// left are the keys that are not done, in order.
+// left returns the indices of the keys that are not done, in order.
 func (w *waiter) left() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,15 +124,15 @@ func (w *waiter) tryOnce(ctx context.Context, i int) error {
 	return w.plan.try(ctx, i)
 }
 
-// await tries absent keys whenever they may have come, until all are done, or
-// the time is over. Keys that are being tried then are brought to their end.
+// await tries absent keys whenever they may have appeared, until all are done, or the time is
+// over. Attempts in progress at that time are completed.
 func (w *waiter) await(ctx context.Context) {
 	left := w.left()
 	if len(left) == 0 {
 		return
 	}
-	// Whoever makes a key tells it afterwards: what came before the queue began
-	// is found by the attempt that follows, what comes later is in the queue.
+	// The event of a key is sent after the key is created: a key created before the queue
+	// existed is found by the next attempt, a later one is in the queue.
 	events := w.client.store.Listen()
 	defer events.Close()
 	waiting, enough := context.WithTimeout(ctx, w.plan.timeout)
@@ -157,14 +156,14 @@ func (w *waiter) await(ctx context.Context) {
 			if i, ours := places[e.Key]; ours && w.plan.published == (e.Kind == objects.EventPublished) {
 				r.one(ctx, i)
 			}
-		default: // nothing has come
+		default: // no key has appeared
 		}
 	}
 	stop()
 	r.work.Wait()
 }
 
-// watch has came called when a key may have come elsewhere.
+// watch calls came when a key may have appeared on another node.
 func (w *waiter) watch(ctx context.Context, places map[string]int, came func(i int)) (stop func()) {
 	return w.client.keys.Watch(ctx, w.plan.published, slices.Collect(maps.Keys(places)), func(key string) {
 		if i, ours := places[key]; ours {
@@ -189,8 +188,8 @@ func (r *retrier) all(ctx context.Context) {
 	}
 }
 
-// one tries a key, unless it is done; if a goroutine is about to, that one tries it
-// again behind that.
+// one tries a key, unless it is done; if an attempt is in progress, its goroutine tries the
+// key again afterwards.
 func (r *retrier) one(ctx context.Context, i int) {
 	w := r.waiter
 	w.mu.Lock()
@@ -211,7 +210,7 @@ func (r *retrier) one(ctx context.Context, i int) {
 	})
 }
 
-// finish notes how an attempt ended, and says whether to try again.
+// finish records the result of an attempt, and reports whether to try again.
 func (r *retrier) finish(i int, err error) (again bool) {
 	w := r.waiter
 	w.mu.Lock()
@@ -231,8 +230,8 @@ func (r *retrier) finish(i int, err error) (again bool) {
 	return false
 }
 
-// tooLate returns the error of a key that was not there in time. Where a node
-// could not be asked, it is unknown whether the key was there.
+// tooLate returns the error of a key that did not appear in time. If a node could not be
+// asked, it is unknown whether the key existed.
 func (w *waiter) tooLate(i int) error {
 	w.mu.Lock()
 	unasked := w.absent[i].unasked

@@ -65,8 +65,8 @@ func newWorld(t *testing.T, devs ...devices.Device) *world {
 	return w
 }
 
-// closeDevice closes a device, of which nobody has memory any more. What is
-// left of the host's are files that the store keeps for its next run.
+// closeDevice closes a device whose memory is no longer in use. On the host device, files
+// remain that the store keeps for its next run.
 func (w *world) closeDevice(t *testing.T, d devices.Device) {
 	t.Helper()
 	files, isHost := d.(*host.Device)
@@ -93,7 +93,7 @@ func openHost(t *testing.T) devices.Device {
 	return d
 }
 
-// sims makes n simulated devices.
+// sims returns n simulated devices.
 func sims(n int, p sim.Params) []devices.Device {
 	out := make([]devices.Device, n)
 	for i := range out {
@@ -135,7 +135,7 @@ type peer struct {
 
 func (p *peer) Client() hetero.Client { return p.client }
 
-// Kill closes the client: in one process there is no other end.
+// Kill closes the client: within one process there is no other way to end it.
 func (p *peer) Kill(t testing.TB) {
 	t.Helper()
 	if err := p.client.Close(); err != nil {
