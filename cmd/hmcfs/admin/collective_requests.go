@@ -83,7 +83,7 @@ func (q *question) names(files []*adminapi.File, left []*os.File) ([]*Named, []*
 			out[i] = &Named{File: *f}
 			continue
 		case *f != adminapi.File{}:
-			return nil, nil, fmt.Errorf("%w: a file is told by its descriptor and by name", errInvalid)
+			return nil, nil, fmt.Errorf("%w: a file is named both by its descriptor and by name", errInvalid)
 		case len(left) == 0:
 			return nil, nil, fmt.Errorf("%w: too few descriptors", errInvalid)
 		}

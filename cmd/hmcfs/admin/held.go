@@ -22,7 +22,7 @@ import (
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	if r.ContentLength != 0 {
-		s.answer(w, nil, fmt.Errorf("%w: a session begins without a body", errInvalid))
+		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
 		return
 	}
 	one, err := s.sessions.begin(c)
@@ -49,10 +49,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { _ = c.Close() }()
 	if err = s.attend(r.Context(), c, one); err != nil {
-		s.opts.Logger.Info("a session ended otherwise", zap.Error(err), zap.Int("uid", one.uid))
+		s.opts.Logger.Info("session ended abnormally", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	if err = s.endSession(context.WithoutCancel(r.Context()), one); err != nil {
-		s.opts.Logger.Warn("a session left something behind", zap.Error(err), zap.Int("uid", one.uid))
+		s.opts.Logger.Warn("session left resources behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // whoever has gone knows
 }
@@ -144,7 +144,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	n := r.ContentLength
 	switch {
 	case n < 0:
-		return nil, 0, fmt.Errorf("%w: a call tells its Content-Length", hetero.ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: a call must have a Content-Length", hetero.ErrInvalid)
 	case n > adminapi.MaxCall:
 		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, n, adminapi.MaxCall)
 	}
@@ -157,7 +157,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	}
 	if err != nil {
 		s.opts.Refusals.add(boundCallBytes)
-		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
+		return nil, 0, fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, err)
 	}
 	taken = decoded * n
 	data, err := readBody(r)
@@ -167,7 +167,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 		err = control.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, taken, fmt.Errorf("%w: the call has not come: %w", hetero.ErrInvalid, err)
+		return nil, taken, fmt.Errorf("%w: the call was not received: %w", hetero.ErrInvalid, err)
 	}
 	q = new(adminapi.Call)
 	if err = sparseCall(data); err == nil && n > 0 {

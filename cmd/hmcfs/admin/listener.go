@@ -57,7 +57,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		peer, err := l.ask(u)
 		if err != nil {
-			l.log.Warn("can't tell who connects to the admin socket", zap.Error(err))
+			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))
 			peer = Peer{UID: -1, GID: -1}
 		}
 		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, gone: func() {}}

@@ -47,7 +47,7 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	case r.Memory != nil:
 		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received}, nil
 	case len(received) != 1:
-		return hetero.Memory{}, fmt.Errorf("%w: a file is told by its one descriptor, and %d have come", hetero.ErrInvalid, len(received))
+		return hetero.Memory{}, fmt.Errorf("%w: a file is named by one descriptor, but %d were received", hetero.ErrInvalid, len(received))
 	case r.Target:
 		return hetero.Memory{Target: received[0]}, nil
 	}
@@ -63,5 +63,5 @@ func announced(want, came int) error {
 	if came > want {
 		few = "many"
 	}
-	return fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, want, came)
+	return fmt.Errorf("%w: too %s descriptors: %d announced, %d received", errInvalid, few, want, came)
 }

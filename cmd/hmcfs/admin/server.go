@@ -197,7 +197,7 @@ func (s *Server) checked(next http.Handler) http.Handler {
 		letIn := s.opts.Open && forOthers(r.URL.Path) && c.peer.UID >= 0
 		if !c.trusted && !letIn {
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-				"only root and the user who mounted may ask; run this as one of them")
+				"only root and the user who mounted are permitted to do this; run it as one of them")
 			return
 		}
 		// The answer before this one may have had a limit.
@@ -340,7 +340,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 		return true
 	}
 	if err := dec.Decode(into); err != nil {
-		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, "the request's body: "+err.Error())
+		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, "request body: "+err.Error())
 		return false
 	}
 	return true

@@ -21,7 +21,7 @@ import (
 var (
 	errForbidden = errors.New("not allowed to this user")
 	errInvalid   = errors.New("invalid request")
-	errEnding    = errors.New("the daemon is about to end")
+	errEnding    = errors.New("the daemon is shutting down")
 )
 
 // question is one request of bind or export.
@@ -94,7 +94,7 @@ func (s *Server) sharing(solve solver) http.HandlerFunc {
 		if !upgrades(r) && !connOf(r).trusted {
 			// The client names a file, and nothing says that it could get at it.
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-				"without the file's descriptor only root and the user who mounted are answered; use the verbs of hmcfs, the Go client, or the attributes")
+				"requests without the file's descriptor are only for root and the user who mounted; use the hmcfs commands, the Go client, or the attributes")
 			return
 		}
 		s.solve(w, r, solve)
@@ -162,7 +162,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 		return
 	}
 	if err := s.serveFrames(ctx, c, solve); err != nil {
-		s.opts.Logger.Info("a client that sends descriptors went away", zap.Error(err), zap.Int("uid", c.peer.UID))
+		s.opts.Logger.Info("a client that sends descriptors disconnected", zap.Error(err), zap.Int("uid", c.peer.UID))
 	}
 }
 
@@ -241,7 +241,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 	var one [1]byte
 	_, err := c.Read(one[:])
 	if err == nil {
-		return fmt.Errorf("%w: bytes behind the question", errInvalid)
+		return fmt.Errorf("%w: bytes after the request", errInvalid)
 	}
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil
@@ -311,13 +311,13 @@ func checkExport(r adminapi.ExportRequest, q *question) error {
 	case len(q.memory) > 0:
 		return fmt.Errorf("%w: %d descriptors too many: an export takes that of the file alone", errInvalid, len(q.memory))
 	case r.End && (r.Hold || r.Text || r.Holder != 0 || r.Kind != ""):
-		return fmt.Errorf("%w: to end the exports takes nothing but the file", errInvalid)
+		return fmt.Errorf("%w: a request to end the exports takes only the file", errInvalid)
 	case r.Hold && !q.carried:
-		return fmt.Errorf("%w: only where descriptors travel can a connection hold an export; name a holder's process instead", errInvalid)
+		return fmt.Errorf("%w: only a connection that passes descriptors can hold an export; name a process that holds it instead", errInvalid)
 	case r.Hold && r.Holder != 0:
 		return fmt.Errorf("%w: an export is held by the connection or by process %d, not by both", errInvalid, r.Holder)
 	case r.Holder < 0:
-		return fmt.Errorf("%w: %d is no process", errInvalid, r.Holder)
+		return fmt.Errorf("%w: %d is not a process ID", errInvalid, r.Holder)
 	}
 	return nil
 }
@@ -326,7 +326,7 @@ func checkExport(r adminapi.ExportRequest, q *question) error {
 func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
 	switch {
 	case q.file != nil && named != adminapi.File{}:
-		return 0, fmt.Errorf("%w: the file is told by its descriptor and by name", errInvalid)
+		return 0, fmt.Errorf("%w: the file is named both by its descriptor and by name", errInvalid)
 	case q.file == nil && (named.Path == "") == (named.Ino == 0):
 		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
 	}

@@ -457,7 +457,7 @@ func TestTheEndOfTheServerEndsExports(t *testing.T) {
 	if err := r.server.EndShares(t.Context()); err != nil || r.exports() != 0 {
 		t.Errorf("%v; %d exports are left", err, r.exports())
 	}
-	if _, err := r.client.Export(t.Context(), r.file, ""); err == nil || !strings.Contains(err.Error(), "about to end") {
+	if _, err := r.client.Export(t.Context(), r.file, ""); err == nil || !strings.Contains(err.Error(), "shutting down") {
 		t.Errorf("export behind the end: %v", err)
 	}
 	// The memory itself is the client's for as long as it holds it.

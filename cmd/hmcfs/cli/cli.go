@@ -55,8 +55,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hmcfs",
 		Short: "Mount device memory as files",
-		Long: "hmcfs makes the memory of GPUs and other accelerators, and pinned host memory,\n" +
-			"look like files: one directory for each device.",
+		Long: "hmcfs mounts the memory of GPUs and other accelerators, and pinned host memory, as a\n" +
+			"filesystem with one directory for each device.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -108,7 +108,7 @@ func unknownVerb(root *cobra.Command, word string) error {
 	if near := config.Nearest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return usage(fmt.Errorf("unknown verb %q; %s", word, hint))
+	return usage(fmt.Errorf("unknown command %q; %s", word, hint))
 }
 
 // Run runs one command and returns its exit code.
@@ -139,7 +139,7 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 		case code := <-done:
 			return code
 		case <-late:
-			fmt.Fprintln(a.Stderr, "hmcfs: ended without waiting for what is under way")
+			fmt.Fprintln(a.Stderr, "hmcfs: exiting without waiting for the operation in progress")
 			return a.interrupted()
 		case got := <-a.Signals:
 			switch count++; count {
@@ -204,7 +204,7 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return usage(fmt.Errorf("%s needs %s, %d given; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+		return usage(fmt.Errorf("%s takes %s, %d given; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
 	}
 }
 

@@ -265,7 +265,7 @@ func TestCollectiveVariables(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, []string{"allreduce", "--algorithm", "rings", "/nowhere"}, `--algorithm: there is no "rings"`},
+		{nil, []string{"allreduce", "--algorithm", "rings", "/nowhere"}, `--algorithm: "rings" is unknown`},
 		{map[string]string{"HCCL_ALGO": "level1:rings"}, []string{"broadcast", "/nowhere"}, "EI0001: Value level1:rings for"},
 	} {
 		r := runIn(t, x.vars, x.args...)

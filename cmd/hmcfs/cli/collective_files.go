@@ -34,7 +34,7 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 	for i, name := range r.names {
 		found, f, err := findOf(name, r.client)
 		if c.kind == plan.Broadcast && i != root && errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w; a FILE that gets bytes is there, empty or as long as the root's: touch it, or make it by --out", err)
+			return fmt.Errorf("%w; a FILE that receives bytes must exist, empty or as long as the root's: create it with touch, or use --out", err)
 		}
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 			return &os.PathError{Op: "stat", Path: name, Err: err}
 		}
 		if other, twice := seen[[2]uint64{st.Dev, st.Ino}]; twice {
-			return usage(fmt.Errorf("%s and %s are one file, and each rank needs one of its own", other, name))
+			return usage(fmt.Errorf("%s and %s are the same file; each rank needs its own", other, name))
 		}
 		seen[[2]uint64{st.Dev, st.Ino}] = name
 		if c.kind != plan.Broadcast || i == root {
@@ -83,14 +83,14 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 		mode := os.FileMode(0o666) &^ umask()
 		if before, failure := os.Stat(out); failure == nil {
 			if !before.Mode().IsRegular() {
-				return usage(fmt.Errorf("%s is no regular file: name the result's file", out))
+				return usage(fmt.Errorf("%s is not a regular file; name a file for the result", out))
 			}
 			mode = before.Mode().Perm()
 		}
 		dir, base := filepath.Split(out)
 		dir = filepath.Join(dir, ".")
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			return usage(fmt.Errorf("%s, where a result is to be, is not there; make it: mkdir %s", dir, dir))
+			return usage(fmt.Errorf("directory %s for a result does not exist; create it: mkdir %s", dir, dir))
 		}
 		made, err := os.CreateTemp(dir, "."+base+".*~")
 		if err != nil {
@@ -125,7 +125,7 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 	ours, err := made.Stat()
 	theirs, failure := f.Stat()
 	if err = errors.Join(err, failure); err == nil && !os.SameFile(ours, theirs) {
-		err = fmt.Errorf("%s was replaced by somebody meanwhile", made.Name())
+		err = fmt.Errorf("%s was replaced by another process in the meantime", made.Name())
 	}
 	return f, err
 }

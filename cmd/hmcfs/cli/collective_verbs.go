@@ -43,10 +43,10 @@ func collectives() []fileVerb {
 	return []fileVerb{
 		{plan.AllReduce, "allreduce", "Combine files element by element; every file receives the result", "Combine the FILEs element by element; each FILE then holds the result."},
 		{plan.Reduce, "reduce", "Combine files element by element into one of them", "Combine the FILEs element by element; the FILE of --root then holds the result."},
-		{plan.Broadcast, "broadcast", "Copy the bytes of one file into several", "Each FILE receives the bytes of the one selected by --root. It must exist and be empty or have\nthe same length. With --out, the root is the only FILE, and each --out file is made with its bytes."},
-		{plan.AllGather, "allgather", "Concatenate files; every file receives the result", "Concatenate the FILEs in order; each FILE then holds the result, and is longer."},
+		{plan.Broadcast, "broadcast", "Copy the bytes of one file into several", "Each FILE receives the bytes of the one selected by --root. It must exist and be empty or have\nthe same length. With --out, the root is the only FILE, and each --out file is created with its bytes."},
+		{plan.AllGather, "allgather", "Concatenate files; every file receives the result", "Concatenate the FILEs in order; each FILE then holds the result, and has grown accordingly."},
 		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element; each file receives its part of the result", "Combine the FILEs element by element; each FILE then holds its part of the result, and is\nshorter. If the elements cannot be divided evenly, the first FILEs hold one more."},
-		{plan.AllToAll, "alltoall", "Exchange parts: each file receives its part of every file", "Each FILE then holds its part of every FILE, in order."},
+		{plan.AllToAll, "alltoall", "Exchange parts: each file receives its part of every file", "Exchange parts of the FILEs: each FILE then holds its part of every FILE, in order."},
 	}
 }
 
@@ -72,28 +72,28 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 		Use:   use + " [--out FILE]... [--json] FILE...",
 		Short: c.short,
 		Long: c.what + "\n\n" +
-			"The FILEs are the ranks, numbered from 0 in the order given. They are files of one mount, on any\n" +
-			"devices, and of other nodes (nodes/NODE/…). Files on several nodes are combined by those nodes;\n" +
-			"only what must be sent goes over the network.\n\n" +
-			"All FILEs must have the same length. On any error no file is changed: results are first made in\n" +
-			"memory of their own, which must fit. With --out, or --out-dir, the FILEs stay as they are and the\n" +
-			"results become new files.",
+			"The FILEs are the ranks, numbered from 0 in the order given. They must be on one mount, but may be\n" +
+			"on any of its devices and on other nodes (nodes/NODE/…). Files on several nodes are combined by\n" +
+			"those nodes; only the data that must be exchanged goes over the network.\n\n" +
+			"All FILEs must have the same length. On any error no file is changed: results are first written to\n" +
+			"separate memory, for which there must be room. With --out or --out-dir, the FILEs are not changed\n" +
+			"and the results become new files.",
 		Example: collectExample(c),
 		Args:    arguments(1, plan.MaxRanks, fmt.Sprintf("1 to %d FILEs", plan.MaxRanks)),
 	}
 	if combines {
 		cmd.Flags().StringVar(&f.op, "op", elem.Sum.String(), "sum, prod, min, max or avg.")
 		completeWith(cmd, "op", "sum", "prod", "min", "max", "avg")
-		cmd.Flags().BoolVar(&f.strict, "strict", false, "Combine in the order of the FILEs, so that the bits do not depend on where they are.")
+		cmd.Flags().BoolVar(&f.strict, "strict", false, "Combine in the order of the FILEs, so that every bit of the result is independent of where they are.")
 	}
-	cmd.Flags().StringVar(&f.dtype, "dtype", "", "The type of the elements, such as float32 or f32. Default: user.hmc.dtype of the FILEs.")
+	cmd.Flags().StringVar(&f.dtype, "dtype", "", "Element type, such as float32 or f32. Default: user.hmc.dtype of the FILEs.")
 	completeWith(cmd, "dtype", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
 	if c.kind == plan.Reduce || c.kind == plan.Broadcast {
-		cmd.Flags().IntVar(&f.root, "root", 0, "The rank of the FILE that gets the result, or that is given to the others.")
+		cmd.Flags().IntVar(&f.root, "root", 0, "Rank of the FILE that receives the result, or whose bytes are sent to the others.")
 	}
-	cmd.Flags().StringArrayVar(&f.out, "out", nil, "A file for a result, one for each rank in their order; for reduce one alone.")
-	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "A directory for the results, which get the names of the FILEs.")
-	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "What the nodes use among them, such as ring. Default: the fastest by the cost model.")
+	cmd.Flags().StringArrayVar(&f.out, "out", nil, "File for a result: one for each rank, in order; for reduce, only one.")
+	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "Directory for the results, which get the names of the FILEs.")
+	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "Algorithm used between nodes, such as ring. Default: the fastest by the cost model.")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON. Fields are only ever added.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
 	return cmd
@@ -177,13 +177,13 @@ func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectReque
 	}
 	switch {
 	case f.root < 0 || f.root >= len(args):
-		return r, fmt.Errorf("--root %d: the FILEs are 0 to %d", f.root, len(args)-1)
+		return r, fmt.Errorf("--root %d: use 0 to %d, the rank of one of the FILEs", f.root, len(args)-1)
 	case len(f.out) > 0 && f.outDir != "":
-		return r, errors.New("--out and --out-dir don't go together")
+		return r, errors.New("--out and --out-dir exclude each other; use one of them")
 	case c.kind == plan.Broadcast && len(f.out) > 0 && len(args) != 1:
-		return r, errors.New("with --out, broadcast takes one FILE: that whose bytes are given out")
+		return r, errors.New("with --out, broadcast takes one FILE: the one to copy")
 	case c.kind == plan.Broadcast && f.outDir != "":
-		return r, errors.New("broadcast has no --out-dir: give each file by --out")
+		return r, errors.New("broadcast has no --out-dir; name each target with --out")
 	}
 	return r, nil
 }
@@ -202,7 +202,7 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 		c.name, several(r.Ranks, "file"), r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
 		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
 	if r.Nodes > 1 && r.Calls > 0 {
-		fmt.Fprintf(a.out(), "  among the nodes: %s, %.6f s, predicted %.6f s; one sent %d bytes and received %d\n",
+		fmt.Fprintf(a.out(), "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
 			several(r.Calls, "segment"), r.Measured, r.Predicted, r.Sent, r.Received)
 	}
 }
@@ -226,7 +226,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
 			if given == "" && filecollect.Combines(c.kind) {
-				return "", fmt.Errorf("%s: %s: %w; say what the elements are with --dtype", name, dtypeAttr, err)
+				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeAttr, err)
 			}
 			continue
 		}
@@ -249,12 +249,12 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	slices.Sort(types)
 	switch {
 	case len(said) > 1:
-		return "", fmt.Errorf("the elements are %s: nothing is combined that is not of one type; correct %s of the FILEs, or --dtype",
+		return "", fmt.Errorf("the element types differ: %s; all FILEs must have the same type: correct %s of the FILEs, or --dtype",
 			strings.Join(types, ", and "), dtypeAttr)
 	case len(said) == 1:
 		return want, nil
 	case filecollect.Combines(c.kind):
-		return "", fmt.Errorf("%s does not say what its elements are: give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
+		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
 	}
 	return elem.Uint8.String(), nil
 }
@@ -281,13 +281,13 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 		r.spread(outs)
 		outs = append([]string{""}, outs...)
 	case len(outs) != len(r.names):
-		return nil, fmt.Errorf("%d times --out for %d FILEs: each has a result; give as many, or --out-dir", len(outs), len(r.names))
+		return nil, fmt.Errorf("%d times --out for %d FILEs, each of which has a result; give one for each FILE, or use --out-dir", len(outs), len(r.names))
 	}
 	seen := map[string]bool{"": true}
 	for _, out := range outs {
 		if abs, err := filepath.Abs(out); err == nil && out != "" {
 			if seen[abs] {
-				return nil, fmt.Errorf("%s is to get two results: name each result by an --out of its own", out)
+				return nil, fmt.Errorf("%s is named for two results; give each result its own --out", out)
 			}
 			seen[abs] = true
 		}
@@ -324,7 +324,7 @@ func noAlgorithm(name string) error {
 	for _, a := range plan.Algorithms() {
 		known = append(known, string(a))
 	}
-	return fmt.Errorf("--algorithm: there is no %q; use one of %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(known, ", "))
 }
 
 // several is a number of things.
@@ -341,7 +341,7 @@ func namedFault(name string, err error) error {
 		return err // it names the path
 	}
 	if errors.Is(err, unix.EHOSTUNREACH) {
-		return fmt.Errorf("%w; hmcfs nodes says why its node is not reached", err)
+		return fmt.Errorf("%w; hmcfs nodes shows why its node is unreachable", err)
 	}
 	if pe, ok := errors.AsType[*os.PathError](err); ok && pe.Path == name {
 		return err
@@ -356,7 +356,7 @@ func findOf(name string, of *client.Client) (*client.Client, *os.File, error) {
 		return nil, nil, namedFault(name, err)
 	}
 	if of != nil && of.Socket() != c.Socket() {
-		return nil, nil, errors.Join(fmt.Errorf("%s is on another mount than the files before it, and they must be of one: name files of other nodes by nodes/NODE/… of this mount, or copy it", name), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s is not on the same mount as the files before it; copy it to that mount, or name a file of another node by its path under nodes/NODE/ of that mount", name), f.Close())
 	}
 	return c, f, nil
 }

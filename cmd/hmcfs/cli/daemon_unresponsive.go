@@ -34,12 +34,12 @@ type unresponsiveError struct {
 
 // Error names the daemon, says whether it is stopped, and how to go on.
 func (e *unresponsiveError) Error() string {
-	out := "take the mount away without it: hmcfs umount --force " + e.mountPoint
+	out := "remove the mount without it: hmcfs umount --force " + e.mountPoint
 	switch {
 	case e.pid == 0:
 		return "the daemon does not answer; " + out
 	case isStopped(e.pid):
-		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; let it go on: kill -CONT %d; or %s", e.pid, e.pid, out)
+		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; resume it: kill -CONT %d; or %s", e.pid, e.pid, out)
 	}
 	return fmt.Sprintf("the daemon, process %d, does not answer; %s", e.pid, out)
 }

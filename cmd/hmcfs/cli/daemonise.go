@@ -64,7 +64,7 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("mount %s: the daemon ended without a word; its log is %s", p.MountPoint, log.Name())
+		return fmt.Errorf("mount %s: the daemon exited without reporting an error; see its log %s", p.MountPoint, log.Name())
 	}
 	if fresh {
 		p.CleanState()

@@ -33,7 +33,7 @@ const (
 )
 
 // errReserved says that another subscriber has reserved what was there.
-var errReserved = errors.New("another one is receiving it")
+var errReserved = errors.New("another subscriber is receiving it")
 
 // delivery is one publication on its way to a target: it is reserved, its bytes
 // are copied, the target gets its name, and the publication is received. What
@@ -117,8 +117,8 @@ func (d *delivery) stream(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		d.giveBack(ctx)
 	} else if err = d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true); err != nil && d.row.Bytes > 0 {
-		err = hinted(fmt.Errorf("all %d bytes are written, and whether they count as received is unknown: %w", d.row.Bytes, err),
-			"see with 'hmcfs ls-keys --published' whether it is offered again")
+		err = hinted(fmt.Errorf("all %d bytes are written, but it is unknown whether they count as received: %w", d.row.Bytes, err),
+			"check with 'hmcfs ls-keys --published' whether it is offered again")
 	}
 	if err != nil && d.row.Bytes > 0 {
 		return &writtenError{err}
@@ -251,8 +251,8 @@ func (d *delivery) received(ctx context.Context, path string) error {
 	err := d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true)
 	switch {
 	case errors.Is(err, hetero.ErrDisconnected):
-		return hinted(fmt.Errorf("%s is written, and the node that published it does not answer: %w", path, err),
-			"see with 'hmcfs ls-keys --published' whether it is offered again")
+		return hinted(fmt.Errorf("%s is written, but the node that published it does not answer: %w", path, err),
+			"check with 'hmcfs ls-keys --published' whether it is offered again")
 	case err != nil:
 		return errors.Join(err, os.Remove(path))
 	}

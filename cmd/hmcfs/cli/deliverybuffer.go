@@ -35,7 +35,7 @@ var _ io.ReaderAt = readAt(nil)
 func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 	fd, err := unix.MemfdCreate("hmcfs-subscribe", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
 	b := &deliveryBuffer{
 		c: d.c, key: d.row.Key, file: os.NewFile(uintptr(fd), "memory"),
@@ -53,7 +53,7 @@ func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 	}
 	if err != nil {
 		_ = b.file.Close() // nothing is in it
-		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
 	return b, nil
 }

@@ -105,20 +105,20 @@ func rest(pid int, p share.Piece) (devices.Size, error) {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && p.FD != nil:
-		return 0, fmt.Errorf("process %d does not run, or has no descriptor %d", pid, *p.FD)
+		return 0, fmt.Errorf("process %d does not exist, or has no descriptor %d", pid, *p.FD)
 	case errors.Is(err, os.ErrNotExist):
 		return 0, err
 	case err != nil:
-		return 0, fmt.Errorf("how large it is can't be told; give --size: %w", err)
+		return 0, fmt.Errorf("cannot determine its size; give --size: %w", err)
 	}
 	if !st.Mode().IsRegular() {
 		return 0, fmt.Errorf("%s is neither a memfd nor a file of a tmpfs", path)
 	}
 	if st.Size() == 0 {
-		return 0, fmt.Errorf("%s has no bytes yet; set its size first, as ftruncate does", path)
+		return 0, fmt.Errorf("%s is empty; set its size first, as with ftruncate", path)
 	}
 	if uint64(st.Size()) <= uint64(p.Offset) {
-		return 0, fmt.Errorf("the %d bytes of %s end before the offset %d", st.Size(), path, p.Offset)
+		return 0, fmt.Errorf("the %d bytes of %s end before offset %d", st.Size(), path, p.Offset)
 	}
 	return devices.Size(st.Size()) - devices.Size(p.Offset), nil
 }

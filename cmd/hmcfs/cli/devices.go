@@ -34,9 +34,9 @@ type deviceRow struct {
 func (a *app) devicesVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devices [--json]",
-		Short: "List the devices that this machine has",
-		Long:  "List the devices of every family, and for a family that has none, why.",
-		Args:  arguments(0, 0, "no argument"),
+		Short: "List the devices of this machine",
+		Long:  "List the devices of every family, and the reason for a family that has none.",
+		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {

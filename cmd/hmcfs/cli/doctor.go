@@ -21,14 +21,14 @@ import (
 func (a *app) doctorVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [--apply] [--json] [MOUNTPOINT]",
-		Short: "Check what a mount needs to work and to be fast",
-		Long: "Look at the kernel, privileges, limits, devices, the environment, and at which processors\n" +
-			"threads and the interrupts of network cards should be on; with a MOUNTPOINT also where its\n" +
-			"threads are. The exit code is 1 where something keeps a mount from working, else 0.",
+		Short: "Check what a mount needs to work, and to be fast",
+		Long: "Check the kernel, privileges, limits, devices and environment, and report the processors on\n" +
+			"which threads and the interrupts of network cards should run; with a MOUNTPOINT, also where its\n" +
+			"threads run. The exit code is 1 if a problem prevents a mount from working, else 0.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
-	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine starts anew.")
+	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine is rebooted.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		r, err := a.examine(ctx, *apply)
 		if err != nil {

@@ -40,7 +40,7 @@ func wayOut(abs, path string) string {
 			}
 		}
 		if len(points) > 0 {
-			return "it is not there at all; mounted are: " + strings.Join(points, ", ")
+			return "no such file or directory; hmcfs is mounted on: " + strings.Join(points, ", ")
 		}
 	}
 	return "mount it first: hmcfs mount " + path
@@ -78,7 +78,7 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 	}
 	if dead {
-		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or take it away: hmcfs umount %s: %w",
+		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or remove the mount: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, client.ErrNoDaemon)
 	}
 	// The mount itself tells where its socket is, if it lets this user in.

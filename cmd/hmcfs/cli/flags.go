@@ -33,7 +33,7 @@ func familyNames() []string {
 // addOptions gives a verb all flags of the table, and --config.
 func addOptions(cmd *cobra.Command) *optionFlags {
 	f := &optionFlags{given: map[string][]config.Given{}}
-	cmd.Flags().StringVar(&f.config, "config", "", "The config file to read instead of "+config.SystemFile+" and the user's.")
+	cmd.Flags().StringVar(&f.config, "config", "", "Config file to read instead of "+config.SystemFile+" and the user's.")
 	for _, p := range config.Table() {
 		flag := cmd.Flags().VarPF(&noteValue{option: p, into: f}, p.Name, p.Short, p.Doc)
 		flag.DefValue = p.Default

@@ -26,7 +26,7 @@ func (a *app) guardCommand() *exec.Cmd {
 // guardVerb is that process.
 func (a *app) guardVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: guardName, Short: "Take descriptors in place of a daemon", Hidden: true, Args: arguments(0, 0, "no arguments"),
+		Use: guardName, Short: "Receive descriptors on behalf of a daemon", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
 	cmd.RunE = running(func(context.Context, []string) error {
 		return owner.ServeGuard(os.NewFile(3, "control"))

@@ -25,17 +25,17 @@ type h2dFlags struct {
 func (a keyVerbs) h2dVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "h2d [--timeout TIME] [--dir DIR] [--json] KEY=PATH...",
-		Short: "Copy objects by key into files of devices",
-		Long: "Copy the object of each key into PATH, a file in the mount, which is made with the object's size\n" +
-			"and blobs. A PATH that is there has to have blobs of the same number and exact sizes, by its\n" +
-			"user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
+		Short: "Copy objects by key into files on devices",
+		Long: "Copy the object of each key into PATH, a file in the mount, which is created with the object's\n" +
+			"size and blobs. An existing PATH must have the same number of blobs with exactly the same sizes,\n" +
+			"according to its user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
 		Example: "  hmcfs h2d kv.7=/mnt/hmc/cuda1/kv\n" +
 			"  hmcfs h2d --timeout 30s --dir /mnt/hmc/cuda1 layer0 layer1",
 		Args: arguments(1, -1, "at least one KEY=PATH"),
 	}
 	f := &h2dFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.h2d(ctx, args, f)
 	})

@@ -190,8 +190,8 @@ func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Si
 	}
 	v := hostMove{sizes: sizes}
 	if sum := v.size(); sum != size {
-		return nil, hinted(fmt.Errorf("blobs of %d bytes in all, and %s has %d: %w", sum, path, size, hetero.ErrShape),
-			"give sizes that add up: --blobs")
+		return nil, hinted(fmt.Errorf("the blobs have %d bytes in all, but %s has %d: %w", sum, path, size, hetero.ErrShape),
+			"give --blobs with sizes that add up to the size of the file")
 	}
 	return sizes, nil
 }

@@ -43,14 +43,14 @@ func keyMount(named string, pairs []keyPath) (place.Mount, error) {
 		case found.MountPoint == "":
 			found = m
 		case found.MountPoint != m.MountPoint:
-			return found, usage(fmt.Errorf("%s is on %s, others are on %s; name paths of one mount in one call",
+			return found, usage(fmt.Errorf("%s is on %s, but other paths are on %s; a call takes paths of one mount",
 				p.path, m.MountPoint, found.MountPoint))
 		}
 	}
 	if found.MountPoint != "" {
 		return found, nil
 	}
-	return onlyMount("say which: --mount MOUNTPOINT")
+	return onlyMount("choose one with --mount MOUNTPOINT")
 }
 
 // mountOfPath is the mount that a path lies on, which need not be there yet.
@@ -89,11 +89,11 @@ func onlyMount(which string) (place.Mount, error) {
 	}
 	switch len(points) {
 	case 0:
-		return place.Mount{}, notMounted("nothing is mounted; mount it first: hmcfs mount MOUNTPOINT")
+		return place.Mount{}, notMounted("there is no hmcfs mount; mount one first: hmcfs mount MOUNTPOINT")
 	case 1:
 		return last, nil
 	}
-	return place.Mount{}, usage(fmt.Errorf("several are mounted: %s; %s", strings.Join(points, ", "), which))
+	return place.Mount{}, usage(fmt.Errorf("there are several hmcfs mounts: %s; %s", strings.Join(points, ", "), which))
 }
 
 // statIn looks for a name in keys/ or publish/ of a mount, by os.Stat or

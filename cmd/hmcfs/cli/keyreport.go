@@ -193,20 +193,20 @@ func wayOutOf(kind error) string {
 		kind error
 		text string
 	}{
-		{hetero.ErrTimeout, "--timeout waits longer"},
-		{hetero.ErrNotFound, "hmcfs ls-keys shows what is there"},
-		{hetero.ErrExist, "another object has it: hmcfs del takes it away"},
-		{hetero.ErrInconsistent, "hmcfs del takes away what is there"},
+		{hetero.ErrTimeout, "use --timeout to wait longer"},
+		{hetero.ErrNotFound, "hmcfs ls-keys lists the keys"},
+		{hetero.ErrExist, "another object has the key: hmcfs del removes it"},
+		{hetero.ErrInconsistent, "hmcfs del removes the existing object"},
 		{hetero.ErrShape, "hmcfs ls-keys --json shows the sizes of its blobs"},
-		{hetero.ErrNoMemory, "hmcfs status shows what is free"},
+		{hetero.ErrNoMemory, "hmcfs status shows how much is free"},
 		{hetero.ErrNotAuthorized, "run it as the owner of the file, or as root"},
 		{hetero.ErrNotOwner, "run it as the owner of the file, or as root"},
 		{hetero.ErrLost, "set it again, or remove it: hmcfs del"},
-		{hetero.ErrBusy, "try again when nobody has it open"},
+		{hetero.ErrBusy, "try again when no process has it open"},
 		{hetero.ErrWithdrawn, "publish it again"},
 		{hetero.ErrOwnerGone, "publish it again"},
-		{hetero.ErrClosed, "hmcfs status tells whether the mount is well"},
-		{hetero.ErrDisconnected, "hmcfs status tells whether the daemon still runs"},
+		{hetero.ErrClosed, "hmcfs status shows the state of the mount"},
+		{hetero.ErrDisconnected, "hmcfs status shows whether the daemon still runs"},
 	} {
 		if errors.Is(kind, w.kind) {
 			return w.text

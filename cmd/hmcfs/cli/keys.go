@@ -15,7 +15,7 @@ import (
 
 // keysText tells, in the help of every verb of keys, how they are given.
 const keysText = "A key has 1 to 255 of the characters A-Z a-z 0-9 and -_!@#%^*()+=:;. and a call at most 10000 keys.\n" +
-	"With - keys are read from standard input, one per line. A key that begins with - goes behind --."
+	"With -, keys are read from standard input, one per line. Put a key that begins with - after --."
 
 // pairsText is keysText for verbs that take a path behind a key.
 const pairsText = keysText + "\n" +
@@ -50,7 +50,7 @@ func parsePair(text string, p pairing) (keyPath, error) {
 	case split < 0:
 		return keyPath{key: text}, nil
 	case split == len(text)-1:
-		return keyPath{}, fmt.Errorf("%q has nothing behind the =; write KEY=PATH", text)
+		return keyPath{}, fmt.Errorf("%q has nothing after the =; write KEY=PATH", text)
 	}
 	return keyPath{key: text[:split], path: text[split+1:]}, nil
 }
@@ -65,7 +65,7 @@ func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 			continue
 		}
 		if slices.Contains(args[:i], standardStream) {
-			return nil, usage(errors.New("- stands for standard input, and can stand there once"))
+			return nil, usage(errors.New("- stands for standard input and can be given only once"))
 		}
 		lines, err := inputLines(stdin)
 		if err != nil {
@@ -95,7 +95,7 @@ func inputLines(stdin io.Reader) ([]string, error) {
 	in := bufio.NewScanner(stdin)
 	for len(out) <= hetero.MaxKeys && in.Scan() {
 		if in.Text() == "" {
-			return nil, usage(fmt.Errorf("line %d of standard input is empty; it wants a key in each", len(out)+1))
+			return nil, usage(fmt.Errorf("line %d of standard input is empty; each line must hold a key", len(out)+1))
 		}
 		out = append(out, in.Text())
 	}
@@ -123,6 +123,6 @@ type keyFlags struct {
 // addKeyFlags gives a verb --mount and --json.
 func addKeyFlags(cmd *cobra.Command) *keyFlags {
 	f := &keyFlags{asJSON: addJSON(cmd)}
-	cmd.Flags().StringVar(&f.mount, "mount", "", "The mount. Default: that of the paths, or the only one.")
+	cmd.Flags().StringVar(&f.mount, "mount", "", "Mount point. Default: the mount of the paths, or the only one.")
 	return f
 }

@@ -87,7 +87,7 @@ func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
 		case serr == nil && st.IsDir():
 			p.path = filepath.Join(p.path, p.key)
 		case dir != "":
-			return false, usage(fmt.Errorf("--dir %s is no directory; make it first: mkdir %s", dir, dir))
+			return false, usage(fmt.Errorf("--dir %s is not a directory; create it first: mkdir %s", dir, dir))
 		}
 	}
 	return toOutput, nil
@@ -109,7 +109,7 @@ func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPat
 // unmixed refuses --json where the bytes go to the same place.
 func unmixed(toOutput, asJSON bool) error {
 	if toOutput && asJSON {
-		return usage(errors.New("--json would mix with the bytes on standard output; say where these go: KEY=PATH or --dir"))
+		return usage(errors.New("--json would mix with the bytes on standard output; send those elsewhere with KEY=PATH or --dir"))
 	}
 	return nil
 }

@@ -34,15 +34,15 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls-keys [--published] [--json] [PREFIX]",
 		Short: "List keys",
-		Long: "List the keys that begin with PREFIX, in order: size, device, state, how many seconds they have\n" +
-			"left, and the file. With --published, those in publish/.\n\n" +
-			"Keys of a node that does not answer are missing, or unreachable. The exit code is 4 then, and\n" +
-			"the node is named.",
+		Long: "List the keys that begin with PREFIX, in order: size, device, state, remaining time to live in\n" +
+			"seconds, and the file. With --published, list those in publish/.\n\n" +
+			"Keys of a node that does not answer are missing, or listed as unreachable. The exit code is then\n" +
+			"4, and the node is named.",
 		Example: "  hmcfs ls-keys layer",
-		Args:    arguments(0, 1, "one PREFIX at most"),
+		Args:    arguments(0, 1, "at most one PREFIX"),
 	}
 	f := addKeyFlags(cmd)
-	published := cmd.Flags().Bool("published", false, "List what is published.")
+	published := cmd.Flags().Bool("published", false, "List published keys.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		m, err := keyMount(f.mount, nil)
 		if err != nil {
@@ -102,7 +102,7 @@ func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) err
 	if failure != nil || len(names) == 0 {
 		return err
 	}
-	return fmt.Errorf("keys of %s are missing or not told: %w; hmcfs nodes tells why", strings.Join(names, ", "), err)
+	return fmt.Errorf("keys of %s are missing or unreachable: %w; hmcfs nodes shows why", strings.Join(names, ", "), err)
 }
 
 func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {

@@ -29,13 +29,12 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR | --replica] [--json] KEY[=PATH]...",
 		Short: "Copy objects by key",
-		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH, or\n" +
-			"to standard output for - and where there is none. An existing PATH is replaced, as by cp(1).\n" +
-			"Keys stay, and can be read again.\n" +
-			"\n" +
-			"With --replica nothing is written: each KEY is read into memory of this program, which serves as\n" +
-			"another source for what a program has set (DevMSet) until ^C. When that program ends, the key is\n" +
-			"read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
+		Long: "Copy the bytes of each key to PATH: from device to device if PATH is in the mount. If PATH is -\n" +
+			"or missing, they go to standard output. An existing PATH is replaced, as by cp(1). Keys stay, and\n" +
+			"can be read again.\n\n" +
+			"With --replica nothing is written: each KEY is read into memory of this process, which serves as\n" +
+			"another source for memory that a program has set (DevMSet), until ^C. When that program ends, the\n" +
+			"key is read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
 		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
 			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
 			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2\n" +
@@ -43,11 +42,11 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 		Args: arguments(1, -1, "at least one KEY"),
 	}
 	f := &mgetFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().StringVar(&f.offset, "offset", wholeOffset, "Where in each object to begin.")
-	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object. Default: all that is behind the offset.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().StringVar(&f.offset, "offset", wholeOffset, "Offset in each object at which to begin.")
+	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object to copy. Default: all after the offset.")
 	cmd.Flags().BoolVar(&f.replica, "replica", false, "Hold replicas of the keys until ^C, and write nothing.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.mget(ctx, args, f)
 	})
@@ -90,7 +89,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 // mgetReplicas is mget with --replica.
 func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
-		return usage(errors.New("--replica holds whole objects and writes nothing: --dir, --offset and --length have no meaning"))
+		return usage(errors.New("--replica holds whole objects and writes nothing; it cannot be combined with --dir, --offset or --length"))
 	}
 	pairs, err := keyArgs(args, a.Stdin, keysAlone)
 	if err != nil {
@@ -123,7 +122,7 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	}
 	n, err := devices.ParseSize(f.length)
 	if err == nil && n == 0 {
-		err = errors.New("0 bytes are none; leave it out for all")
+		err = errors.New("use 1 byte or more, or omit it to copy everything")
 	}
 	if err != nil {
 		return copier.Options{}, fmt.Errorf("--length: %w", err)
@@ -219,7 +218,7 @@ func (g *getting) gone(key string, err error) error {
 	case failure != nil:
 		return failure
 	}
-	return fmt.Errorf("it was away for a moment: %w", hetero.ErrBusy)
+	return fmt.Errorf("it was missing for a moment: %w", hetero.ErrBusy)
 }
 
 // get copies one key's bytes.
@@ -235,7 +234,7 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 	}
 	defer func() { err = g.gone(row.Key, err) }()
 	if g.opts.Off > st.Size() || g.opts.Len > st.Size()-g.opts.Off {
-		return hinted(fmt.Errorf("%d bytes at %d of an object of %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
+		return hinted(fmt.Errorf("%d bytes at offset %d of an object of size %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
 			"hmcfs ls-keys shows the sizes")
 	}
 	begun := time.Now()

@@ -16,8 +16,8 @@ func (a *app) mountVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount [flags] MOUNTPOINT",
 		Short: "Mount the devices of this machine",
-		Long: "Mount the devices of this machine at an empty directory. The command returns when the\n" +
-			"mount answers, and leaves a daemon in the background; with -f it stays and serves.",
+		Long: "Mount the devices of this machine on an empty directory. The command returns when the mount is\n" +
+			"ready, and leaves a daemon running in the background; with -f it stays in the foreground.",
 		Example: "  hmcfs mount /mnt/hmc\n" +
 			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc\n" +
 			"  hmcfs mount --node a --cluster etcd://h1:2379,h2:2379 --listen 10.0.0.1:7070 --secret-file F /mnt/hmc\n" +
@@ -26,7 +26,7 @@ func (a *app) mountVerb() *cobra.Command {
 	}
 	m := &mountRun{app: a, flags: addOptions(cmd)}
 	cmd.Flags().BoolVarP(&m.foreground, "foreground", "f", false, "Stay in the foreground and log to standard error.")
-	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "The descriptor by which a daemon tells that it is ready.")
+	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "Descriptor on which a daemon reports that it is ready.")
 	cmd.Flags().Lookup("ready-fd").Hidden = true
 	cmd.RunE = running(m.run)
 	return cmd
@@ -97,7 +97,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 			for _, w := range warnings {
 				m.note("%s", w)
 			}
-			m.note("%s is mounted; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+			m.note("%s is mounted; unmount it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
 		},
 	})
 }

@@ -48,7 +48,7 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	if s.EtcdPasswordFile != "" {
 		text, err := os.ReadFile(s.EtcdPasswordFile)
 		if err != nil {
-			return p, fmt.Errorf("read the password of etcd: %w", err)
+			return p, fmt.Errorf("read the etcd password: %w", err)
 		}
 		if p.EtcdPassword = strings.TrimRight(string(text), "\r\n"); p.EtcdPassword == "" {
 			return p, usage(fmt.Errorf("the password in %s is empty", s.EtcdPasswordFile))
@@ -72,11 +72,11 @@ func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	if caFile != "" {
 		text, err := os.ReadFile(caFile)
 		if err != nil {
-			return nil, fmt.Errorf("authorities: %w", err)
+			return nil, fmt.Errorf("certificate authorities: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, usage(errors.New("authorities: " + caFile + " has no certificate in PEM"))
+			return nil, usage(errors.New("authorities: " + caFile + " contains no PEM certificate"))
 		}
 	}
 	return c, nil

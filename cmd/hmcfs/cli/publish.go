@@ -30,20 +30,20 @@ func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
 		Short: "Publish files, each for one receiver",
-		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no byte moves; no process may have it\n" +
-			"open. Any other FILE is first copied to the device, and stays. The first receiver, by hmcfs\n" +
-			"subscribe, by mv or by reading all of it, takes it; rm withdraws it.\n\n" + pairsText,
+		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no bytes move; no process may have it\n" +
+			"open. Any other FILE is first copied to the device; the original stays. It goes to its first\n" +
+			"receiver, which uses hmcfs subscribe or mv, or reads all of it; rm withdraws it.\n\n" + pairsText,
 		Example: "  hmcfs publish step1=/mnt/hmc/cuda0/grad.npy\n" +
 			"  hmcfs publish --device cuda0 --wait --timeout 1m w0=./w0.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
 	}
 	f := &publishFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.device, "device", "host", "The device that files from outside the mount are copied to.")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "Return when all have been received.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: without end.")
+	cmd.Flags().StringVar(&f.device, "device", "host", "Device to which files from outside the mount are copied.")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "Wait until all have been received.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: forever.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		if f.timeout.given && !f.wait {
-			return usage(errors.New("--timeout is how long --wait waits; give that too"))
+			return usage(errors.New("--timeout limits --wait; give --wait too"))
 		}
 		return a.publish(ctx, args, f)
 	})
@@ -115,10 +115,10 @@ func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p k
 	err = rename(ctx, file, publishedFile(m, p.key), false)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		err = hinted(fmt.Errorf("something is published under it already: %w", hetero.ErrExist),
+		err = hinted(fmt.Errorf("another object is already published under it: %w", hetero.ErrExist),
 			"withdraw it with rm "+publishedFile(m, p.key)+", or wait until it is received")
 	case errors.Is(err, unix.EBUSY):
-		err = hinted(fmt.Errorf("%s: somebody has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
+		err = hinted(fmt.Errorf("%s: a process has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
 			"close it first")
 	}
 	return metadata.Ino(st.Ino), err
@@ -139,7 +139,7 @@ func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File
 		return copier.File{}, err
 	}
 	if !st.Mode().IsRegular() {
-		return copier.File{}, hinted(fmt.Errorf("%s is no regular file: %w", file, hetero.ErrInvalid), "name a file")
+		return copier.File{}, hinted(fmt.Errorf("%s is not a regular file: %w", file, hetero.ErrInvalid), "name a file")
 	}
 	s, err := copier.Copy(ctx, []string{file}, target, copier.Options{New: true, Started: r.bar.grow, Moved: r.bar.add})
 	if len(s.Files) == 1 {
@@ -173,7 +173,7 @@ func (w *receipts) await(ctx context.Context, events eventStream, timeout second
 			return hinted(fmt.Errorf("waited %v for a receiver: %w", timeout.Duration, hetero.ErrTimeout),
 				"it is still published; rm in "+filepath.Join(w.m.MountPoint, publishDir)+" withdraws it")
 		default:
-			return fmt.Errorf("it is published, but whether it was received can't be told: %w", err)
+			return fmt.Errorf("it is published, but it is unknown whether it was received: %w", err)
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (w *receipts) missed() {
 		if err == nil && metadata.Ino(st.Ino) == w.inos[key] {
 			continue
 		}
-		w.r.fail(place, hinted(fmt.Errorf("it is not published any more, and who took it was missed: %w", hetero.ErrIO),
+		w.r.fail(place, hinted(fmt.Errorf("it is no longer published, and the event that ended it was missed: %w", hetero.ErrIO),
 			"ask the receiver"))
 		delete(w.places, key)
 	}

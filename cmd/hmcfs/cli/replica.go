@@ -30,7 +30,7 @@ func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *
 	if err = r.finish(ctx, *f.asJSON, err); err != nil && h.held == 0 {
 		return err
 	}
-	a.note("this process has %d replicas in host memory; they end with it", h.held)
+	a.note("this process holds %d replicas in host memory until it ends", h.held)
 	<-ctx.Done()
 	return errors.Join(err, ctx.Err())
 }
@@ -118,12 +118,12 @@ func (h *holding) take(ctx context.Context) error {
 func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
 	fd, err := unix.MemfdCreate("hmcfs-replicas", unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("take memory: %w", err)
+		return 0, fmt.Errorf("allocate memory: %w", err)
 	}
 	memory := os.NewFile(uintptr(fd), "replicas")
 	defer func() { _ = memory.Close() }() // the daemon has its own
 	if err = memory.Truncate(int64(h.size)); err != nil {
-		return 0, fmt.Errorf("take %v of memory: %w", h.size, err)
+		return 0, fmt.Errorf("allocate %v of memory: %w", h.size, err)
 	}
 	place := 0
 	return h.c.PreRegister(ctx, hetero.Memory{

@@ -24,12 +24,12 @@ const defaultAgent = "ssh -x -o BatchMode=yes"
 
 // addHosts adds the flags of jobs on several machines.
 func (f *runFlags) addHosts(flags *pflag.FlagSet) {
-	flags.StringVar(&f.hosts, "hosts", "", "Run on these machines, each with how many ranks: a:2,b:2. localhost is this one. Default: this one alone.")
-	flags.StringVar(&f.hostsFile, "hosts-file", "", "The same from a file: in each line NAME, slots=N and address=IP.")
-	flags.StringVar(&f.agent, "agent", defaultAgent, "The command that runs another one on a machine: it is given the machine's name, and the command.")
-	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "The path of hmcfs on the other machines.")
-	flags.StringVar(&f.workDir, "workdir", "", "The current directory of the ranks on other machines. Default: the one of this command.")
-	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: give all ranks these variables too: NAME, or NAME=VALUE.")
+	flags.StringVar(&f.hosts, "hosts", "", "Run on these machines, each with its number of ranks: a:2,b:2. localhost is this machine. Default: only this machine.")
+	flags.StringVar(&f.hostsFile, "hosts-file", "", "Like --hosts, from a file with a line NAME slots=N address=IP for each machine.")
+	flags.StringVar(&f.agent, "agent", defaultAgent, "Command that runs a command on another machine; its arguments are the machine's name and that command.")
+	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "Path of hmcfs on the other machines.")
+	flags.StringVar(&f.workDir, "workdir", "", "Current directory of the ranks on other machines. Default: that of this command.")
+	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: also set these variables for all ranks: NAME, or NAME=VALUE.")
 }
 
 // runHosts puts the machines into the options.
@@ -90,7 +90,7 @@ func (a *app) exported(names []string) ([]string, error) {
 			value = a.Getenv(name)
 		}
 		if name == "" || strings.ContainsRune(entry, 0) || runner.Reserved(name) {
-			return nil, fmt.Errorf("--export %q: no name of a variable that is yours", name)
+			return nil, fmt.Errorf("--export %q: not the name of a variable that you can set", name)
 		}
 		out = append(out, name+"="+value)
 	}
@@ -100,7 +100,7 @@ func (a *app) exported(names []string) ([]string, error) {
 // runHostVerb is a runner's part on this machine.
 func (a *app) runHostVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: runHostName, Short: "Do a runner's part on this machine", Hidden: true, Args: arguments(0, 0, "no arguments"),
+		Use: runHostName, Short: "Run a job's ranks on this machine for a runner elsewhere", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
 		a.orderly.Store(true)

@@ -42,8 +42,7 @@ func guessable(path string, secret []byte) []string {
 	if bits >= keyBits {
 		return nil
 	}
-	return []string{fmt.Sprintf("the secret in %s is worth %d bits at most, a key has %d or more, and recorded connections test guesses; "+
-		"make it of 32 random bytes: head -c 32 /dev/urandom | base64", path, bits, keyBits)}
+	return []string{fmt.Sprintf("the secret in %s has at most %d bits of entropy, fewer than the %d of a key, and can be guessed offline from a recorded connection; make it of 32 random bytes: head -c 32 /dev/urandom | base64", path, bits, keyBits)}
 }
 
 // alphabet returns how many characters there are of the kinds that a secret consists
@@ -87,14 +86,14 @@ func makeSecret(path string) ([]byte, error) {
 	secret := hex.AppendEncode(nil, p[:])
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
+		return nil, fmt.Errorf("create a secret: %w", err)
 	}
 	_, err = fmt.Fprintf(f, "%s\n", secret)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
+		return nil, fmt.Errorf("create a secret: %w", err)
 	}
 	return secret, nil
 }

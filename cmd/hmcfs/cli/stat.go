@@ -26,7 +26,7 @@ func (a *app) statVerb() *cobra.Command {
 		Use:   "stat [--json] FILE...",
 		Short: "Show where a file's bytes are",
 		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
-			"transfer. Extents, and what is exported, are shown to root and to the user who mounted.",
+			"transfer. Extents and exports are shown only to root and to the user who mounted.",
 		Args: arguments(1, -1, "at least one FILE"),
 	}
 	asJSON := addJSON(cmd)
@@ -204,7 +204,7 @@ func printStat(w io.Writer, r statRow) error {
 	}
 	switch {
 	case !r.ExtentsKnown:
-		field(w, "extents", "shown to root and the user who mounted")
+		field(w, "extents", "shown only to root and the user who mounted")
 		return nil
 	case len(r.Extents) == 0:
 		field(w, "extents", "none")

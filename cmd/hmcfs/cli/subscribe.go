@@ -29,19 +29,19 @@ func (a keyVerbs) subscribeVerb() *cobra.Command {
 		Use:   "subscribe [--timeout TIME] [--dir DIR] [-f] [--json] KEY[=PATH]...",
 		Short: "Receive published files, each once",
 		Long: "Wait until the keys are published, and receive them. A PATH in the mount receives the object by\n" +
-			"rename: on its own device no byte moves, to another device it is copied directly. Any other PATH,\n" +
-			"or standard output for - and where there is none, receives all bytes. A publication leaves\n" +
-			"publish/ when its last byte has been written, and not before. A missing key delays no other.\n" +
-			"What another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
+			"rename: on the same device no bytes move; to another device they are copied directly. Any other\n" +
+			"PATH receives all bytes, as does standard output if PATH is - or missing. A publication leaves\n" +
+			"publish/ only when its last byte has been written. A missing key does not delay the others. What\n" +
+			"another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
 			"  seq -f layer%g 0 31 | hmcfs subscribe --dir /mnt/hmc/cuda1 -",
 		Args: arguments(1, -1, "at least one KEY"),
 	}
 	f := &subscribeFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Replace a PATH that is there.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys are waited for. Default: 20s for one key, 60s for several.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Replace an existing PATH.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for the keys. Default: 20s for one key, 60s for several.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.subscribe(ctx, args, f)
 	})
@@ -171,7 +171,7 @@ func (s *subscription) receive(ctx context.Context, place int) error {
 		err = d.run(ctx, inside)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		err = hinted(fmt.Errorf("%s is there already: %w", row.Path, fs.ErrExist), "-f replaces it; nothing was received")
+		err = hinted(fmt.Errorf("%s exists already: %w", row.Path, fs.ErrExist), "nothing was received; use -f to replace it")
 	}
 	return err
 }

@@ -16,10 +16,10 @@ const exitDifferent = exitFailure
 func (a *app) verifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--json] FILE...",
-		Short: "Compare files by checksums, also across nodes",
+		Short: "Compare files by checksum, also across nodes",
 		Long: "Compare the SHA-256 checksums of each 1 MiB block of the FILEs with those of the first FILE, and\n" +
 			"report which files differ, and where. Each node reads its own files; only checksums go over the\n" +
-			"network. The FILEs are of one mount, on any devices and nodes.\n" +
+			"network. The FILEs must be on one mount, but may be on any of its devices and nodes.\n" +
 			"\n" +
 			"The exit code is 0 if all are equal, and 1 otherwise.",
 		Example: "  hmcfs verify /mnt/hmc/cuda0/w /mnt/hmc/nodes/*/cuda0/w",

@@ -13,7 +13,7 @@ func (a *app) versionVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version [--json]",
 		Short: "Show the version",
-		Args:  arguments(0, 0, "no argument"),
+		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(context.Context, []string) error {

@@ -81,9 +81,9 @@ func (o *Options) Cluster() (Cluster, error) {
 	add(err)
 	switch {
 	case o.ClusterURL != "" && len(o.Peers) > 0:
-		add(errors.New("cluster, peer: give one of them: etcd knows who the others are, or the list says it"))
+		add(errors.New("cluster, peer: use one of them; the list of nodes comes either from etcd or from the peers given"))
 	case o.ClusterURL == "" && len(o.Peers) == 0:
-		add(errors.New("node: say who the others are: either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
+		add(errors.New("node: name the other nodes: give either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
 	}
 	c.Listen, c.Advertise, err = o.addresses()
 	add(err)
@@ -93,7 +93,7 @@ func (o *Options) Cluster() (Cluster, error) {
 	add(err)
 	add(o.checkProofs())
 	if o.Lease < minLease || o.Lease > maxLease || o.Lease%time.Second != 0 {
-		add(fmt.Errorf("lease: %v is not in whole seconds from %v to %v", o.Lease, minLease, maxLease))
+		add(fmt.Errorf("lease: %v is not a whole number of seconds from %v to %v", o.Lease, minLease, maxLease))
 	}
 	if o.NodeTimeout < 100*time.Millisecond || o.NodeTimeout > time.Hour {
 		add(fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
@@ -115,7 +115,7 @@ func (o *Options) alone() error {
 		return nil
 	}
 	slices.Sort(given)
-	return fmt.Errorf("%s: give this node a name too: --node NAME", strings.Join(given, ", "))
+	return fmt.Errorf("%s: this node needs a name too: give --node NAME", strings.Join(given, ", "))
 }
 
 // checkProofs looks at what nodes prove themselves with.
@@ -131,7 +131,7 @@ func (o *Options) checkProofs() error {
 		faults = append(faults, errors.New("tls-cert, tls-key, tls-ca: give all three, or none"))
 	}
 	if files == 0 && o.SecretFile == "" {
-		faults = append(faults, errors.New("node: nodes must know each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
+		faults = append(faults, errors.New("node: nodes must authenticate each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
 	}
 	if o.Plain && files != 0 {
 		faults = append(faults, errors.New("plain, tls-cert: they exclude each other; leave out --plain to encrypt"))
@@ -162,7 +162,7 @@ func (c *Cluster) parseURL(text string) error {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if strings.Contains(host, "@") {
-			return errors.New("cluster: no user or password here; use --etcd-user and --etcd-password-file")
+			return errors.New("cluster: the URL must not contain a user or password; use --etcd-user and --etcd-password-file")
 		}
 		if err := checkHostPort(host, false); err != nil {
 			return fmt.Errorf("cluster: %q: %w", text, err)
@@ -228,7 +228,7 @@ func checkAddress(text string) error {
 		return err
 	}
 	if isAnyHost(a) {
-		return fmt.Errorf("%q is every address of a machine, and none to connect to", text)
+		return fmt.Errorf("%q stands for every address of a machine; give one to connect to", text)
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func isAnyHost(a control.Address) bool {
 func (o *Options) addresses() (listen []control.Address, advertise []string, err error) {
 	var faults []error
 	if len(o.Listen) == 0 {
-		faults = append(faults, errors.New("listen: say where other nodes connect: --listen HOST:PORT"))
+		faults = append(faults, errors.New("listen: give an address on which to accept other nodes: --listen HOST:PORT"))
 	}
 	for _, text := range o.Listen {
 		a, aerr := control.ParseAddress(text)
@@ -262,7 +262,7 @@ func (o *Options) addresses() (listen []control.Address, advertise []string, err
 			faults = append(faults, fmt.Errorf("listen: %w", aerr))
 			continue
 		case isAnyHost(a) && len(o.Advertise) == 0:
-			faults = append(faults, fmt.Errorf("listen: %q is every address of this machine; say by which of them others connect: --advertise HOST:PORT", text))
+			faults = append(faults, fmt.Errorf("listen: %q stands for every address of this machine; name the one that others connect to: --advertise HOST:PORT", text))
 		}
 		listen = append(listen, a)
 		advertise = append(advertise, text)
@@ -302,10 +302,10 @@ func ParseSquash(text string) (cluster.Squash, error) {
 	case cluster.SquashRoot, cluster.SquashAll:
 	case cluster.SquashNone:
 		if named {
-			return s, errors.New("squash: none maps nobody, so it takes no user")
+			return s, errors.New("squash: none maps no users, so it takes no UID:GID")
 		}
 	default:
-		return s, fmt.Errorf("squash: %q is unknown; use root, none or all, and root=UID:GID or all=UID:GID to say who they become", text)
+		return s, fmt.Errorf("squash: %q is unknown; use root, none or all, and root=UID:GID or all=UID:GID to choose the user they are mapped to", text)
 	}
 	if !named {
 		return s, nil
@@ -320,7 +320,7 @@ func ParseSquash(text string) (cluster.Squash, error) {
 		return s, fmt.Errorf("squash: %q: use UID:GID, two numbers", text)
 	}
 	if u == 0 || g == 0 {
-		return s, fmt.Errorf("squash: %q: nobody becomes root or its group; --squash none has root of any node be root here", text)
+		return s, fmt.Errorf("squash: %q: no user can be mapped to root or its group; with --squash none, root of any node is root here", text)
 	}
 	s.UID, s.GID = uint32(u), uint32(g)
 	return s, nil

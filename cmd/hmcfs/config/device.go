@@ -73,7 +73,7 @@ func checkDevice(text string, families []Family) (devices.Spec, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return spec, fmt.Errorf("device %q: unknown family %q; known are %s%s",
+	return spec, fmt.Errorf("device %q: unknown family %q; use one of %s%s",
 		text, spec.Family, strings.Join(names, ", "), didYouMean(string(spec.Family), names))
 }
 

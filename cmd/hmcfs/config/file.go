@@ -52,7 +52,7 @@ func (f File) read(readFile func(string) ([]byte, error)) (map[string][]Given, e
 	case errors.Is(err, fs.ErrNotExist) && !f.Required:
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("config file %s: not there; make it, or leave --config out", f.Path)
+		return nil, fmt.Errorf("config file %s: no such file; create it, or omit --config", f.Path)
 	case err != nil:
 		return nil, fmt.Errorf("config file %s: %w", f.Path, err)
 	}

@@ -93,10 +93,10 @@ func (o *Options) Validate(families []Family) error {
 	}
 	faults = append(faults, checkDevices(o.Devices, families)...)
 	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
-		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
+		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; omit it for 1MiB", uint64(o.MaxWrite)))
 	}
 	if o.ReadAhead > devices.GiB {
-		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may take as much pinned memory", o.ReadAhead))
+		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may use that much pinned memory", o.ReadAhead))
 	}
 	if o.MaxBackground < 1 || o.MaxBackground > 65535 {
 		add(fmt.Errorf("max-background: %d is not between 1 and 65535", o.MaxBackground))

@@ -136,7 +136,7 @@ func (c *copier) plan(sources []string, target string) ([]job, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	} else if strings.HasSuffix(target, "/") && !c.opts.Recursive {
-		return nil, usagef("%s is not there; make the directory first: mkdir %s", target, target)
+		return nil, usagef("%s does not exist; create the directory first: mkdir %s", target, target)
 	}
 	if len(sources) > 1 && !into {
 		return nil, usagef("%s is not a directory; several sources need one", target)
@@ -173,7 +173,7 @@ func (c *copier) check(j job) error {
 		return usagef("%s is a directory; %s is not", j.source, j.target)
 	}
 	if j.info.IsDir() && liesIn(j.target, j.info) {
-		return usagef("%s lies in %s, which would copy without end", j.target, j.source)
+		return usagef("%s is inside %s; copying it there would never end", j.target, j.source)
 	}
 	return nil
 }

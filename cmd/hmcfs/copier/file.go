@@ -112,7 +112,7 @@ func finish(dst *os.File, info fs.FileInfo) error {
 func giveUp(dst *os.File, made bool, consistent int64) string {
 	if !made {
 		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
-		return fmt.Sprintf("%s is cut to the %d bytes that were copied", dst.Name(), consistent)
+		return fmt.Sprintf("%s is truncated to the %d bytes that were copied", dst.Name(), consistent)
 	}
 	named, err := os.Lstat(dst.Name())
 	held, herr := dst.Stat()

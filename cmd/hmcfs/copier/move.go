@@ -103,7 +103,7 @@ func (m *mover) fits(parts []segment) error {
 		err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, p.off-m.shift, p.end-p.off)
 		if errors.Is(err, unix.ENOSPC) {
 			free := devices.Size(st.Bavail) * devices.Size(st.Bsize)
-			return fmt.Errorf("%s: no space for %d bytes (%v), %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
+			return fmt.Errorf("%s: not enough space for %d bytes (%v), only %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
 		}
 	}
 	return nil

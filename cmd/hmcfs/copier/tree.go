@@ -14,7 +14,7 @@ import (
 func (c *copier) tree(ctx context.Context, j job) {
 	switch {
 	case ctx.Err() != nil:
-		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not begun"}})
+		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not started"}})
 	case j.info.IsDir():
 		c.directory(ctx, j)
 	case j.info.Mode()&fs.ModeSymlink != 0:
@@ -22,7 +22,7 @@ func (c *copier) tree(ctx context.Context, j job) {
 	case j.info.Mode().IsRegular():
 		c.ended(c.file(ctx, j))
 	default:
-		c.ended(File{Source: j.source, Target: j.target, Err: fmt.Errorf("%s is neither file, directory nor link; it is left out", j.source)})
+		c.ended(File{Source: j.source, Target: j.target, Err: fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source)})
 	}
 }
 

@@ -52,14 +52,14 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
-		return refused(p.MountPoint+" is mounted already", err, "unmount it first: hmcfs umount "+p.MountPoint)
+		return refused(p.MountPoint+" is already mounted", err, "unmount it first: hmcfs umount "+p.MountPoint)
 	}
 	back.push(func() {
 		d.lock.Remove()
 		p.Clean()
 	})
 	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
-		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or give another --state-dir")
+		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or use another --state-dir")
 	}
 	back.push(d.stateLock.Release)
 	return clearMountPoint(p.MountPoint)
@@ -159,7 +159,7 @@ func removeTier(runtimeDir string) {
 
 func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err := d.opts.Places.SweepMetadata(); err != nil {
-		return fmt.Errorf("remove records that the last mount had done with: %w", err)
+		return fmt.Errorf("remove records left over from the last mount: %w", err)
 	}
 	dir := d.opts.Places.Metadata()
 	if err := d.claimForNew(dir); err != nil {
@@ -209,15 +209,15 @@ func (d *Daemon) recordsFault(err error) error {
 	dir := d.opts.Places.Metadata()
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
-		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or give another --state-dir", d.opts.Places.State)
+		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or use another --state-dir", d.opts.Places.State)
 	case errors.Is(err, metadata.ErrNoSpace):
 		return err
 	case errors.Is(err, metadata.ErrNewer):
-		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
+		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or another --state-dir", dir, err)
 	case !errors.Is(err, metadata.ErrCorrupt):
-		return fmt.Errorf("metadata in %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and mount again", dir, err)
+		return fmt.Errorf("metadata in %s can't be opened, although no damage is known: %w; remove the cause, and mount again", dir, err)
 	default:
-		return fmt.Errorf("metadata in %s can't be read: %w; put the right copy back, bring back what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to begin empty", dir, err, d.opts.Places.State)
+		return fmt.Errorf("metadata in %s can't be read: %w; restore a good copy, recover what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to start empty", dir, err, d.opts.Places.State)
 	}
 }
 
@@ -258,7 +258,7 @@ func (d *Daemon) warnRecovery(r objects.Recovery) {
 	}
 	cause := "host memory is missing"
 	if r.Older != "" {
-		cause = fmt.Sprintf("the records in %s are not those of the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
+		cause = fmt.Sprintf("the records in %s do not match the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
 	}
 	d.warn(fmt.Sprintf("%s; %d files of host memory (%v) have no record and are set aside, and %d files of the records are lost; see hmcfs fsck %s",
 		cause, r.Aside, r.AsideUsed, r.Missing, d.opts.Places.MountPoint))

@@ -155,7 +155,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 		d.warn(text)
 	}
 	if s.Plain {
-		d.warn("--plain: what goes between nodes is neither encrypted nor authenticated behind the handshake; use it in networks alone that nobody else can reach")
+		d.warn("--plain: traffic between nodes is neither encrypted nor authenticated after the handshake; use it only in networks that nobody else can reach")
 	}
 	knobs, err := env.Parse(os.Getenv)
 	if err != nil {
@@ -196,13 +196,13 @@ func closedTo(owner *uint32, s cluster.Squash) string {
 	if owner == nil {
 		return ""
 	}
-	others := "no user of another node gets in, since only uid %d may use this mount and %s"
+	others := "no user of another node has access, since only uid %d may use this mount and %s"
 	switch {
 	case s.Mode == cluster.SquashRoot && *owner == 0 && s.UID != 0:
-		return fmt.Sprintf(others+": add --squash none to let root of the other nodes in, or --allow-other for their other users", 0,
-			"root of other nodes is nobody here (--squash root)")
+		return fmt.Sprintf(others+": add --squash none to give root of the other nodes access, or --allow-other for their other users", 0,
+			"root of other nodes is mapped to another user here (--squash root)")
 	case s.Mode == cluster.SquashAll && *owner != s.UID:
-		return fmt.Sprintf(others+": add --allow-other, or --squash all=%d:GID", *owner, fmt.Sprintf("all others are uid %d here (--squash all)", s.UID), *owner)
+		return fmt.Sprintf(others+": add --allow-other, or --squash all=%d:GID", *owner, fmt.Sprintf("all users of other nodes are mapped to uid %d here (--squash all)", s.UID), *owner)
 	}
 	return ""
 }
@@ -216,7 +216,7 @@ func (d *Daemon) leaveOthers(ctx context.Context) {
 		return
 	}
 	if err := d.leave(ctx, d.others); err != nil {
-		d.log.Warn("could not leave the other nodes in order", zap.Error(err))
+		d.log.Warn("could not leave the cluster cleanly", zap.Error(err))
 	}
 }
 
@@ -254,7 +254,7 @@ func (d *Daemon) otherNodes() *cluster.Cluster {
 // Forget takes a node that is gone out of the cluster.
 func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
 	if d.others == nil {
-		return fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+		return fmt.Errorf("this mount is not part of a cluster: %w", admin.ErrNotFound)
 	}
 	for _, n := range d.others.cluster.Nodes() {
 		if n.Name == node && n.Connected {
@@ -266,9 +266,9 @@ func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
 	case errors.Is(err, members.ErrPresent):
 		return fmt.Errorf("%w: %w", err, admin.ErrBusy)
 	case errors.Is(err, coord.ErrNotFound):
-		return fmt.Errorf("no node %s is known: %w", node, admin.ErrNotFound)
+		return fmt.Errorf("node %s is unknown: %w", node, admin.ErrNotFound)
 	case err == nil:
-		d.log.Warn("a node is forgotten", zap.String("node", string(node)))
+		d.log.Warn("node forgotten", zap.String("node", string(node)))
 	}
 	return err
 }
@@ -277,7 +277,7 @@ func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
 func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	o := d.others
 	if o == nil {
-		return adminapi.Cluster{}, fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+		return adminapi.Cluster{}, fmt.Errorf("this mount is not part of a cluster: %w", admin.ErrNotFound)
 	}
 	out := adminapi.Cluster{
 		Name: o.parsed.Name, Self: o.members.Self(), Listening: o.cluster.Listening(), Squash: d.opts.Settings.Squash,

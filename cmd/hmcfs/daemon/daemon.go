@@ -109,10 +109,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 	for {
 		select {
 		case <-d.gone:
-			d.log.Info("unmounted from outside")
+			d.log.Info("unmounted by another process")
 			return d.finish(calm, keep, nil)
 		case <-ctx.Done():
-			d.log.Info("asked to end by a signal")
+			d.log.Info("stopped by a signal")
 			d.unmountForSure(calm)
 			return d.finish(calm, keep, nil)
 		case call := <-d.asked:
@@ -141,7 +141,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if aerr := d.admin.Close(ctx); aerr != nil {
-		d.log.Warn("admin server did not end by itself", zap.Error(aerr))
+		d.log.Warn("admin server did not shut down in time", zap.Error(aerr))
 	}
 	d.opts.Places.CleanSocket()
 	d.stateLock.Release()
@@ -162,7 +162,7 @@ func (d *Daemon) endShares(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sharesLimit)
 	defer cancel()
 	if err := d.admin.EndShares(ctx); err != nil {
-		d.log.Warn("the store closes under a request", zap.Error(err))
+		d.log.Warn("closing the store although requests are in progress", zap.Error(err))
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 	if cerr := d.meta.Close(); keep {
 		note("close the records", cerr)
 	} else if cerr != nil {
-		d.log.Warn("the records that are to be removed could not be closed", zap.Error(cerr))
+		d.log.Warn("could not close the records before removing them", zap.Error(cerr))
 	}
 	note("end the guard", d.guard.Close())
 	note("close the engine", d.engine.Close())

@@ -25,7 +25,7 @@ func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]device
 	for _, f := range d.discover(ctx, reg) {
 		dev, err := reg.Open(ctx, fmt.Sprintf("%s:%d", f.Info.Family, f.Info.Ordinal))
 		if err != nil {
-			d.warn(fmt.Sprintf("device %s is left out: %v", f.Info.Name, err))
+			d.warn(fmt.Sprintf("device %s is skipped: %v", f.Info.Name, err))
 			continue
 		}
 		devs = append(devs, dev)
@@ -48,7 +48,7 @@ func (d *Daemon) discover(ctx context.Context, reg *devices.Registry) []devices.
 		found = append(found, here...)
 	}
 	return eachCardOnce(found, func(twice devices.Found) {
-		d.log.Info("card is mounted by its vendor's own runtime; ask for it with --device to have it here too",
+		d.log.Info("card is already mounted through its vendor's runtime; name it with --device to mount it here too",
 			zap.String("device", string(twice.Info.Name)), zap.String("pci", twice.Info.PCI))
 	})
 }

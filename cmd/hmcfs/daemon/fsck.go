@@ -73,7 +73,7 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, fmt.Errorf("look at the records: %w", err)
 	}
 	if empty {
-		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
+		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is the wrong directory", stateDir)
 	}
 	if err = p.StateIsOf(os.Geteuid()); err != nil {
 		return report, err
@@ -123,9 +123,9 @@ func stateFault(dir string, err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	case !errors.Is(err, metadata.ErrCorrupt):
-		return fmt.Errorf("state directory %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and check it again", dir, err)
+		return fmt.Errorf("state directory %s can't be opened, although no damage is known: %w; remove the cause, and check it again", dir, err)
 	}
-	return fmt.Errorf("state directory %s can't be read: %w; put the right copy back, or bring back what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
+	return fmt.Errorf("state directory %s can't be read: %w; restore a good copy, or recover what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
 
 // checker looks through the records of a store.

@@ -39,7 +39,7 @@ func limitMemory(log *zap.Logger) {
 	}
 	has, from := memoryOf(os.DirFS("/"))
 	if has == 0 {
-		log.Info("no memory limit: the memory of the machine can't be told")
+		log.Info("no memory limit: the machine's memory size is unknown")
 		return
 	}
 	most := has / memoryShare

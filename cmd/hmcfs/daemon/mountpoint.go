@@ -24,7 +24,7 @@ func occupied(path string) (bool, error) {
 	case !found:
 		return false, place.CheckMountPoint(path)
 	case !m.IsHMCFS():
-		return false, fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
+		return false, fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or use another directory", path, m.Type)
 	}
 	return true, nil
 }
@@ -39,10 +39,10 @@ func clearMountPoint(path string) error {
 		case err != nil || !ours:
 			return err
 		case !place.IsDead(path):
-			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
+			return fmt.Errorf("%s is already mounted with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}
 		if err := place.Detach(path, true); err != nil {
-			return fmt.Errorf("take away the mount that a dead daemon left: %w", err)
+			return fmt.Errorf("remove the mount that a dead daemon left: %w", err)
 		}
 	}
 }

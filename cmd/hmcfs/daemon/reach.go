@@ -47,7 +47,7 @@ func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.I
 		return err
 	}
 	if node != nil {
-		return fmt.Errorf("inode %d is a file of node %s, which user %d has to show by its descriptor: %w",
+		return fmt.Errorf("inode %d is a file of node %s; user %d must name it by a descriptor: %w",
 			ino, node.Record().Name, by.UID, objects.ErrForbidden)
 	}
 	return d.store.MayReach(ctx, by, ino)

@@ -34,7 +34,7 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	}
 	var rows []adminapi.Problem
 	for _, text := range salvaged.Damage {
-		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is brought back; the damaged records are kept in " + salvaged.Aside})
+		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is recovered; the damaged records are kept in " + salvaged.Aside})
 	}
 	for _, text := range salvaged.Gone {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
@@ -89,7 +89,7 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 		row := at(p)
 		row.Repaired, row.Done = false, ""
 		if row.Fault == "" {
-			row.Fault = "it comes back"
+			row.Fault = "it reappears after each repair"
 		}
 	}
 	for _, p := range report.Problems {
@@ -106,7 +106,7 @@ func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Pr
 	if errors.Is(err, metadata.ErrChanged) {
 		row.Repaired, row.Fault = true, ""
 		if row.Done == "" {
-			row.Done = "gone together with another"
+			row.Done = "solved by another repair"
 		}
 		return
 	}
@@ -132,7 +132,7 @@ func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Pr
 func (c *checker) adopted(ctx context.Context, p metadata.Problem) string {
 	i, err := c.meta.Get(ctx, p.Ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return "it is removed, as its device is not there either"
+		return "it is removed, as its device does not exist either"
 	}
 	if err != nil {
 		return p.Remedy()

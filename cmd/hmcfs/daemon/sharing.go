@@ -109,7 +109,7 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 	case err != nil:
 		return err
 	case !a.IsRegular():
-		return fmt.Errorf("inode %d is no regular file, and only those have memory: %w", ino, objects.ErrInvalid)
+		return fmt.Errorf("inode %d is not a regular file, and only regular files have memory: %w", ino, objects.ErrInvalid)
 	case !by.May(&a.Inode, objects.PermRead|objects.PermWrite):
 		return fmt.Errorf("inode %d has mode %o and belongs to user %d: user %d may not both read and write it: %w",
 			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)

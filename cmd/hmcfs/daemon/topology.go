@@ -40,21 +40,21 @@ func (d *Daemon) readTopology(ctx context.Context, _ *undo) error {
 		d.joined.infos = append(d.joined.infos, dev.Info())
 		if d.joined.file != nil {
 			if _, err := d.joined.file.Device(topology.ID(dev.Info().Name)); err != nil {
-				d.warn(fmt.Sprintf("topology: %s does not say how %s is joined", s.Topology, dev.Info().Name))
+				d.warn(fmt.Sprintf("topology: %s does not describe how %s is connected", s.Topology, dev.Info().Name))
 			}
 		}
 	}
 	var problems []error
 	d.joined.peers, problems = Pairs(ctx, d.families, d.joined.infos)
 	for _, err := range problems {
-		d.log.Warn("which cards reach each other is not known", zap.Error(err))
+		d.log.Warn("can't determine which cards can reach each other", zap.Error(err))
 	}
 	if s.NUMA == "off" {
 		return nil
 	}
 	m, err := topology.ReadMachine(topology.SysRoot)
 	if err != nil {
-		d.log.Warn("threads go where the kernel puts them", zap.Error(err))
+		d.log.Warn("threads are not bound to NUMA nodes", zap.Error(err))
 		return nil
 	}
 	d.pinner = affinity.NewPinner(m)
@@ -156,7 +156,7 @@ func (d *Daemon) ring(at []topology.ID) (order []plan.Rank, hash string) {
 	}
 	found, err := g.Ring(at, ringMessage)
 	if err != nil {
-		d.log.Debug("ranks go in their own order", zap.Error(err))
+		d.log.Debug("no ring order for the ranks, which keep their own", zap.Error(err))
 		return nil, g.Hash()
 	}
 	for _, rank := range found {

@@ -29,7 +29,7 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 	select {
 	case d.asked <- call:
 	case <-d.over:
-		return adminapi.UmountAnswer{}, errors.New("the mount is ending already")
+		return adminapi.UmountAnswer{}, errors.New("the mount is already being unmounted")
 	case <-ctx.Done():
 		return adminapi.UmountAnswer{}, ctx.Err()
 	}
@@ -125,7 +125,7 @@ func (d *Daemon) cutNameless(copies []place.User) {
 	for _, c := range copies {
 		d.copies = append(d.copies, c.String())
 	}
-	d.log.Warn("the mount is gone here, but another mount namespace has a copy; cutting the connection", zap.Strings("copies", d.copies))
+	d.log.Warn("the mount is removed here, but another mount namespace has a copy; cutting the connection", zap.Strings("copies", d.copies))
 	d.abort()
 }
 

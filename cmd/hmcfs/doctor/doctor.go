@@ -140,26 +140,26 @@ func (r *Report) Privileges(m *Machine) {
 	case may:
 		r.add("privilege", OK, "", "this process may mount, and hand files to the kernel (CAP_SYS_ADMIN)")
 	case m.UID == 0:
-		r.add("privilege", Problem, "start the container with --cap-add SYS_ADMIN", "root without CAP_SYS_ADMIN may not mount")
+		r.add("privilege", Problem, "start the container with --cap-add SYS_ADMIN", "root without CAP_SYS_ADMIN can't mount")
 	default:
 		if _, err := m.Look("fusermount3"); err != nil {
-			r.add("privilege", Problem, "install fuse3, or mount as root", "there is no fusermount3, by which users mount")
+			r.add("privilege", Problem, "install fuse3, or mount as root", "there is no fusermount3, which users need for mounting")
 		} else {
-			r.add("privilege", Note, "mount as root for passthrough", "users mount by fusermount3, without passthrough")
+			r.add("privilege", Note, "mount as root for passthrough", "users mount through fusermount3, without passthrough")
 		}
 		if !slices.Contains(lines(m.text("/etc/fuse.conf")), "user_allow_other") {
-			r.add("privilege", Note, "add the line user_allow_other to /etc/fuse.conf", "users can't give --allow-other")
+			r.add("privilege", Note, "add the line user_allow_other to /etc/fuse.conf", "users can't use --allow-other")
 		}
 	}
 	const least = 64 << 20
 	if m.Locked < least && !may {
-		r.add("limits", Note, "raise it: ulimit -l unlimited", "only %v may be locked: staging buffers may not be pinned", devices.Size(m.Locked))
+		r.add("limits", Note, "raise it: ulimit -l unlimited", "only %v of memory may be locked: staging buffers may not get pinned", devices.Size(m.Locked))
 	} else {
 		r.add("limits", OK, "", "enough memory may be locked")
 	}
 	const files = 4096
 	if m.Files < files {
-		r.add("limits", Note, "raise it: ulimit -n 1048576", "only %d files may be open: each open host file takes one", m.Files)
+		r.add("limits", Note, "raise it: ulimit -n 1048576", "only %d files may be open: each open host file uses one", m.Files)
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *Report) Devices(all []Family) {
 		r.add("devices", OK, "", "%s: %s", f.Name, strings.Join(names, ", "))
 	}
 	if cards == 0 {
-		r.add("devices", Note, "see hmcfs devices", "no accelerator: a mount has the host tier, and simulated devices where asked for")
+		r.add("devices", Note, "see hmcfs devices", "no accelerator: a mount has the host tier, and simulated devices on request")
 	}
 }
 
@@ -214,7 +214,7 @@ func (r *Report) Devices(all []Family) {
 // can be used.
 func (r *Report) Environment(err error) {
 	if err == nil {
-		r.add("environment", OK, "", "variables and config files can be used; hmcfs config show lists them")
+		r.add("environment", OK, "", "environment variables and config files are valid; hmcfs config show lists them")
 		return
 	}
 	for l := range strings.Lines(err.Error()) {
@@ -251,7 +251,7 @@ func (r *Report) Moved(results []affinity.Result) {
 			done++
 		}
 		if q.Problem != "" {
-			r.add("numa", Note, "as root: hmcfs doctor --apply", "interrupt %d of %s stays: %s", q.IRQ.Number, q.IRQ.NIC, q.Problem)
+			r.add("numa", Note, "as root: hmcfs doctor --apply", "interrupt %d of %s was not moved: %s", q.IRQ.Number, q.IRQ.NIC, q.Problem)
 		}
 	}
 	r.add("numa", OK, "", "%d interrupts moved", done)

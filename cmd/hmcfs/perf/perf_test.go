@@ -260,7 +260,7 @@ func TestServerOutlivesRunners(t *testing.T) {
 	}
 	// Of a visit that was made again it may tell late.
 	for line := range said {
-		if line == "the runner has gone" {
+		if line == "the client has disconnected" {
 			break
 		}
 		if !strings.Contains(line, "before its end") {

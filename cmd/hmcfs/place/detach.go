@@ -97,11 +97,11 @@ func CheckMountPoint(path string) error {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("mount point %s is not there; make it: mkdir -p %s", path, path)
+		return fmt.Errorf("mount point %s does not exist; create it: mkdir -p %s", path, path)
 	case err != nil:
 		return fmt.Errorf("mount point %s: %w", path, bare(err))
 	case !st.IsDir():
-		return fmt.Errorf("mount point %s is not a directory; give an empty directory", path)
+		return fmt.Errorf("mount point %s is not a directory; use an empty directory", path)
 	}
 	d, err := os.Open(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func CheckMountPoint(path string) error {
 	}
 	defer func() { _ = d.Close() }()
 	if names, _ := d.Readdirnames(1); len(names) > 0 {
-		return fmt.Errorf("mount point %s is not empty (it has %q); give an empty directory", path, names[0])
+		return fmt.Errorf("mount point %s is not empty (it has %q); use an empty directory", path, names[0])
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (p Paths) link() error {
 		return nil
 	}
 	if err := os.Remove(p.DefaultRuntime); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("runtime directory: %s is in the way of a link to %s: %w", p.DefaultRuntime, p.Runtime, bare(err))
+		return fmt.Errorf("runtime directory: %s prevents the creation of a link to %s: %w", p.DefaultRuntime, p.Runtime, bare(err))
 	}
 	if err := os.Symlink(p.Runtime, p.DefaultRuntime); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)

@@ -55,7 +55,7 @@ func (p Paths) ReadNode() (Node, error) {
 		err = errors.New("it has no id")
 	}
 	if err != nil {
-		return n, fmt.Errorf("node's identity in %s: %w; remove it to be another node", p.NodeFile(), err)
+		return n, fmt.Errorf("node's identity in %s: %w; remove it to become a new node", p.NodeFile(), err)
 	}
 	return n, nil
 }

@@ -50,9 +50,9 @@ func take(path string, uid int, mode fs.FileMode) error {
 	case by == made:
 		return nil
 	case st.Mode()&writable != 0:
-		return fmt.Errorf("others may write to %s; take that away (chmod go-w %s)", path, path)
+		return fmt.Errorf("other users may write to %s; revoke that permission (chmod go-w %s)", path, path)
 	case mode == passable && st.Mode()&0o001 == 0:
-		return fmt.Errorf("other users can't pass through %s, as --allow-other wants; let them (chmod o+x %s)", path, path)
+		return fmt.Errorf("other users can't traverse %s, as --allow-other requires; permit it (chmod o+x %s)", path, path)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func markOf(path string, uid int) (string, error) {
 		}
 	}
 	if len(names) > 0 {
-		return "", fmt.Errorf("%s is there, hmcfs has not made it, and it is not empty (it has %q); give an empty directory, or one that is not there yet",
+		return "", fmt.Errorf("%s exists, was not created by hmcfs, and is not empty (it has %q); use an empty directory, or one that does not exist yet",
 			path, names[0].Name())
 	}
 	return found, mark(path, found)
@@ -145,7 +145,7 @@ func ownBase(path string, uid int) error {
 	}
 	st, err := directoryOf(path, uid)
 	if err == nil && st.Mode()&writable != 0 {
-		err = fmt.Errorf("others may write to %s; look what is in it, and take that away (chmod go-w %s)", path, path)
+		err = fmt.Errorf("other users may write to %s; check its contents, and revoke that permission (chmod go-w %s)", path, path)
 	}
 	if err != nil && uid != 0 {
 		err = fmt.Errorf("%w, or set XDG_RUNTIME_DIR to a directory of yours, for this and for later commands", err)
@@ -169,7 +169,7 @@ func believable(path string, owner int) error {
 	case err != nil:
 		return err
 	case !st.IsDir(), !belongsTo(st, owner, 0), st.Mode()&writable != 0:
-		return fmt.Errorf("%s is not believed: it has to be a directory of user %d that others can't write to", path, owner)
+		return fmt.Errorf("%s is not trusted: it must be a directory of user %d that others can't write to", path, owner)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (h Host) stateBase() (string, error) {
 	case h.Getenv("HOME") != "":
 		return filepath.Join(h.Getenv("HOME"), ".local", "state", "hmcfs"), nil
 	}
-	return "", fmt.Errorf("no place for the state: neither XDG_STATE_HOME nor HOME is set; give --state-dir DIR")
+	return "", fmt.Errorf("no state directory: neither XDG_STATE_HOME nor HOME is set; give --state-dir DIR")
 }
 
 // Find returns the places of a mount whose daemon belongs to owner: where a

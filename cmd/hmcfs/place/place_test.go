@@ -182,9 +182,9 @@ func TestCheckMountPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		dir:         `is not empty (it has "file"); give an empty directory`,
-		file:        "is not a directory; give an empty directory",
-		dir + "/no": "is not there; make it: mkdir -p",
+		dir:         `is not empty (it has "file"); use an empty directory`,
+		file:        "is not a directory; use an empty directory",
+		dir + "/no": "does not exist; create it: mkdir -p",
 	} {
 		if err := CheckMountPoint(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)

@@ -17,7 +17,7 @@ var (
 	// ErrRank is a rank that has failed.
 	ErrRank = errors.New("a rank failed")
 	// ErrTimeout is a run whose time was over.
-	ErrTimeout = errors.New("time is over")
+	ErrTimeout = errors.New("timed out")
 	// ErrProgram is a program that can't be run.
 	ErrProgram = errors.New("no program")
 	// ErrPlace is a directory for a job's files that can't be used.

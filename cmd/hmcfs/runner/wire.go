@@ -109,7 +109,7 @@ func readFrame(from io.Reader, room []byte) (frame, []byte, error) {
 	}
 	f.body = room[:n]
 	if _, err := io.ReadFull(from, f.body); err != nil {
-		return f, room, fmt.Errorf("a message that is cut: %w", errors.Join(ErrTalk, err))
+		return f, room, fmt.Errorf("a truncated message: %w", errors.Join(ErrTalk, err))
 	}
 	return f, room, nil
 }
@@ -194,7 +194,9 @@ func dataHead(rank, buffer int) []byte {
 // silentError is somebody who has said nothing for too long.
 type silentError struct{ after time.Duration }
 
-func (e *silentError) Error() string { return fmt.Sprintf("nothing was heard of it for %v", e.after) }
+func (e *silentError) Error() string {
+	return fmt.Sprintf("no message was received from it for %v", e.after)
+}
 
 // patient reads, and gives up when nothing comes for some time. 0 is never.
 type patient struct {
@@ -232,7 +234,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 		text := strings.TrimRight(string(line), "\r\n")
 		if _, says, ok := strings.Cut(text, greeting); ok && err == nil {
 			if says != version {
-				return "", fmt.Errorf("hmcfs there talks version %s of run-host, and this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrTalk)
+				return "", fmt.Errorf("hmcfs there uses version %s of run-host, but this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrTalk)
 			}
 			return "", nil
 		}
@@ -243,7 +245,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 			return shorten(noise), err
 		}
 	}
-	return shorten(noise), fmt.Errorf("no hmcfs answers: %w", ErrTalk)
+	return shorten(noise), fmt.Errorf("no answer from hmcfs: %w", ErrTalk)
 }
 
 // longestText is the most bytes of a text of a host that is shown.
