@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Operation counts one operation of the file system.
+// Operation holds the counters of one filesystem operation.
 type Operation struct {
 	Name    string
 	Count   uint64
@@ -22,19 +22,19 @@ type Operation struct {
 	Seconds float64
 }
 
-// Metrics are the sources of the numbers. A nil function has none.
+// Metrics are the sources of the metrics. A nil function has none.
 type Metrics struct {
 	Version    string
 	Transfers  func() transport.Stats
 	Devices    func(context.Context) ([]objects.DeviceStatus, error)
 	Operations func() []Operation
-	// Cluster fails where the mount is one of its own.
+	// Cluster fails if the mount is not part of a cluster.
 	Cluster func() (adminapi.Cluster, error)
 	Limits  func() []metadata.LimitStatus
 }
 
-// Registry returns a registry of its own with hmcfs's metrics, those of the
-// Go runtime and those of the process.
+// Registry returns a new registry with the metrics of hmcfs, of the Go runtime and of the
+// process.
 func (m Metrics) Registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -48,7 +48,7 @@ func (m Metrics) Registry() *prometheus.Registry {
 	return r
 }
 
-// collector reads the counters when it is asked; it has none of its own.
+// collector reads the counters when it is collected; it has none of its own.
 type collector struct {
 	from Metrics
 
@@ -93,7 +93,7 @@ func newCollector(m Metrics) *collector {
 	}
 }
 
-// Describe sends the metrics that Collect may send.
+// Describe sends the descriptors of all metrics that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
@@ -105,7 +105,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present numbers.
+// Collect sends the current values.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, c.info, 1, c.from.Version)
 	if c.from.Transfers != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// clusterCollector reads what is known of other nodes when it is asked.
+// clusterCollector reads the state of the other nodes when it is collected.
 type clusterCollector struct {
 	from func() (adminapi.Cluster, error)
 
@@ -41,7 +41,7 @@ func newClusterCollector(from func() (adminapi.Cluster, error)) *clusterCollecto
 	}
 }
 
-// Describe sends the metrics that Collect may send.
+// Describe sends the descriptors of all metrics that Collect may send.
 func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.nodes, c.connected, c.unreachable, c.unused, c.questions, c.answers, c.failures,
@@ -51,7 +51,7 @@ func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present numbers; a mount of its own has none.
+// Collect sends the current values; there are none if the mount is not part of a cluster.
 func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	known, err := c.from()
 	if err != nil {

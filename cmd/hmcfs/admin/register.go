@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// register makes memory known to a session.
+// register serves a request to register memory with a session.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
@@ -36,7 +36,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// memoryOf is the memory that a request means.
+// memoryOf returns the memory that a request describes.
 func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	if err := announced(r.Descriptors, len(received)); err != nil {
 		return hetero.Memory{}, err
@@ -54,7 +54,7 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	return hetero.Memory{Device: r.Device, File: received[0]}, nil
 }
 
-// announced compares the descriptors that were to come with those that came.
+// announced compares the number of announced descriptors with the number received.
 func announced(want, came int) error {
 	if want == came {
 		return nil

@@ -20,31 +20,30 @@ type Option struct {
 	Name string
 	// Short is the flag's one letter, empty for most.
 	Short string
-	// Kind says how the value is written: text, list, bool, size, number,
-	// time or words.
+	// Kind is the type of the value: text, list, bool, size, number, time or word.
 	Kind string
-	// Default is the default as a user would write it; empty where it is
-	// worked out, which Doc explains then.
+	// Default is the default as a user would write it; empty if it is computed, which Doc
+	// then explains.
 	Default string
-	// Doc says what the option does, in one sentence or two.
+	// Doc describes the option in one or two sentences.
 	Doc string
 
 	set func(o *Options, texts []string) error
 	get func(o *Options) any
 }
 
-// Key is the option's key in the config file and its word for -o.
+// Key returns the option's key in the config file, which is also its word for -o.
 func (p *Option) Key() string { return strings.ReplaceAll(p.Name, "-", "_") }
 
-// Env is the option's environment variable.
+// Env returns the option's environment variable.
 func (p *Option) Env() string {
 	return "HMCFS_" + strings.ToUpper(p.Key())
 }
 
-// IsList says whether the option may be given several times.
+// IsList reports whether the option may be given several times.
 func (p *Option) IsList() bool { return p.Kind == kindList }
 
-// IsBool says whether the option may be given without a value.
+// IsBool reports whether the option may be given without a value.
 func (p *Option) IsBool() bool { return p.Kind == kindBool }
 
 // Value returns the option's value, for JSON.
@@ -72,12 +71,12 @@ const (
 	kindWords  = "word"
 )
 
-// Table lists every option, in the order in which people read them.
+// Table returns every option, in the order in which people read them.
 func Table() []*Option {
 	return slices.Concat(localTable(), clusterTable())
 }
 
-// localTable are the options of a mount by itself.
+// localTable returns the options that are not about a cluster.
 func localTable() []*Option {
 	return []*Option{
 		list("device", "", func(o *Options) *[]string { return &o.Devices },
@@ -132,7 +131,7 @@ func localTable() []*Option {
 	}
 }
 
-// clusterTable are the options of a mount among those of other machines.
+// clusterTable returns the options of a mount in a cluster.
 func clusterTable() []*Option {
 	return []*Option{
 		text("node", kindText, "", func(o *Options) *string { return &o.Node },
@@ -192,7 +191,8 @@ func list(name, short string, field func(*Options) *[]string, doc string) *Optio
 	}
 }
 
-// words is a list whose values may hold several words between commas.
+// words returns an option that is a list whose values may contain several words separated
+// by commas.
 func words(name, short string, field func(*Options) *[]string, doc string) *Option {
 	p := list(name, short, field, doc)
 	p.set = func(o *Options, texts []string) error {
@@ -282,7 +282,7 @@ func parseBool(text string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", text)
 }
 
-// showSize writes a size so that ParseSize reads the same number.
+// showSize formats a size so that ParseSize returns the same number.
 func showSize(s devices.Size) string {
 	for _, u := range []struct {
 		unit devices.Size

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
-// openFound opens the host device and every accelerator that is there. One
-// that can't be opened is left out, with a warning.
+// openFound opens the host device and every accelerator found. One that cannot be opened is
+// skipped, with a warning.
 func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
 	first, err := reg.Open(ctx, string(host.Family))
 	if err != nil {
@@ -53,8 +53,8 @@ func (d *Daemon) discover(ctx context.Context, reg *devices.Registry) []devices.
 	})
 }
 
-// eachCardOnce leaves out the OpenCL devices that are cards of a vendor's own
-// runtime: two directories of one card would look like twice the memory.
+// eachCardOnce removes the OpenCL devices that are cards of a vendor's own runtime: two
+// directories for one card would look like twice the memory.
 func eachCardOnce(found []devices.Found, left func(devices.Found)) []devices.Found {
 	vendors := map[string]bool{}
 	for _, f := range found {

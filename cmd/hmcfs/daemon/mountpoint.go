@@ -6,16 +6,16 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// CheckMountPoint says whether a mount could begin at the path, and changes
-// nothing. What may be a dead mount, or one that is about to end, is left for
-// the daemon to find out.
+// CheckMountPoint returns an error unless a mount could begin at the path; it changes
+// nothing. It accepts what may be a dead mount, or one that is being unmounted: the daemon
+// finds that out.
 func CheckMountPoint(path string) error {
 	_, err := occupied(path)
 	return err
 }
 
-// occupied says whether hmcfs is mounted at the path. Everything else that a
-// mount can't begin at is an error.
+// occupied reports whether hmcfs is mounted at the path. Anything else that prevents a
+// mount is an error.
 func occupied(path string) (bool, error) {
 	m, found, err := place.MountAt(path)
 	switch {
@@ -29,9 +29,8 @@ func occupied(path string) (bool, error) {
 	return true, nil
 }
 
-// clearMountPoint makes sure that a mount may begin at the path. A mount of
-// hmcfs whose daemon is dead is taken away first; anything else that is
-// mounted there is refused.
+// clearMountPoint makes sure that a mount can begin at the path. An hmcfs mount whose
+// daemon is dead is removed first; anything else mounted there is an error.
 func clearMountPoint(path string) error {
 	for {
 		ours, err := occupied(path)
