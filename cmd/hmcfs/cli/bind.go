@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// bindFlags are the options by which a person names memory.
+// bindFlags are the flags that describe memory.
 type bindFlags struct {
 	handle, path, ipc, family, device string
 	memfd, vmm, pid                   int
@@ -67,7 +67,7 @@ func (a *app) bindVerb() *cobra.Command {
 	return cmd
 }
 
-// oneSource wants the memory told once.
+// oneSource checks that the memory is named exactly once.
 func oneSource(cmd *cobra.Command) error {
 	var given []string
 	for _, name := range []string{"handle", "memfd", "vmm-fd", "ipc", "path"} {
@@ -84,7 +84,7 @@ func oneSource(cmd *cobra.Command) error {
 	return usage(fmt.Errorf("%s name the memory more than once; give one of them", strings.Join(given, " and ")))
 }
 
-// bind binds and tells what was bound.
+// bind binds and prints what was bound.
 func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) error {
 	memory, err := f.memory(a.Stdin)
 	if err != nil {
@@ -120,8 +120,7 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 	return nil
 }
 
-// shareFault words a failure to bind or export: the file, the cause, the way
-// out.
+// shareFault describes a failure to bind or export: the file, the cause, the remedy.
 func (a *app) shareFault(verb, file string, err error) error {
 	if errors.Is(err, client.ErrNotMounted) {
 		return notMounted("%s is not on an hmcfs mount", file)
@@ -129,7 +128,7 @@ func (a *app) shareFault(verb, file string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, file, err)
 }
 
-// memory reads what the flags name.
+// memory returns the memory that the flags describe.
 func (f *bindFlags) memory(stdin io.Reader) (share.Memory, error) {
 	if f.pid < 0 {
 		return share.Memory{}, fmt.Errorf("--pid %d is not a process ID", f.pid)
@@ -165,7 +164,7 @@ func (f *bindFlags) memory(stdin io.Reader) (share.Memory, error) {
 	return m, nil
 }
 
-// whole reads --handle.
+// whole reads the description given by --handle.
 func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
 	text, from := []byte(f.handle), "--handle"
 	var err error
@@ -190,8 +189,8 @@ func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
 	return m, nil
 }
 
-// single makes the one piece that the short forms name. Its size stays 0 where
-// the memory itself tells it.
+// single returns the one piece that the short forms describe. Its size is 0 if the memory
+// itself determines it.
 func (f *bindFlags) single() (share.Memory, error) {
 	p := share.Piece{Kind: devices.HandleMemfd, Path: f.path, Handle: f.ipc}
 	switch {

@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/job"
 )
 
-// collectFlags are those of a verb of collectives; not every verb has all.
+// collectFlags are the flags of the collective commands; not every command has all.
 type collectFlags struct {
 	op, dtype, outDir, algorithm string
 	out                          []string
@@ -30,15 +30,15 @@ type collectFlags struct {
 	strict, asJSON               bool
 }
 
-// fileVerb is a verb whose ranks are files.
+// fileVerb is a command whose ranks are files.
 type fileVerb struct {
 	kind plan.Kind
-	name string // of the verb
-	// short and what are for help: what it is for, and what each FILE becomes.
+	name string // of the command
+	// short and what are help texts: the purpose, and the effect on each FILE.
 	short, what string
 }
 
-// collectives are the verbs, in the order in which help shows them.
+// collectives returns the commands, in the order in which help shows them.
 func collectives() []fileVerb {
 	return []fileVerb{
 		{plan.AllReduce, "allreduce", "Combine files element by element; every file receives the result", "Combine the FILEs element by element; each FILE then holds the result."},
@@ -112,7 +112,7 @@ func collectExample(c fileVerb) string {
 	}
 }
 
-// collect does a collective.
+// collect executes a collective.
 func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
 	if err == nil {
@@ -150,7 +150,7 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 	return nil
 }
 
-// fromEnvironment fills in what no flag says.
+// fromEnvironment sets what no flag sets.
 func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string) string) error {
 	s, err := env.Parse(getenv)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	return nil
 }
 
-// request returns what can be told without looking at the files.
+// request returns the part of the request that does not depend on the files.
 func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
 	r := adminapi.CollectRequest{Verb: c.kind.String(), Root: f.root, Strict: f.strict, Algorithm: f.algorithm}
 	if f.op != "" {
@@ -188,7 +188,7 @@ func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectReque
 	return r, nil
 }
 
-// printCollect writes how it went.
+// printCollect prints the outcome.
 func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	what := r.Dtype
 	if r.Op != "" {
@@ -207,11 +207,11 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	}
 }
 
-// dtypeAttr is the attribute in which a file says what its elements are.
+// dtypeAttr is the attribute with the element type of a file.
 const dtypeAttr = "user.hmc.dtype"
 
-// dtype is the type of the elements: what was given, or what the files say.
-// Where both are, they must agree.
+// dtype returns the element type: the one given, or that of the files. If both exist, they
+// must agree.
 func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	said := map[string]string{} // by type
 	for i, name := range r.names {
@@ -259,7 +259,8 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	return elem.Uint8.String(), nil
 }
 
-// outputs are the paths of the results, empty for none; nil is in place.
+// outputs returns the paths of the results, empty for a rank without one; nil means in
+// place.
 func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 	outs := f.out
 	switch {
@@ -277,7 +278,7 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 		outs = make([]string, len(r.names))
 		outs[f.root] = f.out[0]
 	case c.kind == plan.Broadcast:
-		// The FILE is the root, and each of --out is a rank behind it.
+		// The FILE is the root, and each --out is a further rank.
 		r.spread(outs)
 		outs = append([]string{""}, outs...)
 	case len(outs) != len(r.names):
@@ -295,7 +296,7 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 	return outs, nil
 }
 
-// collectFault words what went wrong with files that are told in the error.
+// collectFault returns an error, which names the files, with its exit code.
 func collectFault(verb string, err error) error {
 	err = inPlainWords(err)
 	code := exitFailure
@@ -307,8 +308,8 @@ func collectFault(verb string, err error) error {
 	return &codeError{code: code, err: fmt.Errorf("%s: %w", verb, err)}
 }
 
-// inPlainWords leaves out the words by which programs tell errors apart, where
-// what stands beside them says the same.
+// inPlainWords removes the texts of sentinel errors that repeat what the rest of the
+// message says.
 func inPlainWords(err error) error {
 	text := err.Error()
 	for _, class := range []string{elem.ErrType.Error(), filecollect.ErrTask.Error(), objects.ErrInvalid.Error(), job.ErrOptions.Error()} {
@@ -318,7 +319,7 @@ func inPlainWords(err error) error {
 	return &explained{text: text, err: err}
 }
 
-// noAlgorithm is the fault of an --algorithm that does not exist.
+// noAlgorithm returns the error for an unknown --algorithm.
 func noAlgorithm(name string) error {
 	known := make([]string, 0, len(plan.Algorithms()))
 	for _, a := range plan.Algorithms() {
@@ -327,7 +328,7 @@ func noAlgorithm(name string) error {
 	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(known, ", "))
 }
 
-// several is a number of things.
+// several formats a number of things.
 func several[N ~int | ~uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -335,10 +336,10 @@ func several[N ~int | ~uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// namedFault names a file by the path that was given.
+// namedFault adds the path that was given to an error.
 func namedFault(name string, err error) error {
 	if errors.Is(err, client.ErrNotMounted) {
-		return err // it names the path
+		return err // it contains the path
 	}
 	if errors.Is(err, unix.EHOSTUNREACH) {
 		return fmt.Errorf("%w; hmcfs nodes shows why its node is unreachable", err)
@@ -349,7 +350,8 @@ func namedFault(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// findOf opens a path to be named, on the mount of others.
+// findOf opens a file to identify it to the daemon, and returns the client of that daemon.
+// Unless of is nil, the file must be on its mount.
 func findOf(name string, of *client.Client) (*client.Client, *os.File, error) {
 	c, f, err := client.Find(name)
 	if err != nil {

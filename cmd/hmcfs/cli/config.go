@@ -65,7 +65,7 @@ func printSettings(w io.Writer, s *config.Settings) error {
 	return nil
 }
 
-// variables lists the options of collectives.
+// variables returns the options of collectives.
 func variables(s *env.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, x := range s.List {

@@ -73,8 +73,8 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	return &codeError{code: exitFailure, err: errSilent}
 }
 
-// checkTarget refuses a target at the root of a mount, where only devices'
-// directories are, and names those.
+// checkTarget refuses a target in the root directory of a mount, which contains only the
+// directories of devices, and names these.
 func checkTarget(target string) error {
 	abs, err := place.Absolute(target)
 	if err != nil {
@@ -100,7 +100,7 @@ func checkTarget(target string) error {
 	return usage(fmt.Errorf("%s: files can only be in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }
 
-// printCopy writes a line for each file, and the sum of several.
+// printCopy prints a line for each file, and the total of several.
 func (a *app) printCopy(s copier.Summary) {
 	good := 0
 	for _, f := range s.Files {

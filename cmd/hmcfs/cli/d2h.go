@@ -68,7 +68,7 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // what it has made stays
+	defer func() { _ = c.Close() }() // the objects stay
 	r := a.newKeyReport("d2h", pairs)
 	r.line = d2hLine
 	var moves []hostMove
@@ -96,7 +96,7 @@ func d2hLine(row keyRow) string {
 	return fmt.Sprintf("%s -> %s: %d bytes (%v)", row.Path, row.Key, row.Bytes, devices.Size(row.Bytes))
 }
 
-// openSource opens a file of the mount to be read by the daemon.
+// openSource opens a file of the mount for the daemon to read.
 func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, error) {
 	if !isOn(m, path) {
 		if _, err := os.Stat(path); err != nil {
@@ -124,5 +124,5 @@ func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, err
 	return v, nil
 }
 
-// deviceXattr is the attribute that tells a file's device.
+// deviceXattr is the attribute with the device of a file.
 const deviceXattr = "user.hmc.device"

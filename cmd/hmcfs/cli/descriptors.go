@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// collect takes the descriptors that a text names out of the process that has
-// them, with the rights of this one: the text then has their places. Where they
-// can't be taken they stay numbers, for the daemon to try. The descriptors are
-// the caller's.
+// collect duplicates the descriptors that a description names from the process that has
+// them, with the privileges of this process; the description then contains their indexes.
+// If that is not permitted, their numbers remain, for the daemon to try. The caller closes
+// the descriptors.
 func collect(m share.Memory) (share.Memory, []*os.File, error) {
 	m.Pieces = slices.Clone(m.Pieces)
 	if err := measureAll(&m); err != nil {
@@ -39,8 +39,8 @@ func collect(m share.Memory) (share.Memory, []*os.File, error) {
 	return m, files, nil
 }
 
-// takeAll takes every descriptor that the pieces name, each once, and tells
-// its place by its number. With an error none is left open.
+// takeAll duplicates every descriptor that the pieces name, each once, and returns their
+// indexes by number. On an error none is left open.
 func takeAll(m share.Memory) (files []*os.File, places map[int]int, err error) {
 	places = map[int]int{}
 	for i, p := range m.Pieces {
@@ -75,8 +75,8 @@ func fromProcess(pid, number int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(number)), nil
 }
 
-// measureAll fills in the sizes that were left out: a piece without one is the
-// rest of its memory.
+// measureAll fills in missing sizes: a piece without a size extends to the end of its
+// memory.
 func measureAll(m *share.Memory) error {
 	var sum devices.Size
 	for i := range m.Pieces {
@@ -96,7 +96,7 @@ func measureAll(m *share.Memory) error {
 	return nil
 }
 
-// rest returns the number of bytes of host memory that lie behind the offset of a piece.
+// rest returns the number of bytes of host memory after the offset of a piece.
 func rest(pid int, p share.Piece) (devices.Size, error) {
 	path := p.Path
 	if p.FD != nil {

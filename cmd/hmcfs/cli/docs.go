@@ -14,8 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/env"
 )
 
-// docsVerb writes what is made from the command tree. People call it through
-// the Makefile.
+// docsVerb generates documentation from the command tree. It is used by the Makefile.
 func (a *app) docsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "docs (cli | config | man DIR)",
@@ -40,7 +39,7 @@ func (a *app) docsVerb() *cobra.Command {
 	return cmd
 }
 
-// walk calls fn with every command that people see, parents first.
+// walk calls fn with every visible command, parents first.
 func walk(cmd *cobra.Command, fn func(*cobra.Command)) {
 	fn(cmd)
 	for _, c := range cmd.Commands() {
@@ -52,7 +51,7 @@ func walk(cmd *cobra.Command, fn func(*cobra.Command)) {
 
 const generated = "<!-- Made by `hmcfs docs`; change the commands instead. -->\n\n"
 
-// cliDoc is docs/cli.md.
+// cliDoc returns the content of docs/cli.md.
 func cliDoc(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(generated + "# The command line\n\n" + cliIntro)
@@ -165,7 +164,7 @@ func defaultText(f *pflag.Flag) string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// configDoc is docs/config.md.
+// configDoc returns the content of docs/config.md.
 func configDoc() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Options\n\n" + configIntro)
@@ -189,7 +188,7 @@ func configDoc() string {
 	return b.String()
 }
 
-// code is a word as it is written.
+// code formats a word as code.
 func code(text string) string {
 	if text == "" {
 		return ""

@@ -52,7 +52,7 @@ func (a *app) doctorVerb() *cobra.Command {
 	return cmd
 }
 
-// examine looks at this machine.
+// examine checks this machine.
 func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	m := &doctor.Machine{UID: a.UID, Look: exec.LookPath, Locked: limit(unix.RLIMIT_MEMLOCK), Files: limit(unix.RLIMIT_NOFILE)}
 	r := &doctor.Report{}
@@ -93,7 +93,7 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	return r, nil
 }
 
-// limit is the hard limit of a resource, which a process may raise its own to.
+// limit returns the hard limit of a resource, to which a process may raise its own limit.
 func limit(resource int) uint64 {
 	var lim unix.Rlimit
 	if unix.Getrlimit(resource, &lim) != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// exportEnv is the variable in which a command finds the text of what it gets.
+// exportEnv is the environment variable with the description of the export for a command.
 const exportEnv = "HMCFS_EXPORT"
 
 type exportFlags struct {
@@ -121,23 +121,23 @@ func printExport(w io.Writer, file string, m share.Memory) error {
 	return t.Flush()
 }
 
-// handleText returns the text that names a piece.
+// handleText returns the text that identifies a piece.
 func handleText(pid int, p share.Piece) string {
 	switch {
 	case p.Path != "":
 		return p.Path
 	case p.FD != nil:
-		// No path: what is of device memory can't be opened by one.
+		// There is no path: descriptors of device memory can't be opened by one.
 		return fmt.Sprintf("descriptor %d of process %d", *p.FD, pid)
 	}
 	return p.Handle
 }
 
-// inherited is the number of the first descriptor that a command inherits
-// beside its standard streams.
+// inherited is the number of the first descriptor that a command inherits besides its
+// standard streams.
 const inherited = 3
 
-// runWith runs a command that has an export.
+// runWith runs a command with an export.
 func (a *app) runWith(ctx context.Context, e *client.Export, command []string) error {
 	for i := range e.Memory.Pieces {
 		if e.Memory.Pieces[i].FD != nil {
@@ -155,7 +155,7 @@ func (a *app) runWith(ctx context.Context, e *client.Export, command []string) e
 	if e.File != nil {
 		cmd.ExtraFiles = []*os.File{e.File}
 	}
-	// The command gets the signal that this gets, instead of SIGKILL.
+	// The command receives the same signal as this process, instead of SIGKILL.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.Signal(a.signal.Load())) }
 	err = cmd.Run()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
@@ -170,8 +170,8 @@ func (a *app) runWith(ctx context.Context, e *client.Export, command []string) e
 	return nil
 }
 
-// codeOf is a command's exit code, 128 and the number of the signal that ended
-// it, as a shell has it.
+// codeOf returns a command's exit code or, as a shell does, 128 plus the number of the
+// signal that ended it.
 func codeOf(e *exec.ExitError) int {
 	if st, ok := e.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		return exitSignal + int(st.Signal())

@@ -75,7 +75,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 	return nil
 }
 
-// where returns the name by which a person named what was checked.
+// where returns the argument that named what was checked.
 func where(args []string, stateDir string) string {
 	if stateDir != "" {
 		return "--state-dir " + stateDir

@@ -24,7 +24,7 @@ type listedKey struct {
 	State  string `json:"state"`
 	// Blobs are the sizes of the blobs, separated by commas.
 	Blobs string `json:"blobs,omitempty"`
-	// TTL is the number of seconds that are left; nil is for ever.
+	// TTL is the number of seconds left; nil means forever.
 	TTL *int64 `json:"ttl,omitempty"`
 	// Path is the object's file.
 	Path string `json:"path"`
@@ -69,7 +69,7 @@ func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string,
 		}
 		row, lerr := listKey(filepath.Join(dir, e.Name()), e.Name())
 		if errors.Is(lerr, fs.ErrNotExist) {
-			continue // it went just now
+			continue // it was removed just now
 		}
 		if unasked(lerr) {
 			lerr, unlisted = nil, errors.Join(unlisted, a.reason(ctx, m, row.Key, false, lerr))
@@ -86,7 +86,7 @@ func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string,
 	return &codeError{code: exitPartial, err: a.silentNodes(ctx, m, unlisted)}
 }
 
-// silentNodes names the nodes whose keys a list lacks.
+// silentNodes adds the nodes whose keys are missing from a list to an error.
 func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) error {
 	c, failure := a.connect(ctx, m)
 	if failure != nil {
@@ -127,7 +127,7 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 	return t.Flush()
 }
 
-// listKey reads what is known of one key.
+// listKey returns what is known about one key.
 func listKey(path, key string) (listedKey, error) {
 	st, err := os.Stat(path)
 	if unasked(err) {

@@ -86,7 +86,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	return g.r.finish(ctx, *f.asJSON, err)
 }
 
-// mgetReplicas is mget with --replica.
+// mgetReplicas executes mget with --replica.
 func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
 		return usage(errors.New("--replica holds whole objects and writes nothing; it cannot be combined with --dir, --offset or --length"))
@@ -110,7 +110,7 @@ func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags)
 // wholeOffset is the default of --offset.
 const wholeOffset = "0"
 
-// part reads --offset and --length.
+// part returns the range of --offset and --length.
 func (f *mgetFlags) part() (copier.Options, error) {
 	off, err := devices.ParseSize(f.offset)
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	return o, nil
 }
 
-// getting copies what keys name.
+// getting copies the objects of keys.
 type getting struct {
 	a    keyVerbs
 	m    place.Mount
@@ -139,7 +139,7 @@ type getting struct {
 	opts copier.Options
 }
 
-// wait copies keys as they come. It needs a session with the daemon.
+// wait copies keys as they appear. It needs a session with the daemon.
 func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	c, err := g.a.openKeys(ctx, g.m)
 	if err != nil {
@@ -150,11 +150,11 @@ func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	return v.each(ctx, g.r.keys(), timeout)
 }
 
-// maxLooks bounds the keys that are looked up at a time: those of other nodes take
-// a round trip each.
+// maxLooks bounds the keys that are looked up concurrently: those of other nodes take a
+// round trip each.
 const maxLooks = 16
 
-// now copies the keys that are there.
+// now copies the keys that exist.
 func (g *getting) now(ctx context.Context) error {
 	keys := g.r.keys()
 	errs := make([]error, len(keys))
@@ -177,7 +177,7 @@ func (g *getting) now(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// there fails unless a key names an object whose bytes are there.
+// there returns an error unless a key names an object whose bytes exist.
 func (g *getting) there(key string) error {
 	_, err := statIn(g.m, keysDir, key, os.Stat)
 	switch {
@@ -203,9 +203,8 @@ func (g *getting) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
-// gone returns why a copy has failed: a name that was not there when it was
-// opened is that of a key that is gone, unless the mount was, or the key is
-// there again.
+// gone interprets the error of a copy: a name that did not exist when it was opened means
+// that the key was removed, unless the mount disappeared, or the key exists again.
 func (g *getting) gone(key string, err error) error {
 	failed, is := errors.AsType[*fs.PathError](err)
 	if !is || failed.Path != keyFile(g.m, key) || !errors.Is(err, fs.ErrNotExist) {
@@ -221,13 +220,13 @@ func (g *getting) gone(key string, err error) error {
 	return fmt.Errorf("it was missing for a moment: %w", hetero.ErrBusy)
 }
 
-// get copies one key's bytes.
+// get copies the bytes of one key.
 func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
 	from := keyFile(g.m, row.Key)
 	st, err := statIn(g.m, keysDir, row.Key, os.Stat)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hetero.ErrNotFound // it went just now
+		return hetero.ErrNotFound // it was removed just now
 	}
 	if err != nil {
 		return err

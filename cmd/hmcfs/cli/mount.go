@@ -32,8 +32,8 @@ func (a *app) mountVerb() *cobra.Command {
 	return cmd
 }
 
-// mountRun is one run of the verb: of the one that a person calls, or of the
-// daemon that this one starts.
+// mountRun is one execution of the mount command: of the one that the user calls, or of the
+// daemon that it starts.
 type mountRun struct {
 	*app
 	flags      *optionFlags
@@ -48,7 +48,7 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Before the daemon has another working directory.
+	// Read the files before the daemon changes its working directory.
 	if m.proofs, err = readProofs(settings); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	}
 }
 
-// inForeground serves until a signal comes or the mount is gone.
+// inForeground serves until a signal arrives or the mount ends.
 func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place.Paths) error {
 	to := m.Stderr
 	if s.LogFile != "" {
@@ -89,7 +89,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 		to = rotating
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
-	defer func() { _ = log.Sync() }() // which fails for a terminal
+	defer func() { _ = log.Sync() }() // it fails for a terminal
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, Logger: log, Guard: m.guardCommand, Force: m.force,
@@ -102,15 +102,14 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	})
 }
 
-// background is the daemon's side of daemonise: its standard streams are the
-// log already.
+// background is the daemon's side of daemonise: its standard streams are already the log.
 func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.Paths) error {
 	pipe := os.NewFile(uintptr(m.readyFD), "ready")
 	if pipe == nil {
 		return usage(fmt.Errorf("--ready-fd %d is not open", m.readyFD))
 	}
 	defer func() { _ = pipe.Close() }()
-	// The directory that the daemon was started in must not be kept busy.
+	// The daemon must not keep the directory busy in which it was started.
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
@@ -121,7 +120,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	to := rotateLog(file, maxLog)
 	defer func() { _ = to.Close() }()
 	log := newLogger(to, s.LogLevel, false)
-	defer func() { _ = log.Sync() }() // there is nowhere else to say that it failed
+	defer func() { _ = log.Sync() }() // a failure cannot be reported anywhere else
 	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), Logger: log, Guard: m.guardCommand, Force: m.force,

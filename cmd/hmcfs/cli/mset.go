@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyXattr is the attribute that holds a file's key.
+// keyXattr is the attribute with the key of a file.
 const keyXattr = "user.hmc.key"
 
 func (a keyVerbs) msetVerb() *cobra.Command {
@@ -62,7 +62,7 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	return r.finish(ctx, *f.asJSON, nil)
 }
 
-// msetOne gives one file its key.
+// msetOne sets the key of one file.
 func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -71,7 +71,7 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	if isOn(m, file) {
 		return nameFile(m, file, p.key)
 	}
-	// A key that is taken, or may be, is told before anything is copied for it.
+	// A key that is taken, or may be, is reported before anything is copied for it.
 	if _, err = os.Lstat(keyFile(m, p.key)); err == nil {
 		return hinted(fmt.Errorf("%s: %w", keyFile(m, p.key), hetero.ErrExist), "hmcfs del removes it")
 	}
@@ -95,7 +95,7 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	return err
 }
 
-// nameFile gives a file of the mount its key.
+// nameFile sets the key of a file of the mount.
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
 		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),
@@ -111,5 +111,5 @@ func nameFile(m place.Mount, file, key string) error {
 	return &fs.PathError{Op: "set the key of", Path: file, Err: err}
 }
 
-// quoted is a key as a shell takes it.
+// quoted quotes a key for a shell.
 func quoted(key string) string { return "-- '" + key + "'" }

@@ -89,9 +89,9 @@ func printNodes(w io.Writer, c adminapi.Cluster) error {
 	return nil
 }
 
-// nodeAddress returns the addresses that a node is listed with, and the host
-// that it is connected from if that is another one: whatever has the secret can
-// take its name.
+// nodeAddress returns the addresses that a node is listed with, and the host that it is
+// connected from if that is a different one: any process that has the secret can use its
+// name.
 func nodeAddress(n adminapi.Node) string {
 	listed := strings.Join(n.Addresses, " ")
 	host, _, err := net.SplitHostPort(n.Remote)
@@ -106,7 +106,7 @@ func nodeAddress(n adminapi.Node) string {
 	return fmt.Sprintf("%s, connected from %s", listed, host)
 }
 
-// conflictText tells of keys that two nodes had; empty for none.
+// conflictText describes the keys that two nodes had; empty for none.
 func conflictText(c adminapi.Cluster) string {
 	if c.Conflicts == 0 {
 		return ""
@@ -138,7 +138,7 @@ func nodeRow(t table, n adminapi.Node, state string) {
 	t.row(toAny(cells)...)
 }
 
-// deviceList is "host 4.0 GiB, ocl0 2.0 GiB".
+// deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".
 func deviceList(all []members.Device) string {
 	texts := make([]string, len(all))
 	for i, d := range all {
@@ -161,8 +161,8 @@ func nodeState(n adminapi.Node) string {
 // maxProblem bounds the characters of a problem in a table.
 const maxProblem = 60
 
-// shortProblem is the end of a chain of errors, which says why: the rest says
-// at which address, once for each, and stands in the JSON.
+// shortProblem returns the end of a chain of errors, which is the cause: the rest says at
+// which address, once for each, and is in the JSON.
 func shortProblem(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	last := lines[len(lines)-1]
@@ -175,7 +175,7 @@ func shortProblem(text string) string {
 	return last
 }
 
-// viewProblem tells what is wrong with the service that knows the nodes.
+// viewProblem describes a problem of the membership service.
 func viewProblem(s members.State) string {
 	switch {
 	case !s.UnreachableSince.IsZero():
@@ -192,7 +192,7 @@ func viewProblem(s members.State) string {
 	return ""
 }
 
-// printCluster is the part of `hmcfs status`.
+// printCluster prints the part of `hmcfs status` about the cluster.
 func printCluster(w io.Writer, c *adminapi.Cluster) {
 	if c == nil {
 		return

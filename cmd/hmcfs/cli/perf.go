@@ -35,7 +35,7 @@ func (a *app) perfVerb() *cobra.Command {
 	return cmd
 }
 
-// perfFlags are those of both sides.
+// perfFlags are the flags of both sides.
 type perfFlags struct {
 	memory     []string
 	transports []string
@@ -60,7 +60,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long to wait for the other side without progress.")
 }
 
-// options are the parts that both sides have.
+// options returns the options that both sides have.
 func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	chunk, err := devices.ParseSize(f.chunk)
 	if err == nil && (chunk < wire.MinChunk || chunk > wire.MaxChunk) {
@@ -78,7 +78,7 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	}, nil
 }
 
-// named are the transports of the flag; auto is one of them.
+// named returns the transports of the flag, which may include auto.
 func (f *perfFlags) named() []comm.Transport {
 	out := make([]comm.Transport, len(f.transports))
 	for i, t := range f.transports {
@@ -124,7 +124,7 @@ func (a *app) perfServeVerb() *cobra.Command {
 	return cmd
 }
 
-// listen returns the address at which a server listens.
+// listen returns the addresses on which a server listens.
 func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 	var all []control.Address
 	var faults []error
@@ -178,7 +178,7 @@ func (a *app) perfRunVerb() *cobra.Command {
 	return cmd
 }
 
-// measureFlags say what is measured.
+// measureFlags select the measurements.
 type measureFlags struct {
 	*perfFlags
 
@@ -208,7 +208,7 @@ func (m *measureFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&m.depth, "depth", 1, "Number of transfers started together.")
 }
 
-// runOptions are all options of a run.
+// runOptions returns all options of a run.
 func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error) {
 	o := perf.RunOptions{
 		Transports: m.named(), Operations: m.operations, Iterations: m.iterations, Rounds: m.rounds, WarmUp: m.warmUp, Depth: m.depth,
@@ -243,8 +243,7 @@ func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error
 	return o, err
 }
 
-// peer returns the address of a server, by HMC's rule where there is a directory of
-// sockets.
+// peer returns the address of a server, by HMC's rule if there is a directory of sockets.
 func (f *perfFlags) peer(text, local, override string) (control.Address, error) {
 	at, err := control.ParseAddress(text)
 	if err != nil || at.Network == control.Unix || f.socketDir == "" {
@@ -258,7 +257,7 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	return control.Address{Network: control.Unix, Addr: path}, err
 }
 
-// printPerf writes the report, and the file for spreadsheets.
+// printPerf prints the report, and writes the CSV file.
 func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	if csvFile != "" {
 		if err := writeTo(csvFile, r.WriteCSV); err != nil {
@@ -271,7 +270,7 @@ func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	return printPerfTable(a.out(), r)
 }
 
-// writeTo makes a file of what is written.
+// writeTo creates a file with the output of write.
 func writeTo(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// gradientsName is the operation that is no collective by itself.
+// gradientsName is the operation that is not a single collective.
 const gradientsName = "gradients"
 
-// collectiveFlags say what is measured.
+// collectiveFlags select the measurements.
 type collectiveFlags struct {
 	operations []string
 	sizes      string
@@ -93,12 +93,12 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 	return cmd
 }
 
-// collectiveReport is the answer in JSON.
+// collectiveReport is the report in JSON.
 type collectiveReport struct {
 	Rows []perf.CollectiveRow `json:"rows"`
 }
 
-// print writes the answer to where it is asked for.
+// print writes the report to its destination.
 func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) error {
 	if f.csv != "" {
 		if err := writeTo(f.csv, func(w io.Writer) error { return perf.WriteCollectivesCSV(w, rows) }); err != nil {
@@ -118,7 +118,7 @@ func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) 
 	return printCollectives(a.out(), rows)
 }
 
-// measured are the operations that there are figures of.
+// measured returns the names of the operations that can be measured.
 func measured() []string {
 	var names []string
 	for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier} {
@@ -146,7 +146,7 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.strict, "strict", false, "Combine in the order of the ranks.")
 }
 
-// options returns those that the flags mean, but for the memory.
+// options returns the options of the flags, except for the memory.
 func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private, Compare: f.compare}
 	var faults []error
@@ -178,7 +178,7 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	return o, errors.Join(faults...)
 }
 
-// measure measures as one rank.
+// measure executes the measurements as one rank.
 func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Settings, o perf.CollectiveOptions) (rows []perf.CollectiveRow, err error) {
 	memory, done, err := f.source(ctx, j)
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	if err != nil {
 		return nil, errors.Join(err, g.Close()) //nolint:contextcheck // as above
 	}
-	// The group holds what it was given to share.
+	// The group keeps the memory that it shares until it is closed.
 	defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // as above
 	if rows, err = m.Collectives(ctx); err != nil || !slices.Contains(f.operations, gradientsName) {
 		return rows, err
@@ -210,7 +210,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	return append(rows, more...), err
 }
 
-// source returns a source of memory, until done is called.
+// source returns a source of memory, which is valid until done is called.
 func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(devices.Size) (*region.Buffer, error), done func() error, err error) {
 	if devices.Name(f.memory) == perf.Host {
 		return j.Table().Alloc, func() error { return nil }, nil
@@ -256,7 +256,7 @@ func printCollectives(w io.Writer, rows []perf.CollectiveRow) error {
 	return nil
 }
 
-// inMicros is a time to a hundredth of a microsecond.
+// inMicros returns a duration, rounded to a hundredth of a microsecond.
 func inMicros(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Nanosecond)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
 
-// readProofs reads the files by which a mount among others proves itself, and
-// by which it knows them and etcd.
+// readProofs reads the credentials of a mount in a cluster, for the other nodes and for
+// etcd.
 func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	var p daemon.Proofs
 	if !s.IsCluster() {
@@ -58,8 +58,8 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	return p, nil
 }
 
-// readTLS reads a certificate with its key, and authorities; each may be left
-// out.
+// readTLS reads a certificate with its key, and certificate authorities; each may be
+// omitted.
 func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certFile != "" {
@@ -82,7 +82,7 @@ func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	return c, nil
 }
 
-// openToOthers warns of a secret that every user of the machine can read.
+// openToOthers warns about a secret that every user of the machine can read.
 func openToOthers(path string) []string {
 	st, err := os.Stat(path)
 	if err != nil || st.Mode().Perm()&0o004 == 0 {

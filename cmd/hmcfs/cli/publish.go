@@ -91,7 +91,7 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// publishOne publishes one file, and returns its number.
+// publishOne publishes one file, and returns its inode number.
 func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport) (metadata.Ino, error) {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -124,15 +124,15 @@ func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p k
 	return metadata.Ino(st.Ino), err
 }
 
-// stage copies a file from outside into a device's directory, under a name
-// that is no key.
+// stage copies a file from outside the mount into a device's directory, under a name that
+// is not a valid key.
 func (a keyVerbs) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
 	staged := filepath.Join(dir, fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()))
 	_, err := copyIn(ctx, file, staged, r)
 	return staged, err
 }
 
-// copyIn copies a regular file from outside to a name that is not taken.
+// copyIn copies a regular file from outside the mount to a name that must not exist.
 func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File, error) {
 	st, err := os.Stat(file)
 	if err != nil {
@@ -148,7 +148,7 @@ func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File
 	return copier.File{}, err
 }
 
-// receipts waits until what was published has been received.
+// receipts waits until publications have been received.
 type receipts struct {
 	r      *keyReport
 	m      place.Mount
@@ -201,7 +201,7 @@ func (w *receipts) event(e keyEvent) {
 	delete(w.places, e.Key)
 }
 
-// missed looks what is there still, since events were missed.
+// missed checks which publications still exist, as events were missed.
 func (w *receipts) missed() {
 	for key, place := range w.places {
 		var st unix.Stat_t

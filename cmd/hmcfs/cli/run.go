@@ -16,10 +16,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// superviseName is the verb by which a runner calls itself, once for each rank.
+// superviseName is the command with which a runner runs itself, once for each rank.
 const superviseName = "supervise-rank"
 
-// runFlags are those of run.
+// runFlags are the flags of run.
 type runFlags struct {
 	ranks     int
 	config    string
@@ -81,14 +81,14 @@ func (a *app) runVerb() *cobra.Command {
 		if err != nil {
 			return usage(err)
 		}
-		a.orderly.Store(true) // ranks are ended in order, which takes its time
+		a.orderly.Store(true) // ranks are ended in order, which may take time
 		report, err := runner.Run(ctx, p, a.force)
 		return a.finishRun(ctx, p, report, err, *asJSON)
 	})
 	return cmd
 }
 
-// runPlan is the job that the flags and the config ask for.
+// runPlan returns the job described by the flags and the config.
 func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, error) {
 	var c *runner.Config
 	var faults []error
@@ -104,7 +104,7 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 		Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
 	}
 	if asJSON {
-		o.Out = a.Stderr // the answer is the report
+		o.Out = a.Stderr // standard output is for the report
 	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)
@@ -129,7 +129,7 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	return p, errors.Join(append(faults, err)...)
 }
 
-// executable is the file of this program.
+// executable returns the path of this program.
 func (a *app) executable() string {
 	if a.Executable == "" {
 		return "/proc/self/exe"
@@ -137,9 +137,9 @@ func (a *app) executable() string {
 	return a.Executable
 }
 
-// jobsDir returns the place for the directories of jobs: the user's own place for
-// sockets, or that of all. After su the place is another user's, who could put
-// anything where the job's secret is to be.
+// jobsDir returns the directory for the directories of jobs: the user's runtime directory,
+// or the one for temporary files. After su the runtime directory belongs to another user,
+// who could replace files in the place of the job's secret.
 func (a *app) jobsDir() string {
 	dir := a.Getenv("XDG_RUNTIME_DIR")
 	var st unix.Stat_t
@@ -150,7 +150,7 @@ func (a *app) jobsDir() string {
 	return os.TempDir()
 }
 
-// finishRun tells how a run went.
+// finishRun reports the result of a run.
 func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, err error, asJSON bool) error {
 	if r != nil && asJSON {
 		if perr := printJSON(a.out(), r); perr != nil {
@@ -174,7 +174,7 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 	return err
 }
 
-// printRun prints the lines of a run with a config, and which ranks have failed.
+// printRun prints the lines of a run with a config, and the number of ranks that failed.
 func (a *app) printRun(w io.Writer, p *runner.Plan, r *runner.Report) {
 	if failed := len(r.Failed()); failed > 0 {
 		fmt.Fprintf(a.Stderr, "=== %d/%d RANKS FAILED ===\n", failed, r.Ranks)
@@ -197,7 +197,7 @@ func (a *app) printRun(w io.Writer, p *runner.Plan, r *runner.Report) {
 	fmt.Fprintf(w, "=== VERIFICATION FAILED === (%d of %d elements differ)\n", r.Verdict.Wrong, r.Verdict.Compared)
 }
 
-// superviseVerb is the process between a runner and a rank.
+// superviseVerb returns the command that runs between a runner and a rank.
 func (a *app) superviseVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Supervise one rank for a runner", Hidden: true,

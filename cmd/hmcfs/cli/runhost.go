@@ -14,12 +14,12 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
 )
 
-// runHostName is the verb by which a runner has its part on another machine
-// done, by way of an agent such as ssh.
+// runHostName is the command with which a runner executes its part on another machine,
+// through an agent such as ssh.
 const runHostName = "run-host"
 
-// defaultAgent reaches other machines where nobody says otherwise. It
-// asks for no password: nobody could answer it.
+// defaultAgent connects to other machines by default. It does not ask for a password, as
+// nobody could enter it.
 const defaultAgent = "ssh -x -o BatchMode=yes"
 
 // addHosts adds the flags of jobs on several machines.
@@ -32,7 +32,7 @@ func (f *runFlags) addHosts(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: also set these variables for all ranks: NAME, or NAME=VALUE.")
 }
 
-// runHosts puts the machines into the options.
+// runHosts sets the options about machines.
 func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	var err error
 	switch {
@@ -66,7 +66,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	return err
 }
 
-// needsHosts refuses a flag that was set.
+// needsHosts returns an error if a flag was set.
 func needsHosts(flag string, set bool) error {
 	if !set {
 		return nil
@@ -74,8 +74,8 @@ func needsHosts(flag string, set bool) error {
 	return fmt.Errorf("%s: it is for ranks on several machines; use it with --hosts", flag)
 }
 
-// exported are the variables that ranks elsewhere get: those that were named,
-// and what this command has of the library's own.
+// exported returns the variables for ranks on other machines: the named ones, and those of
+// the hmcfs library that are set for this command.
 func (a *app) exported(names []string) ([]string, error) {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -97,7 +97,7 @@ func (a *app) exported(names []string) ([]string, error) {
 	return out, nil
 }
 
-// runHostVerb is a runner's part on this machine.
+// runHostVerb returns the command that executes a runner's part on this machine.
 func (a *app) runHostVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: runHostName, Short: "Run a job's ranks on this machine for a runner elsewhere", Hidden: true, Args: arguments(0, 0, "no arguments"),
@@ -115,9 +115,9 @@ func (a *app) runHostVerb() *cobra.Command {
 	return cmd
 }
 
-// ownStreams takes the standard input and output for what runner and host say to
-// each other: whatever else writes to the standard output would spoil that, and
-// a write to a runner that has gone would end this process.
+// ownStreams reserves standard input and output for the protocol between runner and host:
+// anything else written to standard output would corrupt it, and a write to a runner that
+// has exited would end this process.
 func ownStreams() (in, out *os.File, err error) {
 	var files [2]*os.File
 	for fd := range files {
@@ -126,7 +126,7 @@ func ownStreams() (in, out *os.File, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("take over standard stream %d: %w", fd, err)
 		}
-		// The end of the connection interrupts who waits for it.
+		// When the connection ends, it interrupts a pending read or write.
 		if err = unix.SetNonblock(own, true); err != nil {
 			return nil, nil, err
 		}

@@ -81,8 +81,8 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	return t.Flush()
 }
 
-// memoryText tells what of the daemon's memory is the devices', which is no
-// overhead.
+// memoryText describes the daemon's memory, including which part of it belongs to devices,
+// and so is not overhead.
 func memoryText(st adminapi.Status) string {
 	m := st.Memory
 	text := fmt.Sprintf("%v resident", m.Resident)

@@ -68,7 +68,7 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 	if s.c, err = a.openKeys(ctx, m); err != nil {
 		return err
 	}
-	defer func() { _ = s.c.Close() }() // what is reserved is offered again
+	defer func() { _ = s.c.Close() }() // reserved publications are offered again
 	if s.r.line = movedLine; toOutput {
 		s.r.line = nil
 	}
@@ -83,14 +83,14 @@ type subscription struct {
 	m     place.Mount
 	force bool
 	r     *keyReport
-	// c is the subscriber's own session with the daemon, which has its reservations.
+	// c is the subscriber's own session with the daemon, which holds its reservations.
 	c hetero.Client
-	// reserved are the places of keys that another one was receiving at the last
+	// reserved are the places of keys that another subscriber was receiving at the last
 	// attempt.
 	reserved map[int]bool
 }
 
-// fail reports a key that did not come in time, or can't be looked at.
+// fail reports a key that did not appear in time, or could not be looked up.
 func (s *subscription) fail(place int, err error) {
 	if s.reserved[place] && errors.Is(err, hetero.ErrTimeout) {
 		err = fmt.Errorf("%w: %w", errReserved, err)
@@ -122,8 +122,8 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
-// lostRace reports whether a failure is that another one has received what was
-// there, or has reserved it, and nothing was written of it.
+// lostRace reports whether a failure means that another subscriber has received or reserved
+// the publication, and nothing of it was written.
 func (s *subscription) lostRace(place int, err error) bool {
 	if _, written := errors.AsType[*writtenError](err); written {
 		return false
@@ -138,9 +138,8 @@ func (s *subscription) lostRace(place int, err error) bool {
 	return lerr == nil && !there
 }
 
-// receive takes one publication that is there. One of this node that goes to
-// another name in the mount is renamed; all else is reserved, and received when
-// its bytes have arrived.
+// receive receives one existing publication. If it is on this node and its target is in the
+// mount, it is renamed; otherwise it is reserved, and received when its bytes have arrived.
 func (s *subscription) receive(ctx context.Context, place int) error {
 	row := &s.r.rows[place]
 	begun := time.Now()

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// topoFlags are those of all verbs of topo.
+// topoFlags are the flags of all topo commands.
 type topoFlags struct {
 	file  string
 	mount string
@@ -36,7 +36,7 @@ func (f *topoFlags) addSize(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.size, "size", "1MiB", "Transfer size, which decides between routes of low latency and routes of high bandwidth.")
 }
 
-// graph returns the graph that the flags mean.
+// graph returns the topology selected by the flags.
 func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) {
 	switch {
 	case f.file != "" && f.mount != "":
@@ -53,12 +53,12 @@ func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) 
 	return a.discoverTopology(ctx)
 }
 
-// discoverTopology looks at this machine, without opening a device.
+// discoverTopology returns the topology of this machine, without opening a device.
 func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	reg := daemon.Families(host.Options{}, nil)
 	var infos []devices.Info
 	for _, driver := range reg.Drivers() {
-		found, _ := driver.Discover(ctx) // hmcfs devices tells why there is none
+		found, _ := driver.Discover(ctx) // hmcfs devices shows why there is none
 		for _, f := range found {
 			infos = append(infos, f.Info)
 		}
@@ -70,7 +70,7 @@ func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
 }
 
-// sized is graph, and the size of the transfer.
+// sized returns the topology, and the transfer size.
 func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64, error) {
 	n, err := devices.ParseSize(f.size)
 	if err != nil {
@@ -232,7 +232,7 @@ func printRoute(w io.Writer, r *topology.Route) error {
 	return nil
 }
 
-// topoRing is printed by `topo ring --json`.
+// topoRing is the output of `topo ring --json`.
 type topoRing struct {
 	Ring  []topology.ID `json:"ring"`
 	Order []int         `json:"order"`
@@ -282,7 +282,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 	return cmd
 }
 
-// ringPlaces are the devices of a ring.
+// ringPlaces returns the devices of a ring.
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
 	var places []topology.ID
 	for _, n := range named {

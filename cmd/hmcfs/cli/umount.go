@@ -62,8 +62,8 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	return err
 }
 
-// umountUnresponsive takes a mount away by the kernel, since its daemon does not
-// answer. The daemon lives: what it holds goes when it goes on, or is killed.
+// umountUnresponsive has the kernel remove a mount whose daemon does not answer. The daemon
+// still runs: its resources are freed when it resumes, or is killed.
 func (a *app) umountUnresponsive(ctx context.Context, m place.Mount, unresponsive *unresponsiveError) error {
 	cutErr, err := place.Wrest(m)
 	if err != nil {
@@ -85,9 +85,9 @@ func (a *app) umountUnresponsive(ctx context.Context, m place.Mount, unresponsiv
 	return nil
 }
 
-// umountNameless ends a daemon whose mount is not in this mount namespace:
-// it was taken away by name, and a container has a copy of it, or it was
-// mounted inside of one.
+// umountNameless shuts down a daemon whose mount is not in this mount namespace: it was
+// unmounted by name while a container has a copy of it, or it was mounted inside a
+// container.
 func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.UmountRequest) error {
 	places, _ := a.host().Find(mountPoint, a.UID)
 	for _, p := range places {
@@ -134,10 +134,10 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 }
 
 const (
-	// endLimit bounds the time from a daemon's answer to its end.
+	// endLimit bounds the time between a daemon's answer and its end.
 	endLimit = 30 * time.Second
-	// unresponsiveEndLimit bounds the wait for one that lost its mount because
-	// it did not answer: it may have been slow only.
+	// unresponsiveEndLimit bounds the wait for a daemon whose mount was removed because it
+	// did not answer: it may only have been slow.
 	unresponsiveEndLimit = 2 * time.Second
 )
 
@@ -145,8 +145,8 @@ func lockOf(st adminapi.Status) string {
 	return place.Paths{Runtime: st.RuntimeDir}.Lock()
 }
 
-// umountDead takes away a mount that nobody serves. The records and the host
-// tier stay: they are what the next mount goes on with.
+// umountDead removes a mount without a daemon. The records and the host tier stay, as the
+// next mount continues with them.
 func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	if err := place.Detach(m.MountPoint, lazy || place.IsDead(m.MountPoint)); err != nil {
 		if errors.Is(err, place.ErrBusy) {
@@ -158,7 +158,7 @@ func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	for _, p := range places {
 		holder, living, err := place.ReadHolder(p.Lock())
 		if err == nil && living && holder.MountPoint == m.MountPoint {
-			// It only did not answer; it ends by itself without its mount.
+			// The daemon was alive but did not answer; without its mount it ends.
 			return place.AwaitEnd(ctx, holder.PID, p.Lock(), endLimit)
 		}
 		if err == nil {
@@ -169,7 +169,7 @@ func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	return nil
 }
 
-// busy names who holds a mount.
+// busy returns an error that names the processes that use a mount.
 func busy(mountPoint string) error {
 	users := place.Users(mountPoint)
 	if len(users) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// exitDifferent is files that are not equal.
+// exitDifferent is the exit code if files are not equal.
 const exitDifferent = exitFailure
 
 func (a *app) verifyVerb() *cobra.Command {
@@ -56,7 +56,7 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 	return err
 }
 
-// printVerify writes a line for each file that differs.
+// printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
 		fmt.Fprintf(a.out(), "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
@@ -71,7 +71,7 @@ func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	}
 }
 
-// equals says how many files are.
+// equals formats the number of files with a verb.
 func equals(files int) string {
 	if files == 1 {
 		return "1 file is"

@@ -82,7 +82,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 	return errors.Join(f.show(ctx, a.app, events, keys), events.Close())
 }
 
-// show prints events until there were enough.
+// show prints events until the requested number is reached.
 func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys []string) error {
 	out := json.NewEncoder(a.out())
 	out.SetEscapeHTML(false)

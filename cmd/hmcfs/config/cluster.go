@@ -20,7 +20,7 @@ import (
 const (
 	// DefaultCluster is the name of a cluster whose URL contains none.
 	DefaultCluster = "hmcfs"
-	// DefaultLease is how long other nodes still list a node that died.
+	// DefaultLease is the time that other nodes still list a node that died.
 	DefaultLease = 10 * time.Second
 	// DefaultNodeTimeout bounds a request to another node.
 	DefaultNodeTimeout = 10 * time.Second

@@ -111,8 +111,8 @@ func (f Family) check(spec devices.Spec) error {
 	}
 }
 
-// read reads the parameter, and returns the fault if its value is none that the kind of
-// parameter permits.
+// read reads the parameter, and returns a fault that reading alone does not detect: an
+// unknown word. Other faults are in the error of from.
 func (p Param) read(from *devices.Params) (fault string) {
 	switch p.Kind {
 	case ParamSize:

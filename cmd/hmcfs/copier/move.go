@@ -165,8 +165,8 @@ func isNoRange(err error) bool {
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
 }
 
-// adapt sets the size of the next range by how long this one took: the maximum again if the
-// progress bar need not move.
+// adapt sets the size of the next range by how long this one took: the maximum, unless it
+// took longer than rangeTime.
 func (m *mover) adapt(n int, took time.Duration) {
 	m.rangeSize = mostRange
 	if took > rangeTime {

@@ -52,7 +52,7 @@ type Daemon struct {
 	admin  *admin.Server
 	// refusals counts the requests of users that the admin socket refused.
 	refusals admin.Refusals
-	// clientRefusals counts what clients of heterogeneous objects were refused.
+	// clientRefusals counts refused requests of clients of heterogeneous objects.
 	clientRefusals local.Refusals
 	// dev is the mount's device number, which identifies its connection when it is aborted.
 	dev string
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	limitMemory(d.log) // after the steps that can refuse a mount, so that their errors stand alone
+	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
 	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
 	o.Ready(d.warnings())
 	return d.serve(ctx)

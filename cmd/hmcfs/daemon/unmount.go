@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// grace is how long programs that still have files open may continue after a lazy unmount,
-// before the connection is cut.
+// grace is the time that programs which still have files open may continue after a lazy
+// unmount, before the connection is cut.
 const grace = 5 * time.Second
 
 // unmountLimit bounds one attempt of a plain unmount.
