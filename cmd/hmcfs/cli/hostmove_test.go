@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// fakeClient notes what it is asked for.
+// fakeClient records its calls.
 type fakeClient struct {
 	hetero.Client
 
@@ -108,7 +108,7 @@ func TestHostMoves(t *testing.T) {
 	}
 }
 
-// TestHostMovesStopped has a signal end a call: nothing is told of its keys.
+// TestHostMovesStopped has a signal end a call: nothing is reported about its keys.
 func TestHostMovesStopped(t *testing.T) {
 	kit.Check(t)
 	pairs := []keyPath{{"a", "x"}, {"b", "x"}}

@@ -151,7 +151,7 @@ func TestSecondsFlag(t *testing.T) {
 	}
 }
 
-// TestStatIn tells a key that is not there from a mount that is not.
+// TestStatIn distinguishes a key that does not exist from a mount that does not exist.
 func TestStatIn(t *testing.T) {
 	kit.Check(t)
 	m := place.Mount{MountPoint: t.TempDir()}

@@ -238,7 +238,7 @@ func TestDetachOfWhatIsNotMounted(t *testing.T) {
 	}
 }
 
-// A mount stays who it is, and what can't be read is told, not made anew.
+// A mount keeps its identity, and an unreadable one is reported, not replaced.
 func TestNode(t *testing.T) {
 	p := Paths{State: t.TempDir(), Runtime: "/r"}
 	first, err := p.ReadNode()
