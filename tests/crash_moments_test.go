@@ -131,7 +131,7 @@ func checkNothingAside(t *testing.T, m *mnt.M) {
 	if report := checkFsckProblems(t, m); len(report.Aside) > 0 {
 		t.Errorf("set aside are %v", report.Aside)
 	}
-	if strings.Contains(m.Log(), "are not those of the host memory") {
+	if strings.Contains(m.Log(), "do not match the host memory") {
 		t.Error("the records are taken for older ones")
 	}
 }

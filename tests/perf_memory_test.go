@@ -46,7 +46,7 @@ func TestPerfMemory(t *testing.T) {
 		}
 	}
 	p := ends.start(t, ends.run, "run", append(little(), "--peer-memory", "cuda1", at[0])...)
-	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), `memory "cuda1" is not served here; there is host`) {
+	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), `memory "cuda1" is not served here; use one of host`) {
 		t.Errorf("memory that is not served: exit code %d, %s", code, p.said.String())
 	}
 }

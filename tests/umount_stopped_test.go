@@ -66,7 +66,7 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 	defer goOn()
 
 	code, words := startProgram(t, "hmcfs", "umount", m.Dir).ends(t)
-	want := fmt.Sprintf("process %d, is stopped and does not answer; let it go on: kill -CONT %d; or take the mount away without it: hmcfs umount --force %s", pid, pid, m.Dir)
+	want := fmt.Sprintf("process %d, is stopped and does not answer; resume it: kill -CONT %d; or remove the mount without it: hmcfs umount --force %s", pid, pid, m.Dir)
 	if code != 1 || !strings.Contains(words, want) {
 		t.Errorf("plain unmount: code %d, %q; want 1 and %q", code, words, want)
 	}
@@ -76,7 +76,7 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 
 	waits := startProgram(t, "cat", m.Path("host", "not-looked-up-yet"))
 	code, words = startProgram(t, "hmcfs", "umount", "--force", m.Dir).ends(t)
-	for _, want := range []string{"the kernel has taken the mount away", "files that are still open fail", fmt.Sprintf("process %d still holds its memory", pid)} {
+	for _, want := range []string{"the kernel has removed the mount", "files that are still open report errors", fmt.Sprintf("process %d still holds its memory", pid)} {
 		if code != 0 || !strings.Contains(words, want) {
 			t.Errorf("unmount by force: code %d, %q; want 0 and %q", code, words, want)
 		}
@@ -91,7 +91,7 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 		t.Error("a file that was open can still be read")
 	}
 	code, words = startProgram(t, "hmcfs", "umount", m.Dir).ends(t)
-	if code != 3 || !strings.Contains(words, fmt.Sprintf("process %d, which served it, has not ended", pid)) {
+	if code != 3 || !strings.Contains(words, fmt.Sprintf("process %d, which served it, has not exited", pid)) {
 		t.Errorf("unmount of what is gone: code %d, %q", code, words)
 	}
 	goOn()

@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
 )
 
-// main keeps the process's first thread for itself, which only listens for
-// signals. The kernel hands a signal to that thread before all others, and one
-// that waits in a request to a file system that does not answer is woken by it
-// and never handles it: the process could not be ended but by SIGKILL.
+// main reserves the process's first thread, which only waits for signals. The kernel
+// prefers that thread for delivering a signal; if it waited in a request to a filesystem
+// that does not answer, a signal would wake it but never be handled, and only SIGKILL could
+// end the process.
 func main() {
 	runtime.LockOSThread() // main begins on the first thread
 	signals := make(chan os.Signal, 2)

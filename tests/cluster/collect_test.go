@@ -86,7 +86,7 @@ func collectives(t *testing.T, nodes []*node) {
 		return out
 	}
 	out := collective(append([]string{"allreduce"}, paths...)...)
-	if !strings.Contains(out, "on 3 nodes by ") || !strings.Contains(out, "among the nodes") {
+	if !strings.Contains(out, "on 3 nodes by ") || !strings.Contains(out, "between the nodes") {
 		t.Errorf("it says %q", out)
 	}
 	for _, path := range there {

@@ -259,7 +259,7 @@ func TestManyReserved(t *testing.T) {
 				out, err = cmd.CombinedOutput()
 				return err
 			})
-			if told := strings.Count(string(out), "another one is receiving it"); failed == nil || told != count {
+			if told := strings.Count(string(out), "another subscriber is receiving it"); failed == nil || told != count {
 				t.Errorf("%s, into %s: %v, told of %d keys: %s", by.name, dir, failed, told, out)
 			}
 		}

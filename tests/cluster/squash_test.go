@@ -25,7 +25,7 @@ func TestRootIsToldOfSquash(t *testing.T) {
 	}
 	start("root")
 	a, b := nodes[0], nodes[1]
-	const hint = "no user of another node gets in"
+	const hint = "no user of another node has access"
 	if log := b.Log(); !strings.Contains(log, hint) || !strings.Contains(log, "--squash none") {
 		t.Errorf("nothing says that nobody gets in from other nodes: %s", log)
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// budget is an amount that many take parts of. Who asks for more than is left
-// waits, and those behind it too.
+// budget is an amount shared by many users. A request for more than is left waits, and so
+// do the requests after it.
 type budget struct {
 	whole int64
 
@@ -18,7 +18,7 @@ type budget struct {
 	waiting []*part
 }
 
-// part is an amount that is waited for.
+// part is a request that waits.
 type part struct {
 	n     int64
 	given chan struct{}
@@ -26,8 +26,8 @@ type part struct {
 
 func newBudget(n int64) *budget { return &budget{whole: n, left: n} }
 
-// take returns when n are the caller's, who gives them back. It fails with the
-// context, and at once for what is never there.
+// take returns when it has reserved n for the caller, who returns it with give. It fails
+// when the context ends, and at once if n exceeds the whole budget.
 func (b *budget) take(ctx context.Context, n int64) error {
 	if n > b.whole {
 		return errInvalid
@@ -50,7 +50,7 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	at := slices.Index(b.waiting, s)
 	if at >= 0 {
 		b.waiting = slices.Delete(b.waiting, at, at+1)
-		b.serveLocked() // those behind may fit
+		b.serveLocked() // requests after it may fit
 	}
 	b.mu.Unlock()
 	if at < 0 {
@@ -59,7 +59,7 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	return ctx.Err()
 }
 
-// give gives n back.
+// give returns n to the budget.
 func (b *budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *budget) give(n int64) {
 	b.serveLocked()
 }
 
-// serveLocked gives those who wait what is there, in order.
+// serveLocked grants waiting requests what is available, in order.
 //
 // +checklocks:b.mu
 func (b *budget) serveLocked() {

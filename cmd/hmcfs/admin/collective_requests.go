@@ -11,22 +11,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Collector does what several files are needed for. Its methods may be called
-// from any goroutine. The files are named, or shown by their descriptors, which
-// stay the caller's; nil is none.
+// Collector executes operations on several files. Its methods may be called from any
+// goroutine. Files are identified by name or by descriptor; descriptors remain the
+// caller's, and nil means none.
 type Collector interface {
 	Collect(ctx context.Context, by objects.Caller, r adminapi.CollectRequest, sources, targets []*Named) (adminapi.CollectAnswer, error)
 	Verify(ctx context.Context, by objects.Caller, files []*Named) (adminapi.VerifyAnswer, error)
 }
 
-// Named is a file that a request means: the descriptor that came with it, or
-// where that is nil what the request names.
+// Named is a file of a request: the descriptor received with it or, if that is nil, the
+// file that the request names.
 type Named struct {
 	adminapi.File
 	Shown *os.File
 }
 
-// collect answers a request for a collective.
+// collect serves a request for a collective.
 func (s *Server) collect(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.CollectRequest
 	if err := read(&r); err != nil {
@@ -50,7 +50,7 @@ func (s *Server) collect(ctx context.Context, q *question, read func(any) error)
 	return solution{reply: adminapi.Reply{Collected: &out}}, err
 }
 
-// verify answers the question whether files are equal.
+// verify serves a request to compare files.
 func (s *Server) verify(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.VerifyRequest
 	if err := read(&r); err != nil {
@@ -69,8 +69,8 @@ func (s *Server) verify(ctx context.Context, q *question, read func(any) error) 
 	return solution{reply: adminapi.Reply{Verified: &out}}, err
 }
 
-// names gives each file that is meant its descriptor, where those travel, and
-// returns those that are left.
+// names pairs each file of a request with its descriptor, if the connection passes
+// descriptors, and returns the remaining descriptors.
 func (q *question) names(files []*adminapi.File, left []*os.File) ([]*Named, []*os.File, error) {
 	out := make([]*Named, len(files))
 	for i, f := range files {
@@ -83,7 +83,7 @@ func (q *question) names(files []*adminapi.File, left []*os.File) ([]*Named, []*
 			out[i] = &Named{File: *f}
 			continue
 		case *f != adminapi.File{}:
-			return nil, nil, fmt.Errorf("%w: a file is told by its descriptor and by name", errInvalid)
+			return nil, nil, fmt.Errorf("%w: a file is named both by its descriptor and by name", errInvalid)
 		case len(left) == 0:
 			return nil, nil, fmt.Errorf("%w: too few descriptors", errInvalid)
 		}
@@ -100,8 +100,8 @@ func tooMany(left []*os.File) error {
 	return nil
 }
 
-// attended is a context that ends when the client who waits for the answer has
-// gone. done is called when the answer is there, and before anything is sent.
+// attended returns a context that ends when the client that waits for the answer
+// disconnects. done must be called when the answer is ready, before anything is sent.
 func (q *question) attended(ctx context.Context) (attended context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if q.conn == nil || q.conn.SetReadDeadline(time.Time{}) != nil {
@@ -110,14 +110,14 @@ func (q *question) attended(ctx context.Context) (attended context.Context, done
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		// Nothing is to come but the end.
+		// The client sends nothing more: the read returns only when the connection ends.
 		var one [1]byte
 		if _, err := q.conn.Read(one[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 			cancel()
 		}
 	}()
 	return ctx, func() {
-		_ = q.conn.SetReadDeadline(time.Unix(1, 0)) // a connection that is gone has ended the reading
+		_ = q.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection has ended the read already
 		<-over
 		cancel()
 	}

@@ -1,35 +1,36 @@
-// Package admin serves a mount's admin socket: the endpoints of package
-// adminapi, the metrics for Prometheus and, when debugging, profiles.
+// Package admin serves a mount's admin socket: the endpoints of package adminapi, the
+// metrics for Prometheus and, when debugging, profiles. A [Server] listens on the socket;
+// it passes requests to a [Backend], a [Sharer], a [Keyed] and a [Collector], which the
+// daemon implements.
 //
-// Who asks is told by the kernel (SO_PEERCRED, SO_PEERGROUPS) when the
-// connection is made. Root and the user who mounted are answered; others are
-// served, on a mount that lets them in, bind and export alone, only with a
-// descriptor of the file: by name they could mean files that they can't reach;
-// and sessions, keys and events, where each acts with the rights of its own user.
+// The kernel identifies the client when it connects (SO_PEERCRED, SO_PEERGROUPS). Root and
+// the user who mounted may send every request. On a mount that admits other users, these
+// may bind and export only with a descriptor of the file, since by name they could refer
+// to files that they cannot reach; they may also use sessions, keys and events, where each
+// user acts with its own permissions.
 //
 // # Sessions
 //
-// A session has one client of its Keyed. Its held connection is read for
-// nothing but its end, by one goroutine; then no call of it begins any more,
-// the client is closed, which ends the calls under way, and these get a little
-// time to be answered before their connections are closed. The end of the
-// server does the same to all sessions, before it ends what shares memory.
+// A session has one client of its Keyed. One goroutine reads the connection that holds the
+// session, only to notice its end. Then no new call of the session begins, the client is
+// closed, which ends the calls in progress, and these get a short time to be answered
+// before their connections are closed. When the server ends, it does the same for all
+// sessions, before it ends the sharing of memory.
 //
-// The calls of one user take no more than a fixed amount of memory, by a
-// measure that is greater than what they take: further ones wait. A client
-// that reads no answers holds its own connections only, each for a bounded
-// time.
+// The calls of one user use at most a fixed amount of memory, by an estimate that exceeds
+// their actual use; further calls wait. A client that does not read its answers blocks
+// only its own connections, each for a bounded time.
 //
-// # What others can do
+// # Untrusted users
 //
-// To let others connect is to lend them descriptors and goroutines of the
-// daemon. So the connections of each other user are bounded, with some more for
-// each of that user's sessions, which are bounded too; and each serves one request, on
-// one goroutine, until all that came with it is closed.
+// Other users who connect use descriptors and goroutines of the daemon. So the connections
+// of each such user are limited, with a few more for each session of that user; sessions
+// are limited too. Each connection serves one request at a time, on one goroutine, until
+// everything that came with the request is closed.
 //
-// Closing a descriptor of a FUSE file system waits for that one's server, which
-// may be theirs and never answer. So descriptors are received by an
-// owner.Guard, and those of such file systems never come to this process.
+// Closing a descriptor of a FUSE filesystem waits for the server of that filesystem, which
+// may belong to the client and never answer. So an owner.Guard receives the descriptors,
+// and those of such filesystems never reach this process.
 //
 // # Lock order
 //
@@ -39,6 +40,6 @@
 //	  listener.mu
 //	budget.mu, endings.mu
 //
-// A lock is held across nothing but memory, and the closing of connections. The
-// last two have nothing above or below them.
+// While a lock is held, only memory is accessed and connections are closed. The last two
+// locks are never held together with another one.
 package admin

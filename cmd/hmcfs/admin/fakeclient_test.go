@@ -17,22 +17,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// The keys that a fake client treats in a way of their own. All others
-// succeed.
+// The keys that a fake client handles specially. All others succeed.
 const (
 	keyMissing = "missing"
 	keyStuck   = "stuck" // until the context or the client ends
 	keySkipped = "skipped"
 )
 
-// fakeKeyed makes fake clients, and remembers who asked.
+// fakeKeyed creates fake clients, and records their users.
 type fakeKeyed struct {
 	mu      sync.Mutex
 	clients []*fakeClient
 	callers []objects.Caller
 	refuse  error
 	listing []adminapi.Key
-	broken  error // behind the listing
+	broken  error // the error at the end of the listing
 	queue   chan objects.Event
 }
 
@@ -62,14 +61,14 @@ func (k *fakeKeyed) Keys(_ context.Context, _ objects.Caller, prefix string, pub
 	return broken
 }
 
-// list sets what is listed, and what the list breaks off with.
+// list sets the listing, and the error that ends it.
 func (k *fakeKeyed) list(keys []adminapi.Key, broken error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.listing, k.broken = keys, broken
 }
 
-// refuseAll makes no more clients.
+// refuseAll makes all further requests for a client fail.
 func (k *fakeKeyed) refuseAll(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,14 +77,14 @@ func (k *fakeKeyed) refuseAll(err error) {
 
 func (k *fakeKeyed) Listen(objects.Caller) admin.EventQueue { return fakeQueue{k.queue} }
 
-// last is the client that was made last.
+// last is the most recently created client.
 func (k *fakeKeyed) last() *fakeClient {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.clients[len(k.clients)-1]
 }
 
-// fakeQueue hands out what is in a channel.
+// fakeQueue returns the events of a channel.
 type fakeQueue struct{ events chan objects.Event }
 
 func (q fakeQueue) Next(ctx context.Context) (objects.Event, error) {
@@ -99,7 +98,7 @@ func (q fakeQueue) Next(ctx context.Context) (objects.Event, error) {
 
 func (fakeQueue) Close() {}
 
-// fakeClient does nothing, and remembers what it was asked.
+// fakeClient does nothing, and records its calls.
 type fakeClient struct {
 	closed chan struct{}
 
@@ -110,8 +109,8 @@ type fakeClient struct {
 	bytes  []byte // of the memory
 	settle map[string]func(error)
 	closes int
-	whole  error // what all calls fail with
-	under  int   // calls that wait
+	whole  error // the error of all calls
+	under  int   // calls in progress
 }
 
 func (c *fakeClient) note(verb string, q adminapi.Call) error {
@@ -121,7 +120,7 @@ func (c *fakeClient) note(verb string, q adminapi.Call) error {
 	return c.whole
 }
 
-// last returns what was asked last.
+// last returns the most recent call.
 func (c *fakeClient) last() (string, adminapi.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +133,7 @@ func (c *fakeClient) fail(err error) {
 	c.whole = err
 }
 
-// waiting counts the calls that wait for their end.
+// waiting returns the number of calls in progress.
 func (c *fakeClient) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +146,7 @@ func (c *fakeClient) count(n int) {
 	c.under += n
 }
 
-// run returns the outcomes for the keys of a call.
+// run returns the results for the keys of a call.
 func (c *fakeClient) run(ctx context.Context, verb string, q adminapi.Call) (hetero.Results, error) {
 	if err := c.note(verb, q); err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func (c *fakeClient) PreRegister(_ context.Context, m hetero.Memory) (hetero.Mem
 	return 7, c.whole
 }
 
-// registered is the memory that was registered last, and its content.
+// registered returns the most recently registered memory, and its content.
 func (c *fakeClient) registered() (hetero.Memory, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +230,7 @@ func (c *fakeClient) futures(keys []string) []*hetero.Future {
 	return out
 }
 
-// end ends the future of a key, which Close may have ended before.
+// end completes the future of a key, unless Close has done so before.
 func (c *fakeClient) end(key string, err error) {
 	c.mu.Lock()
 	settle := c.settle[key]

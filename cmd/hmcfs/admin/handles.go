@@ -9,9 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// handlesOf makes the pieces' handles of the descriptors that came; nil where
-// none were announced. Pieces that no descriptor is told for, such as those
-// that a path names, have one without.
+// handlesOf returns the handles of the pieces, made from the descriptors received; nil if
+// none were announced. Pieces without a descriptor, such as those named by a path, have a
+// handle without one.
 func handlesOf(r adminapi.BindRequest, q *question) ([]devices.Handle, error) {
 	if err := announced(r.Descriptors, len(q.memory)); err != nil {
 		return nil, err
@@ -19,7 +19,7 @@ func handlesOf(r adminapi.BindRequest, q *question) ([]devices.Handle, error) {
 	return objects.HandlesOf(r.Memory, q.memory)
 }
 
-// placed is an export's text where its descriptor travels beside it.
+// placed returns the description of an export whose descriptor is passed with it.
 func placed(m share.Memory) share.Memory {
 	m.Pieces = slices.Clone(m.Pieces)
 	for i := range m.Pieces {

@@ -16,13 +16,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// session is a session from its beginning to its end. The answer names it and
-// then lasts: the end of the request's connection, also of one direction of
-// it, is the end of the session.
+// session serves a session from beginning to end. The response names it and then stays
+// open: the session ends when the connection of the request ends, in either direction.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	if r.ContentLength != 0 {
-		s.answer(w, nil, fmt.Errorf("%w: a session begins without a body", errInvalid))
+		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
 		return
 	}
 	one, err := s.sessions.begin(c)
@@ -40,8 +39,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, errors.Join(err, client.Close()))
 		return
 	}
-	// From here on nobody but this reads from the connection, so that no end
-	// of it is missed.
+	// From here on only this function reads from the connection, so that its end is not
+	// missed.
 	if _, _, err = http.NewResponseController(w).Hijack(); err != nil {
 		s.sessions.close(one)
 		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
@@ -49,15 +48,15 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { _ = c.Close() }()
 	if err = s.attend(r.Context(), c, one); err != nil {
-		s.opts.Logger.Info("a session ended otherwise", zap.Error(err), zap.Int("uid", one.uid))
+		s.opts.Logger.Info("session ended abnormally", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	if err = s.endSession(context.WithoutCancel(r.Context()), one); err != nil {
-		s.opts.Logger.Warn("a session left something behind", zap.Error(err), zap.Int("uid", one.uid))
+		s.opts.Logger.Warn("session left resources behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
-	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // whoever has gone knows
+	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // a client that has disconnected does not need it
 }
 
-// attend names a session and returns when it is to end.
+// attend sends the name of a session and returns when it must end.
 func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: " + linesType + "\r\nConnection: close\r\n\r\n"
 	if err := s.sendLine(c, head, adminapi.SessionLine{Session: one.id}); err != nil {
@@ -69,12 +68,12 @@ func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
 	case err := <-over:
 		return err
 	case <-one.end:
-		_ = c.CloseRead() // which ends the reading, whenever that began
+		_ = c.CloseRead() // which ends the read, even if it begins later
 		return <-over
 	}
 }
 
-// sendLine sends a line of a session's own connection.
+// sendLine sends a line on the connection that holds a session.
 func (s *Server) sendLine(c *conn, head string, line adminapi.SessionLine) error {
 	text, err := json.Marshal(line)
 	if err != nil {
@@ -90,22 +89,22 @@ func (s *Server) sendLine(c *conn, head string, line adminapi.SessionLine) error
 // lastAnswers bounds the time for the answers to a session's last calls.
 const lastAnswers = 5 * time.Second
 
-// endSession ends a session's client and returns when its last call has been
-// answered, or given up.
+// endSession closes a session's client and returns when its last call has been answered or
+// abandoned.
 func (s *Server) endSession(ctx context.Context, one *session) error {
 	s.sessions.close(one)
 	err := one.client.Close()
 	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
 	if awaitGroup(ctx, &one.calls) != nil {
-		// Nobody reads them.
+		// The client does not read them.
 		s.sessions.cut(one)
 		one.calls.Wait()
 	}
 	return err
 }
 
-// call answers a call of a session.
+// call serves a call of a session.
 func (s *Server) call(do verb) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
@@ -127,24 +126,24 @@ func (s *Server) call(do verb) http.HandlerFunc {
 }
 
 const (
-	// decoded bounds the memory that a byte of a call stands for, once it
-	// is decoded; sparseCall keeps to that. Up to manyValues values of a call
-	// may be shorter.
+	// decoded is the most memory, in bytes, that a byte of an encoded call may need once it
+	// is decoded; sparseCall enforces that. Up to manyValues values of a call may exceed
+	// it.
 	decoded    = 8
 	manyValues = 100_000
-	// bodyLimit bounds the time for a call's body.
+	// bodyLimit bounds the time to receive the body of a call.
 	bodyLimit = time.Minute
 )
 
-// readCall reads a call. taken is what it holds of the memory of the user's
-// calls, also where it fails.
+// readCall reads a call. taken is the memory that it has reserved from the budget of the
+// user, also if it fails.
 func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget) (q *adminapi.Call, taken int64, err error) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // a connection of ours has deadlines
+	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // connections of this server support deadlines
 	n := r.ContentLength
 	switch {
 	case n < 0:
-		return nil, 0, fmt.Errorf("%w: a call tells its Content-Length", hetero.ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: a call must have a Content-Length", hetero.ErrInvalid)
 	case n > adminapi.MaxCall:
 		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, n, adminapi.MaxCall)
 	}
@@ -157,17 +156,17 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	}
 	if err != nil {
 		s.opts.Refusals.add(boundCallBytes)
-		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
+		return nil, 0, fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, err)
 	}
 	taken = decoded * n
 	data, err := readBody(r)
 	if err == nil {
-		// The server looks for the end of the connection from now on, for which
-		// there is no deadline.
+		// From now on the server watches for the end of the connection, for which there is
+		// no deadline.
 		err = control.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, taken, fmt.Errorf("%w: the call has not come: %w", hetero.ErrInvalid, err)
+		return nil, taken, fmt.Errorf("%w: the call was not received: %w", hetero.ErrInvalid, err)
 	}
 	q = new(adminapi.Call)
 	if err = sparseCall(data); err == nil && n > 0 {
@@ -176,7 +175,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	if err != nil {
 		return nil, taken, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
-	// It may go on for long, and holds no more than it is then.
+	// The call may take long, and from now on needs no more than this.
 	if keep := weight(q); keep < taken {
 		memory.give(taken - keep)
 		taken = keep
@@ -184,7 +183,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	return q, taken, nil
 }
 
-// readBody reads a body of known length, and its end.
+// readBody reads a body of known length, including its end.
 func readBody(r *http.Request) ([]byte, error) {
 	data := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, data); err != nil {
@@ -196,7 +195,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// weight is about what a call takes in memory, and again for whoever does it.
+// weight estimates the memory that a call uses: once for the call, and once more for its
+// execution.
 func weight(q *adminapi.Call) int64 {
 	const str, list, blob = 16, 48, 24
 	n := 0
@@ -209,8 +209,8 @@ func weight(q *adminapi.Call) int64 {
 	return int64(2 * n)
 }
 
-// sparseCall refuses a call of very many values that are not worth their
-// memory.
+// sparseCall refuses a call with very many values that would need much more memory than
+// their encoding.
 func sparseCall(data []byte) error {
 	values := bytes.Count(data, []byte{','})
 	if values > manyValues && values*decoded > len(data) {

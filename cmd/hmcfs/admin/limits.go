@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// bound is something that one other user than root and the owner has so much of.
+// bound identifies a resource that is limited for each user other than root and the owner.
 type bound int
 
 const (
@@ -18,20 +18,20 @@ const (
 	boundCount
 )
 
-// Refusals count what the server has refused since a user had as much as one may
-// have. The zero value is ready; its methods may be called from any goroutine.
+// Refusals counts the requests refused because a user had reached a limit. The zero value
+// is ready to use; its methods may be called from any goroutine.
 type Refusals struct {
 	n [boundCount]atomic.Uint64
 }
 
-// add counts a refusal; nil counts none.
+// add counts a refusal; a nil receiver counts nothing.
 func (r *Refusals) add(b bound) {
 	if r != nil {
 		r.n[b].Add(1)
 	}
 }
 
-// Limits lists the bounds of a user, and the refusals.
+// Limits returns the limits of a user, with the number of refusals.
 func (r *Refusals) Limits() []metadata.LimitStatus {
 	all := [boundCount]metadata.LimitStatus{
 		boundConnections: {Name: "user-connections", Limit: maxForeign},

@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// lineBuffer is the size to which an answer is gathered, in bytes.
+	// lineBuffer is the number of bytes up to which lines are collected before they are
+	// written.
 	lineBuffer = 32 << 10
-	// linesType is the type of their text.
+	// linesType is the content type of lines.
 	linesType = "application/x-ndjson"
-	// writeLimit is that of calls.
+	// writeLimit bounds the time to write the answer to a call.
 	writeLimit = 30 * time.Second
 )
 
-// lines are an answer that comes line by line. One goroutine uses it.
+// lines is an answer that is sent line by line. Only one goroutine may use it.
 type lines struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	text    bytes.Buffer
 	coder   *json.Encoder
-	// limit bounds the time that a client leaves lines unread, once there is no room
-	// for more of them; 0 is for ever.
+	// limit bounds how long a client may leave lines unread once its buffers are full; 0
+	// means forever.
 	limit time.Duration
-	// sent says that some have gone out.
+	// sent is set once some lines have been written to the connection.
 	sent bool
-	// failed is why nothing more is written.
+	// failed is the error after which nothing more is written.
 	failed error
 }
 
@@ -43,7 +44,7 @@ func newLines(w http.ResponseWriter) *lines {
 	return l
 }
 
-// put adds a line, which is sent by flush, or before.
+// put adds a line, which is sent by flush, or earlier.
 func (l *lines) put(line any) {
 	if l.failed != nil {
 		return
@@ -53,7 +54,7 @@ func (l *lines) put(line any) {
 	}
 }
 
-// write hands what was gathered to the connection.
+// write writes the collected lines to the connection.
 func (l *lines) write() {
 	if l.failed != nil || l.text.Len() == 0 {
 		return
@@ -66,7 +67,7 @@ func (l *lines) write() {
 	_, l.failed = l.text.WriteTo(l.w)
 }
 
-// flush sends all lines now.
+// flush sends all lines at once.
 func (l *lines) flush() error {
 	if l.write(); l.failed == nil {
 		l.failed = l.control.Flush()
@@ -74,7 +75,7 @@ func (l *lines) flush() error {
 	return l.failed
 }
 
-// end hands over the rest, which the server sends with the answer's end.
+// end writes the rest, which the server sends when the answer ends.
 func (l *lines) end() { l.write() }
 
 // lineOf returns the line of a key and its error.
@@ -86,7 +87,7 @@ func lineOf(n int, key string, err error) adminapi.Line {
 	return line
 }
 
-// results answers with results, or with the error of the whole call.
+// results sends results, or the error of the whole call.
 func (l *lines) results(r hetero.Results, err error) error {
 	if r == nil && err != nil {
 		return err
@@ -100,7 +101,7 @@ func (l *lines) results(r hetero.Results, err error) error {
 	return nil
 }
 
-// batch answers with what goes on in the background.
+// batch sends the results of a background operation.
 func (l *lines) batch(ctx context.Context, b *hetero.Batch, err error) error {
 	if err != nil {
 		return err
@@ -109,13 +110,13 @@ func (l *lines) batch(ctx context.Context, b *hetero.Batch, err error) error {
 	if l.flush() != nil {
 		return nil
 	}
-	<-b.Done() // the end of the connection ends it too
+	<-b.Done() // it also ends when the connection does
 	r, err := b.Wait(ctx)
 	return l.results(r, err)
 }
 
-// futures answers with the ends of futures as they come: first those that have
-// ended, then that the others are under way. left ends the wait; nil does not.
+// futures sends the results of futures as they complete: first those that are complete,
+// then a line that the others are in progress. Closing left ends the wait; nil never does.
 func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{}) error {
 	if futures == nil && err != nil {
 		return err
@@ -139,7 +140,7 @@ func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{
 	return nil
 }
 
-// putAll is put for several lines, whose number it returns.
+// putAll puts several lines, and returns their number.
 func (l *lines) putAll(all []adminapi.Line) int {
 	for _, line := range all {
 		l.put(line)
@@ -147,9 +148,9 @@ func (l *lines) putAll(all []adminapi.Line) int {
 	return len(all)
 }
 
-// endings has the lines of keys that are not put yet. Any goroutine adds to it.
+// endings holds lines of keys that are not sent yet. Any goroutine may add to it.
 type endings struct {
-	// came has room for one: there are lines to take.
+	// came has a buffer of one: it signals that there are lines to send.
 	came chan struct{}
 
 	mu sync.Mutex
@@ -169,8 +170,8 @@ func (e *endings) add(line adminapi.Line) {
 	}
 }
 
-// write puts and sends lines in the background, until end is called, which may be done
-// again. Where nobody reads, the end of the connection ends the call.
+// write sends lines in the background until end is called, which may be called more than
+// once. If the client does not read, the end of the connection ends the call.
 func (e *endings) write(out *lines) (end func()) {
 	over, written := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -179,7 +180,7 @@ func (e *endings) write(out *lines) (end func()) {
 			select {
 			case <-e.came:
 				out.putAll(e.take())
-				_ = out.flush() // out notes it
+				_ = out.flush() // out records the error
 			case <-over:
 				return
 			}

@@ -7,21 +7,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// maxForeign bounds the connections of each user who is neither root nor the
-// one who mounted: whoever lets others in lends them the daemon's descriptors.
-// Each session adds perSession.
+// maxForeign bounds the connections of each user who is neither root nor the user who
+// mounted, as each uses a descriptor of the daemon. Each session adds perSession.
 const (
 	maxForeign = 32
 	perSession = 32
 )
 
-// listener accepts connections and asks who is at their other end.
+// listener accepts connections and identifies the clients.
 type listener struct {
 	*net.UnixListener
 	ask   func(*net.UnixConn) (Peer, error)
 	owner int
 	log   *zap.Logger
-	// sessions counts those of a user.
+	// sessions returns the number of sessions of a user.
 	sessions func(uid int) int
 	refusals *Refusals
 
@@ -31,24 +30,24 @@ type listener struct {
 	open map[int]int
 }
 
-// conn is a connection with its peer.
+// conn is a connection with the identity of its client.
 type conn struct {
 	*net.UnixConn
 	peer Peer
-	// trusted is root or the user who mounted.
+	// trusted is set for root and the user who mounted.
 	trusted bool
 	once    sync.Once
 	gone    func()
 }
 
-// Close closes the connection and gives its place to another one.
+// Close closes the connection and makes room for another one.
 func (c *conn) Close() error {
 	err := c.UnixConn.Close()
 	c.once.Do(c.gone)
 	return err
 }
 
-// Accept waits for the next connection. Those beyond the bound are closed.
+// Accept waits for the next connection. Those beyond the limit are closed.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		u, err := l.AcceptUnix()
@@ -57,7 +56,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		peer, err := l.ask(u)
 		if err != nil {
-			l.log.Warn("can't tell who connects to the admin socket", zap.Error(err))
+			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))
 			peer = Peer{UID: -1, GID: -1}
 		}
 		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, gone: func() {}}
@@ -65,11 +64,11 @@ func (l *listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		l.refusals.add(boundConnections)
-		_ = u.Close() // nothing was said on it
+		_ = u.Close() // nothing was received on it
 	}
 }
 
-// admit counts a connection of another user, if there is room for it.
+// admit counts a connection of another user, if the limit permits it.
 func (l *listener) admit(c *conn) bool {
 	uid := c.peer.UID
 	most := maxForeign + perSession*l.sessions(uid)

@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// keys lists keys.
+// keys serves a listing of keys.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), c)
@@ -25,17 +25,16 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		out.end()
 	case out.sent:
-		// Lines have gone out: that there are no more of them is told by an
-		// answer that breaks off.
+		// Lines have been sent already: breaking off the answer tells the client that it is
+		// incomplete.
 		panic(http.ErrAbortHandler)
 	default:
 		s.answer(w, nil, err)
 	}
 }
 
-// events tells what happens to keys from the moment of its answer's head on,
-// until either side ends it. What a client does not read is bounded by the
-// queue.
+// events sends the events of keys from the moment the head of its answer is sent, until
+// either side ends it. The queue limits the number of unread events.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), c)
@@ -58,7 +57,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	for err = out.flush(); err == nil; err = out.flush() {
 		e, nerr := queue.Next(ctx)
 		if nerr != nil {
-			return // by whichever side
+			return // ended by either side
 		}
 		out.put(e)
 	}

@@ -6,18 +6,18 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// metered is a client of another user than root and the owner: the descriptors
-// of what that user registers are counted, in all sessions together, since the
-// daemon has so many for all users.
+// metered is a client of a user other than root and the owner. It counts the descriptors of
+// what that user registers, in all sessions together, as the daemon has a limited number
+// for all users.
 type metered struct {
 	hetero.Client
 	sessions *sessions
 	user     *user
-	// files counts those of each memory, guarded by sessions.mu.
+	// files counts the descriptors of each memory, guarded by sessions.mu.
 	files map[hetero.MemoryID]int
 }
 
-// PreRegister counts the memory's descriptors before any is taken.
+// PreRegister counts the memory's descriptors before any is used.
 func (m *metered) PreRegister(ctx context.Context, memory hetero.Memory) (hetero.MemoryID, error) {
 	n := max(1, len(memory.Files))
 	if memory.Share != nil {
@@ -48,7 +48,7 @@ func (m *metered) take(n int) error {
 	return nil
 }
 
-// Unregister gives them back.
+// Unregister subtracts the descriptors of the memory.
 func (m *metered) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	err := m.Client.Unregister(ctx, id)
 	if err == nil {
@@ -64,7 +64,7 @@ func (m *metered) giveBack(id hetero.MemoryID) {
 	delete(m.files, id)
 }
 
-// Close gives all back when the client has let them go.
+// Close subtracts all descriptors once the client has released them.
 func (m *metered) Close() error {
 	err := m.Client.Close()
 	m.sessions.mu.Lock()
@@ -76,8 +76,8 @@ func (m *metered) Close() error {
 	return err
 }
 
-// listen counts a stream of events of another user's. The caller calls leave in
-// the end.
+// listen counts an event stream of a user other than root and the owner. The caller calls
+// leave at the end.
 func (s *sessions) listen(c *conn) (leave func(), err error) {
 	if c.trusted {
 		return func() {}, nil

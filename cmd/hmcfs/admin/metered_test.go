@@ -72,7 +72,7 @@ func TestMetered(t *testing.T) {
 	}
 }
 
-// TestListenersAreBounded counts a stranger's streams of events.
+// TestListenersAreBounded counts the event streams of an untrusted user.
 func TestListenersAreBounded(t *testing.T) {
 	t.Parallel()
 	refused := &Refusals{}

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Operation counts one operation of the file system.
+// Operation holds the counters of one filesystem operation.
 type Operation struct {
 	Name    string
 	Count   uint64
@@ -22,19 +22,19 @@ type Operation struct {
 	Seconds float64
 }
 
-// Metrics are the sources of the numbers. A nil function has none.
+// Metrics are the sources of the metrics. A nil function has none.
 type Metrics struct {
 	Version    string
 	Transfers  func() transport.Stats
 	Devices    func(context.Context) ([]objects.DeviceStatus, error)
 	Operations func() []Operation
-	// Cluster fails where the mount is one of its own.
+	// Cluster fails if the mount is not part of a cluster.
 	Cluster func() (adminapi.Cluster, error)
 	Limits  func() []metadata.LimitStatus
 }
 
-// Registry returns a registry of its own with hmcfs's metrics, those of the
-// Go runtime and those of the process.
+// Registry returns a new registry with the metrics of hmcfs, of the Go runtime and of the
+// process.
 func (m Metrics) Registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -48,7 +48,7 @@ func (m Metrics) Registry() *prometheus.Registry {
 	return r
 }
 
-// collector reads the counters when it is asked; it has none of its own.
+// collector reads the counters when it is collected; it has none of its own.
 type collector struct {
 	from Metrics
 
@@ -68,32 +68,32 @@ func newCollector(m Metrics) *collector {
 	}
 	return &collector{
 		from:        m,
-		info:        d("build_info", "Always 1; the label tells the version.", "version"),
+		info:        d("build_info", "Always 1; the label is the version.", "version"),
 		bytes:       d("transfer_bytes_total", "Bytes moved, by path and device.", "path", "device"),
 		operations:  d("transfer_operations_total", "Copies that moved every byte, by path and device.", "path", "device"),
 		failures:    d("transfer_errors_total", "Copies that failed or were cancelled, by path and device.", "path", "device"),
 		latency:     d("transfer_seconds", "Time of one copy, by path and device.", "path", "device"),
-		pinnedUsed:  d("pinned_in_use_bytes", "Pinned buffers that a copy holds now."),
-		pinnedTotal: d("pinned_bytes", "Pinned buffers, those kept for reuse included."),
+		pinnedUsed:  d("pinned_in_use_bytes", "Pinned buffers in use by copies."),
+		pinnedTotal: d("pinned_bytes", "Pinned buffers, including those kept for reuse."),
 		pinFailures: d("pin_failures_total", "Pinned buffers that a device could not lock; copies through them are slower."),
-		registered:  d("registered_bytes", "Bytes of host files that devices have registered now."),
+		registered:  d("registered_bytes", "Bytes of host files that are registered with devices."),
 		registeredPieces: d("registered_pieces_total",
-			"Pieces of host files looked for by copies: hit, registered (anew), failed; and given up: evicted, stale.", "outcome"),
+			"Pieces of host files that copies looked up: hit, registered (newly), failed; and that were dropped: evicted, stale.", "outcome"),
 		registeredBytes: d("registered_transfer_bytes_total", "Bytes that devices copied from and to registered files."),
-		memoryTotal:     d("device_memory_bytes", "Memory that hmcfs may use of a device.", "device", "family"),
-		memoryUsed:      d("device_memory_used_bytes", "Memory of a device that objects take.", "device", "family"),
-		memoryFree:      d("device_memory_free_bytes", "Memory of a device that is free.", "device", "family"),
-		memoryHeld:      d("device_memory_held_bytes", "Memory taken from a device and not given back, that for new objects included.", "device", "family"),
-		devEpoch:        d("device_epoch_info", "Always 1; the label tells the incarnation of a device's memory.", "device", "epoch"),
+		memoryTotal:     d("device_memory_bytes", "Memory of a device that hmcfs may use.", "device", "family"),
+		memoryUsed:      d("device_memory_used_bytes", "Memory of a device in use by objects.", "device", "family"),
+		memoryFree:      d("device_memory_free_bytes", "Free memory of a device.", "device", "family"),
+		memoryHeld:      d("device_memory_held_bytes", "Memory allocated on a device and not yet released, including memory kept for new objects.", "device", "family"),
+		devEpoch:        d("device_epoch_info", "Always 1; the label is the incarnation of a device's memory.", "device", "epoch"),
 		fsCount:         d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
-		fsErrors:        d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
+		fsErrors:        d("fs_errors_total", "Requests that failed, by operation.", "operation"),
 		fsSeconds:       d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
-		limit:           d("limit", "What one user, inode or session, or all together, may have.", "limit"),
-		refusals:        d("limit_refusals_total", "What was refused since a limit was reached.", "limit"),
+		limit:           d("limit", "Limits of one user, inode or session, or of all together.", "limit"),
+		refusals:        d("limit_refusals_total", "Requests refused because a limit was reached.", "limit"),
 	}
 }
 
-// Describe sends the metrics that Collect may send.
+// Describe sends the descriptors of all metrics that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
@@ -105,7 +105,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present numbers.
+// Collect sends the current values.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, c.info, 1, c.from.Version)
 	if c.from.Transfers != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// clusterCollector reads what is known of other nodes when it is asked.
+// clusterCollector reads the state of the other nodes when it is collected.
 type clusterCollector struct {
 	from func() (adminapi.Cluster, error)
 
@@ -26,22 +26,22 @@ func newClusterCollector(from func() (adminapi.Cluster, error)) *clusterCollecto
 	}
 	return &clusterCollector{
 		from:             from,
-		info:             d("info", "Always 1; the labels tell which node this is.", "cluster", "node", "epoch", "backend"),
-		nodes:            d("nodes", "Other nodes that there are now."),
-		connected:        d("node_connected", "1 for each other node with which there is a session, else 0.", "node"),
-		unreachable:      d("service_unreachable_seconds", "How long the service that knows the nodes has not answered; 0 while it does."),
-		unused:           d("records_unused", "Entries of the service that knows the nodes that are not used: they can't be read, or are too many."),
-		questions:        d("questions_total", "Questions asked of other nodes."),
-		answers:          d("answers_total", "Answers given to other nodes."),
-		failures:         d("failures_total", "Questions to other nodes that had no answer."),
-		bytesIn:          d("received_bytes_total", "Bytes of files that came from other nodes."),
-		bytesOut:         d("sent_bytes_total", "Bytes of files that went to other nodes."),
-		invalidationsOut: d("invalidations_sent_total", "Changes that others were told of."),
-		invalidationsIn:  d("invalidations_received_total", "Changes that others have told of."),
+		info:             d("info", "Always 1; the labels identify this node.", "cluster", "node", "epoch", "backend"),
+		nodes:            d("nodes", "Number of other nodes."),
+		connected:        d("node_connected", "1 for each other node with a session, else 0.", "node"),
+		unreachable:      d("service_unreachable_seconds", "How long the membership service has not answered; 0 while it does."),
+		unused:           d("records_unused", "Entries of the membership service that are ignored: they can't be read, or are too many."),
+		questions:        d("questions_total", "Requests sent to other nodes."),
+		answers:          d("answers_total", "Requests of other nodes that were answered."),
+		failures:         d("failures_total", "Requests to other nodes that were not answered."),
+		bytesIn:          d("received_bytes_total", "Bytes of files received from other nodes."),
+		bytesOut:         d("sent_bytes_total", "Bytes of files sent to other nodes."),
+		invalidationsOut: d("invalidations_sent_total", "Notifications of changes sent to other nodes."),
+		invalidationsIn:  d("invalidations_received_total", "Notifications of changes received from other nodes."),
 	}
 }
 
-// Describe sends the metrics that Collect may send.
+// Describe sends the descriptors of all metrics that Collect may send.
 func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.nodes, c.connected, c.unreachable, c.unused, c.questions, c.answers, c.failures,
@@ -51,7 +51,7 @@ func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present numbers; a mount of its own has none.
+// Collect sends the current values; there are none if the mount is not part of a cluster.
 func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	known, err := c.from()
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the process at the other end, as it was when it connected.
+// Peer is the identity of the client process at the time when it connected.
 type Peer struct {
 	UID, GID, PID int
 	// Groups are the supplementary groups.
 	Groups []uint32
 }
 
-// peerOf asks the kernel whose process is at the other end.
+// peerOf asks the kernel for the process at the other end.
 func peerOf(c *net.UnixConn) (Peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGroups asks for the supplementary groups of the process at the other
-// end, which package unix has no call for.
+// peerGroups returns the supplementary groups of the process at the other end, for which
+// package unix has no function.
 func peerGroups(fd int) ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// register makes memory known to a session.
+// register serves a request to register memory with a session.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
@@ -36,7 +36,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// memoryOf is the memory that a request means.
+// memoryOf returns the memory that a request describes.
 func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	if err := announced(r.Descriptors, len(received)); err != nil {
 		return hetero.Memory{}, err
@@ -47,14 +47,14 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	case r.Memory != nil:
 		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received}, nil
 	case len(received) != 1:
-		return hetero.Memory{}, fmt.Errorf("%w: a file is told by its one descriptor, and %d have come", hetero.ErrInvalid, len(received))
+		return hetero.Memory{}, fmt.Errorf("%w: a file is named by one descriptor, but %d were received", hetero.ErrInvalid, len(received))
 	case r.Target:
 		return hetero.Memory{Target: received[0]}, nil
 	}
 	return hetero.Memory{Device: r.Device, File: received[0]}, nil
 }
 
-// announced compares the descriptors that were to come with those that came.
+// announced compares the number of announced descriptors with the number received.
 func announced(want, came int) error {
 	if want == came {
 		return nil
@@ -63,5 +63,5 @@ func announced(want, came int) error {
 	if came > want {
 		few = "many"
 	}
-	return fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, want, came)
+	return fmt.Errorf("%w: too %s descriptors: %d announced, %d received", errInvalid, few, want, came)
 }

@@ -24,41 +24,40 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// The failures of a Backend that have a status of their own.
+// The errors of a Backend that have their own status.
 var (
 	ErrBusy     = errors.New("busy")
 	ErrNotFound = errors.New("no such object")
 )
 
-// Backend answers. Its methods may be called from any goroutine.
+// Backend serves requests about the mount. Its methods may be called from any goroutine.
 type Backend interface {
 	Version() adminapi.Version
 	Status(ctx context.Context, count bool) (adminapi.Status, error)
-	// Object fails with ErrNotFound for a number that no file has.
+	// Object fails with ErrNotFound if no file has the number.
 	Object(ctx context.Context, ino metadata.Ino) (adminapi.Object, error)
 	Config() []adminapi.Setting
-	// Cluster fails with ErrNotFound where the mount is one of its own.
+	// Cluster fails with ErrNotFound if the mount is not part of a cluster.
 	Cluster() (adminapi.Cluster, error)
-	// Forget takes a node that is gone out of the cluster. It fails with
-	// ErrNotFound for one that is not known, and ErrBusy for one that is there.
+	// Forget removes a node that will not return from the cluster. It fails with
+	// ErrNotFound for an unknown node, and with ErrBusy for one that is connected.
 	Forget(ctx context.Context, node members.Name) error
 	Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error)
-	// Umount ends the mount and returns when everything but the admin socket
-	// is cleaned up. It fails with ErrBusy, and nothing has changed then.
+	// Umount ends the mount and returns when everything but the admin socket is cleaned up.
+	// If it fails with ErrBusy, nothing has changed.
 	Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error)
 }
 
-// Sharer lets other processes use the memory of files. Its methods may be
-// called from any goroutine.
+// Sharer gives other processes access to the memory of files. Its methods may be called
+// from any goroutine.
 type Sharer interface {
-	// File finds the file that a request means: the descriptor that came with
-	// it, or where that is nil what the request names, which by must be able to
-	// reach.
+	// File returns the file of a request: that of the descriptor received with it or, if
+	// that is nil, the file that the request names, which by must be able to reach.
 	File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error)
-	// Bind makes memory the content of a file. The handles' descriptors are
-	// the Sharer's from then on, also when it fails.
+	// Bind makes memory the content of a file. It takes ownership of the handles'
+	// descriptors, even if it fails.
 	Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error)
-	// Export names the memory of a file.
+	// Export returns the handles of the memory of a file.
 	Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error)
 	// EndExports ends every export of a file.
 	EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error
@@ -66,37 +65,37 @@ type Sharer interface {
 
 // Options describe a server.
 type Options struct {
-	// Socket is the path to listen at. What is there is removed: the caller
-	// holds the lock of the directory.
+	// Socket is the path to listen on. An existing file there is removed: the caller holds
+	// the lock of the directory.
 	Socket string
-	// Backend answers. Required.
+	// Backend serves requests about the mount. Required.
 	Backend Backend
-	// Sharer answers what concerns shared memory; nil serves none of it.
+	// Sharer serves requests about shared memory; nil disables them.
 	Sharer Sharer
-	// Keyed answers what concerns keys; nil serves none of it.
+	// Keyed serves requests about keys; nil disables them.
 	Keyed Keyed
-	// Collector answers what concerns several files; nil serves none of it.
+	// Collector serves requests about several files; nil disables them.
 	Collector Collector
-	// Guard takes the descriptors that clients send; nil takes them in this
-	// process. The caller closes it.
+	// Guard receives the descriptors that clients send; nil receives them in this process.
+	// The caller closes it.
 	Guard *owner.Guard
 	// Owner is the user who mounted.
 	Owner int
-	// Open lets every user connect who gets as far as the socket. Others than
-	// root and the owner are served bind, export and what concerns keys alone.
+	// Open admits every user who can reach the socket. Users other than root and the owner
+	// may only bind, export, and use keys.
 	Open bool
-	// Peer tells who is at the other end; nil asks the kernel.
+	// Peer identifies the client; nil asks the kernel.
 	Peer func(*net.UnixConn) (Peer, error)
-	// Handshake bounds how long a client may take to send its descriptors,
-	// and to read the answer; 0 is 10 s.
+	// Handshake bounds how long a client may take to send its descriptors, and to read the
+	// answer; 0 means 10 s.
 	Handshake time.Duration
-	// Refusals count what users are refused; nil counts nothing.
+	// Refusals counts refused requests; nil counts nothing.
 	Refusals *Refusals
-	// Gatherer has the metrics; nil serves none.
+	// Gatherer provides the metrics; nil disables them.
 	Gatherer prometheus.Gatherer
-	// Debug serves profiles.
+	// Debug enables profiles.
 	Debug bool
-	// Logger gets what went wrong; nil is silent.
+	// Logger receives errors; nil logs nothing.
 	Logger *zap.Logger
 }
 
@@ -134,8 +133,8 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("admin socket: a %T", l), l.Close())
 	}
-	// Whoever may ask is told by the check of the peer; unless others are let
-	// in, they can't connect either.
+	// The check of the peer decides who may send requests; unless other users are admitted,
+	// they cannot connect either.
 	if err := os.Chmod(o.Socket, socketMode(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
@@ -169,8 +168,8 @@ func socketMode(o Options) os.FileMode {
 	return 0o600
 }
 
-// Close lets the answers under way finish, for as long as the context lasts,
-// and ends the server. The socket is removed.
+// Close lets answers in progress finish, for as long as the context lasts, ends the server,
+// and removes the socket.
 func (s *Server) Close(ctx context.Context) error {
 	err := errors.Join(s.EndShares(ctx), s.http.Shutdown(ctx))
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// connOf is the connection of a request.
+// connOf returns the connection of a request.
 func connOf(r *http.Request) *conn {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
@@ -189,8 +188,8 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// checked lets root and the owner through, and others, where they are let in,
-// to what checks by itself what they may.
+// checked admits root and the owner and, if other users are admitted, these to the handlers
+// that check permissions themselves.
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
@@ -200,16 +199,16 @@ func (s *Server) checked(next http.Handler) http.Handler {
 				"only root and the user who mounted may ask; run this as one of them")
 			return
 		}
-		// The answer before this one may have had a limit.
+		// The previous answer on this connection may have set a deadline.
 		if c.UnixConn != nil {
-			_ = c.SetWriteDeadline(time.Time{}) // a connection that is gone is seen by whoever writes
+			_ = c.SetWriteDeadline(time.Time{}) // a closed connection is noticed on the next write
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// forOthers says whether what is at a path checks by itself what each user
-// may.
+// forOthers reports whether the handler of a path checks the permissions of each user
+// itself.
 func forOthers(path string) bool {
 	switch path {
 	case adminapi.PathBind, adminapi.PathExport, adminapi.PathCollect, adminapi.PathVerify, adminapi.PathSession, adminapi.PathRegister,
@@ -323,7 +322,7 @@ func (s *Server) answer(w http.ResponseWriter, value any, err error) {
 	writeError(w, status, code, err.Error())
 }
 
-// fault returns the text and status of an error; the daemon's own is logged too.
+// fault returns the status and code of an error. The daemon's own errors are logged too.
 func (s *Server) fault(err error) (status int, code string) {
 	status, code = statusOf(err)
 	if status == http.StatusInternalServerError {
@@ -332,7 +331,7 @@ func (s *Server) fault(err error) (status int, code string) {
 	return status, code
 }
 
-// readJSON reads a request's body; an empty one is the zero value.
+// readJSON reads a request's body; an empty body leaves the zero value.
 func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
 	dec.DisallowUnknownFields()
@@ -340,7 +339,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 		return true
 	}
 	if err := dec.Decode(into); err != nil {
-		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, "the request's body: "+err.Error())
+		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, "request body: "+err.Error())
 		return false
 	}
 	return true

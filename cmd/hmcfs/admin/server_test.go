@@ -25,7 +25,7 @@ import (
 
 const owner = 1234
 
-// backend answers what the test put in.
+// backend returns what the test has set.
 type backend struct {
 	umountErr error
 	forgotten members.Name

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// FuzzCall reads any body of a call: what is taken for one is what is written
-// again, and it takes no more memory than was asked for.
+// FuzzCall decodes arbitrary bodies of a call: an accepted call is encoded to the same text
+// again, and uses no more memory than was reserved.
 func FuzzCall(f *testing.F) {
 	for _, text := range []string{
 		`{"keys":["a","b"],"lists":[{"device":"sim0","blobs":[{"memory":1,"off":5,"size":7}],"source_offset":-1}],"timeout":"20s"}`,
@@ -42,8 +42,8 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-// FuzzRegister reads any request to register with any number of descriptors:
-// what is taken for memory is one kind of it, with all that came.
+// FuzzRegister decodes arbitrary requests to register with any number of descriptors:
+// accepted memory is of exactly one kind, with all descriptors received.
 func FuzzRegister(f *testing.F) {
 	for _, text := range []string{
 		`{"device":"sim0","memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":0,"size":8}]},"descriptors":1}`,
@@ -113,7 +113,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// waitFor returns when so many wait.
+// waitFor returns when that many requests wait.
 func waitFor(t *testing.T, b *budget, n int) {
 	t.Helper()
 	kit.Eventually(t, time.Minute, func() bool {
@@ -122,7 +122,7 @@ func waitFor(t *testing.T, b *budget, n int) {
 	})
 }
 
-// stateOf returns how much is left, and the number of those that wait.
+// stateOf returns the amount left, and the number of waiting requests.
 func stateOf(b *budget) (left int64, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

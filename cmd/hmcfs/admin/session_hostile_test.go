@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// byHand is a client without a library, which holds a session.
+// byHand is a client without the library, which holds a session.
 type byHand struct {
 	t      testing.TB
 	socket string
@@ -53,7 +53,7 @@ func (h *byHand) send(path, session, body string) (net.Conn, *http.Response) {
 	return conn, resp
 }
 
-// write posts a request, and does not look for the answer.
+// write posts a request, and does not read the answer.
 func (h *byHand) write(path, session, body string) net.Conn {
 	h.t.Helper()
 	conn, err := net.Dial("unix", h.socket)
@@ -74,7 +74,7 @@ func (h *byHand) ask(verb adminapi.Verb, session, body string) (int, string) {
 	return resp.StatusCode, string(data)
 }
 
-// TestSessionIsItsUsers has others, root included, name the session of a user.
+// TestSessionIsItsUsers has other users, root included, name the session of a user.
 func TestSessionIsItsUsers(t *testing.T) {
 	const alice, bob = owner + 1, owner + 2
 	r := newKeyedRig(t, alice)
@@ -89,7 +89,8 @@ func TestSessionIsItsUsers(t *testing.T) {
 	var words string
 	for _, uid := range []int{bob, owner, 0} {
 		r.uid.Store(int64(uid))
-		// Who guesses learns nothing by it: no such session is the same.
+		// Guessing reveals nothing: the answer is the same for a session that does not
+		// exist.
 		for _, id := range []string{h.id, strings.Repeat("0", 32), "", h.id[:31], h.id + "0"} {
 			for _, path := range []string{adminapi.PathCall + "exist", adminapi.PathRegister} {
 				_, resp := h.send(path, id, body)
@@ -106,8 +107,8 @@ func TestSessionIsItsUsers(t *testing.T) {
 	}
 }
 
-// TestSessionEndsWithItsConnection ends the connection in both ways, and has
-// calls behind it.
+// TestSessionEndsWithItsConnection ends the connection in both directions, with calls in
+// progress.
 func TestSessionEndsWithItsConnection(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	for name, end := range map[string]func(net.Conn) error{
@@ -138,8 +139,8 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestWhoReadsNothing leaves answers unread: neither other calls nor the end of
-// the session wait for them for long.
+// TestWhoReadsNothing leaves answers unread: neither other calls nor the end of the session
+// are delayed for long.
 func TestWhoReadsNothing(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	h := holdByHand(t, r.socket)
@@ -163,8 +164,8 @@ func TestWhoReadsNothing(t *testing.T) {
 	fatal(t, r.server.EndShares(ctx))
 }
 
-// TestOthersSessionsAreBounded opens as many sessions as another user gets, who
-// then has connections for their calls.
+// TestOthersSessionsAreBounded opens as many sessions as another user may have; connections
+// for their calls must remain.
 func TestOthersSessionsAreBounded(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	var open []*client.Session
@@ -200,7 +201,7 @@ func TestOthersSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestWrongCalls has calls that no client makes.
+// TestWrongCalls sends calls that no proper client sends.
 func TestWrongCalls(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	h := holdByHand(t, r.socket)
@@ -240,7 +241,7 @@ func TestWrongCalls(t *testing.T) {
 	}
 }
 
-// TestSessionIsRefused tells whoever may not have one why.
+// TestSessionIsRefused checks the error for users who may not have a session.
 func TestSessionIsRefused(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	r.refuseAll(fmt.Errorf("%w: not today", hetero.ErrUnsupported))
@@ -260,7 +261,7 @@ func TestSessionIsRefused(t *testing.T) {
 	}
 }
 
-// TestWatchAndKeys has the lines of both.
+// TestWatchAndKeys checks the lines of event streams and listings.
 func TestWatchAndKeys(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	c := client.New(r.socket)
@@ -302,7 +303,7 @@ func TestWatchAndKeys(t *testing.T) {
 	if err != nil || len(keys) != 0 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
-	// A list that breaks off is none.
+	// A listing that breaks off is an error.
 	r.list(listing, errors.New("the records can't be read"))
 	for _, prefix := range []string{"", "x"} {
 		if keys, err = c.Keys(t.Context(), prefix, false); err == nil {

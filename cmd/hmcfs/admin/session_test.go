@@ -23,7 +23,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// sessionPatience bounds the wait for what is to happen.
+// sessionPatience bounds the wait for an expected event.
 const sessionPatience = 60 * time.Second
 
 // keyedRig is a server of keys with fake clients.
@@ -75,8 +75,8 @@ func (r *keyedRig) open(t testing.TB) *client.Session {
 	return s
 }
 
-// TestSessionCarriesCalls makes every call and compares what the client behind
-// the session is asked, and what it answers.
+// TestSessionCarriesCalls makes every call, and compares what the client behind the session
+// receives and returns.
 func TestSessionCarriesCalls(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -132,7 +132,7 @@ func TestSessionCarriesCalls(t *testing.T) {
 	}
 }
 
-// TestSessionTells has the calls that answer in ways of their own.
+// TestSessionTells checks the calls whose answers have a form of their own.
 func TestSessionTells(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -176,8 +176,8 @@ func TestSessionTells(t *testing.T) {
 	}
 }
 
-// TestSessionTellsErrors has each failure of a whole call, and of a key, come
-// through with its words.
+// TestSessionTellsErrors checks that each failure of a whole call, and of a key, is passed
+// on with its text.
 func TestSessionTellsErrors(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -221,7 +221,7 @@ func TestFuturesEndAsTheyEnd(t *testing.T) {
 	} {
 		futures, err := begin()
 		fatal(t, err)
-		// What has failed by then is told when the call returns.
+		// Failures up to then are reported when the call returns.
 		if !errors.Is(futures[1].Err(), hetero.ErrNotFound) {
 			t.Errorf("%s: the second ends with %v", name, futures[1].Err())
 		}
@@ -248,8 +248,8 @@ func ended(f *hetero.Future) bool {
 	}
 }
 
-// TestContextEndsCalls ends calls by their context, after which the client
-// behind the session has left them too.
+// TestContextEndsCalls ends calls by their context; the calls of the client behind the
+// session must end too.
 func TestContextEndsCalls(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -263,7 +263,7 @@ func TestContextEndsCalls(t *testing.T) {
 		return got
 	}
 	over := func(results hetero.Results, want error) {
-		// The daemon sees that the call is left, not why.
+		// The daemon notices that the call was abandoned, but not why.
 		if len(results) != 2 || !errors.Is(results[1].Err, hetero.ErrInterrupted) && !errors.Is(results[1].Err, want) {
 			t.Fatalf("%v, want %v", results, want)
 		}
@@ -293,8 +293,8 @@ func TestContextEndsCalls(t *testing.T) {
 	}
 }
 
-// TestAsyncReturnsBeforeTheEnd makes each call of the background on a key that
-// comes to no end before the session has: it returns all the same.
+// TestAsyncReturnsBeforeTheEnd makes each background call on a key that does not complete
+// before the session ends: the call returns nevertheless.
 func TestAsyncReturnsBeforeTheEnd(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -321,7 +321,7 @@ func TestAsyncReturnsBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAll closes a session with everything under way.
+// TestCloseEndsAll closes a session with calls in progress.
 func TestCloseEndsAll(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -354,7 +354,7 @@ func TestCloseEndsAll(t *testing.T) {
 	fatal(t, s.Close())
 }
 
-// TestServerEndsSessions ends the server with everything under way.
+// TestServerEndsSessions ends the server with calls in progress.
 func TestServerEndsSessions(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	s := r.open(t)
@@ -392,7 +392,7 @@ func TestServerEndsSessions(t *testing.T) {
 	fatal(t, s.Close())
 }
 
-// TestSessionHasManyKeys asks for as much as a call may hold.
+// TestSessionHasManyKeys makes a call of the maximum size.
 func TestSessionHasManyKeys(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	s := r.open(t)
@@ -427,8 +427,8 @@ func TestSessionHasManyKeys(t *testing.T) {
 	}
 }
 
-// A call that is too large for another user, not for all, is told to be wrong: it
-// never fits, so there is nothing to wait for.
+// A call that is too large for another user, but not for root and the owner, is reported as
+// invalid: it would never fit, so waiting is useless.
 func TestCallTooLargeForAnotherUser(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	s := r.open(t)

@@ -11,33 +11,33 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// What bounds the sessions of a user.
+// The limits of the sessions of a user.
 const (
-	// maxSessions bounds those of a user other than root and the owner.
+	// maxSessions bounds the sessions of a user other than root and the owner.
 	maxSessions = 32
-	// maxFiles bounds the descriptors, or pieces of memory that may be one
-	// each, a user has registered in all of them.
+	// maxFiles bounds the descriptors, or pieces of memory that may each have one, that a
+	// user has registered in all sessions.
 	maxFiles = 4096
-	// maxListeners bounds the streams of events of a user.
+	// maxListeners bounds the event streams of a user.
 	maxListeners = 16
-	// callMemory bounds the memory, in bytes, that the calls of one other user take: the
-	// body of one has an eighth of it, which is enough for hetero.MaxKeys of the longest
-	// keys. trustedMemory is that of root and of the owner.
+	// callMemory bounds the memory, in bytes, that the calls of one other user use: the
+	// body of one call may have an eighth of it, which is enough for hetero.MaxKeys keys of
+	// maximum length. trustedMemory is the limit of root and of the owner.
 	callMemory    = 72 << 20
 	trustedMemory = 1 << 30
 )
 
 var (
-	// errNoSession is the answer to all that name a session that is not
-	// there, or another user's: nobody learns which.
+	// errNoSession is returned for a session that does not exist, and for one of another
+	// user, so that a client cannot tell the two cases apart.
 	errNoSession = errors.New("this user has no such session")
 	errFiles     = fmt.Errorf("%w: too many pieces of memory of this user, at most %d", hetero.ErrNoMemory, maxFiles)
 	errListeners = fmt.Errorf("%w: too many streams of events of this user, at most %d", hetero.ErrBusy, maxListeners)
 	errSessions  = fmt.Errorf("%w: too many sessions of this user", hetero.ErrBusy)
 )
 
-// session is one client of heterogeneous objects. Its held connection is its
-// life.
+// session is one client of heterogeneous objects. It lives as long as the connection that
+// holds it.
 type session struct {
 	id     string
 	uid    int
@@ -45,8 +45,7 @@ type session struct {
 	user   *user
 	// end is closed when the server ends.
 	end chan struct{}
-	// calls are those under way, and under their connections, guarded by
-	// sessions.mu.
+	// calls are the calls in progress, and under their connections, guarded by sessions.mu.
 	calls sync.WaitGroup
 	under map[*conn]struct{}
 }
@@ -58,27 +57,27 @@ type user struct {
 	memory   *budget
 }
 
-// sessions are those that are open.
+// sessions are the open sessions.
 type sessions struct {
-	// refusals count; nil counts nothing. Immutable.
+	// refusals counts refused requests; nil counts nothing. Immutable.
 	refusals *Refusals
 
 	mu sync.Mutex
-	// ended says that no more are opened.
+	// ended is set once no more sessions are opened.
 	// +checklocks:mu
 	ended bool
 	// +checklocks:mu
 	open map[string]*session
 	// +checklocks:mu
 	users map[int]*user
-	// listeners counts the streams of events of other users.
+	// listeners counts the event streams of users other than root and the owner.
 	// +checklocks:mu
 	listeners map[int]int
-	// held counts the connections that hold one.
+	// held counts the connections that hold a session.
 	held sync.WaitGroup
 }
 
-// begin makes room for a session of a user. The caller calls leave in the end.
+// begin reserves a session of a user. The caller calls leave at the end.
 func (s *sessions) begin(c *conn) (*session, error) {
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
@@ -112,7 +111,7 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	}, nil
 }
 
-// start lets calls find a session, unless the server has ended since.
+// start makes a session available to calls, unless the server has ended in the meantime.
 func (s *sessions) start(one *session, client hetero.Client, trusted bool) error {
 	if one.client = client; !trusted {
 		one.client = &metered{Client: client, sessions: s, user: one.user, files: map[hetero.MemoryID]int{}}
@@ -126,14 +125,15 @@ func (s *sessions) start(one *session, client hetero.Client, trusted bool) error
 	return nil
 }
 
-// close takes a session out: no call begins any more.
+// close removes a session, so that no new call of it begins.
 func (s *sessions) close(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, one.id)
 }
 
-// leave gives a session's room back. Its memory may be used no more.
+// leave releases what begin reserved. The session's memory budget must not be used
+// afterwards.
 func (s *sessions) leave(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *sessions) leave(one *session) {
 	s.held.Done()
 }
 
-// enter begins a call of a session of whoever is at the other end. The caller
-// calls exit in the end.
+// enter begins a call of a session of the client at the other end. The caller calls exit at
+// the end.
 func (s *sessions) enter(c *conn, id string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *sessions) cut(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range one.under {
-		_ = c.Close() // whoever writes to it sees that
+		_ = c.Close() // the next write on it fails
 	}
 }
 
@@ -187,8 +187,8 @@ func (s *sessions) count(uid int) int {
 	return 0
 }
 
-// stop ends all sessions, and returns when they have ended, or with an error
-// when the context ends before.
+// stop ends all sessions, and returns when they have ended, or with an error when the
+// context ends first.
 func (s *sessions) stop(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.ended
@@ -205,7 +205,7 @@ func (s *sessions) stop(ctx context.Context) error {
 	return nil
 }
 
-// awaitGroup waits for a group as long as the context lasts.
+// awaitGroup waits for a group for as long as the context lasts.
 func awaitGroup(ctx context.Context, g *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {

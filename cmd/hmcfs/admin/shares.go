@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// shares are the requests of bind and export that are under way, and the
-// connections that hold exports.
+// shares are the bind and export requests in progress, and the connections that hold
+// exports.
 type shares struct {
 	mu sync.Mutex
-	// ended says that no more are taken.
+	// ended is set once no more requests are accepted.
 	// +checklocks:mu
 	ended bool
 	// +checklocks:mu
@@ -19,14 +19,14 @@ type shares struct {
 	work  sync.WaitGroup
 }
 
-// shareWork is one request under way.
+// shareWork is one request in progress.
 type shareWork struct {
 	cancel context.CancelFunc
-	// conn is the connection where descriptors travel, else nil.
+	// conn is the connection if it passes descriptors, else nil.
 	conn *conn
 }
 
-// begin counts a request in. Its context ends with the server.
+// begin registers a request. Its context ends with the server.
 func (s *shares) begin(ctx context.Context, c *conn) (context.Context, *shareWork, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &shareWork{cancel: cancel, conn: c}
@@ -44,7 +44,7 @@ func (s *shares) begin(ctx context.Context, c *conn) (context.Context, *shareWor
 	return ctx, w, nil
 }
 
-// end counts it out.
+// end removes the request.
 func (s *shares) end(w *shareWork) {
 	w.cancel()
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *shares) end(w *shareWork) {
 	s.work.Done()
 }
 
-// stop interrupts what is under way and takes no more.
+// stop interrupts the requests in progress and refuses new ones.
 func (s *shares) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,15 +61,15 @@ func (s *shares) stop() {
 	for w := range s.under {
 		w.cancel()
 		if w.conn != nil {
-			_ = w.conn.Close() // whoever serves it sees that
+			_ = w.conn.Close() // the goroutine that serves it notices
 		}
 	}
 }
 
-// EndShares ends the sessions, and the exports that connections hold; what is
-// asked of shared memory and of keys from now on is refused. It returns when
-// nothing of it is under way any more, or with an error when the context ends
-// before. Afterwards neither the Sharer nor the Keyed is called again.
+// EndShares ends the sessions, and the exports that connections hold; later requests about
+// shared memory and keys are refused. It returns when none is in progress any more, or with
+// an error when the context ends first. Afterwards neither the Sharer nor the Keyed is
+// called again.
 func (s *Server) EndShares(ctx context.Context) error {
 	err := s.sessions.stop(ctx)
 	s.shares.stop()

@@ -21,32 +21,32 @@ import (
 var (
 	errForbidden = errors.New("not allowed to this user")
 	errInvalid   = errors.New("invalid request")
-	errEnding    = errors.New("the daemon is about to end")
+	errEnding    = errors.New("the daemon is shutting down")
 )
 
-// question is one request of bind or export.
+// question is one request about files, with its descriptors.
 type question struct {
 	peer Peer
-	// received are the descriptors that came. All of them are closed when the
-	// question is answered.
+	// received are the descriptors received. All of them are closed when the request has
+	// been answered.
 	received []*os.File
-	// file is that of the file, nil by plain HTTP, and memory are those of the
+	// file is the descriptor of the file, nil with plain HTTP, and memory are those of the
 	// memory: see split.
 	file   *os.File
 	memory []*os.File
-	// carried says that descriptors can travel with the answer.
+	// carried is set if the answer can carry descriptors.
 	carried bool
-	// conn is the connection where descriptors travel, else nil. Nobody reads
-	// from it any more.
+	// conn is the connection if it passes descriptors, else nil. Nothing else reads from it
+	// any more.
 	conn *conn
 }
 
-// callerOf returns the client as the store's caller.
+// callerOf returns the client as a caller of the store.
 func callerOf(p Peer) objects.Caller {
 	return objects.Caller{UID: uint32(p.UID), GID: uint32(p.GID), PID: p.PID, Groups: p.Groups}
 }
 
-// split tells the descriptor of the file from those of the memory.
+// split separates the descriptor of the file from those of the memory.
 func (q *question) split() error {
 	if !q.carried {
 		return nil
@@ -61,13 +61,13 @@ func (q *question) split() error {
 // solution is the answer to a question.
 type solution struct {
 	reply adminapi.Reply
-	// files travel with the reply. They are closed behind it.
+	// files are sent with the reply, and closed afterwards.
 	files []*os.File
-	// end ends what the connection holds; nil is nothing.
+	// end releases what the connection holds; nil means nothing.
 	end func()
 }
 
-// plain is the reply as plain HTTP has it.
+// plain returns the reply for plain HTTP.
 func (s solution) plain() any {
 	switch {
 	case s.reply.Bound != nil:
@@ -85,16 +85,16 @@ func (s solution) plain() any {
 	}
 }
 
-// solver answers a question from its JSON.
+// solver computes the answer to a question from its JSON.
 type solver func(ctx context.Context, q *question, read func(into any) error) (solution, error)
 
-// sharing serves a solver of questions that are of a file.
+// sharing serves a solver of questions about one file.
 func (s *Server) sharing(solve solver) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !upgrades(r) && !connOf(r).trusted {
-			// The client names a file, and nothing says that it could get at it.
+			// The client only names a file, and nothing proves that it could reach it.
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-				"without the file's descriptor only root and the user who mounted are answered; use the verbs of hmcfs, the Go client, or the attributes")
+				"requests without the file's descriptor are only for root and the user who mounted; use the hmcfs commands, the Go client, or the attributes")
 			return
 		}
 		s.solve(w, r, solve)
@@ -105,8 +105,8 @@ func upgrades(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), adminapi.DescriptorProtocol)
 }
 
-// solve serves a solver: by plain HTTP, or after an upgrade with descriptors
-// beside the JSON.
+// solve serves a solver: by plain HTTP or, after an upgrade, with descriptors beside the
+// JSON.
 func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 	if upgrades(r) {
 		s.upgrade(w, r, solve)
@@ -115,7 +115,7 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 	s.plainly(w, r, solve)
 }
 
-// plainly answers by plain HTTP.
+// plainly serves a solver by plain HTTP.
 func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), nil)
@@ -137,7 +137,7 @@ func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	s.answer(w, sol.plain(), err)
 }
 
-// upgrade hands the connection over to frames with descriptors.
+// upgrade switches the connection to frames with descriptors.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), c)
@@ -150,7 +150,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 		s.answer(w, nil, fmt.Errorf("%w: a request to upgrade has no body", errInvalid))
 		return
 	}
-	// From here on nobody but this reads from the connection.
+	// From here on only this function reads from the connection.
 	_, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.answer(w, nil, fmt.Errorf("take the connection over: %w", err))
@@ -158,15 +158,15 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 	}
 	defer func() { _ = c.Close() }()
 	if buffered.Reader.Buffered() > 0 {
-		// What came before the 101 has lost its descriptors.
+		// Data received before the 101 has lost its descriptors.
 		return
 	}
 	if err := s.serveFrames(ctx, c, solve); err != nil {
-		s.opts.Logger.Info("a client that sends descriptors went away", zap.Error(err), zap.Int("uid", c.peer.UID))
+		s.opts.Logger.Info("a client that sends descriptors disconnected", zap.Error(err), zap.Int("uid", c.peer.UID))
 	}
 }
 
-// serveFrames reads one question, answers it, and holds what is to be held.
+// serveFrames reads one question, answers it, and holds the export if there is one.
 func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
 		adminapi.DescriptorProtocol + "\r\n\r\n"
@@ -186,8 +186,8 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 	return s.deliver(ctx, c, sol)
 }
 
-// solveFrame reads a question and works out its answer. The descriptors that
-// came are closed when it returns: that of the file keeps the mount busy.
+// solveFrame reads a question and computes its answer. The descriptors received are closed
+// when it returns: that of the file keeps the mount busy.
 func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solution, error) {
 	q := question{peer: c.peer, carried: true, conn: c}
 	var files []*os.File
@@ -205,7 +205,7 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	})
 }
 
-// refuse sends why not.
+// refuse sends the error.
 func (s *Server) refuse(c *conn, fault error) error {
 	status, code := s.fault(fault)
 	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
@@ -216,8 +216,7 @@ func (s *Server) refuse(c *conn, fault error) error {
 	}, nil)
 }
 
-// deliver sends the answer, and waits for the end of what the connection
-// holds.
+// deliver sends the answer, and waits for the end of what the connection holds.
 func (s *Server) deliver(ctx context.Context, c *conn, sol solution) error {
 	sol.reply.Status, sol.reply.Descriptors = http.StatusOK, len(sol.files)
 	err := c.SetDeadline(time.Now().Add(s.opts.Handshake))
@@ -231,17 +230,17 @@ func (s *Server) deliver(ctx context.Context, c *conn, sol solution) error {
 	return s.hold(ctx, c)
 }
 
-// hold returns when the client closes the connection, which the kernel does
-// for one that was killed, or when the server ends.
+// hold returns when the client closes the connection, which the kernel also does when the
+// client is killed, or when the server ends.
 func (s *Server) hold(ctx context.Context, c *conn) error {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	// Nothing more is to come: whatever does ends it too.
+	// The client sends nothing more: anything received ends the wait too.
 	var one [1]byte
 	_, err := c.Read(one[:])
 	if err == nil {
-		return fmt.Errorf("%w: bytes behind the question", errInvalid)
+		return fmt.Errorf("%w: bytes after the request", errInvalid)
 	}
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil
@@ -249,7 +248,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 	return err
 }
 
-// bind answers a request to bind.
+// bind serves a request to bind.
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
 	if err := errors.Join(read(&r), q.split()); err != nil {
@@ -270,7 +269,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 	return solution{reply: adminapi.Reply{Bound: &bound}}, nil
 }
 
-// export answers a request to export, or to end that.
+// export serves a request to export, or to end exports.
 func (s *Server) export(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.ExportRequest
 	if err := errors.Join(read(&r), q.split()); err != nil {
@@ -305,28 +304,28 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 	return sol, nil
 }
 
-// checkExport finds wishes that can't go together.
+// checkExport returns an error if parts of a request exclude each other.
 func checkExport(r adminapi.ExportRequest, q *question) error {
 	switch {
 	case len(q.memory) > 0:
 		return fmt.Errorf("%w: %d descriptors too many: an export takes that of the file alone", errInvalid, len(q.memory))
 	case r.End && (r.Hold || r.Text || r.Holder != 0 || r.Kind != ""):
-		return fmt.Errorf("%w: to end the exports takes nothing but the file", errInvalid)
+		return fmt.Errorf("%w: a request to end the exports takes only the file", errInvalid)
 	case r.Hold && !q.carried:
-		return fmt.Errorf("%w: only where descriptors travel can a connection hold an export; name a holder's process instead", errInvalid)
+		return fmt.Errorf("%w: only a connection that passes descriptors can hold an export; name a process that holds it instead", errInvalid)
 	case r.Hold && r.Holder != 0:
 		return fmt.Errorf("%w: an export is held by the connection or by process %d, not by both", errInvalid, r.Holder)
 	case r.Holder < 0:
-		return fmt.Errorf("%w: %d is no process", errInvalid, r.Holder)
+		return fmt.Errorf("%w: %d is not a process ID", errInvalid, r.Holder)
 	}
 	return nil
 }
 
-// fileOf finds the file that is meant.
+// fileOf returns the file of a request.
 func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
 	switch {
 	case q.file != nil && named != adminapi.File{}:
-		return 0, fmt.Errorf("%w: the file is told by its descriptor and by name", errInvalid)
+		return 0, fmt.Errorf("%w: the file is named both by its descriptor and by name", errInvalid)
 	case q.file == nil && (named.Path == "") == (named.Ino == 0):
 		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
 	}

@@ -37,7 +37,7 @@ const (
 	settle     = 10 * time.Second
 )
 
-// sharer is a fake store: it remembers what is asked and exports one memfd.
+// sharer is a fake store: it records requests and exports one memfd.
 type sharer struct {
 	t      *testing.T
 	memory *os.File
@@ -128,21 +128,21 @@ func (s *sharer) exports() int {
 	return s.live
 }
 
-// fail makes all that is asked from now on fail.
+// fail makes all further requests fail.
 func (s *sharer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = err
 }
 
-// last returns what was asked last, and the caller.
+// last returns the most recent request, and its caller.
 func (s *sharer) last() asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
 }
 
-// asked is a question to a store.
+// asked is a request to a store.
 type asked struct {
 	caller objects.Caller
 	bind   objects.BindRequest
@@ -290,8 +290,8 @@ func TestHandleIsTextThatLasts(t *testing.T) {
 	}
 }
 
-// TestSharingRefuses has wrong requests, each of which leaves nothing behind:
-// rig looks for descriptors that are left.
+// TestSharingRefuses sends invalid requests, none of which may leak anything: rig looks for
+// leaked descriptors.
 func TestSharingRefuses(t *testing.T) {
 	r := rig(t, admin.Options{}, 0)
 	a, b := kit.Memfd(t, 1, 5000), kit.Memfd(t, 2, 5000)
@@ -337,8 +337,8 @@ func TestSharingRefuses(t *testing.T) {
 	}
 }
 
-// A user whose file systems do not answer is told to try again, as the limits say,
-// and not that the request was wrong.
+// A user whose filesystems do not answer is told to try again, as with other limits, and
+// not that the request was invalid.
 func TestSilentFileSystemIsBusy(t *testing.T) {
 	silent := exec.Command("/bin/sleep", "60")
 	g := guards.NewGuard(func() *exec.Cmd { return silent }, 100*time.Millisecond)
@@ -397,7 +397,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	// A client that shows no descriptor could name files that it can't reach.
+	// A client that passes no descriptor could name files that it can't reach.
 	for _, path := range []string{adminapi.PathBind, adminapi.PathExport} {
 		if code, body := get(t, open.socket, http.MethodPost, path, `{"path":"sim0/a"}`); code != http.StatusForbidden {
 			t.Errorf("%s: %d %s", path, code, body)
@@ -414,8 +414,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	}
 }
 
-// TestOthersConnectionsAreBounded has another user hold as many exports as it
-// gets.
+// TestOthersConnectionsAreBounded has another user hold as many exports as permitted.
 func TestOthersConnectionsAreBounded(t *testing.T) {
 	refused := &admin.Refusals{}
 	r := rig(t, admin.Options{Open: true, Refusals: refused}, owner+1)
@@ -457,7 +456,7 @@ func TestTheEndOfTheServerEndsExports(t *testing.T) {
 	if err := r.server.EndShares(t.Context()); err != nil || r.exports() != 0 {
 		t.Errorf("%v; %d exports are left", err, r.exports())
 	}
-	if _, err := r.client.Export(t.Context(), r.file, ""); err == nil || !strings.Contains(err.Error(), "about to end") {
+	if _, err := r.client.Export(t.Context(), r.file, ""); err == nil || !strings.Contains(err.Error(), "shutting down") {
 		t.Errorf("export behind the end: %v", err)
 	}
 	// The memory itself is the client's for as long as it holds it.
@@ -469,7 +468,7 @@ func TestTheEndOfTheServerEndsExports(t *testing.T) {
 	}
 }
 
-// dialUpgraded is a client by hand, up to the 101.
+// dialUpgraded returns a connection after the 101, made without the client library.
 func dialUpgraded(t *testing.T, socket string) *net.UnixConn {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -504,7 +503,7 @@ func ending(t *testing.T, c *net.UnixConn) string {
 	return string(data)
 }
 
-// TestGarbage sends what no client sends, with descriptors beside it.
+// TestGarbage sends invalid data, with descriptors.
 func TestGarbage(t *testing.T) {
 	r := rig(t, admin.Options{Handshake: settle}, 0)
 	frame := func(n uint32, text string) string {
@@ -547,8 +546,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestSilentClient waits for a client that says nothing, and for one that
-// stops in the middle, no longer than it may take.
+// TestSilentClient checks that a client that sends nothing, or stops in the middle, is not
+// waited for longer than permitted.
 func TestSilentClient(t *testing.T) {
 	r := rig(t, admin.Options{Handshake: 50 * time.Millisecond}, 0)
 	for _, part := range []string{"", "\x00\x00", "\x00\x00\x00\x08{}"} {

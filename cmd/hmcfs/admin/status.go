@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// statusOf says with which status and code an error is told; what nothing is
-// known of is the daemon's own fault.
+// statusOf returns the HTTP status and code of an error; an unknown error is an internal
+// one.
 func statusOf(err error) (status int, code string) {
 	if known, ok := heteroStatus(err); ok {
 		return httpStatus(known.Errno), known.Name
@@ -26,7 +26,8 @@ func statusOf(err error) (status int, code string) {
 		code   string
 	}{
 		{ErrBusy, http.StatusConflict, adminapi.CodeBusy},
-		// What has not come is missed, too: that makes the request no wrong one.
+		// Descriptors that were not received are missing too: that does not make the
+		// request invalid.
 		{owner.ErrSilent, http.StatusConflict, adminapi.CodeBusy},
 		{ErrNotFound, http.StatusNotFound, adminapi.CodeNotFound},
 		{errForbidden, http.StatusForbidden, adminapi.CodeForbidden},
@@ -61,13 +62,13 @@ func statusOf(err error) (status int, code string) {
 	return http.StatusInternalServerError, adminapi.CodeInternal
 }
 
-// heteroStatus is the row of an error of a client's call.
+// heteroStatus returns the status of an error of a client's call.
 func heteroStatus(err error) (hetero.Status, bool) {
 	s := hetero.StatusOf(err)
 	return s, errors.Is(err, s.Err)
 }
 
-// httpStatus is the status that is nearest to an errno.
+// httpStatus returns the HTTP status nearest to an errno.
 func httpStatus(e syscall.Errno) int {
 	switch e {
 	case syscall.EINVAL:

@@ -9,11 +9,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// verb does a call and answers it. An error is that of the whole call: nothing
-// has been answered then.
+// verb executes a call and answers it. Its error concerns the whole call: nothing has been
+// answered then.
 type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error
 
-// verbs are all calls.
+// verbs returns all calls.
 func verbs() map[adminapi.Verb]verb {
 	return map[adminapi.Verb]verb{
 		adminapi.VerbPublish:   publish,
@@ -61,24 +61,24 @@ func getOptions(q *adminapi.Call) hetero.GetOptions {
 	return hetero.GetOptions{Timeout: time.Duration(q.Timeout), Replica: q.Replica}
 }
 
-// publish lasts as long as what is published, or the connection. Who has gone
-// by then asks for no answer; what it has published is its session's.
+// publish lasts as long as what is published, or the connection. A client that has
+// disconnected by then needs no answer; its publications belong to its session.
 func publish(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 	futures, err := c.DevPublish(ctx, q.Keys, q.Lists)
 	return out.futures(futures, err, ctx.Done())
 }
 
-// subscribe lasts until the bytes are there, or until nothing is copied any
-// more: the end of the connection ends the futures.
+// subscribe lasts until the bytes have arrived, or until nothing is copied any more: the
+// end of the connection ends the futures.
 func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // also when nobody reads the answer
+	defer cancel() // even if the client does not read the answer
 	futures, err := c.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
 	return out.futures(futures, err, nil)
 }
 
-// wait answers with each key as it comes. The call is made here, where a panic of it ends
-// the answer alone.
+// wait answers with each key as it appears. The call is made here, where a panic ends only
+// the answer.
 func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 	e := newEndings()
 	end := e.write(out)
@@ -93,7 +93,7 @@ func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 	return err
 }
 
-// onlyKey is the key of a call that is about one.
+// onlyKey returns the key of a call about one key.
 func onlyKey(q *adminapi.Call) (string, error) {
 	if len(q.Keys) != 1 {
 		return "", fmt.Errorf("%w: %d keys, and the call takes one", hetero.ErrInvalid, len(q.Keys))
@@ -179,6 +179,6 @@ func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 	return nil
 }
 
-// infosAtOnce is of how many keys the blobs are held at once: a key can have
-// many, and who asks need not read.
+// infosAtOnce is the number of keys whose blobs are held at a time: a key can have many,
+// and the client may not read.
 const infosAtOnce = 8

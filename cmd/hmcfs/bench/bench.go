@@ -38,7 +38,7 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		r.report.Notes = append(r.report.Notes, "stat: only root can make the kernel forget names, so they were known to it")
+		r.report.Notes = append(r.report.Notes, "stat: only root can drop the kernel's cache of names, so the names were cached")
 	}
 	if err := r.each(ctx); err != nil {
 		return Report{}, err

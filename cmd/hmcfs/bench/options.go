@@ -58,7 +58,7 @@ func (o *Options) Validate() error {
 		faults = append(faults, errors.New("bench: no mount point"))
 	}
 	if o.Size < request {
-		faults = append(faults, fmt.Errorf("bench: files of %v; use at least %v", o.Size, request))
+		faults = append(faults, fmt.Errorf("bench: files of %v are too small; use at least %v", o.Size, request))
 	}
 	if o.Files < 1 {
 		faults = append(faults, fmt.Errorf("bench: %d files; use at least 1", o.Files))

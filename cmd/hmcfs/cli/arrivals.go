@@ -11,48 +11,49 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// contestPause is the interval at which keys are asked for again that another client
-// has reserved, or received, before this one could.
+// contestPause is the interval at which keys are requested again that another client has
+// reserved, or received, first.
 const contestPause = 250 * time.Millisecond
 
-// arrivals waits for keys, each on its own: one that is missing holds up no other.
+// arrivals waits for keys independently: a missing key does not delay the others.
 type arrivals struct {
 	c hetero.Directory
-	// published waits for publications.
+	// published is set to wait for publications.
 	published bool
-	// take is given keys that are there, by their places, a batch at a time. It returns
-	// those that another client was faster with, which are waited for again.
+	// take receives keys that exist, by their places in the call, a batch at a time. It
+	// returns those that another client reserved or received first, which are then waited
+	// for again.
 	take func(ctx context.Context, places []int) (again []int)
-	// fail is given keys that did not come in time, and other failures.
+	// fail receives keys that did not arrive in time, and other failures.
 	fail func(place int, err error)
 }
 
-// arrival is the end of the wait for one key.
+// arrival is the result of the wait for one key.
 type arrival struct {
 	place int
 	err   error
 }
 
-// await is one wait for keys.
+// await is one wait for several keys.
 type await struct {
 	*arrivals
 
 	keys    []string
 	timeout time.Duration
 	until   time.Time
-	// came has room for every key, each of which is asked for by one call at a time.
+	// came has room for every key, as each is requested by only one call at a time.
 	came  chan arrival
 	calls sync.WaitGroup
-	// refused has room for the error of the first call as a whole.
+	// refused has room for the error of the first call that failed as a whole.
 	refused chan error
-	// contested are the places of keys that another client was faster with, and asked
-	// are those of keys that are being asked for again.
+	// contested are the places of keys that another client reserved or received first, and
+	// asked those of keys that are being requested again.
 	contested []int
 	asked     map[int]bool
 }
 
-// each waits until every key has been taken or has failed. The error is one that
-// concerns all keys of which neither is true.
+// each waits until every key has been taken or has failed. Its error applies to all keys
+// that did neither.
 func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duration) error {
 	w := &await{
 		arrivals: v, keys: keys, timeout: timeout, until: time.Now().Add(timeout),
@@ -85,7 +86,7 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 	return nil
 }
 
-// ask asks for keys in the background.
+// ask requests keys in the background.
 func (w *await) ask(ctx context.Context, places []int, timeout time.Duration) {
 	keys := make([]string, len(places))
 	for i, place := range places {
@@ -103,7 +104,8 @@ func (w *await) ask(ctx context.Context, places []int, timeout time.Duration) {
 	})
 }
 
-// settle takes the keys that have come by now, and returns how many need no more wait.
+// settle takes the keys that have arrived by now, and returns the number of keys that need
+// no further wait.
 func (w *await) settle(ctx context.Context, a arrival) (settled int) {
 	var there []int
 	for more := true; more; {
@@ -135,8 +137,8 @@ func (w *await) settle(ctx context.Context, a arrival) (settled int) {
 	return settled + len(there) - len(again)
 }
 
-// askAgain asks for the contested keys or, when the time is over, fails them, and
-// returns how many it has failed.
+// askAgain requests the contested keys again or, when the time is over, fails them, and
+// returns the number of failed keys.
 func (w *await) askAgain(ctx context.Context) (failed int) {
 	if len(w.contested) == 0 || len(w.asked) > 0 {
 		return 0

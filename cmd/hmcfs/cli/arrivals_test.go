@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// fakeDirectory has keys that come when a test says so. It is asked by any goroutine.
+// fakeDirectory has keys that appear when a test says so. Any goroutine may call it.
 type fakeDirectory struct {
 	hetero.Directory
 
@@ -25,7 +25,7 @@ type fakeDirectory struct {
 	// +checklocks:mu
 	asked int
 	// +checklocks:mu
-	keys map[string]chan struct{} // closed when the key is there
+	keys map[string]chan struct{} // closed when the key exists
 }
 
 func newDirectory(there ...string) *fakeDirectory {
@@ -87,7 +87,7 @@ func (d *fakeDirectory) Each(ctx context.Context, keys []string, _ bool, timeout
 	return nil
 }
 
-// takes records what arrivals hands out.
+// takes records the keys that arrivals passes on.
 type takes struct {
 	taken  chan string
 	failed map[int]error
@@ -107,8 +107,8 @@ func arrivalsOf(d *fakeDirectory, keys []string) (*arrivals, *takes) {
 	}, got
 }
 
-// TestArrivalsHoldUpNobody has the first key missing for ever: the others are
-// taken as they come, once each.
+// TestArrivalsHoldUpNobody never has the first key: the others are taken as they appear,
+// once each.
 func TestArrivalsHoldUpNobody(t *testing.T) {
 	kit.Check(t)
 	d := newDirectory("c")
@@ -152,8 +152,8 @@ func TestArrivalsEnd(t *testing.T) {
 	}
 }
 
-// TestArrivalsThatStayBehind has a key that is there and can't be taken: it is asked for
-// again as long as was asked, and no longer.
+// TestArrivalsThatStayBehind has a key that exists and cannot be taken: it is requested
+// again until the timeout, and no longer.
 func TestArrivalsThatStayBehind(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestArrivalsThatStayBehind(t *testing.T) {
 	})
 }
 
-// TestArrivalsLoseARace has another client take a key that was there: it is waited for
-// again, beside one that never comes.
+// TestArrivalsLoseARace has another client take an existing key first: it is waited for
+// again, along with one that never appears.
 func TestArrivalsLoseARace(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {

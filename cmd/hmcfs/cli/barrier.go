@@ -16,16 +16,16 @@ func (a *app) barrierVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "barrier [--timeout TIME] [NAME]",
 		Short: "Wait for all other ranks of a job",
-		Long: "Return when every rank of the job has called this, with the same NAME. It is for ranks that are\n" +
-			"shell scripts; programs have barriers of their own. After an error it can be called again.",
+		Long: "Return when every rank of the job has run this command with the same NAME. It is for ranks that\n" +
+			"are shell scripts; programs have their own barriers. After an error it can be run again.",
 		Args: arguments(0, 1, "at most one NAME"),
 	}
-	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "How long to wait; 0 is for ever.")
+	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "How long to wait; 0 waits forever.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		socket := a.Getenv("HMCFS_BARRIER")
 		rank, err := strconv.Atoi(a.Getenv("HMCFS_RANK"))
 		if socket == "" || err != nil {
-			return usage(errors.New("hmcfs barrier: this is no rank of a job; see hmcfs run --help"))
+			return usage(errors.New("hmcfs barrier: this process is not a rank of a job; see hmcfs run --help"))
 		}
 		if *timeout < 0 {
 			return usage(fmt.Errorf("--timeout %v: use 0 or more", *timeout))

@@ -12,15 +12,15 @@ import (
 func (a *app) benchVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [--json] [--device NAME] [--size SIZE] MOUNTPOINT",
-		Short: "Measure a mount, and tmpfs for comparison",
-		Long: "Measure each device directory of a mount, and tmpfs in the same run: medians of five.\n" +
-			"Everything that is written is removed.",
+		Short: "Benchmark a mount, and tmpfs for comparison",
+		Long: "Measure every device directory of a mount, and tmpfs in the same run. Each result is the\n" +
+			"median of five measurements. All files that are written are removed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var names []string
 	cmd.Flags().StringArrayVar(&names, "device", nil, "Measure this device; may be given several times. Default: all.")
-	size := cmd.Flags().String("size", "256MiB", "How large the files are.")
-	baseline := cmd.Flags().String("baseline", "/dev/shm", "A directory on tmpfs to compare with.")
+	size := cmd.Flags().String("size", "256MiB", "Size of the test files.")
+	baseline := cmd.Flags().String("baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		n, err := devices.ParseSize(*size)

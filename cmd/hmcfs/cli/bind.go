@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// bindFlags are the options by which a person names memory.
+// bindFlags are the flags that describe memory.
 type bindFlags struct {
 	handle, path, ipc, family, device string
 	memfd, vmm, pid                   int
@@ -28,14 +28,14 @@ type bindFlags struct {
 func (a *app) bindVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bind FILE [--pid PID] (--handle JSON | --memfd FD | --vmm-fd FD | --ipc HEX | --path PATH) [flags]",
-		Short: "Make memory of another process the content of a file",
-		Long: "FILE, which is empty, is that memory from then on: nothing is copied, what one side writes\n" +
-			"the other reads, and rm only unbinds. It lies in the directory of the device that the memory\n" +
-			"is of: host/ or simN/ for a memfd or a file of a tmpfs. When the process PID ends, FILE is lost.\n" +
-			"Only a file by --path needs no --pid: it stays bound until rm.\n\n" +
-			"--handle takes all of it at once, as hmcfs export --json and the attribute user.hmc.handle\n" +
-			"give it: the JSON itself, @NAME for a file with it, or - for standard input. Descriptors of PID\n" +
-			"are taken from it with the rights of whoever runs this.",
+		Short: "Make another process's memory the content of a file",
+		Long: "Bind FILE, which must exist and be empty, to memory of another process. Nothing is copied: what\n" +
+			"one side writes the other reads, and rm only removes the binding. FILE must be in the directory\n" +
+			"of the device that holds the memory: host/ or simN/ for a memfd or a file on a tmpfs. When the\n" +
+			"process PID ends, FILE is lost. Only --path needs no --pid: that file stays bound until rm.\n\n" +
+			"--handle takes the whole description that hmcfs export --json and the attribute user.hmc.handle\n" +
+			"return: the JSON itself, @NAME to read it from a file, or - for standard input. Descriptors of\n" +
+			"PID are duplicated with the privileges of the user who runs this command.",
 		Example: "  hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 --dtype float32 --shape 1024,1024\n" +
 			"  hmcfs bind /mnt/hmc/host/shm --path /dev/shm/ring --offset 4096\n" +
 			"  hmcfs bind /mnt/hmc/cuda0/kv --pid 4711 --handle @kv.json",
@@ -43,19 +43,19 @@ func (a *app) bindVerb() *cobra.Command {
 	}
 	f := &bindFlags{}
 	flags := cmd.Flags()
-	flags.IntVar(&f.pid, "pid", 0, "The process that owns the memory.")
-	flags.StringVar(&f.handle, "handle", "", "All that names the memory: JSON, @FILE or -.")
-	flags.IntVar(&f.memfd, "memfd", -1, "The number that a memfd, or a file of a tmpfs, has in the process.")
-	flags.IntVar(&f.vmm, "vmm-fd", -1, "The number that an exported descriptor of device memory has in the process; needs --size.")
-	flags.StringVar(&f.ipc, "ipc", "", "The vendor's IPC handle in hexadecimal; needs --size.")
-	flags.StringVar(&f.path, "path", "", "A file of a tmpfs.")
-	flags.StringVar(&f.family, "family", "", "The kind of device, such as cuda. Default: that of FILE's directory.")
-	flags.StringVar(&f.device, "device", "", "The UUID of the card.")
-	flags.StringVar(&f.offset, "offset", "0", "Where in the allocation the content begins.")
-	flags.StringVar(&f.size, "size", "", "How large the content is. Default: the rest of the memfd or file.")
-	flags.StringVar(&f.dtype, "dtype", "", "The type of the elements, such as float32.")
-	flags.StringVar(&f.shape, "shape", "", "The shape of the tensor, such as 1024,1024.")
-	flags.StringVar(&f.blobs, "blobs", "", "The sizes of the blobs, separated by commas.")
+	flags.IntVar(&f.pid, "pid", 0, "Process that owns the memory.")
+	flags.StringVar(&f.handle, "handle", "", "Whole description of the memory: JSON, @FILE, or - for standard input.")
+	flags.IntVar(&f.memfd, "memfd", -1, "Descriptor number, in the process, of a memfd or of a file on a tmpfs.")
+	flags.IntVar(&f.vmm, "vmm-fd", -1, "Descriptor number, in the process, of exported device memory; needs --size.")
+	flags.StringVar(&f.ipc, "ipc", "", "IPC handle of the vendor, in hexadecimal; needs --size.")
+	flags.StringVar(&f.path, "path", "", "Path of a file on a tmpfs.")
+	flags.StringVar(&f.family, "family", "", "Device family, such as cuda. Default: that of FILE's directory.")
+	flags.StringVar(&f.device, "device", "", "UUID of the card.")
+	flags.StringVar(&f.offset, "offset", "0", "Offset in the allocation at which the content begins.")
+	flags.StringVar(&f.size, "size", "", "Size of the content. Default: the rest of the memfd or file.")
+	flags.StringVar(&f.dtype, "dtype", "", "Element type, such as float32.")
+	flags.StringVar(&f.shape, "shape", "", "Shape of the tensor, such as 1024,1024.")
+	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs, separated by commas.")
 	asJSON := addJSON(cmd)
 	completeWith(cmd, "family", familyNames()...)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
@@ -67,7 +67,7 @@ func (a *app) bindVerb() *cobra.Command {
 	return cmd
 }
 
-// oneSource wants the memory told once.
+// oneSource checks that the memory is named exactly once.
 func oneSource(cmd *cobra.Command) error {
 	var given []string
 	for _, name := range []string{"handle", "memfd", "vmm-fd", "ipc", "path"} {
@@ -79,12 +79,12 @@ func oneSource(cmd *cobra.Command) error {
 	case 1:
 		return nil
 	case 0:
-		return usage(errors.New("which memory? Give --handle, --memfd, --vmm-fd, --ipc or --path"))
+		return usage(errors.New("no memory is named; give --handle, --memfd, --vmm-fd, --ipc or --path"))
 	}
 	return usage(fmt.Errorf("%s name the memory more than once; give one of them", strings.Join(given, " and ")))
 }
 
-// bind binds and tells what was bound.
+// bind binds and prints what was bound.
 func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) error {
 	memory, err := f.memory(a.Stdin)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 	}
 	c, at, err := client.Find(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("bind %s: it is not there; make it first, empty: touch %s", file, file)
+		return fmt.Errorf("bind %s: no such file; create it first, empty: touch %s", file, file)
 	}
 	if err != nil {
 		return a.shareFault("bind", file, err)
@@ -120,8 +120,7 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 	return nil
 }
 
-// shareFault words a failure to bind or export: the file, the cause, the way
-// out.
+// shareFault describes a failure to bind or export: the file, the cause, the remedy.
 func (a *app) shareFault(verb, file string, err error) error {
 	if errors.Is(err, client.ErrNotMounted) {
 		return notMounted("%s is not on an hmcfs mount", file)
@@ -129,10 +128,10 @@ func (a *app) shareFault(verb, file string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, file, err)
 }
 
-// memory reads what the flags name.
+// memory returns the memory that the flags describe.
 func (f *bindFlags) memory(stdin io.Reader) (share.Memory, error) {
 	if f.pid < 0 {
-		return share.Memory{}, fmt.Errorf("--pid %d is no process", f.pid)
+		return share.Memory{}, fmt.Errorf("--pid %d is not a process ID", f.pid)
 	}
 	var m share.Memory
 	var err error
@@ -159,13 +158,13 @@ func (f *bindFlags) memory(stdin io.Reader) (share.Memory, error) {
 	}
 	for i, p := range m.Pieces {
 		if m.PID == 0 && p.Path == "" {
-			return share.Memory{}, fmt.Errorf("piece %d is memory of a process; name it with --pid", i)
+			return share.Memory{}, fmt.Errorf("piece %d is memory of a process; name the process with --pid", i)
 		}
 	}
 	return m, nil
 }
 
-// whole reads --handle.
+// whole reads the description given by --handle.
 func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
 	text, from := []byte(f.handle), "--handle"
 	var err error
@@ -181,17 +180,17 @@ func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
 		return share.Memory{}, fmt.Errorf("read the handle: %w", err)
 	}
 	if f.size != "" || f.offset != "0" {
-		return share.Memory{}, errors.New("--handle has offset and size in it; leave --offset and --size out")
+		return share.Memory{}, errors.New("--handle contains offset and size; omit --offset and --size")
 	}
 	var m share.Memory
 	if err := adminapi.Unmarshal(text, &m); err != nil {
-		return share.Memory{}, fmt.Errorf("%s: %w; it is what hmcfs export --json prints", from, err)
+		return share.Memory{}, fmt.Errorf("%s: %w; use the output of hmcfs export --json", from, err)
 	}
 	return m, nil
 }
 
-// single makes the one piece that the short forms name. Its size stays 0 where
-// the memory itself tells it.
+// single returns the one piece that the short forms describe. Its size is 0 if the memory
+// itself determines it.
 func (f *bindFlags) single() (share.Memory, error) {
 	p := share.Piece{Kind: devices.HandleMemfd, Path: f.path, Handle: f.ipc}
 	switch {
@@ -202,7 +201,7 @@ func (f *bindFlags) single() (share.Memory, error) {
 	case f.ipc != "":
 		p.Kind = devices.HandleIPC
 	case f.path == "":
-		return share.Memory{}, errors.New("a descriptor's number is 0 or more")
+		return share.Memory{}, errors.New("a descriptor number must be 0 or more")
 	default:
 		abs, err := filepath.Abs(f.path)
 		if err != nil {
@@ -221,7 +220,7 @@ func (f *bindFlags) single() (share.Memory, error) {
 		}
 	}
 	if p.Size == 0 && p.Kind != devices.HandleMemfd {
-		return share.Memory{}, fmt.Errorf("a handle of kind %s does not tell its size; give --size", p.Kind)
+		return share.Memory{}, fmt.Errorf("a handle of kind %s does not include its size; give --size", p.Kind)
 	}
 	return share.Memory{Size: p.Size, Pieces: []share.Piece{p}}, nil
 }

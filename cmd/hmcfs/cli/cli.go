@@ -22,15 +22,15 @@ import (
 //	go build -ldflags "-X github.com/hmcfs/hmcfs/cmd/hmcfs/cli.version=v1.2.3"
 var version = "dev"
 
-// app is one run of the command line.
+// app is one execution of the command line.
 type app struct {
 	Env
-	// force is closed when a second signal has come.
+	// force is closed on the second signal.
 	force chan struct{}
-	// orderly says that the verb serves a mount, which it takes away in order
-	// however long that takes.
+	// orderly is set if the command must shut down in order, such as unmount, however long
+	// that takes.
 	orderly atomic.Bool
-	// signal is the number of the first signal that came; 0 is none.
+	// signal is the number of the first signal received; 0 means none.
 	signal atomic.Int32
 }
 
@@ -50,13 +50,13 @@ func (a *app) verbs() []*cobra.Command {
 	})
 }
 
-// root is the tree of all commands.
+// root returns the tree of all commands.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hmcfs",
 		Short: "Mount device memory as files",
-		Long: "hmcfs makes the memory of GPUs and other accelerators, and pinned host memory,\n" +
-			"look like files: one directory for each device.",
+		Long: "hmcfs mounts the memory of GPUs and other accelerators, and pinned host memory, as a\n" +
+			"filesystem with one directory for each device.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.Stderr)
 	root.CompletionOptions.DisableDescriptions = false
 	for _, verb := range a.verbs() {
-		verb.DisableFlagsInUseLine = true // each says by itself where they stand
+		verb.DisableFlagsInUseLine = true // Use contains the flags
 		root.AddCommand(verb)
 	}
 	root.SetFlagErrorFunc(flagFault)
@@ -108,7 +108,7 @@ func unknownVerb(root *cobra.Command, word string) error {
 	if near := config.Nearest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return usage(fmt.Errorf("unknown verb %q; %s", word, hint))
+	return usage(fmt.Errorf("unknown command %q; %s", word, hint))
 }
 
 // Run runs one command and returns its exit code.
@@ -122,14 +122,13 @@ func Run(ctx context.Context, env Env) int {
 	return a.runWithSignals(ctx, cancel)
 }
 
-// patience is the time that a verb has to end after a signal; a mount after a
-// second one.
+// patience is the time that a command may take to end after a signal; if it is orderly,
+// after a second one.
 const patience = 3 * time.Second
 
-// runWithSignals runs the verb while it listens for signals: the first ends
-// the context, the second closes force. A verb that goes on all the same hangs
-// in a system call, such as one on a mount that does not answer, and isn't
-// waited for.
+// runWithSignals runs the command while it handles signals: the first one cancels the
+// context, the second closes force. A command that still does not end hangs in a system
+// call, such as one on a mount that does not answer, and is not waited for.
 func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int {
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx) }()
@@ -139,7 +138,7 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 		case code := <-done:
 			return code
 		case <-late:
-			fmt.Fprintln(a.Stderr, "hmcfs: ended without waiting for what is under way")
+			fmt.Fprintln(a.Stderr, "hmcfs: exiting without waiting for the operation in progress")
 			return a.interrupted()
 		case got := <-a.Signals:
 			switch count++; count {
@@ -169,7 +168,7 @@ func (a *app) execute(ctx context.Context) int {
 	}
 	var ran *ranError
 	if err != nil && !errors.As(err, &ran) && exitCode(err) == exitFailure {
-		// It is cobra's: an unknown verb, or a wrong number of arguments.
+		// It is an error of cobra: an unknown command, or a wrong number of arguments.
 		err = usage(err)
 	}
 	if err != nil {
@@ -178,14 +177,14 @@ func (a *app) execute(ctx context.Context) int {
 	return exitCode(err)
 }
 
-// ranError marks the errors of verbs that were called rightly.
+// ranError marks the errors of commands whose arguments were valid.
 type ranError struct{ err error }
 
 func (e *ranError) Error() string { return e.err.Error() }
 
 func (e *ranError) Unwrap() error { return e.err }
 
-// running makes a verb's function one for cobra.
+// running turns a command's function into one for cobra.
 func running(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := fn(cmd.Context(), args); err != nil {
@@ -195,7 +194,8 @@ func running(fn func(ctx context.Context, args []string) error) func(*cobra.Comm
 	}
 }
 
-// arguments wants between least and most arguments; most < 0 is no bound.
+// arguments checks that there are between least and most arguments; most < 0 means no upper
+// bound.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if slices.Contains(args, "") {
@@ -204,16 +204,16 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return usage(fmt.Errorf("%s needs %s, %d given; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+		return usage(fmt.Errorf("%s takes %s, %d given; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
 	}
 }
 
-// note tells a person something beside the answer.
+// note prints a message to the user on standard error.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "hmcfs: "+format+"\n", args...)
 }
 
-// host returns what the places of mounts depend on.
+// host returns the values on which the paths of mounts depend.
 func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
 
 // out returns the writer for answers.

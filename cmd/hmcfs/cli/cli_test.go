@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// result is the result of one run of the command line.
+// result is the result of one execution of the command line.
 type result struct {
 	code        int
 	out, errors string
@@ -42,7 +42,7 @@ func run(t *testing.T, args ...string) result {
 	return runIn(t, map[string]string{"HMCFS_CONFIG": emptyConfig(t), "HOME": t.TempDir()}, args...)
 }
 
-// emptyConfig keeps the machine's own config file out of a test.
+// emptyConfig keeps a test from reading the machine's config file.
 func emptyConfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -88,7 +88,7 @@ func TestGeneratedDocumentsAreFresh(t *testing.T) {
 	golden(t, filepath.FromSlash("../../../docs/config.md"), run(t, "docs", "config").out)
 }
 
-// TestFaults keeps the words in which people are told of their mistakes.
+// TestFaults compares the error messages for mistakes of the user with a golden file.
 func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -257,15 +257,15 @@ func TestConfigShow(t *testing.T) {
 	}
 }
 
-// TestCollectiveVariables: a wrong algorithm is told before any file is looked
-// for, whoever names it.
+// TestCollectiveVariables: an invalid algorithm is reported before any file is opened,
+// whatever its source.
 func TestCollectiveVariables(t *testing.T) {
 	for _, x := range []struct {
 		vars map[string]string
 		args []string
 		want string
 	}{
-		{nil, []string{"allreduce", "--algorithm", "rings", "/nowhere"}, `--algorithm: there is no "rings"`},
+		{nil, []string{"allreduce", "--algorithm", "rings", "/nowhere"}, `--algorithm: "rings" is unknown`},
 		{map[string]string{"HCCL_ALGO": "level1:rings"}, []string{"broadcast", "/nowhere"}, "EI0001: Value level1:rings for"},
 	} {
 		r := runIn(t, x.vars, x.args...)
@@ -284,7 +284,7 @@ func TestEveryOptionIsAFlagOfMount(t *testing.T) {
 	}
 }
 
-// TestCompletionOfKinds has the shells' completion know the words of flags.
+// TestCompletionOfKinds checks the completion of flag values.
 func TestCompletionOfKinds(t *testing.T) {
 	for flag, want := range map[string]string{"--kind": "ipc\nvmm-fd\nmemfd\n", "--family": "host\n"} {
 		verb := map[string]string{"--kind": "export", "--family": "bind"}[flag]
@@ -363,7 +363,7 @@ func TestPrintStatus(t *testing.T) {
 	golden(t, "testdata/status.txt", b.String())
 }
 
-// labCluster is a mount among others as the admin socket tells it.
+// labCluster is the state of a cluster as the admin socket reports it.
 func labCluster() adminapi.Cluster {
 	return adminapi.Cluster{
 		Name: "lab", Squash: "root", Listening: []string{"tcp:10.0.0.1:7070"},
@@ -386,7 +386,7 @@ func labCluster() adminapi.Cluster {
 	}
 }
 
-// TestShortProblem wants the reason alone, in one line that fits.
+// TestShortProblem checks that only the reason is returned, in one line that fits.
 func TestShortProblem(t *testing.T) {
 	for text, want := range map[string]string{
 		"connect: node b: tcp:10.0.0.2:7070: dial tcp 10.0.0.2:7070: connect: connection refused": "connection refused",
@@ -501,8 +501,8 @@ func TestInterruptedCopyTellsTheSignal(t *testing.T) {
 	}
 }
 
-// TestAdviceNamesVerbs looks at every command that a message quotes: the verb is
-// there, and has the flags.
+// TestAdviceNamesVerbs checks every command that a message suggests: the command exists,
+// and has the flags.
 func TestAdviceNamesVerbs(t *testing.T) {
 	quoted := regexp.MustCompile(`(?:'|, ")hmcfs ([a-z0-9-]+)((?: --[a-z-]+)*)`)
 	found := 0

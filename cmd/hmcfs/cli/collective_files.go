@@ -14,27 +14,27 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// rankFiles are the files of a collective. The descriptors name them, and are
-// for nothing else.
+// rankFiles are the files of a collective. The descriptors only identify them.
 type rankFiles struct {
 	names  []string
 	client *client.Client
-	// sources and targets are by rank, nil for none. In place they are the same.
+	// sources and targets are indexed by rank, nil for none. They are the same for an
+	// in-place operation.
 	sources, targets []*os.File
-	// made are the files that are to become the results, by rank.
+	// made are the temporary files that will become the results, by rank.
 	made []string
-	// files are all that are open.
+	// files are all open files.
 	files []*os.File
 }
 
-// open opens the FILEs, which are their own targets.
+// open opens the FILEs as sources and, in place, as targets.
 func (r *rankFiles) open(c fileVerb, root int) error {
 	r.sources, r.targets = make([]*os.File, len(r.names)), make([]*os.File, len(r.names))
 	seen := map[[2]uint64]string{}
 	for i, name := range r.names {
 		found, f, err := findOf(name, r.client)
 		if c.kind == plan.Broadcast && i != root && errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w; a FILE that gets bytes is there, empty or as long as the root's: touch it, or make it by --out", err)
+			return fmt.Errorf("%w; a FILE that receives bytes must exist, empty or as long as the root's: create it with touch, or use --out", err)
 		}
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 			return &os.PathError{Op: "stat", Path: name, Err: err}
 		}
 		if other, twice := seen[[2]uint64{st.Dev, st.Ino}]; twice {
-			return usage(fmt.Errorf("%s and %s are one file, and each rank needs one of its own", other, name))
+			return usage(fmt.Errorf("%s and %s are the same file; each rank needs its own", other, name))
 		}
 		seen[[2]uint64{st.Dev, st.Ino}] = name
 		if c.kind != plan.Broadcast || i == root {
@@ -59,7 +59,7 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 	return nil
 }
 
-// spread makes the one FILE the root of more ranks, which have the results.
+// spread makes the one FILE the root of additional ranks, which receive the results.
 func (r *rankFiles) spread(outs []string) {
 	for _, out := range outs {
 		r.names = append(r.names, out)
@@ -68,8 +68,8 @@ func (r *rankFiles) spread(outs []string) {
 	}
 }
 
-// create makes the files of the results, beside where they are to be: who sees
-// a result sees all of it.
+// create creates temporary files for the results, in the same directories: a result only
+// becomes visible when it is complete.
 func (r *rankFiles) create(outs []string, dtype string) error {
 	if outs == nil {
 		return nil
@@ -83,14 +83,14 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 		mode := os.FileMode(0o666) &^ umask()
 		if before, failure := os.Stat(out); failure == nil {
 			if !before.Mode().IsRegular() {
-				return usage(fmt.Errorf("%s is no regular file: name the result's file", out))
+				return usage(fmt.Errorf("%s is not a regular file; name a file for the result", out))
 			}
 			mode = before.Mode().Perm()
 		}
 		dir, base := filepath.Split(out)
 		dir = filepath.Join(dir, ".")
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			return usage(fmt.Errorf("%s, where a result is to be, is not there; make it: mkdir %s", dir, dir))
+			return usage(fmt.Errorf("directory %s for a result does not exist; create it: mkdir %s", dir, dir))
 		}
 		made, err := os.CreateTemp(dir, "."+base+".*~")
 		if err != nil {
@@ -108,9 +108,9 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 	return nil
 }
 
-// target prepares a file that was made for a result, and names it for the
-// daemon. Who may write to its directory could have put another one in its
-// place.
+// target prepares a file created for a result, and opens it to identify it to the daemon.
+// It checks that the file was not replaced, which any user with write access to its
+// directory could have done.
 func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.File, error) {
 	if err := made.Chmod(mode); err != nil {
 		return nil, err
@@ -125,19 +125,19 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 	ours, err := made.Stat()
 	theirs, failure := f.Stat()
 	if err = errors.Join(err, failure); err == nil && !os.SameFile(ours, theirs) {
-		err = fmt.Errorf("%s was replaced by somebody meanwhile", made.Name())
+		err = fmt.Errorf("%s was replaced by another process in the meantime", made.Name())
 	}
 	return f, err
 }
 
-// umask is that of the process.
+// umask returns the umask of the process.
 func umask() os.FileMode {
 	mask := unix.Umask(0)
 	unix.Umask(mask)
 	return os.FileMode(mask)
 }
 
-// rename gives the results their names.
+// rename renames the temporary files to the names of the results.
 func (r *rankFiles) rename(outs []string) error {
 	var errs []error
 	for i, name := range r.made {
@@ -153,19 +153,19 @@ func (r *rankFiles) rename(outs []string) error {
 	return errors.Join(errs...)
 }
 
-// close lets go of the files, and removes those that did not become results.
+// close closes the files, and removes the temporary ones that did not become results.
 func (r *rankFiles) close() {
 	for _, f := range r.files {
 		_ = f.Close() // it only named the file
 	}
 	for _, name := range r.made {
 		if name != "" {
-			_ = os.Remove(name) // the failure is told
+			_ = os.Remove(name) // the failure that led here is reported
 		}
 	}
 }
 
-// explain names files in the place of ranks.
+// explain replaces ranks by file names in an error.
 func (r *rankFiles) explain(err error) error {
 	text := err.Error()
 	changed := text
@@ -180,7 +180,7 @@ func (r *rankFiles) explain(err error) error {
 	return &explained{text: changed, err: err}
 }
 
-// replaceRank puts a file's name in the place of its rank's number.
+// replaceRank replaces the number of a rank by a file name.
 func replaceRank(text string, rank int, name string) string {
 	word := fmt.Sprintf("rank %d", rank)
 	var b strings.Builder
@@ -201,7 +201,7 @@ func replaceRank(text string, rank int, name string) string {
 	}
 }
 
-// explained is an error in other words.
+// explained is an error with another text.
 type explained struct {
 	text string
 	err  error

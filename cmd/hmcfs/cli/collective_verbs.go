@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/job"
 )
 
-// collectFlags are those of a verb of collectives; not every verb has all.
+// collectFlags are the flags of the collective commands; not every command has all.
 type collectFlags struct {
 	op, dtype, outDir, algorithm string
 	out                          []string
@@ -30,23 +30,23 @@ type collectFlags struct {
 	strict, asJSON               bool
 }
 
-// fileVerb is a verb whose ranks are files.
+// fileVerb is a command whose ranks are files.
 type fileVerb struct {
 	kind plan.Kind
-	name string // of the verb
-	// short and what are for help: what it is for, and what each FILE becomes.
+	name string // of the command
+	// short and what are help texts: the purpose, and the effect on each FILE.
 	short, what string
 }
 
-// collectives are the verbs, in the order in which help shows them.
+// collectives returns the commands, in the order in which help shows them.
 func collectives() []fileVerb {
 	return []fileVerb{
 		{plan.AllReduce, "allreduce", "Combine files element by element; every file receives the result", "Combine the FILEs element by element; each FILE then holds the result."},
 		{plan.Reduce, "reduce", "Combine files element by element into one of them", "Combine the FILEs element by element; the FILE of --root then holds the result."},
-		{plan.Broadcast, "broadcast", "Copy the bytes of one file into several", "Each FILE receives the bytes of the one selected by --root. It must exist and be empty or have\nthe same length. With --out, the root is the only FILE, and each --out file is made with its bytes."},
-		{plan.AllGather, "allgather", "Concatenate files; every file receives the result", "Concatenate the FILEs in order; each FILE then holds the result, and is longer."},
+		{plan.Broadcast, "broadcast", "Copy the bytes of one file into several", "Each FILE receives the bytes of the one selected by --root. It must exist and be empty or have\nthe same length. With --out, the root is the only FILE, and each --out file is created with its bytes."},
+		{plan.AllGather, "allgather", "Concatenate files; every file receives the result", "Concatenate the FILEs in order; each FILE then holds the result, and has grown accordingly."},
 		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element; each file receives its part of the result", "Combine the FILEs element by element; each FILE then holds its part of the result, and is\nshorter. If the elements cannot be divided evenly, the first FILEs hold one more."},
-		{plan.AllToAll, "alltoall", "Exchange parts: each file receives its part of every file", "Each FILE then holds its part of every FILE, in order."},
+		{plan.AllToAll, "alltoall", "Exchange parts: each file receives its part of every file", "Exchange parts of the FILEs: each FILE then holds its part of every FILE, in order."},
 	}
 }
 
@@ -72,28 +72,28 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 		Use:   use + " [--out FILE]... [--json] FILE...",
 		Short: c.short,
 		Long: c.what + "\n\n" +
-			"The FILEs are the ranks, numbered from 0 in the order given. They are files of one mount, on any\n" +
-			"devices, and of other nodes (nodes/NODE/…). Files on several nodes are combined by those nodes;\n" +
-			"only what must be sent goes over the network.\n\n" +
-			"All FILEs must have the same length. On any error no file is changed: results are first made in\n" +
-			"memory of their own, which must fit. With --out, or --out-dir, the FILEs stay as they are and the\n" +
-			"results become new files.",
+			"The FILEs are the ranks, numbered from 0 in the order given. They must be on one mount, but may be\n" +
+			"on any of its devices and on other nodes (nodes/NODE/…). Files on several nodes are combined by\n" +
+			"those nodes; only the data that must be exchanged goes over the network.\n\n" +
+			"All FILEs must have the same length. On any error no file is changed: results are first written to\n" +
+			"separate memory, for which there must be room. With --out or --out-dir, the FILEs are not changed\n" +
+			"and the results become new files.",
 		Example: collectExample(c),
 		Args:    arguments(1, plan.MaxRanks, fmt.Sprintf("1 to %d FILEs", plan.MaxRanks)),
 	}
 	if combines {
 		cmd.Flags().StringVar(&f.op, "op", elem.Sum.String(), "sum, prod, min, max or avg.")
 		completeWith(cmd, "op", "sum", "prod", "min", "max", "avg")
-		cmd.Flags().BoolVar(&f.strict, "strict", false, "Combine in the order of the FILEs, so that the bits do not depend on where they are.")
+		cmd.Flags().BoolVar(&f.strict, "strict", false, "Combine in the order of the FILEs, so that every bit of the result is independent of where they are.")
 	}
-	cmd.Flags().StringVar(&f.dtype, "dtype", "", "The type of the elements, such as float32 or f32. Default: user.hmc.dtype of the FILEs.")
+	cmd.Flags().StringVar(&f.dtype, "dtype", "", "Element type, such as float32 or f32. Default: user.hmc.dtype of the FILEs.")
 	completeWith(cmd, "dtype", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
 	if c.kind == plan.Reduce || c.kind == plan.Broadcast {
-		cmd.Flags().IntVar(&f.root, "root", 0, "The rank of the FILE that gets the result, or that is given to the others.")
+		cmd.Flags().IntVar(&f.root, "root", 0, "Rank of the FILE that receives the result, or whose bytes are sent to the others.")
 	}
-	cmd.Flags().StringArrayVar(&f.out, "out", nil, "A file for a result, one for each rank in their order; for reduce one alone.")
-	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "A directory for the results, which get the names of the FILEs.")
-	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "What the nodes use among them, such as ring. Default: the fastest by the cost model.")
+	cmd.Flags().StringArrayVar(&f.out, "out", nil, "File for a result: one for each rank, in order; for reduce, only one.")
+	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "Directory for the results, which get the names of the FILEs.")
+	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "Algorithm used between nodes, such as ring. Default: the fastest by the cost model.")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON. Fields are only ever added.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
 	return cmd
@@ -112,7 +112,7 @@ func collectExample(c fileVerb) string {
 	}
 }
 
-// collect does a collective.
+// collect executes a collective.
 func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
 	if err == nil {
@@ -150,7 +150,7 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 	return nil
 }
 
-// fromEnvironment fills in what no flag says.
+// fromEnvironment sets what no flag sets.
 func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string) string) error {
 	s, err := env.Parse(getenv)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	return nil
 }
 
-// request returns what can be told without looking at the files.
+// request returns the part of the request that does not depend on the files.
 func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
 	r := adminapi.CollectRequest{Verb: c.kind.String(), Root: f.root, Strict: f.strict, Algorithm: f.algorithm}
 	if f.op != "" {
@@ -177,18 +177,18 @@ func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectReque
 	}
 	switch {
 	case f.root < 0 || f.root >= len(args):
-		return r, fmt.Errorf("--root %d: the FILEs are 0 to %d", f.root, len(args)-1)
+		return r, fmt.Errorf("--root %d: use 0 to %d, the rank of one of the FILEs", f.root, len(args)-1)
 	case len(f.out) > 0 && f.outDir != "":
-		return r, errors.New("--out and --out-dir don't go together")
+		return r, errors.New("--out and --out-dir exclude each other; use one of them")
 	case c.kind == plan.Broadcast && len(f.out) > 0 && len(args) != 1:
-		return r, errors.New("with --out, broadcast takes one FILE: that whose bytes are given out")
+		return r, errors.New("with --out, broadcast takes one FILE: the one to copy")
 	case c.kind == plan.Broadcast && f.outDir != "":
-		return r, errors.New("broadcast has no --out-dir: give each file by --out")
+		return r, errors.New("broadcast has no --out-dir; name each target with --out")
 	}
 	return r, nil
 }
 
-// printCollect writes how it went.
+// printCollect prints the outcome.
 func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	what := r.Dtype
 	if r.Op != "" {
@@ -202,16 +202,16 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 		c.name, several(r.Ranks, "file"), r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
 		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
 	if r.Nodes > 1 && r.Calls > 0 {
-		fmt.Fprintf(a.out(), "  among the nodes: %s, %.6f s, predicted %.6f s; one sent %d bytes and received %d\n",
+		fmt.Fprintf(a.out(), "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
 			several(r.Calls, "segment"), r.Measured, r.Predicted, r.Sent, r.Received)
 	}
 }
 
-// dtypeAttr is the attribute in which a file says what its elements are.
+// dtypeAttr is the attribute with the element type of a file.
 const dtypeAttr = "user.hmc.dtype"
 
-// dtype is the type of the elements: what was given, or what the files say.
-// Where both are, they must agree.
+// dtype returns the element type: the one given, or that of the files. If both exist, they
+// must agree.
 func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	said := map[string]string{} // by type
 	for i, name := range r.names {
@@ -226,7 +226,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
 			if given == "" && filecollect.Combines(c.kind) {
-				return "", fmt.Errorf("%s: %s: %w; say what the elements are with --dtype", name, dtypeAttr, err)
+				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeAttr, err)
 			}
 			continue
 		}
@@ -249,17 +249,18 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	slices.Sort(types)
 	switch {
 	case len(said) > 1:
-		return "", fmt.Errorf("the elements are %s: nothing is combined that is not of one type; correct %s of the FILEs, or --dtype",
+		return "", fmt.Errorf("the element types differ: %s; all FILEs must have the same type: correct %s of the FILEs, or --dtype",
 			strings.Join(types, ", and "), dtypeAttr)
 	case len(said) == 1:
 		return want, nil
 	case filecollect.Combines(c.kind):
-		return "", fmt.Errorf("%s does not say what its elements are: give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
+		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
 	}
 	return elem.Uint8.String(), nil
 }
 
-// outputs are the paths of the results, empty for none; nil is in place.
+// outputs returns the paths of the results, empty for a rank without one; nil means in
+// place.
 func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 	outs := f.out
 	switch {
@@ -277,17 +278,17 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 		outs = make([]string, len(r.names))
 		outs[f.root] = f.out[0]
 	case c.kind == plan.Broadcast:
-		// The FILE is the root, and each of --out is a rank behind it.
+		// The FILE is the root, and each --out is a further rank.
 		r.spread(outs)
 		outs = append([]string{""}, outs...)
 	case len(outs) != len(r.names):
-		return nil, fmt.Errorf("%d times --out for %d FILEs: each has a result; give as many, or --out-dir", len(outs), len(r.names))
+		return nil, fmt.Errorf("%d times --out for %d FILEs, each of which has a result; give one for each FILE, or use --out-dir", len(outs), len(r.names))
 	}
 	seen := map[string]bool{"": true}
 	for _, out := range outs {
 		if abs, err := filepath.Abs(out); err == nil && out != "" {
 			if seen[abs] {
-				return nil, fmt.Errorf("%s is to get two results: name each result by an --out of its own", out)
+				return nil, fmt.Errorf("%s is named for two results; give each result its own --out", out)
 			}
 			seen[abs] = true
 		}
@@ -295,7 +296,7 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 	return outs, nil
 }
 
-// collectFault words what went wrong with files that are told in the error.
+// collectFault returns an error, which names the files, with its exit code.
 func collectFault(verb string, err error) error {
 	err = inPlainWords(err)
 	code := exitFailure
@@ -307,8 +308,8 @@ func collectFault(verb string, err error) error {
 	return &codeError{code: code, err: fmt.Errorf("%s: %w", verb, err)}
 }
 
-// inPlainWords leaves out the words by which programs tell errors apart, where
-// what stands beside them says the same.
+// inPlainWords removes the texts of sentinel errors that repeat what the rest of the
+// message says.
 func inPlainWords(err error) error {
 	text := err.Error()
 	for _, class := range []string{elem.ErrType.Error(), filecollect.ErrTask.Error(), objects.ErrInvalid.Error(), job.ErrOptions.Error()} {
@@ -318,16 +319,16 @@ func inPlainWords(err error) error {
 	return &explained{text: text, err: err}
 }
 
-// noAlgorithm is the fault of an --algorithm that does not exist.
+// noAlgorithm returns the error for an unknown --algorithm.
 func noAlgorithm(name string) error {
 	known := make([]string, 0, len(plan.Algorithms()))
 	for _, a := range plan.Algorithms() {
 		known = append(known, string(a))
 	}
-	return fmt.Errorf("--algorithm: there is no %q; use one of %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(known, ", "))
 }
 
-// several is a number of things.
+// several formats a number of things.
 func several[N ~int | ~uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -335,13 +336,13 @@ func several[N ~int | ~uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// namedFault names a file by the path that was given.
+// namedFault adds the path that was given to an error.
 func namedFault(name string, err error) error {
 	if errors.Is(err, client.ErrNotMounted) {
-		return err // it names the path
+		return err // it contains the path
 	}
 	if errors.Is(err, unix.EHOSTUNREACH) {
-		return fmt.Errorf("%w; hmcfs nodes says why its node is not reached", err)
+		return fmt.Errorf("%w; hmcfs nodes shows why its node is unreachable", err)
 	}
 	if pe, ok := errors.AsType[*os.PathError](err); ok && pe.Path == name {
 		return err
@@ -349,14 +350,15 @@ func namedFault(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// findOf opens a path to be named, on the mount of others.
+// findOf opens a file to identify it to the daemon, and returns the client of that daemon.
+// Unless of is nil, the file must be on its mount.
 func findOf(name string, of *client.Client) (*client.Client, *os.File, error) {
 	c, f, err := client.Find(name)
 	if err != nil {
 		return nil, nil, namedFault(name, err)
 	}
 	if of != nil && of.Socket() != c.Socket() {
-		return nil, nil, errors.Join(fmt.Errorf("%s is on another mount than the files before it, and they must be of one: name files of other nodes by nodes/NODE/… of this mount, or copy it", name), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s is not on the same mount as the files before it; copy it to that mount, or name a file of another node by its path under nodes/NODE/ of that mount", name), f.Close())
 	}
 	return c, f, nil
 }

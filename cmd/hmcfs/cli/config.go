@@ -17,19 +17,19 @@ import (
 func (a *app) configVerb() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
-		Short: "Show the options",
-		Args:  arguments(1, 1, "a verb: show"),
+		Short: "Show configuration options",
+		Args:  arguments(1, 1, "a subcommand: show"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return unknownVerb(cmd, args[0])
 		},
 	}
 	show := &cobra.Command{
 		Use:   "show [flags of mount]",
-		Short: "Show every option of a mount and of collectives, its value and where it comes from",
-		Long: "Show what `hmcfs mount` with the same flags would use. The strongest source wins: a flag,\n" +
-			"then the environment, then the user's config file, then the machine's, then the default.\n" +
-			"The options of collectives are variables alone, under our name or HCOMM's.",
-		Args: arguments(0, 0, "no argument"),
+		Short: "Show every option of mounts and collectives, with its value and source",
+		Long: "Show the values that `hmcfs mount` would use with the same flags. In order of precedence, a\n" +
+			"value comes from a flag, the environment, the user's config file, the system's config file or\n" +
+			"the default. Options of collectives are set only in the environment, by their hmcfs or HCOMM name.",
+		Args: arguments(0, 0, "no arguments"),
 	}
 	flags := addOptions(show)
 	asJSON := addJSON(show)
@@ -65,7 +65,7 @@ func printSettings(w io.Writer, s *config.Settings) error {
 	return nil
 }
 
-// variables lists the options of collectives.
+// variables returns the options of collectives.
 func variables(s *env.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, x := range s.List {

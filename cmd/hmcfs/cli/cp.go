@@ -18,17 +18,16 @@ import (
 func (a *app) cpVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp [-r] [-f] [--json] SRC... DST",
-		Short: "Copy files in, out and between devices",
-		Long: "Copy like cp(1), with large requests and a progress bar. Inside one mount the devices copy\n" +
-			"by themselves; at the end stands which way the bytes took.\n\n" +
-			"When a copy fails or is interrupted, a target that is new is removed, and one that was\n" +
-			"there is cut to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
-			"blobs go along. A copy that ^C stops ends with exit code 130, one that SIGTERM stops\n" +
-			"with 143.",
+		Short: "Copy files into, out of and between devices",
+		Long: "Copy like cp(1), with large requests and a progress bar. Within one mount the devices copy\n" +
+			"the bytes themselves; the report at the end names the path that the bytes took.\n\n" +
+			"When a copy fails or is interrupted, a new target is removed, and an existing one is\n" +
+			"truncated to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
+			"blobs are copied too. The exit code is 130 after ^C and 143 after SIGTERM.",
 		Args: arguments(2, -1, "SRC and DST"),
 	}
 	var o copier.Options
-	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories with what is in them.")
+	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories recursively.")
 	cmd.Flags().BoolVarP(&o.Force, "force", "f", false, "Remove a target that can't be opened, and try again.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
@@ -74,8 +73,8 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	return &codeError{code: exitFailure, err: errSilent}
 }
 
-// checkTarget refuses a target at the root of a mount, where only devices'
-// directories are, and names those.
+// checkTarget refuses a target in the root directory of a mount, which contains only the
+// directories of devices, and names these.
 func checkTarget(target string) error {
 	abs, err := place.Absolute(target)
 	if err != nil {
@@ -98,10 +97,10 @@ func checkTarget(target string) error {
 	for _, name := range names {
 		dirs = append(dirs, filepath.Join(m.MountPoint, name))
 	}
-	return usage(fmt.Errorf("%s: files lie in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
+	return usage(fmt.Errorf("%s: files can only be in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }
 
-// printCopy writes a line for each file, and the sum of several.
+// printCopy prints a line for each file, and the total of several.
 func (a *app) printCopy(s copier.Summary) {
 	good := 0
 	for _, f := range s.Files {

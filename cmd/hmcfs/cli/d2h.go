@@ -24,20 +24,20 @@ func (a keyVerbs) d2hVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "d2h [--existing RULE] [--ttl TIME] [--blobs SIZES] [--json] KEY=FILE...",
 		Short: "Copy files from device to host memory, under keys",
-		Long: "Copy each FILE, which lies in the mount, into an object in host memory that has the key. The\n" +
-			"object's bytes are the FILE's alone; the sizes of its blobs, by --blobs or as the FILE has them\n" +
-			"in user.hmc.blobs, are kept beside. Nobody sees an object before it is whole.\n\n" +
-			"A key that is there already is skipped, which is told and is no failure; --existing replace\n" +
-			"replaces it in one step, and --existing fail fails.\n\n" + pairsText,
+		Long: "Copy each FILE, which must be in the mount, into an object in host memory that has the key. The\n" +
+			"object's bytes are exactly those of the FILE; the sizes of its blobs, from --blobs or from the\n" +
+			"FILE's user.hmc.blobs, are stored separately. No object is visible before it is complete.\n\n" +
+			"By default a key that exists is skipped, which is reported and is not a failure. --existing\n" +
+			"replace replaces its object in one step, and --existing fail fails.\n\n" + pairsText,
 		Example: "  hmcfs d2h kv.7=/mnt/hmc/cuda0/kv --ttl 10m\n" +
 			"  hmcfs d2h --existing replace --blobs 1MiB,1MiB layer0=/mnt/hmc/cuda0/l0",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
 	}
 	f := &d2hFlags{keyFlags: addKeyFlags(cmd)}
 	flags := cmd.Flags()
-	flags.StringVar(&f.existing, "existing", string(hetero.ExistingSkip), "What to do with a key that is there: skip, replace or fail.")
-	flags.StringVar(&f.blobs, "blobs", "", "The sizes of the blobs of each FILE, separated by commas. Default: those that it has, or one.")
-	flags.Var(&f.ttl, "ttl", "How long the objects live, in whole seconds. Default: for ever.")
+	flags.StringVar(&f.existing, "existing", string(hetero.ExistingSkip), "What to do with a key that exists: skip, replace or fail.")
+	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs of each FILE, separated by commas. Default: the FILE's own, or one blob.")
+	flags.Var(&f.ttl, "ttl", "How long the objects live, in whole seconds. Default: forever.")
 	completeWith(cmd, "existing", string(hetero.ExistingSkip), string(hetero.ExistingReplace), string(hetero.ExistingFail))
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.d2h(ctx, args, f)
@@ -68,7 +68,7 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // what it has made stays
+	defer func() { _ = c.Close() }() // the objects stay
 	r := a.newKeyReport("d2h", pairs)
 	r.line = d2hLine
 	var moves []hostMove
@@ -91,19 +91,19 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 
 func d2hLine(row keyRow) string {
 	if row.Skipped {
-		return row.Key + ": skipped, it is there already"
+		return row.Key + ": skipped, it exists already"
 	}
 	return fmt.Sprintf("%s -> %s: %d bytes (%v)", row.Path, row.Key, row.Bytes, devices.Size(row.Bytes))
 }
 
-// openSource opens a file of the mount to be read by the daemon.
+// openSource opens a file of the mount for the daemon to read.
 func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, error) {
 	if !isOn(m, path) {
 		if _, err := os.Stat(path); err != nil {
 			return hostMove{}, err
 		}
 		return hostMove{}, hinted(fmt.Errorf("%s is not on %s: %w", path, m.MountPoint, hetero.ErrInvalid),
-			"hmcfs mset copies it in and gives it the key")
+			"hmcfs mset copies it into the mount and sets its key")
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, err
 	v := hostMove{file: file}
 	st, err := file.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = hinted(fmt.Errorf("%s is no regular file: %w", path, hetero.ErrInvalid), "name a file")
+		err = hinted(fmt.Errorf("%s is not a regular file: %w", path, hetero.ErrInvalid), "name a file")
 	}
 	if err == nil {
 		v.sizes, err = blobsOf(path, devices.Size(st.Size()), asked)
@@ -124,5 +124,5 @@ func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, err
 	return v, nil
 }
 
-// deviceXattr is the attribute that tells a file's device.
+// deviceXattr is the attribute with the device of a file.
 const deviceXattr = "user.hmc.device"

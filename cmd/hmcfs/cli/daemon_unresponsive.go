@@ -17,52 +17,53 @@ import (
 )
 
 const (
-	// answerLimit bounds the time that a daemon takes to say that it is there. It
-	// asks no device and no file for that.
+	// answerLimit bounds the time for a daemon to answer a request for its version, for
+	// which it accesses no device and no file.
 	answerLimit = 5 * time.Second
-	// askAgain is the interval at which a daemon that works at something is asked.
+	// askAgain is the interval at which a daemon that executes a long request is probed.
 	askAgain = time.Second
 )
 
-// unresponsiveError says that a daemon has its socket but does not answer at it.
+// unresponsiveError is the error for a daemon that has its socket but does not answer on
+// it.
 type unresponsiveError struct {
 	mountPoint string
-	// pid is the daemon; 0 where this user may not see which it is.
+	// pid is the process ID of the daemon; 0 if this user may not see it.
 	pid  int
 	lock string
 }
 
-// Error names the daemon, says whether it is stopped, and how to go on.
+// Error names the daemon, whether it is stopped, and the remedy.
 func (e *unresponsiveError) Error() string {
-	out := "take the mount away without it: hmcfs umount --force " + e.mountPoint
+	out := "remove the mount without it: hmcfs umount --force " + e.mountPoint
 	switch {
 	case e.pid == 0:
 		return "the daemon does not answer; " + out
 	case isStopped(e.pid):
-		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; let it go on: kill -CONT %d; or %s", e.pid, e.pid, out)
+		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; resume it: kill -CONT %d; or %s", e.pid, e.pid, out)
 	}
 	return fmt.Sprintf("the daemon, process %d, does not answer; %s", e.pid, out)
 }
 
-// isStopped says whether a process was stopped by a signal or a debugger.
+// isStopped reports whether a process was stopped by a signal or a debugger.
 func isStopped(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return false
 	}
-	// The name before it may hold anything, also a bracket.
+	// The process name before it may contain any character, even a bracket.
 	text := string(data)
 	state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:])
 	return strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
 }
 
-// hear asks a daemon whether it is there; one that says nothing within
-// answerLimit is a *unresponsiveError.
+// hear probes whether a daemon answers; it returns an *unresponsiveError if it does not
+// within answerLimit.
 func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	v, err := c.Version(limited)
-	// A socket at which too many have asked in vain refuses with EAGAIN.
+	// A socket with a full backlog refuses connections with EAGAIN.
 	silent := err != nil && limited.Err() != nil || errors.Is(err, syscall.EAGAIN)
 	if !silent || ctx.Err() != nil {
 		return v, err
@@ -74,8 +75,8 @@ func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Versio
 	return v, unresponsive
 }
 
-// whileHeard runs what asks a daemon for something that may take long, and
-// gives it up with a *unresponsiveError when the daemon falls silent meanwhile.
+// whileHeard runs a request to a daemon that may take long, and gives up with an
+// *unresponsiveError if the daemon stops answering in the meantime.
 func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
@@ -85,7 +86,7 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 			if _, unresponsive := errors.AsType[*unresponsiveError](err); unresponsive {
 				cancel(err)
 			}
-			if err != nil { // it ends, and answers what it was asked first
+			if err != nil { // it is exiting, and answers the request first
 				return
 			}
 			select {
@@ -104,8 +105,9 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 	return err
 }
 
-// answers returns what fn, which asks the mount itself, returns; a mount that says
-// nothing within answerLimit is a *unresponsiveError. fn may go on then.
+// answers returns the result of fn, which accesses the mount itself; if the mount does not
+// answer within answerLimit, it returns an *unresponsiveError, and fn may continue in the
+// background.
 func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (T, error) {
 	got := make(chan T, 1)
 	go func() { got <- fn(m.MountPoint) }()

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// readyMessage is told once, by a daemon to the command that started it.
+// readyMessage is sent once, by a daemon to the command that started it.
 type readyMessage struct {
 	Ready    bool     `json:"ready"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -32,8 +32,8 @@ func writeReady(w io.Writer, msg readyMessage) {
 	w.Write(append(data, '\n')) //nolint:errcheck // whoever started the daemon is gone
 }
 
-// daemonise starts the program again as a daemon and returns when the mount
-// answers, or with the daemon's own error.
+// daemonise starts the program again as a daemon and returns when the mount answers, or
+// with the daemon's error.
 func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Paths) error {
 	fresh := !p.HasState()
 	if err := p.Prepare(m.UID, s.AllowOther); err != nil {
@@ -64,7 +64,7 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("mount %s: the daemon ended without a word; its log is %s", p.MountPoint, log.Name())
+		return fmt.Errorf("mount %s: the daemon exited without reporting an error; see its log %s", p.MountPoint, log.Name())
 	}
 	if fresh {
 		p.CleanState()
@@ -75,8 +75,8 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	return &codeError{code: msg.Code, err: errors.New(msg.Error)}
 }
 
-// daemonCommand is this program once more, in a session of its own, with the
-// log for its streams and the pipe as descriptor 3.
+// daemonCommand returns the command for this program as a daemon, in a session of its own,
+// with the log for its standard streams and the pipe as descriptor 3.
 func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
 	path := m.Executable
 	if path == "" {
@@ -84,7 +84,7 @@ func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
 	}
 	cmd := exec.Command(path)
 	args := append([]string{}, m.Args[1:]...)
-	// Before a "--" that ends the flags, so right behind the verb.
+	// A "--" may end the flags, so insert it directly after the name of the command.
 	args = append([]string{args[0], "--ready-fd=3"}, args[1:]...)
 	cmd.Args = append([]string{m.Args[0]}, args...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -93,8 +93,8 @@ func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
 	return cmd
 }
 
-// awaitReady reads the daemon's message. When the context ends first, the
-// daemon is asked to end, and waited for: it cleans up after itself.
+// awaitReady reads the daemon's message. If the context ends first, it asks the daemon to
+// exit, and waits for it: the daemon cleans up after itself.
 func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessage, error) {
 	type result struct {
 		msg readyMessage
@@ -121,7 +121,7 @@ func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessag
 	}
 }
 
-// isHelper says whether the program was called by mount(8), as mount.hmcfs.
+// isHelper reports whether the program was called by mount(8), as mount.hmcfs.
 func isHelper(args []string) bool {
 	return len(args) > 0 && filepath.Base(args[0]) == helperName
 }

@@ -12,9 +12,9 @@ func (a keyVerbs) delVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del [--json] KEY...",
 		Short: "Remove keys",
-		Long: "Remove keys, with the objects that hmcfs made for them and all replicas. A file that got its key\n" +
-			"by mset, or by setfattr, loses only the key; memory that a program has set stays the program's.\n" +
-			"Readers in progress receive all of their bytes. A missing key is not a failure.\n\n" + keysText,
+		Long: "Remove keys, with the objects that hmcfs created for them and all replicas. A file that got its\n" +
+			"key by mset or setfattr loses only the key; memory that a program has set remains the program's.\n" +
+			"Reads in progress still return all of their bytes. A missing key is not a failure.\n\n" + keysText,
 		Example: "  hmcfs del w0 w1\n  hmcfs ls-keys --json layer | jq -r '.[].key' | hmcfs del -",
 		Args:    arguments(1, -1, "at least one KEY"),
 	}

@@ -22,32 +22,33 @@ import (
 const (
 	// deliveryChunk is the number of bytes of a publication that one call copies.
 	deliveryChunk = 16 * devices.MiB
-	// unfinishedTouch is the interval at which the time to live of a file in the
-	// mount that is being filled is renewed, to objects.UnfinishedTTL.
+	// unfinishedTouch is the interval at which the time to live of an unfinished file in
+	// the mount is renewed, to objects.UnfinishedTTL.
 	unfinishedTouch = 10 * time.Second
-	// unfinished begins the names of files that are being filled elsewhere.
+	// unfinished is the name pattern of unfinished files outside the mount.
 	unfinished = ".hmcfs-unfinished-*"
 
 	pathXattr = "user.hmc.path"
 	ttlXattr  = "user.hmc.ttl"
 )
 
-// errReserved says that another subscriber has reserved what was there.
-var errReserved = errors.New("another one is receiving it")
+// errReserved means that another subscriber has reserved the publication.
+var errReserved = errors.New("another subscriber is receiving it")
 
-// delivery is one publication on its way to a target: it is reserved, its bytes
-// are copied, the target gets its name, and the publication is received. What
-// ends in between, this process included, leaves it published and no target.
+// delivery delivers one publication to a target: it reserves the publication, copies the
+// bytes, gives the target its name, and marks the publication as received. If it is
+// interrupted in between, even by the end of this process, the publication stays published
+// and there is no target.
 type delivery struct {
 	*subscription
 
 	row *keyRow
-	// mode is that of a target that is made.
+	// mode is the mode of a new target.
 	mode fs.FileMode
 	size int64
 }
 
-// run delivers to where the row says. inside is for a target in the mount.
+// run delivers to the path of the row. inside is set for a target in the mount.
 func (d *delivery) run(ctx context.Context, inside bool) error {
 	if d.row.Path == standardStream {
 		return d.stream(ctx, d.a.out())
@@ -68,8 +69,9 @@ func (d *delivery) run(ctx context.Context, inside bool) error {
 	return d.outside(ctx, path)
 }
 
-// resolve is the path to write, behind symlinks where it is to be replaced.
-// special says that it is no regular file, which is written as it is.
+// resolve returns the path to write, with symlinks resolved if the target will be replaced.
+// special is set for an existing target that is not a regular file, which is written in
+// place.
 //
 // Errors: fs.ErrExist.
 func (d *delivery) resolve(path string) (to string, special bool, err error) {
@@ -89,9 +91,8 @@ func (d *delivery) resolve(path string) (to string, special bool, err error) {
 	return path, err == nil && !st.Mode().IsRegular(), err
 }
 
-// claim reserves the publication, without waiting for another one who has. The
-// caller ends that with settle, or by the
-// session's end.
+// claim reserves the publication, without waiting for another client that has reserved it.
+// The caller ends the reservation with settle, or it ends with the session.
 func (d *delivery) claim(ctx context.Context, target hetero.MemoryID) error {
 	info, err := d.c.DevClaim(ctx, d.row.Key, hetero.ClaimOptions{Target: target})
 	if errors.Is(err, hetero.ErrBusy) {
@@ -103,12 +104,13 @@ func (d *delivery) claim(ctx context.Context, target hetero.MemoryID) error {
 	return err
 }
 
-// giveBack offers the publication again unless it was received.
+// giveBack releases the reservation, so that the publication is offered again, unless it
+// was received.
 func (d *delivery) giveBack(ctx context.Context) {
-	_ = d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, false) // the session's end does it too
+	_ = d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, false) // the end of the session does it too
 }
 
-// stream writes to what takes bytes and has no name to be given.
+// stream writes to a target that receives bytes but gets no name afterwards.
 func (d *delivery) stream(ctx context.Context, w io.Writer) error {
 	if err := d.claim(ctx, 0); err != nil {
 		return err
@@ -117,8 +119,8 @@ func (d *delivery) stream(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		d.giveBack(ctx)
 	} else if err = d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true); err != nil && d.row.Bytes > 0 {
-		err = hinted(fmt.Errorf("all %d bytes are written, and whether they count as received is unknown: %w", d.row.Bytes, err),
-			"see with 'hmcfs ls-keys --published' whether it is offered again")
+		err = hinted(fmt.Errorf("all %d bytes are written, but it is unknown whether they count as received: %w", d.row.Bytes, err),
+			"check with 'hmcfs ls-keys --published' whether it is offered again")
 	}
 	if err != nil && d.row.Bytes > 0 {
 		return &writtenError{err}
@@ -126,8 +128,8 @@ func (d *delivery) stream(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// writtenError is a failure after bytes were written to what can't take them
-// back: another attempt would write them again.
+// writtenError is a failure after bytes were written to a target that cannot undo that:
+// another attempt would write them again.
 type writtenError struct{ error }
 
 func (e *writtenError) Unwrap() error { return e.error }
@@ -148,8 +150,8 @@ func (d *delivery) pour(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// outside delivers to a file of another file system: it has no name before its
-// bytes are there, so that nothing is left of it otherwise.
+// outside delivers to a file of another filesystem. The file gets a name only when its
+// bytes are complete, so that nothing is left of it otherwise.
 func (d *delivery) outside(ctx context.Context, path string) error {
 	dir := filepath.Dir(path)
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -160,12 +162,12 @@ func (d *delivery) outside(ctx context.Context, path string) error {
 		return &os.PathError{Op: "create", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }() // what matters was flushed
+	defer func() { _ = f.Close() }() // the data was flushed
 	id, err := d.c.PreRegister(ctx, hetero.Memory{Target: f})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // the session's end does it too
+	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // the end of the session does it too
 	if err = d.claim(ctx, id); err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (d *delivery) outside(ctx context.Context, path string) error {
 	return d.received(ctx, path)
 }
 
-// link gives a file without a name its name.
+// link gives a name to a file without one.
 func (d *delivery) link(f *os.File, path string) error {
 	for {
 		err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
@@ -195,9 +197,8 @@ func (d *delivery) link(f *os.File, path string) error {
 	}
 }
 
-// named is outside for a file system that has no files without names: a kill
-// can leave an unfinished one, and between its name and the end the object and
-// the publication.
+// named is outside for a filesystem that has no files without names: a kill can leave an
+// unfinished file or, between the rename and the end, both the target and the publication.
 func (d *delivery) named(ctx context.Context, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
@@ -212,14 +213,13 @@ func (d *delivery) named(ctx context.Context, path string) error {
 		}
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(f.Name()) // it has no use
+		_ = os.Remove(f.Name()) // it is useless
 		return err
 	}
 	return d.received(ctx, path)
 }
 
-// fill writes all bytes to a file, for which the room is taken before, and
-// flushes them.
+// fill writes all bytes to a file, after allocating the space, and flushes them.
 func (d *delivery) fill(ctx context.Context, f *os.File) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, max(d.size, 1))
 	if err == nil || errors.Is(err, unix.EOPNOTSUPP) {
@@ -234,7 +234,7 @@ func (d *delivery) fill(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	// A file system may tell of a failure when a descriptor is closed.
+	// A filesystem may report an error only when a descriptor is closed.
 	second, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Close(second)
@@ -245,31 +245,30 @@ func (d *delivery) fill(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// received ends the reservation when the target has its name. It must not stay
-// when the publication is offered again.
+// received marks the publication as received once the target has its name. If that fails
+// and the publication is offered again, the target is removed.
 func (d *delivery) received(ctx context.Context, path string) error {
 	err := d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true)
 	switch {
 	case errors.Is(err, hetero.ErrDisconnected):
-		return hinted(fmt.Errorf("%s is written, and the node that published it does not answer: %w", path, err),
-			"see with 'hmcfs ls-keys --published' whether it is offered again")
+		return hinted(fmt.Errorf("%s is written, but the node that published it does not answer: %w", path, err),
+			"check with 'hmcfs ls-keys --published' whether it is offered again")
 	case err != nil:
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
 }
 
-// inside delivers a publication of another node to a file of the mount, into
-// which the bytes come directly. It ends by its time to live if no subscriber
-// goes on.
+// inside delivers a publication of another node to a file of the mount, into which the
+// bytes are copied directly. If no subscriber continues, the unfinished file expires.
 func (d *delivery) inside(ctx context.Context, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), objects.UnfinishedPrefix+"*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // its bytes came by another way
+	defer func() { _ = f.Close() }() // its bytes were not written through it
 	if err = d.into(ctx, f, path); err != nil {
-		_ = os.Remove(f.Name()) // it has no use
+		_ = os.Remove(f.Name()) // it is useless
 		return err
 	}
 	if err = d.received(ctx, path); err == nil {
@@ -278,7 +277,7 @@ func (d *delivery) inside(ctx context.Context, path string) error {
 	return err
 }
 
-// touch has an unfinished file stay for a while longer.
+// touch extends the life of an unfinished file.
 func touch(f *os.File) error {
 	seconds := strconv.Itoa(int(objects.UnfinishedTTL / time.Second))
 	return unix.Fsetxattr(int(f.Fd()), ttlXattr, []byte(seconds), 0)
@@ -291,7 +290,7 @@ func (d *delivery) into(ctx context.Context, f *os.File, path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // received needs it no more
+	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // received no longer needs it
 	if err = d.claim(ctx, id); err != nil {
 		return err
 	}
@@ -307,7 +306,7 @@ func (d *delivery) into(ctx context.Context, f *os.File, path string) error {
 	return err
 }
 
-// touching has a file stay until it is ended.
+// touching keeps an unfinished file alive until end is called.
 func touching(f *os.File) (end func()) {
 	done, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -317,7 +316,7 @@ func touching(f *os.File) (end func()) {
 		for {
 			select {
 			case <-tick.C:
-				_ = touch(f) // the rename tells whether it is there
+				_ = touch(f) // the rename reports whether it still exists
 			case <-done:
 				return
 			}
@@ -339,7 +338,7 @@ func (d *delivery) direct(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // the session's end does it too
+	defer func() { _ = d.c.Unregister(context.WithoutCancel(ctx), id) }() // the end of the session does it too
 	for off := int64(0); off < d.size; {
 		n := min(int64(deliveryChunk), d.size-off)
 		blob := hetero.Blob{Memory: id, Off: devices.Offset(off), Size: devices.Size(n)}

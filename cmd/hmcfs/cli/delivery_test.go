@@ -16,14 +16,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// publicationClient is a session that has one publication, of another node.
+// publicationClient is a session with one publication, of another node.
 type publicationClient struct {
 	hetero.Client
 
 	content []byte
 	memory  *os.File
 	claims  int
-	// fetch and settle answer for the first claim, in place of what they do else.
+	// fetch and settle replace the usual behaviour for the first claim.
 	fetch  func(off int64) error
 	settle error
 }
@@ -66,7 +66,7 @@ func TestWrittenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fetch  func(off int64) error
 		settle error
-		// written counts the bytes that are written by the end; again says that the
+		// written is the number of bytes written at the end; again is set if the
 		// publication is tried again.
 		written int
 		again   bool

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// deliveryBuffer is memory that the daemon copies parts of a reserved
-// publication into. One goroutine uses it.
+// deliveryBuffer is memory into which the daemon copies parts of a reserved publication.
+// Only one goroutine may use it.
 type deliveryBuffer struct {
 	c    hetero.Client
 	key  string
@@ -23,19 +23,19 @@ type deliveryBuffer struct {
 	size devices.Size
 }
 
-// readAt is a function as an io.ReaderAt.
+// readAt adapts a function to io.ReaderAt.
 type readAt func(p []byte, off int64) (int, error)
 
-// ReadAt calls it.
+// ReadAt calls the function.
 func (r readAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
 
 var _ io.ReaderAt = readAt(nil)
 
-// newBuffer registers memory for the bytes of a publication that is not empty.
+// newBuffer registers memory for the bytes of a non-empty publication.
 func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 	fd, err := unix.MemfdCreate("hmcfs-subscribe", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
 	b := &deliveryBuffer{
 		c: d.c, key: d.row.Key, file: os.NewFile(uintptr(fd), "memory"),
@@ -52,13 +52,13 @@ func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 		})
 	}
 	if err != nil {
-		_ = b.file.Close() // nothing is in it
-		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+		_ = b.file.Close() // it is empty
+		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
 	return b, nil
 }
 
-// read has the daemon copy bytes, at most the buffer's size of them.
+// read has the daemon copy bytes, at most as many as the buffer's size.
 func (b *deliveryBuffer) read(ctx context.Context, p []byte, off int64) (int, error) {
 	n := min(len(p), int(b.size))
 	list := hetero.DeviceBlobList{
@@ -73,5 +73,5 @@ func (b *deliveryBuffer) read(ctx context.Context, p []byte, off int64) (int, er
 
 func (b *deliveryBuffer) close(ctx context.Context) {
 	_ = b.c.Unregister(context.WithoutCancel(ctx), b.id) // the session's end does it too
-	_ = b.file.Close()                                   // nothing more is read from it
+	_ = b.file.Close()                                   // it is not read any more
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// collect takes the descriptors that a text names out of the process that has
-// them, with the rights of this one: the text then has their places. Where they
-// can't be taken they stay numbers, for the daemon to try. The descriptors are
-// the caller's.
+// collect duplicates the descriptors that a description names from the process that has
+// them, with the privileges of this process; the description then contains their indexes.
+// If that is not permitted, their numbers remain, for the daemon to try. The caller closes
+// the descriptors.
 func collect(m share.Memory) (share.Memory, []*os.File, error) {
 	m.Pieces = slices.Clone(m.Pieces)
 	if err := measureAll(&m); err != nil {
@@ -39,8 +39,8 @@ func collect(m share.Memory) (share.Memory, []*os.File, error) {
 	return m, files, nil
 }
 
-// takeAll takes every descriptor that the pieces name, each once, and tells
-// its place by its number. With an error none is left open.
+// takeAll duplicates every descriptor that the pieces name, each once, and returns their
+// indexes by number. On an error none is left open.
 func takeAll(m share.Memory) (files []*os.File, places map[int]int, err error) {
 	places = map[int]int{}
 	for i, p := range m.Pieces {
@@ -75,8 +75,8 @@ func fromProcess(pid, number int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(number)), nil
 }
 
-// measureAll fills in the sizes that were left out: a piece without one is the
-// rest of its memory.
+// measureAll fills in missing sizes: a piece without a size extends to the end of its
+// memory.
 func measureAll(m *share.Memory) error {
 	var sum devices.Size
 	for i := range m.Pieces {
@@ -96,7 +96,7 @@ func measureAll(m *share.Memory) error {
 	return nil
 }
 
-// rest returns the number of bytes of host memory that lie behind the offset of a piece.
+// rest returns the number of bytes of host memory after the offset of a piece.
 func rest(pid int, p share.Piece) (devices.Size, error) {
 	path := p.Path
 	if p.FD != nil {
@@ -105,20 +105,20 @@ func rest(pid int, p share.Piece) (devices.Size, error) {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && p.FD != nil:
-		return 0, fmt.Errorf("process %d does not run, or has no descriptor %d", pid, *p.FD)
+		return 0, fmt.Errorf("process %d does not exist, or has no descriptor %d", pid, *p.FD)
 	case errors.Is(err, os.ErrNotExist):
 		return 0, err
 	case err != nil:
-		return 0, fmt.Errorf("how large it is can't be told; give --size: %w", err)
+		return 0, fmt.Errorf("cannot determine its size; give --size: %w", err)
 	}
 	if !st.Mode().IsRegular() {
 		return 0, fmt.Errorf("%s is neither a memfd nor a file of a tmpfs", path)
 	}
 	if st.Size() == 0 {
-		return 0, fmt.Errorf("%s has no bytes yet; set its size first, as ftruncate does", path)
+		return 0, fmt.Errorf("%s is empty; set its size first, as with ftruncate", path)
 	}
 	if uint64(st.Size()) <= uint64(p.Offset) {
-		return 0, fmt.Errorf("the %d bytes of %s end before the offset %d", st.Size(), path, p.Offset)
+		return 0, fmt.Errorf("the %d bytes of %s end before offset %d", st.Size(), path, p.Offset)
 	}
 	return devices.Size(st.Size()) - devices.Size(p.Offset), nil
 }

@@ -17,7 +17,7 @@ import (
 type familyRow struct {
 	Family  devices.Family `json:"family"`
 	Devices []deviceRow    `json:"devices"`
-	// Reason says why there is none.
+	// Reason explains why there is none.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -34,9 +34,9 @@ type deviceRow struct {
 func (a *app) devicesVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devices [--json]",
-		Short: "List the devices that this machine has",
-		Long:  "List the devices of every family, and for a family that has none, why.",
-		Args:  arguments(0, 0, "no argument"),
+		Short: "List the devices of this machine",
+		Long:  "List the devices of every family, and the reason for a family that has none.",
+		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
@@ -71,7 +71,7 @@ func discover(ctx context.Context, reg *devices.Registry) []familyRow {
 	return rows
 }
 
-// specOf returns the spec by which a person asks for a device. There is only one host.
+// specOf returns the specification of a device for --device. There is only one host device.
 func specOf(i devices.Info) string {
 	if i.Family == host.Family {
 		return string(i.Family)
@@ -89,8 +89,7 @@ func printDevices(w io.Writer, rows []familyRow) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	// Reasons are long: beside the devices they would push the sizes off the
-	// screen.
+	// Reasons are long: in the table of devices they would push the sizes off the screen.
 	none := newTable(w, "\nFAMILY", "NO DEVICES, BECAUSE")
 	for _, r := range rows {
 		if len(r.Devices) == 0 {

@@ -1,7 +1,9 @@
-// Package cli is the command line: one file for each verb, listed by hand in
-// verbs. It can be run inside a test: all that it takes from the process
-// comes in an [Env].
+// Package cli is the command line of hmcfs. Each command ("verb") has a file of its
+// own, and verbs in cli.go lists them all. [Run] executes one command. Everything that
+// it uses of its process comes in an [Env], so that tests can run commands inside
+// their own process.
 //
-// Answers go to standard output, everything else to standard error. A fault
-// is one line that names the thing, the cause and the way out.
+// Answers go to standard output, everything else to standard error. An error is one
+// line that names the object, the cause and the remedy; its exit code is one of those
+// in errors.go.
 package cli

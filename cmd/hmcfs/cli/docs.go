@@ -14,12 +14,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/env"
 )
 
-// docsVerb writes what is made from the command tree. People call it through
-// the Makefile.
+// docsVerb generates documentation from the command tree. It is used by the Makefile.
 func (a *app) docsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "docs (cli | config | man DIR)",
-		Short:  "Write the documents that are made from the commands and options",
+		Short:  "Generate documentation from the commands and options",
 		Hidden: true,
 		Args:   arguments(1, 2, "cli, config, or man DIR"),
 	}
@@ -40,7 +39,7 @@ func (a *app) docsVerb() *cobra.Command {
 	return cmd
 }
 
-// walk calls fn with every command that people see, parents first.
+// walk calls fn with every visible command, parents first.
 func walk(cmd *cobra.Command, fn func(*cobra.Command)) {
 	fn(cmd)
 	for _, c := range cmd.Commands() {
@@ -52,7 +51,7 @@ func walk(cmd *cobra.Command, fn func(*cobra.Command)) {
 
 const generated = "<!-- Made by `hmcfs docs`; change the commands instead. -->\n\n"
 
-// cliDoc is docs/cli.md.
+// cliDoc returns the content of docs/cli.md.
 func cliDoc(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(generated + "# The command line\n\n" + cliIntro)
@@ -73,44 +72,44 @@ func cliDoc(root *cobra.Command) string {
 }
 
 const cliIntro = `Answers go to standard output; warnings, progress and errors go to standard
-error. An error is one line for each fault, and names the thing, the cause and
-the way out. What ` + "`--json`" + ` prints only ever gets new fields.
+error. Each error is one line that names the object, the cause and the remedy. The
+output of ` + "`--json`" + ` only ever gains new fields.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | failed; for exist: a key is not there |
-| 2 | a fault in the flags, the environment or a config file; nothing was touched |
-| 3 | the path is on no hmcfs mount |
-| 4 | some of several failed (cp, stat, and all verbs of keys), or there are lost objects (fsck) |
-| 5 | fsck found records that contradict each other, and did not mend them all |
-| 6 | run: outputs are not what was expected of them |
-| 124 | run: time was over |
-| 130, 143 | stopped by SIGINT (^C) or SIGTERM; what a copy leaves behind stands below |
+| 1 | failed; for exist: a key does not exist |
+| 2 | an error in the flags, the environment or a config file; nothing was changed |
+| 3 | the path is not on an hmcfs mount |
+| 4 | some of several failed (cp, stat, and all commands for keys), or there are lost objects (fsck) |
+| 5 | fsck found records that contradict each other, and did not repair them all |
+| 6 | run: outputs are not as expected |
+| 124 | run: timed out |
+| 130, 143 | stopped by SIGINT (^C) or SIGTERM; see below for what a copy leaves behind |
 
-As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t hmcfs`" + ` and
-fstab; it answers with the exit codes of mount(8) then: 0, 1 for a fault in
-the options, 32 for a failure. ` + "`hmcfs completion`" + ` prints completions for bash,
+Named ` + "`mount.hmcfs`" + `, the program is the helper that mount(8) calls for
+` + "`mount -t hmcfs`" + ` and fstab; it then exits with the codes of mount(8): 0, 1 for an
+error in the options, 32 for a failure. ` + "`hmcfs completion`" + ` prints completions for bash,
 zsh, fish and PowerShell.
 
-## Verbs of keys
+## Commands for keys
 
 publish, subscribe, mset, mget, d2h, h2d, exist, wait, del, ls-keys, expire and
-watch are of keys ([semantics](semantics.md#keys)). Each key is on its own: the
-exit code is 0 only if every one succeeded, and each that failed has a line on
-standard error. All keys are checked before anything moves; a call with one that
-can't be, with one twice, or with more than 10 000 is refused whole, with 2.
+watch operate on keys ([semantics](semantics.md#keys)). Each key is handled
+independently: the exit code is 0 only if every one succeeded, and each that
+failed has a line on standard error. All keys are checked before any bytes move;
+a call with an invalid key, with a key twice, or with more than 10 000 keys is
+refused as a whole, with exit code 2.
 
-    hmcfs d2h: key "x": can't find objects; hmcfs ls-keys shows what is there
+    hmcfs d2h: key "x": can't find objects; hmcfs ls-keys lists the keys
 
 With ` + "`--json`" + ` there is one object for each key, in the order of the call: ` + "`key`" + `,
-` + "`ok`" + `, ` + "`path`" + `, ` + "`bytes`" + `, ` + "`seconds`" + `, ` + "`way`" + ` (which way the bytes took), ` + "`skipped`" + `,
-and of one that failed ` + "`error`" + ` and ` + "`code`" + `, a word of the table in [seeds](seeds.md).
-What has no meaning is left out; ` + "`exist`" + ` has ` + "`key`" + ` and ` + "`exists`" + ` alone.
+` + "`ok`" + `, ` + "`path`" + `, ` + "`bytes`" + `, ` + "`seconds`" + `, ` + "`way`" + ` (the path that the bytes took), ` + "`skipped`" + `,
+and for a key that failed ` + "`error`" + ` and ` + "`code`" + `, a word of the table in [seeds](seeds.md).
+Fields that do not apply are omitted; ` + "`exist`" + ` has only ` + "`key`" + ` and ` + "`exists`" + `.
 
-The mount is that of ` + "`--mount`" + `, that of the paths, or the only one there is. A
-path behind a key stands behind the last ` + "`=`" + ` before the first ` + "`/`" + `, since ` + "`=`" + ` may be
-in a key:
+The mount is that of ` + "`--mount`" + `, that of the paths, or the only one. The path of a
+key follows the last ` + "`=`" + ` before the first ` + "`/`" + `, since a key may contain ` + "`=`" + `:
 
 | written | key | path |
 | --- | --- | --- |
@@ -119,8 +118,8 @@ in a key:
 | ` + "`a=b=-`" + ` | ` + "`a=b`" + ` | standard output |
 | ` + "`-- -k=./f`" + ` | ` + "`-k`" + ` | ` + "`./f`" + ` |
 
-` + "`-`" + ` among the keys reads more of them from standard input, one in each line. The
-key ` + "`-`" + ` itself is a line of its own there. In a shell, quote keys with ` + "`! # ( ) * ;`" + `.
+` + "`-`" + ` among the keys reads further keys from standard input, one per line; there, a
+line ` + "`-`" + ` is the key ` + "`-`" + ` itself. In a shell, quote keys that contain ` + "`! # ( ) * ;`" + `.
 
 `
 
@@ -165,7 +164,7 @@ func defaultText(f *pflag.Flag) string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// configDoc is docs/config.md.
+// configDoc returns the content of docs/config.md.
 func configDoc() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Options\n\n" + configIntro)
@@ -189,7 +188,7 @@ func configDoc() string {
 	return b.String()
 }
 
-// code is a word as it is written.
+// code formats a word as code.
 func code(text string) string {
 	if text == "" {
 		return ""
@@ -200,48 +199,48 @@ func code(text string) string {
 const variablesIntro = `
 # Collectives
 
-What a program does not say itself about collectives is set by variables:
-` + "`hmcfs perf collective`" + ` takes all of them, ` + "`hmcfs allreduce`" + ` and its like the
-algorithm and ` + "`strict`" + `, a program of yours what it asks
-` + "`transport/env`" + ` for. Each is read under our name first, then under
-the one that HCOMM has for the same; an empty one is none. The strongest source
-wins: the program's own options, then what it sets for one group (by the name
-without ` + "`HMCFS_`" + `, in small letters), then the environment, then the default.
-` + "`hmcfs config show`" + ` tells each value and its source.
+Options of collectives that a program does not set itself are taken from
+environment variables: ` + "`hmcfs perf collective`" + ` uses all of them, ` + "`hmcfs allreduce`" + `
+and the other commands for files the algorithm and ` + "`strict`" + `, and your own program
+what it requests from ` + "`transport/env`" + `. Each variable is read first under its hmcfs
+name, then under the HCOMM name of the same option; an empty variable counts as
+unset. In order of precedence, a value comes from the program's own options, from
+what it sets for one group (by the name without ` + "`HMCFS_`" + `, in lower case), from the
+environment, or from the default. ` + "`hmcfs config show`" + ` shows each value and its source.
 
-A value is wholly right or it is refused, as HCOMM refuses it: ` + "`EI0001: Value 0 for" + `
+An invalid value is refused with the message of HCOMM: ` + "`" + `EI0001: Value 0 for
 environment variable HCCL_BUFFSIZE is invalid. Expected value: an integer from 1
-to 65536.` + "`" + ` All ranks of a job need the same: a group compares what came of it.
-What HCOMM says to hardware that hmcfs does not drive is checked and then
-ignored; a list of permitted addresses and a plugin are refused, as nobody
-should believe to have them.
+to 65536.` + "`" + ` All ranks of a job need the same values: a group compares the resulting options.
+Options of HCOMM for hardware that hmcfs does not drive are checked and then
+ignored; a list of permitted addresses and a plugin are refused, so that nobody
+relies on them.
 
-Under HCOMM's grammar ` + "`ring`" + ` is ring, ` + "`H-D_R`" + ` doubling, ` + "`NHR`" + ` and ` + "`NHR_V1`" + ` nhr,
+In HCOMM's grammar ` + "`ring`" + ` is ring, ` + "`H-D_R`" + ` doubling, ` + "`NHR`" + ` and ` + "`NHR_V1`" + ` nhr,
 ` + "`pairwise`" + ` and ` + "`fullmesh`" + ` pairwise, ` + "`pipeline`" + `, ` + "`AHC`" + ` and ` + "`AHC_BROKE`" + ` hierarchical,
 ` + "`NB`" + ` binomial for broadcast and reduce and nhr otherwise; ` + "`null`" + ` and ` + "`NA`" + ` leave it
-to the cost model. An algorithm that can't do a call leaves it to the model too.
+to the cost model. A call that an algorithm cannot execute is left to the model too.
 
 `
 
-const configIntro = `Every option of a mount can be set by a flag, in fstab's options, in the
-environment or in a config file. The strongest source wins whole: a flag over
-the environment, that over the user's config file, that over the machine's,
-that over the default. ` + "`hmcfs config show`" + ` tells each value and its source.
+const configIntro = `Every option of a mount can be set by a flag, in the options of fstab, in the
+environment or in a config file. The source with the highest precedence replaces
+all others: a flag, then the environment, the user's config file, the system's
+config file, the default. ` + "`hmcfs config show`" + ` shows each value and its source.
 
 Config files are ` + "`/etc/hmcfs/config.yaml`" + ` and ` + "`$XDG_CONFIG_HOME/hmcfs/config.yaml`" + `,
-or the one that ` + "`--config`" + ` or ` + "`HMCFS_CONFIG`" + ` names instead of both:
+or, instead of both, the file named by ` + "`--config`" + ` or ` + "`HMCFS_CONFIG`" + `:
 
-` + "```yaml" + `
+` + "``" + `` + "`" + `yaml
 device:
   - host,size=4GiB
   - opencl:0,size=2GiB
 read_ahead: 8MiB
 allow_other: true
-` + "```" + `
+` + "``" + `` + "`" + `
 
-Unknown keys are refused, and all faults are told at once. Sizes are written
+Unknown keys are refused, and all errors are reported at once. Sizes are written
 as 512MiB or 2GB (MiB and a bare M are binary, MB is decimal), times as 1s or
-500ms. In the environment, the parts of a list stand apart by spaces or
+500ms. In the environment, the items of a list are separated by spaces or
 semicolons.
 
 `

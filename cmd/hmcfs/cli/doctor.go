@@ -21,14 +21,14 @@ import (
 func (a *app) doctorVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [--apply] [--json] [MOUNTPOINT]",
-		Short: "Check what a mount needs to work and to be fast",
-		Long: "Look at the kernel, privileges, limits, devices, the environment, and at which processors\n" +
-			"threads and the interrupts of network cards should be on; with a MOUNTPOINT also where its\n" +
-			"threads are. The exit code is 1 where something keeps a mount from working, else 0.",
+		Short: "Check what a mount needs to work, and to be fast",
+		Long: "Check the kernel, privileges, limits, devices and environment, and report the processors on\n" +
+			"which threads and the interrupts of network cards should run; with a MOUNTPOINT, also where its\n" +
+			"threads run. The exit code is 1 if a problem prevents a mount from working, else 0.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
-	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine starts anew.")
+	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine is rebooted.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		r, err := a.examine(ctx, *apply)
 		if err != nil {
@@ -52,7 +52,7 @@ func (a *app) doctorVerb() *cobra.Command {
 	return cmd
 }
 
-// examine looks at this machine.
+// examine checks this machine.
 func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	m := &doctor.Machine{UID: a.UID, Look: exec.LookPath, Locked: limit(unix.RLIMIT_MEMLOCK), Files: limit(unix.RLIMIT_NOFILE)}
 	r := &doctor.Report{}
@@ -93,7 +93,7 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	return r, nil
 }
 
-// limit is the hard limit of a resource, which a process may raise its own to.
+// limit returns the hard limit of a resource, to which a process may raise its own limit.
 func limit(resource int) uint64 {
 	var lim unix.Rlimit
 	if unix.Getrlimit(resource, &lim) != nil {

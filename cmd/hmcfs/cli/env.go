@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Env is all that the command line takes from its process.
+// Env is everything that the command line uses of its process.
 type Env struct {
 	// Args are the program's name and its arguments.
 	Args []string
@@ -18,18 +18,17 @@ type Env struct {
 	Getenv func(string) string
 	// UID is the user who runs the program.
 	UID int
-	// Signals carries SIGINT and SIGTERM; the first asks to end, the second
-	// to end at once. Nil is none.
+	// Signals delivers SIGINT and SIGTERM; the first one requests an orderly end, the
+	// second one an immediate end. Nil delivers none.
 	Signals <-chan os.Signal
-	// Executable is run for the daemon in the background. Empty is the
+	// Executable is the program to run as the daemon in the background. Empty means the
 	// running program itself.
 	Executable string
-	// WrapDevice, if not nil, is put around every device of a mount: tests
-	// inject faults with it.
+	// WrapDevice, if not nil, wraps every device of a mount: tests inject faults with it.
 	WrapDevice func(devices.Device) devices.Device
 }
 
-// SystemEnv is the environment of the running process.
+// SystemEnv returns the environment of the running process.
 func SystemEnv() Env {
 	return Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

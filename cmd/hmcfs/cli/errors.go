@@ -9,26 +9,26 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
 
-// The exit codes. docs/cli.md promises them.
+// The exit codes, as documented in docs/cli.md.
 const (
 	exitOK = 0
-	// exitFailure says that something went wrong on the way.
+	// exitFailure is a failure during the operation.
 	exitFailure = 1
-	// exitUsage is a fault in the flags, the environment or a config file;
-	// nothing has been touched.
+	// exitUsage is an error in the flags, the environment or a config file; nothing has
+	// been changed.
 	exitUsage = 2
-	// exitNotMounted is a path that is on no hmcfs mount.
+	// exitNotMounted is a path that is not on an hmcfs mount.
 	exitNotMounted = 3
-	// exitPartial is a failure of some of several, or lost objects found.
+	// exitPartial is a failure of some of several items, or lost objects found by fsck.
 	exitPartial = 4
-	// exitProblems is contradictions that fsck found in the records.
+	// exitProblems means that fsck found contradictions in the records.
 	exitProblems = 5
-	// exitWrong is a run whose outputs are not what was expected.
+	// exitWrong is a run whose outputs are not as expected.
 	exitWrong = 6
-	// exitTimeout is a run whose time was over, as with timeout(1).
+	// exitTimeout is a run that timed out, as with timeout(1).
 	exitTimeout = 124
-	// exitSignal and the number of a signal is the end of what that signal
-	// stopped: 130 for SIGINT, 143 for SIGTERM.
+	// exitSignal plus the number of a signal is the exit code after that signal: 130 for
+	// SIGINT, 143 for SIGTERM.
 	exitSignal = 128
 )
 
@@ -48,10 +48,10 @@ func notMounted(format string, args ...any) error {
 	return &codeError{code: exitNotMounted, err: fmt.Errorf(format, args...)}
 }
 
-// errSilent ends with a code when everything has been said already.
+// errSilent ends with an exit code when all messages have been printed already.
 var errSilent = errors.New("")
 
-// interrupted is the exit code after a signal.
+// interrupted returns the exit code after a signal.
 func (a *app) interrupted() int {
 	if n := int(a.signal.Load()); n > 0 {
 		return exitSignal + n
@@ -73,7 +73,7 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-// printError writes one line for each fault.
+// printError prints one line for each error.
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {

@@ -17,8 +17,8 @@ func (a keyVerbs) existVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exist [--json] KEY...",
 		Short: "Test whether keys exist",
-		Long: "Print each key and true or false: whether it names an object whose bytes are available. The exit\n" +
-			"code is 1 if one does not.\n\n" + keysText,
+		Long: "Print each key, with true if it names an object whose bytes are available and false if not. The\n" +
+			"exit code is 1 if one is false.\n\n" + keysText,
 		Example: "  hmcfs exist w0 w1\n  ls weights | hmcfs exist -",
 		Args:    arguments(1, -1, "at least one KEY"),
 	}

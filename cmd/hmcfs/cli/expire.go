@@ -13,17 +13,17 @@ func (a keyVerbs) expireVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire --ttl TIME [--json] KEY...",
 		Short: "Set the time to live of keys",
-		Long: "Have the objects of the keys removed when a time is over, in whole seconds from now on; 0 keeps\n" +
-			"them for ever. The end is a point in time, which goes on while nothing is mounted.\n\n" + keysText,
+		Long: "Have the objects of the keys removed after a time, in whole seconds from now; 0 keeps them\n" +
+			"forever. The time also passes while nothing is mounted.\n\n" + keysText,
 		Example: "  hmcfs expire --ttl 30s w0\n  hmcfs expire --ttl 0 w0",
 		Args:    arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
 	var ttl seconds
-	cmd.Flags().Var(&ttl, "ttl", "How long from now on, in whole seconds; 0 is for ever.")
+	cmd.Flags().Var(&ttl, "ttl", "How long from now, in whole seconds; 0 is forever.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		if !ttl.given {
-			return usage(errors.New("how long shall they live? Give --ttl, such as --ttl 30s"))
+			return usage(errors.New("the time to live is missing; give --ttl, such as --ttl 30s"))
 		}
 		if verr := (hetero.SetOptions{TTL: ttl.Duration}).Validate(); verr != nil {
 			return usage(verr)

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// exportEnv is the variable in which a command finds the text of what it gets.
+// exportEnv is the environment variable with the description of the export for a command.
 const exportEnv = "HMCFS_EXPORT"
 
 type exportFlags struct {
@@ -31,29 +31,29 @@ func (a *app) exportVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--json] [--kind KIND] [--pid PID | --end] FILE [-- COMMAND [ARG]...]",
 		Short: "Export a file's memory to another process",
-		Long: "Print what another process needs to map the memory behind FILE without a copy. The content is\n" +
-			"moved into one allocation first where it is in several. While it is exported it can't be cut:\n" +
-			"truncating it is EBUSY.\n\n" +
-			"With COMMAND, that is run with the memory's descriptor as number 3, and with the JSON of --json,\n" +
-			"in which the descriptor is 3, in the environment variable " + exportEnv + ". The export ends with it,\n" +
-			"and its exit code is that of hmcfs.\n\n" +
-			"Otherwise the export lasts until the process PID of --pid ends, or until --end, which ends all\n" +
-			"exports of FILE. What another process has mapped it keeps, as long as the vendor's library lets it.",
+		Long: "Print what another process needs to map the memory behind FILE without a copy. Content that is\n" +
+			"spread over several allocations is first moved into one. An exported file cannot be truncated:\n" +
+			"that fails with EBUSY.\n\n" +
+			"With COMMAND, run it with the memory's descriptor as number 3, and with the JSON of --json, in\n" +
+			"which the descriptor is 3, in the environment variable " + exportEnv + ". The export ends with\n" +
+			"COMMAND, and hmcfs exits with its exit code.\n\n" +
+			"Otherwise the export lasts until the process of --pid ends, or until --end, which ends all exports\n" +
+			"of FILE. Another process keeps what it has mapped, as long as the vendor's library permits.",
 		Example: "  hmcfs export /mnt/hmc/cuda0/kv --json --pid 4711\n" +
 			"  hmcfs export /mnt/hmc/host/a.bin -- python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
 			"  hmcfs export --end /mnt/hmc/cuda0/kv",
 	}
 	f := &exportFlags{}
-	cmd.Flags().StringVar(&f.kind, "kind", "", "ipc, vmm-fd or memfd. Default: the best that the device has.")
-	cmd.Flags().IntVar(&f.pid, "pid", 0, "The process that holds the export: it ends with that.")
+	cmd.Flags().StringVar(&f.kind, "kind", "", "Kind of handle: ipc, vmm-fd or memfd. Default: the best that the device supports.")
+	cmd.Flags().IntVar(&f.pid, "pid", 0, "Process that holds the export, which ends with it.")
 	cmd.Flags().BoolVar(&f.end, "end", false, "End all exports of FILE.")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON, as hmcfs bind --handle takes it. Fields are only ever added.")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON for hmcfs bind --handle. Fields are only ever added.")
 	completeWith(cmd, "kind", string(devices.HandleIPC), string(devices.HandleVMM), string(devices.HandleMemfd))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if dash := cmd.ArgsLenAtDash(); dash == 1 && len(args) > 1 {
 			return nil
 		}
-		return arguments(1, 1, "one FILE, and COMMAND behind --")(cmd, args)
+		return arguments(1, 1, "one FILE, and COMMAND only after --")(cmd, args)
 	}
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.export(ctx, args[0], args[1:], f)
@@ -64,11 +64,11 @@ func (a *app) exportVerb() *cobra.Command {
 func (a *app) export(ctx context.Context, file string, command []string, f *exportFlags) error {
 	switch {
 	case f.pid < 0:
-		return usage(fmt.Errorf("--pid %d is no process", f.pid))
+		return usage(fmt.Errorf("--pid %d is not a process ID", f.pid))
 	case f.end && (f.pid != 0 || f.kind != "" || f.asJSON):
-		return usage(errors.New("--end ends every export; it goes with none of --pid, --kind and --json"))
+		return usage(errors.New("--end ends every export; it cannot be combined with --pid, --kind or --json"))
 	case len(command) > 0 && (f.pid != 0 || f.end || f.asJSON):
-		return usage(errors.New("--pid, --end and --json have no meaning with a COMMAND, which holds the export itself"))
+		return usage(errors.New("--pid, --end and --json cannot be combined with a COMMAND, which holds the export itself"))
 	}
 	c, at, err := client.Find(file)
 	if err != nil {
@@ -121,23 +121,23 @@ func printExport(w io.Writer, file string, m share.Memory) error {
 	return t.Flush()
 }
 
-// handleText returns the text that names a piece.
+// handleText returns the text that identifies a piece.
 func handleText(pid int, p share.Piece) string {
 	switch {
 	case p.Path != "":
 		return p.Path
 	case p.FD != nil:
-		// No path: what is of device memory can't be opened by one.
+		// There is no path: descriptors of device memory can't be opened by one.
 		return fmt.Sprintf("descriptor %d of process %d", *p.FD, pid)
 	}
 	return p.Handle
 }
 
-// inherited is the number of the first descriptor that a command inherits
-// beside its standard streams.
+// inherited is the number of the first descriptor that a command inherits besides its
+// standard streams.
 const inherited = 3
 
-// runWith runs a command that has an export.
+// runWith runs a command with an export.
 func (a *app) runWith(ctx context.Context, e *client.Export, command []string) error {
 	for i := range e.Memory.Pieces {
 		if e.Memory.Pieces[i].FD != nil {
@@ -155,7 +155,7 @@ func (a *app) runWith(ctx context.Context, e *client.Export, command []string) e
 	if e.File != nil {
 		cmd.ExtraFiles = []*os.File{e.File}
 	}
-	// The command gets the signal that this gets, instead of SIGKILL.
+	// The command receives the same signal as this process, instead of SIGKILL.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.Signal(a.signal.Load())) }
 	err = cmd.Run()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
@@ -170,8 +170,8 @@ func (a *app) runWith(ctx context.Context, e *client.Export, command []string) e
 	return nil
 }
 
-// codeOf is a command's exit code, 128 and the number of the signal that ended
-// it, as a shell has it.
+// codeOf returns a command's exit code or, as a shell does, 128 plus the number of the
+// signal that ended it.
 func codeOf(e *exec.ExitError) int {
 	if st, ok := e.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		return exitSignal + int(st.Signal())

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-// findMount returns the hmcfs mount that a path lies on.
+// findMount returns the hmcfs mount that contains a path.
 func findMount(path string) (place.Mount, error) {
 	abs, err := place.Absolute(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func findMount(path string) (place.Mount, error) {
 	return m, nil
 }
 
-// wayOut guesses what somebody may have meant by a path that is on no mount.
+// wayOut returns the remedy for a path that is not on a mount.
 func wayOut(abs, path string) string {
 	_, err := os.Stat(abs)
 	if all, merr := place.Mounts(); merr == nil && err != nil {
@@ -40,20 +40,20 @@ func wayOut(abs, path string) string {
 			}
 		}
 		if len(points) > 0 {
-			return "it is not there at all; mounted are: " + strings.Join(points, ", ")
+			return "no such file or directory; hmcfs is mounted on: " + strings.Join(points, ", ")
 		}
 	}
 	return "mount it first: hmcfs mount " + path
 }
 
-// connect returns a client of the daemon that serves a mount.
+// connect returns a client of the daemon of a mount.
 func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {
 	c, _, err := a.findDaemon(ctx, m)
 	return c, err
 }
 
-// findDaemon is connect, and tells the daemon's places too, of which it may
-// know the runtime directory alone.
+// findDaemon is connect, and also returns the daemon's paths, of which only the runtime
+// directory may be known.
 func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, place.Paths, error) {
 	places, last := a.host().Find(m.MountPoint, m.Owner())
 	for _, p := range places {
@@ -66,7 +66,7 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 			return c, p, nil
 		}
 		if _, unresponsive := errors.AsType[*unresponsiveError](err); unresponsive || ctx.Err() != nil {
-			// The mount would be asked in vain too.
+			// Accessing the mount would be in vain too.
 			return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 		}
 		if last == nil || !errors.Is(err, client.ErrNoDaemon) {
@@ -78,10 +78,10 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 	}
 	if dead {
-		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or take it away: hmcfs umount %s: %w",
+		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or remove the mount: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, client.ErrNoDaemon)
 	}
-	// The mount itself tells where its socket is, if it lets this user in.
+	// The files of the mount contain the path of its socket, if this user has access.
 	if socket, err := answers(ctx, m, socketOf); err == nil && socket != "" {
 		c, p := client.NewOf(socket, m.Owner()), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
 		if _, err := hear(ctx, c, p); err == nil {
@@ -91,7 +91,7 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
 }
 
-// socketOf reads the path of the admin socket from the mount's own files.
+// socketOf reads the path of the admin socket from the mount's files.
 func socketOf(mountPoint string) string {
 	data, err := os.ReadFile(filepath.Join(mountPoint, ".hmcfs", "config"))
 	if err != nil {

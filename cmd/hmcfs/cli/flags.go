@@ -7,21 +7,21 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
 
-// optionFlags are the flags of the options' table. They only take notes: all
-// values are checked together, with those of the other sources.
+// optionFlags are the flags of the table of options. They only record their values, which
+// are checked together with those of the other sources.
 type optionFlags struct {
 	given  map[string][]config.Given
 	config string
 }
 
-// completeWith has shells complete a flag's value with one of some words.
+// completeWith makes shells complete a flag's value with one of some words.
 func completeWith(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is not there, or has one already
 	}
 }
 
-// familyNames are the kinds of devices.
+// familyNames returns the names of the device families.
 func familyNames() []string {
 	var names []string
 	for _, f := range daemon.FamilyParams() {
@@ -30,10 +30,10 @@ func familyNames() []string {
 	return names
 }
 
-// addOptions gives a verb all flags of the table, and --config.
+// addOptions adds all flags of the table, and --config, to a command.
 func addOptions(cmd *cobra.Command) *optionFlags {
 	f := &optionFlags{given: map[string][]config.Given{}}
-	cmd.Flags().StringVar(&f.config, "config", "", "The config file to read instead of "+config.SystemFile+" and the user's.")
+	cmd.Flags().StringVar(&f.config, "config", "", "Config file to read instead of "+config.SystemFile+" and the user's.")
 	for _, p := range config.Table() {
 		flag := cmd.Flags().VarPF(&noteValue{option: p, into: f}, p.Name, p.Short, p.Doc)
 		flag.DefValue = p.Default
@@ -44,7 +44,7 @@ func addOptions(cmd *cobra.Command) *optionFlags {
 	return f
 }
 
-// resolve works out every option from all sources.
+// resolve determines every option from all sources.
 func (f *optionFlags) resolve(a *app) (*config.Settings, error) {
 	s, err := config.Resolve(config.Inputs{
 		Flags: f.given, Getenv: a.Getenv, Files: config.Files(f.config, a.Getenv), Families: daemon.FamilyParams(),
@@ -55,13 +55,13 @@ func (f *optionFlags) resolve(a *app) (*config.Settings, error) {
 	return s, nil
 }
 
-// noteValue is a flag that notes what was written.
+// noteValue is a flag value that records its text.
 type noteValue struct {
 	option *config.Option
 	into   *optionFlags
 }
 
-// Set notes one value.
+// Set records one value.
 func (v *noteValue) Set(text string) error {
 	source := "flag --" + v.option.Name
 	if v.option.Short != "" {
@@ -71,8 +71,8 @@ func (v *noteValue) Set(text string) error {
 	return nil
 }
 
-// String is the value's text before anything is set.
+// String returns the text of the value before anything is set.
 func (v *noteValue) String() string { return "" }
 
-// Type names the kind of the value in help texts.
+// Type returns the name of the type for help texts.
 func (v *noteValue) Type() string { return v.option.Kind }

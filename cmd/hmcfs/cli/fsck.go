@@ -19,26 +19,26 @@ func (a *app) fsckVerb() *cobra.Command {
 		Use:   "fsck [--repair] [--remove-lost] [--remove-aside] [--json] (--state-dir DIR | MOUNTPOINT)",
 		Short: "Check and repair the records, and list or remove lost objects",
 		Long: "Check a running mount, or the records that one left in its state directory. A lost object\n" +
-			"is a file whose bytes were in device memory that is gone. Records that contradict each\n" +
-			"other do not come from a crash; they tell of a fault in hmcfs or of the disk below.\n\n" +
-			"--repair mends them: a file without a name gets its name back, or one such as\n" +
-			"ocl0/#1234; counts are counted anew; what can't be read, and names of nothing, are\n" +
-			"removed. Every step is listed. Check without it first. Damaged records, which a mount\n" +
-			"refuses, are brought back by --repair --state-dir DIR as far as they can be read: what is\n" +
-			"gone is named, and the damaged ones are kept beside them.\n\n" +
-			"Host memory that had no record, while records may have been lost, is set aside: it takes\n" +
-			"space, and each file is listed with its path. Copy what is needed from there into the\n" +
-			"mount, as the user that has mounted; --remove-aside frees the rest.\n\n" +
-			"Exit codes: 0 nothing to tell, or all of it repaired and removed; 4 lost objects are\n" +
-			"there, or memory that was set aside; 5 the records contradict each other.",
+			"is a file whose bytes were in device memory that no longer exists. A crash does not make\n" +
+			"records contradict each other: if they do, hmcfs or the disk is faulty.\n\n" +
+			"--repair corrects such records: a file without a name gets its name back, or one such as\n" +
+			"ocl0/#1234; counts are recomputed; what can't be read, and names of nothing, are removed.\n" +
+			"Every step is listed. Run without --repair first. Damaged records, which a mount refuses,\n" +
+			"are recovered by --repair --state-dir DIR as far as they can be read: missing parts are\n" +
+			"listed, and the damaged records are kept beside the recovered ones.\n\n" +
+			"Host memory that had no record when records may have been lost is set aside: it uses space,\n" +
+			"and each file is listed with its path. Copy what you need from there into the mount, as the\n" +
+			"user who mounted; --remove-aside frees the rest.\n\n" +
+			"Exit codes: 0 nothing to report, or everything repaired and removed; 4 there are lost\n" +
+			"objects, or files set aside; 5 the records contradict each other.",
 		Args: arguments(0, 1, "one MOUNTPOINT or --state-dir DIR"),
 	}
 	var stateDir string
 	var r adminapi.FsckRequest
-	cmd.Flags().StringVar(&stateDir, "state-dir", "", "Check the records in this state directory, which no daemon uses.")
+	cmd.Flags().StringVar(&stateDir, "state-dir", "", "Check the records in this state directory, which no daemon may be using.")
 	cmd.Flags().BoolVar(&r.RemoveLost, "remove-lost", false, "Remove every lost object.")
 	cmd.Flags().BoolVar(&r.RemoveAside, "remove-aside", false, "Free the host memory without records that was set aside.")
-	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Mend records that contradict each other, before lost objects are looked for.")
+	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Repair records that contradict each other, before looking for lost objects.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		if (stateDir == "") == (len(args) == 0) {
@@ -66,7 +66,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 		return err
 	case len(report.Problems) > report.Repaired:
 		if !r.Repair {
-			a.note("to mend what contradicts: hmcfs fsck --repair %s", where(args, stateDir))
+			a.note("to repair the records: hmcfs fsck --repair %s", where(args, stateDir))
 		}
 		return &codeError{code: exitProblems, err: errSilent}
 	case len(report.Lost) > report.Removed || len(report.Aside) > report.RemovedAside:
@@ -75,7 +75,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 	return nil
 }
 
-// where returns the name by which a person named what was checked.
+// where returns the argument that named what was checked.
 func where(args []string, stateDir string) string {
 	if stateDir != "" {
 		return "--state-dir " + stateDir

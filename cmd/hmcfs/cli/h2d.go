@@ -25,17 +25,17 @@ type h2dFlags struct {
 func (a keyVerbs) h2dVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "h2d [--timeout TIME] [--dir DIR] [--json] KEY=PATH...",
-		Short: "Copy objects by key into files of devices",
-		Long: "Copy the object of each key into PATH, a file in the mount, which is made with the object's size\n" +
-			"and blobs. A PATH that is there has to have blobs of the same number and exact sizes, by its\n" +
-			"user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
+		Short: "Copy objects by key into files on devices",
+		Long: "Copy the object of each key into PATH, a file in the mount, which is created with the object's\n" +
+			"size and blobs. An existing PATH must have the same number of blobs with exactly the same sizes,\n" +
+			"according to its user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
 		Example: "  hmcfs h2d kv.7=/mnt/hmc/cuda1/kv\n" +
 			"  hmcfs h2d --timeout 30s --dir /mnt/hmc/cuda1 layer0 layer1",
 		Args: arguments(1, -1, "at least one KEY=PATH"),
 	}
 	f := &h2dFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.h2d(ctx, args, f)
 	})
@@ -58,7 +58,7 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // what it has read stays
+	defer func() { _ = c.Close() }() // the files stay
 	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
 	l.r.line = movedLine
 	if f.timeout.Duration == 0 {
@@ -71,7 +71,7 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	return l.r.finish(ctx, *f.asJSON, err)
 }
 
-// loading copies keys into files of devices.
+// loading copies objects by key into files on devices.
 type loading struct {
 	c hetero.Client
 	m place.Mount
@@ -111,8 +111,7 @@ func (l *loading) take(ctx context.Context, places []int) (again []int) {
 	return nil
 }
 
-// openTarget opens the file that the daemon writes to, and makes it where it
-// is not there.
+// openTarget opens the file that the daemon writes to, and creates it if it does not exist.
 func (l *loading) openTarget(path string, blobs []devices.Size) (hostMove, error) {
 	if path == standardStream || !isOn(l.m, path) {
 		return hostMove{}, hinted(fmt.Errorf("%s is not on %s: %w", path, l.m.MountPoint, hetero.ErrInvalid),
@@ -141,8 +140,8 @@ func (l *loading) openTarget(path string, blobs []devices.Size) (hostMove, error
 	return v, nil
 }
 
-// measure takes a file that is there for what it says it is. The daemon tells
-// whether that fits.
+// measure sets the blob sizes to those of an existing file. The daemon checks whether they
+// fit.
 func (v *hostMove) measure(path string) error {
 	st, err := v.file.Stat()
 	if err != nil {
@@ -155,18 +154,18 @@ func (v *hostMove) measure(path string) error {
 	return err
 }
 
-// ended keeps the blobs of what has come, and removes what has not.
+// ended stores the blob sizes of a new file, and removes it if its key failed.
 func (l *loading) ended(v *hostMove, one hetero.Result) {
 	switch {
 	case one.Err != nil:
 		discard(v)
 	case v.made && len(v.sizes) > 1:
-		// Without it the bytes are the same.
+		// Without the attribute the bytes are the same.
 		_ = unix.Setxattr(v.file.Name(), blobsXattr, []byte(blobsText(v.sizes)), 0)
 	}
 }
 
-// discard removes a file that was made for nothing.
+// discard removes a file that was created in vain.
 func discard(v *hostMove) {
 	if v.made {
 		_ = os.Remove(v.file.Name())

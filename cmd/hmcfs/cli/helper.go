@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// helperName is the name by which mount(8) calls the helper for type hmcfs.
+// helperName is the name under which mount(8) calls the helper for the type hmcfs.
 const helperName = "mount.hmcfs"
 
 // The exit codes of mount(8).
@@ -23,7 +23,7 @@ type helperCall struct {
 	fake               bool
 }
 
-// runHelper does what mount(8) asks for as `hmcfs mount`.
+// runHelper executes a request of mount(8) as `hmcfs mount`.
 func (a *app) runHelper(ctx context.Context, cancel context.CancelFunc) int {
 	call, err := parseHelper(a.Args[1:])
 	if err != nil {
@@ -63,8 +63,8 @@ func parseHelper(args []string) (helperCall, error) {
 		case strings.HasPrefix(arg, "-o"):
 			call.options = append(call.options, arg[2:])
 		case len(arg) > 1 && arg[0] == '-':
-			// -s is for sloppy, -n for no mtab, -v for verbose: all the same
-			// to us. -f is to do all but mount.
+			// -s means sloppy, -n no mtab, -v verbose: they have no effect here. -f means
+			// everything but the mount itself.
 			if rest := strings.Trim(arg[1:], "sfnv"); rest != "" {
 				return call, fmt.Errorf("unknown flag %s; %s is called by mount(8): mount -t hmcfs hmcfs MOUNTPOINT", arg, helperName)
 			}
@@ -80,9 +80,9 @@ func parseHelper(args []string) (helperCall, error) {
 	return call, nil
 }
 
-// args are the arguments of `hmcfs` that do the same. A source that is the
-// path of a YAML file is the config file; any other is only a name, of which
-// mount(8) makes a path when a file happens to be called so.
+// args returns the equivalent arguments of `hmcfs`. A source that is the path of a YAML
+// file is the config file; any other is only a name, which mount(8) turns into a path if a
+// file of that name happens to exist.
 func (c helperCall) args() []string {
 	args := []string{"mount"}
 	if ext := filepath.Ext(c.source); filepath.IsAbs(c.source) && (ext == ".yaml" || ext == ".yml") {

@@ -12,21 +12,20 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// What one call of d2h or h2d moves at most, so that the bar moves on and few
-// files are registered at a time.
+// The limits of one call of d2h or h2d, so that the progress bar moves and few files are
+// registered at a time.
 const (
 	moveKeys  = 128
 	moveBytes = 256 * devices.MiB
 )
 
-// hostMove is one key of d2h or h2d: a file on a device, and the sizes of the
-// blobs that it is taken for.
+// hostMove is one key of d2h or h2d: a file on a device, and the sizes of its blobs.
 type hostMove struct {
 	place  int
 	file   *os.File
 	device devices.Name
 	sizes  []devices.Size
-	// made says that the file was not there before.
+	// made is set if the file did not exist before.
 	made bool
 }
 
@@ -38,7 +37,7 @@ func (v *hostMove) size() devices.Size {
 	return sum
 }
 
-// list is the file as the blobs of a registered memory.
+// list returns the file as blobs of registered memory.
 func (v *hostMove) list(id hetero.MemoryID) hetero.DeviceBlobList {
 	l := hetero.DeviceBlobList{Device: v.device, Blobs: make([]hetero.Blob, len(v.sizes))}
 	off := devices.Offset(0)
@@ -55,11 +54,11 @@ type hostMoves struct {
 	r *keyReport
 	// call is MSetD2H or MGetH2D.
 	call func(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) (hetero.Results, error)
-	// ended is told how each move has ended, while the file is open.
+	// ended is called with the result of each move while the file is still open.
 	ended func(v *hostMove, one hetero.Result)
 }
 
-// batches cuts moves, by device, into calls of a bounded size.
+// batches splits moves, by device, into calls of limited size.
 func batches(moves []hostMove) [][]hostMove {
 	var out [][]hostMove
 	open := map[devices.Name]int{}
@@ -76,7 +75,7 @@ func batches(moves []hostMove) [][]hostMove {
 	return out
 }
 
-// run moves all, and closes their files.
+// run executes all moves, and closes their files.
 func (h *hostMoves) run(ctx context.Context, moves []hostMove) {
 	for _, v := range moves {
 		h.r.bar.grow(int64(v.size()))
@@ -86,7 +85,7 @@ func (h *hostMoves) run(ctx context.Context, moves []hostMove) {
 	}
 }
 
-// batch is one call, for moves on one device.
+// batch executes one call, for moves on one device.
 func (h *hostMoves) batch(ctx context.Context, moves []hostMove) {
 	begun := time.Now()
 	var keys []string
@@ -120,7 +119,7 @@ func (h *hostMoves) batch(ctx context.Context, moves []hostMove) {
 	}
 }
 
-// pace returns the seconds that a byte of a call took.
+// pace returns the seconds per byte of a call.
 func pace(moves []*hostMove, took time.Duration) float64 {
 	var sum devices.Size
 	for _, v := range moves {
@@ -129,12 +128,13 @@ func pace(moves []*hostMove, took time.Duration) float64 {
 	return took.Seconds() / float64(sum)
 }
 
-// end ends one move. What a signal has stopped has not ended.
+// end records the result of one move. A move that was interrupted by a signal gets no
+// result.
 func (h *hostMoves) end(ctx context.Context, v *hostMove, one hetero.Result, perByte float64) {
 	if h.ended != nil {
 		h.ended(v, one)
 	}
-	_ = v.file.Close() // it was only named
+	_ = v.file.Close() // it only identified the file
 	if one.Err != nil && ctx.Err() != nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (h *hostMoves) end(ctx context.Context, v *hostMove, one hetero.Result, per
 	h.r.settle(v.place, one.Err)
 }
 
-// parseBlobs reads the sizes of blobs, separated by commas.
+// parseBlobs parses the sizes of blobs, separated by commas.
 func parseBlobs(text string) ([]devices.Size, error) {
 	var out []devices.Size
 	for one := range strings.SplitSeq(text, ",") {
@@ -163,7 +163,7 @@ func parseBlobs(text string) ([]devices.Size, error) {
 	return out, nil
 }
 
-// blobsText returns a text that parseBlobs reads.
+// blobsText formats sizes for parseBlobs.
 func blobsText(sizes []devices.Size) string {
 	texts := make([]string, len(sizes))
 	for i, s := range sizes {
@@ -172,8 +172,8 @@ func blobsText(sizes []devices.Size) string {
 	return strings.Join(texts, ",")
 }
 
-// blobsOf are the blobs of a file of a size: those that were asked for, those
-// that the file says it has, or one.
+// blobsOf returns the blob sizes of a file of a size: those requested, those of its
+// attribute, or one blob.
 func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Size, error) {
 	if size == 0 {
 		return nil, hinted(fmt.Errorf("%s is empty: %w", path, hetero.ErrInvalid), "a blob has at least 1 byte")
@@ -190,11 +190,11 @@ func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Si
 	}
 	v := hostMove{sizes: sizes}
 	if sum := v.size(); sum != size {
-		return nil, hinted(fmt.Errorf("blobs of %d bytes in all, and %s has %d: %w", sum, path, size, hetero.ErrShape),
-			"give sizes that add up: --blobs")
+		return nil, hinted(fmt.Errorf("the blobs have %d bytes in all, but %s has %d: %w", sum, path, size, hetero.ErrShape),
+			"give --blobs with sizes that add up to the size of the file")
 	}
 	return sizes, nil
 }
 
-// blobsXattr is the attribute that holds the sizes of a file's blobs.
+// blobsXattr is the attribute with the blob sizes of a file.
 const blobsXattr = "user.hmc.blobs"

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// fakeClient notes what it is asked for.
+// fakeClient records its calls.
 type fakeClient struct {
 	hetero.Client
 
@@ -97,18 +97,18 @@ func TestHostMoves(t *testing.T) {
 	if len(ended) != 5 || !errors.Is(ended[1], hetero.ErrNoMemory) || !errors.Is(ended[3], hetero.ErrNotAuthorized) {
 		t.Errorf("ended: %v", ended)
 	}
-	wantOut := "x -> a: 4104 bytes (4.0 KiB)\nskip: skipped, it is there already\nx -> b: 4104 bytes (4.0 KiB)\n2 keys: 8208 bytes "
+	wantOut := "x -> a: 4104 bytes (4.0 KiB)\nskip: skipped, it exists already\nx -> b: 4104 bytes (4.0 KiB)\n2 keys: 8208 bytes "
 	if !strings.HasPrefix(out.String(), wantOut) {
 		t.Errorf("%q, want %q", out.String(), wantOut)
 	}
 	wantErrs := "hmcfs d2h: key \"refused\": not allowed to this user; run it as the owner of the file, or as root\n" +
-		"hmcfs d2h: key \"bad\": out of memory; hmcfs status shows what is free\n"
+		"hmcfs d2h: key \"bad\": out of memory; hmcfs status shows how much is free\n"
 	if errs.String() != wantErrs {
 		t.Errorf("%q, want %q", errs.String(), wantErrs)
 	}
 }
 
-// TestHostMovesStopped has a signal end a call: nothing is told of its keys.
+// TestHostMovesStopped has a signal end a call: nothing is reported about its keys.
 func TestHostMovesStopped(t *testing.T) {
 	kit.Check(t)
 	pairs := []keyPath{{"a", "x"}, {"b", "x"}}

@@ -17,20 +17,20 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// The directories of a mount that are no device's.
+// The directories of a mount that do not belong to a device.
 const (
 	keysDir    = "keys"
 	publishDir = "publish"
 	nodesDir   = "nodes"
 )
 
-// isOwnDir says whether a directory of the mount's root is the mount's own.
+// isOwnDir reports whether a directory in the mount's root does not belong to a device.
 func isOwnDir(name string) bool {
 	return name == keysDir || name == publishDir || name == nodesDir || strings.HasPrefix(name, ".")
 }
 
-// keyMount is the mount whose keys are meant: the one that is named, that of
-// the paths, or the only one.
+// keyMount returns the mount whose keys are used: the named one, that of the paths, or the
+// only one.
 func keyMount(named string, pairs []keyPath) (place.Mount, error) {
 	if named != "" {
 		return findMount(named)
@@ -43,17 +43,17 @@ func keyMount(named string, pairs []keyPath) (place.Mount, error) {
 		case found.MountPoint == "":
 			found = m
 		case found.MountPoint != m.MountPoint:
-			return found, usage(fmt.Errorf("%s is on %s, others are on %s; name paths of one mount in one call",
+			return found, usage(fmt.Errorf("%s is on %s, but other paths are on %s; a call takes paths of one mount",
 				p.path, m.MountPoint, found.MountPoint))
 		}
 	}
 	if found.MountPoint != "" {
 		return found, nil
 	}
-	return onlyMount("say which: --mount MOUNTPOINT")
+	return onlyMount("choose one with --mount MOUNTPOINT")
 }
 
-// mountOfPath is the mount that a path lies on, which need not be there yet.
+// mountOfPath returns the mount that contains a path, which need not exist yet.
 func mountOfPath(path string) (place.Mount, bool) {
 	if path == "" || path == standardStream {
 		return place.Mount{}, false
@@ -66,14 +66,14 @@ func mountOfPath(path string) (place.Mount, bool) {
 	return m, found && err == nil
 }
 
-// isOn says whether a path lies on a mount.
+// isOn reports whether a path is on a mount.
 func isOn(m place.Mount, path string) bool {
 	at, ok := mountOfPath(path)
 	return ok && at.MountPoint == m.MountPoint
 }
 
-// onlyMount is the mount of a machine that has one. With several, which tells
-// how to name one.
+// onlyMount returns the mount if there is only one. which is the remedy if there are
+// several.
 func onlyMount(which string) (place.Mount, error) {
 	all, err := place.Mounts()
 	if err != nil {
@@ -89,18 +89,18 @@ func onlyMount(which string) (place.Mount, error) {
 	}
 	switch len(points) {
 	case 0:
-		return place.Mount{}, notMounted("nothing is mounted; mount it first: hmcfs mount MOUNTPOINT")
+		return place.Mount{}, notMounted("there is no hmcfs mount; mount one first: hmcfs mount MOUNTPOINT")
 	case 1:
 		return last, nil
 	}
-	return place.Mount{}, usage(fmt.Errorf("several are mounted: %s; %s", strings.Join(points, ", "), which))
+	return place.Mount{}, usage(fmt.Errorf("there are several hmcfs mounts: %s; %s", strings.Join(points, ", "), which))
 }
 
-// statIn looks for a name in keys/ or publish/ of a mount, by os.Stat or
-// os.Lstat. A mount point without a mount, which it is while a daemon takes the
-// place of one that died, says nothing of what is there.
+// statIn looks up a name in keys/ or publish/ of a mount, with os.Stat or os.Lstat. An
+// empty mount point, as there is while a new daemon replaces one that died, says nothing
+// about the name.
 //
-// Errors: fs.ErrNotExist, from the mount alone; hetero.ErrDisconnected.
+// Errors: fs.ErrNotExist, only from the mount; hetero.ErrDisconnected.
 func statIn(m place.Mount, dir, name string, stat func(string) (fs.FileInfo, error)) (fs.FileInfo, error) {
 	path := filepath.Join(m.MountPoint, dir)
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -118,7 +118,7 @@ func statIn(m place.Mount, dir, name string, stat func(string) (fs.FileInfo, err
 	return info, err
 }
 
-// deviceDir is the directory of a device, which is there.
+// deviceDir returns the directory of a device, which must exist.
 func deviceDir(m place.Mount, device string) (string, error) {
 	dir := filepath.Join(m.MountPoint, device)
 	own := isOwnDir(device) || strings.Contains(device, "/")
@@ -131,8 +131,8 @@ func deviceDir(m place.Mount, device string) (string, error) {
 		device, m.MountPoint, strings.Join(deviceNames(m.MountPoint), ", ")))
 }
 
-// deviceNames are the directories of devices in a mount; none where it does
-// not answer.
+// deviceNames returns the names of the device directories in a mount; nil if it does not
+// answer.
 func deviceNames(mountPoint string) []string {
 	entries, err := os.ReadDir(mountPoint)
 	if err != nil {
@@ -147,15 +147,15 @@ func deviceNames(mountPoint string) []string {
 	return names
 }
 
-// unasked reports whether an error of the file system is that of a key which a
-// node may have that does not answer.
+// unasked reports whether a filesystem error means that a node which may have the key does
+// not answer.
 func unasked(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// reason returns, in place of err, the daemon's error for a key, or a
-// publication, that could not be asked for: the kernel passes on only a number,
-// which does not say which node does not answer.
+// reason replaces err by the daemon's error for a key, or a publication, that could not be
+// looked up: the kernel passes on only an errno, which does not say which node does not
+// answer.
 func (a keyVerbs) reason(ctx context.Context, m place.Mount, key string, published bool, err error) error {
 	if !unasked(err) {
 		return err

@@ -11,31 +11,31 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyRow is the outcome for one key, and its row in --json.
+// keyRow is the result for one key, and its row in --json.
 type keyRow struct {
 	Key  string `json:"key"`
 	Path string `json:"path,omitempty"`
 	OK   bool   `json:"ok"`
-	// Skipped says that the key was there already and was left as it is.
+	// Skipped is set if the key existed already and was left unchanged.
 	Skipped bool    `json:"skipped,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
-	// Way is the way that the bytes took, as hmcfs tells it.
+	// Way is the path that the bytes took, as hmcfs reports it.
 	Way string `json:"way,omitempty"`
-	// Code is the word for the kind of failure, as docs/seeds.md has them.
+	// Code is the name of the kind of failure, from the table in docs/seeds.md.
 	Code  string `json:"code,omitempty"`
 	Fault string `json:"error,omitempty"`
 }
 
-// keyReport collects what became of the keys of a call. Its methods are called
-// from one goroutine at a time.
+// keyReport collects the results for the keys of a call. Its methods are called from one
+// goroutine at a time.
 type keyReport struct {
 	a    keyVerbs
 	verb string
 	bar  *progress
 	rows []keyRow
-	// line returns the line of a key that succeeded, before the sum of all;
-	// nil is nothing.
+	// line returns the line of a key that succeeded, which is printed before the total; nil
+	// prints none.
 	line   func(keyRow) string
 	failed int
 	ended  []bool
@@ -54,7 +54,7 @@ func (a keyVerbs) newKeyReport(verb string, pairs []keyPath) *keyReport {
 	return r
 }
 
-// keys are the keys of the call, in order.
+// keys returns the keys of the call, in order.
 func (r *keyReport) keys() []string {
 	keys := make([]string, len(r.rows))
 	for i := range r.rows {
@@ -63,7 +63,7 @@ func (r *keyReport) keys() []string {
 	return keys
 }
 
-// places are those of all keys.
+// places returns the places of all keys.
 func (r *keyReport) places() []int {
 	places := make([]int, len(r.rows))
 	for i := range places {
@@ -72,12 +72,12 @@ func (r *keyReport) places() []int {
 	return places
 }
 
-// succeed ends a key; what else there is to say of it is in its row by then.
+// succeed marks a key as successful; its row must be complete by then.
 func (r *keyReport) succeed(i int) {
 	r.rows[i].OK, r.ended[i] = true, true
 }
 
-// fail ends a key, and tells why.
+// fail marks a key as failed, and prints the reason.
 func (r *keyReport) fail(i int, err error) {
 	row := &r.rows[i]
 	r.ended[i] = true
@@ -86,7 +86,7 @@ func (r *keyReport) fail(i int, err error) {
 	r.bar.say(fmt.Sprintf("hmcfs %s: key %q: %s", r.verb, row.Key, row.Fault))
 }
 
-// settle is fail for an error, and else succeed.
+// settle calls fail if err is not nil, and else succeed.
 func (r *keyReport) settle(i int, err error) {
 	if err != nil {
 		r.fail(i, err)
@@ -95,12 +95,12 @@ func (r *keyReport) settle(i int, err error) {
 	r.succeed(i)
 }
 
-// finish writes the answer. The error has the exit code in it; err is why the
-// verb has ended before its keys have, or nil.
+// finish prints the results. Its error contains the exit code; err is the reason why the
+// command ended before its keys did, or nil.
 func (r *keyReport) finish(ctx context.Context, asJSON bool, err error) error {
 	r.bar.end()
 	if ctx.Err() != nil {
-		err = ctx.Err() // a person stopped it, which is told once
+		err = ctx.Err() // the user interrupted it, which is reported once
 	}
 	for i, ended := range r.ended {
 		if !ended && ctx.Err() != nil {
@@ -150,15 +150,15 @@ func (r *keyReport) write(asJSON bool) error {
 	return nil
 }
 
-// movedLine is the line of a key whose bytes have moved.
+// movedLine returns the line of a key whose bytes were moved.
 func movedLine(row keyRow) string {
 	return fmt.Sprintf("%s -> %s: %s", row.Key, row.Path, figures(row.Bytes, row.Seconds, row.Way))
 }
 
-// namedLine is the line of a key that only got another name.
+// namedLine returns the line of a key that only got a path.
 func namedLine(row keyRow) string { return row.Key + " -> " + row.Path }
 
-// hintError is a failure, and the way out of it.
+// hintError is a failure with its remedy.
 type hintError struct {
 	err  error
 	hint string
@@ -170,7 +170,7 @@ func (e *hintError) Unwrap() error { return e.err }
 
 func hinted(err error, hint string) error { return &hintError{err: err, hint: hint} }
 
-// faultText is an error on one line, with a way out.
+// faultText formats an error on one line, with a remedy.
 func faultText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if _, has := errors.AsType[*hintError](err); has {
@@ -179,7 +179,7 @@ func faultText(err error) string {
 	kind := statusOf(err).Err
 	named := errors.Is(kind, hetero.ErrNotFound) || errors.Is(kind, hetero.ErrExist)
 	if named && !errors.Is(err, kind) {
-		return text // it is of a path, which the text names
+		return text // it is about a path, which the text contains
 	}
 	if hint := wayOutOf(kind); hint != "" {
 		text += "; " + hint
@@ -187,26 +187,26 @@ func faultText(err error) string {
 	return text
 }
 
-// wayOutOf returns the hint where nobody knows better.
+// wayOutOf returns the general remedy for a kind of failure.
 func wayOutOf(kind error) string {
 	for _, w := range []struct {
 		kind error
 		text string
 	}{
-		{hetero.ErrTimeout, "--timeout waits longer"},
-		{hetero.ErrNotFound, "hmcfs ls-keys shows what is there"},
-		{hetero.ErrExist, "another object has it: hmcfs del takes it away"},
-		{hetero.ErrInconsistent, "hmcfs del takes away what is there"},
+		{hetero.ErrTimeout, "use --timeout to wait longer"},
+		{hetero.ErrNotFound, "hmcfs ls-keys lists the keys"},
+		{hetero.ErrExist, "another object has the key: hmcfs del removes it"},
+		{hetero.ErrInconsistent, "hmcfs del removes the existing object"},
 		{hetero.ErrShape, "hmcfs ls-keys --json shows the sizes of its blobs"},
-		{hetero.ErrNoMemory, "hmcfs status shows what is free"},
+		{hetero.ErrNoMemory, "hmcfs status shows how much is free"},
 		{hetero.ErrNotAuthorized, "run it as the owner of the file, or as root"},
 		{hetero.ErrNotOwner, "run it as the owner of the file, or as root"},
 		{hetero.ErrLost, "set it again, or remove it: hmcfs del"},
-		{hetero.ErrBusy, "try again when nobody has it open"},
+		{hetero.ErrBusy, "try again when no process has it open"},
 		{hetero.ErrWithdrawn, "publish it again"},
 		{hetero.ErrOwnerGone, "publish it again"},
-		{hetero.ErrClosed, "hmcfs status tells whether the mount is well"},
-		{hetero.ErrDisconnected, "hmcfs status tells whether the daemon still runs"},
+		{hetero.ErrClosed, "hmcfs status shows the state of the mount"},
+		{hetero.ErrDisconnected, "hmcfs status shows whether the daemon still runs"},
 	} {
 		if errors.Is(kind, w.kind) {
 			return w.text
@@ -215,7 +215,7 @@ func wayOutOf(kind error) string {
 	return ""
 }
 
-// statusOf is the kind of a failure, also of one of the file system.
+// statusOf returns the kind of a failure, including those of the filesystem.
 func statusOf(err error) hetero.Status {
 	s := hetero.StatusOf(err)
 	if !errors.Is(s.Err, hetero.ErrIO) {
@@ -232,8 +232,8 @@ func statusOf(err error) hetero.Status {
 		{syscall.EINTR, hetero.ErrInterrupted},
 		{syscall.EINVAL, hetero.ErrInvalid},
 		{syscall.EOPNOTSUPP, hetero.ErrUnsupported},
-		// A mount whose daemon has died: of a call that it had begun, and of one
-		// made since.
+		// A mount whose daemon has died: the first error is of calls that were in progress,
+		// the second of later ones.
 		{syscall.ECONNABORTED, hetero.ErrDisconnected},
 		{syscall.ENOTCONN, hetero.ErrDisconnected},
 	} {

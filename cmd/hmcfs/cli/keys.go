@@ -13,19 +13,19 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keysText tells, in the help of every verb of keys, how they are given.
+// keysText is the part of the help of every command for keys that explains their syntax.
 const keysText = "A key has 1 to 255 of the characters A-Z a-z 0-9 and -_!@#%^*()+=:;. and a call at most 10000 keys.\n" +
-	"With - keys are read from standard input, one per line. A key that begins with - goes behind --."
+	"With -, keys are read from standard input, one per line. Put a key that begins with - after --."
 
-// pairsText is keysText for verbs that take a path behind a key.
+// pairsText is keysText for commands that take a path with a key.
 const pairsText = keysText + "\n" +
 	"The last = before the first / separates key and path: write a path that contains = as ./a=b."
 
-// standardStream stands for standard input among the arguments, and for
-// standard output as a path.
+// standardStream is the argument that stands for standard input, and the path that stands
+// for standard output.
 const standardStream = "-"
 
-// pairing says whether a path stands behind a key.
+// pairing selects whether keys are followed by paths.
 type pairing int
 
 const (
@@ -34,10 +34,10 @@ const (
 	pathsAlways
 )
 
-// keyPath is a key, and the path that goes with it.
+// keyPath is a key with its path.
 type keyPath struct{ key, path string }
 
-// parsePair takes one argument apart.
+// parsePair splits one argument into key and path.
 func parsePair(text string, p pairing) (keyPath, error) {
 	if p == keysAlone {
 		return keyPath{key: text}, nil
@@ -50,13 +50,13 @@ func parsePair(text string, p pairing) (keyPath, error) {
 	case split < 0:
 		return keyPath{key: text}, nil
 	case split == len(text)-1:
-		return keyPath{}, fmt.Errorf("%q has nothing behind the =; write KEY=PATH", text)
+		return keyPath{}, fmt.Errorf("%q has nothing after the =; write KEY=PATH", text)
 	}
 	return keyPath{key: text[:split], path: text[split+1:]}, nil
 }
 
-// keyArgs reads the keys of a call, from its arguments and from standard
-// input, and refuses those that can't be.
+// keyArgs returns the keys of a call, from its arguments and from standard input, and
+// refuses invalid ones.
 func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 	texts := make([]string, 0, len(args))
 	for i, arg := range args {
@@ -65,7 +65,7 @@ func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 			continue
 		}
 		if slices.Contains(args[:i], standardStream) {
-			return nil, usage(errors.New("- stands for standard input, and can stand there once"))
+			return nil, usage(errors.New("- stands for standard input and can be given only once"))
 		}
 		lines, err := inputLines(stdin)
 		if err != nil {
@@ -88,14 +88,14 @@ func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 	return pairs, nil
 }
 
-// inputLines reads the lines of standard input: not many more than a call may
-// have keys, so that what is far too much is told and not kept.
+// inputLines reads the lines of standard input: not many more than a call may have keys, so
+// that an excessive number is reported without being stored.
 func inputLines(stdin io.Reader) ([]string, error) {
 	var out []string
 	in := bufio.NewScanner(stdin)
 	for len(out) <= hetero.MaxKeys && in.Scan() {
 		if in.Text() == "" {
-			return nil, usage(fmt.Errorf("line %d of standard input is empty; it wants a key in each", len(out)+1))
+			return nil, usage(fmt.Errorf("line %d of standard input is empty; each line must hold a key", len(out)+1))
 		}
 		out = append(out, in.Text())
 	}
@@ -105,7 +105,7 @@ func inputLines(stdin io.Reader) ([]string, error) {
 	return out, nil
 }
 
-// keysOf are the keys alone.
+// keysOf returns only the keys.
 func keysOf(pairs []keyPath) []string {
 	keys := make([]string, len(pairs))
 	for i, p := range pairs {
@@ -114,15 +114,15 @@ func keysOf(pairs []keyPath) []string {
 	return keys
 }
 
-// keyFlags are those that all verbs of keys have.
+// keyFlags are the flags of all commands for keys.
 type keyFlags struct {
 	mount  string
 	asJSON *bool
 }
 
-// addKeyFlags gives a verb --mount and --json.
+// addKeyFlags adds --mount and --json to a command.
 func addKeyFlags(cmd *cobra.Command) *keyFlags {
 	f := &keyFlags{asJSON: addJSON(cmd)}
-	cmd.Flags().StringVar(&f.mount, "mount", "", "The mount. Default: that of the paths, or the only one.")
+	cmd.Flags().StringVar(&f.mount, "mount", "", "Mount point. Default: the mount of the paths, or the only one.")
 	return f
 }

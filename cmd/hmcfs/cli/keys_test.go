@@ -38,7 +38,7 @@ func TestParsePair(t *testing.T) {
 		{text: "-#:;(!@%^*)+=/m/f", with: pathsAlways, want: keyPath{"-#:;(!@%^*)+", "/m/f"}},
 		{text: "k", with: pathsAlways, err: "no path"},
 		{text: "/m/k=f", with: pathsAlways, err: "no path"},
-		{text: "k=", with: pathsIfAny, err: "nothing behind the ="},
+		{text: "k=", with: pathsIfAny, err: "nothing after the ="},
 	} {
 		got, err := parsePair(c.text, c.with)
 		if c.err == "" && (err != nil || got != c.want) {
@@ -94,20 +94,20 @@ func TestFaultText(t *testing.T) {
 		err        error
 		code, text string
 	}{
-		{hetero.ErrNotFound, "not_found", "can't find objects; hmcfs ls-keys shows what is there"},
+		{hetero.ErrNotFound, "not_found", "can't find objects; hmcfs ls-keys lists the keys"},
 		{gone, "not_found", "open /m/x: no such file or directory"},
 		{hinted(gone, "look twice"), "not_found", "open /m/x: no such file or directory; look twice"},
-		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not there in time; please try again; --timeout waits longer"},
+		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not there in time; please try again; use --timeout to wait longer"},
 		{errors.Join(gone, os.ErrClosed), "not_found", "open /m/x: no such file or directory; file already closed"},
-		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, "no_memory", "write f: no space left on device; hmcfs status shows what is free"},
+		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, "no_memory", "write f: no space left on device; hmcfs status shows how much is free"},
 		{&fs.PathError{Op: "read", Path: "f", Err: syscall.EIO}, "io", "read f: input/output error"},
 		{
 			&fs.PathError{Op: "lstat", Path: "/m/publish/k", Err: syscall.ECONNABORTED}, "disconnected",
-			"lstat /m/publish/k: software caused connection abort; hmcfs status tells whether the daemon still runs",
+			"lstat /m/publish/k: software caused connection abort; hmcfs status shows whether the daemon still runs",
 		},
 		{
 			&fs.PathError{Op: "lstat", Path: "/m/publish/k", Err: syscall.ENOTCONN}, "disconnected",
-			"lstat /m/publish/k: transport endpoint is not connected; hmcfs status tells whether the daemon still runs",
+			"lstat /m/publish/k: transport endpoint is not connected; hmcfs status shows whether the daemon still runs",
 		},
 		{syscall.EPERM, "not_authorized", "operation not permitted; run it as the owner of the file, or as root"},
 	} {
@@ -151,7 +151,7 @@ func TestSecondsFlag(t *testing.T) {
 	}
 }
 
-// TestStatIn tells a key that is not there from a mount that is not.
+// TestStatIn distinguishes a key that does not exist from a mount that does not exist.
 func TestStatIn(t *testing.T) {
 	kit.Check(t)
 	m := place.Mount{MountPoint: t.TempDir()}

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// The kinds of events, as .hmcfs/events has them.
+// The kinds of events, as in .hmcfs/events.
 const (
 	eventCreated   = "created"
 	eventRemoved   = "removed"
@@ -24,20 +24,20 @@ const (
 	eventDropped   = "dropped"
 )
 
-// keyEvent is one thing that happened to a key.
+// keyEvent is one event of a key.
 type keyEvent = adminapi.Event
 
-// eventStream is the events of a mount from its beginning on.
+// eventStream is the stream of events of a mount, from the moment it was opened.
 type eventStream interface {
-	// Next waits for the next event, or for the context's end.
+	// Next waits for the next event, or until the context ends.
 	Next(ctx context.Context) (keyEvent, error)
 	Close() error
 }
 
-// keyVerbs are the verbs about keys.
+// keyVerbs are the commands for keys.
 type keyVerbs struct{ *app }
 
-// openKeys begins a session with the daemon of a mount. The caller closes it.
+// openKeys opens a session with the daemon of a mount. The caller closes it.
 func (a keyVerbs) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
@@ -46,8 +46,8 @@ func (a keyVerbs) openKeys(ctx context.Context, m place.Mount) (hetero.Client, e
 	return client.OpenSession(ctx, socket)
 }
 
-// keySocket returns the path at which the daemon of a mount listens. The mount itself tells it
-// to whoever it is open to; others learn what is wrong.
+// keySocket returns the path of the socket of the daemon of a mount. It reads it from the
+// mount if this user has access; other users get an error that says what is wrong.
 func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) {
 	socket, err := answers(ctx, m, socketOf)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) 
 	return p.Socket(), err
 }
 
-// openKeysOf begins a session with the daemon of the mount that is meant.
+// openKeysOf opens a session with the daemon of the selected mount.
 func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) 
 	return a.openKeys(ctx, m)
 }
 
-// listen begins a stream of what happens in a mount. The caller closes it.
+// listen opens the event stream of a mount. The caller closes it.
 func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
@@ -78,8 +78,7 @@ func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error
 	return client.New(socket).Watch(ctx)
 }
 
-// onKeys runs a call of the API that gives a result for each key and moves no
-// bytes.
+// onKeys executes a call of the API that returns a result for each key and moves no bytes.
 func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
 	c, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
@@ -98,10 +97,10 @@ func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *k
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// keyFile returns the path at which a mount shows a key.
+// keyFile returns the path of a key in a mount.
 func keyFile(m place.Mount, key string) string { return filepath.Join(m.MountPoint, keysDir, key) }
 
-// publishedFile returns the path at which a mount shows what is published under a key.
+// publishedFile returns the path of the publication of a key in a mount.
 func publishedFile(m place.Mount, key string) string {
 	return filepath.Join(m.MountPoint, publishDir, key)
 }

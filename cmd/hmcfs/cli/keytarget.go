@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// seconds is a flag for a time: 20s, 1m30s, or plain seconds.
+// seconds is a flag value for a time: 20s, 1m30s, or plain seconds.
 type seconds struct {
 	time.Duration
 
@@ -35,7 +35,7 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// check says whether --timeout can be so long.
+// check returns an error if --timeout is too long.
 func (s *seconds) check() error {
 	if err := (hetero.GetOptions{Timeout: s.Duration}).Validate(); err != nil {
 		return usage(fmt.Errorf("--timeout: %w", err))
@@ -43,7 +43,7 @@ func (s *seconds) check() error {
 	return nil
 }
 
-// String is the value before anything is set.
+// String returns the value before anything is set.
 func (s *seconds) String() string {
 	if s.Duration == 0 {
 		return ""
@@ -51,10 +51,10 @@ func (s *seconds) String() string {
 	return s.Duration.String()
 }
 
-// Type names the kind of the value in help texts.
+// Type returns the name of the type for help texts.
 func (s *seconds) Type() string { return "duration" }
 
-// orDefault is the time to wait for n keys.
+// orDefault returns the time to wait for n keys.
 func (s *seconds) orDefault(n int) (time.Duration, error) {
 	o := hetero.SubscribeOptions{Timeout: s.Duration}
 	if !s.given {
@@ -66,9 +66,8 @@ func (s *seconds) orDefault(n int) (time.Duration, error) {
 	return o.Timeout, nil
 }
 
-// aimPairs works out where the bytes of each key go: to its path, in the
-// directory that the path or --dir is, and else to standard output. toOutput
-// says that one of them goes there.
+// aimPairs determines the target of each key: its path, a file in the directory of the path
+// or of --dir, or standard output. toOutput is set if one of them is standard output.
 func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
 	for i := range pairs {
 		p := &pairs[i]
@@ -87,14 +86,14 @@ func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
 		case serr == nil && st.IsDir():
 			p.path = filepath.Join(p.path, p.key)
 		case dir != "":
-			return false, usage(fmt.Errorf("--dir %s is no directory; make it first: mkdir %s", dir, dir))
+			return false, usage(fmt.Errorf("--dir %s is not a directory; create it first: mkdir %s", dir, dir))
 		}
 	}
 	return toOutput, nil
 }
 
-// aimed reads the pairs of a verb that writes what keys hold. toOutput says
-// that some of it goes to standard output.
+// aimed reads the pairs of a command that writes the bytes of keys. toOutput is set if some
+// go to standard output.
 func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
 	if dir != "" {
 		with = keysAlone
@@ -106,16 +105,16 @@ func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPat
 	return pairs, toOutput, err
 }
 
-// unmixed refuses --json where the bytes go to the same place.
+// unmixed refuses --json if bytes go to standard output too.
 func unmixed(toOutput, asJSON bool) error {
 	if toOutput && asJSON {
-		return usage(errors.New("--json would mix with the bytes on standard output; say where these go: KEY=PATH or --dir"))
+		return usage(errors.New("--json would mix with the bytes on standard output; send those elsewhere with KEY=PATH or --dir"))
 	}
 	return nil
 }
 
-// rename gives a file another name, in time that a signal ends. Unless replace
-// is set, a name that is taken is an error.
+// rename renames a file; a signal can interrupt it. Unless replace is set, an existing
+// target is an error.
 func rename(ctx context.Context, from, to string, replace bool) error {
 	flags := uint(unix.RENAME_NOREPLACE)
 	if replace {

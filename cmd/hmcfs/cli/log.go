@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLog bounds the length of a log, in bytes; a longer one is put aside as .1,
-// when a daemon starts and while it runs.
+// maxLog bounds the length of a log, in bytes; a longer one is renamed to .1, when a daemon
+// starts and while it runs.
 const maxLog = 16 << 20
 
-// rotatingLog is a log that is put aside when it is longer than a limit. Standard
-// streams that lead to it follow it, so that what the runtime says at a crash is in
-// the present one.
+// rotatingLog is a log that is rotated when it exceeds a limit. Standard streams that are
+// redirected to it follow it, so that messages of the runtime at a crash are in the current
+// file.
 type rotatingLog struct {
 	path  string
 	limit int64
@@ -27,13 +27,13 @@ type rotatingLog struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	file *os.File
-	// size counts the file's bytes when it was opened, and those written since.
+	// size is the size of the file when it was opened, plus the bytes written since.
 	// +checklocks:mu
 	size int64
 }
 
-// rotateLog rotates an open log, which it closes when another one takes its place.
-// What is no regular file is only written to.
+// rotateLog returns a log that rotates an open file, which it closes at a rotation.
+// Anything but a regular file is never rotated.
 func rotateLog(f *os.File, limit int64) *rotatingLog {
 	r := &rotatingLog{path: f.Name(), file: f, limit: limit}
 	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
@@ -44,8 +44,8 @@ func rotateLog(f *os.File, limit int64) *rotatingLog {
 	return r
 }
 
-// Write writes one message. Where the log can't be put aside it grows on, and the
-// next try is after as much again.
+// Write writes one message. If the log cannot be rotated it continues to grow, and the next
+// attempt follows after as many bytes again.
 func (r *rotatingLog) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *rotatingLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// next puts the log aside and opens a new one.
+// next renames the log and opens a new one.
 func (r *rotatingLog) next() (*os.File, error) {
 	if err := putAside(r.path); err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (r *rotatingLog) next() (*os.File, error) {
 	return openLog(r.path)
 }
 
-// followLocked goes on in another file, and so do the standard streams that led to
-// the one before.
+// followLocked switches to another file, with the standard streams that were redirected to
+// the previous one.
 //
 // +checklocks:r.mu
 func (r *rotatingLog) followLocked(next *os.File) {
@@ -77,11 +77,11 @@ func (r *rotatingLog) followLocked(next *os.File) {
 	for _, stream := range []*os.File{os.Stdout, os.Stderr} {
 		st, serr := stream.Stat()
 		if err == nil && serr == nil && os.SameFile(was, st) {
-			// Where it fails the stream goes on to what is .1 now.
+			// If this fails the stream still writes to the file that is now .1.
 			_ = unix.Dup3(int(next.Fd()), int(stream.Fd()), 0)
 		}
 	}
-	_ = r.file.Close() // all of it is written
+	_ = r.file.Close() // everything is written
 	r.file = next
 }
 
@@ -92,7 +92,7 @@ func (r *rotatingLog) Close() error {
 	return r.file.Close()
 }
 
-// putAside renames a log to .1, in place of the one before.
+// putAside renames a log to .1, replacing the previous one.
 func putAside(path string) error {
 	if err := os.Rename(path, path+".1"); err != nil {
 		return fmt.Errorf("log file: %w", err)
@@ -100,7 +100,7 @@ func putAside(path string) error {
 	return nil
 }
 
-// openLog opens a log for appending, for this user alone.
+// openLog opens a log for appending, accessible only to this user.
 func openLog(path string) (*os.File, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > maxLog {
 		if err := putAside(path); err != nil {
@@ -114,8 +114,8 @@ func openLog(path string) (*os.File, error) {
 	return f, nil
 }
 
-// newLogger writes lines of JSON for machines, or plain ones for a person who
-// looks on.
+// newLogger returns a logger that writes JSON lines for programs, or plain lines for a
+// user.
 func newLogger(w io.Writer, level string, forPerson bool) *zap.Logger {
 	lvl, err := zapcore.ParseLevel(level)
 	if err != nil {

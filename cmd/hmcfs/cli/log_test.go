@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestLogRotates writes a log that is longer than its limit, by several at once.
+// TestLogRotates writes a log that exceeds its limit, from several goroutines at once.
 func TestLogRotates(t *testing.T) {
 	kit.Check(t)
 	const limit, writers, lines = 1 << 10, 4, 100
@@ -53,8 +53,8 @@ func TestLogRotates(t *testing.T) {
 	}
 }
 
-// TestLogThatCannotRotate goes on in a log whose directory is gone, and in what is
-// no file.
+// TestLogThatCannotRotate continues a log whose directory was removed, and one that is not
+// a regular file.
 func TestLogThatCannotRotate(t *testing.T) {
 	kit.Check(t)
 	dir := filepath.Join(t.TempDir(), "gone")

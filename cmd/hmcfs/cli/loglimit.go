@@ -9,32 +9,31 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// The bounds of warnings and errors that say the same: beyond most in a window
-// they are counted, and the count is logged at its end. What a stranger can cause
-// does not fill the log then.
+// The limits on equal warnings and errors: beyond mostAlike in a window they are only
+// counted, and the count is logged at its end. So untrusted clients cannot fill the log.
 const (
 	mostAlike   = 10
 	alikeWindow = time.Minute
 )
 
-// limited is a core that leaves out what repeats itself.
+// limited is a zap core that suppresses repetitions.
 type limited struct {
 	zapcore.Core
 
 	alike *alike
 }
 
-// limitLog bounds how often a core writes the same warning.
+// limitLog limits how often a core writes the same warning.
 func limitLog(c zapcore.Core) zapcore.Core {
 	return &limited{c, &alike{core: c, kinds: map[kind]*repeats{}}}
 }
 
-// With is Core's.
+// With implements zapcore.Core.
 func (l *limited) With(fields []zap.Field) zapcore.Core {
 	return &limited{l.Core.With(fields), l.alike}
 }
 
-// Check is Core's.
+// Check implements zapcore.Core.
 func (l *limited) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level != zapcore.WarnLevel && e.Level != zapcore.ErrorLevel || l.alike.allow(kind{e.LoggerName, e.Message, e.Level}) {
 		return l.Core.Check(e, to)
@@ -42,21 +41,21 @@ func (l *limited) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Chec
 	return to
 }
 
-// Sync is Core's. What was counted is written before.
+// Sync implements zapcore.Core. It first writes the counts.
 func (l *limited) Sync() error {
 	l.alike.tellAll()
 	return l.Core.Sync()
 }
 
-// kind identifies entries that count as alike: their fields may differ.
+// kind identifies entries that count as equal: their fields may differ.
 type kind struct {
 	logger, message string
 	level           zapcore.Level
 }
 
-// alike counts the entries of each kind in the present window.
+// alike counts the entries of each kind in the current window.
 //
-// mu is a leaf, but for the core's own locks.
+// mu is a leaf in the lock order, except for the locks of the core.
 type alike struct {
 	core zapcore.Core
 
@@ -69,8 +68,8 @@ type repeats struct {
 	written, left int
 }
 
-// allow counts an entry, and reports whether it is to be written. The window of
-// a kind begins with its first entry.
+// allow counts an entry, and reports whether to write it. The window of a kind begins with
+// its first entry.
 func (a *alike) allow(k kind) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +87,7 @@ func (a *alike) allow(k kind) bool {
 	return false
 }
 
-// end is that of a window.
+// end ends the window of a kind.
 func (a *alike) end(k kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +104,7 @@ func (a *alike) tellAll() {
 	}
 }
 
-// tellLocked writes how many entries of a kind were left out.
+// tellLocked writes how many entries of a kind were suppressed.
 //
 // +checklocks:a.mu
 func (a *alike) tellLocked(k kind) {
@@ -114,7 +113,7 @@ func (a *alike) tellLocked(k kind) {
 		return
 	}
 	e := zapcore.Entry{Level: k.level, Time: time.Now(), LoggerName: k.logger, Message: k.message}
-	// There is nowhere else to say that the log can't be written.
+	// A failure to write the log cannot be reported anywhere else.
 	_ = a.core.Write(e, []zap.Field{zap.String("repeated", fmt.Sprintf("%d more like this in the last minute", r.left))})
 	r.left = 0
 }

@@ -33,8 +33,8 @@ func (b *sharedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestLogLimit repeats warnings as a port scan does: the log says how many there
-// were, and what is of another kind is not lost in them.
+// TestLogLimit repeats warnings, as a port scan would cause: the log contains their number,
+// and other messages are not lost among them.
 func TestLogLimit(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ type listedKey struct {
 	State  string `json:"state"`
 	// Blobs are the sizes of the blobs, separated by commas.
 	Blobs string `json:"blobs,omitempty"`
-	// TTL is the number of seconds that are left; nil is for ever.
+	// TTL is the number of seconds left; nil means forever.
 	TTL *int64 `json:"ttl,omitempty"`
 	// Path is the object's file.
 	Path string `json:"path"`
@@ -34,15 +34,15 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls-keys [--published] [--json] [PREFIX]",
 		Short: "List keys",
-		Long: "List the keys that begin with PREFIX, in order: size, device, state, how many seconds they have\n" +
-			"left, and the file. With --published, those in publish/.\n\n" +
-			"Keys of a node that does not answer are missing, or unreachable. The exit code is 4 then, and\n" +
-			"the node is named.",
+		Long: "List the keys that begin with PREFIX, in order: size, device, state, remaining time to live in\n" +
+			"seconds, and the file. With --published, list those in publish/.\n\n" +
+			"Keys of a node that does not answer are missing, or listed as unreachable. The exit code is then\n" +
+			"4, and the node is named.",
 		Example: "  hmcfs ls-keys layer",
-		Args:    arguments(0, 1, "one PREFIX at most"),
+		Args:    arguments(0, 1, "at most one PREFIX"),
 	}
 	f := addKeyFlags(cmd)
-	published := cmd.Flags().Bool("published", false, "List what is published.")
+	published := cmd.Flags().Bool("published", false, "List published keys.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		m, err := keyMount(f.mount, nil)
 		if err != nil {
@@ -69,7 +69,7 @@ func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string,
 		}
 		row, lerr := listKey(filepath.Join(dir, e.Name()), e.Name())
 		if errors.Is(lerr, fs.ErrNotExist) {
-			continue // it went just now
+			continue // it was removed just now
 		}
 		if unasked(lerr) {
 			lerr, unlisted = nil, errors.Join(unlisted, a.reason(ctx, m, row.Key, false, lerr))
@@ -86,7 +86,7 @@ func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string,
 	return &codeError{code: exitPartial, err: a.silentNodes(ctx, m, unlisted)}
 }
 
-// silentNodes names the nodes whose keys a list lacks.
+// silentNodes adds the nodes whose keys are missing from a list to an error.
 func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) error {
 	c, failure := a.connect(ctx, m)
 	if failure != nil {
@@ -102,7 +102,7 @@ func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) err
 	if failure != nil || len(names) == 0 {
 		return err
 	}
-	return fmt.Errorf("keys of %s are missing or not told: %w; hmcfs nodes tells why", strings.Join(names, ", "), err)
+	return fmt.Errorf("keys of %s are missing or unreachable: %w; hmcfs nodes shows why", strings.Join(names, ", "), err)
 }
 
 func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {
@@ -127,7 +127,7 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 	return t.Flush()
 }
 
-// listKey reads what is known of one key.
+// listKey returns what is known about one key.
 func listKey(path, key string) (listedKey, error) {
 	st, err := os.Stat(path)
 	if unasked(err) {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manPage is one command's manual in man(7)'s language.
+// manPage returns one command's manual page in man(7) format.
 func manPage(c *cobra.Command) string {
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var b strings.Builder
@@ -42,7 +42,7 @@ func manPage(c *cobra.Command) string {
 	return b.String()
 }
 
-// roff keeps a text from being taken for commands.
+// roff escapes a text so that it is not interpreted as commands.
 func roff(text string) string {
 	text = strings.ReplaceAll(text, `\`, `\e`)
 	text = strings.ReplaceAll(text, "-", `\-`)

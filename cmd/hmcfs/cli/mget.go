@@ -29,13 +29,12 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR | --replica] [--json] KEY[=PATH]...",
 		Short: "Copy objects by key",
-		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH, or\n" +
-			"to standard output for - and where there is none. An existing PATH is replaced, as by cp(1).\n" +
-			"Keys stay, and can be read again.\n" +
-			"\n" +
-			"With --replica nothing is written: each KEY is read into memory of this program, which serves as\n" +
-			"another source for what a program has set (DevMSet) until ^C. When that program ends, the key is\n" +
-			"read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
+		Long: "Copy the bytes of each key to PATH: from device to device if PATH is in the mount. If PATH is -\n" +
+			"or missing, they go to standard output. An existing PATH is replaced, as by cp(1). Keys stay, and\n" +
+			"can be read again.\n\n" +
+			"With --replica nothing is written: each KEY is read into memory of this process, which serves as\n" +
+			"another source for memory that a program has set (DevMSet), until ^C. When that program ends, the\n" +
+			"key is read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
 		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
 			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
 			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2\n" +
@@ -43,11 +42,11 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 		Args: arguments(1, -1, "at least one KEY"),
 	}
 	f := &mgetFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().StringVar(&f.offset, "offset", wholeOffset, "Where in each object to begin.")
-	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object. Default: all that is behind the offset.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().StringVar(&f.offset, "offset", wholeOffset, "Offset in each object at which to begin.")
+	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object to copy. Default: all after the offset.")
 	cmd.Flags().BoolVar(&f.replica, "replica", false, "Hold replicas of the keys until ^C, and write nothing.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.mget(ctx, args, f)
 	})
@@ -87,10 +86,10 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	return g.r.finish(ctx, *f.asJSON, err)
 }
 
-// mgetReplicas is mget with --replica.
+// mgetReplicas executes mget with --replica.
 func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
-		return usage(errors.New("--replica holds whole objects and writes nothing: --dir, --offset and --length have no meaning"))
+		return usage(errors.New("--replica holds whole objects and writes nothing; it cannot be combined with --dir, --offset or --length"))
 	}
 	pairs, err := keyArgs(args, a.Stdin, keysAlone)
 	if err != nil {
@@ -111,7 +110,7 @@ func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags)
 // wholeOffset is the default of --offset.
 const wholeOffset = "0"
 
-// part reads --offset and --length.
+// part returns the range of --offset and --length.
 func (f *mgetFlags) part() (copier.Options, error) {
 	off, err := devices.ParseSize(f.offset)
 	if err != nil {
@@ -123,7 +122,7 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	}
 	n, err := devices.ParseSize(f.length)
 	if err == nil && n == 0 {
-		err = errors.New("0 bytes are none; leave it out for all")
+		err = errors.New("use 1 byte or more, or omit it to copy everything")
 	}
 	if err != nil {
 		return copier.Options{}, fmt.Errorf("--length: %w", err)
@@ -132,7 +131,7 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	return o, nil
 }
 
-// getting copies what keys name.
+// getting copies the objects of keys.
 type getting struct {
 	a    keyVerbs
 	m    place.Mount
@@ -140,7 +139,7 @@ type getting struct {
 	opts copier.Options
 }
 
-// wait copies keys as they come. It needs a session with the daemon.
+// wait copies keys as they appear. It needs a session with the daemon.
 func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	c, err := g.a.openKeys(ctx, g.m)
 	if err != nil {
@@ -151,11 +150,11 @@ func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	return v.each(ctx, g.r.keys(), timeout)
 }
 
-// maxLooks bounds the keys that are looked up at a time: those of other nodes take
-// a round trip each.
+// maxLooks bounds the keys that are looked up concurrently: those of other nodes take a
+// round trip each.
 const maxLooks = 16
 
-// now copies the keys that are there.
+// now copies the keys that exist.
 func (g *getting) now(ctx context.Context) error {
 	keys := g.r.keys()
 	errs := make([]error, len(keys))
@@ -178,7 +177,7 @@ func (g *getting) now(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// there fails unless a key names an object whose bytes are there.
+// there returns an error unless a key names an object whose bytes exist.
 func (g *getting) there(key string) error {
 	_, err := statIn(g.m, keysDir, key, os.Stat)
 	switch {
@@ -204,9 +203,8 @@ func (g *getting) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
-// gone returns why a copy has failed: a name that was not there when it was
-// opened is that of a key that is gone, unless the mount was, or the key is
-// there again.
+// gone interprets the error of a copy: a name that did not exist when it was opened means
+// that the key was removed, unless the mount disappeared, or the key exists again.
 func (g *getting) gone(key string, err error) error {
 	failed, is := errors.AsType[*fs.PathError](err)
 	if !is || failed.Path != keyFile(g.m, key) || !errors.Is(err, fs.ErrNotExist) {
@@ -219,23 +217,23 @@ func (g *getting) gone(key string, err error) error {
 	case failure != nil:
 		return failure
 	}
-	return fmt.Errorf("it was away for a moment: %w", hetero.ErrBusy)
+	return fmt.Errorf("it was missing for a moment: %w", hetero.ErrBusy)
 }
 
-// get copies one key's bytes.
+// get copies the bytes of one key.
 func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
 	from := keyFile(g.m, row.Key)
 	st, err := statIn(g.m, keysDir, row.Key, os.Stat)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hetero.ErrNotFound // it went just now
+		return hetero.ErrNotFound // it was removed just now
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = g.gone(row.Key, err) }()
 	if g.opts.Off > st.Size() || g.opts.Len > st.Size()-g.opts.Off {
-		return hinted(fmt.Errorf("%d bytes at %d of an object of %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
+		return hinted(fmt.Errorf("%d bytes at offset %d of an object of size %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
 			"hmcfs ls-keys shows the sizes")
 	}
 	begun := time.Now()

@@ -16,8 +16,8 @@ func (a *app) mountVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount [flags] MOUNTPOINT",
 		Short: "Mount the devices of this machine",
-		Long: "Mount the devices of this machine at an empty directory. The command returns when the\n" +
-			"mount answers, and leaves a daemon in the background; with -f it stays and serves.",
+		Long: "Mount the devices of this machine on an empty directory. The command returns when the mount is\n" +
+			"ready, and leaves a daemon running in the background; with -f it stays in the foreground.",
 		Example: "  hmcfs mount /mnt/hmc\n" +
 			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc\n" +
 			"  hmcfs mount --node a --cluster etcd://h1:2379,h2:2379 --listen 10.0.0.1:7070 --secret-file F /mnt/hmc\n" +
@@ -26,14 +26,14 @@ func (a *app) mountVerb() *cobra.Command {
 	}
 	m := &mountRun{app: a, flags: addOptions(cmd)}
 	cmd.Flags().BoolVarP(&m.foreground, "foreground", "f", false, "Stay in the foreground and log to standard error.")
-	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "The descriptor by which a daemon tells that it is ready.")
+	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "Descriptor on which a daemon reports that it is ready.")
 	cmd.Flags().Lookup("ready-fd").Hidden = true
 	cmd.RunE = running(m.run)
 	return cmd
 }
 
-// mountRun is one run of the verb: of the one that a person calls, or of the
-// daemon that this one starts.
+// mountRun is one execution of the mount command: of the one that the user calls, or of the
+// daemon that it starts.
 type mountRun struct {
 	*app
 	flags      *optionFlags
@@ -48,7 +48,7 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Before the daemon has another working directory.
+	// Read the files before the daemon changes its working directory.
 	if m.proofs, err = readProofs(settings); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	}
 }
 
-// inForeground serves until a signal comes or the mount is gone.
+// inForeground serves until a signal arrives or the mount ends.
 func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place.Paths) error {
 	to := m.Stderr
 	if s.LogFile != "" {
@@ -89,7 +89,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 		to = rotating
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
-	defer func() { _ = log.Sync() }() // which fails for a terminal
+	defer func() { _ = log.Sync() }() // it fails for a terminal
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, Logger: log, Guard: m.guardCommand, Force: m.force,
@@ -97,20 +97,19 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 			for _, w := range warnings {
 				m.note("%s", w)
 			}
-			m.note("%s is mounted; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+			m.note("%s is mounted; unmount it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
 		},
 	})
 }
 
-// background is the daemon's side of daemonise: its standard streams are the
-// log already.
+// background is the daemon's side of daemonise: its standard streams are already the log.
 func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.Paths) error {
 	pipe := os.NewFile(uintptr(m.readyFD), "ready")
 	if pipe == nil {
 		return usage(fmt.Errorf("--ready-fd %d is not open", m.readyFD))
 	}
 	defer func() { _ = pipe.Close() }()
-	// The directory that the daemon was started in must not be kept busy.
+	// The daemon must not keep the directory busy in which it was started.
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
@@ -121,7 +120,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	to := rotateLog(file, maxLog)
 	defer func() { _ = to.Close() }()
 	log := newLogger(to, s.LogLevel, false)
-	defer func() { _ = log.Sync() }() // there is nowhere else to say that it failed
+	defer func() { _ = log.Sync() }() // a failure cannot be reported anywhere else
 	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), Logger: log, Guard: m.guardCommand, Force: m.force,

@@ -16,22 +16,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyXattr is the attribute that holds a file's key.
+// keyXattr is the attribute with the key of a file.
 const keyXattr = "user.hmc.key"
 
 func (a keyVerbs) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mset [--device NAME] [--json] KEY=FILE...",
-		Short: "Set keys on files, to be read many times",
-		Long: "A FILE in the mount gets the key: keys/KEY points to it, and no byte moves. Any other FILE is\n" +
-			"first copied to DEVICE/KEY, and stays. A file has one key, and a key one object; setting a key\n" +
-			"again on the same file succeeds.\n\n" + pairsText,
+		Short: "Set keys on files, which can then be read any number of times",
+		Long: "A FILE in the mount gets the key: keys/KEY points to it, and no bytes move. Any other FILE is\n" +
+			"first copied to DEVICE/KEY; the original stays. A file has one key, and a key one object; setting\n" +
+			"a key again on the same file succeeds.\n\n" + pairsText,
 		Example: "  hmcfs mset w0=/mnt/hmc/cuda0/w0.npy w1=/mnt/hmc/cuda0/w1.npy\n" +
 			"  hmcfs mset --device cuda0 vocab=./vocab.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
 	}
 	f := addKeyFlags(cmd)
-	device := cmd.Flags().String("device", "host", "The device that files from outside the mount are copied to.")
+	device := cmd.Flags().String("device", "host", "Device to which files from outside the mount are copied.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.mset(ctx, args, *device, f)
 	})
@@ -62,7 +62,7 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	return r.finish(ctx, *f.asJSON, nil)
 }
 
-// msetOne gives one file its key.
+// msetOne sets the key of one file.
 func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -71,9 +71,9 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	if isOn(m, file) {
 		return nameFile(m, file, p.key)
 	}
-	// A key that is taken, or may be, is told before anything is copied for it.
+	// A key that is taken, or may be, is reported before anything is copied for it.
 	if _, err = os.Lstat(keyFile(m, p.key)); err == nil {
-		return hinted(fmt.Errorf("%s: %w", keyFile(m, p.key), hetero.ErrExist), "hmcfs del takes it away")
+		return hinted(fmt.Errorf("%s: %w", keyFile(m, p.key), hetero.ErrExist), "hmcfs del removes it")
 	}
 	if unasked(err) {
 		return err
@@ -82,7 +82,7 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	begun := time.Now()
 	copied, err := copyIn(ctx, p.path, target, r)
 	if errors.Is(err, fs.ErrExist) {
-		return hinted(fmt.Errorf("%s is there already: %w", target, fs.ErrExist), "give it the key, or remove it")
+		return hinted(fmt.Errorf("%s exists already: %w", target, fs.ErrExist), "set the key on that file, or remove it")
 	}
 	if err != nil {
 		return err
@@ -95,21 +95,21 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	return err
 }
 
-// nameFile gives a file of the mount its key.
+// nameFile sets the key of a file of the mount.
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
-		return hinted(fmt.Errorf("%s has the key %q, and a file has one: %w", file, has, hetero.ErrInconsistent),
-			"take that away: hmcfs del "+quoted(has))
+		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),
+			"remove that key: hmcfs del "+quoted(has))
 	}
 	err := unix.Setxattr(file, keyXattr, []byte(key), 0)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EEXIST):
-		return hinted(fmt.Errorf("%s is another object: %w", keyFile(m, key), hetero.ErrExist), "hmcfs del takes the key away from it")
+		return hinted(fmt.Errorf("%s names another object: %w", keyFile(m, key), hetero.ErrExist), "hmcfs del removes the key from it")
 	}
 	return &fs.PathError{Op: "set the key of", Path: file, Err: err}
 }
 
-// quoted is a key as a shell takes it.
+// quoted quotes a key for a shell.
 func quoted(key string) string { return "-- '" + key + "'" }

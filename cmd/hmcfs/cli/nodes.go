@@ -23,15 +23,14 @@ func (a *app) nodesVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes [--json] [--forget NODE] [MOUNTPOINT]",
 		Short: "List the nodes of a mount's cluster",
-		Long: "List the nodes of a mount's cluster, this one first, as this node knows them: none is asked. An\n" +
-			"idle node has not been needed yet, or not recently. --json has the whole reason why one is\n" +
-			"unreachable.\n" +
-			"\n" +
-			"A node that died, or is cut off, stays listed until it returns, so that its files and keys do not\n" +
-			"count as removed; until then no key can be set that it may hold. --forget removes a node that will\n" +
-			"not return: with etcd from the cluster, with a fixed list from this node only, so run it on each\n" +
-			"of the others. If the node returns after all, its keys are compared with the others':\n" +
-			"docs/cluster.md says which are kept.",
+		Long: "List the nodes of a mount's cluster, this one first, as this node knows them, without contacting\n" +
+			"any. An idle node has not been needed yet, or not recently. --json contains the full reason why a\n" +
+			"node is unreachable.\n\n" +
+			"A node that died or is cut off stays listed until it returns, so that its files and keys do not\n" +
+			"count as removed; until then, a key that it may hold cannot be set. --forget removes a node that\n" +
+			"will not return: with etcd from the cluster, with a fixed list from this node only, so run it on\n" +
+			"each of the others. If the node returns after all, its keys are compared with those of the others;\n" +
+			"docs/cluster.md describes which are kept.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
@@ -40,7 +39,7 @@ func (a *app) nodesVerb() *cobra.Command {
 		var m place.Mount
 		var err error
 		if len(args) == 0 {
-			m, err = onlyMount("give its MOUNTPOINT")
+			m, err = onlyMount("choose one with MOUNTPOINT")
 		} else {
 			m, err = findMount(args[0])
 		}
@@ -59,7 +58,7 @@ func (a *app) nodesVerb() *cobra.Command {
 			}
 		}
 		if client.IsNotFound(err) {
-			return fmt.Errorf("%s is together with no other machines; see hmcfs mount --help for --node", m.MountPoint)
+			return fmt.Errorf("%s is not part of a cluster; see --node in hmcfs mount --help", m.MountPoint)
 		}
 		if err != nil {
 			return err
@@ -90,9 +89,9 @@ func printNodes(w io.Writer, c adminapi.Cluster) error {
 	return nil
 }
 
-// nodeAddress returns the addresses that a node is listed with, and the host
-// that it is connected from if that is another one: whatever has the secret can
-// take its name.
+// nodeAddress returns the addresses that a node is listed with, and the host that it is
+// connected from if that is a different one: any process that has the secret can use its
+// name.
 func nodeAddress(n adminapi.Node) string {
 	listed := strings.Join(n.Addresses, " ")
 	host, _, err := net.SplitHostPort(n.Remote)
@@ -107,7 +106,7 @@ func nodeAddress(n adminapi.Node) string {
 	return fmt.Sprintf("%s, connected from %s", listed, host)
 }
 
-// conflictText tells of keys that two nodes had; empty for none.
+// conflictText describes the keys that two nodes had; empty for none.
 func conflictText(c adminapi.Cluster) string {
 	if c.Conflicts == 0 {
 		return ""
@@ -119,7 +118,7 @@ func conflictText(c adminapi.Cluster) string {
 		case one.Published:
 			what = fmt.Sprintf("it is published here and on node %s", one.Node)
 		case one.Kept:
-			what = fmt.Sprintf("%s keeps it, and not node %s", one.Path, one.Node)
+			what = fmt.Sprintf("%s keeps it, not node %s", one.Path, one.Node)
 		}
 		lines = append(lines, "  "+wire.Printable(fmt.Sprintf("%s %s: %s", one.Time.Format(time.RFC3339), one.Key, what), unicode.ReplacementChar))
 	}
@@ -139,7 +138,7 @@ func nodeRow(t table, n adminapi.Node, state string) {
 	t.row(toAny(cells)...)
 }
 
-// deviceList is "host 4.0 GiB, ocl0 2.0 GiB".
+// deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".
 func deviceList(all []members.Device) string {
 	texts := make([]string, len(all))
 	for i, d := range all {
@@ -162,8 +161,8 @@ func nodeState(n adminapi.Node) string {
 // maxProblem bounds the characters of a problem in a table.
 const maxProblem = 60
 
-// shortProblem is the end of a chain of errors, which says why: the rest says
-// at which address, once for each, and stands in the JSON.
+// shortProblem returns the end of a chain of errors, which is the cause: the rest says at
+// which address, once for each, and is in the JSON.
 func shortProblem(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	last := lines[len(lines)-1]
@@ -176,7 +175,7 @@ func shortProblem(text string) string {
 	return last
 }
 
-// viewProblem tells what is wrong with the service that knows the nodes.
+// viewProblem describes a problem of the membership service.
 func viewProblem(s members.State) string {
 	switch {
 	case !s.UnreachableSince.IsZero():
@@ -188,12 +187,12 @@ func viewProblem(s members.State) string {
 	case s.Problem != "":
 		return s.Backend + ": " + s.Problem
 	case s.Unreadable > 0:
-		return fmt.Sprintf("%s: %d records are not used, as the log says", s.Backend, s.Unreadable)
+		return fmt.Sprintf("%s: %d records are not used; see the log", s.Backend, s.Unreadable)
 	}
 	return ""
 }
 
-// printCluster is the part of `hmcfs status`.
+// printCluster prints the part of `hmcfs status` about the cluster.
 func printCluster(w io.Writer, c *adminapi.Cluster) {
 	if c == nil {
 		return
@@ -205,7 +204,7 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 		}
 	}
 	field(w, "node", fmt.Sprintf("%s of cluster %s, epoch %d, at %s", c.Self.Name, c.Name, c.Self.Epoch, strings.Join(c.Self.Addresses, " ")))
-	by := "known by " + c.State.Backend
+	by := "listed by " + c.State.Backend
 	if len(c.State.Endpoints) == 0 {
 		by = "from a fixed list"
 	}
@@ -220,6 +219,6 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 		field(w, "keys on two nodes", fmt.Sprintf("%d found since the mount; see hmcfs nodes", c.Conflicts))
 	}
 	t := c.Traffic
-	field(w, "between nodes", fmt.Sprintf("%d questions asked, %d without an answer; %d answered; %v in, %v out",
+	field(w, "between nodes", fmt.Sprintf("%d requests sent, %d unanswered; %d answered; %v in, %v out",
 		t.Questions, t.Failures, t.Answers, devices.Size(t.BytesIn), devices.Size(t.BytesOut)))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// TestNodeElsewhere has a node be connected from where it is not listed.
+// TestNodeElsewhere has a node connected from a host that is not among its addresses.
 func TestNodeElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		listed, remote, want string
@@ -27,8 +27,8 @@ func TestNodeElsewhere(t *testing.T) {
 	}
 }
 
-// TestNodesOnATerminal: what other machines say of themselves is one line of
-// text, whatever it is.
+// TestNodesOnATerminal: texts from other machines are printed on one line, whatever they
+// contain.
 func TestNodesOnATerminal(t *testing.T) {
 	evil := "1\x1b]0;x\a\n\tb"
 	var out bytes.Buffer

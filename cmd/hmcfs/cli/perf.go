@@ -24,10 +24,10 @@ import (
 func (a *app) perfVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure the communicator, and collectives",
-		Long: "Measure latency and bandwidth of tags, puts, gets, sends and receives between two\n" +
-			"processes, here or on two machines: one serves, the other runs. Both need the same\n" +
-			"secret. Or measure collectives between the ranks of a job.",
+		Short: "Measure transfers between processes, and collectives",
+		Long: "Measure latency and bandwidth of tagged messages, puts, gets, sends and receives between\n" +
+			"two processes, on one machine or two: one runs `perf serve`, the other `perf run`. Both need\n" +
+			"the same secret. Or measure collectives between the ranks of a job.",
 		Args: arguments(0, 0, "serve, run or collective"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,7 +35,7 @@ func (a *app) perfVerb() *cobra.Command {
 	return cmd
 }
 
-// perfFlags are those of both sides.
+// perfFlags are the flags of both sides.
 type perfFlags struct {
 	memory     []string
 	transports []string
@@ -51,16 +51,16 @@ type perfFlags struct {
 func (f *perfFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.memory, "memory", []string{string(perf.Host)},
 		"Measure this memory: host, or a device such as sim:0,size=1GiB; may be given several times.")
-	cmd.Flags().StringVar(&f.secret, "secret-file", "", "The file with the secret that both sides share; serve makes one where it is missing.")
-	cmd.Flags().BoolVar(&f.plain, "plain", false, "Don't encrypt what goes over TCP, on both sides. Without it rdma and ucx, which don't encrypt, are not used over TCP.")
-	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "The directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes of one machine.")
-	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "The payload of one frame; the smaller one of both sides counts.")
-	cmd.Flags().StringVar(&f.ucx.Transports, "ucx-tls", "", "What UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
-	cmd.Flags().BoolVar(&f.ucx.OneSided, "ucx-one-sided", false, "Let UCX put and get by itself also without RDMA, on both sides. A peer that is killed can then end this process.")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long the other side may let this one wait without anything moving.")
+	cmd.Flags().StringVar(&f.secret, "secret-file", "", "File with the secret that both sides share; serve creates it if it does not exist.")
+	cmd.Flags().BoolVar(&f.plain, "plain", false, "Don't encrypt traffic over TCP; set it on both sides. Without it rdma and ucx, which don't encrypt, are not used over TCP.")
+	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "Directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes on one machine.")
+	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "Payload of one frame; the smaller value of the two sides is used.")
+	cmd.Flags().StringVar(&f.ucx.Transports, "ucx-tls", "", "Transports that UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
+	cmd.Flags().BoolVar(&f.ucx.OneSided, "ucx-one-sided", false, "Let UCX do puts and gets itself even without RDMA; set it on both sides. A peer that is killed can then terminate this process.")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long to wait for the other side without progress.")
 }
 
-// options are the parts that both sides have.
+// options returns the options that both sides have.
 func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	chunk, err := devices.ParseSize(f.chunk)
 	if err == nil && (chunk < wire.MinChunk || chunk > wire.MaxChunk) {
@@ -78,7 +78,7 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	}, nil
 }
 
-// named are the transports of the flag; auto is one of them.
+// named returns the transports of the flag, which may include auto.
 func (f *perfFlags) named() []comm.Transport {
 	out := make([]comm.Transport, len(f.transports))
 	for i, t := range f.transports {
@@ -90,16 +90,17 @@ func (f *perfFlags) named() []comm.Transport {
 func (a *app) perfServeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --secret-file FILE [--listen ADDRESS] [--memory KIND] [--once]",
-		Short: "Serve a measuring process",
-		Long:  "Serve processes that measure, one after the other, until interrupted. The addresses\nthat they may use are printed.",
-		Args:  arguments(0, 0, "no argument"),
+		Short: "Serve measurements of other processes",
+		Long: "Serve processes that measure, one after the other, until interrupted. The addresses\n" +
+			"at which they can connect are printed.",
+		Args: arguments(0, 0, "no arguments"),
 	}
 	var f perfFlags
 	f.add(cmd)
-	cmd.Flags().StringArrayVar(&f.transports, "transport", nil, "Offer this transport: rdma, shm, ucx or tcp; may be given several times. Default: all. Who takes rdma or ucx is trusted with this process's memory.")
+	cmd.Flags().StringArrayVar(&f.transports, "transport", nil, "Offer this transport: rdma, shm, ucx or tcp; may be given several times. Default: all. A peer that uses rdma or ucx is trusted with this process's memory.")
 	var listen []string
-	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Listen here: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
-	once := cmd.Flags().Bool("once", false, "End when the first runner has gone; fail if it goes before its end.")
+	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Address to listen on: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
+	once := cmd.Flags().Bool("once", false, "Exit when the first client has disconnected; fail if it disconnects before it is done.")
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
 		o := perf.ServeOptions{Transports: f.named(), Once: *once}
 		o.Listening = func(at control.Address) error {
@@ -123,7 +124,7 @@ func (a *app) perfServeVerb() *cobra.Command {
 	return cmd
 }
 
-// listen returns the address at which a server listens.
+// listen returns the addresses on which a server listens.
 func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 	var all []control.Address
 	var faults []error
@@ -144,24 +145,24 @@ func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 func (a *app) perfRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --secret-file FILE [--json] [--csv FILE] [--memory KIND] [--transport NAME] ADDRESS...",
-		Short: "Measure against a serving process",
-		Long: "Measure latency (medians and 99th percentiles) and bandwidth by size, by each ADDRESS\n" +
+		Short: "Measure against a process that runs `perf serve`",
+		Long: "Measure latency (medians and 99th percentiles) and bandwidth by size, for each ADDRESS\n" +
 			"of one server and each transport. Every byte is verified. A GB is 1e9 bytes.\n\n" +
-			"Which transport was taken, and why none of the faster ones, is told for each session.\n" +
-			"A transport that was named and that the two sides can't use is a failure.\n\n" +
-			"With --socket-dir a HOST:PORT becomes the server's Unix socket there, by HMC's rule: if\n" +
-			"HOST is also --local-host, or the environment has CTRL_TRANSPORT=uds; CTRL_TRANSPORT=tcp\n" +
-			"prevents it.",
-		Args: arguments(1, -1, "one or more ADDRESS"),
+			"Each session reports which transport it uses, and why it uses none of the faster ones.\n" +
+			"It is an error to name a transport that the two sides can't use.\n\n" +
+			"With --socket-dir, the server's Unix socket in that directory replaces HOST:PORT, by HMC's\n" +
+			"rule: if HOST is also --local-host, or the environment has CTRL_TRANSPORT=uds;\n" +
+			"CTRL_TRANSPORT=tcp prevents it.",
+		Args: arguments(1, -1, "at least one ADDRESS"),
 	}
 	var f perfFlags
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&f.transports, "transport", []string{string(perf.Auto)},
-		"Measure this transport: rdma, shm, ucx, tcp, or auto, the fastest that both sides have; may be given several times.")
-	cmd.Flags().IntVar(&f.channels, "channels", 1, "How many data connections large transfers are striped over, 1 to 16.")
+		"Measure this transport: rdma, shm, ucx, tcp, or auto, the fastest that both sides support; may be given several times.")
+	cmd.Flags().IntVar(&f.channels, "channels", 1, "Number of data connections over which large transfers are striped, 1 to 16.")
 	m := measureFlags{perfFlags: &f}
 	m.add(cmd)
-	csvFile := cmd.Flags().String("csv", "", "Write this file with the columns of HMC's benchmark.")
+	csvFile := cmd.Flags().String("csv", "", "Write a CSV file with the columns of HMC's benchmark.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		o, err := m.runOptions(a, args)
@@ -177,7 +178,7 @@ func (a *app) perfRunVerb() *cobra.Command {
 	return cmd
 }
 
-// measureFlags say what is measured.
+// measureFlags select the measurements.
 type measureFlags struct {
 	*perfFlags
 
@@ -194,20 +195,20 @@ type measureFlags struct {
 
 func (m *measureFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&m.local, "local-host", "127.0.0.1", "The name or address of this machine.")
+	flags.StringVar(&m.local, "local-host", "127.0.0.1", "Name or address of this machine.")
 	flags.StringArrayVar(&m.peerMemory, "peer-memory", nil,
 		"Measure against this memory of the server, such as sim0; may be given several times. Default: the same as here.")
 	flags.StringArrayVar(&m.operations, "operation", perf.Operations(),
-		"Measure this: tag, put, get, send, recv, or bounce, a put by way of the host memory of both sides; may be given several times.")
-	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "The sizes of transfers, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight, 8..1GiB:2 of two.")
-	flags.StringVar(&m.bytes, "bytes", "256MiB", "About how much each row of a transfer moves.")
-	flags.IntVar(&m.iterations, "iterations", 0, "How many times each row of a transfer takes, in place of --bytes.")
-	flags.IntVar(&m.rounds, "rounds", 1000, "How often a latency is taken.")
-	flags.IntVar(&m.warmUp, "warm-up", 20, "How many times are not counted before each row; of a transfer a quarter of those that are, at most.")
-	flags.IntVar(&m.depth, "depth", 1, "How many transfers are begun together.")
+		"Measure this: tag, put, get, send, recv, or bounce, a put through host memory on both sides; may be given several times.")
+	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "Transfer sizes: a list such as 8,64KiB,1GiB, or a range such as 8..1GiB, which grows by a factor of eight, or 8..1GiB:2, by two.")
+	flags.StringVar(&m.bytes, "bytes", "256MiB", "How much each row of a transfer moves, approximately.")
+	flags.IntVar(&m.iterations, "iterations", 0, "Number of transfers in each row, instead of --bytes.")
+	flags.IntVar(&m.rounds, "rounds", 1000, "Number of measurements of each latency.")
+	flags.IntVar(&m.warmUp, "warm-up", 20, "Number of iterations before each row that are not counted; for a transfer, at most a quarter of those that are.")
+	flags.IntVar(&m.depth, "depth", 1, "Number of transfers started together.")
 }
 
-// runOptions are all options of a run.
+// runOptions returns all options of a run.
 func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error) {
 	o := perf.RunOptions{
 		Transports: m.named(), Operations: m.operations, Iterations: m.iterations, Rounds: m.rounds, WarmUp: m.warmUp, Depth: m.depth,
@@ -242,8 +243,7 @@ func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error
 	return o, err
 }
 
-// peer returns the address of a server, by HMC's rule where there is a directory of
-// sockets.
+// peer returns the address of a server, by HMC's rule if there is a directory of sockets.
 func (f *perfFlags) peer(text, local, override string) (control.Address, error) {
 	at, err := control.ParseAddress(text)
 	if err != nil || at.Network == control.Unix || f.socketDir == "" {
@@ -257,7 +257,7 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	return control.Address{Network: control.Unix, Addr: path}, err
 }
 
-// printPerf writes the report, and the file for spreadsheets.
+// printPerf prints the report, and writes the CSV file.
 func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	if csvFile != "" {
 		if err := writeTo(csvFile, r.WriteCSV); err != nil {
@@ -270,7 +270,7 @@ func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	return printPerfTable(a.out(), r)
 }
 
-// writeTo makes a file of what is written.
+// writeTo creates a file with the output of write.
 func writeTo(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

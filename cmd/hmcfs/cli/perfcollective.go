@@ -25,10 +25,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// gradientsName is the operation that is no collective by itself.
+// gradientsName is the operation that is not a single collective.
 const gradientsName = "gradients"
 
-// collectiveFlags say what is measured.
+// collectiveFlags select the measurements.
 type collectiveFlags struct {
 	operations []string
 	sizes      string
@@ -50,15 +50,15 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collective [--operation NAME] [--sizes SIZES] [--memory KIND] [--report FILE] [--json]",
 		Short: "Measure collectives between the ranks of a job",
-		Long: "Measure all-reduce and the other collectives as one rank of a job: see `hmcfs run`. Times are\n" +
-			"medians of the slowest rank's, and every element of every result is looked at. Rank 0\n" +
-			"prints; hmcfs run puts the rank before each line, so programs read what --report writes.\n" +
-			"Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes. BY says who chose the\n" +
-			"algorithm: the cost model, an option, or a plan for one that is only compared.",
+		Long: "Measure all-reduce and the other collectives as one rank of a job; see `hmcfs run`. Times are\n" +
+			"medians of the slowest rank, and every element of every result is checked. Rank 0 prints the\n" +
+			"report; as hmcfs run puts the rank before each line, programs should read the file of --report.\n" +
+			"Bus bandwidth is computed as in nccl-tests; a GB is 1e9 bytes. BY names what chose the\n" +
+			"algorithm: the cost model, an option, or a plan if it is measured only for comparison.",
 		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB\n" +
 			"  hmcfs run --nranks 4 -- hmcfs perf collective --compare --private --sizes 1KiB..16MiB\n" +
 			"  hmcfs run --nranks 2 -- hmcfs perf collective --memory sim:0,size=1GiB --bounced --sizes 16MiB",
-		Args: arguments(0, 0, "no argument"),
+		Args: arguments(0, 0, "no arguments"),
 	}
 	var f collectiveFlags
 	f.add(cmd)
@@ -71,7 +71,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		jo, err := job.FromEnv(a.Getenv)
 		if err != nil {
 			if a.Getenv("HMCFS_RANK") == "" {
-				return usage(errors.New("this is no rank of a job; start it by `hmcfs run --nranks N -- hmcfs perf collective`"))
+				return usage(errors.New("this process is not a rank of a job; start it with `hmcfs run --nranks N -- hmcfs perf collective`"))
 			}
 			return usage(inPlainWords(err))
 		}
@@ -93,12 +93,12 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 	return cmd
 }
 
-// collectiveReport is the answer in JSON.
+// collectiveReport is the report in JSON.
 type collectiveReport struct {
 	Rows []perf.CollectiveRow `json:"rows"`
 }
 
-// print writes the answer to where it is asked for.
+// print writes the report to its destination.
 func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) error {
 	if f.csv != "" {
 		if err := writeTo(f.csv, func(w io.Writer) error { return perf.WriteCollectivesCSV(w, rows) }); err != nil {
@@ -118,7 +118,7 @@ func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) 
 	return printCollectives(a.out(), rows)
 }
 
-// measured are the operations that there are figures of.
+// measured returns the names of the operations that can be measured.
 func measured() []string {
 	var names []string
 	for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier} {
@@ -131,22 +131,22 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.operations, "operation", []string{plan.AllReduce.String(), plan.Barrier.String()},
 		"Measure this: "+strings.Join(measured(), ", ")+", which is 1000 tensors of 16 KiB with and without fusion; may be given several times.")
-	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "The bytes of the whole, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight, 8..1GiB:2 of two.")
-	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "The type of the elements.")
+	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "Total sizes: a list such as 8,64KiB,1GiB, or a range such as 8..1GiB, which grows by a factor of eight, or 8..1GiB:2, by two.")
+	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "Element type.")
 	flags.StringVar(&f.memory, "memory", string(perf.Host), "Measure this memory: host, or a device such as sim:0,size=1GiB.")
 	flags.StringVar(&f.algorithm, "algorithm", "", "Use this algorithm, such as ring. Default: the fastest by the cost model.")
-	flags.BoolVar(&f.compare, "compare", false, "Also measure every other algorithm that can do the same, in turns.")
-	flags.BoolVar(&f.bounced, "bounced", false, "Also measure, in turns, what is done without passing device memory on: all of it to the host, the operation there, all of it back.")
-	flags.StringVar(&f.csv, "csv", "", "Write this file with the columns of HMC's benchmark.")
-	flags.StringVar(&f.report, "report", "", "Write the report as JSON into this file instead of printing it.")
-	flags.IntVar(&f.rounds, "rounds", 20, "How often each size is measured.")
-	flags.IntVar(&f.warmUp, "warm-up", 5, "How many times are not counted before.")
-	flags.BoolVar(&f.apart, "apart", false, "Have results in memory of their own. Default: in place.")
-	flags.BoolVar(&f.private, "private", false, "Don't share the memory with the other ranks beforehand.")
+	flags.BoolVar(&f.compare, "compare", false, "Also measure every other algorithm that can do the same operation, in turn.")
+	flags.BoolVar(&f.bounced, "bounced", false, "Also measure, in turn, the operation without direct access to device memory: copy everything to the host, combine it there, and copy it back.")
+	flags.StringVar(&f.csv, "csv", "", "Write a CSV file with the columns of HMC's benchmark.")
+	flags.StringVar(&f.report, "report", "", "Write the report as JSON to this file instead of printing it.")
+	flags.IntVar(&f.rounds, "rounds", 20, "Number of measurements of each size.")
+	flags.IntVar(&f.warmUp, "warm-up", 5, "Number of iterations before each size that are not counted.")
+	flags.BoolVar(&f.apart, "apart", false, "Write results to separate memory. Default: in place.")
+	flags.BoolVar(&f.private, "private", false, "Don't share the memory with the other ranks in advance.")
 	flags.BoolVar(&f.strict, "strict", false, "Combine in the order of the ranks.")
 }
 
-// options returns those that the flags mean, but for the memory.
+// options returns the options of the flags, except for the memory.
 func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private, Compare: f.compare}
 	var faults []error
@@ -154,7 +154,7 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 		var k plan.Kind
 		if name != gradientsName {
 			if err := k.UnmarshalText([]byte(name)); err != nil {
-				faults = append(faults, fmt.Errorf("--operation: there is no %q; use one of %s", name, strings.Join(measured(), ", ")))
+				faults = append(faults, fmt.Errorf("--operation: %q is unknown; use one of %s", name, strings.Join(measured(), ", ")))
 			}
 			o.Kinds = append(o.Kinds, k)
 		}
@@ -170,7 +170,7 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 		faults = append(faults, noAlgorithm(f.algorithm))
 	}
 	if f.bounced && f.memory == string(perf.Host) {
-		faults = append(faults, errors.New("--bounced: host memory has nothing to bounce off; name a device with --memory"))
+		faults = append(faults, errors.New("--bounced: host memory is not copied through the host; name a device with --memory"))
 	}
 	if f.rounds < 1 || f.warmUp < 0 {
 		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.rounds, f.warmUp))
@@ -178,7 +178,7 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	return o, errors.Join(faults...)
 }
 
-// measure measures as one rank.
+// measure executes the measurements as one rank.
 func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Settings, o perf.CollectiveOptions) (rows []perf.CollectiveRow, err error) {
 	memory, done, err := f.source(ctx, j)
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	if err != nil {
 		return nil, errors.Join(err, g.Close()) //nolint:contextcheck // as above
 	}
-	// The group holds what it was given to share.
+	// The group keeps the memory that it shares until it is closed.
 	defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // as above
 	if rows, err = m.Collectives(ctx); err != nil || !slices.Contains(f.operations, gradientsName) {
 		return rows, err
@@ -210,7 +210,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	return append(rows, more...), err
 }
 
-// source returns a source of memory, until done is called.
+// source returns a source of memory, which is valid until done is called.
 func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(devices.Size) (*region.Buffer, error), done func() error, err error) {
 	if devices.Name(f.memory) == perf.Host {
 		return j.Table().Alloc, func() error { return nil }, nil
@@ -256,7 +256,7 @@ func printCollectives(w io.Writer, rows []perf.CollectiveRow) error {
 	return nil
 }
 
-// inMicros is a time to a hundredth of a microsecond.
+// inMicros returns a duration, rounded to a hundredth of a microsecond.
 func inMicros(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Nanosecond)
 }

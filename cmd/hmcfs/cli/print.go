@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// addJSON gives a verb its --json.
+// addJSON adds --json to a command.
 func addJSON(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "Print JSON. Fields are only ever added.")
 }
@@ -55,7 +55,7 @@ func toAny(texts []string) []any {
 	return out
 }
 
-// field writes one "name: value" line of a report, aligned.
+// field prints one aligned "name: value" line of a report.
 func field(w io.Writer, name string, value any) {
 	fmt.Fprintf(w, "%-14s %v\n", name+":", value)
 }
@@ -67,7 +67,7 @@ func numaText(n int) string {
 	return fmt.Sprint(n)
 }
 
-// rate writes bytes a second.
+// rate formats bytes per second.
 func rate(bytes uint64, seconds float64) string {
 	if seconds <= 0 {
 		return "-"

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a bar on a terminal, and nothing elsewhere. Its methods are
-// called from one goroutine at a time.
+// progress is a bar on a terminal; elsewhere it shows no bar, and only prints the lines of
+// say. Its methods are called from one goroutine at a time.
 type progress struct {
 	to   io.Writer
 	name string
-	// bars and bar are nil where there is no terminal.
+	// bars and bar are nil if there is no terminal.
 	bars *mpb.Progress
 	bar  *mpb.Bar
-	// total is of grow.
+	// total is the sum of the arguments of grow.
 	total int64
 }
 
@@ -33,8 +33,8 @@ func (p *progress) begin(total int64) {
 	}
 }
 
-// grow draws the bar when it is called first, and makes it longer: of work
-// that comes bit by bit.
+// grow draws the bar when it is called first, and increases its total: for work that is
+// discovered gradually.
 func (p *progress) grow(more int64) {
 	if p.total += more; p.bar == nil {
 		p.draw(0)
@@ -61,14 +61,14 @@ func (p *progress) draw(total int64) {
 	)
 }
 
-// add moves the bar on.
+// add advances the bar.
 func (p *progress) add(n int64) {
 	if p.bar != nil {
 		p.bar.IncrInt64(n)
 	}
 }
 
-// say writes a line above the bar.
+// say prints a line above the bar.
 func (p *progress) say(line string) {
 	if p.bars != nil {
 		fmt.Fprintln(p.bars, line)

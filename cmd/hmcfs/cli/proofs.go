@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
 
-// readProofs reads the files by which a mount among others proves itself, and
-// by which it knows them and etcd.
+// readProofs reads the credentials of a mount in a cluster, for the other nodes and for
+// etcd.
 func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	var p daemon.Proofs
 	if !s.IsCluster() {
@@ -48,7 +48,7 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	if s.EtcdPasswordFile != "" {
 		text, err := os.ReadFile(s.EtcdPasswordFile)
 		if err != nil {
-			return p, fmt.Errorf("read the password of etcd: %w", err)
+			return p, fmt.Errorf("read the etcd password: %w", err)
 		}
 		if p.EtcdPassword = strings.TrimRight(string(text), "\r\n"); p.EtcdPassword == "" {
 			return p, usage(fmt.Errorf("the password in %s is empty", s.EtcdPasswordFile))
@@ -58,8 +58,8 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 	return p, nil
 }
 
-// readTLS reads a certificate with its key, and authorities; each may be left
-// out.
+// readTLS reads a certificate with its key, and certificate authorities; each may be
+// omitted.
 func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certFile != "" {
@@ -72,17 +72,17 @@ func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	if caFile != "" {
 		text, err := os.ReadFile(caFile)
 		if err != nil {
-			return nil, fmt.Errorf("authorities: %w", err)
+			return nil, fmt.Errorf("certificate authorities: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, usage(errors.New("authorities: " + caFile + " has no certificate in PEM"))
+			return nil, usage(errors.New("authorities: " + caFile + " contains no PEM certificate"))
 		}
 	}
 	return c, nil
 }
 
-// openToOthers warns of a secret that every user of the machine can read.
+// openToOthers warns about a secret that every user of the machine can read.
 func openToOthers(path string) []string {
 	st, err := os.Stat(path)
 	if err != nil || st.Mode().Perm()&0o004 == 0 {

@@ -30,20 +30,20 @@ func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
 		Short: "Publish files, each for one receiver",
-		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no byte moves; no process may have it\n" +
-			"open. Any other FILE is first copied to the device, and stays. The first receiver, by hmcfs\n" +
-			"subscribe, by mv or by reading all of it, takes it; rm withdraws it.\n\n" + pairsText,
+		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no bytes move; no process may have it\n" +
+			"open. Any other FILE is first copied to the device; the original stays. It goes to its first\n" +
+			"receiver, which uses hmcfs subscribe or mv, or reads all of it; rm withdraws it.\n\n" + pairsText,
 		Example: "  hmcfs publish step1=/mnt/hmc/cuda0/grad.npy\n" +
 			"  hmcfs publish --device cuda0 --wait --timeout 1m w0=./w0.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
 	}
 	f := &publishFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.device, "device", "host", "The device that files from outside the mount are copied to.")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "Return when all have been received.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: without end.")
+	cmd.Flags().StringVar(&f.device, "device", "host", "Device to which files from outside the mount are copied.")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "Wait until all have been received.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: forever.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		if f.timeout.given && !f.wait {
-			return usage(errors.New("--timeout is how long --wait waits; give that too"))
+			return usage(errors.New("--timeout limits --wait; give --wait too"))
 		}
 		return a.publish(ctx, args, f)
 	})
@@ -91,7 +91,7 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// publishOne publishes one file, and returns its number.
+// publishOne publishes one file, and returns its inode number.
 func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport) (metadata.Ino, error) {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -115,31 +115,31 @@ func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p k
 	err = rename(ctx, file, publishedFile(m, p.key), false)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		err = hinted(fmt.Errorf("something is published under it already: %w", hetero.ErrExist),
+		err = hinted(fmt.Errorf("another object is already published under it: %w", hetero.ErrExist),
 			"withdraw it with rm "+publishedFile(m, p.key)+", or wait until it is received")
 	case errors.Is(err, unix.EBUSY):
-		err = hinted(fmt.Errorf("%s: somebody has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
+		err = hinted(fmt.Errorf("%s: a process has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
 			"close it first")
 	}
 	return metadata.Ino(st.Ino), err
 }
 
-// stage copies a file from outside into a device's directory, under a name
-// that is no key.
+// stage copies a file from outside the mount into a device's directory, under a name that
+// is not a valid key.
 func (a keyVerbs) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
 	staged := filepath.Join(dir, fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()))
 	_, err := copyIn(ctx, file, staged, r)
 	return staged, err
 }
 
-// copyIn copies a regular file from outside to a name that is not taken.
+// copyIn copies a regular file from outside the mount to a name that must not exist.
 func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File, error) {
 	st, err := os.Stat(file)
 	if err != nil {
 		return copier.File{}, err
 	}
 	if !st.Mode().IsRegular() {
-		return copier.File{}, hinted(fmt.Errorf("%s is no regular file: %w", file, hetero.ErrInvalid), "name a file")
+		return copier.File{}, hinted(fmt.Errorf("%s is not a regular file: %w", file, hetero.ErrInvalid), "name a file")
 	}
 	s, err := copier.Copy(ctx, []string{file}, target, copier.Options{New: true, Started: r.bar.grow, Moved: r.bar.add})
 	if len(s.Files) == 1 {
@@ -148,7 +148,7 @@ func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File
 	return copier.File{}, err
 }
 
-// receipts waits until what was published has been received.
+// receipts waits until publications have been received.
 type receipts struct {
 	r      *keyReport
 	m      place.Mount
@@ -173,7 +173,7 @@ func (w *receipts) await(ctx context.Context, events eventStream, timeout second
 			return hinted(fmt.Errorf("waited %v for a receiver: %w", timeout.Duration, hetero.ErrTimeout),
 				"it is still published; rm in "+filepath.Join(w.m.MountPoint, publishDir)+" withdraws it")
 		default:
-			return fmt.Errorf("it is published, but whether it was received can't be told: %w", err)
+			return fmt.Errorf("it is published, but it is unknown whether it was received: %w", err)
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func (w *receipts) event(e keyEvent) {
 	delete(w.places, e.Key)
 }
 
-// missed looks what is there still, since events were missed.
+// missed checks which publications still exist, as events were missed.
 func (w *receipts) missed() {
 	for key, place := range w.places {
 		var st unix.Stat_t
@@ -209,7 +209,7 @@ func (w *receipts) missed() {
 		if err == nil && metadata.Ino(st.Ino) == w.inos[key] {
 			continue
 		}
-		w.r.fail(place, hinted(fmt.Errorf("it is not published any more, and who took it was missed: %w", hetero.ErrIO),
+		w.r.fail(place, hinted(fmt.Errorf("it is no longer published, and the event that ended it was missed: %w", hetero.ErrIO),
 			"ask the receiver"))
 		delete(w.places, key)
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// replicas reads keys into host memory of this process, which is another source
-// of them from then on, and keeps it until the context ends.
+// replicas reads keys into host memory of this process, which then serves as another source
+// for them, until the context ends.
 func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
 	c, err := a.openKeys(ctx, m)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // nobody holds anything any more
+	defer func() { _ = c.Close() }() // nothing is held any more
 	h := &holding{c: c, r: r, keys: r.keys()}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)
@@ -30,26 +30,26 @@ func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *
 	if err = r.finish(ctx, *f.asJSON, err); err != nil && h.held == 0 {
 		return err
 	}
-	a.note("this process has %d replicas in host memory; they end with it", h.held)
+	a.note("this process holds %d replicas in host memory until it ends", h.held)
 	<-ctx.Done()
 	return errors.Join(err, ctx.Err())
 }
 
-// heldLine is the line of a key that is held.
+// heldLine returns the line of a key that is held.
 func heldLine(row keyRow) string { return fmt.Sprintf("%s: replica of %d bytes", row.Key, row.Bytes) }
 
-// holding is memory that keys are read into.
+// holding is the memory into which keys are read.
 type holding struct {
 	c    hetero.Client
 	r    *keyReport
 	keys []string
-	// lists has the place for each key, without blobs for one that goes nowhere.
+	// lists holds the destination of each key, without blobs for a key that is not read.
 	lists []hetero.DeviceBlobList
 	size  devices.Size
 	held  int
 }
 
-// find learns what the keys name, and lays it out one behind the other.
+// find looks up the objects of the keys, and lays them out one after the other.
 func (h *holding) find(ctx context.Context, f *mgetFlags) error {
 	if f.timeout.Duration > 0 {
 		if _, err := h.c.Wait(ctx, h.keys, false, f.timeout.Duration); ctx.Err() != nil {
@@ -78,10 +78,10 @@ func (h *holding) find(ctx context.Context, f *mgetFlags) error {
 	return nil
 }
 
-// hostDevice is the device of every mount that takes memory of a process.
+// hostDevice is the device of every mount that accepts memory of a process.
 const hostDevice = devices.Name(host.Family)
 
-// take reads the keys into memory that is registered.
+// take reads the keys into registered memory.
 func (h *holding) take(ctx context.Context) error {
 	if h.size == 0 {
 		return nil
@@ -113,17 +113,17 @@ func (h *holding) take(ctx context.Context) error {
 	return nil
 }
 
-// register makes shared memory for all keys known. It is this process's as long
-// as the session has it.
+// register creates shared memory for all known keys. It belongs to this process, and is
+// valid as long as the session has it.
 func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
 	fd, err := unix.MemfdCreate("hmcfs-replicas", unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("take memory: %w", err)
+		return 0, fmt.Errorf("allocate memory: %w", err)
 	}
 	memory := os.NewFile(uintptr(fd), "replicas")
-	defer func() { _ = memory.Close() }() // the daemon has its own
+	defer func() { _ = memory.Close() }() // the daemon has its own descriptor
 	if err = memory.Truncate(int64(h.size)); err != nil {
-		return 0, fmt.Errorf("take %v of memory: %w", h.size, err)
+		return 0, fmt.Errorf("allocate %v of memory: %w", h.size, err)
 	}
 	place := 0
 	return h.c.PreRegister(ctx, hetero.Memory{

@@ -16,10 +16,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// superviseName is the verb by which a runner calls itself, once for each rank.
+// superviseName is the command with which a runner runs itself, once for each rank.
 const superviseName = "supervise-rank"
 
-// runFlags are those of run.
+// runFlags are the flags of run.
 type runFlags struct {
 	ranks     int
 	config    string
@@ -43,11 +43,11 @@ func (a *app) runVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--nranks N] [--config FILE] [--timeout TIME] [--json] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run a program as the ranks of a job",
-		Long: "Start the program once for each rank, with its rank, the number of ranks, a window of memory\n" +
-			"that all ranks see, and addresses in its environment, pass on what each rank writes with its\n" +
-			"rank before it, and end all ranks when one fails. Nothing of a job is left behind, also if\n" +
-			"this command is killed. A config says which buffers there are, what is in them before, and\n" +
-			"what is to be in them after the run.",
+		Long: "Start PROGRAM once for each rank. Its environment contains its rank, the number of ranks, a window\n" +
+			"of memory that all ranks share, and addresses. The output of each rank is passed on with the rank\n" +
+			"before each line, and when one rank fails all are ended. Nothing of a job is left behind, even if\n" +
+			"this command is killed. A config declares buffers, their contents before the run, and the contents\n" +
+			"expected after it.",
 		Example: "  hmcfs run --nranks 4 -- ./train --epochs 1\n" +
 			"  hmcfs run --nranks 2 --timeout 60s -- sh -c 'echo hello from $HMCFS_RANK of $HMCFS_WORLD'\n" +
 			"  hmcfs run --config treduce.yaml\n" +
@@ -56,15 +56,15 @@ func (a *app) runVerb() *cobra.Command {
 	cmd.Flags().SetInterspersed(false)
 	var f runFlags
 	flags := cmd.Flags()
-	flags.IntVarP(&f.ranks, "nranks", "n", 0, fmt.Sprintf("How many ranks, 1 to %d. Default: the config's, or %d.", runner.MaxRanks, runner.DefaultRanks))
-	flags.StringVar(&f.config, "config", "", "The job's file, YAML or JSON.")
+	flags.IntVarP(&f.ranks, "nranks", "n", 0, fmt.Sprintf("Number of ranks, 1 to %d. Default: the config's, or %d.", runner.MaxRanks, runner.DefaultRanks))
+	flags.StringVar(&f.config, "config", "", "Job file, YAML or JSON.")
 	flags.DurationVar(&f.timeout, "timeout", 0, "End the run after this time. Default: the config's, or none.")
-	flags.DurationVar(&f.grace, "grace", runner.DefaultGrace, "How long a rank has to end by itself (SIGTERM) before it is killed.")
-	flags.StringVar(&f.window, "window", "", "The size of each rank's window. Default: the config's, or what its buffers need, or "+runner.DefaultWindow.String()+".")
-	flags.StringVar(&f.dir, "dir", "", "Make windows and buffers as files in this directory, such as one of a mount. Default: anonymous memory.")
-	flags.StringVar(&f.logDir, "log-dir", "", "Write what each rank writes to rankN.log in this directory too.")
-	flags.StringVar(&f.save, "save", "", "Write all buffers after the run to rank_N/NAME.bin in this directory.")
-	flags.StringVar(&f.transport, "transport", "auto", "What ranks that use hmcfs's library talk by: shm, tcp, or auto.")
+	flags.DurationVar(&f.grace, "grace", runner.DefaultGrace, "How long a rank has to exit after SIGTERM before it is killed.")
+	flags.StringVar(&f.window, "window", "", "Size of each rank's window. Default: the config's, or what its buffers need, or "+runner.DefaultWindow.String()+".")
+	flags.StringVar(&f.dir, "dir", "", "Create windows and buffers as files in this directory, such as one of a mount. Default: anonymous memory.")
+	flags.StringVar(&f.logDir, "log-dir", "", "Also write the output of each rank to rankN.log in this directory.")
+	flags.StringVar(&f.save, "save", "", "After the run, write all buffers to rank_N/NAME.bin in this directory.")
+	flags.StringVar(&f.transport, "transport", "auto", "Transport between ranks that use hmcfs's library: shm, tcp, or auto.")
 	completeWith(cmd, "transport", "auto", "shm", "tcp")
 	flags.StringVar(&f.bind, "bind", "auto", "Give each rank processors of its own if there are enough (auto), or not (none).")
 	completeWith(cmd, "bind", "auto", "none")
@@ -81,14 +81,14 @@ func (a *app) runVerb() *cobra.Command {
 		if err != nil {
 			return usage(err)
 		}
-		a.orderly.Store(true) // ranks are ended in order, which takes its time
+		a.orderly.Store(true) // ranks are ended in order, which may take time
 		report, err := runner.Run(ctx, p, a.force)
 		return a.finishRun(ctx, p, report, err, *asJSON)
 	})
 	return cmd
 }
 
-// runPlan is the job that the flags and the config ask for.
+// runPlan returns the job described by the flags and the config.
 func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, error) {
 	var c *runner.Config
 	var faults []error
@@ -104,7 +104,7 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 		Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
 	}
 	if asJSON {
-		o.Out = a.Stderr // the answer is the report
+		o.Out = a.Stderr // standard output is for the report
 	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)
@@ -129,7 +129,7 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	return p, errors.Join(append(faults, err)...)
 }
 
-// executable is the file of this program.
+// executable returns the path of this program.
 func (a *app) executable() string {
 	if a.Executable == "" {
 		return "/proc/self/exe"
@@ -137,9 +137,9 @@ func (a *app) executable() string {
 	return a.Executable
 }
 
-// jobsDir returns the place for the directories of jobs: the user's own place for
-// sockets, or that of all. After su the place is another user's, who could put
-// anything where the job's secret is to be.
+// jobsDir returns the directory for the directories of jobs: the user's runtime directory,
+// or the one for temporary files. After su the runtime directory belongs to another user,
+// who could replace files in the place of the job's secret.
 func (a *app) jobsDir() string {
 	dir := a.Getenv("XDG_RUNTIME_DIR")
 	var st unix.Stat_t
@@ -150,7 +150,7 @@ func (a *app) jobsDir() string {
 	return os.TempDir()
 }
 
-// finishRun tells how a run went.
+// finishRun reports the result of a run.
 func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, err error, asJSON bool) error {
 	if r != nil && asJSON {
 		if perr := printJSON(a.out(), r); perr != nil {
@@ -174,7 +174,7 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 	return err
 }
 
-// printRun prints the lines of a run with a config, and which ranks have failed.
+// printRun prints the lines of a run with a config, and the number of ranks that failed.
 func (a *app) printRun(w io.Writer, p *runner.Plan, r *runner.Report) {
 	if failed := len(r.Failed()); failed > 0 {
 		fmt.Fprintf(a.Stderr, "=== %d/%d RANKS FAILED ===\n", failed, r.Ranks)
@@ -197,10 +197,10 @@ func (a *app) printRun(w io.Writer, p *runner.Plan, r *runner.Report) {
 	fmt.Fprintf(w, "=== VERIFICATION FAILED === (%d of %d elements differ)\n", r.Verdict.Wrong, r.Verdict.Compared)
 }
 
-// superviseVerb is the process between a runner and a rank.
+// superviseVerb returns the command that runs between a runner and a rank.
 func (a *app) superviseVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Be between a runner and one of its ranks", Hidden: true,
+		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Supervise one rank for a runner", Hidden: true,
 	}
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		a.orderly.Store(true)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestJobsAreInOnesOwnPlace: a place that others can write to, or that is
-// another user's, is none for secrets.
+// TestJobsAreInOnesOwnPlace: a directory that other users can write to, or that belongs to
+// another user, is not used for secrets.
 func TestJobsAreInOnesOwnPlace(t *testing.T) {
 	own, open, other := t.TempDir(), t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")

@@ -14,25 +14,25 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
 )
 
-// runHostName is the verb by which a runner has its part on another machine
-// done, by way of an agent such as ssh.
+// runHostName is the command with which a runner executes its part on another machine,
+// through an agent such as ssh.
 const runHostName = "run-host"
 
-// defaultAgent reaches other machines where nobody says otherwise. It
-// asks for no password: nobody could answer it.
+// defaultAgent connects to other machines by default. It does not ask for a password, as
+// nobody could enter it.
 const defaultAgent = "ssh -x -o BatchMode=yes"
 
 // addHosts adds the flags of jobs on several machines.
 func (f *runFlags) addHosts(flags *pflag.FlagSet) {
-	flags.StringVar(&f.hosts, "hosts", "", "Run on these machines, each with how many ranks: a:2,b:2. localhost is this one. Default: this one alone.")
-	flags.StringVar(&f.hostsFile, "hosts-file", "", "The same from a file: in each line NAME, slots=N and address=IP.")
-	flags.StringVar(&f.agent, "agent", defaultAgent, "The command that runs another one on a machine: it is given the machine's name, and the command.")
-	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "The path of hmcfs on the other machines.")
-	flags.StringVar(&f.workDir, "workdir", "", "The current directory of the ranks on other machines. Default: the one of this command.")
-	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: give all ranks these variables too: NAME, or NAME=VALUE.")
+	flags.StringVar(&f.hosts, "hosts", "", "Run on these machines, each with its number of ranks: a:2,b:2. localhost is this machine. Default: only this machine.")
+	flags.StringVar(&f.hostsFile, "hosts-file", "", "Like --hosts, from a file with a line NAME slots=N address=IP for each machine.")
+	flags.StringVar(&f.agent, "agent", defaultAgent, "Command that runs a command on another machine; its arguments are the machine's name and that command.")
+	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "Path of hmcfs on the other machines.")
+	flags.StringVar(&f.workDir, "workdir", "", "Current directory of the ranks on other machines. Default: that of this command.")
+	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: also set these variables for all ranks: NAME, or NAME=VALUE.")
 }
 
-// runHosts puts the machines into the options.
+// runHosts sets the options about machines.
 func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	var err error
 	switch {
@@ -66,7 +66,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	return err
 }
 
-// needsHosts refuses a flag that was set.
+// needsHosts returns an error if a flag was set.
 func needsHosts(flag string, set bool) error {
 	if !set {
 		return nil
@@ -74,8 +74,8 @@ func needsHosts(flag string, set bool) error {
 	return fmt.Errorf("%s: it is for ranks on several machines; use it with --hosts", flag)
 }
 
-// exported are the variables that ranks elsewhere get: those that were named,
-// and what this command has of the library's own.
+// exported returns the variables for ranks on other machines: the named ones, and those of
+// the hmcfs library that are set for this command.
 func (a *app) exported(names []string) ([]string, error) {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -90,17 +90,17 @@ func (a *app) exported(names []string) ([]string, error) {
 			value = a.Getenv(name)
 		}
 		if name == "" || strings.ContainsRune(entry, 0) || runner.Reserved(name) {
-			return nil, fmt.Errorf("--export %q: no name of a variable that is yours", name)
+			return nil, fmt.Errorf("--export %q: not the name of a variable that you can set", name)
 		}
 		out = append(out, name+"="+value)
 	}
 	return out, nil
 }
 
-// runHostVerb is a runner's part on this machine.
+// runHostVerb returns the command that executes a runner's part on this machine.
 func (a *app) runHostVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: runHostName, Short: "Do a runner's part on this machine", Hidden: true, Args: arguments(0, 0, "no arguments"),
+		Use: runHostName, Short: "Run a job's ranks on this machine for a runner elsewhere", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
 		a.orderly.Store(true)
@@ -115,9 +115,9 @@ func (a *app) runHostVerb() *cobra.Command {
 	return cmd
 }
 
-// ownStreams takes the standard input and output for what runner and host say to
-// each other: whatever else writes to the standard output would spoil that, and
-// a write to a runner that has gone would end this process.
+// ownStreams reserves standard input and output for the protocol between runner and host:
+// anything else written to standard output would corrupt it, and a write to a runner that
+// has exited would end this process.
 func ownStreams() (in, out *os.File, err error) {
 	var files [2]*os.File
 	for fd := range files {
@@ -126,7 +126,7 @@ func ownStreams() (in, out *os.File, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("take over standard stream %d: %w", fd, err)
 		}
-		// The end of the connection interrupts who waits for it.
+		// When the connection ends, it interrupts a pending read or write.
 		if err = unix.SetNonblock(own, true); err != nil {
 			return nil, nil, err
 		}

@@ -12,11 +12,11 @@ import (
 	"unicode"
 )
 
-// keyBits is the least, in bits, that a secret has to be hard to guess: a recorded
-// connection tests guesses offline.
+// keyBits is the minimum entropy, in bits, of a secret that is hard to guess: guesses can
+// be tested offline against a recorded connection.
 const keyBits = 128
 
-// readSecret reads the secret, or makes one where the file is missing.
+// readSecret reads the secret, or with create writes a new one if the file does not exist.
 func readSecret(path string, create bool) ([]byte, error) {
 	if path == "" {
 		return nil, usage(errors.New("--secret-file is missing: both sides need the same secret"))
@@ -35,19 +35,18 @@ func readSecret(path string, create bool) ([]byte, error) {
 	return secret, nil
 }
 
-// guessable warns of a secret that is easier to guess than a key, even if its
-// characters are random. Words that are long enough for that are not found out.
+// guessable warns about a secret that is easier to guess than a key even if its characters
+// are random. Words that are long enough are not detected.
 func guessable(path string, secret []byte) []string {
 	bits := int(float64(len(secret)) * math.Log2(float64(alphabet(secret))))
 	if bits >= keyBits {
 		return nil
 	}
-	return []string{fmt.Sprintf("the secret in %s is worth %d bits at most, a key has %d or more, and recorded connections test guesses; "+
-		"make it of 32 random bytes: head -c 32 /dev/urandom | base64", path, bits, keyBits)}
+	return []string{fmt.Sprintf("the secret in %s has at most %d bits of entropy, fewer than the %d of a key, and can be guessed offline from a recorded connection; make it of 32 random bytes: head -c 32 /dev/urandom | base64", path, bits, keyBits)}
 }
 
-// alphabet returns how many characters there are of the kinds that a secret consists
-// of, or how many it has where it repeats a few.
+// alphabet returns the size of the character classes that occur in a secret, or the number
+// of different characters if it repeats a few.
 func alphabet(secret []byte) int {
 	const few = 6
 	have, kinds := map[byte]bool{}, map[int]bool{}
@@ -78,23 +77,22 @@ func alphabet(secret []byte) int {
 	return n
 }
 
-// makeSecret writes a new secret, whole or not at all, for the owner's eyes.
+// makeSecret writes a new secret atomically, readable only by the owner.
 func makeSecret(path string) ([]byte, error) {
 	var p [32]byte
-	// It never fails: the runtime ends the process where the kernel has no
-	// random bytes.
+	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(p[:])
 	secret := hex.AppendEncode(nil, p[:])
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
+		return nil, fmt.Errorf("create a secret: %w", err)
 	}
 	_, err = fmt.Fprintf(f, "%s\n", secret)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
+		return nil, fmt.Errorf("create a secret: %w", err)
 	}
 	return secret, nil
 }

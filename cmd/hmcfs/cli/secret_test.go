@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestGuessableSecret warns of secrets that a machine can guess offline, and of no key.
+// TestGuessableSecret checks that secrets that can be guessed offline cause a warning, and
+// keys do not.
 func TestGuessableSecret(t *testing.T) {
 	for secret, poor := range map[string]bool{
 		"correcthorsebatt":                             true, // 16 letters

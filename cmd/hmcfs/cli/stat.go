@@ -26,7 +26,7 @@ func (a *app) statVerb() *cobra.Command {
 		Use:   "stat [--json] FILE...",
 		Short: "Show where a file's bytes are",
 		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
-			"transfer. Extents, and what is exported, are shown to root and to the user who mounted.",
+			"transfer. Extents and exports are shown only to root and to the user who mounted.",
 		Args: arguments(1, -1, "at least one FILE"),
 	}
 	asJSON := addJSON(cmd)
@@ -42,7 +42,7 @@ type statRow struct {
 	// Type is file, directory or special.
 	Type string `json:"type"`
 	adminapi.Object
-	// ExtentsKnown says whether this user may see the extents.
+	// ExtentsKnown is set if this user may see the extents.
 	ExtentsKnown bool `json:"extents_known"`
 }
 
@@ -109,7 +109,7 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 	o, err := c.Object(ctx, row.Ino)
 	switch {
 	case client.IsNotFound(err):
-		// It is one of hmcfs's own, such as .hmcfs/stats.
+		// It is a file of hmcfs itself, such as .hmcfs/stats.
 		row.ExtentsKnown = true
 		return row, nil
 	case err != nil:
@@ -119,8 +119,7 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 	return row, nil
 }
 
-// mountOfDev finds the mount that a file lies on by its device number, which
-// holds through symbolic links and bind mounts.
+// typeOf returns the type of a file for the output.
 func typeOf(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
@@ -131,6 +130,8 @@ func typeOf(m fs.FileMode) string {
 	return "special"
 }
 
+// mountOfDev finds the mount that contains a file by its device number, which also works
+// through symbolic links and bind mounts.
 func mountOfDev(file string, dev uint64) (place.Mount, error) {
 	all, err := place.Mounts()
 	if err != nil {
@@ -145,7 +146,7 @@ func mountOfDev(file string, dev uint64) (place.Mount, error) {
 	return place.Mount{}, notMounted("%s is not on an hmcfs mount", file)
 }
 
-// objectFromXattrs returns what anyone who may read the file can know of it.
+// objectFromXattrs returns what any user who may read the file can know about it.
 func objectFromXattrs(file string) adminapi.Object {
 	get := func(name string) string { return xattr(file, "user.hmc."+name) }
 	o := adminapi.Object{
@@ -156,7 +157,7 @@ func objectFromXattrs(file string) adminapi.Object {
 	return o
 }
 
-// xattr reads an extended attribute; "" where there is none.
+// xattr returns an extended attribute; "" if it does not exist.
 func xattr(file, name string) string {
 	buf := make([]byte, 4096)
 	for {
@@ -204,7 +205,7 @@ func printStat(w io.Writer, r statRow) error {
 	}
 	switch {
 	case !r.ExtentsKnown:
-		field(w, "extents", "shown to root and the user who mounted")
+		field(w, "extents", "shown only to root and the user who mounted")
 		return nil
 	case len(r.Extents) == 0:
 		field(w, "extents", "none")

@@ -16,7 +16,7 @@ import (
 func (a *app) statusVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--json] MOUNTPOINT",
-		Short: "Show a mount: devices, transfers and their paths",
+		Short: "Show the state of a mount: devices, transfers and their paths",
 		Args:  arguments(1, 1, "one MOUNTPOINT"),
 	}
 	asJSON := addJSON(cmd)
@@ -81,8 +81,8 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	return t.Flush()
 }
 
-// memoryText tells what of the daemon's memory is the devices', which is no
-// overhead.
+// memoryText describes the daemon's memory, including which part of it belongs to devices,
+// and so is not overhead.
 func memoryText(st adminapi.Status) string {
 	m := st.Memory
 	text := fmt.Sprintf("%v resident", m.Resident)
@@ -105,7 +105,7 @@ func memoryText(st adminapi.Status) string {
 func passthroughText(p adminapi.Passthrough) string {
 	switch {
 	case p.On:
-		return "on: the kernel serves host files by itself"
+		return "on: the kernel serves host files directly"
 	case p.Reason != "":
 		return "off: " + p.Reason
 	default:
@@ -116,10 +116,10 @@ func passthroughText(p adminapi.Passthrough) string {
 func accessText(st adminapi.Status) string {
 	who, how := "the mounting user only", "read and write"
 	if st.AllowOther {
-		who = "all users, by modes"
+		who = "all users, subject to file modes"
 	}
 	if st.ReadOnly {
-		how = "read only"
+		how = "read-only"
 	}
 	return who + ", " + how
 }

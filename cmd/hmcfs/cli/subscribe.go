@@ -29,19 +29,19 @@ func (a keyVerbs) subscribeVerb() *cobra.Command {
 		Use:   "subscribe [--timeout TIME] [--dir DIR] [-f] [--json] KEY[=PATH]...",
 		Short: "Receive published files, each once",
 		Long: "Wait until the keys are published, and receive them. A PATH in the mount receives the object by\n" +
-			"rename: on its own device no byte moves, to another device it is copied directly. Any other PATH,\n" +
-			"or standard output for - and where there is none, receives all bytes. A publication leaves\n" +
-			"publish/ when its last byte has been written, and not before. A missing key delays no other.\n" +
-			"What another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
+			"rename: on the same device no bytes move; to another device they are copied directly. Any other\n" +
+			"PATH receives all bytes, as does standard output if PATH is - or missing. A publication leaves\n" +
+			"publish/ only when its last byte has been written. A missing key does not delay the others. What\n" +
+			"another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
 			"  seq -f layer%g 0 31 | hmcfs subscribe --dir /mnt/hmc/cuda1 -",
 		Args: arguments(1, -1, "at least one KEY"),
 	}
 	f := &subscribeFlags{keyFlags: addKeyFlags(cmd)}
-	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Replace a PATH that is there.")
-	cmd.Flags().Var(&f.timeout, "timeout", "How long keys are waited for. Default: 20s for one key, 60s for several.")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
+	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Replace an existing PATH.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for the keys. Default: 20s for one key, 60s for several.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.subscribe(ctx, args, f)
 	})
@@ -68,7 +68,7 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 	if s.c, err = a.openKeys(ctx, m); err != nil {
 		return err
 	}
-	defer func() { _ = s.c.Close() }() // what is reserved is offered again
+	defer func() { _ = s.c.Close() }() // reserved publications are offered again
 	if s.r.line = movedLine; toOutput {
 		s.r.line = nil
 	}
@@ -83,14 +83,14 @@ type subscription struct {
 	m     place.Mount
 	force bool
 	r     *keyReport
-	// c is the subscriber's own session with the daemon, which has its reservations.
+	// c is the subscriber's own session with the daemon, which holds its reservations.
 	c hetero.Client
-	// reserved are the places of keys that another one was receiving at the last
+	// reserved are the places of keys that another subscriber was receiving at the last
 	// attempt.
 	reserved map[int]bool
 }
 
-// fail reports a key that did not come in time, or can't be looked at.
+// fail reports a key that did not appear in time, or could not be looked up.
 func (s *subscription) fail(place int, err error) {
 	if s.reserved[place] && errors.Is(err, hetero.ErrTimeout) {
 		err = fmt.Errorf("%w: %w", errReserved, err)
@@ -122,8 +122,8 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
-// lostRace reports whether a failure is that another one has received what was
-// there, or has reserved it, and nothing was written of it.
+// lostRace reports whether a failure means that another subscriber has received or reserved
+// the publication, and nothing of it was written.
 func (s *subscription) lostRace(place int, err error) bool {
 	if _, written := errors.AsType[*writtenError](err); written {
 		return false
@@ -138,9 +138,8 @@ func (s *subscription) lostRace(place int, err error) bool {
 	return lerr == nil && !there
 }
 
-// receive takes one publication that is there. One of this node that goes to
-// another name in the mount is renamed; all else is reserved, and received when
-// its bytes have arrived.
+// receive receives one existing publication. If it is on this node and its target is in the
+// mount, it is renamed; otherwise it is reserved, and received when its bytes have arrived.
 func (s *subscription) receive(ctx context.Context, place int) error {
 	row := &s.r.rows[place]
 	begun := time.Now()
@@ -171,7 +170,7 @@ func (s *subscription) receive(ctx context.Context, place int) error {
 		err = d.run(ctx, inside)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		err = hinted(fmt.Errorf("%s is there already: %w", row.Path, fs.ErrExist), "-f replaces it; nothing was received")
+		err = hinted(fmt.Errorf("%s exists already: %w", row.Path, fs.ErrExist), "nothing was received; use -f to replace it")
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// topoFlags are those of all verbs of topo.
+// topoFlags are the flags of all topo commands.
 type topoFlags struct {
 	file  string
 	mount string
@@ -28,19 +28,19 @@ type topoFlags struct {
 
 func (f *topoFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "file", "", "Read a topology.json, a rank table (1.0, 1.2, 2.0) or a topology file (2.0) instead of looking at this machine.")
-	cmd.Flags().StringVar(&f.mount, "mount", "", "Show what this mount knows, with the devices of its other nodes. Default: the devices of this machine.")
+	cmd.Flags().StringVar(&f.mount, "mount", "", "Show what this mount knows, including the devices of its other nodes. Default: the devices of this machine.")
 	cmd.Flags().BoolVar(&f.json, "json", false, "Print JSON. Fields are only ever added.")
 }
 
 func (f *topoFlags) addSize(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.size, "size", "1MiB", "The size of a transfer, which decides between short ways and wide ones.")
+	cmd.Flags().StringVar(&f.size, "size", "1MiB", "Transfer size, which decides between routes of low latency and routes of high bandwidth.")
 }
 
-// graph returns the graph that the flags mean.
+// graph returns the topology selected by the flags.
 func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) {
 	switch {
 	case f.file != "" && f.mount != "":
-		return nil, usage(errors.New("--file, --mount: give one of them"))
+		return nil, usage(errors.New("--file and --mount: use one of them"))
 	case f.file != "":
 		return daemon.ReadTopology(f.file)
 	case f.mount != "":
@@ -53,24 +53,24 @@ func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) 
 	return a.discoverTopology(ctx)
 }
 
-// discoverTopology looks at this machine, without opening a device.
+// discoverTopology returns the topology of this machine, without opening a device.
 func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	reg := daemon.Families(host.Options{}, nil)
 	var infos []devices.Info
 	for _, driver := range reg.Drivers() {
-		found, _ := driver.Discover(ctx) // hmcfs devices tells why there is none
+		found, _ := driver.Discover(ctx) // hmcfs devices shows why there is none
 		for _, f := range found {
 			infos = append(infos, f.Info)
 		}
 	}
 	pairs, problems := daemon.Pairs(ctx, reg, infos)
 	for _, err := range problems {
-		a.note("which cards reach each other is not known: %v", err)
+		a.note("cannot determine which cards can reach each other: %v", err)
 	}
 	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
 }
 
-// sized is graph, and the size of the transfer.
+// sized returns the topology, and the transfer size.
 func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64, error) {
 	n, err := devices.ParseSize(f.size)
 	if err != nil {
@@ -86,9 +86,9 @@ func (a *app) topoVerb() *cobra.Command {
 		Example: "  hmcfs topo --mount /mnt/hmc\n" +
 			"  hmcfs topo --file rank_table.json --svg ranks.svg",
 		Short: "Show how devices, network cards and NUMA nodes are connected",
-		Long: "Show how the devices of this machine are joined, of a mount with its other nodes, or of a\n" +
-			"file: a topology.json, or a rank table or topology file of HCCL's. Bandwidths with ~ are\n" +
-			"typical of their kind of link; the others are the kernel's or the file's.",
+		Long: "Show how devices are connected: those of this machine, of a mount with its other nodes, or of\n" +
+			"a file, which is a topology.json, or a rank table or topology file of HCCL. Bandwidths with ~\n" +
+			"are typical of that kind of link; the others come from the kernel or the file.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -99,8 +99,8 @@ func (a *app) topoVerb() *cobra.Command {
 	a.topoShow(cmd)
 	show := &cobra.Command{
 		Use:   "show [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
-		Short: "The same as topo alone",
-		Args:  arguments(0, 0, "no argument"),
+		Short: "Same as hmcfs topo",
+		Args:  arguments(0, 0, "no arguments"),
 	}
 	a.topoShow(show)
 	for _, verb := range []*cobra.Command{show, a.topoRouteVerb(), a.topoRingVerb()} {
@@ -113,7 +113,7 @@ func (a *app) topoVerb() *cobra.Command {
 func (a *app) topoShow(cmd *cobra.Command) {
 	var f topoFlags
 	f.add(cmd)
-	picture := cmd.Flags().String("svg", "", "Draw a picture into this file; - is the standard output.")
+	picture := cmd.Flags().String("svg", "", "Draw a picture into this file; - is standard output.")
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
 		g, err := f.graph(ctx, a)
 		if err != nil {
@@ -190,9 +190,9 @@ func (a *app) topoRouteVerb() *cobra.Command {
 		Use: "route FROM TO [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
 		Example: "  hmcfs topo route cuda0 cuda3 --size 64MiB\n" +
 			"  hmcfs topo route host b/cuda0 --mount /mnt/hmc",
-		Short: "Show the fastest way between two devices",
-		Long: "Show the fastest way for a transfer of some size, by the latencies and bandwidths of the\n" +
-			"links. A way through more devices is taken only where it is really faster.",
+		Short: "Show the fastest route between two devices",
+		Long: "Show the fastest route for a transfer of some size, by the latencies and bandwidths of the\n" +
+			"links. A route through more devices is chosen only if it is clearly faster.",
 		Args: arguments(2, 2, "two devices"),
 	}
 	var f topoFlags
@@ -232,7 +232,7 @@ func printRoute(w io.Writer, r *topology.Route) error {
 	return nil
 }
 
-// topoRing is printed by `topo ring --json`.
+// topoRing is the output of `topo ring --json`.
 type topoRing struct {
 	Ring  []topology.ID `json:"ring"`
 	Order []int         `json:"order"`
@@ -244,8 +244,8 @@ func (a *app) topoRingVerb() *cobra.Command {
 		Use:     "ring [DEVICE…] [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
 		Example: "  hmcfs topo ring cuda0 cuda1 cuda2 cuda3",
 		Short:   "Show the order in which a ring uses the fast links",
-		Long: "Show in which order a ring of ranks goes through devices, one rank on each that is named.\n" +
-			"Without names it is the ranks of a rank table, or else all accelerators.",
+		Long: "Show the order in which a ring of ranks passes through devices, with one rank on each device\n" +
+			"named. Without names, use the ranks of a rank table, or else all accelerators.",
 		Args: arguments(0, -1, "devices"),
 	}
 	var f topoFlags
@@ -282,7 +282,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 	return cmd
 }
 
-// ringPlaces are the devices of a ring.
+// ringPlaces returns the devices of a ring.
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
 	var places []topology.ID
 	for _, n := range named {
@@ -301,7 +301,7 @@ func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
 		}
 	}
 	if len(places) == 0 {
-		return nil, usage(errors.New("there is no accelerator; name the devices of the ring, such as host"))
+		return nil, usage(errors.New("no accelerator found; name the devices of the ring, such as host"))
 	}
 	return places, nil
 }

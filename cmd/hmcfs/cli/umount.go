@@ -20,15 +20,15 @@ func (a *app) umountVerb() *cobra.Command {
 		Aliases: []string{"unmount"},
 		Short:   "Unmount and free the memory",
 		Long: "Unmount, and return when the daemon has cleaned up and exited. All objects are freed, as with\n" +
-			"tmpfs, unless --keep leaves the host tier and the records for the next mount. The mount of a\n" +
-			"dead daemon is removed, and what the next mount can use stays. The mount of a daemon that runs\n" +
-			"but does not answer is removed with --force.",
+			"tmpfs, unless --keep leaves the host tier and the records for the next mount. If the daemon is\n" +
+			"dead, its mount is removed, and what the next mount can use stays. If the daemon runs but does\n" +
+			"not answer, --force removes the mount.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool
 	cmd.Flags().BoolVar(&keep, "keep", false, "Leave the host tier and the records for the next mount.")
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "Unmount even when the mount is in use: whoever has files open gets 5 s to finish.")
-	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "The same as --force.")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "Unmount even if the mount is in use: processes with open files get 5 s to finish.")
+	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "Same as --force.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.umount(ctx, args[0], adminapi.UmountRequest{Keep: keep, Lazy: force || lazy})
 	})
@@ -47,7 +47,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	case !found:
 		return a.umountNameless(ctx, mountPoint, r)
 	case !m.IsHMCFS():
-		return notMounted("%s is mounted, but with %s, not with hmcfs", mountPoint, m.Type)
+		return notMounted("%s is a mount of type %s, not of hmcfs", mountPoint, m.Type)
 	}
 	c, p, err := a.findDaemon(ctx, m)
 	if errors.Is(err, client.ErrNoDaemon) {
@@ -62,39 +62,39 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	return err
 }
 
-// umountUnresponsive takes a mount away by the kernel, since its daemon does not
-// answer. The daemon lives: what it holds goes when it goes on, or is killed.
+// umountUnresponsive has the kernel remove a mount whose daemon does not answer. The daemon
+// still runs: its resources are freed when it resumes, or is killed.
 func (a *app) umountUnresponsive(ctx context.Context, m place.Mount, unresponsive *unresponsiveError) error {
 	cutErr, err := place.Wrest(m)
 	if err != nil {
-		return fmt.Errorf("the daemon does not answer, and the kernel does not take the mount away: %w", err)
+		return fmt.Errorf("the daemon does not answer, and the kernel cannot remove the mount: %w", err)
 	}
-	a.note("the daemon of %s does not answer; the kernel has taken the mount away", m.MountPoint)
+	a.note("the daemon of %s does not answer; the kernel has removed the mount", m.MountPoint)
 	if cutErr != nil {
-		a.note("who has files open there waits until the daemon goes on or ends: %v", cutErr)
+		a.note("processes with open files there wait until the daemon resumes or exits: %v", cutErr)
 	} else {
-		a.note("the connection is cut: files that are still open fail")
+		a.note("the connection is cut; files that are still open report errors")
 	}
 	switch err := place.AwaitEnd(ctx, unresponsive.pid, unresponsive.lock, unresponsiveEndLimit); {
 	case ctx.Err() != nil:
 		return err
 	case err != nil && unresponsive.pid > 0:
-		a.note("process %d still holds its memory; it cleans up and ends once it goes on (kill -CONT %d), and frees it too when it is killed (kill -KILL %d)",
+		a.note("process %d still holds its memory; it cleans up and exits once it is resumed (kill -CONT %d), and its memory is also freed when it is killed (kill -KILL %d)",
 			unresponsive.pid, unresponsive.pid, unresponsive.pid)
 	}
 	return nil
 }
 
-// umountNameless ends a daemon whose mount is not in this mount namespace:
-// it was taken away by name, and a container has a copy of it, or it was
-// mounted inside of one.
+// umountNameless shuts down a daemon whose mount is not in this mount namespace: it was
+// unmounted by name while a container has a copy of it, or it was mounted inside a
+// container.
 func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.UmountRequest) error {
 	places, _ := a.host().Find(mountPoint, a.UID)
 	for _, p := range places {
 		c := client.NewOf(p.Socket(), a.UID)
 		_, err := hear(ctx, c, p)
 		if unresponsive, ok := errors.AsType[*unresponsiveError](err); ok && unresponsive.pid > 0 {
-			return notMounted("%s is not mounted, but process %d, which served it, has not ended and does not answer; let it go on (kill -CONT %d), or end it (kill -KILL %d)",
+			return notMounted("%s is not mounted, but process %d, which served it, has not exited and does not answer; resume it (kill -CONT %d), or kill it (kill -KILL %d)",
 				mountPoint, unresponsive.pid, unresponsive.pid, unresponsive.pid)
 		}
 		st, err := c.Status(ctx, false)
@@ -104,7 +104,7 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 		return a.umountLiving(ctx, c, p, r)
 	}
 	if m, found, err := place.MountOf(mountPoint); err == nil && found {
-		return notMounted("%s is no mount point but lies on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
+		return notMounted("%s is not a mount point but is on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
 	}
 	return notMounted("%s is not mounted", mountPoint)
 }
@@ -128,16 +128,16 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 		a.note("%s; that copy of the mount has been cut off, and reports errors until it is unmounted there", text)
 	}
 	if err := place.AwaitEnd(ctx, st.PID, lockOf(st), endLimit); err != nil {
-		return fmt.Errorf("%s is unmounted, but its daemon goes on: %w", p.MountPoint, err)
+		return fmt.Errorf("%s is unmounted, but its daemon has not exited: %w", p.MountPoint, err)
 	}
 	return nil
 }
 
 const (
-	// endLimit bounds the time from a daemon's answer to its end.
+	// endLimit bounds the time between a daemon's answer and its end.
 	endLimit = 30 * time.Second
-	// unresponsiveEndLimit bounds the wait for one that lost its mount because
-	// it did not answer: it may have been slow only.
+	// unresponsiveEndLimit bounds the wait for a daemon whose mount was removed because it
+	// did not answer: it may only have been slow.
 	unresponsiveEndLimit = 2 * time.Second
 )
 
@@ -145,8 +145,8 @@ func lockOf(st adminapi.Status) string {
 	return place.Paths{Runtime: st.RuntimeDir}.Lock()
 }
 
-// umountDead takes away a mount that nobody serves. The records and the host
-// tier stay: they are what the next mount goes on with.
+// umountDead removes a mount without a daemon. The records and the host tier stay, as the
+// next mount continues with them.
 func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	if err := place.Detach(m.MountPoint, lazy || place.IsDead(m.MountPoint)); err != nil {
 		if errors.Is(err, place.ErrBusy) {
@@ -158,22 +158,22 @@ func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	for _, p := range places {
 		holder, living, err := place.ReadHolder(p.Lock())
 		if err == nil && living && holder.MountPoint == m.MountPoint {
-			// It only did not answer; it ends by itself without its mount.
+			// The daemon was alive but did not answer; without its mount it ends.
 			return place.AwaitEnd(ctx, holder.PID, p.Lock(), endLimit)
 		}
 		if err == nil {
 			p.CleanSocket()
 		}
 	}
-	a.note("the daemon of %s was dead; the mount is gone, and a next mount there finds what can be saved", m.MountPoint)
+	a.note("the daemon of %s was dead; the mount is removed, and the next mount there recovers what it can", m.MountPoint)
 	return nil
 }
 
-// busy names who holds a mount.
+// busy returns an error that names the processes that use a mount.
 func busy(mountPoint string) error {
 	users := place.Users(mountPoint)
 	if len(users) == 0 {
-		return fmt.Errorf("%s is in use by a process that you may not see; end it, or unmount with --force", mountPoint)
+		return fmt.Errorf("%s is in use by a process that you are not permitted to see; end it, or unmount with --force", mountPoint)
 	}
 	const most = 5
 	var texts []string

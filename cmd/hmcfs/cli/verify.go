@@ -10,16 +10,16 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// exitDifferent is files that are not equal.
+// exitDifferent is the exit code if files are not equal.
 const exitDifferent = exitFailure
 
 func (a *app) verifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--json] FILE...",
-		Short: "Compare files by checksums, also across nodes",
+		Short: "Compare files by checksum, also across nodes",
 		Long: "Compare the SHA-256 checksums of each 1 MiB block of the FILEs with those of the first FILE, and\n" +
 			"report which files differ, and where. Each node reads its own files; only checksums go over the\n" +
-			"network. The FILEs are of one mount, on any devices and nodes.\n" +
+			"network. The FILEs must be on one mount, but may be on any of its devices and nodes.\n" +
 			"\n" +
 			"The exit code is 0 if all are equal, and 1 otherwise.",
 		Example: "  hmcfs verify /mnt/hmc/cuda0/w /mnt/hmc/nodes/*/cuda0/w",
@@ -56,7 +56,7 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 	return err
 }
 
-// printVerify writes a line for each file that differs.
+// printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
 		fmt.Fprintf(a.out(), "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
@@ -71,7 +71,7 @@ func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	}
 }
 
-// equals says how many files are.
+// equals formats the number of files with a verb.
 func equals(files int) string {
 	if files == 1 {
 		return "1 file is"

@@ -13,7 +13,7 @@ func (a *app) versionVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version [--json]",
 		Short: "Show the version",
-		Args:  arguments(0, 0, "no argument"),
+		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(context.Context, []string) error {
@@ -27,7 +27,8 @@ func (a *app) versionVerb() *cobra.Command {
 	return cmd
 }
 
-// versionText is the program and what it was built with, in one line.
+// versionText returns the version of the program and of what it was built with, in one
+// line.
 func versionText() string {
 	v := daemon.VersionOf(version)
 	return fmt.Sprintf("hmcfs %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)

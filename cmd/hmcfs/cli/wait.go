@@ -13,14 +13,14 @@ func (a keyVerbs) waitVerb() *cobra.Command {
 		Use:   "wait [--published] [--timeout TIME] [--json] KEY...",
 		Short: "Wait until keys exist",
 		Long: "Return when each key names an object whose bytes are available or, with --published, when each is\n" +
-			"published. Keys that are not there in time fail.\n\n" + keysText,
+			"published. Keys that do not exist in time fail.\n\n" + keysText,
 		Example: "  hmcfs wait w0 --timeout 20s && python3 infer.py",
 		Args:    arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
 	var timeout seconds
-	published := cmd.Flags().Bool("published", false, "Wait for what is published.")
-	cmd.Flags().Var(&timeout, "timeout", "How long. Default: 20s for one key, 60s for several.")
+	published := cmd.Flags().Bool("published", false, "Wait until the keys are published.")
+	cmd.Flags().Var(&timeout, "timeout", "How long to wait. Default: 20s for one key, 60s for several.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		pairs, err := keyArgs(args, a.Stdin, keysAlone)
 		if err != nil {

@@ -31,19 +31,18 @@ func (a keyVerbs) watchVerb() *cobra.Command {
 		Short: "Show events of keys as they happen",
 		Long: "Print a line of JSON for each event from now on, until ^C or until N events: created, removed,\n" +
 			"expired, lost, published, consumed, withdrawn, conflict, and dropped, which counts events that\n" +
-			"could not be kept while this command did not read. docs/semantics.md describes their fields.\n" +
-			"KEYs, --event and --published select events.\n" +
-			"\n" +
-			"A line on standard error says when it has begun to listen.",
+			"were discarded because this command read too slowly. docs/semantics.md describes their fields.\n" +
+			"KEYs, --event and --published select events.\n\n" +
+			"A line on standard error reports when listening has started.",
 		Example: "  hmcfs watch --event created,lost\n  hmcfs watch --published --count 1 step1",
 		Args:    arguments(0, -1, "any number of KEYs"),
 	}
 	f := &watchFlags{}
 	addJSON(cmd) // it prints nothing else
-	cmd.Flags().StringVar(&f.mount, "mount", "", "The mount. Default: the only one.")
-	cmd.Flags().StringSliceVar(&f.kinds, "event", nil, "The kinds of events to show. Default: all.")
+	cmd.Flags().StringVar(&f.mount, "mount", "", "Mount point. Default: the only mount.")
+	cmd.Flags().StringSliceVar(&f.kinds, "event", nil, "Kinds of events to show. Default: all.")
 	cmd.Flags().BoolVar(&f.published, "published", false, "The same as --event published,consumed,withdrawn.")
-	cmd.Flags().IntVar(&f.count, "count", 0, "How many to show. Default: without end.")
+	cmd.Flags().IntVar(&f.count, "count", 0, "Number of events to show. Default: no limit.")
 	completeWith(cmd, "event", eventKinds()...)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.watch(ctx, args, f)
@@ -53,11 +52,11 @@ func (a keyVerbs) watchVerb() *cobra.Command {
 
 func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error {
 	if f.count < 0 {
-		return usage(fmt.Errorf("--count %d: how many events are shown is 1 or more", f.count))
+		return usage(fmt.Errorf("--count %d: use 1 or more", f.count))
 	}
 	for _, kind := range f.kinds {
 		if !slices.Contains(eventKinds(), kind) {
-			return usage(fmt.Errorf("--event %s is unknown; there are %s", kind, strings.Join(eventKinds(), ", ")))
+			return usage(fmt.Errorf("--event %s is unknown; use one of %s", kind, strings.Join(eventKinds(), ", ")))
 		}
 	}
 	if f.published {
@@ -83,7 +82,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 	return errors.Join(f.show(ctx, a.app, events, keys), events.Close())
 }
 
-// show prints events until there were enough.
+// show prints events until the requested number is reached.
 func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys []string) error {
 	out := json.NewEncoder(a.out())
 	out.SetEscapeHTML(false)

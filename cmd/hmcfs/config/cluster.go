@@ -16,48 +16,49 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// The defaults of a mount among others.
+// The defaults of a mount in a cluster.
 const (
-	// DefaultCluster is a cluster's name where none is given.
+	// DefaultCluster is the name of a cluster whose URL contains none.
 	DefaultCluster = "hmcfs"
-	// DefaultLease is the time that a node that died is still seen.
+	// DefaultLease is the time that other nodes still list a node that died.
 	DefaultLease = 10 * time.Second
-	// DefaultNodeTimeout bounds a question to another node.
+	// DefaultNodeTimeout bounds a request to another node.
 	DefaultNodeTimeout = 10 * time.Second
 )
 
-// The bounds of the lease, which the service counts in seconds.
+// The bounds of the lease, which etcd counts in whole seconds.
 const (
 	minLease = 2 * time.Second
 	maxLease = 10 * time.Minute
 )
 
-// Cluster has the options about other machines.
+// Cluster holds the parsed options about other nodes.
 type Cluster struct {
-	// Node is our name. Empty is a mount of its own, and all else is empty
-	// then.
+	// Node is the name of this node. If it is empty, the mount is not part of a cluster,
+	// and all other fields are empty too.
 	Node members.Name
-	// Name tells clusters apart that share a service.
+	// Name distinguishes clusters that share an etcd.
 	Name string
-	// Endpoints are those of etcd, HOST:PORT; none where Peers is the list.
+	// Endpoints are the addresses of etcd, HOST:PORT; empty if Peers lists the nodes.
 	Endpoints []string
-	// EndpointTLS says that etcd is spoken to over TLS.
+	// EndpointTLS is set if connections to etcd use TLS.
 	EndpointTLS bool
 	// Peers are the other nodes of a fixed list.
 	Peers []members.Record
-	// Listen has the addresses at which other nodes connect, Advertise what they are told.
+	// Listen holds the addresses at which other nodes connect, and Advertise those
+	// announced to them.
 	Listen    []control.Address
 	Advertise []string
-	// Transports are those that may be used; none is comm's default.
+	// Transports are the permitted transports; empty means the default of comm.
 	Transports []comm.Transport
 	Squash     cluster.Squash
 }
 
-// IsCluster says whether the mount is one among others.
+// IsCluster reports whether the mount is part of a cluster.
 func (o *Options) IsCluster() bool { return o.Node != "" }
 
-// Cluster works out what the options say of other machines. Every fault is in
-// the error, each naming its option.
+// Cluster parses the options about other nodes. The error contains every fault, each with
+// the name of its option.
 func (o *Options) Cluster() (Cluster, error) {
 	if !o.IsCluster() {
 		return Cluster{}, o.alone()
@@ -81,9 +82,9 @@ func (o *Options) Cluster() (Cluster, error) {
 	add(err)
 	switch {
 	case o.ClusterURL != "" && len(o.Peers) > 0:
-		add(errors.New("cluster, peer: give one of them: etcd knows who the others are, or the list says it"))
+		add(errors.New("cluster, peer: use one of them; the list of nodes comes either from etcd or from the peers given"))
 	case o.ClusterURL == "" && len(o.Peers) == 0:
-		add(errors.New("node: say who the others are: either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
+		add(errors.New("node: name the other nodes: give either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
 	}
 	c.Listen, c.Advertise, err = o.addresses()
 	add(err)
@@ -93,7 +94,7 @@ func (o *Options) Cluster() (Cluster, error) {
 	add(err)
 	add(o.checkProofs())
 	if o.Lease < minLease || o.Lease > maxLease || o.Lease%time.Second != 0 {
-		add(fmt.Errorf("lease: %v is not in whole seconds from %v to %v", o.Lease, minLease, maxLease))
+		add(fmt.Errorf("lease: %v is not a whole number of seconds from %v to %v", o.Lease, minLease, maxLease))
 	}
 	if o.NodeTimeout < 100*time.Millisecond || o.NodeTimeout > time.Hour {
 		add(fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
@@ -101,7 +102,7 @@ func (o *Options) Cluster() (Cluster, error) {
 	return c, errors.Join(faults...)
 }
 
-// alone finds options that need a node name.
+// alone returns an error if options are set that need a node name.
 func (o *Options) alone() error {
 	var given []string
 	for name, is := range map[string]bool{
@@ -115,10 +116,10 @@ func (o *Options) alone() error {
 		return nil
 	}
 	slices.Sort(given)
-	return fmt.Errorf("%s: give this node a name too: --node NAME", strings.Join(given, ", "))
+	return fmt.Errorf("%s: this node needs a name too: give --node NAME", strings.Join(given, ", "))
 }
 
-// checkProofs looks at what nodes prove themselves with.
+// checkProofs checks the options for authentication between nodes and with etcd.
 func (o *Options) checkProofs() error {
 	var faults []error
 	files := 0
@@ -131,7 +132,7 @@ func (o *Options) checkProofs() error {
 		faults = append(faults, errors.New("tls-cert, tls-key, tls-ca: give all three, or none"))
 	}
 	if files == 0 && o.SecretFile == "" {
-		faults = append(faults, errors.New("node: nodes must know each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
+		faults = append(faults, errors.New("node: nodes must authenticate each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
 	}
 	if o.Plain && files != 0 {
 		faults = append(faults, errors.New("plain, tls-cert: they exclude each other; leave out --plain to encrypt"))
@@ -162,7 +163,7 @@ func (c *Cluster) parseURL(text string) error {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if strings.Contains(host, "@") {
-			return errors.New("cluster: no user or password here; use --etcd-user and --etcd-password-file")
+			return errors.New("cluster: the URL must not contain a user or password; use --etcd-user and --etcd-password-file")
 		}
 		if err := checkHostPort(host, false); err != nil {
 			return fmt.Errorf("cluster: %q: %w", text, err)
@@ -172,8 +173,8 @@ func (c *Cluster) parseURL(text string) error {
 	return nil
 }
 
-// checkHostPort wants HOST:PORT with a port; the host may be empty with
-// anyHost.
+// checkHostPort checks that text is HOST:PORT with a port from 1 to 65535; the host may be
+// empty if anyHost is set.
 func checkHostPort(text string, anyHost bool) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || host == "" && !anyHost {
@@ -185,8 +186,8 @@ func checkHostPort(text string, anyHost bool) error {
 	return nil
 }
 
-// parsePeers reads NAME=ADDRESS. A name may stand there several times, with an
-// address each.
+// parsePeers reads NAME=ADDRESS. A name may occur several times, each time with another
+// address.
 func parsePeers(texts []string, self members.Name) ([]members.Record, error) {
 	var out []members.Record
 	var faults []error
@@ -218,7 +219,7 @@ func parsePeers(texts []string, self members.Name) ([]members.Record, error) {
 	return out, errors.Join(faults...)
 }
 
-// checkAddress wants an address that others can connect to.
+// checkAddress checks that other nodes can connect to an address.
 func checkAddress(text string) error {
 	a, err := control.ParseAddress(text)
 	if err != nil || a.Network == control.Unix {
@@ -228,12 +229,12 @@ func checkAddress(text string) error {
 		return err
 	}
 	if isAnyHost(a) {
-		return fmt.Errorf("%q is every address of a machine, and none to connect to", text)
+		return fmt.Errorf("%q stands for every address of a machine; give one to connect to", text)
 	}
 	return nil
 }
 
-// isAnyHost says whether an address is that of all interfaces.
+// isAnyHost reports whether an address stands for all interfaces.
 func isAnyHost(a control.Address) bool {
 	if a.Network == control.Unix {
 		return false
@@ -246,11 +247,11 @@ func isAnyHost(a control.Address) bool {
 	return err == nil && ip.IsUnspecified()
 }
 
-// addresses returns those at which we listen and those that others are told.
+// addresses returns the addresses to listen on and those to announce to other nodes.
 func (o *Options) addresses() (listen []control.Address, advertise []string, err error) {
 	var faults []error
 	if len(o.Listen) == 0 {
-		faults = append(faults, errors.New("listen: say where other nodes connect: --listen HOST:PORT"))
+		faults = append(faults, errors.New("listen: give an address on which to accept other nodes: --listen HOST:PORT"))
 	}
 	for _, text := range o.Listen {
 		a, aerr := control.ParseAddress(text)
@@ -262,7 +263,7 @@ func (o *Options) addresses() (listen []control.Address, advertise []string, err
 			faults = append(faults, fmt.Errorf("listen: %w", aerr))
 			continue
 		case isAnyHost(a) && len(o.Advertise) == 0:
-			faults = append(faults, fmt.Errorf("listen: %q is every address of this machine; say by which of them others connect: --advertise HOST:PORT", text))
+			faults = append(faults, fmt.Errorf("listen: %q stands for every address of this machine; name the one that others connect to: --advertise HOST:PORT", text))
 		}
 		listen = append(listen, a)
 		advertise = append(advertise, text)
@@ -292,8 +293,8 @@ func parseTransports(texts []string) ([]comm.Transport, error) {
 	return out, errors.Join(faults...)
 }
 
-// ParseSquash reads root, none or all, and behind the first and last who users
-// are mapped to: root=UID:GID.
+// ParseSquash reads root, none or all; root and all may be followed by the user to map to:
+// root=UID:GID.
 func ParseSquash(text string) (cluster.Squash, error) {
 	const nobody = 65534
 	word, who, named := strings.Cut(text, "=")
@@ -302,10 +303,10 @@ func ParseSquash(text string) (cluster.Squash, error) {
 	case cluster.SquashRoot, cluster.SquashAll:
 	case cluster.SquashNone:
 		if named {
-			return s, errors.New("squash: none maps nobody, so it takes no user")
+			return s, errors.New("squash: none maps no users, so it takes no UID:GID")
 		}
 	default:
-		return s, fmt.Errorf("squash: %q is unknown; use root, none or all, and root=UID:GID or all=UID:GID to say who they become", text)
+		return s, fmt.Errorf("squash: %q is unknown; use root, none or all, and root=UID:GID or all=UID:GID to choose the user they are mapped to", text)
 	}
 	if !named {
 		return s, nil
@@ -320,7 +321,7 @@ func ParseSquash(text string) (cluster.Squash, error) {
 		return s, fmt.Errorf("squash: %q: use UID:GID, two numbers", text)
 	}
 	if u == 0 || g == 0 {
-		return s, fmt.Errorf("squash: %q: nobody becomes root or its group; --squash none has root of any node be root here", text)
+		return s, fmt.Errorf("squash: %q: no user can be mapped to root or its group; with --squash none, root of any node is root here", text)
 	}
 	s.UID, s.GID = uint32(u), uint32(g)
 	return s, nil

@@ -144,7 +144,7 @@ func TestFaults(t *testing.T) {
 				`environment HMCFS_KEEP: keep: "perhaps" is neither true nor false`,
 				`flag --read-ahead: read-ahead: size "3q": unknown unit "q"`,
 				`passthrough: "of" is unknown; use auto, off (did you mean "off"?)`,
-				`device "smi:0": unknown family "smi"; known are host, sim (did you mean "sim"?)`,
+				`device "smi:0": unknown family "smi"; use one of host, sim (did you mean "sim"?)`,
 				`state-dir: "here" is not an absolute path`,
 			},
 		},
@@ -186,7 +186,7 @@ func TestNamedFileMustBeThere(t *testing.T) {
 	_, err := config.Resolve(config.Inputs{
 		Files: config.Files("/gone.yaml", environment(nil)), ReadFile: reader(nil),
 	})
-	if err == nil || !strings.Contains(err.Error(), "config file /gone.yaml: not there") {
+	if err == nil || !strings.Contains(err.Error(), "config file /gone.yaml: no such file") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Family lists what a specification of a device of one family may say. The
-// family's driver has the last word; this one comes before anything is
-// touched.
+// Family describes the valid device specifications of one family. They are checked before
+// anything is changed; the family's driver has the final say.
 type Family struct {
 	Name string
-	// Params are read by name.
+	// Params are looked up by name.
 	Params []Param
 }
 
@@ -22,7 +21,7 @@ type Family struct {
 type Param struct {
 	Name string
 	Kind ParamKind
-	// Words are those that a ParamWord takes.
+	// Words are the permitted values of a ParamWord.
 	Words []string
 }
 
@@ -73,12 +72,12 @@ func checkDevice(text string, families []Family) (devices.Spec, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return spec, fmt.Errorf("device %q: unknown family %q; known are %s%s",
+	return spec, fmt.Errorf("device %q: unknown family %q; use one of %s%s",
 		text, spec.Family, strings.Join(names, ", "), didYouMean(string(spec.Family), names))
 }
 
-// check reads every parameter. All faults are in one line, which names the
-// device once.
+// check reads every parameter. It returns all faults in one line, which names the device
+// once.
 func (f Family) check(spec devices.Spec) error {
 	read := spec.Read()
 	var names, faults []string
@@ -112,7 +111,8 @@ func (f Family) check(spec devices.Spec) error {
 	}
 }
 
-// read reads the parameter, and says what read itself can't find wrong.
+// read reads the parameter, and returns a fault that reading alone does not detect: an
+// unknown word. Other faults are in the error of from.
 func (p Param) read(from *devices.Params) (fault string) {
 	switch p.Kind {
 	case ParamSize:

@@ -12,18 +12,18 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// SystemFile is the config file of the whole machine.
+// SystemFile is the config file of the machine.
 const SystemFile = "/etc/hmcfs/config.yaml"
 
 // File is a config file to read.
 type File struct {
 	Path string
-	// Required says that it is a fault when the file is not there.
+	// Required makes a missing file an error.
 	Required bool
 }
 
-// Files returns the config files: the one that a person named, and no other,
-// or else the machine's and then the user's, where they are there.
+// Files returns the config files to read: only the named one, or else those of the machine
+// and of the user, in this order, which need not exist.
 func Files(named string, getenv func(string) string) []File {
 	if named == "" {
 		named = getenv("HMCFS_CONFIG")
@@ -42,7 +42,7 @@ func Files(named string, getenv func(string) string) []File {
 	return files
 }
 
-// read returns the file's values by option name, and all its faults.
+// read returns the file's values by option name, or all of its faults.
 func (f File) read(readFile func(string) ([]byte, error)) (map[string][]Given, error) {
 	if readFile == nil {
 		readFile = os.ReadFile
@@ -52,7 +52,7 @@ func (f File) read(readFile func(string) ([]byte, error)) (map[string][]Given, e
 	case errors.Is(err, fs.ErrNotExist) && !f.Required:
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("config file %s: not there; make it, or leave --config out", f.Path)
+		return nil, fmt.Errorf("config file %s: no such file; create it, or omit --config", f.Path)
 	case err != nil:
 		return nil, fmt.Errorf("config file %s: %w", f.Path, err)
 	}
@@ -111,7 +111,7 @@ func (f File) entry(e *ast.MappingValueNode, out map[string][]Given) error {
 	return fmt.Errorf("%s: unknown key %q%s", where, key, didYouMean(key, keys))
 }
 
-// scalars returns the texts of a plain value or of a list of them.
+// scalars returns the text of a plain value, or the texts of a list of them.
 func scalars(n ast.Node) ([]string, error) {
 	switch v := n.(type) {
 	case *ast.SequenceNode:

@@ -9,13 +9,13 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// limitOf names a field of Limits.
+// limitOf is the name of a limit with its field of Limits.
 type limitOf struct {
 	name  string
 	field *uint64
 }
 
-// limitNames returns the names of all limits.
+// limitNames returns the names and fields of all limits.
 func limitNames(l *metadata.Limits) []limitOf {
 	return []limitOf{
 		{"user-names", &l.UserNames},
@@ -25,7 +25,7 @@ func limitNames(l *metadata.Limits) []limitOf {
 	}
 }
 
-// Records returns the limits of the records. Those that are not given are zero.
+// Records returns the limits of the records. Those that are not set are zero.
 func (o *Options) Records() (metadata.Limits, error) {
 	var l metadata.Limits
 	var faults []error

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// spreadMountOptions takes -o lists apart: words for the kernel stay in
-// "option", words that name an option of the table become that option.
+// spreadMountOptions splits the -o lists: words for the kernel stay in "option", and words
+// that name an option of the table become that option.
 func spreadMountOptions(flags map[string][]Given) (map[string][]Given, error) {
 	out := maps.Clone(flags)
 	if out == nil {
@@ -58,8 +58,8 @@ func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word s
 	return nil
 }
 
-// ignoredMountWord says whether a word of fstab is for mount(8) itself or for
-// systemd, and not for a file system.
+// ignoredMountWord reports whether a word of fstab is for mount(8) or systemd, and not for
+// a filesystem.
 func ignoredMountWord(word string) bool {
 	if slices.Contains([]string{"defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail"}, word) {
 		return true
@@ -68,8 +68,8 @@ func ignoredMountWord(word string) bool {
 		strings.HasPrefix(word, "user=")
 }
 
-// SplitMountOptions splits at the commas that are not inside double quotes,
-// and takes the quotes away.
+// SplitMountOptions splits at the commas that are not inside double quotes, and removes the
+// quotes.
 func SplitMountOptions(text string) ([]string, error) {
 	var words []string
 	var word strings.Builder

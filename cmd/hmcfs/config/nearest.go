@@ -2,8 +2,8 @@ package config
 
 import "fmt"
 
-// didYouMean is the end of a message: the word of the list that is nearest to
-// what was written, or nothing when none is near.
+// didYouMean returns the end of a message that suggests the word nearest to the one
+// written, or "" if none is near.
 func didYouMean(written string, words []string) string {
 	if near := Nearest(written, words); near != "" {
 		return fmt.Sprintf(" (did you mean %q?)", near)
@@ -11,8 +11,8 @@ func didYouMean(written string, words []string) string {
 	return ""
 }
 
-// Nearest returns the word that differs from what was written by at most a
-// third of its letters, and by the fewest; "" where there is none.
+// Nearest returns the word with the fewest letters different from the one written, and at
+// most a third of them; "" if there is none.
 func Nearest(written string, words []string) string {
 	best, least := "", len(written)/3+2
 	for _, w := range words {
@@ -23,7 +23,7 @@ func Nearest(written string, words []string) string {
 	return best
 }
 
-// distance counts the letters to insert, remove or replace to make b of a.
+// distance counts the letters to insert, remove or replace to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -12,8 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Options are all values that a person can set for a mount. The table says
-// what each one means.
+// Options holds the values of all options of a mount. The table documents each one.
 type Options struct {
 	Devices       []string
 	StateDir      string
@@ -40,7 +39,7 @@ type Options struct {
 	Topology      string
 	NUMA          string
 
-	// The mount among those of other machines; see Cluster.
+	// The options of a mount in a cluster; see Cluster.
 	Node             string
 	ClusterURL       string
 	Peers            []string
@@ -62,7 +61,7 @@ type Options struct {
 	EtcdKey          string
 }
 
-// The words that some options take.
+// The permitted values of some options.
 
 func passthroughWords() []string { return []string{"auto", "off"} }
 
@@ -70,14 +69,13 @@ func numaWords() []string { return []string{"auto", "off"} }
 
 func logLevelWords() []string { return []string{"debug", "info", "warn", "error"} }
 
-// mountWords returns the options that the kernel is told as they are.
+// mountWords returns the mount options that are passed to the kernel unchanged.
 func mountWords() []string {
 	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "relatime", "strictatime", "lazytime", "sync", "async", "dirsync"}
 }
 
-// Validate reports every fault of the values at once, joined, each naming its
-// option. families are the device families that the program knows; nil skips
-// that check.
+// Validate reports every fault of the values at once, joined, each with the name of its
+// option. families are the device families of the program; nil skips their checks.
 func (o *Options) Validate(families []Family) error {
 	var faults []error
 	add := func(err error) {
@@ -93,10 +91,10 @@ func (o *Options) Validate(families []Family) error {
 	}
 	faults = append(faults, checkDevices(o.Devices, families)...)
 	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
-		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
+		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; omit it for 1MiB", uint64(o.MaxWrite)))
 	}
 	if o.ReadAhead > devices.GiB {
-		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may take as much pinned memory", o.ReadAhead))
+		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may use that much pinned memory", o.ReadAhead))
 	}
 	if o.MaxBackground < 1 || o.MaxBackground > 65535 {
 		add(fmt.Errorf("max-background: %d is not between 1 and 65535", o.MaxBackground))
@@ -117,7 +115,7 @@ func (o *Options) Validate(families []Family) error {
 	return errors.Join(faults...)
 }
 
-// Transport returns the values as the engine's options.
+// Transport returns the options of the engine.
 func (o *Options) Transport() transport.Options {
 	return transport.Options{
 		ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned,
@@ -125,8 +123,7 @@ func (o *Options) Transport() transport.Options {
 	}
 }
 
-// Atime returns the policy for access times: of the mount options about it the
-// last one holds.
+// Atime returns the policy for access times: the last mount option about it wins.
 func (o *Options) Atime() devices.Atime {
 	policy := devices.AtimeRelative
 	for _, w := range o.MountOptions {
@@ -142,7 +139,7 @@ func (o *Options) Atime() devices.Atime {
 	return policy
 }
 
-// ReadOnly says whether the mount is to refuse changes.
+// ReadOnly reports whether the mount refuses changes.
 func (o *Options) ReadOnly() bool {
 	ro := false
 	for _, w := range o.MountOptions {

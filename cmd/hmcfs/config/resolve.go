@@ -7,41 +7,41 @@ import (
 	"strings"
 )
 
-// Inputs are the sources in which values are looked for.
+// Inputs are the sources of values.
 type Inputs struct {
-	// Flags holds what was given on the command line, by option name.
+	// Flags holds the values given on the command line, by option name.
 	Flags map[string][]Given
-	// Getenv reads the environment; nil is an empty one.
+	// Getenv reads the environment; nil stands for an empty one.
 	Getenv func(string) string
-	// Files are read in order, later ones over earlier ones. See Files.
+	// Files are read in order; later ones override earlier ones. See Files.
 	Files []File
-	// ReadFile reads one of them; nil is os.ReadFile.
+	// ReadFile reads one of the files; nil means os.ReadFile.
 	ReadFile func(string) ([]byte, error)
-	// Families are the device families that the program knows.
+	// Families are the device families of the program.
 	Families []Family
 }
 
-// Given is one value as it was written, and where.
+// Given is one value as it was written, with its source.
 type Given struct {
 	Text string
-	// Source is printed by `config show`: "flag --read-ahead".
+	// Source is the text that `config show` prints, such as "flag --read-ahead".
 	Source string
 }
 
-// Setting is one option with its value's source.
+// Setting is one option with the source of its value.
 type Setting struct {
 	Option *Option
 	Source string
 }
 
-// Settings are the values of all options and where each came from.
+// Settings are the values of all options, with their sources.
 type Settings struct {
 	Options
 	List []Setting
 }
 
-// Resolve works out every value and checks them all. Every fault of every
-// source is in the error, one line each.
+// Resolve determines and checks every value. The error contains every fault of every
+// source, one per line.
 func Resolve(in Inputs) (*Settings, error) {
 	if in.Getenv == nil {
 		in.Getenv = func(string) string { return "" }
@@ -74,7 +74,7 @@ func Resolve(in Inputs) (*Settings, error) {
 	return s, nil
 }
 
-// apply sets one option from what was given, or from its default.
+// apply sets one option from the values given, or from its default.
 func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
 	if len(given) == 0 {
 		if p.Default == "" {
@@ -88,7 +88,7 @@ func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
 	}
 	source := given[len(given)-1].Source
 	if err := p.set(&s.Options, texts); err != nil {
-		// The default stands in, so that the other checks go on.
+		// Use the default, so that the other checks can go on.
 		if p.Default != "" {
 			p.set(&s.Options, []string{p.Default}) //nolint:errcheck // a default is right
 		}
@@ -97,8 +97,8 @@ func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
 	return Setting{Option: p, Source: source}, nil
 }
 
-// fromEnv splits a variable: the parts of a list stand apart by spaces or
-// semicolons, as device specifications have commas of their own.
+// fromEnv splits a variable: the items of a list are separated by spaces or semicolons, as
+// device specifications contain commas.
 func fromEnv(p *Option, value string) []Given {
 	source := "environment " + p.Env()
 	if !p.IsList() {

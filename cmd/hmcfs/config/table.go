@@ -20,31 +20,30 @@ type Option struct {
 	Name string
 	// Short is the flag's one letter, empty for most.
 	Short string
-	// Kind says how the value is written: text, list, bool, size, number,
-	// time or words.
+	// Kind is the type of the value: text, list, bool, size, number, time or word.
 	Kind string
-	// Default is the default as a user would write it; empty where it is
-	// worked out, which Doc explains then.
+	// Default is the default as a user would write it; empty if it is computed, which Doc
+	// then explains.
 	Default string
-	// Doc says what the option does, in one sentence or two.
+	// Doc describes the option in one or two sentences.
 	Doc string
 
 	set func(o *Options, texts []string) error
 	get func(o *Options) any
 }
 
-// Key is the option's key in the config file and its word for -o.
+// Key returns the option's key in the config file, which is also its word for -o.
 func (p *Option) Key() string { return strings.ReplaceAll(p.Name, "-", "_") }
 
-// Env is the option's environment variable.
+// Env returns the option's environment variable.
 func (p *Option) Env() string {
 	return "HMCFS_" + strings.ToUpper(p.Key())
 }
 
-// IsList says whether the option may be given several times.
+// IsList reports whether the option may be given several times.
 func (p *Option) IsList() bool { return p.Kind == kindList }
 
-// IsBool says whether the option may be given without a value.
+// IsBool reports whether the option may be given without a value.
 func (p *Option) IsBool() bool { return p.Kind == kindBool }
 
 // Value returns the option's value, for JSON.
@@ -72,109 +71,107 @@ const (
 	kindWords  = "word"
 )
 
-// Table lists every option, in the order in which people read them.
+// Table returns every option, in the order in which people read them.
 func Table() []*Option {
 	return slices.Concat(localTable(), clusterTable())
 }
 
-// localTable are the options of a mount by itself.
+// localTable returns the options that are not about a cluster.
 func localTable() []*Option {
 	return []*Option{
 		list("device", "", func(o *Options) *[]string { return &o.Devices },
-			"A device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. "+
-				"The host device is always there. Default: host and every accelerator found; no simulated ones."),
+			"Device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. The host device is always included. Default: host and every accelerator found, but no simulated ones."),
 		text("state-dir", kindText, "", func(o *Options) *string { return &o.StateDir },
-			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, for root below /var/lib/hmcfs."),
+			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, or below /var/lib/hmcfs for root."),
 		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },
-			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, for root below /run/hmcfs."),
+			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, or below /run/hmcfs for root."),
 		size("reserve", showSize(badgerkv.DefaultReserve), func(o *Options) *devices.Size { return &o.Reserve },
-			"How much of the state directory's file system is kept free: with less, changes of names and attributes fail with ENOSPC, while data, reads, removals and the unmount go on."),
+			"Free space to preserve in the file system of the state directory: with less, changes of names and attributes fail with ENOSPC, while writing data, reading, removing and unmounting still work."),
 		flag("allow-other", func(o *Options) *bool { return &o.AllowOther },
-			"Let other users in, as modes and owners allow. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
+			"Give other users access, subject to modes and owners. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
 		flag("keep", func(o *Options) *bool { return &o.Keep },
-			"At the unmount, leave the host tier and all records for the next mount instead of removing them."),
+			"On unmount, leave the host tier and all records for the next mount instead of removing them."),
 		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
-			"auto lets the kernel serve host files by itself where it can; off serves them from the daemon."),
+			"auto lets the kernel serve host files directly where it can; off serves them from the daemon."),
 		size("read-ahead", showSize(fs.DefaultReadAhead), func(o *Options) *devices.Size { return &o.ReadAhead },
-			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 is none."),
+			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 disables read-ahead."),
 		size("max-write", showSize(fs.DefaultMaxWrite), func(o *Options) *devices.Size { return &o.MaxWrite },
-			"The largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
+			"Largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
 		number("max-background", strconv.Itoa(fs.DefaultMaxBackground), func(o *Options) *int { return &o.MaxBackground },
-			"How many requests in the background the kernel keeps in flight."),
+			"Number of background requests that the kernel keeps in flight."),
 		duration("cache-timeout", fs.DefaultCacheTimeout.String(), func(o *Options) *time.Duration { return &o.CacheTimeout },
-			"How long the kernel keeps names and attributes without asking again."),
+			"How long the kernel caches names and attributes."),
 		flag("list-views", func(o *Options) *bool { return &o.ListViews },
-			"List the directory FILE.tensors beside each .safetensors and .npy file; without it, it is there by name only."),
+			"List the directory FILE.tensors beside each .safetensors and .npy file; without this option it can be opened by name but is not listed."),
 		size("chunk-size", showSize(transport.DefaultChunkSize), func(o *Options) *devices.Size { return &o.ChunkSize },
-			"The bytes of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
+			"Size of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
 		number("slots", strconv.Itoa(transport.DefaultSlots), func(o *Options) *int { return &o.Slots },
-			"How many pieces of one staged copy are in flight, from 3 to 64."),
+			"Number of pieces of one staged copy in flight, from 3 to 64."),
 		size("max-pinned", showSize(transport.DefaultMaxPinned), func(o *Options) *devices.Size { return &o.MaxPinned },
-			"The most bytes of pinned buffers that the daemon holds for copies."),
+			"Maximum size of the pinned buffers that the daemon holds for copies."),
 		size("max-registered", showSize(transport.DefaultMaxRegistered), func(o *Options) *devices.Size { return &o.MaxRegistered },
-			"The most bytes of host files that cards have registered, to copy from and to them by themselves; 0 is none, and all such copies go through pinned buffers."),
+			"Maximum size of the host files that are registered with cards, which then copy from and to them directly; with 0, all such copies go through pinned buffers."),
 		size("register-from", showSize(transport.DefaultRegisterFrom), func(o *Options) *devices.Size { return &o.RegisterFrom },
-			"The smallest copy between a host file and a card for which the file is registered."),
+			"Smallest copy between a host file and a card for which the file is registered."),
 		text("topology", kindText, "", func(o *Options) *string { return &o.Topology },
-			"A file that says how the devices are joined: a topology.json, a rank table or a topology file of HCCL's. Default: what the kernel and the devices tell."),
+			"File that describes how the devices are connected: a topology.json, or a rank table or topology file of HCCL. Default: as the kernel and the devices report."),
 		text("numa", kindWords, "auto", func(o *Options) *string { return &o.NUMA },
-			"auto keeps threads that move bytes of a card on the processors of its NUMA node, where there are several; off leaves that to the kernel."),
+			"auto keeps threads that move bytes of a card on the processors of its NUMA node, if there are several nodes; off leaves that to the kernel."),
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, strictatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
 		list("limit", "", func(o *Options) *[]string { return &o.Limits },
-			"What one user or one inode may have of the records, as NAME=VALUE: user-names, user-xattr-bytes, inode-xattrs or inode-xattr-bytes; may be given several times. "+
-				"Default: user-names=500000, user-xattr-bytes=64MiB, inode-xattrs=256, inode-xattr-bytes=256KiB. Root has none of the users'."),
+			"Limit on the records of one user or one inode, as NAME=VALUE: user-names, user-xattr-bytes, inode-xattrs or inode-xattr-bytes; may be given several times. Default: user-names=500000, user-xattr-bytes=64MiB, inode-xattrs=256, inode-xattr-bytes=256KiB. The limits on users do not apply to root."),
 		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
-			"The least severe messages that are logged: debug, info, warn or error."),
+			"Least severe level of messages to log: debug, info, warn or error."),
 		text("log-file", kindText, "", func(o *Options) *string { return &o.LogFile },
-			"Where the daemon logs to. Default: hmcfs.log in the state directory, or standard error with -f."),
+			"Log file of the daemon. Default: hmcfs.log in the state directory, or standard error with -f."),
 		flag("debug", func(o *Options) *bool { return &o.Debug },
-			"Log every request of the kernel and serve /debug/pprof/ on the admin socket."),
+			"Log every request of the kernel, and serve /debug/pprof/ on the admin socket."),
 	}
 }
 
-// clusterTable are the options of a mount among those of other machines.
+// clusterTable returns the options of a mount in a cluster.
 func clusterTable() []*Option {
 	return []*Option{
 		text("node", kindText, "", func(o *Options) *string { return &o.Node },
-			"Join other machines under this name: they are shown under nodes/, and this one is nodes/NAME there. Letters, digits, '.', '_' and '-'. Default: no other machines."),
+			"Join a cluster under this name, made of letters, digits, '.', '_' and '-': the other nodes appear here under nodes/, and this one there as nodes/NAME. Default: no cluster."),
 		text("cluster", kindText, "", func(o *Options) *string { return &o.ClusterURL },
-			"The etcd that knows the nodes and their keys: etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS. NAME, "+DefaultCluster+" by default, tells clusters apart that share an etcd."),
+			"etcd with the list of nodes and their keys: etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS. NAME, "+DefaultCluster+" by default, distinguishes clusters that share an etcd."),
 		list("peer", "", func(o *Options) *[]string { return &o.Peers },
-			"Another node, as NAME=HOST:PORT, in place of --cluster; give one for each of them, and on each of them."),
+			"Another node, as NAME=HOST:PORT, instead of --cluster; give one for every other node, and do so on every node."),
 		list("listen", "", func(o *Options) *[]string { return &o.Listen },
-			"Where other nodes connect: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times."),
+			"Address on which to accept other nodes: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times."),
 		list("advertise", "", func(o *Options) *[]string { return &o.Advertise },
-			"The addresses that other nodes are told, the best first; may be given several times. Default: those of --listen."),
+			"Addresses to announce to other nodes, the best first; may be given several times. Default: those of --listen."),
 		text("secret-file", kindText, "", func(o *Options) *string { return &o.SecretFile },
-			"The file with the secret, of 16 random bytes or more, that all nodes share. Without --tls-cert it encrypts what goes between nodes over TCP."),
+			"File with the secret, of 16 random bytes or more, that all nodes share. Without --tls-cert it encrypts the TCP traffic between nodes."),
 		flag("plain", func(o *Options) *bool { return &o.Plain },
-			"Don't encrypt what goes between nodes behind the handshake, in a network that nobody else can reach; give it to all nodes. Without it RDMA and UCX, which don't encrypt, are not used over TCP."),
+			"Don't encrypt traffic between nodes after the handshake; only for a network that nobody else can reach. Set it on all nodes. Without it RDMA and UCX, which don't encrypt, are not used over TCP."),
 		text("tls-cert", kindText, "", func(o *Options) *string { return &o.TLSCert },
-			"This node's certificate for other nodes, PEM; it is for the DNS name that is the node's name."),
+			"This node's certificate for other nodes (PEM); its DNS name must be the node's name."),
 		text("tls-key", kindText, "", func(o *Options) *string { return &o.TLSKey },
-			"The key of that certificate, PEM."),
+			"Key of that certificate (PEM)."),
 		text("tls-ca", kindText, "", func(o *Options) *string { return &o.TLSCA },
-			"The authorities that certificates of other nodes are from, PEM."),
+			"Certificate authorities that sign the certificates of other nodes (PEM)."),
 		text("squash", kindText, string(cluster.SquashRoot), func(o *Options) *string { return &o.Squash },
-			"Which users of other nodes are not taken for the user of the same number here: root, all or none. root=UID:GID and all=UID:GID say who they become, 65534:65534 by default."),
+			"Which users of other nodes do not keep their user ID here: root, all or none. root=UID:GID and all=UID:GID set the user they are mapped to, 65534:65534 by default."),
 		duration("lease", DefaultLease.String(), func(o *Options) *time.Duration { return &o.Lease },
-			"How long a node that died is still seen by others, in whole seconds."),
+			"How long other nodes still list a node that died, in whole seconds."),
 		duration("node-timeout", DefaultNodeTimeout.String(), func(o *Options) *time.Duration { return &o.NodeTimeout },
-			"How long a question to another node may take, and a transfer may stand still."),
+			"Timeout of a request to another node, and of a transfer without progress."),
 		list("transport", "", func(o *Options) *[]string { return &o.Transports },
-			"A way for the bytes between nodes: rdma, shm, ucx or tcp; may be given several times. Default: all but ucx. Who takes rdma or ucx is trusted with this process's memory."),
+			"Transport between nodes: rdma, shm, ucx or tcp; may be given several times. Default: all but ucx. A peer that uses rdma or ucx is trusted with this process's memory."),
 		text("etcd-user", kindText, "", func(o *Options) *string { return &o.EtcdUser },
-			"The user of etcd, where it wants one."),
+			"User name for etcd, if it requires one."),
 		text("etcd-password-file", kindText, "", func(o *Options) *string { return &o.EtcdPasswordFile },
-			"The file with that user's password."),
+			"File with that user's password."),
 		text("etcd-ca", kindText, "", func(o *Options) *string { return &o.EtcdCA },
-			"The authorities that etcd's certificate is from, PEM; it implies TLS. Default: those of the system."),
+			"Certificate authorities that sign etcd's certificate (PEM); implies TLS. Default: those of the system."),
 		text("etcd-cert", kindText, "", func(o *Options) *string { return &o.EtcdCert },
-			"The certificate that etcd is shown, PEM; it implies TLS."),
+			"Client certificate for etcd (PEM); implies TLS."),
 		text("etcd-key", kindText, "", func(o *Options) *string { return &o.EtcdKey },
-			"The key of that certificate, PEM."),
+			"Key of that certificate (PEM)."),
 	}
 }
 
@@ -194,7 +191,8 @@ func list(name, short string, field func(*Options) *[]string, doc string) *Optio
 	}
 }
 
-// words is a list whose values may hold several words between commas.
+// words returns an option that is a list whose values may contain several words separated
+// by commas.
 func words(name, short string, field func(*Options) *[]string, doc string) *Option {
 	p := list(name, short, field, doc)
 	p.set = func(o *Options, texts []string) error {
@@ -284,7 +282,7 @@ func parseBool(text string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", text)
 }
 
-// showSize writes a size so that ParseSize reads the same number.
+// showSize formats a size so that ParseSize returns the same number.
 func showSize(s devices.Size) string {
 	for _, u := range []struct {
 		unit devices.Size

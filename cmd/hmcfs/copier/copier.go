@@ -13,22 +13,21 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Options say how to copy.
+// Options control a copy.
 type Options struct {
-	// Recursive copies directories with what is in them.
+	// Recursive copies directories with their contents.
 	Recursive bool
 	// Force removes a target that can't be opened, and tries again.
 	Force bool
-	// New refuses a target that is there.
+	// New refuses an existing target.
 	New bool
-	// Off and Len say which bytes of each source are copied; 0 bytes are all
-	// those behind Off.
+	// Off and Len select the bytes of each source; a Len of 0 means all bytes after Off.
 	Off, Len int64
 	// Buffer is the size of one read and write. Default 4 MiB.
 	Buffer devices.Size
-	// Started is told the size of all regular files before the first is
-	// copied; Moved of bytes as they move; Ended of each file. Nil is not
-	// called. They come from one goroutine at a time.
+	// Started receives the total size of all regular files before the first is copied,
+	// Moved the number of bytes moved since its last call, and Ended each finished file.
+	// Nil is not called. They are called from one goroutine at a time.
 	Started func(total int64)
 	Moved   func(n int64)
 	Ended   func(File)
@@ -40,7 +39,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// part returns the range that is copied of a file of a size.
+// part returns the range to copy of a file of a size.
 func (o *Options) part(size int64) segment {
 	p := segment{min(o.Off, size), size}
 	if o.Len > 0 {
@@ -56,10 +55,10 @@ type File struct {
 	Bytes  int64  `json:"bytes"`
 	// Seconds is the duration of the copy.
 	Seconds float64 `json:"seconds"`
-	// Path is the way that the bytes took, as hmcfs tells it; empty where
-	// neither file is on a mount.
+	// Path is the path that the bytes took, as hmcfs reports it; empty if neither file is
+	// on a mount.
 	Path string `json:"path,omitempty"`
-	// Ranged says that the kernel copied, by copy_file_range.
+	// Ranged is set if the kernel copied, with copy_file_range.
 	Ranged bool `json:"copy_file_range"`
 	// Fault is the error's text.
 	Fault string `json:"error,omitempty"`
@@ -77,11 +76,10 @@ type Summary struct {
 	Failed int `json:"failed"`
 }
 
-// UsageError says that sources and target do not go together. Nothing has
-// been touched.
+// UsageError means that sources and target do not fit together. Nothing has been changed.
 type UsageError struct{ text string }
 
-// Error is the fault.
+// Error returns the fault.
 func (e *UsageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error {
@@ -94,9 +92,9 @@ type job struct {
 	info           fs.FileInfo
 }
 
-// Copy copies every source to the target, or into it if it is a directory.
-// A file that fails does not stop the others; its error is in the summary,
-// and the returned error is the first.
+// Copy copies every source to the target, or into it if it is a directory. A file that
+// fails does not stop the others; its error is in the summary, and the returned error is
+// the first one.
 func Copy(ctx context.Context, sources []string, target string, o Options) (Summary, error) {
 	o.ensureDefaults()
 	c := &copier{opts: o, byKernel: map[uint64]bool{}}
@@ -123,12 +121,11 @@ type copier struct {
 	opts    Options
 	summary Summary
 	first   error
-	// byKernel tells, by device number, whether a mount has passthrough.
+	// byKernel caches, by device number, whether a mount has passthrough.
 	byKernel map[uint64]bool
 }
 
-// plan pairs sources with targets and finds what can't work before anything
-// is touched.
+// plan pairs sources with targets and checks for errors before anything is changed.
 func (c *copier) plan(sources []string, target string) ([]job, error) {
 	into := false
 	if st, err := os.Stat(target); err == nil {
@@ -136,7 +133,7 @@ func (c *copier) plan(sources []string, target string) ([]job, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	} else if strings.HasSuffix(target, "/") && !c.opts.Recursive {
-		return nil, usagef("%s is not there; make the directory first: mkdir %s", target, target)
+		return nil, usagef("%s does not exist; create the directory first: mkdir %s", target, target)
 	}
 	if len(sources) > 1 && !into {
 		return nil, usagef("%s is not a directory; several sources need one", target)
@@ -173,13 +170,12 @@ func (c *copier) check(j job) error {
 		return usagef("%s is a directory; %s is not", j.source, j.target)
 	}
 	if j.info.IsDir() && liesIn(j.target, j.info) {
-		return usagef("%s lies in %s, which would copy without end", j.target, j.source)
+		return usagef("%s is inside %s; copying it there would never end", j.target, j.source)
 	}
 	return nil
 }
 
-// liesIn says whether a path, which need not be there yet, is below a
-// directory.
+// liesIn reports whether a path, which need not exist yet, is below a directory.
 func liesIn(path string, dir fs.FileInfo) bool {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -197,7 +193,7 @@ func liesIn(path string, dir fs.FileInfo) bool {
 	}
 }
 
-// total adds up the regular files.
+// total returns the total size of the regular files.
 func (c *copier) total(roots []job) int64 {
 	var sum int64
 	for _, r := range roots {

@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{file, other}, filepath.Join(dir, "none"), false, "is not a directory; several sources need one"},
 		{[]string{sub}, filepath.Join(dir, "x"), false, "copy it with -r"},
 		{[]string{file}, filepath.Join(dir, "none") + "/", false, "mkdir"},
-		{[]string{sub}, filepath.Join(sub, "x"), true, "copy without end"},
+		{[]string{sub}, filepath.Join(sub, "x"), true, "would never end"},
 		{[]string{sub}, file, true, "is not"},
 		{[]string{filepath.Join(dir, "none")}, other, false, "no such file"},
 	} {
@@ -188,7 +188,7 @@ func TestInterrupt(t *testing.T) {
 	for name, c := range map[string]struct {
 		existed bool
 		want    string
-	}{"new target": {false, "is removed"}, "old target": {true, "is cut to the"}} {
+	}{"new target": {false, "is removed"}, "old target": {true, "is truncated to the"}} {
 		t.Run(name, func(t *testing.T) {
 			src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(elsewhere(t), "dst")
 			write(t, src, content(size))

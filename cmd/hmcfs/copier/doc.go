@@ -1,16 +1,15 @@
-// Package copier copies files as `hmcfs cp` does: with copy_file_range where
-// both files are on one mount, so that a copy between two devices is theirs
-// to make, and otherwise with large buffers, reading and writing at the same
+// Package copier copies files as `hmcfs cp` does ([Copy]), or to a stream ([Pour],
+// [Drain]). Between two files on one mount it uses copy_file_range, so that devices
+// copy directly; otherwise it uses large buffers, and reads and writes at the same
 // time.
 //
 // # What a copy leaves behind
 //
-// A target that did not exist is removed when its copy fails or is
-// interrupted. One that existed has lost its content when the copy begins, as
-// with cp(1); it is left with the bytes that were copied, and their number is
-// its size.
+// A target that did not exist is removed when its copy fails or is interrupted. One
+// that existed loses its content when the copy begins, as with cp(1); it is left
+// truncated to the bytes that were copied.
 //
 // # Lock order
 //
-// No locks: goroutines hand what they have to each other by channels.
+// There are no locks: goroutines pass data to each other through channels.
 package copier

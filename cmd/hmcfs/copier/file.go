@@ -64,7 +64,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 	return out
 }
 
-// target opens the file to write; made says that it was not there.
+// target opens the file to write; made is set if it did not exist.
 func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err error) {
 	const create = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	dst, err = os.OpenFile(j.target, create, 0o600)
@@ -73,7 +73,7 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 	}
 	dst, err = os.OpenFile(j.target, os.O_RDWR, 0)
 	if err != nil && errors.Is(err, fs.ErrPermission) {
-		// Writing needs no right to read.
+		// Writing does not require permission to read.
 		dst, err = os.OpenFile(j.target, os.O_WRONLY, 0)
 	}
 	if err != nil && c.opts.Force {
@@ -86,8 +86,8 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	// A link in the tree may lead to the source itself, which must not be
-	// cut before it is read.
+	// A link in the tree may lead to the source itself, which must not be truncated before
+	// it is read.
 	if now, serr := dst.Stat(); serr != nil || os.SameFile(now, info) {
 		return nil, false, errors.Join(usagef("%s and %s are the same file", j.source, j.target), dst.Close())
 	}
@@ -97,8 +97,8 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 	return dst, false, nil
 }
 
-// finish gives the target its mode. The set-id bits do not go along: the
-// target's owner may be another.
+// finish sets the target's mode. The set-ID bits are not copied: the target's owner may be
+// a different one.
 func finish(dst *os.File, info fs.FileInfo) error {
 	err := dst.Chmod(info.Mode().Perm())
 	if errors.Is(err, syscall.EPERM) {
@@ -107,12 +107,12 @@ func finish(dst *os.File, info fs.FileInfo) error {
 	return err
 }
 
-// giveUp removes a target that was made for this copy, and cuts another to
-// what was copied. It tells which.
+// giveUp removes a target that was created for this copy, and truncates any other to what
+// was copied. It returns a text that says which.
 func giveUp(dst *os.File, made bool, consistent int64) string {
 	if !made {
 		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
-		return fmt.Sprintf("%s is cut to the %d bytes that were copied", dst.Name(), consistent)
+		return fmt.Sprintf("%s is truncated to the %d bytes that were copied", dst.Name(), consistent)
 	}
 	named, err := os.Lstat(dst.Name())
 	held, herr := dst.Stat()
@@ -122,8 +122,7 @@ func giveUp(dst *os.File, made bool, consistent int64) string {
 	return dst.Name() + " is removed"
 }
 
-// copyTensorFacts hands on what hmcfs knows of the bytes, where both files
-// are on a mount.
+// copyTensorFacts copies the tensor attributes, if both files are on a mount.
 func copyTensorFacts(src, dst *os.File) {
 	for _, name := range []string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"} {
 		if value := fileXattr(src, name); value != "" {
@@ -132,11 +131,10 @@ func copyTensorFacts(src, dst *os.File) {
 	}
 }
 
-// pathTaken asks hmcfs which way the bytes took: of the target if it is on a
-// mount, else of the source, whose bytes came to the host: those of the host
-// tier by passthrough where the mount has that. It is "" for no bytes, for
-// files outside of hmcfs, and for what comes out of another node's tree, of
-// which hmcfs nodes tells the transport.
+// pathTaken returns the path that the bytes took, as hmcfs reports it for the target if
+// that is on a mount, else for the source, whose bytes were copied to the host: those of
+// the host tier by passthrough if the mount has it. It returns "" for no bytes, for files
+// outside hmcfs, and for files from another node's tree, whose transport hmcfs nodes shows.
 func (c *copier) pathTaken(src, dst *os.File) string {
 	if fileXattr(dst, "user.hmc.device") != "" {
 		return fileXattr(dst, "user.hmc.path")
@@ -151,8 +149,8 @@ func (c *copier) pathTaken(src, dst *os.File) string {
 	}
 }
 
-// ofAnotherNode reports whether a file of a mount lies below nodes/, also one that was
-// opened by a link of keys/.
+// ofAnotherNode reports whether a file of a mount is below nodes/, also if it was opened
+// through a link of keys/.
 func ofAnotherNode(f *os.File) bool {
 	path := pathOf(f)
 	if !strings.Contains(path, "/nodes/") {
@@ -162,7 +160,7 @@ func ofAnotherNode(f *os.File) bool {
 	return err == nil && found && strings.HasPrefix(path, filepath.Join(m.MountPoint, "nodes")+"/")
 }
 
-// pathOf is the path that a file has now; "" where that can't be told.
+// pathOf returns the current path of a file; "" if it cannot be determined.
 func pathOf(f *os.File) string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
@@ -171,8 +169,8 @@ func pathOf(f *os.File) string {
 	return path
 }
 
-// passthrough reports whether the kernel serves the host files of a file's mount by
-// itself. Each mount is asked once.
+// passthrough reports whether the kernel serves the host files of a file's mount directly.
+// Each mount is asked only once.
 func (c *copier) passthrough(f *os.File) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -206,10 +204,11 @@ func fileXattr(f *os.File, name string) string {
 	return string(buf[:n])
 }
 
-// segment is a stretch of a file.
+// segment is a range of a file.
 type segment struct{ off, end int64 }
 
-// segments lists where a file has data. A file without holes is one segment.
+// segments returns the ranges of a file that have data. A file without holes is one
+// segment.
 func segments(f *os.File, info fs.FileInfo) ([]segment, error) {
 	size := info.Size()
 	sys, ok := info.Sys().(*syscall.Stat_t)

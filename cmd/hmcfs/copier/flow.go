@@ -9,12 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// flow takes bytes from one side to the other with a few buffers that go
-// round, so that it reads and writes at the same time.
+// flow moves bytes from reader to writer through a few buffers that circulate, so that it
+// reads and writes at the same time.
 type flow struct {
 	buffer devices.Size
 	read   func(p []byte, off int64) (int, error)
-	// write is called with what was read, in order.
+	// write is called with the bytes read, in order.
 	write func(p []byte, off int64) error
 }
 
@@ -24,10 +24,10 @@ type piece struct {
 	off   int64
 }
 
-// buffers is the number of buffers that go round between reader and writer.
+// buffers is the number of buffers that circulate between reader and writer.
 const buffers = 3
 
-// run moves [off, end) of the source, or up to its end where that comes before.
+// run moves [off, end) of the source, or up to its end if that comes first.
 func (f *flow) run(ctx context.Context, off, end int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func (f *flow) run(ctx context.Context, off, end int64) error {
 	return rerr
 }
 
-// fill reads the segment into whatever buffers are free.
+// fill reads the segment into free buffers.
 func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<- piece) error {
 	for off := p.off; off < p.end; {
 		var buf []byte
@@ -88,9 +88,8 @@ func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<
 	return nil
 }
 
-// Pour writes the bytes of a file, or the part that the options name, to w,
-// and returns how many were written. Of the options Off, Len, Buffer and Moved
-// have a meaning.
+// Pour writes the bytes of a file, or the part selected by the options, to w, and returns
+// the number of bytes written. Of the options it uses Off, Len, Buffer and Moved.
 func Pour(ctx context.Context, w io.Writer, source string, o Options) (int64, error) {
 	o.ensureDefaults()
 	src, err := os.Open(source)
@@ -109,7 +108,7 @@ func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (int64, err
 	return Drain(ctx, w, Source{Name: src.Name(), ReaderAt: src, Size: info.Size()}, o)
 }
 
-// Source is bytes that are no file's.
+// Source is a source of bytes that is not a file.
 type Source struct {
 	io.ReaderAt
 
@@ -118,7 +117,7 @@ type Source struct {
 	Size int64
 }
 
-// Drain is Pour for a source that is no file.
+// Drain is like Pour, for a source that is not a file.
 func Drain(ctx context.Context, w io.Writer, src Source, o Options) (done int64, err error) {
 	o.ensureDefaults()
 	c := &copier{opts: o}

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nudge is the interval at which a system call that is to end is told so: a signal that
-// comes just before the call begins is lost on it.
+// nudge is the interval at which a system call that must end is signalled: a signal that
+// arrives just before the call begins has no effect on it.
 const nudge = 20 * time.Millisecond
 
-// Interruptibly runs a function that makes one long system call. When the
-// context ends meanwhile, the call does too, with what it has done so far or
-// EINTR: its thread gets the signal that Go itself uses for nudging threads,
-// and that has no other effect.
+// Interruptibly runs a function that makes one long system call. When the context ends in
+// the meantime, the call ends too, with what it has done so far or EINTR: its thread gets
+// the signal that the Go runtime uses for preemption, which has no other effect.
 func Interruptibly(ctx context.Context, call func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -38,6 +37,6 @@ func Interruptibly(ctx context.Context, call func()) {
 	call()
 	close(over)
 	if !stop() {
-		<-left // so that no other goroutine on this thread is nudged
+		<-left // so that no other goroutine on this thread is signalled
 	}
 }

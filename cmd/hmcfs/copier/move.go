@@ -13,25 +13,24 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The sizes of one copy_file_range: as much as hmcfs copies at once, unless
-// that takes so long that the progress bar stands still; then what takes
-// about rangeTime.
+// The sizes of one copy_file_range: as much as hmcfs copies in one call, unless that takes
+// so long that the progress bar stands still; then as much as takes about rangeTime.
 const (
 	leastRange = 1 << 20
 	mostRange  = 1 << 30
 	rangeTime  = time.Second
 )
 
-// mover moves one file's bytes.
+// mover copies one file's bytes.
 type mover struct {
 	c        *copier
 	src, dst *os.File
-	// part is the range that is copied of the source, and shift how much further to the
-	// front it lies in the target.
+	// part is the range of the source to copy, and shift the difference between its offset
+	// in the source and in the target.
 	part  segment
 	shift int64
-	// done counts the bytes that were moved; consistent is up to where the
-	// target is like the source.
+	// done counts the bytes moved; consistent is the offset up to which the target equals
+	// the source.
 	done, consistent int64
 	ranged           bool
 	noRange          bool
@@ -57,8 +56,8 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 	if err = ctx.Err(); err != nil {
 		return err
 	}
-	// The size is that of the source as it was copied, a hole at the end
-	// included; a source that was cut meanwhile has ended the copy earlier.
+	// The size is that of the source as it was copied, including a hole at the end; a
+	// source that was truncated in the meantime has ended the copy earlier.
 	st, err := m.dst.Stat()
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 	return nil
 }
 
-// parts are the stretches to copy, in order.
+// parts returns the ranges to copy, in order.
 func (m *mover) parts(info fs.FileInfo) ([]segment, error) {
 	all, err := segments(m.src, info)
 	var parts []segment
@@ -83,10 +82,10 @@ func (m *mover) parts(info fs.FileInfo) ([]segment, error) {
 	return parts, err
 }
 
-// fits fails early where the target's file system has too little room for
-// the data. Its figures alone are not trusted, as memory may be on its way
-// back: only what can't be taken either does not fit. Taking it always would
-// cost one large allocation, which is slower than many that are at hand.
+// fits fails early if the target's filesystem has too little room for the data. Its figures
+// alone are not trusted, as memory may be about to be freed: it fails only if the space
+// cannot be allocated either. To allocate always would cost one large allocation, which is
+// slower than many small ones that are available at once.
 func (m *mover) fits(parts []segment) error {
 	var need int64
 	for _, p := range parts {
@@ -103,7 +102,7 @@ func (m *mover) fits(parts []segment) error {
 		err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, p.off-m.shift, p.end-p.off)
 		if errors.Is(err, unix.ENOSPC) {
 			free := devices.Size(st.Bavail) * devices.Size(st.Bsize)
-			return fmt.Errorf("%s: no space for %d bytes (%v), %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
+			return fmt.Errorf("%s: not enough space for %d bytes (%v), only %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
 		}
 	}
 	return nil
@@ -129,8 +128,8 @@ func (m *mover) segment(ctx context.Context, p segment) error {
 	return m.byBuffers(ctx, segment{off, p.end})
 }
 
-// byRange lets the kernel copy. It returns early, without an error, where it
-// can't, and at the end of a source that has become shorter.
+// byRange lets the kernel copy. It returns early, without an error, if the kernel cannot,
+// and at the end of a source that has become shorter.
 func (m *mover) byRange(ctx context.Context, p segment) (int64, error) {
 	in, out := p.off, p.off-m.shift
 	for in < p.end {
@@ -166,8 +165,8 @@ func isNoRange(err error) bool {
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
 }
 
-// adapt sets the next range's size by how long this one took: whole again as
-// long as nobody waits for the bar to move.
+// adapt sets the size of the next range by how long this one took: the maximum, unless it
+// took longer than rangeTime.
 func (m *mover) adapt(n int, took time.Duration) {
 	m.rangeSize = mostRange
 	if took > rangeTime {
@@ -181,13 +180,13 @@ func (m *mover) count(n, reached int64) {
 	m.c.moved(n)
 }
 
-// byBuffers reads and writes at the same time.
+// byBuffers copies through buffers, reading and writing at the same time.
 func (m *mover) byBuffers(ctx context.Context, p segment) error {
 	f := flow{buffer: m.c.opts.Buffer, read: m.src.ReadAt, write: m.write}
 	return f.run(ctx, p.off, p.end)
 }
 
-// write puts bytes of the source where they belong in the target.
+// write writes bytes of the source at their place in the target.
 func (m *mover) write(bytes []byte, off int64) error {
 	at := off - m.shift
 	n, err := m.dst.WriteAt(bytes, at)

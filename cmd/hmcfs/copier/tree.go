@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 )
 
-// tree copies one file, symbolic link or directory. After an interrupt it
-// does nothing more.
+// tree copies one file, symbolic link or directory. After an interrupt it does nothing.
 func (c *copier) tree(ctx context.Context, j job) {
 	switch {
 	case ctx.Err() != nil:
-		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not begun"}})
+		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not started"}})
 	case j.info.IsDir():
 		c.directory(ctx, j)
 	case j.info.Mode()&fs.ModeSymlink != 0:
@@ -22,14 +21,15 @@ func (c *copier) tree(ctx context.Context, j job) {
 	case j.info.Mode().IsRegular():
 		c.ended(c.file(ctx, j))
 	default:
-		c.ended(File{Source: j.source, Target: j.target, Err: fmt.Errorf("%s is neither file, directory nor link; it is left out", j.source)})
+		c.ended(File{Source: j.source, Target: j.target, Err: fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source)})
 	}
 }
 
-// interruptedError is a copy that a person stopped. It is context.Canceled.
+// interruptedError is the error of a copy that the user interrupted. It matches
+// context.Canceled.
 type interruptedError struct{ source, left string }
 
-// Error tells what is left of the target.
+// Error describes what is left of the target.
 func (e *interruptedError) Error() string {
 	return fmt.Sprintf("copy %s: interrupted; %s", e.source, e.left)
 }
@@ -37,8 +37,8 @@ func (e *interruptedError) Error() string {
 // Is makes errors.Is(err, context.Canceled) true.
 func (e *interruptedError) Is(target error) bool { return target == context.Canceled }
 
-// directory makes the directory and copies what is in it. Its mode is set at
-// the end, so that one without write permission can be filled.
+// directory creates the directory and copies its contents. Its mode is set at the end, so
+// that one without write permission can be filled.
 func (c *copier) directory(ctx context.Context, j job) {
 	fault := func(err error) {
 		c.ended(File{Source: j.source, Target: j.target, Err: err})
@@ -71,8 +71,8 @@ func (c *copier) directory(ctx context.Context, j job) {
 	}
 }
 
-// symlink makes a link inside a tree anew. A link that was named as a source
-// was followed before.
+// symlink recreates a link inside a tree. A link that was named as a source was followed
+// before.
 func (c *copier) symlink(j job) {
 	f := File{Source: j.source, Target: j.target}
 	text, err := os.Readlink(j.source)

@@ -21,7 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// build puts the layers together, or leaves nothing behind.
+// build creates the layers of the mount. On an error it undoes everything.
 func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
@@ -40,8 +40,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	return nil
 }
 
-// takePlaces makes and locks the directories, and removes what a dead daemon
-// left.
+// takePlaces creates and locks the directories, and removes the remains of a dead daemon.
 func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	p := d.opts.Places
 	if err := p.Prepare(d.opts.UID, d.opts.Settings.AllowOther); err != nil {
@@ -52,24 +51,24 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
-		return refused(p.MountPoint+" is mounted already", err, "unmount it first: hmcfs umount "+p.MountPoint)
+		return refused(p.MountPoint+" is already mounted", err, "unmount it first: hmcfs umount "+p.MountPoint)
 	}
 	back.push(func() {
 		d.lock.Remove()
 		p.Clean()
 	})
 	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
-		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or give another --state-dir")
+		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or use another --state-dir")
 	}
 	back.push(d.stateLock.Release)
 	return clearMountPoint(p.MountPoint)
 }
 
-// endingLimit bounds the wait for a daemon that ends.
+// endingLimit bounds the wait for a daemon that is shutting down.
 const endingLimit = 15 * time.Second
 
-// acquire locks a file. A holder without a mount is about to end, as after
-// umount(8), which doesn't wait for the daemon; that one is waited for.
+// acquire locks a file. A holder without a mount is about to exit, as after umount(8),
+// which doesn't wait for the daemon; acquire waits for such a holder.
 func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -90,8 +89,8 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 	}
 }
 
-// refused words the failure to take a lock: the thing, who has it, the way
-// out.
+// refused describes a failure to acquire a lock: it names the object, the holder and the
+// remedy.
 func refused(what string, err error, remedy string) error {
 	var held *place.HeldError
 	if !errors.As(err, &held) {
@@ -103,7 +102,7 @@ func refused(what string, err error, remedy string) error {
 	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
 }
 
-// startGuard makes the guard, whose process starts when it is first needed.
+// startGuard creates the guard, whose process starts when it is first needed.
 func (d *Daemon) startGuard(_ context.Context, back *undo) error {
 	if d.opts.Guard == nil {
 		return nil
@@ -119,8 +118,8 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 	if err != nil {
 		return err
 	}
-	// A failed mount leaves the tier of a mount before it as it was, and
-	// takes its own away again, also when a later device is at fault.
+	// A failed mount leaves the tier of an earlier mount as it was, and removes its own,
+	// even if a later device is at fault.
 	back.push(func() {
 		if len(left) == 0 {
 			removeTier(runtime)
@@ -146,7 +145,7 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 	return nil
 }
 
-// removeTier frees a host tier that nobody has open.
+// removeTier frees a host tier that no process has open.
 func removeTier(runtimeDir string) {
 	left, err := host.Leftover(host.Options{Dir: runtimeDir})
 	if err != nil {
@@ -159,7 +158,7 @@ func removeTier(runtimeDir string) {
 
 func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err := d.opts.Places.SweepMetadata(); err != nil {
-		return fmt.Errorf("remove records that the last mount had done with: %w", err)
+		return fmt.Errorf("remove records left over from the last mount: %w", err)
 	}
 	dir := d.opts.Places.Metadata()
 	if err := d.claimForNew(dir); err != nil {
@@ -186,9 +185,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	return nil
 }
 
-// claimForNew refuses host memory with files where there are no records: new ones can't
-// be theirs. It is asked before a store is made, which would put its witness in place of
-// the one that knows the records that are missing.
+// claimForNew refuses host memory that has files when there are no records: it can't belong
+// to new ones. It must run before a store is created, whose witness would replace the one
+// that identifies the missing records.
 func (d *Daemon) claimForNew(dir string) error {
 	empty, err := badgerkv.IsEmpty(dir)
 	if err != nil || !empty {
@@ -204,20 +203,20 @@ func (d *Daemon) claimForNew(dir string) error {
 	return nil
 }
 
-// recordsFault names the directory and the way out.
+// recordsFault describes an error of the records, with the directory and the remedy.
 func (d *Daemon) recordsFault(err error) error {
 	dir := d.opts.Places.Metadata()
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
-		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or give another --state-dir", d.opts.Places.State)
+		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or use another --state-dir", d.opts.Places.State)
 	case errors.Is(err, metadata.ErrNoSpace):
 		return err
 	case errors.Is(err, metadata.ErrNewer):
-		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
+		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or another --state-dir", dir, err)
 	case !errors.Is(err, metadata.ErrCorrupt):
-		return fmt.Errorf("metadata in %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and mount again", dir, err)
+		return fmt.Errorf("metadata in %s can't be opened, although no damage is known: %w; remove the cause, and mount again", dir, err)
 	default:
-		return fmt.Errorf("metadata in %s can't be read: %w; put the right copy back, bring back what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to begin empty", dir, err, d.opts.Places.State)
+		return fmt.Errorf("metadata in %s can't be read: %w; restore a good copy, recover what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to start empty", dir, err, d.opts.Places.State)
 	}
 }
 
@@ -251,21 +250,21 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	return nil
 }
 
-// warnRecovery tells what the start has found amiss with the records.
+// warnRecovery warns of problems with the records that were found during the start.
 func (d *Daemon) warnRecovery(r objects.Recovery) {
 	if r.Older == "" && r.Missing == 0 {
 		return
 	}
 	cause := "host memory is missing"
 	if r.Older != "" {
-		cause = fmt.Sprintf("the records in %s are not those of the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
+		cause = fmt.Sprintf("the records in %s do not match the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
 	}
 	d.warn(fmt.Sprintf("%s; %d files of host memory (%v) have no record and are set aside, and %d files of the records are lost; see hmcfs fsck %s",
 		cause, r.Aside, r.AsideUsed, r.Missing, d.opts.Places.MountPoint))
 }
 
-// rootMode is the mode of a new device directory: with other users let in by
-// root, each may make files, as in /tmp.
+// rootMode returns the mode of a new device directory: if root mounts and lets other users
+// in, each of them may create files, as in /tmp.
 func (d *Daemon) rootMode() metadata.Mode {
 	if d.opts.Settings.AllowOther && d.opts.UID == 0 {
 		return 0o1777
@@ -311,14 +310,14 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	return err
 }
 
-// limits lists what bounds a user or a file, and what has been refused for it.
+// limits returns the limits of users and files, with the number of refusals.
 func (d *Daemon) limits() []metadata.LimitStatus {
 	held := d.guard.Stats()
 	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.server.Limits(),
 		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }
 
-// openListed opens the devices that were asked for, or those that are there.
+// openListed opens the devices that were requested, or else those that were found.
 func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
 	if specs := d.opts.Settings.Devices; len(specs) > 0 {
 		return openSpecs(ctx, reg, withHost(specs))

@@ -44,7 +44,7 @@ func TestUndoRunsBackwardsAndOnce(t *testing.T) {
 
 func TestRefusedNamesTheHolder(t *testing.T) {
 	held := &place.HeldError{Path: "/l", Holder: place.Holder{PID: 5, MountPoint: "/m"}}
-	if got := refused("/m is mounted already", held, "unmount it"); got.Error() != "/m is mounted already by process 5, which serves /m; unmount it" {
+	if got := refused("/m is already mounted", held, "unmount it"); got.Error() != "/m is already mounted by process 5, which serves /m; unmount it" {
 		t.Error(got)
 	}
 	other := errors.New("disk on fire")

@@ -23,15 +23,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport/env"
 )
 
-// membership is the view of the nodes, which we are one of.
+// membership is the view of the nodes of the cluster, including this one.
 type membership interface {
 	members.View
 	Update(change func(*members.Record)) error
 	Close(ctx context.Context) error
 }
 
-// others is the mount among other machines. What is nil was not begun, or is
-// not there with a fixed list of nodes.
+// others holds the connections to the other nodes. A nil field was not started, or does not
+// exist with a fixed list of nodes.
 type others struct {
 	parsed  config.Cluster
 	service coord.Service
@@ -40,13 +40,13 @@ type others struct {
 	cluster *cluster.Cluster
 }
 
-// closingIndex is an index of keys that is over some time.
+// closingIndex is an index of keys that can be closed.
 type closingIndex interface {
 	keyindex.Index
 	Close() error
 }
 
-// join makes the mount a node, where the options say so.
+// join makes the mount a node of a cluster, if the options say so.
 func (d *Daemon) join(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	if !s.IsCluster() {
@@ -69,7 +69,7 @@ func (d *Daemon) join(ctx context.Context, back *undo) error {
 	return nil
 }
 
-// becomeMember tells the others that there is a node of this name.
+// becomeMember announces this node to the others.
 func (d *Daemon) becomeMember(ctx context.Context) error {
 	o, s, p := d.others, d.opts.Settings, d.opts.Places
 	was, err := p.ReadNode()
@@ -108,7 +108,7 @@ func (d *Daemon) becomeMember(ctx context.Context) error {
 	return p.WriteNode(place.Node{ID: was.ID, Epoch: uint64(o.members.Self().Epoch)})
 }
 
-// nonNil makes an interface of a pointer that is nil with an error.
+// nonNil turns a typed nil pointer with an error into a nil interface.
 func nonNil[M membership](m M, err error) (membership, error) {
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func nonNil[M membership](m M, err error) (membership, error) {
 	return m, nil
 }
 
-// joinFault tells the way out.
+// joinFault adds the remedy to an error of joining the cluster.
 func joinFault(err error) error {
 	switch {
 	case errors.Is(err, members.ErrTaken):
@@ -129,8 +129,8 @@ func joinFault(err error) error {
 	return err
 }
 
-// localSocket returns the address at which nodes of this machine connect, which may then share
-// memory; none where they are told not to.
+// localSocket returns the address at which nodes of this machine connect, with which memory
+// may be shared; false if the options forbid that.
 func (d *Daemon) localSocket() (control.Address, bool) {
 	may := d.others.parsed.Transports
 	if len(may) > 0 && !slices.Contains(may, comm.SHM) {
@@ -140,7 +140,7 @@ func (d *Daemon) localSocket() (control.Address, bool) {
 	return control.Address{Network: control.Unix, Addr: path}, place.IsSocketPath(path)
 }
 
-// openCluster connects the store to those of the others.
+// openCluster connects the store to those of the other nodes.
 func (d *Daemon) openCluster(ctx context.Context) error {
 	o, s := d.others, d.opts.Settings
 	listen := o.parsed.Listen
@@ -155,7 +155,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 		d.warn(text)
 	}
 	if s.Plain {
-		d.warn("--plain: what goes between nodes is neither encrypted nor authenticated behind the handshake; use it in networks alone that nobody else can reach")
+		d.warn("--plain: traffic between nodes is neither encrypted nor authenticated after the handshake; use it only in networks that nobody else can reach")
 	}
 	knobs, err := env.Parse(os.Getenv)
 	if err != nil {
@@ -177,11 +177,11 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	return err
 }
 
-// dialLimit bounds the time to make a connection to a node.
+// dialLimit bounds the time to connect to a node.
 const dialLimit = 3 * time.Second
 
-// remoteOwner returns the only user that gets in from other nodes, as it is the only one
-// here; nil is everybody.
+// remoteOwner returns the only user of other nodes that has access, because it is the only
+// one with access here; nil means everybody.
 func (d *Daemon) remoteOwner() *uint32 {
 	if d.opts.Settings.AllowOther {
 		return nil
@@ -190,33 +190,34 @@ func (d *Daemon) remoteOwner() *uint32 {
 	return &uid
 }
 
-// closedTo says why no user of another node gets in, and how one would; empty where
-// some do.
+// closedTo explains why no user of another node has access, and how to give them access;
+// empty if some have.
 func closedTo(owner *uint32, s cluster.Squash) string {
 	if owner == nil {
 		return ""
 	}
-	others := "no user of another node gets in, since only uid %d may use this mount and %s"
+	others := "no user of another node has access, since only uid %d may use this mount and %s"
 	switch {
 	case s.Mode == cluster.SquashRoot && *owner == 0 && s.UID != 0:
-		return fmt.Sprintf(others+": add --squash none to let root of the other nodes in, or --allow-other for their other users", 0,
-			"root of other nodes is nobody here (--squash root)")
+		return fmt.Sprintf(others+": add --squash none to give root of the other nodes access, or --allow-other for their other users", 0,
+			"root of other nodes is mapped to another user here (--squash root)")
 	case s.Mode == cluster.SquashAll && *owner != s.UID:
-		return fmt.Sprintf(others+": add --allow-other, or --squash all=%d:GID", *owner, fmt.Sprintf("all others are uid %d here (--squash all)", s.UID), *owner)
+		return fmt.Sprintf(others+": add --allow-other, or --squash all=%d:GID", *owner, fmt.Sprintf("all users of other nodes are mapped to uid %d here (--squash all)", s.UID), *owner)
 	}
 	return ""
 }
 
-// leaveLimit bounds the time to leave: a process that waits longer has nobody to tell.
+// leaveLimit bounds the time to leave the cluster; nodes that cannot be notified by then do
+// not hold up the unmount.
 const leaveLimit = 5 * time.Second
 
-// leaveOthers ends what join began. What fails of it is not the mount's.
+// leaveOthers undoes join. Its failures are not failures of the unmount.
 func (d *Daemon) leaveOthers(ctx context.Context) {
 	if d.others == nil {
 		return
 	}
 	if err := d.leave(ctx, d.others); err != nil {
-		d.log.Warn("could not leave the other nodes in order", zap.Error(err))
+		d.log.Warn("could not leave the cluster cleanly", zap.Error(err))
 	}
 }
 
@@ -231,7 +232,7 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 		errs = append(errs, o.index.Close())
 	}
 	if o.members != nil {
-		// Who can't be told finds out by the lease.
+		// Nodes that cannot be notified find out when the lease ends.
 		if err := o.members.Close(ctx); err != nil && !errors.Is(err, coord.ErrUnavailable) {
 			errs = append(errs, err)
 		}
@@ -243,7 +244,7 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 	return errors.Join(errs...)
 }
 
-// otherNodes returns those that the mount shows; nil is none.
+// otherNodes returns the cluster of the mount; nil if there is none.
 func (d *Daemon) otherNodes() *cluster.Cluster {
 	if d.others == nil {
 		return nil
@@ -251,10 +252,10 @@ func (d *Daemon) otherNodes() *cluster.Cluster {
 	return d.others.cluster
 }
 
-// Forget takes a node that is gone out of the cluster.
+// Forget removes a node that will not return from the cluster.
 func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
 	if d.others == nil {
-		return fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+		return fmt.Errorf("this mount is not part of a cluster: %w", admin.ErrNotFound)
 	}
 	for _, n := range d.others.cluster.Nodes() {
 		if n.Name == node && n.Connected {
@@ -266,18 +267,18 @@ func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
 	case errors.Is(err, members.ErrPresent):
 		return fmt.Errorf("%w: %w", err, admin.ErrBusy)
 	case errors.Is(err, coord.ErrNotFound):
-		return fmt.Errorf("no node %s is known: %w", node, admin.ErrNotFound)
+		return fmt.Errorf("node %s is unknown: %w", node, admin.ErrNotFound)
 	case err == nil:
-		d.log.Warn("a node is forgotten", zap.String("node", string(node)))
+		d.log.Warn("node forgotten", zap.String("node", string(node)))
 	}
 	return err
 }
 
-// Cluster tells what is known of other nodes.
+// Cluster returns the known state of the other nodes.
 func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	o := d.others
 	if o == nil {
-		return adminapi.Cluster{}, fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+		return adminapi.Cluster{}, fmt.Errorf("this mount is not part of a cluster: %w", admin.ErrNotFound)
 	}
 	out := adminapi.Cluster{
 		Name: o.parsed.Name, Self: o.members.Self(), Listening: o.cluster.Listening(), Squash: d.opts.Settings.Squash,

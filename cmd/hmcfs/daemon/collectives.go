@@ -16,11 +16,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/env"
 )
 
-// Daemon does what several files are needed for.
+// Daemon executes operations on several files.
 var _ admin.Collector = (*Daemon)(nil)
 
-// newCollector makes what does collectives of files. settings is what the environment says
-// of those of several nodes; nil is nothing.
+// newCollector returns the executor of collectives on files. settings are the options from
+// the environment for collectives across several nodes; nil means none.
 func (d *Daemon) newCollector(settings *env.Settings) *filecollect.Collector {
 	return filecollect.New(filecollect.Options{
 		Store: d.store, Engine: d.engine, Timeout: d.opts.Settings.NodeTimeout, Settings: settings, Logger: d.log,
@@ -28,7 +28,7 @@ func (d *Daemon) newCollector(settings *env.Settings) *filecollect.Collector {
 	})
 }
 
-// inoOf returns the number in the mount of a file that the caller can reach.
+// inoOf returns the inode number in the mount of a file, if the caller can reach it.
 func (d *Daemon) inoOf(ctx context.Context, by objects.Caller, f *admin.Named) (metadata.Ino, error) {
 	switch {
 	case f.Shown != nil:
@@ -39,7 +39,7 @@ func (d *Daemon) inoOf(ctx context.Context, by objects.Caller, f *admin.Named) (
 	return d.namedFile(ctx, by, f.Path)
 }
 
-// taskOf reads what is asked for.
+// taskOf translates a request into a task.
 func taskOf(r adminapi.CollectRequest) (t filecollect.Task, err error) {
 	t = filecollect.Task{Root: r.Root, Ranks: len(r.Sources), Strict: r.Strict, Algorithm: plan.Algorithm(r.Algorithm)}
 	if err = t.Kind.UnmarshalText([]byte(r.Verb)); err == nil {
@@ -60,7 +60,7 @@ func taskOf(r adminapi.CollectRequest) (t filecollect.Task, err error) {
 	return t, nil
 }
 
-// Collect does a collective whose ranks are files.
+// Collect executes a collective whose ranks are files.
 func (d *Daemon) Collect(ctx context.Context, by objects.Caller, r adminapi.CollectRequest, sources, targets []*admin.Named) (adminapi.CollectAnswer, error) {
 	t, err := taskOf(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (d *Daemon) Collect(ctx context.Context, by objects.Caller, r adminapi.Coll
 	return out, nil
 }
 
-// numbers are the files' in the mount, 0 for none.
+// numbers fills in the files' inode numbers in the mount, 0 for none.
 func (d *Daemon) numbers(ctx context.Context, by objects.Caller, t *filecollect.Task, sources, targets []*admin.Named) (from, to []metadata.Ino, err error) {
 	from, to = make([]metadata.Ino, len(sources)), make([]metadata.Ino, len(targets))
 	for i := range sources {

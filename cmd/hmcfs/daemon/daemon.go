@@ -31,42 +31,43 @@ type Daemon struct {
 	started time.Time
 
 	lock, stateLock *place.Lock
-	// raw are the devices as they were opened, devs what the layers see.
+	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry
 	joined    joined
-	// pinner is nil where there is nothing to choose.
+	// pinner is nil if threads are not bound to NUMA nodes.
 	pinner *affinity.Pinner
 	meta   *metadata.Store
 	engine *transport.Engine
 	store  *objects.Store
-	// guard is nil where this process takes what clients send by itself.
+	// guard is nil if this process receives what clients send itself.
 	guard *owner.Guard
-	// others is nil for a mount of its own.
+	// others is nil if the mount is not part of a cluster.
 	others *others
-	// collector does collectives of files.
+	// collector executes collectives on files.
 	collector *filecollect.Collector
-	// tree has the files of the store and of all other nodes.
+	// tree contains the files of the store and of all other nodes.
 	tree   *cluster.Mesh
 	server *fs.Server
 	admin  *admin.Server
-	// refusals count what the admin socket refuses users.
+	// refusals counts the requests of users that the admin socket refused.
 	refusals admin.Refusals
-	// clientRefusals count what clients of heterogeneous objects are refused.
+	// clientRefusals counts refused requests of clients of heterogeneous objects.
 	clientRefusals local.Refusals
-	// dev is the mount's device number, by which its connection is aborted.
+	// dev is the mount's device number, which identifies its connection when it is aborted.
 	dev string
 
-	// asked carries the wishes to unmount from the admin socket to Run.
+	// asked passes requests to unmount from the admin socket to Run.
 	asked chan umountCall
-	// copies are those in other mount namespaces that were cut off. It is Run's.
+	// copies are the copies of the mount in other mount namespaces that were cut off. Only
+	// Run uses it.
 	copies []string
-	// gone is closed when the mount is gone, whoever unmounted it.
+	// gone is closed when the mount no longer exists, whoever unmounted it.
 	gone chan struct{}
-	// over is closed when Run serves no more wishes.
+	// over is closed when Run accepts no more requests to unmount.
 	over chan struct{}
 
-	// warned has the warnings for the person who mounts. Only build writes it.
+	// warned holds the warnings for the user who mounts. Only build writes it.
 	warned []string
 }
 
@@ -80,39 +81,39 @@ type umountReply struct {
 	err    error
 }
 
-// Run mounts, serves until the mount is gone, and cleans up. The end of the
-// context is a wish to unmount.
+// Run mounts, serves until the mount is unmounted, and cleans up. The end of the context
+// requests an unmount.
 func Run(ctx context.Context, o Options) error {
 	o.ensureDefaults()
 	d := &Daemon{
 		opts: o, log: o.Logger.Named("daemon"), started: time.Now(),
 		asked: make(chan umountCall), gone: make(chan struct{}), over: make(chan struct{}),
 	}
-	// The modes that users ask for are theirs: the kernel has applied their
-	// umask already.
+	// The modes that users request must not be masked: the kernel has applied the umask of
+	// each user already.
 	unix.Umask(0)
 	raiseFileLimit()
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	limitMemory(d.log) // what refuses a mount is said alone
+	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
 	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
 	o.Ready(d.warnings())
 	return d.serve(ctx)
 }
 
-// serve waits for whichever end comes first and cleans up.
+// serve waits for an unmount, a signal or a request to unmount, and cleans up.
 func (d *Daemon) serve(ctx context.Context) error {
 	keep := d.opts.Settings.Keep
-	// What comes after the end of the context still has to be done.
+	// The cleanup must run although the context has ended.
 	calm := context.WithoutCancel(ctx)
 	for {
 		select {
 		case <-d.gone:
-			d.log.Info("unmounted from outside")
+			d.log.Info("unmounted by another process")
 			return d.finish(calm, keep, nil)
 		case <-ctx.Done():
-			d.log.Info("asked to end by a signal")
+			d.log.Info("stopped by a signal")
 			d.unmountForSure(calm)
 			return d.finish(calm, keep, nil)
 		case call := <-d.asked:
@@ -125,8 +126,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 }
 
-// finish takes the mount apart, tells whoever asked for it, and only then
-// ends the admin socket and lets go of the locks.
+// finish takes the mount apart, replies to the request to unmount, and only then closes the
+// admin socket and releases the locks.
 func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply) error {
 	close(d.over)
 	d.endShares(ctx)
@@ -141,7 +142,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if aerr := d.admin.Close(ctx); aerr != nil {
-		d.log.Warn("admin server did not end by itself", zap.Error(aerr))
+		d.log.Warn("admin server did not shut down in time", zap.Error(aerr))
 	}
 	d.opts.Places.CleanSocket()
 	d.stateLock.Release()
@@ -154,15 +155,15 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	return err
 }
 
-// sharesLimit bounds the wait for sessions, bind and export under way.
+// sharesLimit bounds the wait for sessions, binds and exports in progress.
 const sharesLimit = 30 * time.Second
 
-// endShares keeps the admin socket from the store, which is about to close.
+// endShares ends all use of the store through the admin socket, before the store closes.
 func (d *Daemon) endShares(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sharesLimit)
 	defer cancel()
 	if err := d.admin.EndShares(ctx); err != nil {
-		d.log.Warn("the store closes under a request", zap.Error(err))
+		d.log.Warn("closing the store although requests are in progress", zap.Error(err))
 	}
 }
 
@@ -178,7 +179,7 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 	if cerr := d.meta.Close(); keep {
 		note("close the records", cerr)
 	} else if cerr != nil {
-		d.log.Warn("the records that are to be removed could not be closed", zap.Error(cerr))
+		d.log.Warn("could not close the records before removing them", zap.Error(cerr))
 	}
 	note("end the guard", d.guard.Close())
 	note("close the engine", d.engine.Close())
@@ -189,8 +190,7 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 	return errors.Join(errs...)
 }
 
-// destroyer is a device whose memory outlives the process unless it is told
-// otherwise.
+// destroyer is a device whose memory outlives the process unless it is destroyed.
 type destroyer interface{ Destroy() error }
 
 func (d *Daemon) closeDevices(keep bool) error {
@@ -205,8 +205,8 @@ func (d *Daemon) closeDevices(keep bool) error {
 	return errors.Join(errs...)
 }
 
-// raiseFileLimit allows as many open files as the machine lets us: each host
-// file that is open takes one.
+// raiseFileLimit raises the limit on open files as far as permitted: each open host file
+// uses one.
 func raiseFileLimit() {
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
-// Families is the explicit list of all device families, in the order in
-// which they are shown. tier says where the host tier goes, and how.
+// Families returns the registry of all device families, in the order in which they are
+// shown. tier configures the host tier.
 func Families(tier host.Options, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(tier),
@@ -33,8 +33,8 @@ func Families(tier host.Options, log *zap.Logger) *devices.Registry {
 	)
 }
 
-// FamilyParams tells what a specification may say, so that a wrong one is
-// refused before anything is touched.
+// FamilyParams returns the valid specifications of all families, so that an invalid one is
+// refused before anything is changed.
 func FamilyParams() []config.Family {
 	return []config.Family{
 		{Name: string(host.Family), Params: []config.Param{
@@ -62,20 +62,20 @@ func FamilyParams() []config.Family {
 	}
 }
 
-// sizeOnly is the parameters of the vendors' families.
+// sizeOnly returns the parameters of the vendors' families.
 func sizeOnly() []config.Param { return []config.Param{{Name: "size", Kind: config.ParamSize}} }
 
-// SpecError is a device specification that this machine can't fulfil, such
-// as one of a device that is not there.
+// SpecError is the error for a device specification that this machine cannot fulfil, such
+// as one of a device that does not exist.
 type SpecError struct{ err error }
 
-// Error names the device, the cause and the way out.
+// Error names the device, the cause and the remedy.
 func (e *SpecError) Error() string { return e.err.Error() }
 
-// Unwrap is the driver's error.
+// Unwrap returns the driver's error.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// openSpecs opens every device that was asked for, or none.
+// openSpecs opens every device requested, or none.
 func openSpecs(ctx context.Context, reg *devices.Registry, specs []string) (devs []devices.Device, err error) {
 	defer func() {
 		if err != nil {
@@ -95,8 +95,8 @@ func openSpecs(ctx context.Context, reg *devices.Registry, specs []string) (devs
 	return devs, nil
 }
 
-// openSpec opens one device. The drivers name the device in what they say of
-// a specification; of the machine's own faults they don't.
+// openSpec opens one device. The errors of drivers name the device if the specification is
+// at fault, but not if the machine is.
 func openSpec(ctx context.Context, reg *devices.Registry, text string) (devices.Device, error) {
 	spec, err := devices.ParseSpec(text)
 	if err != nil {
@@ -119,8 +119,7 @@ func openSpec(ctx context.Context, reg *devices.Registry, text string) (devices.
 	return nil, &SpecError{fmt.Errorf("device %q: unknown family %q: %w", text, spec.Family, devices.ErrNoDevice)}
 }
 
-// withHost puts the host device first where the specs do not name it: it is
-// always there.
+// withHost puts the host device first if the specs do not name it: it is always included.
 func withHost(specs []string) []string {
 	for _, s := range specs {
 		if family, _, _ := strings.Cut(s, ","); strings.HasPrefix(family+":", string(host.Family)+":") {

@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/host"
 )
 
-// TestParamsAreThoseOfTheDrivers gives every driver each parameter that the
-// command line lets through, and one more.
+// TestParamsAreThoseOfTheDrivers passes every driver each parameter that the command line
+// accepts, and one more.
 func TestParamsAreThoseOfTheDrivers(t *testing.T) {
 	values := map[config.ParamKind]string{
 		config.ParamSize: "1MiB", config.ParamRate: "1GB/s", config.ParamTime: "5us", config.ParamBool: "false",

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
-// openFound opens the host device and every accelerator that is there. One
-// that can't be opened is left out, with a warning.
+// openFound opens the host device and every accelerator found. One that cannot be opened is
+// skipped, with a warning.
 func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
 	first, err := reg.Open(ctx, string(host.Family))
 	if err != nil {
@@ -25,7 +25,7 @@ func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]device
 	for _, f := range d.discover(ctx, reg) {
 		dev, err := reg.Open(ctx, fmt.Sprintf("%s:%d", f.Info.Family, f.Info.Ordinal))
 		if err != nil {
-			d.warn(fmt.Sprintf("device %s is left out: %v", f.Info.Name, err))
+			d.warn(fmt.Sprintf("device %s is skipped: %v", f.Info.Name, err))
 			continue
 		}
 		devs = append(devs, dev)
@@ -48,13 +48,13 @@ func (d *Daemon) discover(ctx context.Context, reg *devices.Registry) []devices.
 		found = append(found, here...)
 	}
 	return eachCardOnce(found, func(twice devices.Found) {
-		d.log.Info("card is mounted by its vendor's own runtime; ask for it with --device to have it here too",
+		d.log.Info("card is already mounted through its vendor's runtime; name it with --device to mount it here too",
 			zap.String("device", string(twice.Info.Name)), zap.String("pci", twice.Info.PCI))
 	})
 }
 
-// eachCardOnce leaves out the OpenCL devices that are cards of a vendor's own
-// runtime: two directories of one card would look like twice the memory.
+// eachCardOnce removes the OpenCL devices that are cards of a vendor's own runtime: two
+// directories for one card would look like twice the memory.
 func eachCardOnce(found []devices.Found, left func(devices.Found)) []devices.Found {
 	vendors := map[string]bool{}
 	for _, f := range found {

@@ -19,8 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Fsck checks the records of the running mount. What is removed or repaired is
-// told to the kernel, so that it forgets the names and attributes that it keeps.
+// Fsck checks the records of the running mount. The kernel is notified of what is removed
+// or repaired, so that it drops cached names and attributes.
 func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
@@ -37,14 +37,14 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return d.store.RemoveLost(ctx, ino) })
 }
 
-// asideKeeper has host memory that was set aside: a store, or a tier that no process
-// has open.
+// asideKeeper holds host memory that was set aside: it is a store, or a tier that no
+// process has open.
 type asideKeeper interface {
 	Aside() ([]devices.AsideFile, error)
 	RemoveAside(name string) error
 }
 
-// listAside adds what was set aside to a report, and removes it if that is asked for.
+// listAside adds the files that were set aside to a report, and removes them if requested.
 func listAside(report *adminapi.FsckReport, r adminapi.FsckRequest, from asideKeeper) error {
 	files, err := from.Aside()
 	if err != nil {
@@ -73,7 +73,7 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, fmt.Errorf("look at the records: %w", err)
 	}
 	if empty {
-		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
+		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is the wrong directory", stateDir)
 	}
 	if err = p.StateIsOf(os.Geteuid()); err != nil {
 		return report, err
@@ -123,21 +123,20 @@ func stateFault(dir string, err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	case !errors.Is(err, metadata.ErrCorrupt):
-		return fmt.Errorf("state directory %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and check it again", dir, err)
+		return fmt.Errorf("state directory %s can't be opened, although no damage is known: %w; remove the cause, and check it again", dir, err)
 	}
-	return fmt.Errorf("state directory %s can't be read: %w; put the right copy back, or bring back what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
+	return fmt.Errorf("state directory %s can't be read: %w; restore a good copy, or recover what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
 
-// checker looks through the records of a store.
+// checker checks the records of a store.
 type checker struct {
 	meta *metadata.Store
-	// epochs are the incarnations of the devices whose memory is there.
+	// epochs are the incarnations of the devices whose memory exists.
 	epochs map[metadata.DeviceName]metadata.Epoch
 	kernel kernel
 }
 
-// check finds contradictions, which it mends if that is asked for, and lost
-// objects.
+// check finds contradictions, which it repairs if requested, and lost objects.
 func (c *checker) check(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	report := adminapi.FsckReport{Problems: []adminapi.Problem{}, Lost: []adminapi.LostObject{}, Aside: []adminapi.AsideFile{}}
 	found, err := c.problems(ctx)
@@ -212,8 +211,8 @@ func (c *checker) removeNames(ctx context.Context, ino metadata.Ino) error {
 	}
 }
 
-// survivingTiers returns the host tiers where the last holder had them: which memory
-// outlives a daemon. A tier that other records have claimed since is not one of them.
+// survivingTiers returns the host tiers in the places that the last lock holder used; their
+// memory outlives a daemon. Tiers that other records have claimed since are excluded.
 func survivingTiers(last place.Holder, g metadata.Generation) []host.Left {
 	if last.RuntimeDir == "" {
 		return nil

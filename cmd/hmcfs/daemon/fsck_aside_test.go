@@ -67,9 +67,9 @@ func generationOf(t *testing.T, p place.Paths) string {
 	return fmt.Sprintf("%016x", uint64(meta.Generation()))
 }
 
-// TestCheckStateLeavesOtherTiers checks records whose runtime directory has the host
-// memory of other records by now, or of a mount that is running: nothing of it is
-// listed, or removed. What is theirs is.
+// TestCheckStateLeavesOtherTiers checks records whose runtime directory now contains the
+// host memory of other records, or of a running mount: none of it is listed or removed.
+// Their own memory is.
 func TestCheckStateLeavesOtherTiers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -107,8 +107,8 @@ func TestCheckStateLeavesOtherTiers(t *testing.T) {
 	}
 }
 
-// TestMissingRecordsKeepTheirWitness mounts without the records of host memory that is
-// there: the mount is refused, and the witness that knows the records stays.
+// TestMissingRecordsKeepTheirWitness mounts without the records of existing host memory:
+// the mount is refused, and the witness that identifies the records stays.
 func TestMissingRecordsKeepTheirWitness(t *testing.T) {
 	dir := t.TempDir()
 	p := place.Paths{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}

@@ -107,7 +107,7 @@ func TestCheckStateRefusals(t *testing.T) {
 	}
 }
 
-// A repair that was killed before its last step is finished by the next look.
+// A repair that was killed before its last step is completed by the next check.
 func TestCheckStateFinishesARepair(t *testing.T) {
 	p := makeState(t)
 	if err := os.Rename(p.Metadata(), p.Metadata()+".mended"); err != nil {
@@ -119,8 +119,8 @@ func TestCheckStateFinishesARepair(t *testing.T) {
 	}
 }
 
-// TestCheckStateMendsFirstRecords has records that are whole for Badger and whose first
-// one makes no sense: a look refuses them, and a repair brings them back.
+// TestCheckStateMendsFirstRecords has records that are valid for Badger, but whose first
+// one is invalid: a check refuses them, and a repair recovers them.
 func TestCheckStateMendsFirstRecords(t *testing.T) {
 	p := makeState(t)
 	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: p.Metadata()})

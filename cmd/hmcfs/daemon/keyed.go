@@ -16,30 +16,30 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
 )
 
-// keyed lets users of the admin socket have clients of heterogeneous objects.
+// keyed gives users of the admin socket clients of heterogeneous objects.
 type keyed struct{ d *Daemon }
 
 var _ admin.Keyed = keyed{}
 
-// Begin begins a client for a user.
+// Begin returns a new client for a user.
 func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
 	return local.New(local.Options{
 		Store: k.d.store, Caller: by, Keys: k.d.keys(), Inode: k.d.shownFile, Refusals: &k.d.clientRefusals,
 	}), nil
 }
 
-// Listen begins to hear what a user may hear.
+// Listen subscribes to the events that a user may see.
 func (k keyed) Listen(by objects.Caller) admin.EventQueue {
 	return &heard{queue: k.d.store.Listen(), by: by}
 }
 
-// heard are the events that a user may hear.
+// heard is a queue of the events that a user may see.
 type heard struct {
 	queue *objects.Events
 	by    objects.Caller
 }
 
-// Next waits for the next of them.
+// Next waits for the next event.
 func (h *heard) Next(ctx context.Context) (objects.Event, error) {
 	for {
 		e, err := h.queue.Next(ctx)
@@ -52,14 +52,15 @@ func (h *heard) Next(ctx context.Context) (objects.Event, error) {
 // Close ends the queue.
 func (h *heard) Close() { h.queue.Close() }
 
-// keys are those of all nodes.
+// keys returns the keys of all nodes.
 func (d *Daemon) keys() objects.Keys { return cluster.NewKeys(d.store, d.otherNodes()) }
 
-// keysAtOnce is the number of keys that are listed at once.
+// keysAtOnce is the number of keys that one step of a listing fetches.
 const keysAtOnce = 512
 
-// Keys hands out the keys that begin with a prefix, or what is published, here and at
-// other nodes, in order. Nodes that can't list theirs are its error, behind all others.
+// Keys passes each key that begins with a prefix, or each publication, of this and other
+// nodes to each, in order. Nodes that cannot list theirs are in its error, which comes
+// after all keys.
 func (k keyed) Keys(ctx context.Context, by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
 	h := k.d.store.NewHolder(by)
 	return errors.Join(k.list(ctx, h, prefix, published, each), h.Close(ctx))
@@ -90,8 +91,8 @@ func (k keyed) list(ctx context.Context, h *objects.Holder, prefix string, publi
 	}
 }
 
-// handOut hands a key out with what is known of it, unless it has gone since it was
-// listed. A node that can't be asked has its keys all the same.
+// handOut passes a key with its details to each, unless the key was removed since it was
+// listed. Keys of a node that does not answer are passed too.
 func (k keyed) handOut(ctx context.Context, h *objects.Holder, e objects.KeyEntry, published bool, each func(adminapi.Key) error) error {
 	var known objects.KeyInfo
 	var err error

@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// unmounted is a daemon with all but a mount, which answers at its socket. It
-// is taken apart with the test.
+// unmounted is a daemon without a mount, which answers on its socket. It ends with the
+// test.
 func unmounted(t *testing.T, specs ...string) *Daemon {
 	t.Helper()
 	root, err := os.MkdirTemp("", "hmcfs-daemon-") //nolint:usetesting // a socket's path is short

@@ -18,20 +18,19 @@ import (
 )
 
 const (
-	// memoryShare is the part of the machine's or the control group's memory that
-	// Go's memory limit is at most. The rest is for what is not Go's: the host tier,
-	// pinned buffers and devices that share the host's memory.
+	// memoryShare is the divisor of the memory of the machine or control group that gives
+	// the largest memory limit of the Go runtime. The rest is for the host tier, pinned
+	// buffers and devices that share the host's memory.
 	memoryShare = 2
-	// ownMemory is Go's memory limit while the daemon needs less than that.
+	// ownMemory is the memory limit of the Go runtime as long as the daemon needs less.
 	ownMemory = 128 * devices.MiB
-	// spareMemory is the heap, beyond what is in use, that the daemon has where it
-	// needs more than ownMemory: a collection each time that so many bytes were
-	// allocated costs little.
+	// spareMemory is the heap that the daemon gets beyond the memory in use if it needs
+	// more than ownMemory: a collection after every so many allocated bytes costs little.
 	spareMemory = 32 * devices.MiB
 )
 
-// limitMemory sets Go's memory limit, unless the environment does, and has it follow
-// what is in use.
+// limitMemory sets the memory limit of the Go runtime, unless the environment does, and
+// adapts it to the memory in use.
 func limitMemory(log *zap.Logger) {
 	if text := os.Getenv("GOMEMLIMIT"); text != "" {
 		log.Info("memory limit of the environment", zap.String("GOMEMLIMIT", text))
@@ -39,7 +38,7 @@ func limitMemory(log *zap.Logger) {
 	}
 	has, from := memoryOf(os.DirFS("/"))
 	if has == 0 {
-		log.Info("no memory limit: the memory of the machine can't be told")
+		log.Info("no memory limit: the machine's memory size is unknown")
 		return
 	}
 	most := has / memoryShare
@@ -48,14 +47,14 @@ func limitMemory(log *zap.Logger) {
 	log.Info("memory limit", zap.Stringer("limit", most), zap.Stringer("memory", has), zap.String("from", from))
 }
 
-// memoryLimit is Go's memory limit where so much is in use: what is in use and a
-// quarter more, so that collections don't follow each other. It is at most most.
+// memoryLimit returns the memory limit for the memory in use: that and a quarter more, so
+// that collections do not follow each other immediately, but not more than most.
 func memoryLimit(inUse, most devices.Size) devices.Size {
 	return min(max(ownMemory, inUse+max(inUse/4, spareMemory)), most, math.MaxInt64)
 }
 
-// inUse is the memory that Go can't give back: what the last collection has left of
-// the heap, stacks, and what the runtime takes for itself.
+// inUse returns the memory that the Go runtime cannot return: the heap that survived the
+// last collection, stacks, and the runtime's own memory.
 func inUse() devices.Size {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
@@ -74,12 +73,12 @@ func inUse() devices.Size {
 	return sum
 }
 
-// collected is freed by each collection. Its pointer keeps it from sharing memory
-// with what lives on.
+// collected is freed by each collection. Its pointer keeps the allocator from placing it in
+// a block with live objects.
 type collected struct{ _ *byte }
 
-// afterCollections has a function called after each collection, for as long as the
-// process lives.
+// afterCollections calls a function after each collection, for as long as the process
+// lives.
 func afterCollections(do func()) {
 	runtime.AddCleanup(new(collected), func(do func()) {
 		do()
@@ -87,13 +86,13 @@ func afterCollections(do func()) {
 	}, do)
 }
 
-// memoryOf returns the memory that this process can have, and which file says
-// so: the machine's, or the least that a control group it is in may have. 0
-// is unknown. root is the root directory.
+// memoryOf returns the memory available to this process, and the file that says so: the
+// machine's memory, or the lowest limit of its control groups. 0 means unknown. root is the
+// root directory.
 func memoryOf(root fs.FS) (has devices.Size, from string) {
 	const info = "proc/meminfo"
 	var kib uint64
-	text, _ := fs.ReadFile(root, info) // without it the groups are left
+	text, _ := fs.ReadFile(root, info) // without it only the groups remain
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
 			has, from = devices.Size(kib)*devices.KiB, info
@@ -106,8 +105,8 @@ func memoryOf(root fs.FS) (has devices.Size, from string) {
 		if file == "" {
 			continue
 		}
-		// Each group above has a limit of its own. What a container sees as the
-		// topmost may be its own, under another path.
+		// Each parent group has a limit of its own. The topmost group that a container sees
+		// may be its own, under another path.
 		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
 			name := path.Join(top, dir, file)
 			if n := limitIn(root, name); n > 0 && (has == 0 || n < has) {
@@ -121,9 +120,9 @@ func memoryOf(root fs.FS) (has devices.Size, from string) {
 	return has, from
 }
 
-// memoryGroup reads a line of /proc/PID/cgroup: where its hierarchy is mounted,
-// the file of a group's memory limit, which is empty for a hierarchy without
-// memory, and the group.
+// memoryGroup reads a line of /proc/PID/cgroup: it returns the mount point of the
+// hierarchy, the file with the memory limit of a group, which is empty for a hierarchy
+// without memory, and the group.
 func memoryGroup(line string) (top, file, group string) {
 	fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 	if len(fields) != 3 {
@@ -138,7 +137,7 @@ func memoryGroup(line string) (top, file, group string) {
 	return "", "", ""
 }
 
-// limitIn reads a limit; 0 is none: "max", or no such group.
+// limitIn reads a limit; 0 means none: "max", or no such group.
 func limitIn(root fs.FS, name string) devices.Size {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// CheckMountPoint says whether a mount could begin at the path, and changes
-// nothing. What may be a dead mount, or one that is about to end, is left for
-// the daemon to find out.
+// CheckMountPoint returns an error unless a mount could begin at the path; it changes
+// nothing. It accepts what may be a dead mount, or one that is being unmounted: the daemon
+// finds that out.
 func CheckMountPoint(path string) error {
 	_, err := occupied(path)
 	return err
 }
 
-// occupied says whether hmcfs is mounted at the path. Everything else that a
-// mount can't begin at is an error.
+// occupied reports whether hmcfs is mounted at the path. Anything else that prevents a
+// mount is an error.
 func occupied(path string) (bool, error) {
 	m, found, err := place.MountAt(path)
 	switch {
@@ -24,14 +24,13 @@ func occupied(path string) (bool, error) {
 	case !found:
 		return false, place.CheckMountPoint(path)
 	case !m.IsHMCFS():
-		return false, fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
+		return false, fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or use another directory", path, m.Type)
 	}
 	return true, nil
 }
 
-// clearMountPoint makes sure that a mount may begin at the path. A mount of
-// hmcfs whose daemon is dead is taken away first; anything else that is
-// mounted there is refused.
+// clearMountPoint makes sure that a mount can begin at the path. An hmcfs mount whose
+// daemon is dead is removed first; anything else mounted there is an error.
 func clearMountPoint(path string) error {
 	for {
 		ours, err := occupied(path)
@@ -39,10 +38,10 @@ func clearMountPoint(path string) error {
 		case err != nil || !ours:
 			return err
 		case !place.IsDead(path):
-			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
+			return fmt.Errorf("%s is already mounted with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}
 		if err := place.Detach(path, true); err != nil {
-			return fmt.Errorf("take away the mount that a dead daemon left: %w", err)
+			return fmt.Errorf("remove the mount that a dead daemon left: %w", err)
 		}
 	}
 }

@@ -14,29 +14,27 @@ import (
 type Options struct {
 	// Settings are the mount's options. Required.
 	Settings *config.Settings
-	// Proofs are for a mount among others.
+	// Proofs are the credentials of a mount in a cluster.
 	Proofs Proofs
-	// Places are those of the mount's things. Required.
+	// Places are the files and directories of the mount. Required.
 	Places place.Paths
-	// UID is the user whose mount it is.
+	// UID is the user who owns the mount.
 	UID int
 	// Version is the program's.
 	Version string
-	// WrapDevice, if not nil, is put around every device: tests inject
-	// faults with it.
+	// WrapDevice, if not nil, wraps every device: tests inject faults with it.
 	WrapDevice func(devices.Device) devices.Device
-	// Guard is the command of the process that takes what clients send and
-	// name: it runs owner.ServeGuard. nil takes it in this process.
+	// Guard returns the command of the process that receives what clients send or name: it
+	// runs owner.ServeGuard. nil receives it in this process.
 	Guard func() *exec.Cmd
-	// LogFile is the path of the log, for status.
+	// LogFile is the path of the log, for the status.
 	LogFile string
 	// Logger gets the messages of all layers; nil is silent.
 	Logger *zap.Logger
-	// Ready is called once, when the mount answers, with what the user
-	// should know of it.
+	// Ready is called once, when the mount answers, with warnings for the user.
 	Ready func(warnings []string)
-	// Force is closed when a person has lost patience: what is under way at
-	// the end is not waited for.
+	// Force is closed when the user wants the daemon to exit at once: it then no longer
+	// waits for operations in progress.
 	Force <-chan struct{}
 }
 

@@ -2,17 +2,16 @@ package daemon
 
 import "crypto/tls"
 
-// Proofs has what a mount among others shows and demands, read from their
-// files.
+// Proofs holds the credentials of a mount in a cluster, read from their files.
 type Proofs struct {
 	// Secret is shared by all nodes.
 	Secret []byte
-	// TLS is for the connections between nodes; nil is none.
+	// TLS configures the connections between nodes; nil means no TLS.
 	TLS *tls.Config
-	// Etcd is for those to etcd; nil is plain.
+	// Etcd configures the connections to etcd; nil means plain TCP.
 	Etcd *tls.Config
-	// EtcdPassword is that of the user that the options name.
+	// EtcdPassword is the password of the user named in the options.
 	EtcdPassword string
-	// Warnings tells what is wrong with the files, and does not stop anybody.
+	// Warnings describe problems with the files that do not prevent a mount.
 	Warnings []string
 }

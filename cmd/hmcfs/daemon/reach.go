@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// namedFile follows a path from the root of the mount, through directories that
-// the caller may search, as the kernel does.
+// namedFile resolves a path from the root of the mount, through directories that the caller
+// may search, as the kernel does.
 func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) (metadata.Ino, error) {
 	rest := path
 	if filepath.IsAbs(path) {
@@ -35,9 +35,9 @@ func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) 
 	return at.Ino, nil
 }
 
-// mayReach says whether the caller could have come by its path to a file named by
-// number, which needs the right to search its directories. For a file of another
-// node, or one found by another name, the caller shows a descriptor.
+// mayReach returns an error unless the caller could have reached a file, named by its
+// number, through its path: that requires the permission to search the directories. For a
+// file of another node, or one reached by another name, the caller must pass a descriptor.
 func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.Ino) error {
 	if by.UID == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.I
 		return err
 	}
 	if node != nil {
-		return fmt.Errorf("inode %d is a file of node %s, which user %d has to show by its descriptor: %w",
+		return fmt.Errorf("inode %d is a file of node %s; user %d must name it by a descriptor: %w",
 			ino, node.Record().Name, by.UID, objects.ErrForbidden)
 	}
 	return d.store.MayReach(ctx, by, ino)

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestReach tells a file by path and by number: who may not search its
-// directories gets no further than the kernel would allow.
+// TestReach names a file by path and by number: a user who may not search its directories
+// reaches no more than the kernel would permit.
 func TestReach(t *testing.T) {
 	kit.Check(t)
 	d := unmounted(t, "host,size=16MiB", "sim:0,size=16MiB")
@@ -68,7 +68,7 @@ func TestReach(t *testing.T) {
 					t.Errorf("%s by %s in a directory of mode %o: %v; want forbidden", what, name, mode, ferr)
 				}
 			}
-			// Not even what is there is told.
+			// Not even the existence of the file is revealed.
 			_, ferr := d.File(t.Context(), by, adminapi.File{Path: path + "-not"}, nil)
 			if errors.Is(ferr, objects.ErrForbidden) == want || errors.Is(ferr, metadata.ErrNotExist) != want {
 				t.Errorf("what is not there by %s in a directory of mode %o: %v", name, mode, ferr)

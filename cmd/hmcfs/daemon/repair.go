@@ -9,20 +9,20 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// kernel is told of what a repair changes, so that it drops what it keeps.
+// kernel is notified of what a repair changes, so that it drops its caches.
 type kernel interface {
 	EntryChanged(parent metadata.Ino, name string)
 	InodeChanged(ino metadata.Ino)
 }
 
-// noKernel is there when nothing is mounted.
+// noKernel is the kernel if nothing is mounted.
 type noKernel struct{}
 
 func (noKernel) EntryChanged(metadata.Ino, string) {}
 func (noKernel) InodeChanged(metadata.Ino)         {}
 
-// openState opens the records of a dead daemon. With repair, what can be read of
-// damaged ones takes their place; the problems tell of that.
+// openState opens the records of a dead daemon. With repair, damaged records are replaced
+// by what can be read of them; the problems describe that.
 func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metadata.Store, []adminapi.Problem, error) {
 	meta, refused := openUnmounted(ctx, opts)
 	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
@@ -34,7 +34,7 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	}
 	var rows []adminapi.Problem
 	for _, text := range salvaged.Damage {
-		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is brought back; the damaged records are kept in " + salvaged.Aside})
+		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is recovered; the damaged records are kept in " + salvaged.Aside})
 	}
 	for _, text := range salvaged.Gone {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
@@ -43,7 +43,8 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	return meta, rows, err
 }
 
-// openUnmounted opens records that no daemon uses. Closing them closes all.
+// openUnmounted opens records that no daemon uses. Closing the store closes the database
+// too.
 func openUnmounted(ctx context.Context, opts badgerkv.Options) (*metadata.Store, error) {
 	kv, err := badgerkv.Open(ctx, opts)
 	if err != nil {
@@ -56,12 +57,12 @@ func openUnmounted(ctx context.Context, opts badgerkv.Options) (*metadata.Store,
 	return meta, nil
 }
 
-// mostRounds bounds how often the records are checked anew: mending one
-// problem may bring another to light.
+// mostRounds bounds how often the records are checked again: repairing one problem may
+// reveal another.
 const mostRounds = 10
 
-// repair mends what was found, round by round until nothing is left to find,
-// and writes every problem into the report once.
+// repair repairs the problems found, in rounds until no more are found, and reports every
+// problem once.
 func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found []metadata.Problem) error {
 	index := map[string]int{}
 	at := func(p metadata.Problem) *adminapi.Problem {
@@ -89,7 +90,7 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 		row := at(p)
 		row.Repaired, row.Done = false, ""
 		if row.Fault == "" {
-			row.Fault = "it comes back"
+			row.Fault = "it reappears after each repair"
 		}
 	}
 	for _, p := range report.Problems {
@@ -100,13 +101,13 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 	return nil
 }
 
-// mend repairs one problem and notes what was done.
+// mend repairs one problem and records the outcome.
 func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Problem) {
 	err := c.meta.Repair(ctx, p)
 	if errors.Is(err, metadata.ErrChanged) {
 		row.Repaired, row.Fault = true, ""
 		if row.Done == "" {
-			row.Done = "gone together with another"
+			row.Done = "solved by another repair"
 		}
 		return
 	}
@@ -128,11 +129,11 @@ func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Pr
 	}
 }
 
-// adopted tells where an inode that had no place was put.
+// adopted describes where an inode without a parent was put.
 func (c *checker) adopted(ctx context.Context, p metadata.Problem) string {
 	i, err := c.meta.Get(ctx, p.Ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return "it is removed, as its device is not there either"
+		return "it is removed, as its device does not exist either"
 	}
 	if err != nil {
 		return p.Remedy()

@@ -34,7 +34,7 @@ func cut(ctx context.Context, kv metadata.KV, kind byte, text string) error {
 	})
 }
 
-// damage takes the entries of a file and of an empty one away.
+// damage removes the entries of a file and of an empty one.
 func damage(t *testing.T, p place.Paths) {
 	t.Helper()
 	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: p.Metadata()})
@@ -76,7 +76,7 @@ func TestCheckStateRepairs(t *testing.T) {
 	}
 }
 
-// told is a kernel that remembers what it was told.
+// told is a kernel that records its notifications.
 type told struct{ entries, inodes []string }
 
 func (k *told) EntryChanged(parent metadata.Ino, name string) {
@@ -129,8 +129,8 @@ func TestRepairStopsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// TestCheckStateBringsBack takes the manifest away, which holds no record: the records
-// are refused, and all of them come back.
+// TestCheckStateBringsBack removes the manifest, which holds no record: the records are
+// refused, and a repair recovers all of them.
 func TestCheckStateBringsBack(t *testing.T) {
 	p := makeState(t)
 	before, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{})

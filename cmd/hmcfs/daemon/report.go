@@ -20,25 +20,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Daemon answers the admin socket.
+// Daemon answers requests of the admin socket.
 var _ admin.Backend = (*Daemon)(nil)
 
-// Version tells which program this is, and what it serves.
+// Version returns the version of the program, and its mount point.
 func (d *Daemon) Version() adminapi.Version {
 	v := VersionOf(d.opts.Version)
 	v.MountPoint = d.opts.Places.MountPoint
 	return v
 }
 
-// VersionOf completes a version with what it was built with.
+// VersionOf adds the build information to a version.
 func VersionOf(version string) adminapi.Version {
 	return adminapi.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 }
 
-// Config lists the options of the mount.
+// Config returns the options of the mount.
 func (d *Daemon) Config() []adminapi.Setting { return Settings(d.opts.Settings) }
 
-// Status tells what the mount is and does.
+// Status returns the state of the mount.
 func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error) {
 	p, s := d.opts.Places, d.opts.Settings
 	mounted, moved := d.server.Status(), d.engine.Stats()
@@ -83,22 +83,21 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	return out
 }
 
-// inDaemon says whether a device's memory is the daemon's own. The host
-// tier's is a file system's.
+// inDaemon reports whether a device's memory belongs to the daemon's process. That of the
+// host tier belongs to a filesystem.
 func inDaemon(dev objects.DeviceStatus) bool {
 	return dev.Info.Family == sim.Family || dev.Info.HostMemory && !dev.Passthrough
 }
 
-// counts are a mount's files with content, by device.
+// counts holds the number of files with content, by device.
 type counts map[metadata.DeviceName]deviceCount
 
 type deviceCount struct{ objects, bound, lost int }
 
-// countLimit bounds the time of one count; a million files take about a
-// second.
+// countLimit bounds the time of one count; a million files take about a second.
 const countLimit = 5 * time.Second
 
-// count counts the objects of each device; nil when it takes too long.
+// count counts the objects of each device; it returns nil if that takes too long.
 func (d *Daemon) count(ctx context.Context, devs []objects.DeviceStatus) counts {
 	ctx, cancel := context.WithTimeout(ctx, countLimit)
 	defer cancel()
@@ -133,7 +132,7 @@ func epochsOf(devs []objects.DeviceStatus) map[metadata.DeviceName]metadata.Epoc
 	return out
 }
 
-// Object tells where one file's bytes are.
+// Object returns the location of the bytes of one file.
 func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object, error) {
 	a, err := d.store.Attr(ctx, ino)
 	switch {
@@ -146,7 +145,7 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 		Ino: ino, Device: a.Device, Size: a.Size, Allocated: a.Allocated, Resident: a.Resident,
 		State: string(a.State), Key: a.Key, LastPath: a.Path, Extents: []adminapi.Extent{},
 	}
-	// An unlinked file that is still open has no path any more.
+	// An unlinked file that is still open has no path.
 	out.Path, _ = d.meta.PathOf(ctx, ino)
 	for name, field := range map[string]*string{
 		"user.hmc.dtype": &out.Dtype, "user.hmc.shape": &out.Shape, "user.hmc.blobs": &out.Blobs,
@@ -180,7 +179,7 @@ func (d *Daemon) operations() []admin.Operation {
 	return out
 }
 
-// configJSON is .hmcfs/config.
+// configJSON returns the content of .hmcfs/config.
 func (d *Daemon) configJSON() ([]byte, error) {
 	values := map[string]any{}
 	for _, s := range d.Config() {
@@ -192,7 +191,7 @@ func (d *Daemon) configJSON() ([]byte, error) {
 	return indented(values)
 }
 
-// statsJSON is .hmcfs/stats.
+// statsJSON returns the content of .hmcfs/stats.
 func (d *Daemon) statsJSON() ([]byte, error) {
 	devs, err := d.store.Devices(context.Background())
 	if err != nil {
@@ -222,7 +221,7 @@ func indented(v any) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// memory measures this process.
+// memory returns the memory use of this process.
 func memory(moved transport.Stats, devs []objects.DeviceStatus) adminapi.Memory {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -241,7 +240,7 @@ func memory(moved transport.Stats, devs []objects.DeviceStatus) adminapi.Memory 
 			out.Devices += dev.Held
 		}
 	}
-	// What is held but was never written is not resident.
+	// Memory that is held but was never written is not resident.
 	out.Devices = min(out.Devices, out.Resident)
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		out.Files = len(fds)

@@ -9,8 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// openService connects to etcd, where everything of one cluster lies below one
-// prefix.
+// openService connects to etcd, where everything of one cluster is stored below one prefix.
 func (d *Daemon) openService(ctx context.Context) (coord.Service, error) {
 	service, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: d.others.parsed.Endpoints, Prefix: "/hmcfs/" + d.others.parsed.Name + "/",
@@ -22,8 +21,8 @@ func (d *Daemon) openService(ctx context.Context) (coord.Service, error) {
 	return service, nil
 }
 
-// openIndex begins to know where keys are. With a fixed list the nodes are
-// asked instead.
+// openIndex starts the index of keys. With a fixed list of nodes there is none: the nodes
+// are asked instead.
 func (d *Daemon) openIndex(context.Context) error {
 	o := d.others
 	kept, ok := o.members.(*members.Members)

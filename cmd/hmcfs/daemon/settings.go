@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Settings lists options as the admin API and `config show` have them: sizes
-// in bytes, times as text.
+// Settings returns the options as the admin API and `config show` present them: sizes in
+// bytes, times as text.
 func Settings(s *config.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, l := range s.List {
@@ -23,7 +23,7 @@ func Settings(s *config.Settings) []adminapi.Setting {
 	return out
 }
 
-// cacheTimeout gives the file system its word for no cache at all.
+// cacheTimeout translates a timeout of 0 into the filesystem's value for no cache.
 func cacheTimeout(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -31,14 +31,13 @@ func cacheTimeout(d time.Duration) time.Duration {
 	return d
 }
 
-// warn notes something that the person who mounts should know.
+// warn adds a warning for the user who mounts.
 func (d *Daemon) warn(text string) {
 	d.warned = append(d.warned, text)
 	d.log.Warn(text)
 }
 
-// warnings returns what was noted, and what of the mount is slower than it could
-// be.
+// warnings returns the warnings, and the reasons why the mount is slower than it could be.
 func (d *Daemon) warnings() []string {
 	st := d.server.Status()
 	if !st.Passthrough && d.opts.Settings.Passthrough != "off" {

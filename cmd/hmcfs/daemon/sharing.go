@@ -18,8 +18,7 @@ import (
 // Daemon shares the memory of its files.
 var _ admin.Sharer = (*Daemon)(nil)
 
-// File finds the file that a request means, which the caller must be able to
-// reach.
+// File returns the file that a request names, which the caller must be able to reach.
 func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error) {
 	switch {
 	case shown != nil:
@@ -27,7 +26,7 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 		if err != nil {
 			return 0, err
 		}
-		// Views and what lies in .hmcfs have numbers without a record.
+		// Views and the files of .hmcfs have inode numbers without a record.
 		if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
 			return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
 		}
@@ -38,10 +37,10 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 	return d.namedFile(ctx, by, named.Path)
 }
 
-// shownFile is the file of a descriptor, which whoever sent it got from the
-// kernel: the caller can reach the file. What the caller may do with it is told by its mode,
-// as it is now. The kernel does not ask the file system, which may be another
-// one that never answers.
+// shownFile returns the file of a descriptor. The sender got it from the kernel, so the
+// caller can reach the file; its current mode decides what the caller may do with it. The
+// kernel answers this statx without asking the filesystem, which may be another one that
+// never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -80,11 +79,11 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 		return adminapi.BindAnswer{}, err
 	}
 	out := adminapi.BindAnswer{Ino: ino, Device: a.Device, Size: devices.Size(a.Size), State: string(a.State)}
-	out.Path, _ = d.meta.PathOf(ctx, ino) // one that is unlinked has none
+	out.Path, _ = d.meta.PathOf(ctx, ino) // an unlinked file has none
 	return out, nil
 }
 
-// Export names the memory of a file for another process.
+// Export returns the handles of the memory of a file, for another process.
 func (d *Daemon) Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
 	return d.store.Export(ctx, ino, by, o)
 }
@@ -101,15 +100,15 @@ func (d *Daemon) EndExports(ctx context.Context, ino metadata.Ino, by objects.Ca
 	return err
 }
 
-// mayUse says whether a process may read and write a regular file, by its
-// mode, as the kernel does for a mount with default_permissions.
+// mayUse returns an error unless a process may read and write a regular file according to
+// its mode, as the kernel checks for a mount with default_permissions.
 func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller) error {
 	a, err := d.store.Attr(ctx, ino)
 	switch {
 	case err != nil:
 		return err
 	case !a.IsRegular():
-		return fmt.Errorf("inode %d is no regular file, and only those have memory: %w", ino, objects.ErrInvalid)
+		return fmt.Errorf("inode %d is not a regular file, and only regular files have memory: %w", ino, objects.ErrInvalid)
 	case !by.May(&a.Inode, objects.PermRead|objects.PermWrite):
 		return fmt.Errorf("inode %d has mode %o and belongs to user %d: user %d may not both read and write it: %w",
 			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)

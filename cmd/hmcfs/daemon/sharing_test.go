@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShownFile takes descriptors of the mount's own files alone.
+// TestShownFile accepts descriptors of the mount's files only.
 func TestShownFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

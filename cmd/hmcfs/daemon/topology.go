@@ -17,16 +17,17 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// joined has what is known of how devices are joined. It does not change once
-// the mount answers.
+// joined describes how the devices are connected. It does not change once the mount is
+// ready.
 type joined struct {
-	// file is the graph of the option; nil is to look.
+	// file is the topology read from the file of the option; nil means to discover it.
 	file  *topology.Graph
 	infos []devices.Info
 	peers []topology.Pair
 }
 
-// readTopology finds out how the devices are joined, and where threads belong.
+// readTopology determines how the devices are connected, and to which NUMA nodes threads
+// belong.
 func (d *Daemon) readTopology(ctx context.Context, _ *undo) error {
 	s := d.opts.Settings
 	if s.Topology != "" {
@@ -40,28 +41,28 @@ func (d *Daemon) readTopology(ctx context.Context, _ *undo) error {
 		d.joined.infos = append(d.joined.infos, dev.Info())
 		if d.joined.file != nil {
 			if _, err := d.joined.file.Device(topology.ID(dev.Info().Name)); err != nil {
-				d.warn(fmt.Sprintf("topology: %s does not say how %s is joined", s.Topology, dev.Info().Name))
+				d.warn(fmt.Sprintf("topology: %s does not describe how %s is connected", s.Topology, dev.Info().Name))
 			}
 		}
 	}
 	var problems []error
 	d.joined.peers, problems = Pairs(ctx, d.families, d.joined.infos)
 	for _, err := range problems {
-		d.log.Warn("which cards reach each other is not known", zap.Error(err))
+		d.log.Warn("can't determine which cards can reach each other", zap.Error(err))
 	}
 	if s.NUMA == "off" {
 		return nil
 	}
 	m, err := topology.ReadMachine(topology.SysRoot)
 	if err != nil {
-		d.log.Warn("threads go where the kernel puts them", zap.Error(err))
+		d.log.Warn("threads are not bound to NUMA nodes", zap.Error(err))
 		return nil
 	}
 	d.pinner = affinity.NewPinner(m)
 	return nil
 }
 
-// ReadTopology reads a file that says how devices are joined.
+// ReadTopology reads a file that describes how devices are connected.
 func ReadTopology(path string) (*topology.Graph, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,8 +80,8 @@ func ReadTopology(path string) (*topology.Graph, error) {
 	return g, nil
 }
 
-// Pairs asks the families which of some devices reach each other. One that fails
-// is among the problems.
+// Pairs asks the families which of the devices can reach each other. A family that fails is
+// reported in problems.
 func Pairs(ctx context.Context, reg *devices.Registry, infos []devices.Info) (pairs []topology.Pair, problems []error) {
 	names := map[devices.Family]map[devices.Ordinal]devices.Name{}
 	for _, i := range infos {
@@ -109,8 +110,8 @@ func Pairs(ctx context.Context, reg *devices.Registry, infos []devices.Info) (pa
 	return pairs, problems
 }
 
-// Topology returns how our devices are joined with each other and, as far as that is
-// known here, with those of other nodes, which are called NODE/DEVICE.
+// Topology returns how the devices of this node are connected with each other and, as far
+// as that is known here, with those of other nodes, which are named NODE/DEVICE.
 func (d *Daemon) Topology() (*topology.Graph, error) {
 	if d.joined.file != nil {
 		return d.joined.file, nil
@@ -129,7 +130,7 @@ func (d *Daemon) Topology() (*topology.Graph, error) {
 	return topology.Discover(o)
 }
 
-// placesOf are the devices of ranks with files here.
+// placesOf returns the devices of the ranks whose files are on this node.
 func placesOf(places []filecollect.Place) []topology.ID {
 	at := make([]topology.ID, len(places))
 	for i, p := range places {
@@ -145,9 +146,9 @@ func placesOf(places []filecollect.Place) []topology.ID {
 	return at
 }
 
-// ring is the order in which ranks use the fast links between their devices, and
-// the hash of the topology; nil is the order of the ranks, where their devices are
-// not known to be joined.
+// ring returns the order in which a ring of ranks uses the fast links between their
+// devices, and the hash of the topology; a nil order is the order of the ranks, if it is
+// not known how their devices are connected.
 func (d *Daemon) ring(at []topology.ID) (order []plan.Rank, hash string) {
 	g, err := d.Topology()
 	if err != nil {
@@ -156,7 +157,7 @@ func (d *Daemon) ring(at []topology.ID) (order []plan.Rank, hash string) {
 	}
 	found, err := g.Ring(at, ringMessage)
 	if err != nil {
-		d.log.Debug("ranks go in their own order", zap.Error(err))
+		d.log.Debug("no ring order for the ranks, which keep their own", zap.Error(err))
 		return nil, g.Hash()
 	}
 	for _, rank := range found {
@@ -165,11 +166,11 @@ func (d *Daemon) ring(at []topology.ID) (order []plan.Rank, hash string) {
 	return order, g.Hash()
 }
 
-// ringMessage is the size that rings are laid out for: what a rank of a few sends
-// of some MiB.
+// ringMessage is the message size, in bytes, for which rings are laid out: about what each
+// of a few ranks sends of a buffer of some MiB.
 const ringMessage = 1 << 20
 
-// topologyJSON is .hmcfs/topology.json.
+// topologyJSON returns the content of .hmcfs/topology.json.
 func (d *Daemon) topologyJSON() ([]byte, error) {
 	g, err := d.Topology()
 	if err != nil {

@@ -2,12 +2,12 @@ package daemon
 
 import "slices"
 
-// undo has the steps that take back what was built so far.
+// undo holds the steps that undo what was built so far.
 type undo struct{ steps []func() }
 
 func (u *undo) push(step func()) { u.steps = append(u.steps, step) }
 
-// run takes everything back, the last step first, once.
+// run undoes everything, the last step first. Further calls do nothing.
 func (u *undo) run() {
 	for _, step := range slices.Backward(u.steps) {
 		step()
@@ -15,5 +15,5 @@ func (u *undo) run() {
 	u.steps = nil
 }
 
-// release keeps everything.
+// release discards the steps, so that everything stays.
 func (u *undo) release() { u.steps = nil }

@@ -15,21 +15,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// grace is the time that programs which still have files open may go on after a lazy
+// grace is the time that programs which still have files open may continue after a lazy
 // unmount, before the connection is cut.
 const grace = 5 * time.Second
 
-// unmountLimit bounds one try of a plain unmount.
+// unmountLimit bounds one attempt of a plain unmount.
 const unmountLimit = 10 * time.Second
 
-// Umount hands the wish to Run and returns when everything is cleaned up, or
-// with admin.ErrBusy.
+// Umount passes the request to Run and returns when everything is cleaned up, or with
+// admin.ErrBusy.
 func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error) {
 	call := umountCall{request: r, reply: make(chan umountReply, 1)}
 	select {
 	case d.asked <- call:
 	case <-d.over:
-		return adminapi.UmountAnswer{}, errors.New("the mount is ending already")
+		return adminapi.UmountAnswer{}, errors.New("the mount is already being unmounted")
 	case <-ctx.Done():
 		return adminapi.UmountAnswer{}, ctx.Err()
 	}
@@ -37,13 +37,13 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 	return got.answer, got.err
 }
 
-// unmount takes the mount away and waits until it is gone.
+// unmount unmounts, and waits until the mount has ended.
 func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 	if d.nameless() {
 		d.cutNameless(place.Copies(d.dev))
 		return nil
 	}
-	// By its name the one on top would be unmounted.
+	// An unmount by name would unmount the filesystem on top.
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found && !d.isOurs(m) {
 		return fmt.Errorf("a %s file system is mounted over %s; unmount that first", m.Type, m.MountPoint)
 	}
@@ -71,10 +71,10 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 	return d.detach()
 }
 
-// nameless says that the mount is in this mount namespace no more, while the
-// kernel keeps its connection: another namespace, such as a container that
-// began while it was mounted, has a copy of it. One that another file system
-// is mounted over has its name still.
+// nameless reports whether the mount no longer exists in this mount namespace while the
+// kernel keeps its connection: another namespace, such as that of a container that was
+// started while it was mounted, has a copy of it. A mount that is covered by another
+// filesystem is not nameless.
 func (d *Daemon) nameless() bool {
 	at, err := place.MountsAt(d.opts.Places.MountPoint)
 	if err != nil || slices.ContainsFunc(at, d.isOurs) {
@@ -88,14 +88,14 @@ func (d *Daemon) nameless() bool {
 	}
 }
 
-// isOurs says whether a mount at the mount point is this daemon's.
+// isOurs reports whether a mount at the mount point is this daemon's.
 func (d *Daemon) isOurs(m place.Mount) bool {
 	return m.IsHMCFS() && (m.Dev == d.dev || d.dev == "")
 }
 
-// seekCopies waits until the mount has lost its name, and another mount namespace
-// still has it: then nothing but that keeps the connection, and waiting for its end
-// is given up.
+// seekCopies waits until the mount has lost its name while another mount namespace still
+// has it: then only that copy keeps the connection open, and giveUp is called to end the
+// wait for its end.
 func (d *Daemon) seekCopies(ctx context.Context, giveUp context.CancelFunc) []place.User {
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
 		select {
@@ -113,24 +113,25 @@ func (d *Daemon) seekCopies(ctx context.Context, giveUp context.CancelFunc) []pl
 	}
 }
 
-// firstLook and longestLook are between two looks for copies of the mount.
+// firstLook and longestLook bound the interval between two searches for copies of the
+// mount.
 const (
 	firstLook   = 20 * time.Millisecond
 	longestLook = 500 * time.Millisecond
 )
 
-// cutNameless ends a connection of which only copies are left.
+// cutNameless cuts a connection that only copies of the mount still use.
 func (d *Daemon) cutNameless(copies []place.User) {
 	d.copies = nil
 	for _, c := range copies {
 		d.copies = append(d.copies, c.String())
 	}
-	d.log.Warn("the mount is gone here, but another mount namespace has a copy; cutting the connection", zap.Strings("copies", d.copies))
+	d.log.Warn("the mount is removed here, but another mount namespace has a copy; cutting the connection", zap.Strings("copies", d.copies))
 	d.abort()
 }
 
-// unmountForSure ends the mount whatever happens: politely, then by name
-// only, then by cutting the connection.
+// unmountForSure ends the mount in any case: first by a plain unmount, then by detaching
+// its name, then by cutting the connection.
 func (d *Daemon) unmountForSure(ctx context.Context) {
 	if err := d.unmount(ctx, true); err != nil {
 		d.log.Warn("unmount failed; cutting the connection", zap.Error(err))
@@ -138,8 +139,8 @@ func (d *Daemon) unmountForSure(ctx context.Context) {
 	}
 }
 
-// detach takes the name away, gives the users of open files some time, and
-// cuts the connection then.
+// detach removes the name, gives the users of open files some time, and then cuts the
+// connection.
 func (d *Daemon) detach() error {
 	if err := place.Detach(d.opts.Places.MountPoint, true); err != nil {
 		return err
@@ -160,8 +161,8 @@ func (d *Daemon) abort() {
 	d.awaitGone(grace)
 }
 
-// awaitGone waits for the mount to be gone; false when the time was up, or a
-// person lost patience, first.
+// awaitGone waits until the mount has ended; it returns false if the time limit was
+// reached, or Force was closed, first.
 func (d *Daemon) awaitGone(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

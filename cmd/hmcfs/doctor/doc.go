@@ -1,5 +1,5 @@
-// Package doctor looks at what a mount needs and what makes it fast, and says
-// what is missing. It changes nothing.
+// Package doctor checks what a mount needs to work, and to be fast, and reports what
+// is missing in a [Report]. It changes nothing.
 //
-// Every look goes through Machine, so that tests have one of their own.
+// All checks look at a [Machine], so that tests can provide their own.
 package doctor

@@ -14,39 +14,38 @@ import (
 	"github.com/hmcfs/hmcfs/transport/affinity"
 )
 
-// Level is the weight of a finding.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
-	// OK is as it should be.
+	// OK means as it should be.
 	OK Level = "ok"
-	// Note is something that is slower, or not there, and nothing that a mount
-	// needs.
+	// Note means slower than possible, or absent but not needed by a mount.
 	Note Level = "note"
-	// Problem keeps a mount from working.
+	// Problem means that it prevents a mount from working.
 	Problem Level = "problem"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Area  string `json:"area"`
 	Level Level  `json:"level"`
 	What  string `json:"what"`
-	// Remedy tells a person the way out.
+	// Remedy tells the user what to do.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is all that was found.
+// Report holds the results of all checks.
 type Report struct {
 	Findings []Finding      `json:"findings"`
 	Affinity *affinity.Plan `json:"affinity,omitempty"`
-	// IRQs has the interrupts that were moved, with the outcome; nil where nobody
-	// asked for it.
+	// IRQs holds the interrupts that were moved, with the outcome; nil if that was not
+	// requested.
 	IRQs []affinity.Result `json:"irqs,omitempty"`
 }
 
-// Worst is the level that matters most.
+// Worst returns the most severe level.
 func (r *Report) Worst() Level {
 	worst := OK
 	for _, f := range r.Findings {
@@ -63,13 +62,13 @@ func (r *Report) add(area string, level Level, remedy, format string, args ...an
 
 // Machine describes the machine that is checked.
 type Machine struct {
-	// Root is put before every path; empty is this machine.
+	// Root is prepended to every path; empty for this machine.
 	Root string
 	UID  int
-	// Look finds a program.
+	// Look returns the path of a program.
 	Look func(program string) (string, error)
-	// Locked is the memory that a process may lock, in bytes, and Files the number of files it
-	// may have open.
+	// Locked is the memory that a process may lock, in bytes, and Files the number of files
+	// that it may have open.
 	Locked uint64
 	Files  uint64
 }
@@ -78,7 +77,7 @@ type Machine struct {
 type Family struct {
 	Name    devices.Family
 	Devices []devices.Info
-	// Reason says why there is none.
+	// Reason explains why there is none.
 	Reason string
 }
 
@@ -92,7 +91,7 @@ func (m *Machine) text(p string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Kernel looks at what the kernel has to have.
+// Kernel checks what the kernel must provide.
 func (r *Report) Kernel(m *Machine) {
 	release := m.text("/proc/sys/kernel/osrelease")
 	major, minor := version(release)
@@ -119,7 +118,7 @@ func (r *Report) Kernel(m *Machine) {
 	}
 }
 
-// version is the first two numbers of a release.
+// version returns the first two numbers of a release.
 func version(release string) (major, minor int) {
 	parts := strings.SplitN(release, ".", 3)
 	if len(parts) < 2 {
@@ -130,36 +129,36 @@ func version(release string) (major, minor int) {
 	return major, minor
 }
 
-// capSysAdmin is the bit of CAP_SYS_ADMIN.
+// capSysAdmin is the bit number of CAP_SYS_ADMIN.
 const capSysAdmin = 21
 
-// Privileges looks at what the user may do.
+// Privileges checks what the user may do.
 func (r *Report) Privileges(m *Machine) {
 	may := m.mayMount()
 	switch {
 	case may:
 		r.add("privilege", OK, "", "this process may mount, and hand files to the kernel (CAP_SYS_ADMIN)")
 	case m.UID == 0:
-		r.add("privilege", Problem, "start the container with --cap-add SYS_ADMIN", "root without CAP_SYS_ADMIN may not mount")
+		r.add("privilege", Problem, "start the container with --cap-add SYS_ADMIN", "root without CAP_SYS_ADMIN can't mount")
 	default:
 		if _, err := m.Look("fusermount3"); err != nil {
-			r.add("privilege", Problem, "install fuse3, or mount as root", "there is no fusermount3, by which users mount")
+			r.add("privilege", Problem, "install fuse3, or mount as root", "there is no fusermount3, which users need for mounting")
 		} else {
-			r.add("privilege", Note, "mount as root for passthrough", "users mount by fusermount3, without passthrough")
+			r.add("privilege", Note, "mount as root for passthrough", "users mount through fusermount3, without passthrough")
 		}
 		if !slices.Contains(lines(m.text("/etc/fuse.conf")), "user_allow_other") {
-			r.add("privilege", Note, "add the line user_allow_other to /etc/fuse.conf", "users can't give --allow-other")
+			r.add("privilege", Note, "add the line user_allow_other to /etc/fuse.conf", "users can't use --allow-other")
 		}
 	}
 	const least = 64 << 20
 	if m.Locked < least && !may {
-		r.add("limits", Note, "raise it: ulimit -l unlimited", "only %v may be locked: staging buffers may not be pinned", devices.Size(m.Locked))
+		r.add("limits", Note, "raise it: ulimit -l unlimited", "only %v of memory may be locked: staging buffers may not get pinned", devices.Size(m.Locked))
 	} else {
 		r.add("limits", OK, "", "enough memory may be locked")
 	}
 	const files = 4096
 	if m.Files < files {
-		r.add("limits", Note, "raise it: ulimit -n 1048576", "only %d files may be open: each open host file takes one", m.Files)
+		r.add("limits", Note, "raise it: ulimit -n 1048576", "only %d files may be open: each open host file uses one", m.Files)
 	}
 }
 
@@ -171,7 +170,7 @@ func lines(text string) []string {
 	return out
 }
 
-// mayMount says whether the process has CAP_SYS_ADMIN.
+// mayMount reports whether the process has CAP_SYS_ADMIN.
 func (m *Machine) mayMount() bool {
 	for _, l := range lines(m.text("/proc/self/status")) {
 		if hex, is := strings.CutPrefix(l, "CapEff:"); is {
@@ -182,7 +181,7 @@ func (m *Machine) mayMount() bool {
 	return false
 }
 
-// Devices tells what there is, and why there is no more.
+// Devices reports the devices of each family, and why a family has none.
 func (r *Report) Devices(all []Family) {
 	cards := 0
 	for _, f := range all {
@@ -206,15 +205,14 @@ func (r *Report) Devices(all []Family) {
 		r.add("devices", OK, "", "%s: %s", f.Name, strings.Join(names, ", "))
 	}
 	if cards == 0 {
-		r.add("devices", Note, "see hmcfs devices", "no accelerator: a mount has the host tier, and simulated devices where asked for")
+		r.add("devices", Note, "see hmcfs devices", "no accelerator: a mount has the host tier, and simulated devices on request")
 	}
 }
 
-// Environment tells whether the options that are set outside of the command line
-// can be used.
+// Environment reports whether the options that are set outside the command line are valid.
 func (r *Report) Environment(err error) {
 	if err == nil {
-		r.add("environment", OK, "", "variables and config files can be used; hmcfs config show lists them")
+		r.add("environment", OK, "", "environment variables and config files are valid; hmcfs config show lists them")
 		return
 	}
 	for l := range strings.Lines(err.Error()) {
@@ -222,7 +220,7 @@ func (r *Report) Environment(err error) {
 	}
 }
 
-// Placement tells what of a plan is not so.
+// Placement reports where the machine deviates from a plan.
 func (r *Report) Placement(p *affinity.Plan) {
 	r.Affinity = p
 	if p.Idle != "" {
@@ -242,7 +240,7 @@ func (r *Report) Placement(p *affinity.Plan) {
 	}
 }
 
-// Moved tells what became of the interrupts.
+// Moved reports the interrupts that were moved.
 func (r *Report) Moved(results []affinity.Result) {
 	r.IRQs = results
 	done := 0
@@ -251,13 +249,13 @@ func (r *Report) Moved(results []affinity.Result) {
 			done++
 		}
 		if q.Problem != "" {
-			r.add("numa", Note, "as root: hmcfs doctor --apply", "interrupt %d of %s stays: %s", q.IRQ.Number, q.IRQ.NIC, q.Problem)
+			r.add("numa", Note, "as root: hmcfs doctor --apply", "interrupt %d of %s was not moved: %s", q.IRQ.Number, q.IRQ.NIC, q.Problem)
 		}
 	}
 	r.add("numa", OK, "", "%d interrupts moved", done)
 }
 
-// Threads tells which processors the threads of a daemon may use.
+// Threads reports the processors that the threads of a daemon may use.
 func (r *Report) Threads(m *Machine, pid int) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(m.path(dir))

@@ -58,7 +58,7 @@ func (p *pair) bouncedPut(ctx context.Context, row Row) error {
 // openBounce allocates host memory and shares it.
 func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
 	if g.bounce != nil {
-		return nil, errors.New("it has memory to bounce off")
+		return nil, errors.New("bounce memory exists already")
 	}
 	m, err := g.take(ctx, Host, n)
 	if err != nil {
@@ -76,7 +76,7 @@ func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, 
 // receives, and sends the tag back.
 func (g *servedRunner) store(ctx context.Context, size devices.Size, count int) error {
 	if g.bounce == nil || size > g.bounce.buffer.Size() {
-		return errors.New("there is no memory to bounce off")
+		return errors.New("there is no bounce memory")
 	}
 	for range count {
 		tag, err := g.comm.RecvTag(ctx, runnerRank)

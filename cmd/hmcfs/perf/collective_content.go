@@ -41,7 +41,7 @@ func newContent(t elem.Type, ranks int) (*content, error) {
 		binary.LittleEndian.PutUint64(one, 0x3ff0000000000000)
 	default:
 		if !t.Combines() {
-			return nil, fmt.Errorf("%s can't be summed up: %w", t, elem.ErrType)
+			return nil, fmt.Errorf("elements of type %s can't be summed: %w", t, elem.ErrType)
 		}
 		one[0] = 1
 	}

@@ -72,7 +72,7 @@ func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 		}
 		name := dev.Info().Name
 		if s.devs[name] != nil {
-			return nil, errors.Join(fmt.Errorf("memory %s is given twice", name), dev.Close())
+			return nil, errors.Join(fmt.Errorf("memory %s is named twice", name), dev.Close())
 		}
 		s.names, s.devs[name] = append(s.names, name), dev
 	}
@@ -140,7 +140,7 @@ func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (
 	}
 	dev := s.devs[name]
 	if dev == nil {
-		return nil, fmt.Errorf("memory %q is not served here; there is %s: %w", name, s.list(), devices.ErrNoDevice)
+		return nil, fmt.Errorf("memory %q is not served here; use one of %s: %w", name, s.list(), devices.ErrNoDevice)
 	}
 	m, err := allocate(ctx, dev, n)
 	if err != nil {

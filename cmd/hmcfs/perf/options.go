@@ -100,7 +100,7 @@ func ParseSizes(text string) ([]devices.Size, error) {
 			return nil, fmt.Errorf("sizes %q: %w", text, err)
 		}
 		if first == 0 || first > last || last > maxSize {
-			return nil, fmt.Errorf("sizes %q: use 1 B to %v, the smaller one of a range first", text, maxSize)
+			return nil, fmt.Errorf("sizes %q: use 1 B to %v, with the smaller end of a range first", text, maxSize)
 		}
 		for n := first; n < last; n *= devices.Size(step) {
 			all = append(all, n)
@@ -117,10 +117,10 @@ func (o *RunOptions) Validate() error {
 		faults = append(faults, fmt.Errorf("sizes %v; use 1 B to %v", o.Sizes, maxSize))
 	}
 	if len(o.Peers) == 0 || len(o.Memory) == 0 || len(o.Transports) == 0 || len(o.Operations) == 0 {
-		faults = append(faults, errors.New("nothing is measured: give an address, a transport, an operation and a memory"))
+		faults = append(faults, errors.New("nothing to measure: give an address, a transport, an operation and a memory"))
 	}
 	if o.Rounds < 1 || o.Iterations < 0 || o.WarmUp < 0 {
-		faults = append(faults, fmt.Errorf("%d rounds, %d iterations, %d to warm up; use 1 or more rounds, and no negative number",
+		faults = append(faults, fmt.Errorf("%d rounds, %d iterations, %d warm-up iterations: use 1 or more rounds, and no negative numbers",
 			o.Rounds, o.Iterations, o.WarmUp))
 	}
 	if o.Depth < 1 || o.Depth > maxDepth {

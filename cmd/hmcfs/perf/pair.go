@@ -57,7 +57,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	}
 	if carrier != r.peer.Transport {
 		if r.named != Auto {
-			return fmt.Errorf("transport %s can't reach it, and %s was not asked for", r.named, carrier)
+			return fmt.Errorf("transport %s can't reach it, and %s was not requested", r.named, carrier)
 		}
 		r.opts.Progress(fmt.Sprintf("memory %s of %s goes by %s: %s can't reach it", remote, serverRank, carrier, r.peer.Transport))
 	}
@@ -71,7 +71,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	if r.wants(OpBounce) {
 		defer func() { err = errors.Join(err, p.bounce.memory.free(context.WithoutCancel(ctx))) }()
 		if err = p.openBounce(ctx, most); err != nil {
-			return fmt.Errorf("memory to bounce off: %w", err)
+			return fmt.Errorf("bounce memory: %w", err)
 		}
 	}
 	return p.rows(ctx)

@@ -261,7 +261,7 @@ func TestServerOutlivesRunners(t *testing.T) {
 	}
 	// The report about a repeated visit may come late.
 	for line := range said {
-		if line == "the runner has gone" {
+		if line == "the client has disconnected" {
 			break
 		}
 		if !strings.Contains(line, "before its end") {

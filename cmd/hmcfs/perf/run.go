@@ -193,7 +193,7 @@ func (r *runner) tags(ctx context.Context) error {
 		}
 		tag, err := r.comm.RecvTag(ctx, serverRank)
 		if err == nil && tag != wire.Tag(i) {
-			err = fmt.Errorf("tag %d came back as %d", i, tag)
+			err = fmt.Errorf("tag %d was returned as %d", i, tag)
 		}
 		return err
 	})

@@ -73,7 +73,7 @@ type ServeOptions struct {
 func (o *ServeOptions) Validate() error {
 	var faults []error
 	if len(o.Listen) == 0 {
-		faults = append(faults, errors.New("nowhere to listen: give an address"))
+		faults = append(faults, errors.New("no address to listen on: give one"))
 	}
 	for _, t := range o.Transports {
 		faults = append(faults, checkTransport(t))
@@ -118,9 +118,9 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		case o.Once && (last || err != nil):
 			return err
 		case err != nil:
-			o.Progress(fmt.Sprintf("the runner has gone before its end: %v", err))
+			o.Progress(fmt.Sprintf("the client disconnected before its end: %v", err))
 		case last:
-			o.Progress("the runner has gone")
+			o.Progress("the client has disconnected")
 		}
 	}
 }

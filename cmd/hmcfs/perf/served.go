@@ -106,7 +106,7 @@ func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 		return err
 	}
 	if g.domain == nil {
-		return errors.New("no domain is there")
+		return errors.New("there is no domain")
 	}
 	with := between{g.domain, b}
 	switch a.Do {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Abort ends the connection of a FUSE mount, which may have no name any more:
-// every request under way, and every later one on files that are still open,
-// fails. It needs the fusectl file system.
+// Abort aborts the connection of a FUSE mount, which may have no name any more: every
+// request in progress, and every later one on files that are still open, fails. It needs
+// the fusectl filesystem.
 func Abort(dev string) error {
 	_, minor, _ := strings.Cut(dev, ":")
 	path := filepath.Join("/sys/fs/fuse/connections", minor, "abort")

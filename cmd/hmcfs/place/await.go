@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitEnd waits until a daemon has let go of its lock and its process has
-// ended. A daemon inside this very process only lets go of its lock.
+// AwaitEnd waits until a daemon has released its lock and its process has ended. For a
+// daemon in this process it waits only for the lock.
 func AwaitEnd(ctx context.Context, pid int, lock string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -34,8 +34,8 @@ func isHeld(lock string) bool {
 	return err == nil && living
 }
 
-// hasEnded says whether a process runs no more; one that waits to be reaped
-// by its parent has ended.
+// hasEnded reports whether a process has ended; a zombie that its parent has not reaped has
+// ended.
 func hasEnded(pid int) bool {
 	if pid == os.Getpid() {
 		return true

@@ -8,24 +8,23 @@ import (
 	"strings"
 )
 
-// User is a process that uses something of a mount.
+// User is a process that uses a mount.
 type User struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
-	// Path is the file or directory that it uses.
+	// Path is the file or directory in use.
 	Path string `json:"path"`
 	// How is "open", "directory" or "mapped".
 	How string `json:"how"`
 }
 
-// String is the user on part of a line: "bash (1234) in /mnt/hmc/host".
+// String describes the user: "bash (1234) in /mnt/hmc/host".
 func (u User) String() string {
 	return fmt.Sprintf("%s (%d) has %s %s", u.Name, u.PID, u.Path, u.How)
 }
 
-// Users lists the processes that keep a mount busy, as far as this user may
-// see them. This process is left
-// out. It reads only /proc and never asks the mount.
+// Users returns the processes that keep a mount busy, as far as this user may see them,
+// without this process. It reads only /proc and never accesses the mount.
 func Users(mountPoint string) []User {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Copies lists one process of each other mount namespace that has a mount, by its
-// device number: a container that began while it was mounted, for example. Those
-// that this user may not see are not found.
+// Copies returns one process of each other mount namespace that contains a mount,
+// identified by its device number: for example that of a container that was started while
+// it was mounted. Namespaces that this user may not see are not found.
 func Copies(dev string) []User {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy says that somebody uses the mount.
+// ErrBusy means that a process uses the mount.
 var ErrBusy = errors.New("the mount is in use")
 
-// Detach unmounts an hmcfs mount without its daemon. lazy takes the name away
-// at once and lets those who still use it finish.
+// Detach unmounts an hmcfs mount without its daemon. lazy removes the name at once and lets
+// processes that still use the mount finish.
 func Detach(mountPoint string, lazy bool) error {
 	flags := unix.UMOUNT_NOFOLLOW
 	if lazy {
@@ -27,13 +27,12 @@ func Detach(mountPoint string, lazy bool) error {
 	return fusermount(mountPoint, lazy)
 }
 
-// Wrest takes a mount away whose daemon does not answer: its name goes, and
-// its connection is cut, so that whoever waits for an answer gets an error.
-// cutErr says why the connection could not be cut; the mount is gone from its
-// place all the same.
+// Wrest removes a mount whose daemon does not answer: its name is removed, and its
+// connection is cut, so that processes that wait for an answer get an error. cutErr says
+// why the connection could not be cut; the mount is removed nevertheless.
 func Wrest(m Mount) (cutErr, err error) {
 	const flags = unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH
-	// By MNT_FORCE root cuts the connection without the fusectl file system.
+	// With MNT_FORCE root cuts the connection even without the fusectl filesystem.
 	err = unix.Unmount(m.MountPoint, flags|unix.MNT_FORCE)
 	if err == nil || !errors.Is(err, unix.EPERM) {
 		return nil, describeDetach(m.MountPoint, err)
@@ -55,8 +54,8 @@ func describeDetach(mountPoint string, err error) error {
 	}
 }
 
-// fusermount asks the set-user-id helper, which lets a user unmount what
-// that user has mounted.
+// fusermount calls the set-user-ID helper, with which a user can unmount a mount of that
+// user.
 func fusermount(mountPoint string, lazy bool) error {
 	args := []string{"-u", "--", mountPoint}
 	if lazy {
@@ -81,27 +80,27 @@ func fusermount(mountPoint string, lazy bool) error {
 	return last
 }
 
-// IsDead says whether a mount's daemon is gone: the kernel answers for it
-// that the transport endpoint is not connected. It is asked by statfs, which
-// the kernel always hands on; stat may be answered from what it has kept.
-// A user that the mount does not let in is not told.
+// IsDead reports whether a mount's daemon has ended: the kernel then answers that the
+// transport endpoint is not connected. It uses statfs, which the kernel always forwards;
+// stat may be answered from a cache. For a user without access to the mount it returns
+// false.
 func IsDead(mountPoint string) bool {
 	var st unix.Statfs_t
 	err := unix.Statfs(mountPoint, &st)
 	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED)
 }
 
-// CheckMountPoint says whether a mount may begin at the path: an empty
-// directory. What is mounted there is the caller's to check first.
+// CheckMountPoint returns an error unless a mount can begin at the path, which must be an
+// empty directory. The caller checks first what is mounted there.
 func CheckMountPoint(path string) error {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("mount point %s is not there; make it: mkdir -p %s", path, path)
+		return fmt.Errorf("mount point %s does not exist; create it: mkdir -p %s", path, path)
 	case err != nil:
 		return fmt.Errorf("mount point %s: %w", path, bare(err))
 	case !st.IsDir():
-		return fmt.Errorf("mount point %s is not a directory; give an empty directory", path)
+		return fmt.Errorf("mount point %s is not a directory; use an empty directory", path)
 	}
 	d, err := os.Open(path)
 	if err != nil {
@@ -109,12 +108,12 @@ func CheckMountPoint(path string) error {
 	}
 	defer func() { _ = d.Close() }()
 	if names, _ := d.Readdirnames(1); len(names) > 0 {
-		return fmt.Errorf("mount point %s is not empty (it has %q); give an empty directory", path, names[0])
+		return fmt.Errorf("mount point %s is not empty (it has %q); use an empty directory", path, names[0])
 	}
 	return nil
 }
 
-// bare takes the operation and the path off an error that names them itself.
+// bare removes the operation and the path from an error.
 func bare(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err

@@ -11,26 +11,25 @@ import (
 	"syscall"
 )
 
-// longestSocket is the longest path of a Unix socket, in bytes.
+// longestSocket is the maximum length of the path of a Unix socket, in bytes.
 const longestSocket = 107
 
-// The modes of directories: for their owner alone, or to be passed through by
-// others too, who can't list them.
+// The modes of directories: for the owner only, or also searchable, but not readable, by
+// others.
 const (
 	private  = fs.FileMode(0o700)
 	passable = fs.FileMode(0o711)
 )
 
-// Prepare makes the state and runtime directories and the link by which
-// others find a runtime directory of its own. They are for this user alone;
-// with open, others get as far as the admin socket.
+// Prepare creates the state and runtime directories, and the link by which other commands
+// find a runtime directory that is not the default one. They are accessible to this user
+// only; with open, others can reach the admin socket.
 //
-// A directory that is there already is taken if it is empty, or if hmcfs has
-// used it before; it keeps its mode then. One that others may write to, or that
-// belongs to another user, is refused: somebody could have put anything in it.
+// An existing directory is used if it is empty, or if hmcfs has used it before; it keeps
+// its mode. One that others may write to, or that belongs to another user, is refused, as
+// its contents could have been put there by somebody else.
 func (p Paths) Prepare(uid int, open bool) error {
-	// The base is where the link goes, and what the defaults of all mounts of
-	// this user lie in.
+	// The base holds the link, and the default directories of all mounts of this user.
 	base := filepath.Dir(p.DefaultRuntime)
 	if err := ownBase(base, uid); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
@@ -61,7 +60,7 @@ func (p Paths) link() error {
 		return nil
 	}
 	if err := os.Remove(p.DefaultRuntime); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("runtime directory: %s is in the way of a link to %s: %w", p.DefaultRuntime, p.Runtime, bare(err))
+		return fmt.Errorf("runtime directory: %s prevents the creation of a link to %s: %w", p.DefaultRuntime, p.Runtime, bare(err))
 	}
 	if err := os.Symlink(p.Runtime, p.DefaultRuntime); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
@@ -69,8 +68,8 @@ func (p Paths) link() error {
 	return nil
 }
 
-// Clean removes what a daemon leaves in the runtime directory, and the
-// directory when nothing else is in it and hmcfs has made it.
+// Clean removes what a daemon leaves in the runtime directory, and the directory itself if
+// it is then empty and hmcfs created it.
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
 	leave(p.Runtime)
@@ -83,7 +82,7 @@ func (p Paths) Clean() {
 
 func belongsTo(st fs.FileInfo, uids ...int) bool { return slices.Contains(uids, ownerOf(st)) }
 
-// ownerOf is the user that a file belongs to, or -1.
+// ownerOf returns the user that owns a file, or -1.
 func ownerOf(st fs.FileInfo) int {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return int(sys.Uid)
@@ -91,8 +90,8 @@ func ownerOf(st fs.FileInfo) int {
 	return -1
 }
 
-// StateIsOf answers an error unless a user is the owner of the state directory. Files
-// that another one makes in it, root included, are ones that the owner can't open.
+// StateIsOf returns an error unless a user owns the state directory. The owner could not
+// open files that another user, root included, creates in it.
 func (p Paths) StateIsOf(uid int) error {
 	st, err := os.Stat(p.State)
 	if err == nil && !belongsTo(st, uid) {
@@ -104,8 +103,8 @@ func (p Paths) StateIsOf(uid int) error {
 // CleanSocket removes the admin socket.
 func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 
-// RemoveMetadata removes the records: all of them or, where it is killed, none
-// that a next mount would read.
+// RemoveMetadata removes the records: either all of them or, if it is killed, none that a
+// next mount would read.
 func (p Paths) RemoveMetadata() error {
 	err := p.SweepMetadata()
 	if err == nil {
@@ -126,8 +125,8 @@ func (p Paths) RemoveMetadata() error {
 	return nil
 }
 
-// ForgetAll removes all witnesses when nothing else is in the runtime directory. It is
-// for the end of a mount that has given back its memory, which they mark.
+// ForgetAll removes all witnesses if nothing else is in the runtime directory. It is for
+// the end of a mount that has freed its memory, which the witnesses refer to.
 func (p Paths) ForgetAll() {
 	names, err := os.ReadDir(p.Runtime)
 	if err != nil {
@@ -144,27 +143,26 @@ func (p Paths) ForgetAll() {
 	}
 }
 
-// forget removes the witness of records that are gone.
+// forget removes the witness of removed records.
 func (p Paths) forget() {
 	if p.Runtime != "" {
 		_ = os.Remove(p.Witness())
 	}
 }
 
-// SweepMetadata removes what is left of records that were being removed.
+// SweepMetadata removes the remains of records whose removal was interrupted.
 func (p Paths) SweepMetadata() error { return os.RemoveAll(p.removed()) }
 
 // removed returns the path of records that are being removed.
 func (p Paths) removed() string { return p.Metadata() + ".removed" }
 
-// HasState says whether the state directory is there.
+// HasState reports whether the state directory exists.
 func (p Paths) HasState() bool {
 	_, err := os.Stat(p.State)
 	return err == nil
 }
 
-// CleanState removes a state directory in which a failed mount has put
-// nothing but its log.
+// CleanState removes a state directory that contains only the log of a failed mount.
 func (p Paths) CleanState() {
 	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
 		return

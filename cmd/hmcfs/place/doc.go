@@ -1,9 +1,9 @@
-// Package place knows where a mount's things are on the machine: its state
-// and runtime directories, its locks, its line in the kernel's mount table,
-// and who holds it busy. It never touches a file of the mount itself, which
-// may hang or be dead.
+// Package place locates what belongs to a mount on the machine: its state and
+// runtime directories ([Paths]), its locks ([Lock]), its line in the kernel's mount
+// table ([Mount]), and the processes that keep it busy ([User]). It never accesses a
+// file of the mount itself, which may hang or be dead.
 //
-// Everything of a mount is found from its mount point alone: the directories'
-// names are made from it, and a mount with directories of its own leaves a
-// link where the default would be.
+// The mount point alone is enough to find everything: the names of the directories
+// are derived from it, and a mount whose directories are not the default ones
+// leaves a link in the default place.
 package place

@@ -19,7 +19,7 @@ type Holder struct {
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 }
 
-// HeldError says that a living process holds a lock.
+// HeldError is the error for a lock that a living process holds.
 type HeldError struct {
 	Path   string
 	Holder Holder
@@ -33,14 +33,14 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s is locked by process %d, which serves %s", e.Path, e.Holder.PID, e.Holder.MountPoint)
 }
 
-// Lock is a lock file that this process holds. The kernel lets go of it when
-// the process dies, however that happens.
+// Lock is a lock file that this process holds. The kernel releases it when the process
+// dies, however that happens.
 type Lock struct {
 	file *os.File
 	path string
 }
 
-// Acquire locks the file, or fails with a *HeldError at once.
+// Acquire locks the file, or fails at once with a *HeldError.
 func Acquire(path string, h Holder) (*Lock, error) {
 	f, err := openLock(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -65,7 +65,7 @@ func Acquire(path string, h Holder) (*Lock, error) {
 	return l, nil
 }
 
-// openLock opens a lock file, and nothing that waits to be opened.
+// openLock opens a lock file; it refuses file types on which an open could block.
 func openLock(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -77,8 +77,8 @@ func openLock(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// isStillAt says whether the locked file is the one that has the name: its
-// last holder may have removed it in between.
+// isStillAt reports whether the locked file still has the name: its last holder may have
+// removed it in between.
 func (l *Lock) isStillAt(path string) bool {
 	named, err := os.Stat(path)
 	if err != nil {
@@ -102,18 +102,18 @@ func (l *Lock) write(h Holder) error {
 	return nil
 }
 
-// Release unlocks and leaves the file, with its last holder's note.
+// Release unlocks the file and leaves it in place, with its last holder's note.
 func (l *Lock) Release() { _ = l.file.Close() }
 
-// Remove removes the file and unlocks, in this order, so that nobody takes a
-// file for locked that has no name any more.
+// Remove removes the file and then unlocks it, in this order, so that no process holds a
+// lock on a file without a name.
 func (l *Lock) Remove() {
 	_ = os.Remove(l.path)
 	_ = l.file.Close()
 }
 
-// ReadHolder tells who holds a lock file; living is false when nobody does,
-// and the note is then of who held it last.
+// ReadHolder returns the holder of a lock file; if living is false nobody holds it, and h
+// is the last holder.
 func ReadHolder(path string) (h Holder, living bool, err error) {
 	f, err := openLock(path, os.O_RDONLY)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// FSType is the file system type of an hmcfs mount in the mount table.
+// FSType is the type of an hmcfs mount in the mount table.
 const FSType = "fuse.hmcfs"
 
 // Mount is one line of the mount table.
@@ -21,14 +21,14 @@ type Mount struct {
 	MountPoint string
 	Type       string
 	Source     string
-	// Options are those of the mount point, then those of the file system.
+	// Options are those of the mount point, followed by those of the filesystem.
 	Options []string
 }
 
-// IsHMCFS says whether the mount is an hmcfs mount.
+// IsHMCFS reports whether the mount is an hmcfs mount.
 func (m Mount) IsHMCFS() bool { return m.Type == FSType }
 
-// Owner is the user whose daemon serves a FUSE mount; -1 for others.
+// Owner returns the user whose daemon serves a FUSE mount; -1 for other mounts.
 func (m Mount) Owner() int {
 	for _, o := range m.Options {
 		if id, ok := strings.CutPrefix(o, "user_id="); ok {
@@ -73,7 +73,7 @@ func parseMounts(r io.Reader) ([]Mount, error) {
 	return out, nil
 }
 
-// unescape undoes the kernel's \040 for a space and its like.
+// unescape decodes the kernel's escapes, such as \040 for a space.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -92,13 +92,13 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// MountsAt returns what is mounted exactly at a path, the topmost last.
+// MountsAt returns the mounts exactly at a path, the topmost last.
 func MountsAt(path string) ([]Mount, error) {
 	all, err := Mounts()
 	return slices.DeleteFunc(all, func(m Mount) bool { return m.MountPoint != path }), err
 }
 
-// MountAt returns the topmost of what is mounted exactly at a path.
+// MountAt returns the topmost mount exactly at a path.
 func MountAt(path string) (m Mount, found bool, err error) {
 	all, err := MountsAt(path)
 	if err != nil || len(all) == 0 {
@@ -107,7 +107,7 @@ func MountAt(path string) (m Mount, found bool, err error) {
 	return all[len(all)-1], true, nil
 }
 
-// MountOf returns the hmcfs mount that a path lies on, by the path alone.
+// MountOf returns the hmcfs mount that contains a path, judging by the path alone.
 func MountOf(path string) (m Mount, found bool, err error) {
 	all, err := Mounts()
 	if err != nil {

@@ -11,34 +11,34 @@ import (
 	"path/filepath"
 )
 
-// NodeFile keeps who the mount is among other machines.
+// NodeFile returns the path of the file that stores the identity of the mount as a node.
 func (p Paths) NodeFile() string { return filepath.Join(p.State, "node.json") }
 
-// NodeSocket returns the path at which nodes of this machine connect to a node. The name tells
-// nodes apart that have the same directories on different machines.
+// NodeSocket returns the path at which nodes of this machine connect to a node. The rank in
+// the name distinguishes nodes on different machines whose directories have the same names.
 func (p Paths) NodeSocket(rank uint32) string {
 	return filepath.Join(p.Runtime, fmt.Sprintf("node-%08x.sock", rank))
 }
 
-// CleanNodeSocket removes it; a node that was killed leaves it.
+// CleanNodeSocket removes the node socket, which a killed node leaves behind.
 func (p Paths) CleanNodeSocket(rank uint32) { _ = os.Remove(p.NodeSocket(rank)) }
 
-// IsSocketPath says whether a path is short enough for a socket.
+// IsSocketPath reports whether a path is short enough for a socket.
 func IsSocketPath(path string) bool { return len(path) <= longestSocket }
 
-// Node is the identity of a mount among other machines: it outlives the daemon and the
-// mount, as long as the state directory does.
+// Node is the identity of a mount as a node of a cluster: it outlives the daemon and the
+// mount, as long as the state directory exists.
 type Node struct {
-	// ID tells it from any other mount of the same node name.
+	// ID distinguishes it from any other mount with the same node name.
 	ID string `json:"id"`
-	// Epoch is that of its last time.
+	// Epoch is the epoch of its last run.
 	Epoch uint64 `json:"epoch"`
 }
 
 // idBytes is the number of random bytes of an ID.
 const idBytes = 16
 
-// ReadNode returns who the mount was the last time, or makes somebody new.
+// ReadNode returns the stored identity of the mount, or a new one.
 func (p Paths) ReadNode() (Node, error) {
 	var n Node
 	text, err := os.ReadFile(p.NodeFile())
@@ -55,12 +55,12 @@ func (p Paths) ReadNode() (Node, error) {
 		err = errors.New("it has no id")
 	}
 	if err != nil {
-		return n, fmt.Errorf("node's identity in %s: %w; remove it to be another node", p.NodeFile(), err)
+		return n, fmt.Errorf("node's identity in %s: %w; remove it to become a new node", p.NodeFile(), err)
 	}
 	return n, nil
 }
 
-// WriteNode keeps it, whole or not at all.
+// WriteNode stores the identity, atomically.
 func (p Paths) WriteNode(n Node) error {
 	text, err := json.Marshal(n)
 	if err == nil {

@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// markName is a file in each directory that hmcfs uses. It says whether hmcfs
-// has made the directory, whose mode it may change then and which it removes, or
-// found it.
+// markName is the name of a file in each directory that hmcfs uses. It records whether
+// hmcfs created the directory, so that it may change its mode and removes it, or found it.
 const markName = ".hmcfs"
 
 // The texts of marks.
@@ -20,12 +19,12 @@ const (
 	found = "used by hmcfs\n"
 )
 
-// writable has the mode bits by which others can write.
+// writable holds the mode bits that let others write.
 const writable = fs.FileMode(0o022)
 
-// take makes a directory of a mode, and the missing ones above it, or takes one
-// that is there: an empty one, or one that hmcfs has used before. Only what hmcfs
-// has made gets the mode.
+// take creates a directory with a mode, and the missing ones above it, or accepts an
+// existing one: an empty one, or one that hmcfs has used before. Only directories created
+// by hmcfs get the mode.
 func take(path string, uid int, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -50,14 +49,14 @@ func take(path string, uid int, mode fs.FileMode) error {
 	case by == made:
 		return nil
 	case st.Mode()&writable != 0:
-		return fmt.Errorf("others may write to %s; take that away (chmod go-w %s)", path, path)
+		return fmt.Errorf("other users may write to %s; revoke that permission (chmod go-w %s)", path, path)
 	case mode == passable && st.Mode()&0o001 == 0:
-		return fmt.Errorf("other users can't pass through %s, as --allow-other wants; let them (chmod o+x %s)", path, path)
+		return fmt.Errorf("other users can't traverse %s, as --allow-other requires; permit it (chmod o+x %s)", path, path)
 	}
 	return nil
 }
 
-// directoryOf is the directory at a path, or behind a link there, of a user.
+// directoryOf returns the directory of a user at a path, or at the target of a link there.
 func directoryOf(path string, uid int) (fs.FileInfo, error) {
 	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
 		return nil, errors.Join(err, foreign(path, link))
@@ -74,7 +73,7 @@ func directoryOf(path string, uid int) (fs.FileInfo, error) {
 	return st, nil
 }
 
-// foreign returns the error for a path of another user; nil without st.
+// foreign returns the error for a path that belongs to another user; nil without st.
 func foreign(path string, st fs.FileInfo) error {
 	if st == nil {
 		return nil
@@ -82,8 +81,7 @@ func foreign(path string, st fs.FileInfo) error {
 	return fmt.Errorf("%s belongs to user %d; have it removed by that user or by root", path, ownerOf(st))
 }
 
-// markOf reads the mark of a directory that is there, or makes the one of a
-// directory that is found.
+// markOf reads the mark of an existing directory, or creates the mark of a found one.
 func markOf(path string, uid int) (string, error) {
 	at := filepath.Join(path, markName)
 	st, err := os.Lstat(at)
@@ -98,7 +96,7 @@ func markOf(path string, uid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A lock with a daemon's note in it is of a daemon that knew no marks.
+	// A lock that contains a daemon's note was left by a daemon without marks.
 	lock := Paths{State: path}.StateLock()
 	if st, err := os.Lstat(lock); err == nil && belongsTo(st, uid) {
 		if last, _, err := ReadHolder(lock); err == nil && last.MountPoint != "" {
@@ -106,7 +104,7 @@ func markOf(path string, uid int) (string, error) {
 		}
 	}
 	if len(names) > 0 {
-		return "", fmt.Errorf("%s is there, hmcfs has not made it, and it is not empty (it has %q); give an empty directory, or one that is not there yet",
+		return "", fmt.Errorf("%s exists, was not created by hmcfs, and is not empty (it has %q); use an empty directory, or one that does not exist yet",
 			path, names[0].Name())
 	}
 	return found, mark(path, found)
@@ -116,8 +114,8 @@ func mark(dir, text string) error {
 	return os.WriteFile(filepath.Join(dir, markName), []byte(text), 0o600)
 }
 
-// leave removes an empty directory that hmcfs has made. Of an empty directory that
-// was there before it removes the mark alone.
+// leave removes an empty directory that hmcfs created. If an empty directory existed
+// before, only its mark is removed.
 func leave(dir string) {
 	at := filepath.Join(dir, markName)
 	by, err := os.ReadFile(at)
@@ -134,8 +132,8 @@ func leave(dir string) {
 	}
 }
 
-// ownBase makes the directory in which the links of a user's mounts are, and
-// checks that nobody else can put anything there.
+// ownBase creates the directory that holds the links of a user's mounts, and checks that no
+// other user can write to it.
 func ownBase(path string, uid int) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -145,7 +143,7 @@ func ownBase(path string, uid int) error {
 	}
 	st, err := directoryOf(path, uid)
 	if err == nil && st.Mode()&writable != 0 {
-		err = fmt.Errorf("others may write to %s; look what is in it, and take that away (chmod go-w %s)", path, path)
+		err = fmt.Errorf("other users may write to %s; check its contents, and revoke that permission (chmod go-w %s)", path, path)
 	}
 	if err != nil && uid != 0 {
 		err = fmt.Errorf("%w, or set XDG_RUNTIME_DIR to a directory of yours, for this and for later commands", err)
@@ -159,8 +157,8 @@ func ownBase(path string, uid int) error {
 	return nil
 }
 
-// believable says whether a directory is one that nobody but the owner, or root,
-// can have made and can write to. A missing directory passes: nobody answers from it.
+// believable returns an error unless only the owner or root can have created a directory,
+// and can write to it. A missing directory is accepted: there is nothing to connect to.
 func believable(path string, owner int) error {
 	st, err := os.Lstat(path)
 	switch {
@@ -169,7 +167,7 @@ func believable(path string, owner int) error {
 	case err != nil:
 		return err
 	case !st.IsDir(), !belongsTo(st, owner, 0), st.Mode()&writable != 0:
-		return fmt.Errorf("%s is not believed: it has to be a directory of user %d that others can't write to", path, owner)
+		return fmt.Errorf("%s is not trusted: it must be a directory of user %d that others can't write to", path, owner)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// put makes a file of a directory, and the directories above it.
+// put creates a file, and the directories above it.
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -20,7 +20,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// lay makes a directory of a mode with what is in it.
+// lay creates a directory with a mode and contents.
 func lay(t *testing.T, dir string, mode os.FileMode, content func(*testing.T, string)) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -32,7 +32,7 @@ func lay(t *testing.T, dir string, mode os.FileMode, content func(*testing.T, st
 	}
 }
 
-// takeTwice takes a directory, or is refused with a text, twice.
+// takeTwice takes a directory, or expects an error with a text, twice.
 func takeTwice(t *testing.T, dir string, mode os.FileMode, refused string) {
 	t.Helper()
 	for range 2 {
@@ -43,8 +43,7 @@ func takeTwice(t *testing.T, dir string, mode os.FileMode, refused string) {
 	}
 }
 
-// TestTake takes directories that were there before, or refuses them and leaves
-// them as they were.
+// TestTake takes existing directories, or refuses them and leaves them unchanged.
 func TestTake(t *testing.T) {
 	note, err := json.Marshal(Holder{PID: 1, MountPoint: "/m"})
 	if err != nil {
@@ -62,10 +61,10 @@ func TestTake(t *testing.T) {
 		name    string
 		mode    os.FileMode
 		content func(*testing.T, string)
-		want    os.FileMode // that it is taken as
+		want    os.FileMode // the mode to take it with
 		refused string      // or the text of the error
 		then    os.FileMode // its mode afterwards
-		left    bool        // it stays when it is left
+		left    bool        // it still exists after leave
 	}{
 		{name: "not there", want: 0o700, then: 0o700},
 		{name: "empty", mode: 0o755, content: files(), want: 0o700, then: 0o755, left: true},
@@ -100,7 +99,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestFindBelieves looks for places that somebody else has made, or can write to.
+// TestFindBelieves looks for directories that another user has created, or can write to.
 func TestFindBelieves(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make what belongs to others")
@@ -111,7 +110,7 @@ func TestFindBelieves(t *testing.T) {
 		base    int
 		mode    os.FileMode
 		runtime int
-		doubted string // the end of what is not believed
+		doubted string // the end of the untrusted path
 	}{
 		{"the owner's", owner, 0o711, owner, ""},
 		{"root's", 0, 0o755, 0, ""},
@@ -136,8 +135,7 @@ func TestFindBelieves(t *testing.T) {
 	}
 }
 
-// TestLockIsAFile gives a lock that would never be opened, and one that leads
-// elsewhere.
+// TestLockIsAFile tries a lock whose open would block, and one that is a link.
 func TestLockIsAFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -155,8 +153,7 @@ func TestLockIsAFile(t *testing.T) {
 	}
 }
 
-// TestRemoveMetadata removes records beside those that a killed daemon was
-// removing.
+// TestRemoveMetadata removes records next to those that a killed daemon was removing.
 func TestRemoveMetadata(t *testing.T) {
 	p := Paths{State: t.TempDir()}
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Host has what the names of directories depend on.
+// Host holds the values on which the names of directories depend.
 type Host struct {
 	// UID is the user of the daemon.
 	UID int
@@ -18,33 +18,34 @@ type Host struct {
 	Getenv func(string) string
 }
 
-// Paths are the places of one mount.
+// Paths are the files and directories of one mount.
 type Paths struct {
 	MountPoint string
 	State      string
 	Runtime    string
-	// DefaultRuntime is the directory in which other commands look first. It is Runtime, or a
-	// link to it.
+	// DefaultRuntime is the directory in which other commands look first. It is Runtime, or
+	// a link to it.
 	DefaultRuntime string
 }
 
-// Socket is the admin socket.
+// Socket returns the path of the admin socket.
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, "admin.sock") }
 
-// Lock is the file that a living daemon holds locked.
+// Lock returns the path of the file that a living daemon holds locked.
 func (p Paths) Lock() string { return filepath.Join(p.Runtime, "lock") }
 
-// StateLock is the file that whoever uses the records holds locked.
+// StateLock returns the path of the file that a user of the records holds locked.
 func (p Paths) StateLock() string { return filepath.Join(p.State, "lock") }
 
-// Metadata is the directory of the records.
+// Metadata returns the directory of the records.
 func (p Paths) Metadata() string { return filepath.Join(p.State, "metadata") }
 
-// witnessName begins the names of witnesses.
+// witnessName is the prefix of the names of witnesses.
 const witnessName = "records-"
 
-// Witness is the file that remembers which records there were in the state directory,
-// beside the memory that they describe. It is one file however the directory is named.
+// Witness returns the path of the file that identifies the records of the state directory.
+// It is stored beside the memory that the records describe, and does not depend on how the
+// directory is named.
 func (p Paths) Witness() string {
 	state := p.State
 	if abs, err := filepath.Abs(state); err == nil {
@@ -56,10 +57,10 @@ func (p Paths) Witness() string {
 	return filepath.Join(p.Runtime, fmt.Sprintf("%s%016x", witnessName, fnv64(state)))
 }
 
-// Log is the daemon's log.
+// Log returns the path of the daemon's log.
 func (p Paths) Log() string { return filepath.Join(p.State, "hmcfs.log") }
 
-// Of returns the places of a mount. state and runtime override the defaults.
+// Of returns the paths of a mount. state and runtime override the defaults.
 func (h Host) Of(mountPoint, state, runtime string) (Paths, error) {
 	p := Paths{MountPoint: mountPoint, State: state, Runtime: runtime}
 	p.DefaultRuntime = filepath.Join(h.runtimeBase(), Escape(mountPoint))
@@ -97,12 +98,12 @@ func (h Host) stateBase() (string, error) {
 	case h.Getenv("HOME") != "":
 		return filepath.Join(h.Getenv("HOME"), ".local", "state", "hmcfs"), nil
 	}
-	return "", fmt.Errorf("no place for the state: neither XDG_STATE_HOME nor HOME is set; give --state-dir DIR")
+	return "", fmt.Errorf("no state directory: neither XDG_STATE_HOME nor HOME is set; give --state-dir DIR")
 }
 
-// Find returns the places of a mount whose daemon belongs to owner: where a
-// daemon of that user puts its link, whatever environment it had. Those that
-// somebody else could have made are left out; doubt says which.
+// Find returns the paths of a mount whose daemon belongs to owner: where a daemon of that
+// user puts its link, whatever its environment was. Paths that another user could have
+// created are omitted; doubt names them.
 func (h Host) Find(mountPoint string, owner int) (places []Paths, doubt error) {
 	name := Escape(mountPoint)
 	bases := []string{
@@ -129,8 +130,8 @@ func followLink(path string) string {
 	return path
 }
 
-// Escape makes one file name of a path: slashes become dashes, a dash and
-// whatever else is not plain becomes %XX. Two paths never share a name.
+// Escape turns a path into one file name: slashes become dashes; a dash and every character
+// that is not plain become %XX. Different paths get different names.
 func Escape(path string) string {
 	var b strings.Builder
 	trimmed := strings.Trim(path, "/")
@@ -150,8 +151,8 @@ func Escape(path string) string {
 	return shorten(b.String(), path)
 }
 
-// shorten keeps a long name inside what a file name, and a socket's path, can
-// have: the end of it and a hash of the whole.
+// shorten limits a long name to the length permitted for a file name and a socket's path:
+// it keeps the end and adds a hash of the whole.
 func shorten(name, path string) string {
 	const longest = 48
 	if len(name) <= longest {
@@ -168,9 +169,9 @@ func fnv64(s string) uint64 {
 	return h
 }
 
-// Absolute returns the path without links or dots. A mount point is no link,
-// and is not looked at: a dead mount can't be, and one whose daemon is stopped
-// answers never.
+// Absolute returns the path without links or dots. A mount point is returned without being
+// accessed: it is not a link, a dead mount can't be accessed, and one whose daemon is
+// stopped never answers.
 func Absolute(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

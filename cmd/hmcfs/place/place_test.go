@@ -182,9 +182,9 @@ func TestCheckMountPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		dir:         `is not empty (it has "file"); give an empty directory`,
-		file:        "is not a directory; give an empty directory",
-		dir + "/no": "is not there; make it: mkdir -p",
+		dir:         `is not empty (it has "file"); use an empty directory`,
+		file:        "is not a directory; use an empty directory",
+		dir + "/no": "does not exist; create it: mkdir -p",
 	} {
 		if err := CheckMountPoint(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
@@ -238,7 +238,7 @@ func TestDetachOfWhatIsNotMounted(t *testing.T) {
 	}
 }
 
-// A mount stays who it is, and what can't be read is told, not made anew.
+// A mount keeps its identity, and an unreadable one is reported, not replaced.
 func TestNode(t *testing.T) {
 	p := Paths{State: t.TempDir(), Runtime: "/r"}
 	first, err := p.ReadNode()

@@ -32,8 +32,8 @@ func TestWitnessNames(t *testing.T) {
 	}
 }
 
-// TestWitnessStays ends a mount whose memory is elsewhere, and one that has given it
-// back: a witness outlives the first, as after a start that was refused.
+// TestWitnessStays ends a mount whose memory is elsewhere, and one that has freed its
+// memory: the witness of the first stays, as after a refused start.
 func TestWitnessStays(t *testing.T) {
 	dir := t.TempDir()
 	p := Paths{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run", "m"), DefaultRuntime: filepath.Join(dir, "run", "m")}

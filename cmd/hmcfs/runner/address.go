@@ -52,7 +52,7 @@ func ownAddress(ctx context.Context, b *brief, getenv func(string) string) (neti
 		}
 	}
 	if several {
-		text := fmt.Sprintf("other hosts reach this one by one of %v; say which: address=IP in a --hosts-file", ours)
+		text := fmt.Sprintf("other hosts can reach this one at any of %v; choose one with address=IP in a --hosts-file", ours)
 		return netip.Addr{}, &faultError{text: text, class: ErrHost}
 	}
 	return ours[0], nil
@@ -155,5 +155,5 @@ func reserveOne(at netip.Addr) (*os.File, uint16, error) {
 	case *unix.SockaddrInet6:
 		return f, uint16(v.Port), nil
 	}
-	return nil, 0, errors.Join(errors.New("a socket of another family"), f.Close())
+	return nil, 0, errors.Join(errors.New("a socket of a different family"), f.Close())
 }

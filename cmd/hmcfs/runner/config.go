@@ -160,7 +160,7 @@ func NewPlan(o Options, c *Config) (*Plan, error) {
 		faults = append(faults, errors.New("golden: there are no outputs to compare"))
 	}
 	if p.Generate == nil && len(p.Inputs) > 0 {
-		faults = append(faults, fmt.Errorf("inputs %q: generate does not say where they come from", p.Inputs))
+		faults = append(faults, fmt.Errorf("inputs %q: there is no generate, which provides their contents", p.Inputs))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (p *Plan) settings(c *Config) error {
 	}
 	faults = append(faults, p.checkHosts())
 	if len(p.Program) == 0 {
-		faults = append(faults, errors.New("no program: name it behind --, or in the config"))
+		faults = append(faults, errors.New("no program: name it after --, or in the config"))
 	}
 	if p.Atol < 0 || p.Rtol < 0 || p.Atol != p.Atol || p.Rtol != p.Rtol {
 		faults = append(faults, fmt.Errorf("atol %v, rtol %v: use 0 or more", p.Atol, p.Rtol))
@@ -228,7 +228,7 @@ func (p *Plan) settings(c *Config) error {
 	}
 	for _, name := range sortedKeys(c.Env) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || reserved(name) {
-			faults = append(faults, fmt.Errorf("env %q: no name of a variable that is yours", name))
+			faults = append(faults, fmt.Errorf("env %q: not the name of a variable that you can set", name))
 		}
 	}
 	return errors.Join(faults...)
@@ -244,10 +244,10 @@ func (p *Plan) checkBuffers() error {
 	for i := range p.Buffers {
 		b := &p.Buffers[i]
 		if !bufferName.MatchString(b.Name) || slices.Contains([]string{argRanks, argRoot, argContext}, b.Name) {
-			faults = append(faults, fmt.Errorf("buffer %q: use letters, digits and _ for a name, and none of nranks, root and deviceCtx", b.Name))
+			faults = append(faults, fmt.Errorf("buffer %q: a name consists of letters, digits and _, and is not nranks, root or deviceCtx", b.Name))
 		}
 		if other, double := seen[strings.ToUpper(b.Name)]; double {
-			faults = append(faults, fmt.Errorf("buffer %q: there is %q already", b.Name, other))
+			faults = append(faults, fmt.Errorf("buffer %q: its name conflicts with %q", b.Name, other))
 		}
 		seen[strings.ToUpper(b.Name)] = b.Name
 		var err error
@@ -292,7 +292,7 @@ func (p *Plan) checkNames() error {
 			case p.buffer(name) == nil:
 				faults = append(faults, fmt.Errorf("%s: there is no buffer %q", list, name))
 			case slices.Contains(names[:i], name):
-				faults = append(faults, fmt.Errorf("%s: %q stands twice", list, name))
+				faults = append(faults, fmt.Errorf("%s: %q is listed twice", list, name))
 			}
 		}
 	}
@@ -359,9 +359,9 @@ func (p *Plan) checkWindow() error {
 	}
 	switch {
 	case need > maxWindow || uint64(p.Window) > maxWindow:
-		return fmt.Errorf("a window of %v: windows are of at most %v, with prefix and buffers", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
+		return fmt.Errorf("a window of %v is too large: the limit is %v, including prefix and buffers", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
 	case p.Window != 0 && need > uint64(p.Window):
-		return fmt.Errorf("the prefix and the buffers of the window are %d bytes, and the window is %d", need, uint64(p.Window))
+		return fmt.Errorf("the prefix and the buffers of the window need %d bytes, but the window has %d", need, uint64(p.Window))
 	case p.Window == 0 && need > p.WinSyncPrefix:
 		p.Window = devices.Size(need)
 	case p.Window == 0:

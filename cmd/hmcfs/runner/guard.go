@@ -47,7 +47,7 @@ func checkJob(dir string) error {
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), jobPrefix) || !st.IsDir() || st.Mode().Perm()&0o077 != 0 || !ok || int(sys.Uid) != os.Geteuid() {
-		return fmt.Errorf("not started by hmcfs run: %q is no job's directory", dir)
+		return fmt.Errorf("not started by hmcfs run: %q is not the directory of a job", dir)
 	}
 	return nil
 }

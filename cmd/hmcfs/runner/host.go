@@ -18,7 +18,7 @@ import (
 )
 
 // ErrHost reports a host that can't be reached, or was lost.
-var ErrHost = errors.New("a host is not there")
+var ErrHost = errors.New("a host is not available")
 
 // host is the runner's view of a machine of the job. Its messages are accepted for its own
 // ranks only, within the limits of what these can send.
@@ -238,7 +238,7 @@ func (h *host) why(err error) error {
 	}
 	text := err.Error()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
-		text = "its connection has ended"
+		text = "its connection was closed"
 		if how := h.link.agent.how(); how != "" {
 			text = how
 		}
@@ -337,7 +337,7 @@ func (h *host) listens() int {
 // output passes on the output of a rank.
 func (h *host) output(p []byte) error {
 	if len(p) < 2 || !h.has(int(p[0])) || p[1] > 1 || len(p)-2 > piece {
-		return fmt.Errorf("output of nobody: %w", ErrTalk)
+		return fmt.Errorf("output of no rank: %w", ErrTalk)
 	}
 	_, err := h.streams[2*(int(p[0])-h.first)+int(p[1])].Write(p[2:])
 	return err

@@ -74,7 +74,7 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 	}
 	defer d.forget(id)
 	if err = d.tell(kindArrive, visit{ID: id, Arrival: a}); err != nil {
-		return answer{Fault: "the runner has gone"}
+		return answer{Fault: "the runner has exited"}
 	}
 	over := make(chan struct{})
 	go func() {
@@ -99,7 +99,7 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 		// released.
 		late, gone = nil, nil
 		if err = d.tell(kindLeave, departure{ID: id}); err != nil {
-			return answer{Fault: "the runner has gone"}
+			return answer{Fault: "the runner has exited"}
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (d *hostBarrier) enter() (id uint64, ch chan answer, fault string) {
 	case d.shut:
 		return 0, nil, "the job has ended"
 	case len(d.waiting) >= mostArrivals:
-		return 0, nil, "too many ranks wait at barriers"
+		return 0, nil, "too many ranks are waiting at barriers"
 	}
 	d.last++
 	ch = make(chan answer, 1)
@@ -171,7 +171,7 @@ func Barrier(ctx context.Context, socket, name string, rank int, timeout time.Du
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return fmt.Errorf("barrier: the runner has gone: %w", err)
+		return fmt.Errorf("barrier: the runner has exited: %w", err)
 	case got.Fault != "":
 		return fmt.Errorf("barrier %q: %s", name, got.Fault)
 	case len(got.Missing) > 0:

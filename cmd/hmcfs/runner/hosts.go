@@ -74,7 +74,7 @@ func checkName(name string) error {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`'"\$&;|<>()*?!#~`+"`", r)
 	}
 	if name == "" || len(name) > 255 || strings.HasPrefix(name, "-") || strings.ContainsFunc(name, odd) {
-		return fmt.Errorf("host %q: no name of a host", name)
+		return fmt.Errorf("host %q: not a host name", name)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func checkPlaces(all []Place) error {
 	var faults []error
 	for i := range all {
 		if slices.ContainsFunc(all[:i], func(p Place) bool { return p.Name == all[i].Name }) {
-			faults = append(faults, fmt.Errorf("host %q stands twice; give it more ranks instead: %s:2", all[i].Name, all[i].Name))
+			faults = append(faults, fmt.Errorf("host %q is listed twice; give it more ranks instead: %s:2", all[i].Name, all[i].Name))
 		}
 	}
 	return errors.Join(faults...)
@@ -130,7 +130,7 @@ func (p *Place) set(word string) (err error) {
 	case "address":
 		var at netip.Addr
 		if at, err = netip.ParseAddr(value); err == nil && at.IsUnspecified() {
-			err = fmt.Errorf("address %s: nobody reaches that", value)
+			err = fmt.Errorf("address %s: other hosts can't connect to it", value)
 		}
 		p.Address = value
 	default:
@@ -181,10 +181,10 @@ func (p *Plan) checkHosts() error {
 	}
 	several := len(p.parts()) > 1
 	if several && p.Transport == "shm" {
-		faults = append(faults, errors.New("transport shm: ranks on several hosts share no memory; use auto, which shares it where it can"))
+		faults = append(faults, errors.New("transport shm: ranks on several hosts share no memory; use auto, which uses shm within a host"))
 	}
 	if slices.ContainsFunc(p.Hosts, func(h Place) bool { return h.Name != Here }) && (len(p.Agent) == 0 || len(p.RemoteCommand) == 0) {
-		faults = append(faults, errors.New("agent: there is none, and hosts to reach"))
+		faults = append(faults, errors.New("agent: there is none to reach the hosts"))
 	}
 	return errors.Join(append(faults, checkPlaces(p.Hosts))...)
 }

@@ -22,18 +22,18 @@ func TestParseHosts(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for text, fault := range map[string]string{
-		"":                 `host "": no name of a host`,
-		"a,,b":             `host "": no name of a host`,
+		"":                 `host "": not a host name`,
+		"a,,b":             `host "": not a host name`,
 		"a:0":              `host "a": "0" ranks; use 1 to 64`,
 		"a:65":             `host "a": "65" ranks; use 1 to 64`,
 		"a:x":              `host "a": "x" ranks`,
-		"-oProxyCommand=x": `no name of a host`,
-		"a b":              `no name of a host`,
-		"a;reboot":         `no name of a host`,
-		"$(x)":             `no name of a host`,
+		"-oProxyCommand=x": `not a host name`,
+		"a b":              `not a host name`,
+		"a;reboot":         `not a host name`,
+		"$(x)":             `not a host name`,
 		"[fd00::1":         `use [IPv6]:RANKS`,
 		"[fd00::1]x":       `use [IPv6]:RANKS`,
-		"a:1,b,a":          `host "a" stands twice; give it more ranks instead: a:2`,
+		"a:1,b,a":          `host "a" is listed twice; give it more ranks instead: a:2`,
 	} {
 		if _, err := ParseHosts(text); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%q: %v, want %q", text, err, fault)
@@ -55,7 +55,7 @@ func TestReadHosts(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	_, err = read("a slots=0\nb address=here\nc colour=red\nd address=0.0.0.0\n")
-	for _, fault := range []string{`hosts:1: "0" ranks`, `hosts:2: `, `hosts:3: "colour=red": use slots=N and address=IP`, "hosts:4: address 0.0.0.0: nobody reaches that"} {
+	for _, fault := range []string{`hosts:1: "0" ranks`, `hosts:2: `, `hosts:3: "colour=red": use slots=N and address=IP`, "hosts:4: address 0.0.0.0: other hosts can't connect to it"} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%v, want %q", err, fault)
 		}

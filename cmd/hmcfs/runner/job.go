@@ -72,11 +72,11 @@ func identify() (id, secret string) {
 func (j *job) make() error {
 	// Other processes of this user open the runner's memory through its descriptors.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("lend memory to the ranks: %w", err)
+		return fmt.Errorf("share memory with the ranks: %w", err)
 	}
 	dir, err := os.MkdirTemp(j.plan.TempDir, jobPrefix)
 	if err != nil {
-		return fmt.Errorf("make the job's directory: %w; %w, by XDG_RUNTIME_DIR or TMPDIR", err, ErrPlace)
+		return fmt.Errorf("create the job's directory: %w; %w, with XDG_RUNTIME_DIR or TMPDIR", err, ErrPlace)
 	}
 	j.dir = dir
 	for _, name := range []string{windowsDir, buffersDir, contextsDir} {
@@ -116,7 +116,7 @@ func (j *job) goOutside() error {
 		return err
 	}
 	if err = os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make windows: %w; %w", err, ErrPlace)
+		return fmt.Errorf("create windows: %w; %w", err, ErrPlace)
 	}
 	j.outside = dir
 	return nil

@@ -23,7 +23,7 @@ type MissingError struct {
 // Error lists the ranks.
 func (e *MissingError) Error() string {
 	if e.Ended {
-		return fmt.Sprintf("barrier %q: ranks %v have ended without coming to it", e.Barrier, e.Ranks)
+		return fmt.Sprintf("barrier %q: ranks %v have ended without reaching it", e.Barrier, e.Ranks)
 	}
 	return fmt.Sprintf("barrier %q: ranks %v are missing after %v", e.Barrier, e.Ranks, e.After)
 }
@@ -73,13 +73,13 @@ func (m *jobBarriers) come(a arrival) (chan answer, string) {
 	at := m.waiting[a.Name]
 	if at == nil {
 		if len(m.waiting) >= mostBarriers {
-			return nil, "too many barriers are waited at"
+			return nil, "too many barriers are in use"
 		}
 		at = map[int]chan answer{}
 		m.waiting[a.Name] = at
 	}
 	if at[a.Rank] != nil {
-		return nil, fmt.Sprintf("rank %d waits at this barrier already", a.Rank)
+		return nil, fmt.Sprintf("rank %d is already waiting at this barrier", a.Rank)
 	}
 	ch := make(chan answer, 1)
 	at[a.Rank] = ch

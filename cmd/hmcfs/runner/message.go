@@ -197,7 +197,7 @@ func (e *Ending) check() error {
 	}
 	e.Signal, e.Error, e.Host = shorten(e.Signal), shorten(e.Error), ""
 	if e.Code == 0 && (e.Signal != "" || e.Error != "") {
-		return fmt.Errorf("rank %d ended well and did not: %w", e.Rank, ErrTalk)
+		return fmt.Errorf("rank %d both succeeded and failed: %w", e.Rank, ErrTalk)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions)
 	}
 	_, err := io.WriteString(out, greeting+version+"\n")
 	if err != nil {
-		return fmt.Errorf("the runner is gone: %w", err)
+		return fmt.Errorf("the runner has exited: %w", err)
 	}
 	listens := &patient{from: in, limit: DefaultPatience}
 	if _, pipe := in.(*io.PipeReader); pipe {
@@ -111,7 +111,7 @@ func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient
 		s.brief, err = decode[brief](f)
 	}
 	if err != nil {
-		return fmt.Errorf("the runner is gone: %w", err)
+		return fmt.Errorf("the runner has exited: %w", err)
 	}
 	if listens.limit = s.brief.Silence; listens.limit > 0 {
 		stop := make(chan struct{})
@@ -123,7 +123,7 @@ func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient
 	}
 	for err == nil {
 		if f, room, err = readFrame(from, room); err != nil {
-			return fmt.Errorf("the runner is gone: %w", err)
+			return fmt.Errorf("the runner has exited: %w", err)
 		}
 		if f.kind == kindBye {
 			return nil
@@ -200,7 +200,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 	}
 	if b.WorkDir != "" {
 		if err = os.Chdir(string(b.WorkDir)); err != nil {
-			return fmt.Errorf("the ranks' current directory: %w; %w, by --workdir", err, ErrPlace)
+			return fmt.Errorf("the ranks' current directory: %w; %w, with --workdir", err, ErrPlace)
 		}
 	}
 	program, err := findProgram(s.plan.Program[0])
@@ -279,7 +279,7 @@ func (s *serving) pass(rank, stream int, from io.Reader) error {
 func (s *serving) start() error {
 	s.work.Wait()
 	if s.started || len(s.ranks) < s.brief.Count {
-		return fmt.Errorf("it is not the time to start: %w", ErrTalk)
+		return fmt.Errorf("unexpected request to start: %w", ErrTalk)
 	}
 	s.started = true
 	s.tell(start)

@@ -212,7 +212,7 @@ func TestHostsRefuse(t *testing.T) {
 		"no hmcfs":  {func(o *Options) { o.RemoteCommand = []string{"no-such-hmcfs"} }, ErrHost, "host a can't be reached: sh ended with exit code 127: "},
 		"program":   {func(o *Options) { o.Program = []string{"no-such-program"} }, ErrProgram, `host a: program "no-such-program": `},
 		"directory": {func(o *Options) { o.WorkDir = "/no/such" }, ErrPlace, "host a: the ranks' current directory: chdir /no/such: no such file or directory"},
-		"windows":   {func(o *Options) { o.Dir = "/no/such" }, ErrPlace, "host a: make windows: mkdir /no/such/"},
+		"windows":   {func(o *Options) { o.Dir = "/no/such" }, ErrPlace, "host a: create windows: mkdir /no/such/"},
 		"address":   {func(o *Options) { o.Hosts[0].Address = "203.0.113.7" }, nil, "host a: listen on 203.0.113.7: cannot assign"},
 		"not a host": {func(o *Options) {
 			o.RemoteCommand = []string{"sh", "-c", "echo hello; exec sleep 1000"}
@@ -246,7 +246,7 @@ func TestHostIsSilent(t *testing.T) {
 	file := filepath.Join(w.dir, "pids")
 	w.options.Silence = 15 * time.Second // a busy machine takes seconds to start a host
 	_, err := Run(t.Context(), must(NewPlan(w.options, &Config{Env: map[string]string{"PIDS": file}})), nil)
-	if err == nil || !strings.Contains(err.Error(), "host b is lost: nothing was heard of it for 15s") {
+	if err == nil || !strings.Contains(err.Error(), "host b is lost: no message was received from it for 15s") {
 		t.Error(err)
 	}
 	for _, pid := range pids(file) {
@@ -263,7 +263,7 @@ func TestHostIsSilent(t *testing.T) {
 	if _, err = to.Write(must(encode(kindBrief, &b))); err != nil {
 		t.Fatal(err)
 	}
-	if err = ServeHost(t.Context(), from, &said, hostOptions(w.dir)); err == nil || !strings.Contains(err.Error(), "nothing was heard of it for 50ms") {
+	if err = ServeHost(t.Context(), from, &said, hostOptions(w.dir)); err == nil || !strings.Contains(err.Error(), "no message was received from it for 50ms") {
 		t.Error(err)
 	}
 }

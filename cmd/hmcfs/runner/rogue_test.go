@@ -187,7 +187,7 @@ func TestNoiseWithoutEnd(t *testing.T) {
 	w.options.Agent = []string{"sh", "-c", "exec yes \x1b[31mhello", "agent"}
 	begun := kit.Context(t, time.Minute)
 	_, err := w.run(begun, nil)
-	if err == nil || !strings.Contains(err.Error(), "host b can't be reached: no hmcfs answers: not understood; it says ") || strings.Contains(err.Error(), "\x1b") {
+	if err == nil || !strings.Contains(err.Error(), "host b can't be reached: no answer from hmcfs: not understood; it says ") || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
 	}
 }

@@ -17,7 +17,7 @@ var (
 	// ErrRank reports a rank that has failed.
 	ErrRank = errors.New("a rank failed")
 	// ErrTimeout reports a run that has exceeded its timeout.
-	ErrTimeout = errors.New("time is over")
+	ErrTimeout = errors.New("timed out")
 	// ErrProgram reports a program that can't be executed.
 	ErrProgram = errors.New("no program")
 	// ErrPlace reports a directory for a job's files that can't be used.

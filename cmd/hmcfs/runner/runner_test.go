@@ -311,11 +311,11 @@ func TestSources(t *testing.T) {
 	if err = os.WriteFile(want, []byte("a0-more"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = w.run(t.Context(), c); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "want.0 has 7 bytes, and the buffer 3") {
+	if _, err = w.run(t.Context(), c); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "want.0 has 7 bytes, but the buffer has 3") {
 		t.Error(err)
 	}
 	c.Generate.Command[2] = `printf abc > "$HMCFS_OUT/x.bin"`
-	if _, err = w.run(t.Context(), c); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "generate for rank 0: y: y.bin is not there") {
+	if _, err = w.run(t.Context(), c); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "generate for rank 0: y: y.bin does not exist") {
 		t.Error(err)
 	}
 	c.Generate.Command[2] = `echo no luck >&2; exit 4`
@@ -464,7 +464,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	gone := make(chan error, 1)
 	go func() { gone <- Barrier(cut, socket, "y", 2, 0) }()
 	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 1 })
-	if err = Barrier(ctx, socket, "y", 2, 0); err == nil || !strings.Contains(err.Error(), "waits at this barrier already") {
+	if err = Barrier(ctx, socket, "y", 2, 0); err == nil || !strings.Contains(err.Error(), "is already waiting at this barrier") {
 		t.Error(err)
 	}
 	cancel()

@@ -118,7 +118,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func readExactly(path string, size uint64) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not there: %w", filepath.Base(path), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s does not exist: %w", filepath.Base(path), fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func readExactly(path string, size uint64) ([]byte, error) {
 		return nil, err
 	}
 	if uint64(st.Size()) != size {
-		return nil, fmt.Errorf("%s has %d bytes, and the buffer %d: %w", filepath.Base(path), st.Size(), size, ErrSize)
+		return nil, fmt.Errorf("%s has %d bytes, but the buffer has %d: %w", filepath.Base(path), st.Size(), size, ErrSize)
 	}
 	p := make([]byte, size)
 	_, err = io.ReadFull(f, p)

@@ -67,7 +67,7 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(statusFD)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("adopt what a rank leaves behind: %w", err)
+		return fmt.Errorf("adopt the orphaned processes of a rank: %w", err)
 	}
 	orders := bufio.NewReader(control)
 	first, err := orders.ReadByte()

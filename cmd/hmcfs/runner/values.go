@@ -28,7 +28,7 @@ func put(p []byte, t elem.Type, v float64) error {
 			least, most = -math.Ldexp(1, int(bits)-1), math.Ldexp(1, int(bits)-1)
 		}
 		if v != math.Trunc(v) || v < least || v >= most {
-			return fmt.Errorf("%v is no %s", v, t)
+			return fmt.Errorf("%v is not a valid %s", v, t)
 		}
 		whole := uint64(v)
 		if v < 0 {

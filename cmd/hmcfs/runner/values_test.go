@@ -195,13 +195,13 @@ func TestFaultsOfConfigs(t *testing.T) {
 		`window: size "3q"`:                                   {Window: "3q"},
 		`verify "some": use root or all`:                      {Verify: "some"},
 		"atol -1, rtol 1e-05: use 0 or more":                  {Atol: new(-1.0)},
-		`env "A=B": no name of a variable`:                    {Env: map[string]string{"A=B": "c"}},
-		`buffer "a-b": use letters`:                           buffer(Buffer{Name: "a-b", DType: "int8", Count: 1}),
-		`buffer "root": use letters`:                          buffer(Buffer{Name: "root", DType: "int8", Count: 1}),
+		`env "A=B": not the name of a variable`:               {Env: map[string]string{"A=B": "c"}},
+		`buffer "a-b": a name consists of letters`:            buffer(Buffer{Name: "a-b", DType: "int8", Count: 1}),
+		`buffer "root": a name consists of letters`:           buffer(Buffer{Name: "root", DType: "int8", Count: 1}),
 		`buffer "x": dtype "f33": use one of`:                 buffer(Buffer{Name: "x", DType: "f33", Count: 1}),
 		`buffer "x": a count of 0`:                            buffer(Buffer{Name: "x", DType: "int8"}),
 		`buffer "x": a count of 18446744073709551615`:         buffer(Buffer{Name: "x", DType: "int64", Count: math.MaxUint64}),
-		"windows are of at most 1.0 TiB":                      {WinSyncPrefix: math.MaxUint64},
+		"the limit is 1.0 TiB":                                {WinSyncPrefix: math.MaxUint64},
 		`outputs: there is no buffer "x"`:                     {Outputs: []string{"x"}},
 		"golden: there are no outputs to compare":             {Golden: &Source{Values: map[string]string{}}},
 		"generate: use one of command, files and values":      {Generate: &Source{}},
@@ -213,7 +213,7 @@ func TestFaultsOfConfigs(t *testing.T) {
 		}
 	}
 	_, err := NewPlan(Options{Program: []string{"true"}, Window: 15}, &Config{Buffers: []Buffer{{Name: "x", DType: "int64", Count: 2, Placement: "window"}}})
-	if err == nil || !strings.Contains(err.Error(), "are 16 bytes, and the window is 15") {
+	if err == nil || !strings.Contains(err.Error(), "need 16 bytes, but the window has 15") {
 		t.Error(err)
 	}
 	if _, err = NewPlan(Options{Program: []string{"true"}, Timeout: -time.Second}, nil); err == nil {

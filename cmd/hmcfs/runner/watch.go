@@ -117,7 +117,7 @@ func (w *watch) brief() error {
 			}
 		}
 		if err := h.tell(kindBrief, &b); err != nil {
-			return fmt.Errorf("the job is too large to be told to its hosts: %w", err)
+			return fmt.Errorf("the job is too large to be sent to its hosts: %w", err)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func readFrame(from io.Reader, room []byte) (frame, []byte, error) {
 	}
 	f.body = room[:n]
 	if _, err := io.ReadFull(from, f.body); err != nil {
-		return f, room, fmt.Errorf("a message that is cut: %w", errors.Join(ErrTalk, err))
+		return f, room, fmt.Errorf("a truncated message: %w", errors.Join(ErrTalk, err))
 	}
 	return f, room, nil
 }
@@ -193,7 +193,9 @@ func dataHead(rank, buffer int) []byte {
 // silentError reports a peer that was silent for too long.
 type silentError struct{ after time.Duration }
 
-func (e *silentError) Error() string { return fmt.Sprintf("nothing was heard of it for %v", e.after) }
+func (e *silentError) Error() string {
+	return fmt.Sprintf("no message was received from it for %v", e.after)
+}
 
 // patient is a reader that fails if nothing arrives for limit; 0 means no limit.
 type patient struct {
@@ -231,7 +233,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 		text := strings.TrimRight(string(line), "\r\n")
 		if _, says, ok := strings.Cut(text, greeting); ok && err == nil {
 			if says != version {
-				return "", fmt.Errorf("hmcfs there talks version %s of run-host, and this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrTalk)
+				return "", fmt.Errorf("hmcfs there uses version %s of run-host, but this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrTalk)
 			}
 			return "", nil
 		}
@@ -242,7 +244,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 			return shorten(noise), err
 		}
 	}
-	return shorten(noise), fmt.Errorf("no hmcfs answers: %w", ErrTalk)
+	return shorten(noise), fmt.Errorf("no answer from hmcfs: %w", ErrTalk)
 }
 
 // longestText bounds the size, in bytes, of a remote text that is shown.
