@@ -10,14 +10,15 @@ import (
 )
 
 // Bind makes keys name the holder's memory, without a copy: it creates an object for
-// each key in the device's directory of keyed objects. The result has an error for each
-// key, nil for success; many keys take few transactions.
+// each key in the device's directory of keyed objects. A file that is registered as a
+// whole gets the key itself. The result has an error for each key, nil for success; many
+// keys take few transactions.
 //
 // Errors by key: metadata.ErrExist for a key of another object that is not lost;
 // ErrInconsistent for one that this holder has set to other blobs (to the same blobs is
 // a success), and for a file that has another key; ErrInvalid; ErrForbidden if the user
-// may not make files on the device; ErrUnsupported for a part of a file (only a whole
-// file can get a key); ErrLost; ErrClosed.
+// may not make files on the device; ErrUnsupported for a part of a file; ErrLost;
+// ErrClosed.
 func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
 	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*content.Tier][]*bindJob{}}
 	for i := range set {

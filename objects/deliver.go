@@ -38,9 +38,9 @@ func (f *File) Published() bool { return f.reading != nil }
 
 // Deliver records that n bytes at off are about to be returned to the reader. With the
 // last bytes that it had not read, the reader has received the file, whose name is
-// removed when the reader closes it; a reader that comes second gets an error instead
-// of the last bytes. Of an empty file, the read that finds its end is the last one.
-// Deliver does nothing for a file that was not published when it was opened.
+// removed when the reader closes it; any other reader then gets an error, and none of
+// the bytes. Of an empty file, the read that finds its end is the last one. Deliver does
+// nothing for a file that was not published when it was opened.
 //
 // At most 4096 ranges with gaps between them are recorded; further ones do not count.
 //

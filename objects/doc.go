@@ -1,11 +1,17 @@
 // Package objects is the object store. It binds names and keys to device memory, and
 // implements the life cycle, the semantics and the recovery of the files of a mount. It is
 // the only package in which metadata and data meet: package metadata keeps the records,
-// package content holds the bytes, package transport moves them.
+// package objects/content holds the bytes, package transport moves them.
 //
 // An object is a regular file of the mount: a record, and content in the memory of one
-// device. An inode that is in use has an entry in the table; one that is not in use exists
-// as records alone.
+// device. A key is a name of an object that is independent of directories. The main types:
+//
+//	Store      the object store of one node; Open and Close
+//	File       an open object
+//	Holder     one user of keys, such as a session, with the memory that it has registered
+//	Region     registered memory; a Blob is a range of it
+//	Tree, Keys what a mount serves: Local and LocalKeys implement them for a Store, and
+//	           package objects/cluster for all nodes
 //
 // # Parts
 //
@@ -68,10 +74,10 @@
 //
 // # Content
 //
-// Package content implements what objects are made of, and documents its invariants: extents
-// of device memory, one tmpfs file for each object of the host tier, or bound memory. A file
-// of the host tier may be served by the kernel without the daemon (passthrough), so the file
-// alone knows its size and times. Two invariants need this package too:
+// Package objects/content implements the content of objects, and documents its invariants:
+// extents of device memory, one tmpfs file for each object of the host tier, or bound memory.
+// The kernel may serve a file of the host tier without the daemon (passthrough), so only the
+// file itself knows its size and times. Two invariants need this package too:
 //
 // INVARIANT (export): the exported bytes of an object stay in one place, all of them count
 // as written, and changes to them are made in that place. So each side reads what the other
@@ -85,6 +91,11 @@
 // An object's lane admits one change at a time, and is held while a device moves bytes. It is
 // a queue of that object rather than a lock, and waiting for it ends with the context.
 // Readers never wait for it.
+//
+// A read (File.ReadAt) finds the pieces of its range (object.look), whose memory is not freed
+// until it releases them, and has transport.Engine copy them. A write (File.CopyIn) enters
+// the lane, marks the record before the first byte (object.mark), writes to the content, and
+// updates the size and times of the object. The record is saved when the last user leaves.
 //
 // # Keys
 //

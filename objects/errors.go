@@ -10,7 +10,7 @@ import (
 // The errors that callers can distinguish, in addition to those of metadata and
 // devices, which are passed on wrapped.
 var (
-	// ErrLost: the object's device memory is gone.
+	// ErrLost: the object's memory no longer exists.
 	ErrLost = content.ErrLost
 	// ErrUnsupported: the operation does not exist for this object.
 	ErrUnsupported = errors.New("objects: not supported")
@@ -30,7 +30,7 @@ var (
 	ErrInconsistent = errors.New("objects: the key has other blobs already")
 	// ErrWithdrawn: the publication was withdrawn before it was received.
 	ErrWithdrawn = errors.New("objects: withdrawn before it was received")
-	// ErrClosed: the queue, or the store, is closed.
+	// ErrClosed: the queue, the holder or the store is closed.
 	ErrClosed = errors.New("objects: closed")
 	// ErrDamaged: a failed copy left unknown bytes here.
 	ErrDamaged = content.ErrDamaged

@@ -30,7 +30,7 @@ type table struct {
 	atime   devices.Atime
 	tiers   tiers
 	notices *notices
-	hole    []byte // zeros, which represent a hole in a View; never written
+	hole    []byte // zeros, to read from a hole; never written
 	shared  shared
 	shards  [tableShards]tableShard
 }

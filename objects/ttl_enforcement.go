@@ -51,8 +51,8 @@ func (e *expiry) note(at metadata.Timespec) {
 	}
 }
 
-// sleeps records when the sweeper wakes. The sweeper calls it before its last check, so
-// that a call of note with an earlier time meanwhile wakes it.
+// sleeps records when the sweeper wakes. The sweeper passes zero before each check, so that
+// every call of note during the check wakes it.
 func (e *expiry) sleeps(until metadata.Timespec) {
 	e.mu.Lock()
 	e.next = until
