@@ -138,7 +138,7 @@ func (c *Claimed) GiveBack(ctx context.Context) {
 	c.leave(ctx)
 }
 
-// fail returns the claim, and returns the reason of the failure.
+// fail returns the claim, and returns the reason for the failure.
 func (c *Claimed) fail(ctx context.Context, err error) error {
 	c.holder.store.publications.giveBack(ctx, c.obj, c.offer, &c.me)
 	// The end of the offer explains more than the error that the copy has met.

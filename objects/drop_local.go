@@ -10,7 +10,8 @@ import (
 )
 
 // DropLocal removes the holder's own part of keys: its replica, or the memory it has
-// bound, if a replica of another holder can take over. A key of which the holder has
+// bound. A replica of another holder takes over; without one the object is removed. A
+// file to which the holder has bound a key loses the key. A key of which the holder has
 // nothing is a success.
 //
 // Errors by key: ErrClosed; ErrBusy while the removal of the object would break an
