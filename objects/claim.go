@@ -78,7 +78,7 @@ func (c *Claimed) noted(ctx context.Context) (string, error) {
 	case errors.Is(err, metadata.ErrNoXattr):
 		return "", nil
 	case errors.Is(err, metadata.ErrNotExist):
-		// A removal of the name sets its cause before it releases the lock.
+		// A removal of the name records its cause before it releases the lock.
 		s.names.lock(metadata.PublishIno, metadata.PublishIno)()
 		return "", cmp.Or(c.offer.holds(&c.me), err)
 	}

@@ -12,9 +12,9 @@ import (
 var (
 	// ErrLost: the object's memory no longer exists.
 	ErrLost = content.ErrLost
-	// ErrUnsupported: the operation does not exist for this object.
+	// ErrUnsupported: the operation is not supported for this object.
 	ErrUnsupported = errors.New("objects: not supported")
-	// ErrInvalid: an argument has no meaning here.
+	// ErrInvalid: an argument is invalid.
 	ErrInvalid = errors.New("objects: invalid argument")
 	// ErrNoData: no data at or after the offset (lseek's ENXIO).
 	ErrNoData = content.ErrNoData
@@ -24,7 +24,7 @@ var (
 	ErrReadOnly = errors.New("objects: attribute can't be set")
 	// ErrBusy: the memory is bound or exported, and the operation would take it away.
 	ErrBusy = content.ErrBusy
-	// ErrForbidden: the caller is not entitled to the memory.
+	// ErrForbidden: the caller lacks the permission.
 	ErrForbidden = errors.New("objects: not allowed to this user")
 	// ErrInconsistent: the key was set, or published, with other blobs.
 	ErrInconsistent = errors.New("objects: the key has other blobs already")
