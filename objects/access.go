@@ -8,22 +8,22 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// maxDepth bounds the directories between a file and the root, since a path has
-// 4096 bytes. A walk up while directories are moved may meet more.
+// maxDepth bounds the number of directories between a file and the root: a path has at
+// most 4096 bytes. A walk upwards while directories are being moved may exceed it.
 const maxDepth = 2048
 
-// access checks permissions by the records: those of keys and of the names that the
-// store makes itself. It has no state of its own.
+// access checks permissions against the records: for keys, and for names that the store
+// makes itself. It has no state of its own.
 type access struct {
 	meta  *metadata.Store
 	tiers tiers
 }
 
-// A caller that comes by a path has passed its directories, and one that shows a
-// descriptor has been let in. A key or an inode number proves neither, so the
-// functions below check the path for them.
+// A caller that used a path has been checked at its directories, and one that passes a
+// descriptor was let in when the file was opened. A key or an inode number proves
+// neither, so the functions below check the path.
 
-// maySearchAbove is MayReach for a record.
+// maySearchAbove implements MayReach for a record.
 func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
 	for depth := 0; who.UID != 0 && in.Ino != metadata.RootIno; depth++ {
 		if depth == maxDepth {
@@ -41,13 +41,13 @@ func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.In
 	return nil
 }
 
-// Unsearchable is the error of a directory that keeps a user out.
+// Unsearchable returns the error for a directory that the caller may not search.
 func Unsearchable(who Caller, dir *metadata.Inode) error {
 	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
 		dir.Name, dir.Mode.Perm(), dir.UID, who.UID, ErrForbidden)
 }
 
-// mayUse says whether a user has the wanted rights to a file found by its key.
+// mayUse checks whether a user has the wanted rights to a file found by its key.
 //
 // Errors: ErrForbidden.
 func (ac *access) mayUse(ctx context.Context, who Caller, in metadata.Inode, want Permission) error {
@@ -57,10 +57,9 @@ func (ac *access) mayUse(ctx context.Context, who Caller, in metadata.Inode, wan
 	return ac.maySearchAbove(ctx, who, in)
 }
 
-// mayRemove says whether a user may take all names of a file, as unlink(2) would
-// allow: it takes the right to write its directory, and to own the file where that
-// is sticky. Of several names only one is known, so that the user has to own the
-// file then.
+// mayRemove checks whether a user may remove all names of a file, as unlink(2) would:
+// this needs write permission on its directory and, if that is sticky, ownership of the
+// file. For a file with several names only one is known, so the user must own the file.
 //
 // Errors: ErrForbidden; metadata.ErrNotExist.
 func (ac *access) mayRemove(ctx context.Context, who Caller, in metadata.Inode) error {
@@ -82,8 +81,9 @@ func (ac *access) mayRemove(ctx context.Context, who Caller, in metadata.Inode) 
 	return ac.maySearchAbove(ctx, who, dir)
 }
 
-// mayReceive says whether a user may receive what is published, which removes it:
-// its owner may, as in any sticky directory, and whoever may both read and write it.
+// mayReceive checks whether a user may receive a published file, which removes it: its
+// owner may, as in any sticky directory, and so may any user that can both read and
+// write it.
 //
 // Errors: ErrForbidden.
 func mayReceive(who Caller, in metadata.Inode) error {
@@ -98,8 +98,8 @@ func mayReceive(who Caller, in metadata.Inode) error {
 	return nil
 }
 
-// mayVacate says whether a user may make a key free: by the removal of what was
-// made for it, or by taking it from another file.
+// mayVacate checks whether a user may free a key: by removing the object that was made
+// for it, or by taking the key from another file.
 //
 // Errors: ErrForbidden.
 func (ac *access) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
@@ -113,9 +113,9 @@ func (ac *access) mayVacate(ctx context.Context, who Caller, in metadata.Inode) 
 	return err
 }
 
-// mayName says whether users may make, or move, something to a name. Whatever
-// way they come: the names of publish/ and of the directories of keyed objects
-// are hmcfs's to make, and so are those directories.
+// mayName checks whether users may create a name, or move a file to it, by whatever
+// interface. Only hmcfs makes names in publish/ and in the directories of keyed
+// objects, and those directories themselves.
 //
 // Errors: metadata.ErrPermission.
 func (ac *access) mayName(ctx context.Context, dir Ino, name string) error {
@@ -125,7 +125,7 @@ func (ac *access) mayName(ctx context.Context, dir Ino, name string) error {
 	return ac.mayMoveAway(ctx, dir, name)
 }
 
-// mayMoveAway says whether users may move what has a name.
+// mayMoveAway checks whether users may move the file that has a name.
 //
 // Errors: metadata.ErrPermission.
 func (ac *access) mayMoveAway(ctx context.Context, dir Ino, name string) error {
@@ -135,7 +135,7 @@ func (ac *access) mayMoveAway(ctx context.Context, dir Ino, name string) error {
 	in, err := ac.meta.Get(ctx, dir)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
-		return nil // which the operation will say
+		return nil // the operation itself reports it
 	case err != nil:
 		return err
 	case in.Parent == metadata.RootIno:
@@ -144,9 +144,9 @@ func (ac *access) mayMoveAway(ctx context.Context, dir Ino, name string) error {
 	return nil
 }
 
-// mayRename is mayName for a rename. A file comes into publish/ by being moved
-// there from elsewhere, and leaves it, or a directory of keyed objects, in the same
-// way; nothing is exchanged with what is in them.
+// mayRename is mayName for a rename. A file enters publish/ by a rename from elsewhere,
+// and leaves it, or a directory of keyed objects, by a rename too; their entries can't
+// be exchanged with others.
 func (ac *access) mayRename(ctx context.Context, r metadata.Rename) error {
 	if err := ac.mayMoveAway(ctx, r.From, r.Name); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// byKey lists what a user may ask for by a key alone, or by a number.
+// byKey lists the operations that a user may request by a key alone, or by a number.
 func byKey(r *keyedRig, who objects.Caller, key string, ino objects.Ino) map[string]func() error {
 	h := r.store.NewHolder(who)
 	r.t.Cleanup(func() {
@@ -40,8 +40,8 @@ func byKey(r *keyedRig, who objects.Caller, key string, ino objects.Ino) map[str
 	}
 }
 
-// askedByKey is a file of Alice's, and what Bob may ask for by its key. outer and dir
-// are the modes of the directories that the file is in, the second one dirOf's.
+// askedByKey is a file of Alice's on which Bob requests operations by its key. outer
+// and dir are the modes of the directories that the file is in, the second one dirOf's.
 type askedByKey struct {
 	name             string
 	outer, dir, file metadata.Mode
@@ -52,8 +52,8 @@ type askedByKey struct {
 
 const alice, bob = 1000, 1001
 
-// TestByKeyAsByPath has users ask by a key for what the path to its file, its
-// mode and its directory's let them do, and for what they do not.
+// TestByKeyAsByPath has users request operations by a key that the path to its file,
+// its mode and its directory's permit, and others that they do not.
 func TestByKeyAsByPath(t *testing.T) {
 	kit.Check(t)
 	const read, use, take = "info read reach ", "keep drop ", "expire ttl "
@@ -97,7 +97,7 @@ func (c askedByKey) make(r *keyedRig) objects.Ino {
 	return ino
 }
 
-// ask asks for everything, by Bob and by root, with the key set anew each time.
+// ask requests all operations, as Bob and as root, with the key set anew each time.
 func (c askedByKey) ask(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

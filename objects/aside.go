@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Aside lists the files of host memory that had no record when the records were
-// older than the memory, in this run and in those before it.
+// Aside lists the files of host memory that had no record in a start, of this run or an
+// earlier one, in which the records were older than the memory.
 func (s *Store) Aside() ([]devices.AsideFile, error) {
 	var all []devices.AsideFile
 	for _, t := range s.tiers {
@@ -24,7 +24,7 @@ func (s *Store) Aside() ([]devices.AsideFile, error) {
 	return all, nil
 }
 
-// RemoveAside gives the memory of one of Aside back.
+// RemoveAside frees the memory of one of the files that Aside lists.
 func (s *Store) RemoveAside(name string) error {
 	var errs []error
 	for _, t := range s.tiers {

@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// maxSize is the largest size of an object: what lseek can reach.
+// maxSize is the largest size of an object: the largest offset that lseek can return.
 const maxSize = 1<<63 - 1
 
-// attributes reads and changes inodes: their records, with what the objects in use
-// know beyond them.
+// attributes reads and changes inodes: their records, overlaid with newer values of the
+// objects in use.
 type attributes struct {
 	meta    *metadata.Store
 	log     *zap.Logger
@@ -25,10 +25,11 @@ type attributes struct {
 	notices *notices
 }
 
-// get returns an inode as it is now, also one that is unlinked but referenced.
+// get returns the current state of an inode, also of one that is unlinked but
+// referenced.
 func (as *attributes) get(ctx context.Context, ino Ino) (Attr, error) {
-	// Who lets an object go has written its record before, so one that is not
-	// there now has told the record all that it knew.
+	// The record of an object is written before it leaves memory, so if it is not loaded
+	// now, the record is complete.
 	o := as.table.pinLoaded(ino)
 	if o != nil {
 		defer as.table.unpin(ctx, o, pinUse)
@@ -47,8 +48,8 @@ func (as *attributes) get(ctx context.Context, ino Ino) (Attr, error) {
 	return as.sureIfLost(ctx, in, o)
 }
 
-// sureIfLost is overlaid for a record that was just read. A host file goes after its
-// record, so one that is not there may have been removed since.
+// sureIfLost is overlaid for a record that was just read. A host file is removed after
+// its record, so a missing file may mean that the inode has been removed since.
 //
 // Errors: metadata.ErrNotExist.
 func (as *attributes) sureIfLost(ctx context.Context, in metadata.Inode, o *object) (Attr, error) {
@@ -67,8 +68,8 @@ func (as *attributes) sureIfLost(ctx context.Context, in metadata.Inode, o *obje
 	return a, nil
 }
 
-// of lays over a record, which may have been read some time ago, what is
-// known beyond it.
+// of returns the current state of an inode from its record, which may have been read
+// some time ago.
 //
 // Errors: metadata.ErrNotExist for a file that has been removed since.
 func (as *attributes) of(ctx context.Context, in metadata.Inode) (Attr, error) {
@@ -84,7 +85,7 @@ func (as *attributes) of(ctx context.Context, in metadata.Inode) (Attr, error) {
 		return Attr{}, err
 	}
 	if t.Files == nil {
-		// Who had it open may have written the record since it was read.
+		// A handle closed since may have written the record after it was read.
 		if now, failure := as.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
 			in = now
 		}
@@ -92,8 +93,8 @@ func (as *attributes) of(ctx context.Context, in metadata.Inode) (Attr, error) {
 	return as.sureIfLost(ctx, in, nil)
 }
 
-// overlaid lays over a record what the object knows, or, for one that is not
-// loaded, its host file.
+// overlaid overlays a record with the values of the object or, if it is not loaded,
+// with those of its host file.
 func (as *attributes) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	a := Attr{Inode: in, State: StateLive}
 	if !in.IsRegular() {
@@ -127,10 +128,11 @@ func (as *attributes) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	return a, nil
 }
 
-// Attr returns an inode as it is now, also one that is unlinked but referenced.
+// Attr returns the current state of an inode, also of one that is unlinked but
+// referenced.
 func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) { return s.attrs.get(ctx, ino) }
 
-// SetAttr changes attributes, and the size with the content.
+// SetAttr changes attributes; a change of the size also changes the content.
 func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 	before, err := s.attrs.get(ctx, ino)
 	if err != nil {
@@ -163,13 +165,14 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 	return after, err
 }
 
-// setRecord changes the record, or the orphan that has none any more.
+// setRecord changes the record or, for an orphan, which has none, its entry in the
+// table.
 func (as *attributes) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) {
 	apply := func(in *metadata.Inode) error {
 		c.apply(in, as.meta.Now())
 		return nil
 	}
-	if c.Size == nil { // a new size is data's, which needs no space for names
+	if c.Size == nil { // a new size is a change of data, which needs no space for metadata
 		if err := as.meta.Room(ctx); err != nil {
 			return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
 		}
@@ -188,9 +191,8 @@ func (as *attributes) setRecord(ctx context.Context, ino Ino, c Change) (Attr, e
 	return as.of(ctx, in)
 }
 
-// apply changes an inode's fields. The size is the content's to know; the
-// record gets it all the same, for the case that the daemon dies before the
-// object is saved.
+// apply changes an inode's fields. The content holds the authoritative size; the record
+// gets it too, in case the daemon dies before the object is saved.
 func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
 	if c.Mode != nil {
 		in.Mode = in.Mode.Type() | c.Mode.Perm()
@@ -225,7 +227,7 @@ const (
 	modeGroupExec metadata.Mode = 0o010
 )
 
-// withoutSetID clears what a write by another user clears: set-user-id, and
+// withoutSetID clears the bits that a write by another user clears: set-user-id, and
 // set-group-id unless it means mandatory locking (no group execution).
 func withoutSetID(m metadata.Mode) metadata.Mode {
 	m &^= modeSetUID

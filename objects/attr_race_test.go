@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestAttrWhileClosing asks for attributes while the last handle of a file is
-// closed: they are never older than what was written before the question.
+// TestAttrWhileClosing reads attributes while the last handle of a file is closed: they
+// are never older than the writes before the call.
 func TestAttrWhileClosing(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))

@@ -8,32 +8,33 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// KeySpace is one of the two sets of keys.
+// KeySpace selects one of the two sets of keys.
 type KeySpace int
 
-// The spaces: of keys/ and of publish/.
+// The key spaces: keys/ and publish/.
 const (
 	SpaceKeys KeySpace = iota
 	SpacePublish
 )
 
-// KeyAuthority decides between machines who may use a key. The store asks it
-// before a key, or a name in publish/, becomes visible, and tells it when one
-// has gone. Its methods may be called from any goroutine.
+// KeyAuthority decides which node may use a key. The store asks it before a key, or a
+// name in publish/, becomes visible, and notifies it when one no longer is. Its methods
+// may be called from any goroutine.
 type KeyAuthority interface {
-	// Claim asks for keys: for each nil, metadata.ErrExist when another machine
-	// has it, or another error when that can't be found out. A key that is ours already is a success. With a lane, a
-	// stripe or keyed.turn held it is not called.
+	// Claim requests keys. The result has an error for each: nil; metadata.ErrExist if
+	// another node has the key; another error if that cannot be determined. A key that this
+	// node has already is a success. Claim is never called with a lane, a stripe or
+	// keyed.turn held.
 	Claim(ctx context.Context, s KeySpace, keys []string) []error
-	// Have tells of keys that are visible here without having been asked for:
-	// they were there before the authority was, or their bytes are there again.
-	// It does not wait, and is called with locks held.
+	// Have reports keys that are visible here and were never claimed: they existed before
+	// the authority was set, or their bytes have become available again. It does not wait,
+	// and is called with locks held.
 	Have(s KeySpace, keys []string)
-	// Release gives keys up. It does not wait, and is called with locks held.
+	// Release releases keys. It does not wait, and is called with locks held.
 	Release(s KeySpace, keys []string)
 }
 
-// tellKeys tells the authority of all keys.
+// tellKeys reports all keys to the authority.
 func (c *claims) tellKeys(ctx context.Context) error {
 	for after := ""; ; {
 		entries, err := c.meta.Keys(ctx, after, publishChunk)
@@ -63,31 +64,32 @@ func (c *claims) tellKeys(ctx context.Context) error {
 	}
 }
 
-// spaced is a key of one of the spaces.
+// spaced identifies a key by its space and name.
 type spaced struct {
 	space KeySpace
 	key   string
 }
 
-// claims is the authority that decides on keys, and what it is being asked.
+// claims holds the authority on keys, and counts the requests to it under way.
 type claims struct {
 	meta  *metadata.Store
 	index *keyIndex
-	// life is that of what nobody asks for: a key goes whoever has ended it.
+	// life is the context for work that no request started: a key that has ended is
+	// released in any case.
 	life context.Context //nolint:containedctx // the store's own, as long as it
 
 	mu sync.Mutex
 	// +checklocks:mu
 	authority KeyAuthority
-	// asking counts the calls that are about to make a key visible: as long as
-	// there is one it is not given up.
+	// asking counts, for each key, the calls that are about to make it visible; while there
+	// is one, the key is not released.
 	// +checklocks:mu
 	asking map[spaced]int
 }
 
-// claim asks for keys that are about to become visible. Each has an error, nil
-// where it may be used. The caller calls done, once, when those are visible or
-// will not be. It has no lock.
+// claim requests keys that are about to become visible. The result has an error for
+// each key, nil if it may be used. The caller holds no lock, and calls done once, when
+// the keys are visible or will not be.
 func (c *claims) claim(ctx context.Context, space KeySpace, keys []string) (errs []error, done func()) {
 	c.mu.Lock()
 	a := c.authority
@@ -109,8 +111,8 @@ func (c *claims) claim(ctx context.Context, space KeySpace, keys []string) (errs
 	}
 }
 
-// claimed ends what claim began for a key. Whoever is the last gives the key up
-// unless it is visible.
+// claimed ends one request of claim for a key. The last one releases the key unless it
+// is visible.
 func (c *claims) claimed(ctx context.Context, space KeySpace, key string) {
 	at := spaced{space, key}
 	c.mu.Lock()
@@ -124,8 +126,8 @@ func (c *claims) claimed(ctx context.Context, space KeySpace, key string) {
 	}
 }
 
-// keyWent gives up a key that is not visible any more, unless somebody is about
-// to use it again.
+// keyWent releases a key that is no longer visible, unless a call is about to use it
+// again.
 func (c *claims) keyWent(space KeySpace, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +137,7 @@ func (c *claims) keyWent(space KeySpace, key string) {
 	c.authority.Release(space, []string{key})
 }
 
-// have tells the authority of a key that is visible without having been asked
-// for, if it is.
+// have reports a key that was never claimed to the authority, if the key is visible.
 func (c *claims) have(ctx context.Context, space KeySpace, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,11 +146,11 @@ func (c *claims) have(ctx context.Context, space KeySpace, key string) {
 	}
 }
 
-// Conflict tells of a key that another machine has too. Where it yields, the
-// object here loses the key, and stays what else it is: path is its file. What is
-// published stays published.
+// Conflict handles a key that another node has too. If yields is set, the object here
+// loses the key, and is otherwise unchanged; publications stay published. path is the
+// path of the object.
 //
-// Errors: metadata.ErrNotExist for a key that names nothing here any more.
+// Errors: metadata.ErrNotExist for a key that no longer names anything here.
 func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields bool) (path string, err error) {
 	ctx = context.WithoutCancel(ctx)
 	var in metadata.Inode
@@ -181,14 +182,14 @@ func (c *claims) claimOne(ctx context.Context, space KeySpace, key string) (done
 	return done, nil
 }
 
-// authorityTold tells the authority what an event means for it. It is called
-// before listeners hear of the event, so that they find the key free.
+// authorityTold notifies the authority of an event that ends a key. It is called before
+// listeners receive the event, so that they find the key free.
 func (h *events) authorityTold(kind EventKind, key string) {
 	switch kind {
 	case EventRemoved, EventExpired, EventLost:
 		h.claims.keyWent(SpaceKeys, key)
 	case EventConsumed, EventWithdrawn:
 		h.claims.keyWent(SpacePublish, key)
-	default: // it has come, or stays
+	default: // the key is new, or stays
 	}
 }

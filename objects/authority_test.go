@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// court is an authority that knows what another machine has.
+// court is an authority with a fixed set of keys that another node has.
 type court struct {
 	mu sync.Mutex
 	// ours and theirs are keys as "keys x" and "publish x".
@@ -75,7 +75,7 @@ func (c *court) Release(s objects.KeySpace, keys []string) {
 	}
 }
 
-// has fails the test unless just these are ours.
+// has fails the test unless exactly these keys are ours.
 func (c *court) has(t *testing.T, want ...string) {
 	t.Helper()
 	c.mu.Lock()
@@ -85,7 +85,7 @@ func (c *court) has(t *testing.T, want ...string) {
 	}
 }
 
-// governed is a rig under an authority.
+// governed returns a rig whose store has an authority.
 func governed(t *testing.T, theirs ...string) (*keyedRig, *court) {
 	t.Helper()
 	r, c := newKeyed(t, keyedOptions{}), newCourt(theirs...)
@@ -95,7 +95,7 @@ func governed(t *testing.T, theirs ...string) (*keyedRig, *court) {
 	return r, c
 }
 
-// TestAuthorityGather: what another machine has is as if it were here.
+// TestAuthorityGather: keys that another node has are treated as if they were here.
 func TestAuthorityGather(t *testing.T) {
 	kit.Check(t)
 	r, c := governed(t, "keys theirs")
@@ -126,8 +126,8 @@ func TestAuthorityGather(t *testing.T) {
 	c.has(t)
 }
 
-// TestAuthorityMemory: keys that are bound, given, and taken by the end of
-// memory.
+// TestAuthorityMemory: keys that are bound and set, and keys that are lost at the end
+// of their memory.
 func TestAuthorityMemory(t *testing.T) {
 	kit.Check(t)
 	r, c := governed(t, "keys theirs", "publish theirs")
@@ -167,15 +167,15 @@ func TestAuthorityMemory(t *testing.T) {
 	if err := m.region.Close(r.ctx()); err != nil {
 		t.Error(err)
 	}
-	// What is lost gives way, here and elsewhere.
+	// A lost object is replaced, here and elsewhere.
 	c.has(t)
 	if err := r.store.Unlink(r.ctx(), r.root("sim1"), "f"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAuthorityComes: keys that are there before the authority are told to it,
-// but for those of lost objects; without one all is as before.
+// TestAuthorityComes: keys that exist before the authority are reported to it, except
+// those of lost objects; without an authority nothing changes.
 func TestAuthorityComes(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -193,7 +193,7 @@ func TestAuthorityComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.has(t, "keys stays", "publish offered")
-	// It lives again, cut to nothing.
+	// Truncated to 0, it becomes live again.
 	in, err := r.store.KeyIno(r.ctx(), "ends")
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,8 @@ func TestAuthorityComes(t *testing.T) {
 	}
 }
 
-// TestAuthorityContest has users set and drop the same keys at once: at last
-// the authority knows just what is there.
+// TestAuthorityContest has users set and drop the same keys concurrently: in the end
+// the authority knows exactly the keys that exist.
 func TestAuthorityContest(t *testing.T) {
 	kit.Check(t)
 	r, c := governed(t)
@@ -262,8 +262,8 @@ func TestAuthorityContest(t *testing.T) {
 	c.has(t, want...)
 }
 
-// TestClaim: who has claimed a publication reads it as a file, and takes it or
-// gives it back; nobody else gets it meanwhile.
+// TestClaim: a claimant of a publication reads it as a file, and takes it or gives it
+// back; no other one gets it meanwhile.
 func TestClaim(t *testing.T) {
 	kit.Check(t)
 	r, c := governed(t)
@@ -313,7 +313,7 @@ func TestClaim(t *testing.T) {
 	fillFrom(t, r, to)
 }
 
-// fillFrom fills memory from bytes that are not the store's.
+// fillFrom fills memory from a source that is not in the store.
 func fillFrom(t *testing.T, r *keyedRig, to *memory) {
 	t.Helper()
 	bytes := kit.Bytes(9, 0, 300)

@@ -20,26 +20,27 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// BindRequest makes memory of another process the content of a file.
+// BindRequest describes memory of another process that is to become the content of a
+// file.
 type BindRequest struct {
-	// Memory is the memory that was asked for.
+	// Memory describes the memory.
 	Memory share.Memory
-	// Handles are the pieces' memory, in their order, opened. Bind takes the
-	// descriptors over, also when it fails. Where it is nil, Bind opens what
-	// Memory names.
+	// Handles are the open handles of the pieces, in their order. Bind takes ownership of
+	// the descriptors, also when it fails. If it is nil, Bind opens the memory that Memory
+	// names.
 	Handles []devices.Handle
 }
 
 // bindings makes memory of other processes and of holders the content of objects, and
-// follows the end of it.
+// handles the end of that memory.
 type bindings struct {
 	meta   *metadata.Store
 	engine *transport.Engine
 	log    *zap.Logger
-	// owners tells when processes end that own memory.
+	// owners reports the exit of processes that own memory.
 	owners *owner.Watcher
 	guard  *owner.Guard
-	// work counts what goes on in the background.
+	// work counts the background work.
 	work    *sync.WaitGroup
 	tiers   tiers
 	table   *table
@@ -49,18 +50,18 @@ type bindings struct {
 	names   *names
 	changes *changes
 	keyed   *keyed
-	// refusedBlobs counts what holders with too many blobs were refused.
+	// refusedBlobs counts the requests refused because the holder had too many blobs.
 	refusedBlobs atomic.Uint64
 }
 
-// Bind makes memory that another process owns the content of the file ino,
-// which must be a regular file without content that nobody has open. The file
-// is that memory from then on: nothing is copied, and unlinking only unbinds.
-// When the owner ends, the object is lost.
+// Bind makes memory that another process owns the content of the file ino, which must
+// be a regular file without content that is not open. From then on the file is that
+// memory: nothing is copied, and unlinking only unbinds. When the owner exits, the
+// object is lost.
 //
-// Errors: ErrForbidden when the caller may not write the file, or the memory
-// is not the caller's; ErrBusy when the file has content or is open; devices.ErrHandle
-// for what names no memory of the file's device; ErrInvalid for dtype, shape
+// Errors: ErrForbidden if the caller may not write the file, or the memory is not the
+// caller's; ErrBusy if the file has content or is open; devices.ErrHandle for a
+// description that names no memory of the file's device; ErrInvalid for dtype, shape
 // and blobs that don't fit.
 func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
 	b, record, err := s.bindings.openBinding(ctx, ino, who, r)
@@ -79,7 +80,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	return err
 }
 
-// attach gives an object without content the memory of another process.
+// attach makes memory of another process the content of an object that has none.
 func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record binding) error {
 	b := of.body
 	data, err := json.Marshal(record)
@@ -122,7 +123,7 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 	return nil
 }
 
-// become gives the object another content and returns the old one.
+// become replaces the object's content and returns the old one.
 func (o *object) become(b *content.Bound, f facts) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,8 +133,8 @@ func (o *object) become(b *content.Bound, f facts) content.Content {
 	return old
 }
 
-// mayBind fails unless the object has no content, and is on the device that
-// the memory was found to be of. The caller has the lane.
+// mayBind fails unless the object has no content, and is on the device that the memory
+// belongs to. The caller has the lane.
 func (o *object) mayBind(of *content.Tier) error {
 	if err := o.notOffered(); err != nil {
 		return err
@@ -158,7 +159,8 @@ func (o *object) mayBind(of *content.Tier) error {
 	return nil
 }
 
-// describe sets what was said of the bytes. It was checked before.
+// describe sets the attributes that describe the bytes; they have been validated
+// before.
 func (bs *bindings) describe(ctx context.Context, ino Ino, m share.Memory) error {
 	blobs := m.Blobs
 	if blobs == "" && len(m.Pieces) > 1 {
@@ -175,7 +177,7 @@ func (bs *bindings) describe(ctx context.Context, ino Ino, m share.Memory) error
 	return errors.Join(errs...)
 }
 
-// blobsOf lists the pieces' sizes as user.hmc.blobs does.
+// blobsOf formats the sizes of the pieces as user.hmc.blobs does.
 func blobsOf(m share.Memory) string {
 	sizes := make([]string, len(m.Pieces))
 	for i := range m.Pieces {

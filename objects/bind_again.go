@@ -16,20 +16,21 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// errOfSession says that an object was memory of a session of the run before.
+// errOfSession reports that an object was memory of a session of the previous run.
 var errOfSession = fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
 
-// errUnseen says that a name does not lead to an object's memory as far as the kernel
-// knows by itself.
+// errUnseen reports that a path could not be resolved to an object's memory without a
+// request to its file system.
 var errUnseen = errors.New("the file system of its name has to be asked")
 
-// rebind binds again what was bound when the daemon before this one ended:
-// the memory is its owner's, and lives as long as that process. One that has ended
-// since, or has let the memory go, leaves a lost object. It runs before
-// anybody uses the store.
+// rebind binds the objects again that were bound when the previous daemon ended: the
+// memory belongs to its owner, and lives as long as that process. If the owner has
+// exited since, or has released the memory, the object is lost. It runs before the
+// store is in use.
 //
-// What is found without a request to any file system comes first, so that one that
-// does not answer, for which a start waits a bounded time, takes nothing else.
+// Memory that is found without a request to a file system comes first, so that a file
+// system that does not answer, for which a start waits a bounded time, costs no other
+// object its memory.
 func (bs *bindings) rebind(ctx context.Context) error {
 	bound, err := bs.meta.Bindings(ctx)
 	if err != nil {
@@ -52,8 +53,8 @@ func (bs *bindings) rebind(ctx context.Context) error {
 	return nil
 }
 
-// rebindInode binds one object again, or notes that it is lost. asking says that file
-// systems may be asked for names.
+// rebindInode binds one object again, or records that it is lost. asking permits
+// requests to file systems for names.
 //
 // Errors: errUnseen, unless asking.
 func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waited userWaits) error {
@@ -85,18 +86,19 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 }
 
 const (
-	// startPatience bounds the time that a start waits for the files of one user.
+	// startPatience bounds the time for which a start waits for the files of one user.
 	startPatience = 30 * time.Second
-	// ownTime bounds the search for the memory of one object, without such waiting.
+	// ownTime is the share of one search that does not count as waiting.
 	ownTime = 10 * time.Millisecond
 )
 
-// userWaits adds up the time that a start has waited for the files of users. Any user can
-// have any number of objects bound by paths that have become those of a file system
-// that does not answer.
+// userWaits sums up, for each user, the time for which a start has waited for the
+// user's files. A user can have any number of objects bound by paths that are now on a
+// file system that does not answer.
 type userWaits map[uint32]time.Duration
 
-// look has fn look for memory of a user, if the start still waits for that user.
+// look calls fn, which searches for memory of a user, unless the user's time is used
+// up.
 //
 // Errors: ErrLost; those of fn.
 func (w userWaits) look(uid uint32, fn func() error) error {
@@ -147,7 +149,7 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
 }
 
-// reopen opens the memory of a record, which must be the same as before.
+// reopen opens the memory of a record again, which must be the same memory as before.
 func (op *opener) reopen(ctx context.Context) (err error) {
 	if id := op.record.Owner; id != nil {
 		if op.owner, err = id.Find(); err != nil {
@@ -179,9 +181,9 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 	return nil
 }
 
-// findMemory opens the device memory that its owner has a descriptor of: under
-// the number that was told, or else under the only one that is that file. The
-// number alone may mean other memory by now.
+// findMemory opens device memory through a descriptor of its owner: the one with the
+// recorded number or, failing that, the only one that refers to the same file. The
+// number alone may refer to other memory by now.
 func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) error {
 	if op.owner == nil {
 		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
@@ -199,11 +201,11 @@ func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) erro
 	return op.importHandle(ctx, i, h)
 }
 
-// findFile opens the file of a piece: by its name where that is known to lead to it,
-// or else wherever its owner has it by now, or else by its name, whose file system may
-// not answer.
+// findFile opens the file of a piece: by its name if that is known to lead to it; else
+// through any descriptor that its owner has of it; else by its name, whose file system
+// may not answer.
 //
-// Errors: errUnseen in place of the last.
+// Errors: errUnseen instead of the last step, unless op.asking.
 func (op *opener) findFile(i int, want owner.FileID) error {
 	p := &op.memory.Pieces[i]
 	name := p.Path
@@ -227,7 +229,7 @@ func (op *opener) findFile(i int, want owner.FileID) error {
 		}
 	}
 	if _, _, descriptor := owner.ParseDescriptor(name); descriptor || name == "" {
-		return err // the kernel knows what it leads to
+		return err // the kernel itself resolves such a name
 	}
 	if !op.asking {
 		return errUnseen
@@ -239,7 +241,8 @@ func (op *opener) findFile(i int, want owner.FileID) error {
 	return op.addFile(i, f)
 }
 
-// openSame opens the file of a piece by its name, if that is the wanted one.
+// openSame opens the file of a piece by its name, and fails if it is not the wanted
+// one.
 func (op *opener) openSame(i int, want owner.FileID) (*os.File, error) {
 	f, err := op.openFile(i)
 	if err != nil || isFile(f, want) {
@@ -253,7 +256,8 @@ func isFile(f *os.File, want owner.FileID) bool {
 	return err == nil && id == want
 }
 
-// boundTo tells what a file was bound to, in the text form of package share.
+// boundTo returns the description of a file's bound memory, in the text form of package
+// share.
 func (bs *bindings) boundTo(ctx context.Context, a Attr) ([]byte, error) {
 	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
 	if a.State == StateBound {

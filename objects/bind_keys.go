@@ -9,16 +9,16 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// Bind makes keys name the holder's memory, without a copy: an object of each
-// key is made in its device's directory of keyed objects. The result has an
-// error for each key, nil for success; an operation on many keys takes few
-// transactions.
+// Bind makes keys name the holder's memory, without a copy: it creates an object for
+// each key in the device's directory of keyed objects. A file that is registered as a
+// whole gets the key itself. The result has an error for each key, nil for success; many
+// keys take few transactions.
 //
-// Errors by key: metadata.ErrExist for a key of another object that is not
-// lost; ErrInconsistent for one that this holder has set to other blobs (to the
-// same blobs is a success), and for a file that has another key; ErrInvalid;
-// ErrForbidden where the user may not make files on the device; ErrUnsupported
-// for a part of a file: a whole file gets the key itself; ErrLost; ErrClosed.
+// Errors by key: metadata.ErrExist for a key of another object that is not lost;
+// ErrInconsistent for one that this holder has set to other blobs (to the same blobs is
+// a success), and for a file that has another key; ErrInvalid; ErrForbidden if the user
+// may not make files on the device; ErrUnsupported for a part of a file; ErrLost;
+// ErrClosed.
 func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
 	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*content.Tier][]*bindJob{}}
 	for i := range set {
@@ -35,7 +35,7 @@ func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
 	return b.errs
 }
 
-// binder is one call of Bind.
+// binder executes one call of Bind.
 type binder struct {
 	holder *Holder
 	store  *Store
@@ -46,13 +46,13 @@ type binder struct {
 
 // bindJob is one key for which an object is to be made.
 type bindJob struct {
-	at   int // in the set
+	at   int // index in the set
 	body *content.Bound
 	file metadata.NewFile
 }
 
-// prepare does a key of a file, and looks at all that can be said of another
-// before its object is made.
+// prepare handles a key that names a file completely; for any other key it does all
+// checks that are possible before the object is made.
 func (b *binder) prepare(ctx context.Context, i int) error {
 	k := &b.set[i]
 	if err := errors.Join(ctx.Err(), b.holder.begin(), metadata.ValidKey(k.Key)); err != nil {
@@ -77,8 +77,8 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	return nil
 }
 
-// settled says whether there is something left to do for a key, and else what
-// became of it: nil when it names these blobs already.
+// settled reports whether a key still needs an object (free), or else the outcome for
+// it: nil if it already names these blobs.
 func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	in, err := b.store.index.holder(ctx, k.Key)
 	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.index.isVacant(in) {
@@ -102,8 +102,7 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	return false, nil
 }
 
-// describe is the record of an object that is made of blobs, without its key
-// and number.
+// describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
 	record, err := sessionBinding(who)
@@ -141,7 +140,8 @@ func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	for i, j := range jobs {
 		j.file.Ino = inos[i]
 		files[i] = j.file
-		// Before its record, so that nobody finds the one without the other.
+		// The object precedes its record, so that a record is never found without its
+		// content.
 		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.Length(), atime: now, mtime: now, ctime: now})
 	}
 	done := s.keyed.put(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
@@ -150,7 +150,7 @@ func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	}
 }
 
-// claim asks for the keys of jobs, and returns those that may go on.
+// claim requests the keys of jobs, and returns the jobs whose keys were granted.
 func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob, done func()) {
 	keys := make([]string, len(jobs))
 	for i, j := range jobs {
@@ -165,7 +165,7 @@ func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob
 	return granted, done
 }
 
-// finish ends one key's job as its record was made, or not.
+// finish completes one key's job, with the result of writing its record.
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino := b.store, j.file.Ino
 	if err == nil {
@@ -174,7 +174,7 @@ func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	}
 	s.table.dropBound(ino)
 	if errors.Is(err, metadata.ErrExist) {
-		// The same call may have come twice, at the same time.
+		// The same call may have been made twice at the same time.
 		if free, now := b.settled(ctx, &b.set[j.at]); !free {
 			return now
 		}
@@ -182,7 +182,7 @@ func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	return err
 }
 
-// bindFile gives a file that is registered as a whole the key.
+// bindFile gives the key to a file that is registered as a whole.
 func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
 	if err := checkBlobList(h, k.Blobs); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
 	return h.keyFile(ctx, k, r.ino)
 }
 
-// keyFile gives a file a key, and its blobs.
+// keyFile sets the key and the blobs of a file.
 func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	s := h.store
 	a, err := s.attrs.get(ctx, ino)
@@ -251,7 +251,8 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	return nil
 }
 
-// claimKey takes a key from what has nothing to show for it.
+// claimKey takes a key from an inode whose bytes are lost or whose time to live is
+// over.
 //
 // Errors: metadata.ErrExist.
 func (ks *keyed) claimKey(ctx context.Context, key string) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// What is set is the memory itself, blob behind blob; what lies around the
-// blobs is neither read nor written.
+// The object is the memory itself, with the blobs concatenated; bytes around the blobs
+// are neither read nor written.
 func TestBindIsTheMemory(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 100_000)
@@ -61,7 +61,7 @@ func slicesOf(p []byte, at ...int) []byte {
 	return all
 }
 
-// The same call again changes nothing; another one is refused.
+// Repeating a call changes nothing; setting other blobs is refused.
 func TestBindAgainAndOthers(t *testing.T) {
 	r := twoDevices(t)
 	u, other := r.user(0, 1, 10_000), r.user(0, 2, 10_000)
@@ -87,7 +87,7 @@ func TestBindAgainAndOthers(t *testing.T) {
 	r.wantGone("l")
 }
 
-// A key that can't be set hinders no other one, wherever it stands.
+// A key that can't be set does not affect the others, at any position in the list.
 func TestBindPartly(t *testing.T) {
 	r := twoDevices(t)
 	u, other := r.user(0, 1, 10_000), r.user(1, 2, 10_000)
@@ -143,7 +143,7 @@ func TestBindPartly(t *testing.T) {
 	}
 }
 
-// Many keys at once are all there, each with its own bytes.
+// Many keys set at once all exist, each with its own bytes.
 func TestBindMany(t *testing.T) {
 	r := twoDevices(t)
 	const count = 1000

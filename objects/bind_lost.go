@@ -11,8 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// lose makes the record say that the content is gone, unless a replica takes
-// its place.
+// lose records that the content is lost, unless a replica takes over.
 func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 	o := bs.table.pinLoaded(ino)
 	if o == nil {
@@ -50,27 +49,28 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 	bs.changes.tell(ino, true)
 }
 
-// tellLost tells of a key whose object is lost.
+// tellLost emits the event that the object of a key is lost.
 func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
 	in, err := bs.meta.Get(ctx, ino)
 	if err != nil || in.Key == "" {
 		return
 	}
-	// Before anybody tells that the name is gone.
+	// The lock orders this event before the one of a removal of the name.
 	defer bs.names.lock(in.Parent, in.Parent)()
 	if now, gone := bs.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
 		bs.events.emit(EventLost, now.Key, now)
 	}
 }
 
-// ownerEnded is called by the watcher. From its first line on nobody gets at
-// the memory; the record follows, which waits for who changes the object now.
+// ownerEnded is called by the watcher. From its first line on the memory is
+// inaccessible; the record follows in the background, since it waits for a change of
+// the object under way.
 func (bs *bindings) ownerEnded(ino Ino, b *content.Bound) {
 	b.End()
 	bs.work.Go(func() { bs.lose(context.Background(), ino, b) })
 }
 
-// watch makes the object lost when its owner ends.
+// watch makes the object lost when its owner exits.
 func (bs *bindings) watch(ino Ino, b opened) error {
 	if b.owner == nil {
 		return nil
@@ -85,8 +85,7 @@ func (bs *bindings) watch(ino Ino, b opened) error {
 	return nil
 }
 
-// memoryEnded follows the end of memory that an object is made of, or a
-// replica of it.
+// memoryEnded handles the end of memory that an object, or a replica of it, is made of.
 func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *content.Bound) {
 	o := bs.table.pinLoaded(ino)
 	if o == nil {

@@ -15,37 +15,37 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// bindingVersion is that of the record. One of another version is not read:
-// its object is lost.
+// bindingVersion is the version of the binding record. A record of another version is
+// not read: its object is lost.
 const bindingVersion = 1
 
-// binding finds the memory of a bound object again.
+// binding is the record by which the memory of a bound object is found again.
 type binding struct {
 	Version int          `json:"version"`
 	Memory  share.Memory `json:"memory"`
-	// Boot is that of the machine: memory ends with it, and Files tell
-	// nothing in the next one.
+	// Boot identifies the boot of the machine: memory does not survive a reboot, and Files
+	// means nothing after it.
 	Boot string `json:"boot"`
-	// Owner is the process whose end is the object's; nil where the memory is
-	// a file that nobody is named for.
+	// Owner is the process whose exit ends the object; nil if the memory is a file and no
+	// owner was named.
 	Owner *owner.ID `json:"owner,omitempty"`
-	// UID is the user on whose behalf it was bound.
+	// UID is the user for whom it was bound.
 	UID uint32 `json:"uid"`
-	// Files are the files of the pieces that are descriptors, in the pieces'
-	// order; zero for all others. Those of device memory may all be one file,
-	// if the vendor's library makes descriptors by opening its own device.
+	// Files are the files of the pieces that are descriptors, in the pieces' order; zero
+	// for all others. Those of device memory may all be the same file, if the vendor's
+	// library makes descriptors by opening its own device.
 	Files []owner.FileID `json:"files,omitempty"`
-	// Session says that the memory is registered memory of a holder, which
-	// ends with the run.
+	// Session reports that the memory is registered memory of a holder, which ends with the
+	// run.
 	Session bool `json:"session,omitempty"`
 }
 
-// opened is a binding whose memory is open.
+// opened is a binding whose memory has been opened.
 type opened struct {
 	body *content.Bound
-	// tier is the one that the memory was found to be of.
+	// tier is the device to which the memory belongs.
 	tier *content.Tier
-	// owner is nil where nobody is named.
+	// owner is nil if none was named.
 	owner *owner.Process
 }
 
@@ -56,14 +56,14 @@ func (b opened) letOwnerGo() error {
 	return b.owner.Close()
 }
 
-// openBinding checks a request for a file and opens its memory. It takes the
-// request's descriptors over.
+// openBinding checks a request for a file and opens its memory. It takes ownership of
+// the request's descriptors.
 func (bs *bindings) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
 	return bs.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
 }
 
-// openMemory checks a request and opens its memory. place finds the device
-// that the memory is to be of. It takes the request's descriptors over.
+// openMemory checks a request and opens its memory. place determines the device to
+// which the memory must belong. It takes ownership of the request's descriptors.
 func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, place func(*opener) error) (opened, binding, error) {
 	op := &opener{bindings: bs, who: who, given: r.Handles, memory: r.Memory}
 	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
@@ -78,7 +78,7 @@ func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, p
 	if err == nil {
 		err = op.open(ctx)
 	}
-	for i := range op.given { // what no part has taken
+	for i := range op.given { // those that no piece has taken over
 		err = errors.Join(err, op.given[i].Close())
 	}
 	if err != nil {
@@ -96,16 +96,16 @@ type opener struct {
 	memory   share.Memory
 	record   binding
 	owner    *owner.Process
-	// asking says that reopen may ask file systems for names.
+	// asking permits reopen to ask file systems for names.
 	asking bool
 
 	body *content.Bound
-	// files are those of body, with their ids.
+	// files are the files of body, ids their identities.
 	files []*os.File
 	ids   []owner.FileID
 }
 
-// begin makes the content, which has no pieces yet. The tier is known by now.
+// begin makes the content, without pieces. The tier must be known.
 func (op *opener) begin() {
 	op.body = content.NewBound(op.bindings.engine, devices.Name(op.tier.Name), op.bindings.table.warn)
 }
@@ -114,7 +114,7 @@ func (op *opener) result() opened {
 	return opened{owner: op.owner, tier: op.tier, body: op.body}
 }
 
-// abandon lets go what was opened.
+// abandon releases everything that was opened.
 func (op *opener) abandon() error {
 	if op.body != nil {
 		op.body.End()
@@ -125,7 +125,7 @@ func (op *opener) abandon() error {
 	return op.owner.Close()
 }
 
-// check looks at all that needs no memory opened.
+// check validates everything that can be checked without opening memory.
 func (op *opener) check(r BindRequest, place func(*opener) error) error {
 	if err := r.Memory.Validate(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (op *opener) check(r BindRequest, place func(*opener) error) error {
 	return checkDescription(r.Memory)
 }
 
-// checkFile says whether memory may become the content of a file.
+// checkFile checks whether memory may become the content of a file.
 func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	a, err := op.bindings.attrs.get(ctx, ino)
 	if err != nil {
@@ -162,7 +162,7 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	return err
 }
 
-// checkDevice says whether the memory can be of the directory's device.
+// checkDevice checks whether the memory can belong to the directory's device.
 func (op *opener) checkDevice() error {
 	info, m := op.tier.Dev.Info(), &op.memory
 	if m.Family != info.Family {
@@ -191,7 +191,7 @@ func (op *opener) checkDevice() error {
 // simFamily is the family whose device memory is host memory.
 const simFamily devices.Family = "sim"
 
-// checkDescription checks what is said of the bytes.
+// checkDescription validates the description of the bytes.
 func checkDescription(m share.Memory) error {
 	size := uint64(m.Size)
 	if m.Dtype != "" {
@@ -213,7 +213,7 @@ func checkDescription(m share.Memory) error {
 	return checkBlobs(m.Blobs, size)
 }
 
-// findOwner finds the process that is named as the owner.
+// findOwner finds the process that the request names as the owner.
 func (op *opener) findOwner() error {
 	if op.memory.PID == 0 {
 		return nil
@@ -228,8 +228,8 @@ func (op *opener) findOwner() error {
 	return nil
 }
 
-// ownerOf finds a process that has memory to bind: the caller's, and not this
-// one.
+// ownerOf finds a process that has memory to bind: it must belong to the caller, and
+// not be this process.
 func (op *opener) ownerOf(pid int) (*owner.Process, error) {
 	if pid == os.Getpid() {
 		return nil, fmt.Errorf("process %d is this mount's own; its memory is not bound to itself: %w", pid, devices.ErrHandle)
@@ -237,7 +237,7 @@ func (op *opener) ownerOf(pid int) (*owner.Process, error) {
 	return op.who.process(pid)
 }
 
-// handleError makes what the owner package says the store's own errors.
+// handleError maps errors of package owner to those of the store.
 func handleError(err error) error {
 	switch {
 	case err == nil:
@@ -277,8 +277,8 @@ func (op *opener) openPiece(ctx context.Context, i int) error {
 	return op.addFile(i, f)
 }
 
-// ownFlags opens a file once more, in place of the descriptor that its owner has
-// as well and may set the flags of. It takes that over.
+// ownFlags opens a file anew, so that it does not share a descriptor whose flags its
+// owner may change. It takes ownership of f.
 func ownFlags(f *os.File) (*os.File, error) {
 	own, err := owner.Anew(f)
 	if cerr := f.Close(); cerr != nil && own != nil {
@@ -287,8 +287,8 @@ func ownFlags(f *os.File) (*os.File, error) {
 	return own, err
 }
 
-// addFile makes a part of a file, which it takes over. Pieces of one file
-// share one descriptor.
+// addFile adds a file, which it takes ownership of, as a part of the content. Pieces of
+// one file share one descriptor.
 func (op *opener) addFile(i int, f *os.File) error {
 	p := &op.memory.Pieces[i]
 	id, size, err := owner.Facts(f)
@@ -316,13 +316,13 @@ func (op *opener) addFile(i int, f *os.File) error {
 	return err
 }
 
-// openFile opens the file of a piece by what the request says.
+// openFile opens the file of a piece as the request describes it.
 func (op *opener) openFile(i int) (*os.File, error) {
 	p := &op.memory.Pieces[i]
 	if op.given != nil && op.given[i].File != nil {
 		f := op.given[i].File
 		op.given[i].File = nil
-		// The numbers meant the list that was passed.
+		// The numbers were indices into the list of descriptors passed.
 		record := &op.record.Memory.Pieces[i]
 		record.FD, record.Path = nil, ""
 		return f, nil
@@ -339,8 +339,7 @@ func (op *opener) openFile(i int) (*os.File, error) {
 	return op.bindings.guard.Open(p.Path, op.who.UID)
 }
 
-// descriptor opens what a process has as descriptor n; without a number the
-// process is the caller.
+// descriptor opens descriptor n of a process; pid 0 means the caller.
 func (op *opener) descriptor(pid, n int) (*os.File, error) {
 	if pid == 0 {
 		pid = owner.Leader(op.who.PID)
@@ -359,7 +358,7 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 	return f, nil
 }
 
-// importPiece opens memory by the device's library.
+// importPiece opens the memory of a piece through the device's library.
 func (op *opener) importPiece(ctx context.Context, i int) error {
 	h := op.handleOf(i)
 	if err := op.fillHandle(&h, i); err != nil {
@@ -368,13 +367,14 @@ func (op *opener) importPiece(ctx context.Context, i int) error {
 	return op.importHandle(ctx, i, h)
 }
 
-// handleOf is a piece's handle, without bytes and descriptor.
+// handleOf returns a piece's handle, without bytes and descriptor.
 func (op *opener) handleOf(i int) devices.Handle {
 	p := &op.memory.Pieces[i]
 	return devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
 }
 
-// importHandle makes a part of a handle, which it takes over.
+// importHandle adds the memory of a handle, which it takes ownership of, as a part of
+// the content.
 func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) error {
 	p := &op.memory.Pieces[i]
 	var id owner.FileID
@@ -403,7 +403,7 @@ func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) err
 	return nil
 }
 
-// fillHandle puts bytes or descriptor into a handle, which owns it then.
+// fillHandle puts the bytes or the descriptor into a handle, which then owns it.
 func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 	p := &op.memory.Pieces[i]
 	switch {
@@ -411,7 +411,7 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.Bytes, err = hex.DecodeString(p.Handle)
 	case op.given != nil:
 		h.File, op.given[i].File = op.given[i].File, nil
-		op.record.Memory.Pieces[i].FD = nil // the number meant the list that was passed
+		op.record.Memory.Pieces[i].FD = nil // the number was an index into the list of descriptors passed
 	case p.FD != nil:
 		h.File, err = op.owner.Take(op.bindings.guard, *p.FD, op.who.UID)
 	}

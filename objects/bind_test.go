@@ -23,7 +23,7 @@ import (
 
 const patience = time.Minute
 
-// theirs is memory of another process on a card, as that process has it.
+// theirs is memory of another process on a card, as seen by that process.
 type theirs struct {
 	card   *card
 	mem    *devices.Memory
@@ -100,8 +100,8 @@ func (r *rig) wantState(ino objects.Ino, want objects.State) {
 	}
 }
 
-// Memory of a vendor's handle is the file until its owner ends, and is never
-// touched beyond what is written.
+// Memory of a vendor's handle is the content of the file until its owner ends, and is
+// not touched except by writes.
 func TestBindVendorHandle(t *testing.T) {
 	kit.Check(t)
 	r, _, th := withTheirs(t)
@@ -139,8 +139,7 @@ func TestBindVendorHandle(t *testing.T) {
 	}
 }
 
-// A reader that is inside when the owner ends keeps the mapping until it has
-// left.
+// A read under way when the owner ends keeps the mapping until it is done.
 func TestOwnerEndsWhileRead(t *testing.T) {
 	kit.Check(t)
 	r, mine, th := withTheirs(t)
@@ -169,8 +168,7 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	kit.Eventually(t, patience, func() bool { return th.opens() == 0 })
 }
 
-// What can't be bound leaves the file, and everything that was opened, as it
-// was.
+// A refused bind leaves the file, and everything that was opened, unchanged.
 func TestBindVendorHandleRefuses(t *testing.T) {
 	kit.Check(t)
 	r, _, th := withTheirs(t)
@@ -226,8 +224,7 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 	}
 }
 
-// Descriptors that come with the request are used as they are, and closed in
-// any case.
+// Descriptors passed with the request are used as they are, and closed in any case.
 func TestBindPassedDescriptors(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -288,7 +285,7 @@ func TestBindPassedDescriptors(t *testing.T) {
 	}
 }
 
-// The next store finds the memory of the one that has died.
+// The next store finds the memory bound by one that crashed.
 func TestBindAgain(t *testing.T) {
 	kit.Check(t)
 	r, _, th := withTheirs(t)
@@ -328,8 +325,8 @@ func TestBindAgain(t *testing.T) {
 	}
 }
 
-// After the next boot a file of the same name, in the same place of the same
-// tmpfs, is another one.
+// After the next boot, a file of the same name and inode number in the same tmpfs is
+// another file.
 func TestBindNotAgainAfterBoot(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -430,8 +427,8 @@ func silence(t *testing.T, dir string) {
 	})
 }
 
-// A path on a file system that has come not to answer loses the object that is bound
-// by it, and no other one of that user's, whichever comes first.
+// A path on a file system that no longer answers loses the object that is bound by it,
+// and no other one of that user, in either order.
 func TestSilentPathAtTheStart(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "root", "fuse")
@@ -469,8 +466,8 @@ func TestSilentPathAtTheStart(t *testing.T) {
 	}
 }
 
-// A user whose file systems have come not to answer holds a start for one of them
-// alone, however many objects are bound by paths that lead there.
+// A user whose file systems no longer answer delays a start only once, however many
+// objects are bound by paths on them.
 func TestSilentFileSystemsAtTheStart(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))

@@ -10,39 +10,40 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// blobSource names the blobs that bound content is made of.
+// blobSource records the blobs that bound content is made of.
 type blobSource struct {
 	holder *Holder
 	blobs  []Blob
 	tier   *content.Tier
-	// regions are those of the blobs, once each.
+	// regions are the regions of the blobs, without duplicates.
 	regions []*Region
 }
 
-// maxBlobs bounds the blobs of what a holder has set and published at
-// most: each takes some 150 bytes of this process.
+// maxBlobs bounds the total number of blobs that a holder has set and published: each
+// takes some 150 bytes of memory of this process.
 const maxBlobs = 1 << 20
 
-// sourceOf returns what content is made of; nil for all but blobs.
+// sourceOf returns the blobs that content is made of; nil for content not made of
+// blobs.
 func sourceOf(b *content.Bound) *blobSource {
 	m, _ := b.Source.(*blobSource)
 	return m
 }
 
-// belongsTo reports whether the blobs are of a holder's memory.
+// belongsTo reports whether the blobs are memory of a holder.
 func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder == h }
 
-// isOf reports whether the blobs are these of a holder.
+// isOf reports whether the content is made of exactly these blobs of a holder.
 func (m *blobSource) isOf(h *Holder, blobs []Blob) bool {
 	return m.belongsTo(h) && slices.Equal(m.blobs, blobs)
 }
 
-// blobContent makes content of a holder's blobs, all on one device, which it
-// returns too. It is content from the start; attend tells of its end.
+// blobContent makes content of a holder's blobs, which must all be on one device, and
+// returns that too. The content is usable at once; attend makes its end known.
 //
-// Errors: ErrInvalid for blobs that are none of the holder's memory, or of
-// several devices; ErrUnsupported for those of a file; ErrLost when the memory
-// has ended; devices.ErrOutOfMemory when the holder has too many.
+// Errors: ErrInvalid for blobs that are not the holder's memory, or are on several
+// devices; ErrUnsupported for those of a file; ErrLost if the memory has ended;
+// devices.ErrOutOfMemory if the holder has too many.
 func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *content.Tier, error) {
 	if err := checkBlobList(h, blobs); err != nil {
 		return nil, nil, err
@@ -70,8 +71,8 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 	return b, made.tier, nil
 }
 
-// checkBlobList says whether blobs are a holder's, inside their regions, and
-// all on one device.
+// checkBlobList checks that blobs are a holder's, inside their regions, and all on one
+// device.
 func checkBlobList(h *Holder, blobs []Blob) error {
 	if _, err := checkBlobRanges(blobs); err != nil {
 		return err
@@ -88,9 +89,9 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 	return nil
 }
 
-// attend has fn called, in the background, when a region ends that b is
-// made of: at once when one has ended by now, and maybe more than once. It is
-// called when the records know of the content.
+// attend has fn called, in the background, when a region ends that b is made of: at
+// once if one has ended already, and possibly more than once. Call it when the records
+// know the content.
 func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
 	m.holder.blobs.Add(int64(len(m.blobs)))
 	for _, r := range m.regions {
@@ -99,7 +100,7 @@ func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
 	b.SetCancel(func() { m.part(b) })
 }
 
-// part ends what attend began.
+// part undoes attend.
 func (m *blobSource) part(b *content.Bound) {
 	m.holder.blobs.Add(-int64(len(m.blobs)))
 	for _, r := range m.regions {
@@ -107,9 +108,9 @@ func (m *blobSource) part(b *content.Bound) {
 	}
 }
 
-// adoptBound puts an object of bound content in the table, where it stays. One
-// that is new is put there before its record is written, so that who finds the
-// record finds the content; dropBound takes it out again.
+// adoptBound puts an object of bound content into the table, where it stays. A new
+// object is put there before its record is written, so that its content is found as
+// soon as the record is; dropBound removes it again.
 func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) {
 	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
 	o.foreign.Store(true)
@@ -119,7 +120,7 @@ func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts)
 	sh.getLocked(ino).obj = o
 }
 
-// dropBound takes an object out of the table whose record was not written.
+// dropBound removes an object whose record was not written from the table.
 func (tb *table) dropBound(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -130,8 +131,8 @@ func (tb *table) dropBound(ino Ino) {
 	}
 }
 
-// sessionBinding is the record of content that is made of blobs: what ends
-// with the run.
+// sessionBinding returns the binding record of content that is made of blobs, which
+// ends with the run.
 func sessionBinding(who Caller) ([]byte, error) {
 	return json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 }

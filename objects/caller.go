@@ -9,14 +9,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// Caller is the user, and where it is known the process, on whose behalf an operation
-// runs. The zero value is root.
+// Caller is the user, and if known the process, for which an operation runs. The zero
+// value is root.
 type Caller struct {
 	UID, GID uint32
-	// PID is 0 for a caller of another node.
+	// PID is 0 for a caller on another node.
 	PID int
-	// Groups are the supplementary groups; with nil they are read from /proc when they
-	// are needed, and a caller without PID has none.
+	// Groups are the supplementary groups; if nil, they are read from /proc when they are
+	// needed, and a caller without PID has none.
 	Groups []uint32
 }
 
@@ -30,7 +30,7 @@ const (
 	PermExec  Permission = 0o1
 )
 
-// IsRoot reports whether no permission is refused to the caller.
+// IsRoot reports whether the caller is root, which is granted every permission.
 func (c Caller) IsRoot() bool { return c.UID == 0 }
 
 // Owns reports whether the caller has the rights of a file's owner.
@@ -49,7 +49,7 @@ func (c Caller) May(in *metadata.Inode, want Permission) bool {
 	}
 	have := in.Mode.Perm()
 	if all := want | want<<3 | want<<6; have&all == all {
-		return true // also without the groups, which may have to be read
+		return true // avoids reading the groups
 	}
 	switch {
 	case in.UID == c.UID:
@@ -60,14 +60,15 @@ func (c Caller) May(in *metadata.Inode, want Permission) bool {
 	return have&want == want
 }
 
-// MayUnlink reports whether the caller, which may write a directory, may remove or
-// rename one of its entries. Only the sticky bit of the directory restricts that.
+// MayUnlink reports whether the caller, which must have write permission on a
+// directory, may remove or rename one of its entries. Only the sticky bit of the
+// directory restricts that.
 func (c Caller) MayUnlink(dir, entry *metadata.Inode) bool {
 	return dir.Mode&metadata.ModeSticky == 0 || c.Owns(entry) || c.Owns(dir)
 }
 
-// WithGroups returns the caller with its supplementary groups, read if they are not
-// known. Groups is not nil then.
+// WithGroups returns the caller with its supplementary groups, which it reads if they
+// are not known. Groups is not nil in the result.
 func (c Caller) WithGroups() Caller {
 	if c.Groups == nil {
 		c.Groups = append([]uint32{}, owner.Groups(c.PID, c.UID)...)
@@ -75,7 +76,7 @@ func (c Caller) WithGroups() Caller {
 	return c
 }
 
-// process finds a process that must be the caller's.
+// process finds a process, which must belong to the caller.
 func (c Caller) process(pid int) (*owner.Process, error) {
 	p, err := owner.Find(pid)
 	if err != nil {

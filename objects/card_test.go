@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// driver is a vendor's driver as two processes see it: what one has exported
-// the other can open by the same bytes.
+// driver is a vendor's driver as two processes see it: the bytes of a handle that one
+// has exported can be opened by the other.
 type driver struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -31,8 +31,8 @@ func (d *driver) opens(handle string) int {
 	return d.opened[handle]
 }
 
-// card is a device whose memory is named by opaque bytes, as CUDA's is. Its
-// memory is that of a simulated device.
+// card is a device whose memory is exported as opaque bytes, as with CUDA. Its memory
+// is that of a simulated device.
 type card struct {
 	inner  devices.Device
 	driver *driver
@@ -113,7 +113,7 @@ func (c *card) Fill(ctx context.Context, dst devices.Span, value byte) error {
 
 func (c *card) ExportKinds() []devices.HandleKind { return []devices.HandleKind{devices.HandleIPC} }
 
-// AllocShared fills the memory with what others have left.
+// AllocShared fills the memory with bytes of earlier users.
 func (c *card) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	if kind != devices.HandleIPC {
 		return nil, fmt.Errorf("as %s: %w", kind, devices.ErrUnsupported)
@@ -156,7 +156,7 @@ func (c *card) Import(_ context.Context, h devices.Handle) (*devices.Memory, err
 	}), nil
 }
 
-// window is the card as an opened part of a memory sees it.
+// window is the device of an imported part of a memory.
 type window struct {
 	*card
 	mem *devices.Memory

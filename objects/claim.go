@@ -10,9 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Claimed is a publication that somebody is about to receive: nobody else does,
-// until Take or GiveBack, of which one is called, once. Its methods are called
-// by one goroutine at a time.
+// Claimed is a publication that the claimant is about to receive: nothing else can
+// receive it until Take or GiveBack, of which exactly one is called, once. Its methods
+// are called by one goroutine at a time.
 type Claimed struct {
 	holder *Holder
 	key    string
@@ -21,12 +21,12 @@ type Claimed struct {
 	me     claimant
 }
 
-// Claim begins to receive a publication. With wait it waits for another one who
-// may still fail.
+// Claim begins to receive a publication. It waits for another receiver, which may fail,
+// but for another caller of Claim only with wait.
 //
-// Errors: metadata.ErrNotExist, also when somebody else receives it, or it is
-// withdrawn; ErrBusy without wait while another one has it; ErrLost when its
-// publisher has ended; ErrForbidden; ErrClosed; the context's.
+// Errors: metadata.ErrNotExist, also if another claimant has received it, or it was
+// withdrawn; ErrBusy, without wait, while another caller of Claim has it; ErrLost if
+// its publisher has ended; ErrForbidden; ErrClosed; the context's.
 func (h *Holder) Claim(ctx context.Context, key string, wait bool) (*Claimed, error) {
 	return h.claim(ctx, key, claimant{reserves: true}, patience(wait))
 }
@@ -54,7 +54,7 @@ func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience)
 	return c, nil
 }
 
-// Blobs are the sizes of its blobs.
+// Blobs returns the sizes of the publication's blobs.
 //
 // Errors: those of Claim.
 func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
@@ -69,8 +69,8 @@ func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
 	return sizesIn(noted, size)
 }
 
-// noted reads user.hmc.blobs, empty for a single blob. The attribute goes with the
-// file's records, and those go with its name.
+// noted reads user.hmc.blobs; it returns "" for a single blob. The attribute is removed
+// with the file's records, and those with its name.
 func (c *Claimed) noted(ctx context.Context) (string, error) {
 	s := c.holder.store
 	text, err := s.meta.GetXattr(ctx, c.obj.ino, xattrBlobs)
@@ -78,17 +78,17 @@ func (c *Claimed) noted(ctx context.Context) (string, error) {
 	case errors.Is(err, metadata.ErrNoXattr):
 		return "", nil
 	case errors.Is(err, metadata.ErrNotExist):
-		// A removal of the name sets its cause before it releases the lock.
+		// A removal of the name records its cause before it releases the lock.
 		s.names.lock(metadata.PublishIno, metadata.PublishIno)()
 		return "", cmp.Or(c.offer.holds(&c.me), err)
 	}
 	return string(text), err
 }
 
-// Fetch copies its bytes from off on into a blob. It may be called any number of
-// times.
+// Fetch copies the publication's bytes from off on into a blob. It may be called any
+// number of times.
 //
-// Errors: *ShapeError for more than there is behind off; those of Claim and of
+// Errors: *ShapeError for more bytes than there are from off on; those of Claim and of
 // the copy.
 func (c *Claimed) Fetch(ctx context.Context, to Blob, off uint64) error {
 	sc := Scatter{Keyed: Keyed{Key: c.key, Blobs: []Blob{to}}, Offset: off}
@@ -105,8 +105,8 @@ func (c *Claimed) Fetch(ctx context.Context, to Blob, off uint64) error {
 	return nil
 }
 
-// Open opens its bytes, to be read any number of times. The file is closed
-// before Take and GiveBack are called.
+// Open opens the publication's bytes, to be read any number of times. The file must be
+// closed before Take or GiveBack is called.
 func (c *Claimed) Open(ctx context.Context) (*File, error) {
 	s := c.holder.store
 	o, err := s.table.pin(ctx, c.obj.ino, pinOpen)
@@ -116,8 +116,9 @@ func (c *Claimed) Open(ctx context.Context) (*File, error) {
 	return &File{store: s, obj: o}, nil
 }
 
-// Take ends it as received: its name goes, and its publisher is told. When that
-// fails, or the context or the holder has ended before, it is given back.
+// Take marks the publication as received: its name is removed, and its publisher
+// notified. If that fails, or the context or the holder has ended before, the claim is
+// returned as by GiveBack.
 //
 // Errors: those of Claim.
 func (c *Claimed) Take(ctx context.Context) error {
@@ -131,16 +132,16 @@ func (c *Claimed) Take(ctx context.Context) error {
 	return nil
 }
 
-// GiveBack offers it again, as it was.
+// GiveBack returns the claim: the publication is offered again, as before.
 func (c *Claimed) GiveBack(ctx context.Context) {
 	c.holder.store.publications.giveBack(ctx, c.obj, c.offer, &c.me)
 	c.leave(ctx)
 }
 
-// fail gives it back, and tells why it has failed.
+// fail returns the claim, and returns the reason for the failure.
 func (c *Claimed) fail(ctx context.Context, err error) error {
 	c.holder.store.publications.giveBack(ctx, c.obj, c.offer, &c.me)
-	// What ended it tells more than what the copy has met.
+	// The end of the offer explains more than the error that the copy has met.
 	err = cmp.Or(c.offer.untaken(), err)
 	c.leave(ctx)
 	return err
@@ -150,34 +151,34 @@ func (c *Claimed) leave(ctx context.Context) {
 	c.holder.store.table.unpin(context.WithoutCancel(ctx), c.obj, pinUse)
 }
 
-// Reservation is a publication, of this store or of another machine's, that a
-// holder alone may receive until Take or GiveBack, of which one is called, once.
-// Its methods are called by one goroutine at a time.
+// Reservation is a publication, of this store or of another node's, that only one
+// holder may receive until Take or GiveBack, of which exactly one is called, once. Its
+// methods are called by one goroutine at a time.
 type Reservation interface {
-	// Blobs returns the sizes of its blobs.
+	// Blobs returns the sizes of the publication's blobs.
 	Blobs(ctx context.Context) ([]uint64, error)
-	// Fetch copies its bytes from off on into a blob, any number of times.
+	// Fetch copies the publication's bytes from off on into a blob, any number of times.
 	Fetch(ctx context.Context, to Blob, off uint64) error
-	// Take ends it as received.
+	// Take marks the publication as received.
 	Take(ctx context.Context) error
-	// GiveBack offers it again, as it was.
+	// GiveBack returns the claim: the publication is offered again, as before.
 	GiveBack(ctx context.Context)
 }
 
 var _ Reservation = (*Claimed)(nil)
 
-// Source is bytes that are not this store's: blobs, one behind the other.
+// Source is a sequence of bytes that this store does not have: blobs, concatenated.
 type Source struct {
 	Blobs []uint64
-	// Span is a range of them.
+	// Span returns a range of them.
 	Span func(off, n uint64) transport.Span
 }
 
 // Fill copies a source into blobs, as Scatter does with a key's bytes.
 //
-// Errors: *ShapeError; ErrUnsupported for a replica, which only what is of this
-// store has; ErrInvalid; ErrLost when the memory of the blobs has ended;
-// ErrClosed; those of the copy.
+// Errors: *ShapeError; ErrUnsupported for a replica, which only keys of this store can
+// have; ErrInvalid; ErrLost if the memory of the blobs has ended; ErrClosed; those of
+// the copy.
 func (h *Holder) Fill(ctx context.Context, sc Scatter, src Source) error {
 	_, err := checkBlobRanges(sc.Blobs)
 	if err == nil {
@@ -203,8 +204,8 @@ func (h *Holder) Fill(ctx context.Context, sc Scatter, src Source) error {
 	return nil
 }
 
-// parts are the stretches of a scatter from a source of blobs, and how many of
-// them are copied at a time.
+// parts returns the stretches of a scatter from a source of blobs, and how many of them
+// are copied at a time.
 func (sc *Scatter) parts(want []uint64) (parts []stretch, workers int) {
 	var begin, total uint64
 	parts = stretchesOf(sc.Blobs, func(i int) uint64 {
@@ -218,5 +219,5 @@ func (sc *Scatter) parts(want []uint64) (parts []stretch, workers int) {
 	return parts, int(min(total/transferInline, transferWorkers-1)) + 1
 }
 
-// Caller is the user on whose behalf the holder acts.
+// Caller returns the user for which the holder acts.
 func (h *Holder) Caller() Caller { return h.who }

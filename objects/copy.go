@@ -16,10 +16,9 @@ type CopyRange struct {
 	N      uint64
 }
 
-// CopyRange copies n bytes between two objects, on whatever devices they
-// are, and returns how many it copied. It stops at the source's end, and
-// short, without an error, when the context ends after some were moved.
-// Ranges of one object that overlap are ErrInvalid.
+// CopyRange copies bytes between two objects, on any devices, and returns how many it
+// copied. It stops at the source's end, and stops short without an error if the context
+// ends after some bytes were copied. Overlapping ranges of one object are ErrInvalid.
 func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	end, err := r.Src.obj.end()
 	if err != nil || r.SrcOff >= end {
@@ -52,8 +51,8 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	return done, nil
 }
 
-// receive writes a piece of another object at off; a hole stays one. The
-// caller has the lane.
+// receive writes a piece of another object at off; a hole stays a hole. The caller has
+// the lane.
 func (o *object) receive(ctx context.Context, off uint64, at content.Piece) (uint64, error) {
 	if !at.Hole {
 		n, _, err := o.put(ctx, off, at.Span, nil)
@@ -73,7 +72,7 @@ func (o *object) receive(ctx context.Context, off uint64, at content.Piece) (uin
 	return at.N, o.noteSize(ctx)
 }
 
-// duplicate makes a second content with the bytes of an object, on a tier.
+// duplicate copies the bytes of an object into another content.
 func (o *object) duplicate(ctx context.Context, to content.Content) error {
 	size, err := o.end()
 	if err != nil {

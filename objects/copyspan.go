@@ -12,22 +12,22 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// maxZeros bounds the part of a hole that goes to another machine at once, in bytes.
+// maxZeros bounds the part of a hole that is sent to another node at once, in bytes.
 const maxZeros = 8 << 20
 
 // Moved is the result of CopyOut and CopyIn.
 type Moved struct {
-	// N is the number of bytes that were moved, from or to Off of the file.
+	// N is the number of bytes copied; Off is their offset in the file.
 	N, Off uint64
-	// Path is the way of the last of them; empty where there were none.
+	// Path is the path that the last of them took; empty if there were none.
 	Path transport.Path
 }
 
-// CopyOut copies the content from off on to dst, which may be memory of
-// another machine: fewer bytes than dst has room for only at the end, or when
-// the context ends after some. Holes are copied as zeros.
+// CopyOut copies the content from off on to dst, which may be memory of another node.
+// It copies fewer bytes than dst has room for only at the end of the file, or if the
+// context ends after some. Holes are copied as zeros.
 //
-// After an error dst holds unspecified bytes behind those that were counted.
+// After an error, dst holds unspecified bytes beyond the Moved.N that were counted.
 func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Moved, error) {
 	m := Moved{Off: off}
 	look := func(off, n uint64) (content.Range, error) { return f.obj.look(off, n, false) }
@@ -41,7 +41,7 @@ func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Mov
 	}
 	err := content.Walk(ctx, look, off, uint64(dst.Len()), put)
 	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().Backing() != nil {
-		// As in Peek: the file has another end now.
+		// As in Peek: the file has another end by now.
 		err = content.Walk(ctx, look, off+m.N, uint64(dst.Len())-m.N, put)
 	}
 	if m.N > 0 {
@@ -56,7 +56,7 @@ func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Mov
 	return m, nil
 }
 
-// copyPiece copies a piece to where it begins in dst.
+// copyPiece copies a piece to offset where of dst.
 func (f *File) copyPiece(ctx context.Context, dst transport.Span, at content.Piece, where uint64) (transport.Path, error) {
 	to, err := dst.Part(devices.Offset(where), devices.Size(at.N))
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *File) copyPiece(ctx context.Context, dst transport.Span, at content.Pie
 	return path, nil
 }
 
-// CopyIn is WriteAt from any span, also of another machine.
+// CopyIn is WriteAt for any source span, also one of another node.
 func (f *File) CopyIn(ctx context.Context, src transport.Span, w Write) (Moved, error) {
 	o := f.obj
 	m := Moved{Off: w.Off}

@@ -13,12 +13,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// far is memory of another machine.
+// far is memory of another node.
 type far struct {
 	engine *transport.Engine
 
 	bytes []byte
-	// breaks is at which byte the network breaks; 0 is never.
+	// breaks is the byte at which the network fails; 0 is never.
 	breaks int
 	// meanwhile is called before bytes move, if not nil.
 	meanwhile func(off int)
@@ -65,7 +65,7 @@ func newFarRig(t *testing.T) (r *rig, names []string) {
 	return wrapped(t, h, sim.New(0, large), sim.New(1, sim.Params{Size: 128 * devices.MiB})), []string{"host", "sim0", "sim1"}
 }
 
-// remove closes a file of a device and takes its name away.
+// remove closes a file of a device and removes its name.
 func (r *rig) remove(f *objects.File, device string) {
 	r.t.Helper()
 	ino := f.Ino()
@@ -85,8 +85,8 @@ func (r *rig) far(n int) *far {
 	return &far{engine: r.engine, bytes: bytes.Repeat([]byte{0xa5}, n)}
 }
 
-// Content with holes goes to another machine and back, at odd places, and the
-// ways are told.
+// Content with holes is copied to another node and back, at odd offsets, and the paths
+// are reported.
 func TestCopySpanRemote(t *testing.T) {
 	kit.Check(t)
 	r, names := newFarRig(t)
@@ -140,8 +140,8 @@ func copySpanRemote(t *testing.T, r *rig, name string) {
 	r.remove(dst, name)
 }
 
-// A network that breaks leaves a size that is true, and behind what is counted
-// neither wrong bytes nor bytes at all.
+// When the network fails, the size is correct, and behind the counted bytes there are
+// neither wrong bytes nor any bytes.
 func TestCopySpanBreaks(t *testing.T) {
 	kit.Check(t)
 	r, names := newFarRig(t)
@@ -171,7 +171,7 @@ func TestCopySpanBreaks(t *testing.T) {
 	}
 }
 
-// A file that is cut while it goes out is as long as it is then.
+// A copy of a file that is truncated meanwhile ends at the new end.
 func TestCopySpanCutMeanwhile(t *testing.T) {
 	kit.Check(t)
 	r, names := newFarRig(t)
@@ -197,7 +197,8 @@ func TestCopySpanCutMeanwhile(t *testing.T) {
 	}
 }
 
-// Who gives up gets what has come by then, or the reason where nothing has.
+// A copy whose context ends returns the bytes copied so far, or the error if there are
+// none.
 func TestCopySpanGivenUp(t *testing.T) {
 	kit.Check(t)
 	r, names := newFarRig(t)

@@ -16,54 +16,57 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Recovery reports the differences that Open has found between the records and the
-// host memory.
+// Recovery reports the differences between the records and the host memory that Open
+// has found.
 type Recovery struct {
-	// Older says in what the records are not those that the host memory was last
-	// used with; empty where they are.
+	// Older says why the records are not those that the host memory was last used with;
+	// empty if they are.
 	Older string
-	// Aside counts the files of host memory that have no record, with AsideUsed
-	// bytes, and were set aside because of that.
+	// Aside counts the files of host memory that have no record and were therefore set
+	// aside, and AsideUsed their bytes.
 	Aside     int
 	AsideUsed devices.Size
-	// Missing counts the objects whose host memory is not there, and which are lost.
+	// Missing counts the objects whose host memory is missing, and which are therefore
+	// lost.
 	Missing int
 }
 
-// Recovery returns the differences that Open has found.
+// Recovery returns the differences found by Open.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// largestIno is above all numbers that objects get. A file in a tier under a higher
-// one does not come from hmcfs.
+// largestIno is above all inode numbers of objects. A file in a tier under a higher
+// number was not made by hmcfs.
 const largestIno = uint64(1) << 62
 
-// TierOwner returns the owner for which a store of a generation claims host memory.
+// TierOwner returns the owner string under which a store of a generation claims host
+// memory.
 func TierOwner(g metadata.Generation) string { return fmt.Sprintf("%016x", uint64(g)) }
 
-// startup compares the records with the devices, before anybody uses the store.
+// startup compares the records with the devices, before the store is in use.
 type startup struct {
 	meta   *metadata.Store
 	engine *transport.Engine
 	log    *zap.Logger
 	tiers  tiers
-	// What was found.
+	// The findings.
 	host      map[*content.Tier]*hostRecords
 	recovery  Recovery
 	witnesses witnesses
 }
 
-// hostRecords compares the records with one host tier before anything is changed.
+// hostRecords is the comparison of the records with one host tier, before any change.
 type hostRecords struct {
 	hasFiles bool
 	// bonded reports whether the records have a bond with the tier.
 	bonded bool
-	// older says in what the records differ from those that the tier was last used
-	// with; empty where they do not.
+	// older says how the records differ from those that the tier was last used with; empty
+	// if they do not.
 	older string
 }
 
-// know looks, before anything is changed, whether the records are those that a host
-// tier was last used with, and has numbers given that the tier has never seen.
+// know determines, before any change, whether the records are those that a host tier
+// was last used with, and makes the store assign only inode numbers that the tier has
+// never seen.
 func (st *startup) know(ctx context.Context, t *content.Tier) error {
 	if err := t.Files.Claim(TierOwner(st.meta.Generation())); err != nil {
 		return err
@@ -90,7 +93,7 @@ func (st *startup) know(ctx context.Context, t *content.Tier) error {
 	return err
 }
 
-// compare finds out in what the records are not those of the tier.
+// compare determines how the records differ from those of the tier.
 func (st *startup) compare(ctx context.Context, t *content.Tier, known *hostRecords) error {
 	bond, err := st.meta.DeviceBond(ctx, t.Name)
 	if err != nil {
@@ -112,7 +115,8 @@ func (st *startup) compare(ctx context.Context, t *content.Tier, known *hostReco
 	return nil
 }
 
-// tie makes the records and the tier known to each other.
+// tie records a new common number with the records and with the tier, by which the next
+// run recognizes them.
 func (st *startup) tie(ctx context.Context, t *content.Tier) error {
 	before, err := t.Files.Number(bondNumber)
 	if err != nil {
@@ -129,11 +133,12 @@ func (st *startup) tie(ctx context.Context, t *content.Tier) error {
 	return t.Files.SetNumber(bondNumber, now)
 }
 
-// reckon compares the files of the host tiers with the records, before anybody can
-// make an object. A daemon that died leaves files of objects that were removed, or
-// were moving to or from another device: their record went first, or names the other
-// device. They are removed, if the records are surely those that the files were made
-// with; else they may be all that is left of an object, and are set aside.
+// reckon compares the files of the host tiers with the records, before objects can be
+// made. A daemon that died leaves files of objects that were removed, or were being
+// moved to or from another device: their record was removed first, or names the other
+// device. Such files are removed if the records are certain to be those that the files
+// were made with; otherwise a file may be all that is left of an object, and is set
+// aside.
 func (st *startup) reckon(ctx context.Context) error {
 	for _, t := range st.tiers {
 		if t.Files == nil {
@@ -163,15 +168,15 @@ type reckoning struct {
 	known   *hostRecords
 	// ids are the numbers of the files, ascending.
 	ids []uint64
-	// strays are those of them that no record is of, revived those whose records
-	// say that they are lost, and missing the numbers of records without a file.
+	// strays are the files that belong to no record, revived the inodes that have a file
+	// but whose records say that they are lost, and missing the inodes without their file.
 	strays           []uint64
 	revived, missing []Ino
 
 	removed int
 }
 
-// compare finds what does not belong together.
+// compare finds the records and files that do not match.
 func (r *reckoning) compare(ctx context.Context) error {
 	err := r.tier.Files.Each(func(id uint64) error {
 		r.ids = append(r.ids, id)
@@ -191,7 +196,7 @@ func (r *reckoning) compare(ctx context.Context) error {
 		if there {
 			at++
 		}
-		if unreadable == nil { // else it is for fsck, and the file stays
+		if unreadable == nil { // an unreadable record is for fsck to repair, and its file stays
 			r.judge(in, there)
 		}
 		return nil
@@ -200,7 +205,7 @@ func (r *reckoning) compare(ctx context.Context) error {
 	return err
 }
 
-// judge looks at one inode, and whether there is a file under its number.
+// judge classifies one inode; there reports whether a file exists under its number.
 func (r *reckoning) judge(in metadata.Inode, there bool) {
 	ours := in.IsRegular() && in.Device == r.tier.Name && in.Bound == metadata.Unbound
 	lost := IsLost(in, r.tier.Epoch())
@@ -208,15 +213,15 @@ func (r *reckoning) judge(in metadata.Inode, there bool) {
 	case ours && !lost && !there:
 		r.missing = append(r.missing, in.Ino)
 	case ours && lost && there && r.known.older == "":
-		// It was cut to nothing, which gives it a new life, and its record was not
-		// written when the daemon died.
+		// It was truncated to 0, which made it live again, and the daemon died before its
+		// record was written.
 		r.revived = append(r.revived, in.Ino)
 	case there && (!ours || lost):
 		r.strays = append(r.strays, uint64(in.Ino))
 	}
 }
 
-// settle does what was found to be done.
+// settle acts on the findings of compare.
 func (r *reckoning) settle(ctx context.Context) error {
 	for _, id := range r.strays {
 		if err := errors.Join(ctx.Err(), r.stray(id)); err != nil {
@@ -236,7 +241,7 @@ func (r *reckoning) settle(ctx context.Context) error {
 	return nil
 }
 
-// stray removes or sets aside one file. An empty one has nothing to keep.
+// stray removes or sets aside one file. An empty file is always removed.
 func (r *reckoning) stray(id uint64) error {
 	st, there, err := content.StatHostFile(r.tier, id)
 	if err != nil || !there {
@@ -252,8 +257,9 @@ func (r *reckoning) stray(id uint64) error {
 	return r.tier.Files.SetAside(id)
 }
 
-// absent sees to an object whose file is not there: it is lost. An earlier hmcfs made
-// files when they were first opened; those of its records are empty.
+// absent handles an object whose file is missing: it is lost. An earlier hmcfs made
+// files only when they were first opened; if the records are of that time, the object
+// gets an empty file.
 func (r *reckoning) absent(ctx context.Context, ino Ino) error {
 	if !r.known.bonded && r.known.older == "" {
 		h, err := content.CreateHostFile(r.tier, r.startup.engine, uint64(ino))
@@ -274,7 +280,7 @@ func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) er
 	return err
 }
 
-// tell logs what was done.
+// tell logs the result.
 func (r *reckoning) tell() {
 	s := r.startup
 	if r.removed > 0 {
@@ -285,9 +291,9 @@ func (r *reckoning) tell() {
 	}
 }
 
-// loseHost marks the objects of a host tier whose files are gone, as after a
-// reboot: they were in epoch before. Their records name no epoch while the
-// files are there.
+// loseHost marks the objects of a host tier as lost whose files no longer exist, as
+// after a reboot. Their records name no epoch as long as the files exist; now they get
+// before, the epoch that they were in.
 func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadata.Epoch) error {
 	var gone []Ino
 	err := st.meta.Walk(ctx, func(in metadata.Inode) error {
@@ -312,11 +318,11 @@ func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadat
 	return nil
 }
 
-// adopt makes the device's directory, or finds the one of an earlier run,
-// and records the device's present epoch.
+// adopt makes the device's directory, or finds the one of an earlier run, and records
+// the device's present epoch.
 //
-// Files of the host tier that belong to other records are refused: their
-// numbers are given anew here, and old bytes would be seen in new objects.
+// Files of a host tier that belong to other records are refused: this store would
+// assign their numbers again, and new objects would contain old bytes.
 func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error {
 	if t.Files != nil {
 		if err := st.know(ctx, t); err != nil {

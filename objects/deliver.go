@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// reading records what an open file of publish/ was given by now.
+// reading records which bytes an open file of publish/ has delivered so far.
 type reading struct {
 	offer *offer
 	me    claimant
@@ -19,7 +19,8 @@ type reading struct {
 	got coverage
 }
 
-// begin returns what a handle needs of a file in publish/; nil for any other.
+// begin returns the state that a handle needs for a file in publish/; nil for any other
+// file.
 //
 // Errors: those of offer.look.
 func (o *object) begin() (*reading, error) {
@@ -31,22 +32,21 @@ func (o *object) begin() (*reading, error) {
 	return r, of.look(&r.me)
 }
 
-// Published says that the file was opened in publish/: who has read every byte
-// of it has received it.
+// Published reports whether the file was opened in publish/: a reader that has read all
+// of its bytes has received it.
 func (f *File) Published() bool { return f.reading != nil }
 
-// Deliver notes that n bytes at off are about to be given to the reader. With
-// the last of those that it has not read yet the file is its own, and gone when it
-// closes it; who comes second gets an error, and none of the bytes. It does
-// nothing for a file that was not published when it was opened. Of an empty file
-// the read that finds its end is the last one.
+// Deliver records that n bytes at off are about to be returned to the reader. With the
+// last bytes that it had not read, the reader has received the file, whose name is
+// removed when the reader closes it; any other reader then gets an error, and none of
+// the bytes. Of an empty file, the read that finds its end is the last one. Deliver does
+// nothing for a file that was not published when it was opened.
 //
-// At most 4096 stretches with gaps between them are kept: what a reader is
-// given beside them does not count.
+// At most 4096 ranges with gaps between them are recorded; further ones do not count.
 //
-// Errors: metadata.ErrNotExist when somebody else has received the file, or it
-// was withdrawn; ErrLost when its publisher has ended; the context's while
-// somebody else is about to receive it.
+// Errors: metadata.ErrNotExist if another receiver has the file, or it was withdrawn;
+// ErrLost if its publisher has ended; the context's while another receiver has claimed
+// it.
 func (f *File) Deliver(ctx context.Context, off uint64, n int) error {
 	r := f.reading
 	if r == nil {
@@ -82,8 +82,8 @@ func (f *File) deliver(ctx context.Context, s span) error {
 	return f.store.publications.take(ctx, f.obj, r)
 }
 
-// take makes a reader the receiver, in the records first: a death of the daemon
-// must not give the file to another one.
+// take makes a reader the receiver, in the records first: after a crash the file must
+// not be offered to another one.
 func (ps *publications) take(ctx context.Context, o *object, r *reading) error {
 	mine, err := r.offer.claim(ctx, &r.me, waits)
 	if err != nil || mine {
@@ -96,14 +96,15 @@ func (ps *publications) take(ctx context.Context, o *object, r *reading) error {
 	return r.offer.take(&r.me)
 }
 
-// isTaken says whether the records have it that a file is received. Who has
-// claimed it asks after a failure, which may have come behind the commit.
+// isTaken reports whether the records say that a file was received. A claimant asks
+// after an error, which may have occurred after the commit.
 func (ps *publications) isTaken(ctx context.Context, ino Ino) bool {
 	in, err := ps.meta.Get(context.WithoutCancel(ctx), ino)
 	return err == nil && in.Taken
 }
 
-// giveBack offers again what one has claimed who has failed, and tells it.
+// giveBack returns a claim after a failure, and emits an event that the file is offered
+// again.
 func (ps *publications) giveBack(ctx context.Context, o *object, of *offer, by *claimant) {
 	in, err := ps.meta.Get(context.WithoutCancel(ctx), o.ino)
 	if err == nil {
@@ -116,8 +117,8 @@ func (ps *publications) giveBack(ctx context.Context, o *object, of *offer, by *
 	}
 }
 
-// Settle is called when one of the handle's descriptors is closed: the name of
-// what its reader has received goes now, and not some time later with the
+// Settle is called when one of the handle's descriptors is closed: it removes the name
+// of a file that the reader has received, rather than leave that to the end of the
 // handle. It does nothing for any other file.
 func (f *File) Settle(ctx context.Context) {
 	if f.reading != nil {
@@ -125,7 +126,7 @@ func (f *File) Settle(ctx context.Context) {
 	}
 }
 
-// finish is the end of a handle: what its reader has received loses its name.
+// finish removes the name of the file if the handle's reader has received it.
 func (f *File) finish(ctx context.Context) {
 	r := f.reading
 	if r.offer.holds(&r.me) != nil {

@@ -1,141 +1,146 @@
-// Package objects is the object store: it binds names and keys to device
-// memory, and owns life cycle, semantics and recovery. It is the only place
-// where metadata and data meet.
+// Package objects is the object store. It binds names and keys to device memory, and
+// implements the life cycle, the semantics and the recovery of the files of a mount. It is
+// the only package in which metadata and data meet: package metadata keeps the records,
+// package objects/content holds the bytes, package transport moves them.
+//
+// An object is a regular file of the mount: a record, and content in the memory of one
+// device. A key is a name of an object that is independent of directories. The main types:
+//
+//	Store      the object store of one node; Open and Close
+//	File       an open object
+//	Holder     one user of keys, such as a session, with the memory that it has registered
+//	Region     registered memory; a Blob is a range of it
+//	Tree, Keys what a mount serves: Local and LocalKeys implement them for a Store, and
+//	           package objects/cluster for all nodes
 //
 // # Parts
 //
-// Store has the exported methods; what it does is done by its parts, each of which
-// holds what it needs and knows those above it in this list alone:
+// Store has the exported methods. It delegates to its parts; each part holds references to
+// the ones it needs, which are all above it in this list:
 //
-//	tiers         the devices: arenas, or files of the host tier
-//	notices       who is told of each change
+//	tiers         the devices: arenas, or the files of the host tier
+//	notices       the functions of OnNotice, called for each change
 //	table         the inodes in use: references, pins, handles → object
-//	attributes    inodes: records, with what the objects in use know beyond them
-//	access        permissions by the records
+//	attributes    inodes: the records, overlaid with newer values of the objects in use
+//	access        permission checks against the records
 //	keyIndex      the inodes that carry keys
-//	claims        the authority on keys, and what it is being asked
-//	events        what happens to keys, for listeners
+//	claims        the authority on keys, and the requests to it under way
+//	events        the events of keys, for listeners
 //	names         removal, replacement and renaming of names
 //	changes       the function of OnChange
-//	keyed         giving and taking keys, and their time to live
+//	keyed         assigning and removing keys, and their time to live
 //	bindings      memory of other processes and of holders as content
-//	moves         files that change their device
+//	moves         moves of files between devices
 //	publications  names in publish/ and their offers
-//	headers       what is known of files of tensors
-//	exports       memory of objects in other processes
+//	headers       parsed headers of tensor files
+//	exports       memory of objects that other processes use
 //
-// startup compares records and devices inside Open and is not kept.
+// startup compares the records with the devices; it exists only inside Open.
 //
 // # The life of an object
 //
-//	Create ──> record only: no memory, no entry in the table
+//	Create ──> a record only: no memory, no entry in the table
 //	OpenFile ──> pinned: loaded from its record and its buffer mappings
 //	  first byte ──> the record is marked with the device's epoch
 //	last Close ──> record and mappings are written, the object leaves memory
-//	last name gone ──> orphan: lives on in the table, with its content, while a
-//	                   handle or the kernel refers to it; content whose name
-//	                   the kernel did not remove goes with the last handle
+//	last name removed ──> orphan: stays in the table, with its content, while a
+//	                   handle or the kernel refers to it; if the kernel did not
+//	                   remove the name, the content is freed with the last handle
 //	device in another epoch ──> lost: keeps its name, reads as ErrLost, and
-//	                   lives again when it is cut to nothing
+//	                   becomes live again when it is truncated to 0
 //
 //	Bind ──> bound: its content is memory of another process, and it stays in
 //	                   the table
-//	the owner ends ──> lost
+//	the owner exits ──> lost
 //
-//	Holder.Bind ──> bound to blobs of a holder's regions, from before its
-//	                   record is there
-//	a region of it ends ──> a replica takes over, on its device; else lost
+//	Holder.Bind ──> bound to blobs of a holder's regions, before its record
+//	                   exists
+//	one of the regions ends ──> a replica takes over, on its own device; without
+//	                   one, lost
 //	the next run ──> lost
 //
 // # Memory of holders
 //
-// A Region is memory that a holder has registered; a content of blobs refers to
-// it and holds nothing itself. So all that is made of a region reads as ErrLost
-// from the moment on in which it ends, or as a replica; records follow in the
-// background, under each object's lane. The memory is let go when the last
-// reader has left.
+// A holder is what the store keeps for one session. A Region is memory that a holder has
+// registered. Content made of blobs refers to regions and owns no memory itself. From the
+// moment a region ends, everything made of it reads as ErrLost, or is read from a replica;
+// the records follow in the background, under each object's lane. The memory is released
+// when the last reader has left.
 //
-// A replica is content of another holder's blobs with the same bytes. It hangs
-// at the first one, is read only while that can't be, and goes with the first
-// write through the store. With the last holder who lets an object go it is
-// removed; with the last one who ends it is lost.
+// A replica is content made of another holder's blobs with the same bytes. It is attached to
+// the primary content, is read only when the primary can't be, and is dropped by the first
+// write through the store. When the last holder drops its part, the object is removed; when
+// the last holder ends, the object is lost.
 //
 // # Content
 //
-// In device memory, content is extents: stretches of pages leased from the
-// device's arena. On the host tier it is one tmpfs file for each object, which
-// the kernel may serve by itself, so the file alone knows size and times.
+// Package objects/content implements the content of objects, and documents its invariants:
+// extents of device memory, one tmpfs file for each object of the host tier, or bound memory.
+// The kernel may serve a file of the host tier without the daemon (passthrough), so only the
+// file itself knows its size and times. Two invariants need this package too:
 //
-// What is bound is neither: files of other processes, read and written but
-// never mapped, since their owners can cut them, or memory that a device has
-// opened. Nothing of it is ever freed or cleared, and its length is fixed.
+// INVARIANT (export): the exported bytes of an object stay in one place, all of them count
+// as written, and changes to them are made in that place. So each side reads what the other
+// has stored. An exported allocation contains nothing but its object and zeros.
 //
-// INVARIANT (old bytes): an extent counts how many of its first bytes were
-// written. The rest is never read from the device, so memory need not be
-// zeroed before it is handed out, and another object's bytes are never seen.
-//
-// INVARIANT (no use after free): what a change frees goes back to the arena
-// only after every reader that may have found it has left the object's gate.
-//
-// INVARIANT (export): the exported bytes of an object stay in one place, all of
-// them count as written, and changes of them happen in that place. So what one
-// side stores the other reads, whichever it is. An allocation that is exported
-// holds nothing but its object and zeros.
-//
-// INVARIANT (crash): the record of an object says which epoch its content is
-// of before the first byte is there. A death makes it lost, never empty.
+// INVARIANT (crash): before the first byte of an object is stored, its record says which
+// epoch the content belongs to. After a crash the object is lost, never empty.
 //
 // # Changes and readers
 //
-// An object's lane admits one change at a time, and is held while a device
-// moves bytes; it is a queue of that object rather than a lock, and waiting
-// for it ends with the context. Readers never wait for it.
+// An object's lane admits one change at a time, and is held while a device moves bytes. It is
+// a queue of that object rather than a lock, and waiting for it ends with the context.
+// Readers never wait for it.
+//
+// A read (File.ReadAt) finds the pieces of its range (object.look), whose memory is not freed
+// until it releases them, and has transport.Engine copy them. A write (File.CopyIn) enters
+// the lane, marks the record before the first byte (object.mark), writes to the content, and
+// updates the size and times of the object. The record is saved when the last user leaves.
 //
 // # Keys
 //
-// An object that is made for a key is DEVICE/.keys/KEY. Its content is there
-// before its record is, under a number that nobody knows; so nobody sees half
-// an object, and a death in between leaves content that the next sweep removes.
+// An object that is made for a key is DEVICE/.keys/KEY. Its content is written before its
+// record, under an inode number that nothing refers to yet. So a partial object is never
+// visible, and a crash in between leaves content that the next start removes.
 //
-// A key is free when nothing has it, or when what has it is lost or has
-// expired. Who takes a key from a file has judged it before, and nobody gives
-// or takes keys in between (keyed.turn).
+// A key is free if no inode carries it, or if the inode that carries it is lost or has
+// expired. An operation that takes a key from a file first decides whether the file may
+// lose it; keyed.turn excludes other changes of keys until it is done.
 //
-// Where there are other machines, an authority (SetAuthority) is asked before a
-// key, or a name in publish/, becomes visible, with no lock held, and told with
-// the event of its end when it is not any more. claims counts who asks: as long
-// as somebody is about to use a key nobody gives it up.
+// Where there are other nodes, an authority (SetAuthority) is asked before a key, or a name
+// in publish/, becomes visible, with no lock held, and is notified together with the event
+// that says that the key is no longer visible. claims counts the requests: as long as a call
+// is about to use a key, the key is not released.
 //
 // # Publications
 //
-// A file in publish/ is offered to one receiver. Who that is its offer decides,
-// a state machine with a lock of its own (offer.go):
+// A file in publish/ is offered to one receiver. Its offer decides which one: a state machine
+// with a lock of its own (offer.go):
 //
 //	offered ──> claimed by one ──> taken by a reader ──> gone
 //	   ^              │                                   ^
 //	   └──────────────┴───────────────────────────────────┘
 //
-// A call that receives claims the offer, copies, and ends it in the step that
-// takes the name from publish/. A reader claims it with the read that makes its
-// bytes complete: the records say that it is taken before it is given them, and
-// the name goes when it closes the file. What fails in between gives the offer
-// back, as it was.
+// A call that receives claims the offer, copies, and ends the offer in the step that removes
+// the name from publish/. A reader claims it with the read that completes its bytes: the
+// records mark the file as taken before that read returns, and the name is removed when the
+// reader closes the file. A failure in between returns the claim, and the file is offered as
+// before.
 //
-// An offer is in memory with its object and needs no record: one that nobody
-// has claimed is as good as new, one that is taken is marked in the records,
-// and a claim dies with its run. The next run removes what is taken, and what
-// was memory of a user of the run before.
+// An offer is in memory with its object and needs no record: one that is not claimed can be
+// made anew, one that is taken is marked in the records, and a claim ends with its run. The
+// next run removes files that were taken, and those that were memory of a holder of the run
+// before.
 //
-// Nobody changes what is published: it has no writers when its name comes, and
-// writing, cutting, binding and exporting ask under the object's lane.
+// Published content does not change: it has no writers when its name is made, and writing,
+// truncating, binding and exporting check for an offer under the object's lane.
 //
-// The offer of a name ends, and its event is emitted, under the stripe of
-// publish/. Its publisher is told afterwards, without any lock.
+// The offer of a name ends, and its event is emitted, under the stripe of publish/. Its
+// publisher is notified afterwards, without any lock.
 //
 // # Lock order
 //
-// A turn (TakeTurn) is waited for with no lock held; where one is needed at several
-// nodes, in the order of their names.
+// Locks are taken from the outermost, at the top, to the innermost:
 //
 //	lane of an object
 //	  keyed.turn
@@ -143,31 +148,32 @@
 //	      claims.mu
 //	        table shard
 //	          object.mu
-//	            extents.mu, bound.mu
-//	              gate.mu
-//	                late.mu, the arena's and the metadata's own
+//	            mu of content.Extents and content.Bound
+//	              mu of a gate of package content
+//	                mu of late of package content, those of the arena and of metadata
 //
-// No two bound.mu, or gate.mu, are held at once: a reader of blobs enters one
-// memory after the other. Holder.mu, Region.mu and holders.mu are leaves; what
-// a region tells when it ends is told with none of them held.
+// A goroutine waits for a turn (TakeTurn) with no lock held; if it needs turns on several
+// nodes, it takes them in the order of the nodes' names.
 //
-// shared.mu, of the files that other processes were given, is a leaf, and so
-// are turns.mu, expiry.mu, events.mu, offer.mu, reading.mu and
-// Publication.mu. Nobody waits for a claim of an offer with a lane, or any of
-// these locks, held. With a stripe held nothing is unpinned: the last user of an
-// object saves it, which waits for its lane. Events are emitted with keyed.turn or a
-// stripe held, so that those of one key come in order.
+// It waits for a lane with none of the other locks held, and holds none of the locks below
+// the lane while a device moves bytes.
 //
-// changes.notifying is held for reading, with no other lock, while a function
-// given to OnChange runs. Functions given to OnNotice run with any of these
-// locks, and the metadata's, held, and with notices.mu for reading: they call
-// nothing of the store's.
+// No two locks of content.Bound, or of gates, are held at once: a reader of blobs enters one
+// memory after the other. Holder.mu, Region.mu and holders.mu are leaves; the functions that
+// a region calls when it ends are called with none of them held.
 //
-// memo.mu, of what is known of headers, is a leaf too. Who reads a header has
-// a turn of headers.turn; under it an object is pinned and read, and may be
-// saved, but never while somebody else has its lane and waits for a turn:
-// who does that (File.Still) has it open, so that the other is not the last.
+// shared.mu, of the files exported to other processes, is a leaf, and so are turns.mu,
+// expiry.mu, events.mu, offer.mu, reading.mu and Publication.mu. A wait for a claim of an
+// offer holds no lane and none of these locks. Nothing is unpinned with a stripe held: the
+// last user of an object saves it, which waits for its lane. Events are emitted with
+// keyed.turn or a stripe held, so that the events of one key are in order.
 //
-// Nobody waits for a lane with any of these held, and none of the locks below
-// the lane is held while a device moves bytes.
+// changes.notifying is held for reading, with no other lock, while the function passed to
+// OnChange runs. Functions passed to OnNotice run with notices.mu held for reading, and with
+// any of these locks, and those of metadata, held: they must not call the store.
+//
+// memo.mu, of the parsed headers, is a leaf too. A goroutine that reads a header holds a turn
+// of headers.turn; under it, it pins and reads an object, and may save it. Saving waits for
+// the lane, but never for a lane whose holder waits for a turn: such a holder (File.Still)
+// has the object open, so the reader of the header is not its last user.
 package objects

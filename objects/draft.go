@@ -13,13 +13,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Draft is content that is to be a file's, in memory of its own on the file's
-// device. Nobody sees it before Commit: what fails until then leaves the file
-// as it was. Its memory is taken when it is made, so that it is the making of it
-// that fails on a full device.
+// Draft is new content for a file, in separate memory on the file's device. It is
+// invisible before Commit: a failure until then leaves the file unchanged. Its memory
+// is reserved when it is made, so that on a full device it is Draft that fails.
 //
-// CopyIn may be called from any goroutine. Commit, or Discard, is called once,
-// with no CopyIn under way, and before the file is closed.
+// CopyIn may be called from any goroutine. Exactly one of Commit and Discard is called,
+// once, with no CopyIn under way, and before the file is closed.
 type Draft struct {
 	file *File
 	tier *content.Tier
@@ -30,26 +29,25 @@ type Draft struct {
 	// before describes the file as it was.
 	before draftMark
 
-	// turn admits one write at a time to device memory.
+	// turn admits one write to device memory at a time.
 	turn sync.Mutex
-	// path is the way by which the bytes have come.
+	// path is the path that the bytes took.
 	// +checklocks:turn
 	path transport.Path
 }
 
-// draftMark is by what a change of a file is known.
+// draftMark identifies a state of a file, so that a change is detected.
 type draftMark struct {
 	version uint64
 	size    uint64
-	// mtime is a host file's, which the kernel may write by itself.
+	// mtime is set for a host file, which the kernel may write without the daemon.
 	mtime unix.Timespec
 }
 
 // Draft makes content of size bytes for the file.
 //
-// Errors: devices.ErrOutOfMemory; ErrLost; ErrBusy for what is published;
-// ErrTooLarge; ErrInvalid where the file is memory of another process, of
-// another size.
+// Errors: devices.ErrOutOfMemory; ErrLost; ErrBusy for a published file; ErrTooLarge;
+// ErrInvalid if the file is memory of another process, of another size.
 func (f *File) Draft(ctx context.Context, size uint64) (*Draft, error) {
 	d, err := f.draft(ctx, size)
 	if err != nil {
@@ -83,8 +81,8 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 		}
 		return d, nil
 	}
-	// A number that no record has: what is in the tier under it is swept away
-	// by the next run.
+	// An inode number without a record: the next start removes a file of the tier under
+	// such a number.
 	inos, err := f.store.meta.NewInos(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -106,7 +104,7 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	return d, nil
 }
 
-// reserveAll takes memory for the first bytes of a content, or none.
+// reserveAll reserves memory for the first size bytes of a content.
 func reserveAll(ctx context.Context, body content.Content, size uint64) error {
 	if size == 0 {
 		return nil
@@ -114,7 +112,7 @@ func reserveAll(ctx context.Context, body content.Content, size uint64) error {
 	return body.Reserve(ctx, 0, size)
 }
 
-// draftMark is by what a later change of the content is known.
+// draftMark returns the mark of the present state.
 func (o *object) draftMark() (draftMark, error) {
 	m := draftMark{version: o.version.Load()}
 	var err error
@@ -131,7 +129,7 @@ func (o *object) draftMark() (draftMark, error) {
 	return m, nil
 }
 
-// Size is the bytes that it has.
+// Size returns the size of the draft, in bytes.
 func (d *Draft) Size() uint64 { return d.size }
 
 // CopyIn copies src to off.
@@ -153,7 +151,7 @@ func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) erro
 	return nil
 }
 
-// copyHost writes to host memory, side by side with others.
+// copyHost writes to host memory, concurrently with other writes.
 func (d *Draft) copyHost(ctx context.Context, off uint64, src transport.Span) (uint64, error) {
 	done, path, err := d.body.Write(ctx, off, src)
 	d.turn.Lock()
@@ -162,7 +160,7 @@ func (d *Draft) copyHost(ctx context.Context, off uint64, src transport.Span) (u
 	return done, err
 }
 
-// copyDevice writes to device memory, one after the other.
+// copyDevice writes to device memory, one write at a time.
 func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) (done uint64, err error) {
 	d.turn.Lock()
 	defer d.turn.Unlock()
@@ -170,28 +168,28 @@ func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) 
 	return done, err
 }
 
-// Discard gives the memory back.
+// Discard frees the memory.
 func (d *Draft) Discard() {
 	if err := errors.Join(d.redo.remove(), d.body.Discard()); err != nil {
 		d.file.store.log.Warn("memory of a draft not given back", zap.Error(err))
 	}
 }
 
-// Commit makes the draft the content of the file, and the file as long as it.
-// The draft is gone then, also with an error.
+// Commit makes the draft the content of the file, and the file as long as the draft.
+// The draft ends with it, also after an error.
 //
-// In device memory that is one step: who reads finds the old bytes or the new
-// ones. What others may have mapped stays in its place, and so does a file of
-// the host tier, which the kernel may be serving by itself: there the new bytes
-// are copied over the old ones, which needs no more memory, and who reads
-// meanwhile may find some of both. A daemon that dies meanwhile leaves that to
-// the next one, which copies again; memory that is bound on a device, where the
-// draft dies too, is left with some of both.
+// In device memory that is one step: a reader finds either the old bytes or the new
+// ones. Exported memory, which others may have mapped, stays in place, and so does a
+// file of the host tier, which the kernel may be serving by passthrough: there the new
+// bytes are copied over the old ones, which needs no more memory, and a reader may
+// meanwhile find some of both. If the daemon dies meanwhile, the next one repeats the
+// copy for a file of the host tier; memory bound on a device, where the draft is lost
+// too, is left with some of both.
 //
-// Errors: ErrBusy for a file that was changed since Draft, that is published,
-// or that would be shorter than what others have mapped; ErrLost. The file is as
-// it was then. Those of the device leave unspecified bytes in a file that is
-// copied over.
+// Errors: ErrBusy for a file that was changed since Draft, that is published, or that
+// would become shorter than its exported part; ErrLost. After these the file is
+// unchanged. Errors of the device leave unspecified bytes in a file that is copied
+// over.
 func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 	ctx = context.WithoutCancel(ctx)
 	o := d.file.obj
@@ -234,7 +232,7 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 	return nil
 }
 
-// Check fails where Commit would, as things are now.
+// Check fails if Commit would fail in the present state.
 func (d *Draft) Check() error {
 	if err := d.unchanged(0); err != nil {
 		return fmt.Errorf("replace the content of object %d: %w", d.file.obj.ino, err)
@@ -242,7 +240,7 @@ func (d *Draft) Check() error {
 	return nil
 }
 
-// mayCommit fails where the content is not what it was, or must not go. The
+// mayCommit fails if the content was changed since Draft, or must not be replaced. The
 // caller has the lane, and has raised the version.
 func (d *Draft) mayCommit() error {
 	if err := d.unchanged(1); err != nil {
@@ -251,8 +249,8 @@ func (d *Draft) mayCommit() error {
 	return d.file.obj.mayCut(d.size)
 }
 
-// unchanged fails where the file is not what it was, but for so many changes of
-// our own.
+// unchanged fails if the file was changed since Draft, apart from own changes of the
+// version by the caller.
 func (d *Draft) unchanged(own uint64) error {
 	o := d.file.obj
 	if err := o.notOffered(); err != nil {
@@ -269,14 +267,14 @@ func (d *Draft) unchanged(own uint64) error {
 	return nil
 }
 
-// switches says whether the draft's memory can take the place of the file's.
+// switches reports whether the draft's memory can replace the file's.
 func (d *Draft) switches() bool {
 	o := d.file.obj
 	x, ok := o.content().(*content.Extents)
 	return ok && o.exported() == 0 && !x.IsPinned()
 }
 
-// take makes the draft's memory the file's, and returns what was.
+// take makes the draft's memory the file's, and returns the old content.
 func (d *Draft) take() content.Content {
 	o := d.file.obj
 	now := o.table.meta.Now()
@@ -290,14 +288,13 @@ func (d *Draft) take() content.Content {
 	if path != "" {
 		o.path = path
 	}
-	// Who has taken the old size must not find the new content: see look.
+	// A reader that has read the old size must not find the new content: see look.
 	o.cuts.Add(1)
 	o.dirty.Store(true)
 	return old
 }
 
-// copyOver copies the draft to where the file's bytes are. The caller has the
-// lane.
+// copyOver copies the draft over the file's bytes. The caller has the lane.
 func (d *Draft) copyOver(ctx context.Context) error {
 	o := d.file.obj
 	body := o.content()

@@ -60,8 +60,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestDraftDiscarded: a draft that is not committed leaves the file, and takes
-// no memory any more.
+// TestDraftDiscarded: a draft that is not committed leaves the file unchanged, and its
+// memory is freed.
 func TestDraftDiscarded(t *testing.T) {
 	r := newRig(t, small(false))
 	f := r.create("sim0", "a")
@@ -76,7 +76,7 @@ func TestDraftDiscarded(t *testing.T) {
 	}
 }
 
-// TestDraftFull: a device without room for a draft says so when it is made.
+// TestDraftFull: on a device without room, making the draft fails.
 func TestDraftFull(t *testing.T) {
 	r := newRig(t, small(false))
 	f := r.create("sim0", "a")
@@ -93,7 +93,7 @@ func TestDraftFull(t *testing.T) {
 	d.Discard()
 }
 
-// TestDraftOfWhatChanges: a file that was written since is not replaced.
+// TestDraftOfWhatChanges: a file that was written after Draft is not replaced.
 func TestDraftOfWhatChanges(t *testing.T) {
 	r := newRig(t, small(false))
 	f := r.create("sim0", "a")
@@ -113,7 +113,7 @@ func TestDraftOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestDraftIsOneStep: each read finds the bytes of before, or of after.
+// TestDraftIsOneStep: each read finds either the old bytes or the new ones.
 func TestDraftIsOneStep(t *testing.T) {
 	r := newRig(t, small(true))
 	f := r.create("sim0", "a")

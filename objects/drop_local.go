@@ -9,11 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// DropLocal removes what the holder itself has of keys: its replica, or what
-// it has bound, where a replica of another holder takes its place. A key that
-// it has nothing of is a success.
+// DropLocal removes the holder's own part of keys: its replica, or the memory it has
+// bound. A replica of another holder takes over; without one the object is removed. A
+// file to which the holder has bound a key loses the key. A key of which the holder has
+// nothing is a success.
 //
-// Errors by key: ErrClosed; ErrBusy while the object's removal would break an
+// Errors by key: ErrClosed; ErrBusy while the removal of the object would break an
 // export.
 func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
 	errs := make([]error, len(keys))
@@ -50,7 +51,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 	if last == nil || err != nil {
 		return err
 	}
-	// The name may be another by now than it was found.
+	// The name may have changed since it was found.
 	if in, err = s.meta.Get(ctx, in.Ino); err == nil && in.Key == key {
 		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
 	}
@@ -60,7 +61,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 	return err
 }
 
-// goneIsFine is for removals of what somebody else may have removed meanwhile.
+// goneIsFine ignores that an object to be removed was removed by another call.
 func goneIsFine(err error) error {
 	if errors.Is(err, metadata.ErrNotExist) {
 		return nil
@@ -68,8 +69,8 @@ func goneIsFine(err error) error {
 	return err
 }
 
-// stepDown makes an object go on without the holder. Where nobody takes its place
-// it returns the content that is to go, which gets no replicas any more.
+// stepDown removes the holder's memory from an object. If no replica can take over, it
+// returns the content that is to be removed, which accepts no more replicas.
 func (h *Holder) stepDown(ctx context.Context, o *object) (last *content.Bound, err error) {
 	err = o.exclusively(ctx, func() error {
 		b, ok := o.content().(*content.Bound)

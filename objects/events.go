@@ -10,35 +10,34 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// EventKind says what happened to a key.
+// EventKind is the kind of change of a key.
 type EventKind string
 
 // The kinds of events.
 const (
-	// EventCreated: a key names an object now.
+	// EventCreated: the key now names an object.
 	EventCreated EventKind = "created"
-	// EventRemoved: a key names none any more.
+	// EventRemoved: the key no longer names an object.
 	EventRemoved EventKind = "removed"
-	// EventExpired: the same, since its time was over.
+	// EventExpired: the same, because its time to live is over.
 	EventExpired EventKind = "expired"
-	// EventLost: its bytes are gone with their memory.
+	// EventLost: the object's bytes are lost with their memory.
 	EventLost EventKind = "lost"
-	// EventPublished: something is published under a key, or is again, after
-	// one who was about to receive it has failed.
+	// EventPublished: something is published under the key; also when it is offered again
+	// after a receiver has failed.
 	EventPublished EventKind = "published"
-	// EventConsumed: it was received.
+	// EventConsumed: the publication was received.
 	EventConsumed EventKind = "consumed"
-	// EventWithdrawn: it is gone and nobody received it.
+	// EventWithdrawn: the publication has ended without being received.
 	EventWithdrawn EventKind = "withdrawn"
-	// EventConflict: another machine has the key too. Where the object here loses
-	// the key, EventRemoved comes before.
+	// EventConflict: another node has the key too. If the object here loses the key,
+	// EventRemoved comes before.
 	EventConflict EventKind = "conflict"
-	// EventDropped stands for events that a listener was too slow for.
+	// EventDropped stands for events that were dropped because a listener was too slow.
 	EventDropped EventKind = "dropped"
 )
 
-// Event is one thing that happened to a key. Its JSON is a line of
-// .hmcfs/events and of hmcfs watch.
+// Event is one change of a key. Its JSON is a line of .hmcfs/events and of hmcfs watch.
 type Event struct {
 	// Seq grows by one with each event of the store, from 1.
 	Seq    uint64              `json:"seq"`
@@ -48,26 +47,25 @@ type Event struct {
 	Ino    Ino                 `json:"ino,omitempty"`
 	Device metadata.DeviceName `json:"device,omitempty"`
 	Size   uint64              `json:"size"`
-	// Dropped counts the events that an EventDropped stands for.
+	// Dropped is the number of events that an EventDropped stands for.
 	Dropped uint64 `json:"dropped,omitempty"`
 
-	// mode and owner are the object's when it happened.
+	// mode, uid and gid are the object's at the time of the event.
 	mode     metadata.Mode
 	uid, gid uint32
 }
 
-// MayRead says whether a user may hear of the event: one who may read the
-// object, by its owner and mode when it happened. Everybody hears that events
-// were dropped.
+// MayRead reports whether a user may receive the event: one that may read the object,
+// by its owner and mode at the time of the event. All users may receive EventDropped.
 func (e Event) MayRead(c Caller) bool {
 	return e.Kind == EventDropped || c.May(&metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}, PermRead)
 }
 
-// queueLen bounds the events that wait for listeners, who share one queue, so that
-// their number costs no memory.
+// queueLen bounds the events that wait for listeners. The listeners share one queue, so
+// that their number costs no memory.
 const queueLen = 16384
 
-// events keeps each event until all listeners have taken it.
+// events keeps each event until all listeners have read it.
 type events struct {
 	claims *claims
 
@@ -76,13 +74,13 @@ type events struct {
 	seq uint64
 	// +checklocks:mu
 	queues map[*Events]struct{}
-	// recent are the last events, as far back as a listener has not taken them,
-	// oldest first and without gaps; last is the newest one's Seq.
+	// recent holds the last events, back to the oldest that a listener has not read, oldest
+	// first and without gaps; last is the newest one's Seq.
 	// +checklocks:mu
 	recent []Event
 	// +checklocks:mu
 	last uint64
-	// dropped counts the events that a listener had not taken when there was no room.
+	// dropped counts the events that were dropped before every listener had read them.
 	// +checklocks:mu
 	dropped uint64
 	// +checklocks:mu
@@ -92,16 +90,16 @@ type events struct {
 // Events is one listener's queue. Its methods may be called from any goroutine.
 type Events struct {
 	hub *events
-	// hub.mu guards the rest. next is the Seq of the next event of hub.recent.
+	// hub.mu guards the rest. next is the Seq of the next event of hub.recent to read.
 	next uint64
-	// came is closed, and made anew, when something has changed.
+	// came is closed, and replaced, when the queue has changed.
 	came  chan struct{}
 	ended bool
 }
 
-// emit tells all who listen. It is called when what happened is in the
-// records, and by who changes one key in the order of the changes: under the
-// lock that puts them in order. It waits for nobody.
+// emit passes an event to all listeners. It is called when the change is in the
+// records, under the lock that orders the changes of one key, so that the events of a
+// key have that order. It does not block.
 func (h *events) emit(kind EventKind, key string, in metadata.Inode) {
 	h.authorityTold(kind, key)
 	h.add(&Event{
@@ -110,7 +108,7 @@ func (h *events) emit(kind EventKind, key string, in metadata.Inode) {
 	})
 }
 
-// add appends an event to the queues.
+// add appends an event to the shared queue.
 func (h *events) add(ev *Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +129,7 @@ func (h *events) add(ev *Event) {
 	}
 }
 
-// leastLocked returns the Seq of the first event that not all have taken.
+// leastLocked returns the Seq of the first event that some listener has not read.
 //
 // +checklocks:h.mu
 func (h *events) leastLocked() uint64 {
@@ -142,14 +140,14 @@ func (h *events) leastLocked() uint64 {
 	return least
 }
 
-// droppedSoFar returns how many events a listener was too slow for.
+// droppedSoFar returns the number of events dropped because a listener was too slow.
 func (h *events) droppedSoFar() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.dropped
 }
 
-// nextLocked takes the next event out of a queue; false when there is none.
+// nextLocked reads the next event of a listener; ok is false if there is none.
 //
 // +checklocks:h.mu
 func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
@@ -169,15 +167,14 @@ func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
 	return ev, true
 }
 
-// trimLocked lets those of the last events go that all have taken, once they are
-// half of them: a listener that stays behind has the others copied what is left,
-// and so at most once for as many events.
+// trimLocked drops the events that all listeners have read, once they are at least half
+// of recent: it copies the rest, at most as many events as it drops.
 //
 // +checklocks:h.mu
 func (h *events) trimLocked() {
 	keep := h.last + 1 - h.leastLocked()
 	if n := uint64(len(h.recent)); keep <= n/2 && n > 0 {
-		h.recent = slices.Clone(h.recent[n-keep:]) // its memory too
+		h.recent = slices.Clone(h.recent[n-keep:]) // frees the memory too
 	}
 }
 
@@ -189,8 +186,8 @@ func (h *events) wakeLocked(e *Events) {
 
 // Next waits for the next event.
 //
-// Errors: the context's; ErrClosed when the queue is closed, and when the store
-// is and the events before that were taken.
+// Errors: the context's; ErrClosed if the queue is closed, or if the store is closed
+// and all events before that have been read.
 func (e *Events) Next(ctx context.Context) (Event, error) {
 	for {
 		ev, came, err := e.take()
@@ -205,7 +202,7 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// take takes the next event out, or tells what to wait for.
+// take reads the next event, or returns the channel to wait for.
 //
 // Errors: ErrClosed.
 func (e *Events) take() (ev Event, came <-chan struct{}, err error) {
@@ -234,7 +231,7 @@ func (e *Events) Close() {
 	}
 }
 
-// close ends every queue when its events are taken.
+// close ends every queue, after its remaining events have been read.
 func (h *events) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ func hear(s *Store, n int) {
 	}
 }
 
-// TestEventsOrder: each listener gets all, in order, from its beginning on.
+// TestEventsOrder: each listener gets all events, in order, from its call of Listen on.
 func TestEventsOrder(t *testing.T) {
 	t.Parallel()
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
@@ -44,7 +44,7 @@ func TestEventsOrder(t *testing.T) {
 	all.Wait()
 }
 
-// TestEventsDropped: a queue that nobody reads loses the oldest, and says how
+// TestEventsDropped: a queue that is not read loses its oldest events, and reports how
 // many.
 func TestEventsDropped(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestEventsDropped(t *testing.T) {
 	if ev, err = e.Next(t.Context()); err != nil || ev.Seq != queueLen+8 {
 		t.Fatalf("then %+v, %v", ev, err)
 	}
-	// What leaves the queue when all have taken it is not dropped.
+	// Events that leave the queue after all listeners have read them are not dropped.
 	const taken = queueLen * 2 / 5
 	hear(s, queueLen)
 	for range taken {
@@ -85,8 +85,8 @@ func TestEventsDropped(t *testing.T) {
 	}
 }
 
-// TestEventsAreShared: listeners that read nothing hold no more events together
-// than one does, and each goes on where it was.
+// TestEventsAreShared: listeners that read nothing hold no more events together than
+// one does, and each continues at its own position.
 func TestEventsAreShared(t *testing.T) {
 	t.Parallel()
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
@@ -123,8 +123,8 @@ func TestEventsAreShared(t *testing.T) {
 	}
 }
 
-// TestEventsEnd: a queue ends for who waits, by its own end, its store's, and
-// the context's.
+// TestEventsEnd: a wait for an event ends with the queue, with the store, and with the
+// context.
 func TestEventsEnd(t *testing.T) {
 	t.Parallel()
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
@@ -167,14 +167,14 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-// heldEvents returns the number of events that wait, and of those who listen.
+// heldEvents returns the number of waiting events, and of listeners.
 func heldEvents(s *Store) (waiting, listeners int) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	return len(s.events.recent), len(s.events.queues)
 }
 
-// TestEventOf: who may hear, and what a line says.
+// TestEventOf: permission to receive an event, and its text.
 func TestEventOf(t *testing.T) {
 	t.Parallel()
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
@@ -205,8 +205,8 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// TestEventsCostOfALaggard: a listener that stays behind does not have each event
-// that another one takes cost a copy of all that it has not taken.
+// TestEventsCostOfALaggard: while one listener lags behind, an event read by another
+// one does not cost a copy of all the events that the first has not read.
 func TestEventsCostOfALaggard(t *testing.T) {
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	behind, ahead := s.Listen(), s.Listen()

@@ -17,25 +17,25 @@ import (
 
 // ExportOptions say how memory is exported.
 type ExportOptions struct {
-	// Kind is the kind of handle; empty is the device's best.
+	// Kind is the kind of handle; empty selects the device's preferred kind.
 	Kind devices.HandleKind
-	// Holder is a process: when it ends, so does the export. 0 is an export
-	// that lasts until EndExport.
+	// Holder is the process for which the export lasts: it ends when the process exits. 0
+	// makes an export that lasts until EndExport.
 	Holder int
-	// Session is an export that lasts until Exported.End, or EndExport.
+	// Session makes an export that lasts until Exported.End or EndExport.
 	Session bool
 }
 
-// Exported is memory of a file, named for another process.
+// Exported describes memory of a file for another process.
 type Exported struct {
 	Memory share.Memory
-	// Handle is the same with its descriptor, which the caller closes.
+	// Handle is the same memory with its descriptor, which the caller closes.
 	Handle devices.Handle
-	// End ends a session, and is to be called once; nil where there is none.
+	// End ends a session, and must be called once; nil without a session.
 	End func()
 }
 
-// exports names the memory of objects for other processes, and follows the end of
+// exports exports the memory of objects to other processes, and handles the end of
 // those.
 type exports struct {
 	owners  *owner.Watcher
@@ -45,16 +45,14 @@ type exports struct {
 	headers *headers
 }
 
-// Export names the memory of the file ino for another process. The content is
-// moved into one allocation first where it is not. While it is exported, what
-// was exported can't be cut; a file that has grown since goes on being
-// exported as long as it was.
+// Export makes the memory of the file ino available to another process. If the content
+// is not in one allocation, it is moved into one first. While it is exported, the
+// exported part can't be truncated; if the file grows, the export keeps its length.
 //
-// Errors: ErrForbidden when the caller may not read and write the file, or the
-// holder is not the caller's; ErrInvalid for an empty file; ErrBusy when it is exported
-// as another kind; ErrLost; ErrUnsupported for a bound file, and
-// devices.ErrUnsupported where the device has no such handles;
-// devices.ErrOutOfMemory when there is no room for the move.
+// Errors: ErrForbidden if the caller may not read and write the file, or the holder is
+// not the caller's; ErrInvalid for an empty file; ErrBusy if it is exported as another
+// kind; ErrLost; ErrUnsupported for a bound file, and devices.ErrUnsupported if the
+// device has no such handles; devices.ErrOutOfMemory if there is no room for the move.
 func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (Exported, error) {
 	holder, err := s.exports.mayExport(ctx, ino, who, opts)
 	if err != nil {
@@ -100,8 +98,8 @@ func closeProcess(p *owner.Process) error {
 	return p.Close()
 }
 
-// mayExport says whether the caller is entitled to the memory, and finds the
-// process that it is for; nil where none is named.
+// mayExport checks that the caller may export the file, and finds the process that the
+// export is for; nil if none is named.
 func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {
 	a, err := es.attrs.get(ctx, ino)
 	switch {
@@ -121,8 +119,7 @@ func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts Expo
 	return who.process(opts.Holder)
 }
 
-// beginExport makes sure that there is an export of the kind. The caller has
-// the lane.
+// beginExport ensures that there is an export of the kind. The caller has the lane.
 func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error {
 	if err := o.notOffered(); err != nil {
 		return err
@@ -164,7 +161,7 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 	return nil
 }
 
-// nameMemory makes the content exportable and names it.
+// nameMemory makes the content exportable and returns a handle of it.
 func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.HandleKind) (devices.Handle, error) {
 	t, body := o.place()
 	switch b := body.(type) {
@@ -190,7 +187,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		if err == nil {
 			h.Kind, h.Size, h.Allocation = kind, devices.Size(size), mem.Size()
 			b.Pin(size)
-			// The records can't tell where the bytes are from now on.
+			// The records no longer say where the bytes are.
 			o.dirty.Store(true)
 		}
 		return h, err
@@ -198,8 +195,8 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 	return devices.Handle{}, fmt.Errorf("its memory: %w", ErrLost)
 }
 
-// addHolder makes the export last for a process, which it takes over, or, for
-// nil, until it is ended.
+// addHolder makes the export last for a process, of which it takes ownership; for nil,
+// until EndExport.
 func (es *exports) addHolder(o *object, p *owner.Process) error {
 	o.mu.Lock()
 	e := o.export
@@ -234,13 +231,13 @@ func (es *exports) addHolder(o *object, p *owner.Process) error {
 	return err
 }
 
-// holderEnded ends the export when the last process that it was for has ended.
+// holderEnded handles the exit of a process for which the export lasts.
 func (es *exports) holderEnded(ino Ino, e *export, id owner.ID) {
 	es.table.release(ino, e, func() { delete(e.holders, id) })
 }
 
-// release lets one of those go for which an export lasts, with the object's mu
-// held, and ends the export with the last of them.
+// release calls one, which removes one holder or session from the export, with the
+// object's mu held, and ends the export with the last of them.
 func (tb *table) release(ino Ino, e *export, one func()) {
 	o := tb.pinLoaded(ino)
 	if o == nil {
@@ -262,7 +259,7 @@ func (tb *table) release(ino Ino, e *export, one func()) {
 	}
 }
 
-// beginSession makes the present export last for a session, and tells it. The
+// beginSession makes the present export last for a session too, and returns it. The
 // caller has the lane.
 func (o *object) beginSession() (Exported, error) {
 	o.mu.Lock()
@@ -284,7 +281,7 @@ func (o *object) beginSession() (Exported, error) {
 	return Exported{}, err
 }
 
-// exportedAs tells the present export. The caller has the lane.
+// exportedAs describes the present export. The caller has the lane.
 func (o *object) exportedAs() (Exported, error) {
 	e := o.exporting()
 	t, _ := o.place()
@@ -294,8 +291,8 @@ func (o *object) exportedAs() (Exported, error) {
 	if h.File != nil {
 		n := int(h.File.Fd())
 		p.FD = &n
-		// A descriptor of device memory is of a device file: opened anew by its
-		// path, it is of no memory.
+		// A descriptor of device memory refers to a device file; reopened by its path, it
+		// refers to no memory.
 		if e.kind == devices.HandleMemfd {
 			p.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
 		}
@@ -311,8 +308,8 @@ func (o *object) exportedAs() (Exported, error) {
 	}}, nil
 }
 
-// describeExport says what the bytes are, as far as that is known of just
-// those that are exported.
+// describeExport sets the description of the bytes, if it applies to exactly the
+// exported range.
 func (es *exports) describeExport(ctx context.Context, ino Ino, m *share.Memory) error {
 	a, err := es.attrs.get(ctx, ino)
 	if err != nil || a.Size != uint64(m.Size) {
@@ -328,10 +325,10 @@ func (es *exports) describeExport(ctx context.Context, ino Ino, m *share.Memory)
 	return nil
 }
 
-// EndExport ends every export of the file: it may be cut again. Who has the
-// memory mapped keeps it as long as the vendor's library lets it.
+// EndExport ends every export of the file, which may then be truncated again. A process
+// that has the memory mapped keeps it for as long as the vendor's library allows.
 //
-// Errors: metadata.ErrNoXattr when it is not exported.
+// Errors: metadata.ErrNoXattr if it is not exported.
 func (s *Store) EndExport(ctx context.Context, ino Ino) error {
 	o := s.table.pinLoaded(ino)
 	if o == nil {
@@ -348,10 +345,10 @@ func (s *Store) EndExport(ctx context.Context, ino Ino) error {
 	return o.endExport()
 }
 
-// Exported tells how many of an object's first bytes other processes may have
-// mapped, and by which kind of handle; 0 when it is not exported.
+// Exported returns how many of an object's first bytes other processes may have mapped,
+// and by which kind of handle; 0 if it is not exported.
 func (s *Store) Exported(ctx context.Context, ino Ino) (uint64, devices.HandleKind) {
-	o := s.table.pinLoaded(ino) // one that is not loaded is not exported
+	o := s.table.pinLoaded(ino) // an object that is not loaded is not exported
 	if o == nil {
 		return 0, ""
 	}

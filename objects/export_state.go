@@ -16,7 +16,7 @@ func (o *object) exporting() *export {
 	return o.export
 }
 
-// exported returns the number of the first bytes that are exported.
+// exported returns the length of the exported range, which starts at offset 0.
 func (o *object) exported() uint64 {
 	if e := o.exporting(); e != nil {
 		return e.length
@@ -24,8 +24,8 @@ func (o *object) exported() uint64 {
 	return 0
 }
 
-// endExport ends the export, if there is one. The memory stays where it is.
-// The caller has the lane, or nobody else has the object any more.
+// endExport ends the export, if there is one. The memory stays where it is. The caller
+// has the lane, or the only reference to the object.
 func (o *object) endExport() error {
 	o.mu.Lock()
 	e := o.export
@@ -40,7 +40,7 @@ func (o *object) endExport() error {
 	if e == nil {
 		return nil
 	}
-	o.version.Add(2) // what was read ahead before may be older
+	o.version.Add(2) // data read ahead before may be older
 	for _, cancel := range e.holders {
 		cancel()
 	}
@@ -50,7 +50,7 @@ func (o *object) endExport() error {
 	return e.handle.Close()
 }
 
-// letGo gives back what is held for, or of, other processes.
+// letGo releases everything that is held for, or borrowed from, other processes.
 func (o *object) letGo() error {
 	err := o.endExport()
 	switch b := o.content().(type) {
@@ -64,8 +64,8 @@ func (o *object) letGo() error {
 	return err
 }
 
-// mayCut fails when bytes behind size are exported. The content of a device
-// that has lost its memory may be cut all the same: the export is of nothing.
+// mayCut fails if bytes after size are exported. Content of a device that has lost its
+// memory may be truncated all the same: its export refers to nothing.
 func (o *object) mayCut(size uint64) error {
 	length := o.exported()
 	if size >= length {
@@ -77,7 +77,7 @@ func (o *object) mayCut(size uint64) error {
 	return fmt.Errorf("cut an object to %d bytes of which %d are exported; end that first: %w", size, length, ErrBusy)
 }
 
-// mayPunch fails when bytes from off on are exported.
+// mayPunch fails if bytes from off on are exported.
 func (o *object) mayPunch(off uint64) error {
 	if length := o.exported(); off < length {
 		return fmt.Errorf("punch a hole at %d into an object of which %d bytes are exported: %w", off, length, ErrBusy)
@@ -85,8 +85,8 @@ func (o *object) mayPunch(off uint64) error {
 	return nil
 }
 
-// mayGo fails when the memory would be freed under who has it mapped: handles
-// that are no descriptors don't keep it.
+// mayGo fails if the memory would be freed while another process has it mapped: handles
+// that are not descriptors don't keep it.
 func (o *object) mayGo() error {
 	if e := o.exporting(); e != nil && e.kind == devices.HandleIPC {
 		return fmt.Errorf("it is exported as %s, and its memory would become another object's; end that first: %w", e.kind, ErrBusy)
@@ -99,18 +99,19 @@ func (o *object) mayGo() error {
 type export struct {
 	kind   devices.HandleKind
 	length uint64 // of the object, from its start
-	// handle is kept open as long as the export lasts: its descriptor is what
-	// others find under this process.
+	// handle stays open as long as the export lasts: other processes find its descriptor
+	// under this process.
 	handle devices.Handle
-	file   owner.FileID // of a descriptor of host memory
-	// lasting is an export that no process's end ends.
+	file   owner.FileID // of the exported descriptor of host memory
+	// lasting marks an export that does not end with a process.
 	lasting bool
-	// holders are the processes that it lasts for, with what ends their watch.
+	// holders are the processes for which it lasts, with the functions that end their
+	// watch.
 	holders map[owner.ID]func()
-	// sessions counts the sessions that it lasts for.
+	// sessions counts the sessions for which it lasts.
 	sessions int
 }
 
-// held says whether there is a holder for which the export lasts. The caller
-// has the object's mu.
+// held reports whether the export still lasts for a holder. The caller has the object's
+// mu.
 func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }

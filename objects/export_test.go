@@ -61,8 +61,8 @@ func (c *card) memoryOf(t *testing.T, h devices.Handle) []byte {
 	return p
 }
 
-// The memory behind a handle holds the file from its start, and zeros behind
-// it: nobody else's bytes, and none that the file had once.
+// Exported memory holds the file from its start, followed by zeros: neither bytes of
+// others, nor old bytes of the file.
 func TestExportGathers(t *testing.T) {
 	kit.Check(t)
 	c := newCard(newDriver(), "card0")
@@ -111,8 +111,8 @@ func (r *rig) endExport(ino objects.Ino) {
 	}
 }
 
-// Where a handle does not keep its memory, removing the file would give it to
-// another object.
+// If a handle does not keep its memory, removing the file would let another object use
+// it.
 func TestExportedByIPCStays(t *testing.T) {
 	kit.Check(t)
 	r := wrapped(t, newCard(newDriver(), "card0"))
@@ -149,8 +149,8 @@ func TestExportedByIPCStays(t *testing.T) {
 	}
 }
 
-// An export for a process ends with it, one for nobody does not, and one of
-// two lasts as long as either.
+// An export for a process ends with it, one without a process does not, and one for two
+// processes lasts as long as either.
 func TestExportEndsWithItsHolders(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -189,7 +189,7 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 	}
 }
 
-// An export that can't be leaves the file as it was.
+// A refused export leaves the file unchanged.
 func TestExportRefuses(t *testing.T) {
 	kit.Check(t)
 	plain := newCard(newDriver(), "plain0")
@@ -265,8 +265,8 @@ func TestExportedMemoryIsLost(t *testing.T) {
 	}
 }
 
-// Random changes of an exported file, through the store and through the
-// memory, are what a plain slice of bytes says.
+// An exported file, changed randomly through the store and through the memory, equals a
+// slice of bytes changed in the same way.
 func TestExportModel(t *testing.T) {
 	kit.Check(t)
 	seed := rand.Uint64()
@@ -284,7 +284,7 @@ func TestExportModel(t *testing.T) {
 	}
 }
 
-// exportModel is an exported file beside what it should hold.
+// exportModel is an exported file and its expected content.
 type exportModel struct {
 	*rig
 	rng    *rand.Rand
@@ -378,7 +378,7 @@ func (m *exportModel) step() {
 	m.check()
 }
 
-// punch makes a hole, which is refused where it would be in what is exported.
+// punch makes a hole, which is refused in the exported range.
 func (m *exportModel) punch(longest int) {
 	m.t.Helper()
 	off, n := m.span(longest, 80_000)
@@ -407,8 +407,8 @@ func (m *exportModel) check() {
 	}
 }
 
-// TestExportsHaveFlagsOfTheirOwn: who is given a descriptor may set its flags,
-// and the file's own writes go where they are told to all the same.
+// TestExportsHaveFlagsOfTheirOwn: a process that has received a descriptor may set its
+// flags, without an effect on the file's own writes.
 func TestExportsHaveFlagsOfTheirOwn(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

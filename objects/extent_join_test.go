@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Pages written in any order into memory that was taken before are one extent
-// again when all of them are there.
+// Pages written in any order into reserved memory are one extent when all of them are
+// written.
 func TestPagesOfOneReservationJoin(t *testing.T) {
 	kit.Check(t)
 	const page, pages = 4096, 200

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// errInjected is the error by which injected failures are seen from above.
+// errInjected is the error that injected failures return.
 var errInjected = errors.New("injected")
 
 // countdown fails one device operation: the n-th after it was armed. It
@@ -37,9 +37,9 @@ func (c *countdown) hook(op devfaulty.Op) error {
 	return errInjected
 }
 
-// TestErrors runs a script with the device's n-th operation failing, for
-// every n. Each step either succeeds or fails as a whole; what is read
-// afterwards is right or ErrDamaged, and nothing stays behind.
+// TestErrors runs a script with the device's n-th operation failing, for every n. Each
+// step either succeeds or fails as a whole; later reads return the right bytes or
+// ErrDamaged, and nothing leaks.
 func TestErrors(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
 		t.Run(fmt.Sprintf("mapped=%v", mapped), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestMetadataErrors(t *testing.T) {
 // script is a life of two objects in which every step may fail.
 type script struct {
 	rig *rig
-	// arm lets the failure come from here on, and disarm none.
+	// arm enables the failure, and disarm disables it.
 	arm    func()
 	disarm func()
 	failed bool
@@ -152,8 +152,8 @@ func (s *script) punch(f *objects.File, off, n int) {
 	s.settle(next, err)
 }
 
-// settle notes what must be there now. After a failure, either is allowed,
-// so the state is read back and each byte must be one of the two.
+// settle records the expected content. After a failure either version is allowed, so
+// the content is read back, and each byte must be from one of the two.
 func (s *script) settle(next []byte, err error) {
 	s.now = next
 	if err == nil {
@@ -204,7 +204,7 @@ func (s *script) copyOut(f *objects.File, other objects.Ino) {
 	s.note(dst.Close(r.ctx()))
 }
 
-// verify reads object a wherever it is now.
+// verify reads object a, on whatever device it is now.
 func (s *script) verify() {
 	r := s.rig
 	for dev, name := range map[string]string{"sim0": "a", "sim1": "moved"} {
@@ -227,7 +227,7 @@ func (s *script) verify() {
 	}
 }
 
-// clean removes everything and demands that the devices are empty.
+// clean removes everything and checks that the devices are empty.
 func (s *script) clean() {
 	r := s.rig
 	for _, dev := range []devices.Name{"sim0", "sim1"} {

@@ -19,17 +19,17 @@ type File struct {
 	obj   *object
 	// reading is nil for a file that was not in publish/ when it was opened.
 	reading *reading
-	// byKernel says that the kernel may have written the content by itself.
+	// byKernel reports that the kernel may have written the content by passthrough.
 	byKernel atomic.Bool
 }
 
-// OpenFile opens a regular file's content, which the caller is entitled to.
+// OpenFile opens a regular file's content. The caller has checked permissions.
 func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
 	return s.OpenAs(ctx, ino, Caller{})
 }
 
-// OpenAs is OpenFile for a user, whose right to receive a file of publish/ it
-// checks, and no other.
+// OpenAs is OpenFile for a user. It checks whether the user may receive a file of
+// publish/, and no other permission.
 //
 // Errors: ErrForbidden.
 func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) {
@@ -54,8 +54,8 @@ func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) 
 	return &File{store: s, obj: o, reading: r}, nil
 }
 
-// Close ends the handle and writes the object's record if it changed. A file of
-// publish/ that was received by it goes.
+// Close ends the handle and writes the object's record if it has changed. It removes
+// the name of a file of publish/ that was received through the handle.
 func (f *File) Close(ctx context.Context) error {
 	if f.reading != nil {
 		f.finish(ctx)
@@ -67,7 +67,7 @@ func (f *File) Close(ctx context.Context) error {
 	return nil
 }
 
-// Abandon ends a handle that was given to nobody: unlike Close it receives
+// Abandon ends a handle that was not passed to a user: unlike Close it receives
 // nothing, not even an empty file of publish/.
 func (f *File) Abandon(ctx context.Context) {
 	f.store.table.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
@@ -80,8 +80,8 @@ func (f *File) Ino() Ino { return f.obj.ino }
 // between two equal versions are the content at the second.
 func (f *File) Version() uint64 { return f.obj.version.Load() }
 
-// Foreign says that another process can change the bytes without the store:
-// what was read before is not what is there now, whatever Version says.
+// Foreign reports whether another process can change the bytes without the store: data
+// read earlier may be stale, even if Version is unchanged.
 func (f *File) Foreign() bool { return f.obj.foreign.Load() }
 
 // Size returns the present size in bytes.
@@ -93,8 +93,8 @@ func (f *File) Size() uint64 {
 	return n
 }
 
-// Device is the device whose memory the content is in; nil where that is a file
-// of the host tier, or memory of another process.
+// Device returns the device whose memory holds the content; nil for a file of the host
+// tier, and for memory of another process.
 func (f *File) Device() devices.Device {
 	t, body := f.obj.place()
 	if t.Files != nil || isBound(body) {
@@ -103,29 +103,28 @@ func (f *File) Device() devices.Device {
 	return t.Dev
 }
 
-// PinSlot locks a slot for the device that the content is on, so that reads
-// into it run at full speed. The caller holds the slot.
+// PinSlot pins a slot for the device that holds the content, so that reads into the
+// slot run at full speed. The caller holds the slot.
 func (f *File) PinSlot(s *transport.Slot) {
 	if t, _ := f.obj.place(); t.Files == nil {
 		s.Pin(t.Dev)
 	}
 }
 
-// Backing returns the host-tier file that holds the content, for the kernel
-// to serve by itself; ok is false for objects in device memory. The file
-// stays the object's.
+// Backing returns the host-tier file that holds the content, for passthrough; ok is
+// false for objects in device memory. The object keeps ownership of the file.
 func (f *File) Backing() (backing *os.File, ok bool) {
 	backing = f.obj.content().Backing()
 	return backing, backing != nil
 }
 
-// ByDaemon says that the daemon serves the file although it has a backing: a
-// map may be left of the time before the object was lost, and the kernel does
-// not serve one inode in two ways. It is over when the last handle has gone.
+// ByDaemon reports that the daemon must serve the file although it has a backing: a
+// mapping may remain from before the object was lost, and the kernel can't serve one
+// inode in two ways. This ends when the last handle is closed.
 func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
 
-// KernelWrites notes that the kernel is about to write the content by itself,
-// so that the object does not go on telling an older path.
+// KernelWrites records that the kernel is about to write the content by passthrough, so
+// that the object no longer reports an older path.
 func (f *File) KernelWrites() {
 	f.byKernel.Store(true)
 	o := f.obj
@@ -137,10 +136,10 @@ func (f *File) KernelWrites() {
 	}
 }
 
-// ReadAt copies bytes out. It reads fewer than len(p) only at the end.
+// ReadAt reads bytes. It reads fewer than len(p) only at the end.
 //
-// A host file can be cut between the look at its size and the read, also by
-// the kernel. Then the read is short, as if it had come later.
+// A host file can be truncated between the check of its size and the read, also by the
+// kernel. Then the read is short, as if it had come later.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.Peek(ctx, p, off)
 	if n > 0 {
@@ -149,14 +148,14 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	return n, err
 }
 
-// Accessed notes that what Peek has read was asked for.
+// Accessed records an access for data that Peek has read.
 func (f *File) Accessed() { f.obj.accessed() }
 
-// Peek is ReadAt without noting the access.
+// Peek is ReadAt without recording the access.
 func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.readAt(ctx, p, off)
-	// Our own file was cut meanwhile, so the object has another end now. That
-	// of another process has not: its owner has broken it.
+	// A file of the host tier was truncated meanwhile, so the object has another end now. A
+	// bound file keeps its length: its owner has truncated it, which is an error.
 	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().Backing() != nil {
 		n, err = f.readAt(ctx, p, off)
 	}
@@ -182,8 +181,8 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	return int(seen.N), nil
 }
 
-// Views shows n bytes in place where the device's memory can be mapped; else
-// the error is devices.ErrUnsupported.
+// Views returns n bytes in place, if the device's memory can be mapped; otherwise the
+// error is devices.ErrUnsupported.
 func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 	if f.obj.content().Backing() != nil {
 		return Views{}, fmt.Errorf("map a file of host memory: %w", devices.ErrUnsupported)
@@ -242,15 +241,15 @@ func appendZeros(slices [][]byte, hole []byte, n uint64) [][]byte {
 	return slices
 }
 
-// WriteAt copies bytes in and returns how many. Fewer than len(p) without an
-// error means that the device is full, or the context ended, after those.
+// WriteAt writes bytes and returns how many. Fewer than len(p) without an error mean
+// that the device was full, or the context ended, after those.
 func (f *File) WriteAt(ctx context.Context, p []byte, w Write) (int, error) {
 	m, err := f.CopyIn(ctx, transport.HostSpan(p), w)
 	return int(m.N), err
 }
 
-// put writes a span at off. attrs, where it is not nil, clears set-id bits first.
-// The caller has the lane.
+// put writes a span at off. If attrs is not nil, it clears the set-id bits first. The
+// caller has the lane.
 func (o *object) put(ctx context.Context, off uint64, src transport.Span, attrs *attributes) (uint64, transport.Path, error) {
 	if off > maxSize || uint64(src.Len()) > maxSize-off {
 		return 0, "", fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
@@ -276,21 +275,21 @@ func (o *object) put(ctx context.Context, off uint64, src transport.Span, attrs 
 	return n, path, err
 }
 
-// stopped says whether an error means that no more could be moved, while all
-// that was moved is good.
+// stopped reports whether an error means that no more could be copied, while everything
+// copied so far is valid.
 func stopped(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, devices.ErrOutOfMemory)
 }
 
-// Allocate is fallocate(2).
+// Allocate implements fallocate(2).
 func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) error {
 	if n == 0 || off > maxSize || n > maxSize-off {
 		return fmt.Errorf("allocate %d bytes at %d: %w", n, off, ErrTooLarge)
 	}
 	o := f.obj
 	err := o.change(ctx, func() error {
-		if mode != AllocatePunch { // a hole is no content that could be lost
+		if mode != AllocatePunch { // a hole has no content that could be lost
 			if err := o.mark(ctx, 0); err != nil {
 				return err
 			}
@@ -317,7 +316,7 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 			err = body.Clear(ctx, off, n, false)
 		}
 	case AllocateZero, AllocateZeroKeepSize:
-		// Memory first: without it nothing is to be destroyed.
+		// Memory first: without it, no content may be destroyed.
 		if err = body.Reserve(ctx, off, n); err == nil {
 			err = body.Clear(ctx, off, n, true)
 		}
@@ -348,7 +347,7 @@ func (o *object) extend(ctx context.Context, end uint64) error {
 	return body.Cut(ctx, end)
 }
 
-// Seek finds data or a hole at or behind off; ErrNoData beyond the end.
+// Seek finds data or a hole at or after off; ErrNoData beyond the end.
 func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if h, ok := f.obj.content().(*content.HostFile); ok {
 		return h.Next(off, w == SeekHole)

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// A Gather is done in chunks of so many keys, or bytes, whichever is less: the
-// records of one are written while the bytes of the next are copied.
+// A Gather proceeds in chunks, each limited by both bounds: the records of one chunk
+// are written while the bytes of the next are copied.
 const (
 	gatherKeys  = 256
 	gatherBytes = 256 << 20
@@ -23,16 +23,16 @@ const (
 // keyedMode is the mode of a file that is made for a key.
 const keyedMode = metadata.TypeRegular | 0o600
 
-// Gather copies the blobs of each key, one behind the other, into an object of
-// the host tier. Nobody sees an object before all its bytes are there; a
-// replaced one goes in the same transaction.
+// Gather copies the blobs of each key, concatenated, into an object of the host tier.
+// An object becomes visible with all its bytes; an object that it replaces is removed
+// in the same transaction.
 //
 // Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
-// ErrForbidden for replacing what the holder's user may not write, and for all
-// where the caller may not make files in host memory; ErrInvalid for blobs that are not
-// inside their regions; ErrLost for those of a region that has ended;
-// metadata.ErrTooLarge for more blobs than can be noted; ErrUnsupported for all
-// in a mount without host memory.
+// ErrForbidden for replacing an object that the holder's user may not write, and for
+// all keys if the user may not make files in host memory; ErrInvalid for blobs that are
+// not inside their regions; ErrLost for those of a region that has ended;
+// metadata.ErrTooLarge for more blobs than the attribute can list; ErrUnsupported for
+// all keys in a mount without host memory.
 func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
 	out := make([]Gathered, len(set))
 	g := &gathering{store: h.store, options: o, set: set, out: out, refused: make([]bool, len(set))}
@@ -57,7 +57,7 @@ func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gat
 	return out
 }
 
-// gathering is one call of Gather.
+// gathering executes one call of Gather.
 type gathering struct {
 	store   *Store
 	tier    *content.Tier
@@ -65,12 +65,12 @@ type gathering struct {
 	options GatherOptions
 	set     []Keyed
 	out     []Gathered
-	// refused are the keys that another machine has, by place: what becomes of
-	// them is settled.
+	// refused marks the keys, by index, that were not granted: their outcome is already
+	// set.
 	refused []bool
 }
 
-// run makes one chunk after the other.
+// run processes the chunks in order.
 func (g *gathering) run(ctx context.Context) {
 	recorded := make(chan struct{})
 	close(recorded)
@@ -95,7 +95,7 @@ func (g *gathering) run(ctx context.Context) {
 	}
 }
 
-// chunk tells where the chunk ends that begins at from.
+// chunk returns the end of the chunk that begins at from.
 func (g *gathering) chunk(from int) int {
 	var bytes uint64
 	to := from
@@ -108,9 +108,9 @@ func (g *gathering) chunk(from int) int {
 	return to
 }
 
-// claim asks for the keys from..to, so that no byte moves for one that another
-// machine has: what is done with those is as with keys that are here. done is
-// called when the others are recorded.
+// claim requests the keys from..to, so that no byte is copied for a key that another
+// node has; such a key is treated like one that exists here. Call done when the others
+// are recorded.
 func (g *gathering) claim(ctx context.Context, from, to int) (done func()) {
 	var keys []string
 	var places []int
@@ -134,13 +134,13 @@ func (g *gathering) claim(ctx context.Context, from, to int) (done func()) {
 	return done
 }
 
-// gathered is a host file that has its bytes and no record yet.
+// gathered is a host file that has its bytes but no record yet.
 type gathered struct {
-	at   int // in the set
+	at   int // index in the set
 	file metadata.NewFile
 }
 
-// fill makes the host files of the keys from..to that are to be set.
+// fill makes the host files for the keys from..to that are to be set.
 func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	made := make([]gathered, to-from)
 	inos, err := g.store.meta.NewInos(ctx, to-from)
@@ -159,8 +159,8 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	}
 	_ = Parallel(ctx, to-from, workers, try)
 	for i := 0; workers > 1 && i < to-from; i++ {
-		// One that finds no room may have taken it from others while it was
-		// under way. Alone, each has what there is.
+		// Memory may have been short only because files were made concurrently. Retried
+		// alone, each can use all of it.
 		if errors.Is(g.out[from+i].Err, devices.ErrOutOfMemory) {
 			_ = try(ctx, i)
 		}
@@ -174,7 +174,7 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	return files
 }
 
-// bytes is about how many bytes the keys from..to have.
+// bytes returns roughly how many bytes the keys from..to have, up to a bound.
 func (g *gathering) bytes(from, to int) int {
 	var sum uint64
 	for i := from; i < to && sum < transferInline*transferWorkers; i++ {
@@ -185,7 +185,7 @@ func (g *gathering) bytes(from, to int) int {
 	return int(min(sum, transferInline*transferWorkers))
 }
 
-// one makes the host file of one key, if the key is to be set.
+// one makes the host file of one key, unless the key is to be skipped.
 func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewFile, workers int) (skip bool, err error) {
 	size, err := checkBlobRanges(k.Blobs)
 	if err == nil {
@@ -199,8 +199,7 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 	if err != nil {
 		return false, err
 	}
-	// Before any byte moves; what has the key by the time that there are bytes
-	// is judged again.
+	// This precedes any copy; put judges again when the bytes are in place.
 	if skip, err = g.store.keyed.judge(ctx, g.place, k.Key); skip || err != nil {
 		return skip, err
 	}
@@ -222,11 +221,11 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 	return false, nil
 }
 
-// fits refuses an object for which there is no room, before it takes from others
-// what there is. A small one finds out as it goes.
+// fits refuses an object for which there is no room, before it takes the remaining
+// memory from others. A small object is not checked: it fails during the copy.
 func (g *gathering) fits(size uint64) error {
 	if size <= content.MaxPiece {
-		return nil // counting what there is may take as long as the copy
+		return nil // determining the free memory may take as long as the copy
 	}
 	u, err := g.tier.Usage()
 	if err == nil && devices.Size(size) > u.Free {
@@ -235,7 +234,7 @@ func (g *gathering) fits(size uint64) error {
 	return err
 }
 
-// copy makes a host file of blobs. When it fails there is none.
+// copy makes a host file of blobs. On failure it leaves none.
 func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64, workers int) (path transport.Path, err error) {
 	to, err := content.CreateHostFile(g.tier, g.store.engine, uint64(ino))
 	if err != nil {
@@ -260,7 +259,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 	if err != nil {
 		return "", err
 	}
-	// A hole at the end has made the file no longer.
+	// A hole at the end has not extended the file.
 	if paths[len(paths)-1] == "" {
 		if err = to.Cut(ctx, size); err != nil {
 			return "", err
@@ -274,8 +273,8 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 	return path, nil
 }
 
-// copyStretch copies a stretch of a region into a host file; a hole stays one. The path
-// is that of its last bytes, or empty where a hole is at its end.
+// copyStretch copies a stretch of a region into a host file; a hole stays a hole. It
+// sets path to that of the last bytes, or to "" if a hole is at the end.
 func copyStretch(ctx context.Context, h *content.HostFile, part stretch, path *transport.Path) error {
 	look := func(off, n uint64) (content.Range, error) { return part.region.look(ctx, off, n) }
 	return copyAll(ctx, look, part.at, part.n, func(at content.Piece) (err error) {
@@ -286,8 +285,7 @@ func copyStretch(ctx context.Context, h *content.HostFile, part stretch, path *t
 	})
 }
 
-// record makes the objects of host files, and removes the files of those that
-// it can't make.
+// record makes the objects of host files, and removes the files for which that fails.
 func (g *gathering) record(ctx context.Context, files []gathered) {
 	news := make([]metadata.NewFile, len(files))
 	for i := range files {
@@ -304,8 +302,8 @@ func (g *gathering) record(ctx context.Context, files []gathered) {
 	}
 }
 
-// removeUnrecorded removes the host file of a number that has no record: whether
-// it has one is not certain when writing it failed.
+// removeUnrecorded removes the host file of an inode number that has no record: after a
+// failed write it is uncertain whether there is one.
 func (g *gathering) removeUnrecorded(ctx context.Context, ino Ino) {
 	_, err := g.store.meta.Get(context.WithoutCancel(ctx), ino)
 	if errors.Is(err, metadata.ErrNotExist) {

@@ -96,8 +96,8 @@ func TestGatherExisting(t *testing.T) {
 	}
 }
 
-// TestGatherOpen replaces an object that a reader has open: it goes on with the
-// old bytes, which go with its handle.
+// TestGatherOpen replaces an object that a reader has open: the reader continues with
+// the old bytes, which are freed with its handle.
 func TestGatherOpen(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -119,8 +119,8 @@ func TestGatherOpen(t *testing.T) {
 	r.noStrays(r.ctx())
 }
 
-// TestGatherTwice sets a key twice in one call, while somebody has open what it
-// named before: the second stays, and no memory of the first.
+// TestGatherTwice sets a key twice in one call, while the object that it named before
+// is open: the second object remains, and no memory of the first.
 func TestGatherTwice(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -182,7 +182,7 @@ func TestGatherMany(t *testing.T) {
 	}
 }
 
-// TestGatherForbidden tries what another user may not do with private objects.
+// TestGatherForbidden tries operations on private objects that another user may not do.
 func TestGatherForbidden(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -288,8 +288,8 @@ func TestScatterShapes(t *testing.T) {
 	}
 }
 
-// TestScatterOfFiles reads what users have made themselves and given a key:
-// with holes, in host and in device memory.
+// TestScatterOfFiles reads files that users have made and given a key: with holes, in
+// host and in device memory.
 func TestScatterOfFiles(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

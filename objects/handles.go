@@ -10,14 +10,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// HandlesOf makes the handles of a memory's pieces, as a BindRequest takes
-// them, out of the descriptors that came with it: the FD of a piece is a place
-// in their list. The descriptors stay the caller's, the handles have their own.
-// Pieces that no descriptor is told for, such as those that a path names, have
-// one without. There are no handles where there are no descriptors.
+// HandlesOf makes the handles of a memory's pieces, as a BindRequest takes them, from
+// the descriptors that came with it: the FD of a piece is an index into their list. The
+// caller keeps ownership of the descriptors; the handles have duplicates. A piece
+// without an FD, for example one that is named by a path, gets a handle without a
+// descriptor. Without descriptors there are no handles.
 //
-// Errors: ErrInvalid for a place that is not in the list, and for a descriptor
-// that no piece uses.
+// Errors: ErrInvalid for an index outside the list, and for a descriptor that no piece
+// uses.
 func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -36,7 +36,7 @@ func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err 
 				return handles, fmt.Errorf("piece %d: descriptor %d of %d: %w", i, *p.FD, len(files), ErrInvalid)
 			}
 			used[*p.FD] = true
-			// Several pieces may lie in the same, and each handle is closed.
+			// Several pieces may use the same descriptor, and each handle is closed.
 			if h.File, err = owner.Duplicate(files[*p.FD]); err != nil {
 				return handles, fmt.Errorf("piece %d: %w", i, err)
 			}
@@ -49,7 +49,7 @@ func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err 
 	return handles, nil
 }
 
-// CloseHandles closes the descriptors of handles that nobody has taken over.
+// CloseHandles closes the descriptors of handles that were not taken over.
 func CloseHandles(handles []devices.Handle) {
 	for i := range handles {
 		_ = handles[i].Close() // nothing was written through it

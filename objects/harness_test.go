@@ -24,7 +24,7 @@ type rig struct {
 	moves  transport.Options
 	// kv keeps the records; nil is one in memory.
 	kv metadata.KV
-	// guard opens what users name; nil is this process.
+	// guard opens files of users; nil opens them in this process.
 	guard *owner.Guard
 }
 

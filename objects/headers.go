@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// maxHeaders bounds the parsed headers that are kept, maxHeaderBytes how much
-	// memory they may take together. The last one stays however large it is.
+	// maxHeaders bounds the number of parsed headers that are kept, maxHeaderBytes their
+	// total memory. The last one is kept whatever its size.
 	maxHeaders     = 256
 	maxHeaderBytes = 128 << 20
-	// parsers is the number of headers that are read at the same time.
+	// parsers is the number of headers that are read concurrently.
 	parsers = 2
-	// fresh is the time after a change in which the next one may get the same time,
-	// generously: the clock of the times goes in ticks of a few milliseconds.
+	// fresh is the time after a change within which the next change may get the same
+	// timestamp. It is generous: the clock for timestamps advances in ticks of a few
+	// milliseconds.
 	fresh = 50 * time.Millisecond
 )
 
-// headers keeps what was read from the beginnings of files of tensors.
+// headers caches the parsed headers of tensor files.
 type headers struct {
 	table   *table
 	attrs   *attributes
 	files   memo[*tensors.File]
 	singles memo[*tensors.Tensor]
-	// turn is taken by who reads one.
+	// turn limits the goroutines that read a header.
 	turn chan struct{}
 }
 
@@ -39,21 +40,21 @@ func newHeaders(tb *table, as *attributes) *headers {
 	return &headers{table: tb, attrs: as, turn: make(chan struct{}, parsers)}
 }
 
-// forget drops what is known of an inode.
+// forget drops the cached headers of an inode.
 func (h *headers) forget(ino Ino) {
 	h.files.forget(ino)
 	h.singles.forget(ino)
 }
 
-// stamp changes with the content of an inode and with its name.
+// stamp identifies the content of an inode, and the name by which it is parsed.
 type stamp struct {
 	name         string
 	size         uint64
 	mtime, ctime metadata.Timespec
 }
 
-// stampOf makes a stamp. The kind of a safetensors file is all that its name
-// tells.
+// stampOf returns the stamp of an inode. The name of a safetensors file determines only its
+// format, so it is not part of the stamp.
 func stampOf(a *Attr, name string) stamp {
 	if !strings.HasSuffix(name, ".npy") {
 		name = ""
@@ -61,9 +62,8 @@ func stampOf(a *Attr, name string) stamp {
 	return stamp{name: name, size: a.Size, mtime: a.Mtime, ctime: a.Ctime}
 }
 
-// Tensors returns what a file of tensors holds now; its name, which may be any
-// of the file's names, tells of what kind it is. The File is shared and does
-// not change.
+// Tensors returns the tensors that a file contains now. name, which may be any of the
+// file's names, determines its format. The File is shared and does not change.
 //
 // Errors: tensors.ErrFormat, ErrLost, metadata.ErrNotExist.
 func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.File, error) {
@@ -89,8 +89,8 @@ func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.Fil
 	return f, nil
 }
 
-// tensorIn returns the tensor that a file by its name and its header is, if
-// it is one and nothing else. Whatever is in the way, it is none then.
+// tensorIn returns the tensor of a file that, by its name and header, contains a single
+// tensor and nothing else; false in all other cases, errors included.
 func (h *headers) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State == StateLost || a.Size == 0 {
 		return nil, false
@@ -108,9 +108,9 @@ func (h *headers) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool)
 	return t, err == nil && t != nil
 }
 
-// known returns what a memo has of an inode, or finds it out. A stamp that is
-// fresh does not tell one content from the next, nor does that of memory which
-// another process may change, so then it is found out anew.
+// known returns what a memo has for an inode, or calls find. It always calls find for a
+// stamp that is fresh, which may not distinguish one content from the next, and for
+// memory that another process may change.
 func known[T any](ctx context.Context, tb *table, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
 	if now := tb.meta.Now(); isFresh(now, a.Mtime) || isFresh(now, a.Ctime) || tb.isForeign(ctx, a.Ino) {
 		found := find()
@@ -119,7 +119,7 @@ func known[T any](ctx context.Context, tb *table, m *memo[T], a *Attr, name stri
 	return m.get(ctx, a.Ino, stampOf(a, name), find)
 }
 
-// isForeign says whether another process may change an object's bytes. Such an
+// isForeign reports whether another process may change an object's bytes. Such an
 // object is always loaded.
 func (tb *table) isForeign(ctx context.Context, ino Ino) bool {
 	o := tb.pinLoaded(ino)
@@ -130,14 +130,14 @@ func (tb *table) isForeign(ctx context.Context, ino Ino) bool {
 	return o.foreign.Load()
 }
 
-// isFresh reports whether a time is so near to now that another change may get it
-// too.
+// isFresh reports whether t is so close to now that another change may get the same
+// time.
 func isFresh(now, t metadata.Timespec) bool {
 	return now.Time().Sub(t.Time()).Abs() < fresh
 }
 
-// readHeader hands an object's content to parse. What parse has found may be
-// kept unless the content was changed meanwhile.
+// readHeader passes an object's content to parse. keep reports that the result may be
+// cached, since the content was not changed meanwhile.
 func (h *headers) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -165,7 +165,7 @@ func (h *headers) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderA
 	return keep && (err == nil || errors.Is(err, tensors.ErrFormat)), err
 }
 
-// headerReader reads a content without its access time being set.
+// headerReader reads content without setting its access time.
 type headerReader struct {
 	ctx  context.Context //nolint:containedctx // io.ReaderAt has no place for it; it lives for one call of readHeader
 	file *File
@@ -179,17 +179,17 @@ func (r headerReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Mark tells one content of an object from the next: bytes read between two
-// equal marks, neither of them taken in a change, are of one content. Marks of
-// different handles of an object compare as long as one of them is open.
+// Mark identifies one state of an object's content: bytes read between two equal marks,
+// neither of them taken during a change, belong to one state. Marks of different
+// handles of an object are comparable as long as one of the handles is open.
 type Mark struct {
 	version uint64
-	// What a host file knows, which the kernel writes by itself.
+	// The attributes of a host file, which the kernel writes by passthrough.
 	size         int64
 	mtime, ctime metadata.Timespec
 }
 
-// changing says whether the mark was taken in the middle of a change.
+// changing reports whether the mark was taken during a change.
 func (m Mark) changing() bool { return m.version%2 == 1 }
 
 // Mark returns the present mark.
@@ -206,24 +206,23 @@ func (f *File) Mark() (Mark, error) {
 	return m, err
 }
 
-// Same says whether the content is still that of a mark, and not being
-// changed.
+// Same reports whether the content is still that of a mark, and is not being changed.
 func (f *File) Same(m Mark) bool {
 	now, err := f.Mark()
 	return err == nil && now == m && !m.changing()
 }
 
-// Settled says whether every later change makes another mark. The time of a
-// host file, which the kernel writes by itself, goes in ticks; what another
-// process does to its memory makes no mark at all.
+// Settled reports whether every later change results in another mark. The time of a
+// host file, which the kernel writes by passthrough, advances in ticks; changes that
+// another process makes to its own memory don't affect marks at all.
 func (f *File) Settled(m Mark) bool {
 	now := f.obj.table.meta.Now()
 	return !f.Foreign() && (m.ctime == (metadata.Timespec{}) || !isFresh(now, m.ctime) && !isFresh(now, m.mtime))
 }
 
-// Still runs fn while nobody changes the content, apart from the kernel, which
-// may write host files by itself. It waits for changes under way until the
-// context ends. fn must not change the object.
+// Still runs fn while the content does not change, except that the kernel may write
+// host files by passthrough. It waits for changes under way until the context ends. fn
+// must not change the object.
 func (f *File) Still(ctx context.Context, fn func() error) error {
 	if err := f.obj.lane.enter(ctx); err != nil {
 		return err

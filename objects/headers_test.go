@@ -19,8 +19,8 @@ func npy(n uint64) []byte {
 	return append(x.Header(), kit.Bytes(1, 0, int(n))...)
 }
 
-// TestHeadersFollowTheContent wants what is remembered of a header used as
-// long as the content is the same, and dropped with the kernel's references.
+// TestHeadersFollowTheContent checks that a cached header is used as long as the
+// content is unchanged, and dropped with the kernel's references.
 func TestHeadersFollowTheContent(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -63,7 +63,7 @@ func TestHeadersFollowTheContent(t *testing.T) {
 	}
 }
 
-// TestTensorsOfWhatHasNone names files that have no view.
+// TestTensorsOfWhatHasNone looks for tensors in files that have none.
 func TestTensorsOfWhatHasNone(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))

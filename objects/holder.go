@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// Holder is one user of keyed objects: what it has registered, set and
-// published is its own, and goes when it ends. Its methods may be called from
-// any goroutine.
+// Holder represents one user of keyed objects, such as a session: the memory that it
+// has registered, and the keys and publications that it has made, belong to it and end
+// with it. Its methods may be called from any goroutine.
 type Holder struct {
 	store *Store
 	who   Caller
-	// blobs counts those of the contents that are made of its memory.
+	// blobs counts the blobs of all contents that are made of its memory.
 	blobs atomic.Int64
 
 	mu sync.Mutex
@@ -23,23 +23,23 @@ type Holder struct {
 	closed bool
 	// +checklocks:mu
 	regions map[*Region]struct{}
-	// files are the files that keys were bound to.
+	// files are the files to which the holder has bound keys.
 	// +checklocks:mu
 	files map[string]Ino
 }
 
-// NewHolder begins a holder for a user. Close ends it.
+// NewHolder makes a holder for a user. Close ends it.
 func (s *Store) NewHolder(who Caller) *Holder {
 	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
 	s.holders.add(h)
 	return h
 }
 
-// Close withdraws what the holder has published and nobody is receiving, makes
-// what it has set lost unless a replica takes over, and lets its regions go.
-// Operations under way end with ErrLost. All of it has happened when it
-// returns without an error; else it goes on in the background, and closing it
-// again waits for it. A holder is closed before its store.
+// Close withdraws the holder's publications that are not being received, makes the keys
+// that it has set lost unless a replica takes over, and releases its regions.
+// Operations under way end with ErrLost. When Close returns without an error, all of
+// this has happened; otherwise it continues in the background, and calling Close again
+// waits for it. A holder must be closed before its store.
 //
 // Errors: the context's.
 func (h *Holder) Close(ctx context.Context) error {
@@ -52,7 +52,8 @@ func (h *Holder) Close(ctx context.Context) error {
 	return nil
 }
 
-// end begins what Close waits for, and returns the regions that it has ended.
+// end starts everything that Close waits for, and returns the regions that it has
+// ended.
 func (h *Holder) end(ctx context.Context) []*Region {
 	h.mu.Lock()
 	h.closed = true
@@ -65,7 +66,7 @@ func (h *Holder) end(ctx context.Context) []*Region {
 	return regions
 }
 
-// holders are those of a store that have not ended.
+// holders are the holders of a store that have not ended.
 type holders struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -87,7 +88,7 @@ func (all *holders) remove(h *Holder) {
 	delete(all.open, h)
 }
 
-// end ends all, whose work in the background goes on.
+// end ends all holders; their background work continues.
 func (all *holders) end(ctx context.Context) {
 	all.mu.Lock()
 	left := slices.Collect(maps.Keys(all.open))
@@ -97,7 +98,7 @@ func (all *holders) end(ctx context.Context) {
 	}
 }
 
-// begin says whether the holder is still there.
+// begin fails if the holder is closed.
 //
 // Errors: ErrClosed.
 func (h *Holder) begin() error {
@@ -109,7 +110,7 @@ func (h *Holder) begin() error {
 	return nil
 }
 
-// add makes a region the holder's.
+// add adds a region to the holder's.
 func (h *Holder) add(r *Region) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,14 +127,15 @@ func (h *Holder) remove(r *Region) {
 	delete(h.regions, r)
 }
 
-// rememberFile notes that the holder has given a file a key.
+// rememberFile records that the holder has given a file a key.
 func (h *Holder) rememberFile(key string, ino Ino) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.files[key] = ino
 }
 
-// forgetFile says whether the holder has given a file a key, and forgets it.
+// forgetFile reports whether the holder has given a file a key, and deletes that
+// record.
 func (h *Holder) forgetFile(key string, ino Ino) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestBlobsAreCounted: what a holder has set and published counts, until it is
-// removed, received or replaced, and no more than so much is taken.
+// TestBlobsAreCounted: the blobs that a holder has set and published count until they
+// are removed, received or replaced, and requests beyond the limit are refused.
 func TestBlobsAreCounted(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))

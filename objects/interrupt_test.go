@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestInterruptedWriteIsWhole interrupts a write while the device copies: it
-// ends as it would have, and leaves nothing that can't be read.
+// TestInterruptedWriteIsWhole interrupts a write while the device copies: it ends as
+// without the interrupt, and leaves no unreadable bytes.
 func TestInterruptedWriteIsWhole(t *testing.T) {
 	kit.Check(t)
 	const size = 1 << 20
@@ -53,8 +53,8 @@ func transfer(r *rig, f *objects.File) objects.CopyRange {
 	return objects.CopyRange{Src: f, Dst: r.create("sim0", "copy"), N: f.Size()}
 }
 
-// TestLostBeforeItWasSaved loses an object whose record was never written
-// after its bytes: each way to its bytes says so, and none takes it for empty.
+// TestLostBeforeItWasSaved loses an object whose record was never saved after its bytes
+// were written: each access reports the loss, and none takes the object for empty.
 func TestLostBeforeItWasSaved(t *testing.T) {
 	kit.Check(t)
 	dev, other := sim.New(0, small(false)), sim.New(1, sim.Params{Size: 32 * devices.MiB})
@@ -91,8 +91,8 @@ func TestLostBeforeItWasSaved(t *testing.T) {
 	}
 }
 
-// TestMoveWaitsForTheLastClose renames to another device a file that is closed
-// a moment later, as it is when the kernel is slow to tell of a close.
+// TestMoveWaitsForTheLastClose renames to another device a file that is closed a moment
+// later, as when the kernel is slow to report a close.
 func TestMoveWaitsForTheLastClose(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(false))

@@ -4,15 +4,15 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Keyed is a key and the memory that is meant by it: blobs in order, all on
-// one device.
+// Keyed is a key and the memory that it names or is copied from or to: blobs in order,
+// all on one device.
 type Keyed struct {
 	Key   string
 	Blobs []Blob
 }
 
-// ExistingRule says what Gather does with a key that names an object already. A
-// lost object always gives way.
+// ExistingRule says what Gather does with a key that names an object already. A lost
+// object is always replaced.
 type ExistingRule int
 
 // The rules.
@@ -22,10 +22,10 @@ const (
 	ExistingFail
 )
 
-// GatherOptions are those of Gather.
+// GatherOptions are the options of Gather.
 type GatherOptions struct {
 	Existing ExistingRule
-	// Expires is the time at which the objects end; zero is never.
+	// Expires is the time at which the objects expire; zero is never.
 	Expires metadata.Timespec
 }
 
@@ -35,13 +35,13 @@ type Gathered struct {
 	Err     error
 }
 
-// Scatter says which bytes of a key go where.
+// Scatter describes which bytes of a key are copied, and to which blobs.
 type Scatter struct {
 	Keyed
-	// Offset is the place where the bytes begin in each blob of the source.
+	// Offset is the offset in each blob of the source at which copying begins.
 	Offset uint64
-	// Exact asks for blobs of just the source's sizes.
+	// Exact requires the blobs to have exactly the sizes of the source's.
 	Exact bool
-	// Replica makes the blobs a source of the key.
+	// Replica makes the blobs another source of the key.
 	Replica bool
 }

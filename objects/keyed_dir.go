@@ -10,15 +10,15 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// keysDirName is the directory, in that of a device, of the objects that are
-// made for keys.
+// keysDirName is the name of the directory, in a device's directory, of the objects
+// that are made for keys.
 const keysDirName = ".keys"
 
-// keysDir is the directory of a device's keyed objects, which is made with the
-// first: whoever may make files on the device may make them there.
+// keysDir returns the directory of a device's keyed objects, which is made with the
+// first: users that may make files on the device may make them there.
 //
-// Errors: ErrForbidden for one that a user has made, as hmcfs once let users of
-// other nodes do.
+// Errors: ErrForbidden for a directory that a user has made, which an earlier hmcfs
+// allowed to users of other nodes.
 func (ac *access) keysDir(ctx context.Context, t *content.Tier) (Ino, error) {
 	in, err := ac.meta.Lookup(ctx, t.Root, keysDirName)
 	there := err == nil && in.IsDir()
@@ -45,7 +45,7 @@ func (ac *access) keysDir(ctx context.Context, t *content.Tier) (Ino, error) {
 	return dir.Ino, nil
 }
 
-// isKeysDir says whether an inode is the directory of a device's keyed objects.
+// isKeysDir reports whether an inode is the directory of a device's keyed objects.
 func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	in, err := ac.meta.Get(ctx, dir)
 	switch {
@@ -59,8 +59,8 @@ func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	return slices.ContainsFunc(ac.tiers, func(t *content.Tier) bool { return t.Root == in.Parent }), nil
 }
 
-// keysDirFor is the directory of a device's keyed objects for a user who is to
-// make some.
+// keysDirFor returns the directory of a device's keyed objects for a user that is about
+// to make some.
 //
 // Errors: ErrForbidden.
 func (ac *access) keysDirFor(ctx context.Context, who Caller, t *content.Tier) (Ino, error) {

@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Drop removes keys, with all replicas. An object in its device's directory of
-// keyed objects goes; of any other file only the key is taken. A key that is
-// not there is a success.
+// Drop removes keys, with all replicas. An object in its device's directory of keyed
+// objects is removed; any other file only loses the key. A key that does not exist is a
+// success.
 //
-// Errors by key: ErrForbidden for what the holder's user may not write; ErrBusy
-// while the object is exported in a way that its removal would break.
+// Errors by key: ErrForbidden for an object that the holder's user may not write;
+// ErrBusy while the object is exported in a way that its removal would break.
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
 	for i, key := range keys {
@@ -46,8 +46,8 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 		if err = s.keyed.vacate(ctx, in); err == nil {
 			return nil
 		}
-		// Who has renamed or replaced it meanwhile leaves something to be judged
-		// anew; with everything as it was the error is the removal's own.
+		// If it was renamed or replaced meanwhile, the new state must be judged; if nothing
+		// has changed, the error is that of the removal.
 		if now, again := s.index.holder(ctx, key); again != nil || now.Ino == in.Ino && now.Parent == in.Parent && now.Name == in.Name {
 			if errors.Is(again, metadata.ErrNotExist) {
 				return nil
@@ -57,8 +57,7 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 	}
 }
 
-// vacate makes an inode's key free: by its removal where it was made for the
-// key.
+// vacate frees an inode's key: by removing the inode, if that was made for the key.
 func (ks *keyed) vacate(ctx context.Context, in metadata.Inode) error {
 	made, err := ks.access.isKeysDir(ctx, in.Parent)
 	if err != nil {
@@ -75,7 +74,7 @@ func (ks *keyed) vacate(ctx context.Context, in metadata.Inode) error {
 	return ks.names.unlinkSame(ctx, in, EventRemoved, nil)
 }
 
-// claimAndGive is giveKey for a key that another machine may have.
+// claimAndGive is giveKey for a key that another node may have.
 func (ks *keyed) claimAndGive(ctx context.Context, in metadata.Inode, key string) error {
 	done, err := ks.claims.claimOne(ctx, SpaceKeys, key)
 	if err != nil {
@@ -85,8 +84,8 @@ func (ks *keyed) claimAndGive(ctx context.Context, in metadata.Inode, key string
 	return ks.giveKey(context.WithoutCancel(ctx), in, key)
 }
 
-// giveKey gives an inode a key, in place of the one that it carries. One that
-// has nothing to show for the key loses it.
+// giveKey gives an inode a key, in place of the one that it carries. If a vacant inode, see
+// isVacant, has the key, that inode loses it.
 func (ks *keyed) giveKey(ctx context.Context, in metadata.Inode, key string) error {
 	for races := 0; ; races++ {
 		err := ks.bindKey(ctx, in, key)
@@ -120,8 +119,8 @@ func (ks *keyed) bindKey(ctx context.Context, in metadata.Inode, key string) err
 	return nil
 }
 
-// tell says what has become of the key of an inode that is gone, and ends the
-// offer of one that was published.
+// tell emits the event for the key of an inode that was removed, and ends the offer of
+// one that was published.
 func (v *victim) tell(after metadata.Inode) {
 	after.Size = v.size
 	switch {
@@ -134,7 +133,7 @@ func (v *victim) tell(after metadata.Inode) {
 	}
 }
 
-// takeKey takes an inode's key away, if it is still the one that it was.
+// takeKey removes an inode's key, if it has not changed.
 func (ks *keyed) takeKey(ctx context.Context, in metadata.Inode) error {
 	ks.turn.Lock()
 	defer ks.turn.Unlock()
@@ -152,8 +151,8 @@ func (ks *keyed) takeKey(ctx context.Context, in metadata.Inode) error {
 	return nil
 }
 
-// removeUnkeyed removes an object that another one has taken the key from, if
-// it was made for that key.
+// removeUnkeyed removes an object that has lost its key to another one, if it was made
+// for that key.
 func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 	made := false
 	in, err := ks.meta.Get(ctx, ino)
@@ -168,11 +167,11 @@ func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 	}
 }
 
-// unlinkSame removes a name of an inode, as Unlink does, if it is that inode's
-// still, and may has nothing against it: it is asked when nobody else can
-// remove the name.
+// unlinkSame removes a name of an inode, as Unlink does, if the name still refers to
+// that inode, and may, unless it is nil, returns no error. may is called under the lock
+// of the names, so that the name cannot be removed meanwhile.
 //
-// Errors: metadata.ErrNotExist when the name is not the inode's any more.
+// Errors: metadata.ErrNotExist if the name no longer refers to the inode.
 func (n *names) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
 	unlock := n.lock(in.Parent, in.Parent)
 	v, err := n.victim(ctx, in.Parent, in.Name)

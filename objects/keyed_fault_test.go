@@ -15,13 +15,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// keyedLife is tried with a fault in every place (case C14): keys are
-// set, replaced, read, given a time to live and removed.
+// keyedLife is run with a fault at every operation (case C14): keys are set, replaced,
+// read, given a time to live and removed.
 type keyedLife struct {
 	*keyedRig
 	old, fresh *memory
 	keys       []string
-	// arm lets the fault come from here on, and disarm no more.
+	// arm enables the fault, and disarm disables it.
 	arm, disarm func()
 }
 
@@ -38,8 +38,8 @@ func (l *keyedLife) bytes(m *memory, i int) []byte {
 	return append(bytes.Clone(all[i*7:i*7+5000]), all[20000+i:23000+i]...)
 }
 
-// is fails unless each key names an object of the bytes that one of the
-// memories has for it, or, where nothing is one of them, none.
+// is fails unless the i-th key names an object with the bytes of one of the allowed
+// memories; nil as the first, or none, also allows that the key names no object.
 func (l *keyedLife) is(i int, allowed ...*memory) {
 	l.t.Helper()
 	none := len(allowed) == 0 || allowed[0] == nil
@@ -106,8 +106,7 @@ func (l *keyedLife) run() {
 	step("remove", func() []error { return l.user.Drop(l.ctx(), l.keys) }, l.fresh, nil)
 }
 
-// fuse fails one operation: the n-th of those that it is asked about while it
-// burns.
+// fuse fails one operation: the n-th that it is asked about while it is armed.
 type fuse struct {
 	left    atomic.Int64
 	burning atomic.Bool
@@ -122,7 +121,7 @@ func (f *fuse) blow(what any) error {
 	return fmt.Errorf("%w: %v", errInjected, what)
 }
 
-// everywhere runs the life with each operation failing, one after the other.
+// everywhere runs the life once for each operation, with that operation failing.
 func everywhere(t *testing.T, options func(f *fuse) keyedOptions) {
 	for n := int64(1); ; n++ {
 		if n > 2000 {
@@ -143,7 +142,7 @@ func everywhere(t *testing.T, options func(f *fuse) keyedOptions) {
 	}
 }
 
-// TestKeyedErrors lets the n-th operation of the devices fail, for every n.
+// TestKeyedErrors fails the n-th operation of the devices, for every n.
 func TestKeyedErrors(t *testing.T) {
 	kit.Check(t)
 	everywhere(t, func(f *fuse) keyedOptions {
@@ -164,8 +163,8 @@ func TestKeyedMetadataErrors(t *testing.T) {
 	})
 }
 
-// TestGatherReaders reads an object again and again while it is replaced: each
-// reading is of one version.
+// TestGatherReaders reads an object repeatedly while it is replaced: each read is of
+// one version.
 func TestGatherReaders(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

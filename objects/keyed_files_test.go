@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// file makes a file of a user, mode 0600, with the bytes of a seed, where users
-// may make none as well.
+// file makes a file of a user, mode 0600, with the bytes of a seed, also where users
+// may not make files.
 func (r *keyedRig) file(dir objects.Ino, name string, seed uint64) objects.Ino {
 	r.t.Helper()
 	a, err := r.meta.Create(r.ctx(), dir, name, metadata.Node{Mode: metadata.TypeRegular | 0o600})
@@ -29,8 +29,8 @@ func (r *keyedRig) file(dir objects.Ino, name string, seed uint64) objects.Ino {
 	return a.Ino
 }
 
-// TestGatherOverFiles sets keys that files of users have, or whose place they
-// take without having them.
+// TestGatherOverFiles sets keys that users' files have, and keys whose names in .keys
+// belong to files without the key.
 func TestGatherOverFiles(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -88,8 +88,8 @@ func TestGatherOverFiles(t *testing.T) {
 	}
 }
 
-// TestKeyFromOtherTier replaces an object of a card by one of the host: the
-// card's, which was made for the key, goes.
+// TestKeyFromOtherTier replaces an object of a card by one on the host: the card's
+// object, which was made for the key, is removed.
 func TestKeyFromOtherTier(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -106,7 +106,7 @@ func TestKeyFromOtherTier(t *testing.T) {
 	}
 }
 
-// TestKeyedRefusals has calls that fail before anything moves.
+// TestKeyedRefusals makes calls that fail before anything is copied.
 func TestKeyedRefusals(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

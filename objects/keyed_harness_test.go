@@ -26,7 +26,7 @@ type keyedRig struct {
 	tier devices.Files
 }
 
-// me is the user who may everything.
+// me is root.
 func me() objects.Caller { return objects.Caller{UID: 0, GID: 0, Groups: []uint32{}} }
 
 // keyedOptions are a test's own options.
@@ -73,7 +73,7 @@ func newKeyed(t *testing.T, o keyedOptions) *keyedRig {
 	return r
 }
 
-// finish removes what is left, which must be nothing but objects of keys.
+// finish removes the remaining objects, which must all be objects of keys.
 func (r *keyedRig) finish() {
 	ctx := context.Background()
 	entries, err := r.store.Keys(ctx, "", 0)
@@ -95,8 +95,8 @@ func (r *keyedRig) finish() {
 	r.stop()
 }
 
-// again is the next mount, after what is done between the two: what the users
-// had is gone.
+// again opens the next store, after between has run: the memory of the holders has
+// ended.
 func (r *keyedRig) again(between func()) {
 	r.t.Helper()
 	err := r.user.Close(r.ctx())
@@ -111,8 +111,8 @@ func (r *keyedRig) again(between func()) {
 	r.user = r.store.NewHolder(me())
 }
 
-// noStrays fails for host files that no record knows. What has just expired loses
-// its record first.
+// noStrays fails if there are host files without a record. Objects that have just
+// expired lose their record before their file.
 func (r *keyedRig) noStrays(ctx context.Context) {
 	r.t.Helper()
 	kit.Eventually(r.t, within, func() error {
@@ -125,14 +125,14 @@ func (r *keyedRig) noStrays(ctx context.Context) {
 	})
 }
 
-// memory is some of a card's, registered with the user.
+// memory is memory of a card, registered by the user.
 type memory struct {
 	rig    *keyedRig
 	mem    *devices.Memory
 	region *objects.Region
 }
 
-// memory takes n bytes of a card and fills them by a seed.
+// memory allocates n bytes on a card and fills them from a seed.
 func (r *keyedRig) memory(card int, n int, seed uint64) *memory {
 	r.t.Helper()
 	dev := r.devs[card]

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// placing says into which directory of keyed objects files go, for which user, and
-// what becomes of those that have the keys.
+// placing says into which directory of keyed objects files are put, for which user, and
+// what happens to inodes that have their keys.
 type placing struct {
 	who  Caller
 	dir  Ino
@@ -26,9 +26,8 @@ type placed struct {
 	Err     error
 }
 
-// put makes files that carry their names as keys. Their content is there
-// before; that of a file which was not made is the caller's still. Events and
-// who waits for the keys are told.
+// put makes files whose keys are their names. Their content exists before; the caller
+// keeps ownership of the content of files that are not made. put emits the events.
 func (ks *keyed) put(ctx context.Context, p placing, files []metadata.NewFile) []placed {
 	ctx = context.WithoutCancel(ctx)
 	done := make([]placed, len(files))
@@ -38,7 +37,7 @@ func (ks *keyed) put(ctx context.Context, p placing, files []metadata.NewFile) [
 	return done
 }
 
-// putFree makes the files whose keys nobody has, and tells the places of the
+// putFree makes the files whose keys are not in use, and returns the indices of the
 // others.
 func (ks *keyed) putFree(ctx context.Context, p placing, files []metadata.NewFile, done []placed) (contested []int) {
 	ks.turn.RLock()
@@ -57,8 +56,7 @@ func (ks *keyed) putFree(ctx context.Context, p placing, files []metadata.NewFil
 	return contested
 }
 
-// putResult is one result of metadata.Put, which has the error of all where
-// there is none of its own.
+// putResult returns one result of metadata.Put; if Put failed as a whole, its error.
 func putResult(results []metadata.PutResult, i int, err error) metadata.PutResult {
 	if i < len(results) {
 		return results[i]
@@ -66,9 +64,9 @@ func putResult(results []metadata.PutResult, i int, err error) metadata.PutResul
 	return metadata.PutResult{Err: err}
 }
 
-// putContested makes those of the files, by place, whose key or name another
-// inode has that gives way. Nobody gives or takes keys meanwhile, so that it is
-// still the one that was judged which is replaced.
+// putContested makes those files, by index, whose key or name belongs to another inode
+// that may be replaced. It excludes other changes of keys, so that the inode replaced
+// is the one that was judged.
 func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.NewFile, which []int, done []placed) {
 	ks.turn.Lock()
 	unlock := ks.names.lock(p.dir, p.dir)
@@ -119,8 +117,8 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 	}
 }
 
-// of is the victim itself, or that of an inode which nobody knows: one that was
-// made for the same key by the same call.
+// of returns v if it is the victim for ino; otherwise a victim for an inode that is not
+// referenced, which the same call has made for the same key.
 func (v *victim) of(ino Ino) *victim {
 	if v.ino == ino {
 		return v
@@ -128,9 +126,9 @@ func (v *victim) of(ino Ino) *victim {
 	return &victim{names: v.names, unasked: true}
 }
 
-// judge says whether a key is left as it is, or why it can't be set; with
-// neither it is free, or what has it gives way. Who has keyed.turn for
-// writing can rely on it.
+// judge decides whether a key is left as it is (skip), or why it can't be set; without
+// either it is free, or the inode that has it will be replaced. The result is stable
+// while the caller has keyed.turn for writing.
 func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
 	holder, err := ks.index.holder(ctx, key)
 	if err == nil {
@@ -147,11 +145,10 @@ func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, e
 		return false, nil
 	case err != nil || named.Ino == holder.Ino:
 		return false, err
-	case named.Key == key: // it has come since
+	case named.Key == key: // the key was assigned meanwhile
 		return ks.givesWay(ctx, p.who, p.rule, named)
 	}
-	// A file that has lost its key. It is nobody's object, but it is somebody's
-	// file.
+	// A file that has lost its key: no keyed object, but a file of some user.
 	skip, err = ks.givesWay(ctx, p.who, p.rule, named)
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
@@ -159,8 +156,8 @@ func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, e
 	return false, err
 }
 
-// givesWay says what becomes of an inode whose key or name somebody else wants:
-// skip leaves it, and without an error it goes.
+// givesWay decides what happens to an inode whose key or name another object is to get:
+// skip keeps it; without an error it is replaced.
 func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
 	if ks.index.isVacant(in) {
 		return false, nil
@@ -178,8 +175,8 @@ func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in
 	return false, metadata.ErrExist
 }
 
-// keyIndex finds the inodes that carry keys, and tells whether they have bytes to show
-// for them. It takes no lock but those of the table.
+// keyIndex finds the inodes that carry keys, and determines whether they still have
+// bytes. It takes no locks but those of the table.
 type keyIndex struct {
 	meta  *metadata.Store
 	log   *zap.Logger
@@ -187,16 +184,16 @@ type keyIndex struct {
 	table *table
 }
 
-// isVacant says whether an inode holds its key without having anything to show
-// for it: its bytes are lost, or its time is over.
+// isVacant reports whether an inode carries its key without valid content: its bytes
+// are lost, or its time to live is over.
 func (ix *keyIndex) isVacant(in metadata.Inode) bool { return ix.isOver(in) || ix.lostNow(in) }
 
-// lostNow says whether an inode's bytes are known to be lost. It pins nothing,
-// so that it can be asked with any lock of the names held.
+// lostNow reports whether an inode's bytes are known to be lost. It pins nothing, so it
+// may be called with any lock of the names held.
 func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	t, err := ix.tiers.named(in.Device)
 	if err != nil {
-		return false // they are there again when the device is
+		return false // they are available again when the device is
 	}
 	sh := ix.table.shard(in.Ino)
 	sh.mu.Lock()
@@ -221,7 +218,7 @@ func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	return o.epoch != 0 && o.epoch != o.tier.Epoch()
 }
 
-// holder is the inode that carries a key, also one whose time is over.
+// holder returns the inode that carries a key, also one whose time to live is over.
 //
 // Errors: metadata.ErrNotExist.
 func (ix *keyIndex) holder(ctx context.Context, key string) (metadata.Inode, error) {
@@ -237,7 +234,7 @@ func (ix *keyIndex) holder(ctx context.Context, key string) (metadata.Inode, err
 		if err == nil {
 			return in, nil
 		}
-		// The key may have gone to another inode between the two readings.
+		// The key may have moved to another inode between the two reads.
 		if ino == before || !errors.Is(err, metadata.ErrNotExist) {
 			return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
 		}
@@ -245,9 +242,9 @@ func (ix *keyIndex) holder(ctx context.Context, key string) (metadata.Inode, err
 	}
 }
 
-// find is the inode that a key names, live or lost.
+// find returns the inode that a key names, live or lost.
 //
-// Errors: metadata.ErrNotExist, also for one whose time is over.
+// Errors: metadata.ErrNotExist, also for an inode whose time to live is over.
 func (ix *keyIndex) find(ctx context.Context, key string) (metadata.Inode, error) {
 	in, err := ix.holder(ctx, key)
 	if err == nil && ix.isOver(in) {
@@ -256,7 +253,7 @@ func (ix *keyIndex) find(ctx context.Context, key string) (metadata.Inode, error
 	return in, err
 }
 
-// isOver says whether an inode's time to live is over.
+// isOver reports whether an inode's time to live is over.
 func (ix *keyIndex) isOver(in metadata.Inode) bool {
 	return in.Expires != (metadata.Timespec{}) && !in.Expires.After(ix.meta.Now())
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// TestDropUnderReader drops, or replaces, a key in the middle of a reading: the
-// reader ends with the bytes that it came for, and they go after it.
+// TestDropUnderReader drops, or replaces, a key during a read: the reader gets all
+// bytes, which are freed afterwards.
 func TestDropUnderReader(t *testing.T) {
 	kit.Check(t)
 	var hold atomic.Bool
@@ -71,8 +71,8 @@ func replacing() objects.GatherOptions {
 	return objects.GatherOptions{Existing: objects.ExistingReplace}
 }
 
-// TestGatherSame has two users set the same new keys at the same time: of each
-// key one has set it, and the other one has skipped it (case C16).
+// TestGatherSame has two users set the same new keys concurrently: each key is set by
+// one, and skipped by the other (case C16).
 func TestGatherSame(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -139,8 +139,8 @@ func TestGatherLeftover(t *testing.T) {
 	r.holds("before", want)
 }
 
-// TestKeyedTogether has several users do everything with the same few keys at
-// the same time. Whatever is read is what somebody has set, whole.
+// TestKeyedTogether has several users do everything with the same few keys
+// concurrently. Each read returns the complete bytes of some write.
 func TestKeyedTogether(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -166,7 +166,7 @@ func TestKeyedTogether(t *testing.T) {
 	r.noStrays(r.ctx())
 }
 
-// together is one of them.
+// together is one of these users.
 type together struct {
 	*keyedRig
 	rng         *rand.Rand
@@ -230,8 +230,8 @@ func (u *together) read(key string, half uint64) error {
 	return fmt.Errorf("key %q: bytes that nobody has set, in one piece", key)
 }
 
-// TestLookWhileReplaced looks at a key of the host tier, and at the name of its file,
-// while the object is replaced again and again: it is always there, and never lost.
+// TestLookWhileReplaced looks up a key of the host tier, and the name of its file,
+// while the object is replaced repeatedly: it always exists, and is never lost.
 func TestLookWhileReplaced(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

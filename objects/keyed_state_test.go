@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestKeysAreToldOf: a key that comes in any way is told of when it is there.
+// TestKeysAreToldOf: a key that is set in any way has an event when it is visible.
 func TestKeysAreToldOf(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -63,8 +63,8 @@ func TestKeysAreToldOf(t *testing.T) {
 	}
 }
 
-// TestLostKeys follows a key whose bytes went with their memory: it
-// is not there, whoever sets it has it, and the lost object goes.
+// TestLostKeys follows a key whose bytes were lost with their memory: it does not
+// exist, any user can set it, and the lost object is removed.
 func TestLostKeys(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -111,8 +111,8 @@ func TestLostKeys(t *testing.T) {
 	}
 }
 
-// TestDropLinked drops a key whose object has a second name: the object stays
-// by that one.
+// TestDropLinked drops a key whose object has a second name: the object remains under
+// that name.
 func TestDropLinked(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

@@ -15,15 +15,15 @@ import (
 // KeyInfo describes a key, or a publication.
 type KeyInfo struct {
 	Attr Attr
-	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or
-	// the one that is the whole object.
+	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or the size of
+	// the object if it is a single blob.
 	Blobs []uint64
 }
 
 // KeyInfo looks a key up.
 //
-// Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
-// what the holder's user may not read.
+// Errors: metadata.ErrNotExist, also for a key that has expired; ErrForbidden for an
+// object that the holder's user may not read.
 func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err := h.begin(); err != nil {
 		return KeyInfo{}, err
@@ -39,7 +39,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 		}
 		a, err := s.attrs.of(ctx, in)
 		if errors.Is(err, metadata.ErrNotExist) {
-			continue // it was replaced, or removed: the key tells which
+			continue // it was replaced or removed; look the key up again
 		}
 		var blobs []uint64
 		if err == nil {
@@ -52,8 +52,8 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	}
 }
 
-// KeyThere says whether a key names an object whose bytes are there. Anybody
-// may ask, as anybody may list keys/.
+// KeyThere reports whether a key names an object whose bytes exist. It checks no
+// permission, since all users may list keys/.
 func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	in, err := s.index.find(ctx, key)
 	if errors.Is(err, metadata.ErrNotExist) {
@@ -66,8 +66,8 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	return gone == nil && !s.index.lostNow(in), nil
 }
 
-// findBlobs is find with what is noted of the object's blobs. That goes with
-// the records, so it is read while they are there.
+// findBlobs is find, and also returns the object's user.hmc.blobs. That is removed with
+// the records, so it is read while they exist.
 func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
 	for {
 		if in, err = ix.find(ctx, key); err != nil {
@@ -76,7 +76,7 @@ func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in metadata.Inod
 		text, err := ix.meta.GetXattr(ctx, in.Ino, xattrBlobs)
 		switch {
 		case errors.Is(err, metadata.ErrNotExist):
-			continue // it was replaced, or removed: the key tells which
+			continue // it was replaced or removed; look the key up again
 		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
 			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
 		}
@@ -84,8 +84,8 @@ func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in metadata.Inod
 	}
 }
 
-// sizesIn are the sizes of the blobs of an object: as they are noted, where that
-// fits its size, and one for all else.
+// sizesIn returns the sizes of an object's blobs: those in text, if they fit the
+// object's size; otherwise the object is one blob.
 func sizesIn(text string, size uint64) ([]uint64, error) {
 	if text == "" || checkBlobs(text, size) != nil {
 		return []uint64{size}, nil
@@ -93,7 +93,7 @@ func sizesIn(text string, size uint64) ([]uint64, error) {
 	return parseSizes(text)
 }
 
-// blobsText returns the value of user.hmc.blobs for sizes; nil for a single one, which
+// blobsText returns the value of user.hmc.blobs for sizes; nil for a single blob, which
 // is the whole object.
 //
 // Errors: metadata.ErrTooLarge for more than an attribute can hold.
@@ -115,8 +115,9 @@ func blobsText(sizes []uint64) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// shows says whether a key names something here. A lost object does not show
-// its key: it gives way, here and elsewhere. The caller has claims.mu.
+// shows reports whether a key is visible on this node. The key of a lost object is not:
+// the object is replaced if the key is set, here or on another node. The caller has
+// claims.mu.
 func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool {
 	var in metadata.Inode
 	var err error
@@ -126,15 +127,15 @@ func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool 
 		in, err = ix.holder(ctx, key)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		// It is given up later, or with our incarnation.
+		// It is released later, or with our incarnation.
 		ix.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
 		return true
 	}
 	return err == nil && (space == SpacePublish || !ix.lostNow(in))
 }
 
-// KeyMade tells when the object was made that shows a key, or was published under
-// it.
+// KeyMade returns the time at which the object that has a key, or is published under
+// it, was made.
 //
 // Errors: metadata.ErrNotExist, also for a key whose object is lost.
 func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metadata.Timespec, error) {

@@ -9,16 +9,15 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Keys is the keys of objects, and those of publications: of this node's store
-// (LocalKeys), or of all nodes. Each method acts for a holder's user, who is checked where
-// the object is.
+// Keys gives access to the keys of objects and of publications: of this node's store
+// (LocalKeys), or of all nodes. Each method acts for a holder's user, whose permissions
+// are checked on the node that has the object.
 //
-// Methods may be called from any goroutine. A key that is nowhere is
-// metadata.ErrNotExist. Where a node that may have a key can't be asked, the error says
+// Methods may be called from any goroutine. A key that exists on no node is
+// metadata.ErrNotExist. If a node that may have a key can't be reached, the error says
 // so; see package cluster.
 type Keys interface {
-	// Info looks a key, or a publication, up. One whose bytes are lost is told as
-	// StateLost.
+	// Info looks up a key, or a publication. One whose bytes are lost has StateLost.
 	Info(ctx context.Context, h *Holder, key string, published bool) (KeyInfo, error)
 	// Scatter is Holder.Scatter.
 	Scatter(ctx context.Context, h *Holder, sc Scatter) error
@@ -29,49 +28,49 @@ type Keys interface {
 	Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error)
 	// Drop removes keys, and returns an error for each.
 	Drop(ctx context.Context, h *Holder, keys []string) []error
-	// Expire sets when a key ends; zero is never.
+	// Expire sets when a key expires; zero is never.
 	Expire(ctx context.Context, h *Holder, key string, at metadata.Timespec) error
-	// Watch calls came, from any goroutine, when one of the keys may have come to another
-	// node; what comes to this one is told by the store's events. stop ends that.
+	// Watch calls came, from any goroutine, when one of the keys may have become visible on
+	// another node; for this node there are the store's events. stop ends that.
 	Watch(ctx context.Context, published bool, keys []string, came func(key string)) (stop func())
-	// List lists keys of all nodes, in order; see KeyRange. Those of nodes that can't be
-	// asked are left out, and the error says so; where this node's can't be read the list
+	// List lists keys of all nodes, in order; see KeyRange. Keys of nodes that can't be
+	// reached are left out, and the error says so; if this node's can't be read, the list
 	// is nil.
 	List(ctx context.Context, r KeyRange) ([]KeyEntry, error)
-	// CanWait reports whether other nodes may have to be asked, so that it is worth to
+	// CanWait reports whether other nodes may have to be asked, so that it is worthwhile to
 	// ask for several keys at once.
 	CanWait() bool
 }
 
-// KeyRange says which keys are listed.
+// KeyRange selects the keys to list.
 type KeyRange struct {
-	// Published lists publications.
+	// Published selects publications instead of keys.
 	Published bool
-	// From is the key at which the list begins: behind it, or with it where Inclusive is set.
+	// From is the key after which the list begins; Inclusive includes it.
 	From      string
 	Inclusive bool
-	// Limit is the most keys; fewer are the last.
+	// Limit is the maximum number of keys; a shorter list is the end.
 	Limit int
 }
 
-// KeyEntry is a key in a list.
+// KeyEntry is an entry of a list of keys.
 type KeyEntry struct {
 	Key string
-	// Ino is the object's number, where it is this node's.
+	// Ino is the object's inode number, if it is on this node.
 	Ino Ino
-	// Node is the other node that has it; empty for this one.
+	// Node is the node that has it; empty for this one.
 	Node string
 }
 
-// LocalKeys is the keys of a store.
+// LocalKeys implements Keys for one store.
 type LocalKeys struct{ Store *Store }
 
 var _ Keys = LocalKeys{}
 
-// CanWait is Keys'.
+// CanWait implements Keys.
 func (LocalKeys) CanWait() bool { return false }
 
-// Info is Keys'.
+// Info implements Keys.
 func (LocalKeys) Info(ctx context.Context, h *Holder, key string, published bool) (KeyInfo, error) {
 	if published {
 		return h.PublicationInfo(ctx, key)
@@ -79,20 +78,20 @@ func (LocalKeys) Info(ctx context.Context, h *Holder, key string, published bool
 	return h.KeyInfo(ctx, key)
 }
 
-// Scatter is Keys'.
+// Scatter implements Keys.
 func (LocalKeys) Scatter(ctx context.Context, h *Holder, sc Scatter) error {
 	return h.Scatter(ctx, sc)
 }
 
-// Gather is Keys'.
+// Gather implements Keys.
 func (LocalKeys) Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOptions) []Gathered {
 	return h.Gather(ctx, set, o)
 }
 
-// Receive is Keys'.
+// Receive implements Keys.
 func (LocalKeys) Receive(ctx context.Context, h *Holder, k Keyed) error { return h.Receive(ctx, k) }
 
-// Claim is Keys'.
+// Claim implements Keys.
 func (LocalKeys) Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error) {
 	c, err := h.Claim(ctx, key, wait)
 	if err != nil {
@@ -101,22 +100,22 @@ func (LocalKeys) Claim(ctx context.Context, h *Holder, key string, wait bool) (R
 	return c, nil
 }
 
-// Drop is Keys'.
+// Drop implements Keys.
 func (LocalKeys) Drop(ctx context.Context, h *Holder, keys []string) []error {
 	return h.Drop(ctx, keys)
 }
 
-// Expire is Keys'.
+// Expire implements Keys.
 func (LocalKeys) Expire(ctx context.Context, h *Holder, key string, at metadata.Timespec) error {
 	return h.Expire(ctx, key, at)
 }
 
-// Watch is Keys': there are no other nodes.
+// Watch implements Keys. It never calls came: there are no other nodes.
 func (LocalKeys) Watch(context.Context, bool, []string, func(string)) (stop func()) {
 	return func() {}
 }
 
-// List is Keys'.
+// List implements Keys.
 func (l LocalKeys) List(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
 	if r.Published {
 		return l.publications(ctx, r)
@@ -138,11 +137,11 @@ func (l LocalKeys) List(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
 	return out, err
 }
 
-// publicationsAtOnce is the number of entries of publish/ that are read at once.
+// publicationsAtOnce is the number of entries of publish/ that are read at a time.
 const publicationsAtOnce = 512
 
-// publications lists what is published. The directory is in no order, so all of it is
-// read.
+// publications lists the publications. The directory is not ordered, so it is read
+// completely.
 func (l LocalKeys) publications(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
 	var out []KeyEntry
 	for after := metadata.Cookie(0); ; {

@@ -2,10 +2,9 @@ package objects
 
 import "context"
 
-// lane admits one change of an object's content at a time. It is a place in
-// a queue rather than a lock: readers never wait for it, it belongs to one
-// object, and a device copy runs while it is taken. Waiting ends with the
-// context.
+// lane admits one change of an object's content at a time. It is a queue rather than a
+// lock: readers never wait for it, it belongs to one object, and it is held during
+// device copies. Waiting ends with the context.
 type lane chan struct{}
 
 func newLane() lane { return make(lane, 1) }

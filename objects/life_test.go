@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// An object without names is as it was as long as a process has it open or the
-// kernel refers to it: it can be opened again.
+// An object without names is unchanged while a process has it open or the kernel refers
+// to it: it can be opened again.
 func TestUnlinkedObjectLivesAsLongAsItCanBeReached(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -60,8 +60,8 @@ func TestUnlinkedObjectLivesAsLongAsItCanBeReached(t *testing.T) {
 	}
 }
 
-// What lost its name without the kernel's doing goes with its last handle: the
-// kernel may keep the name, and with it a reference.
+// An object whose name was removed without a request of the kernel ends with its last
+// handle: the kernel may keep the name, and with it a reference.
 func TestDroppedObjectGoesWithItsLastHandle(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -109,8 +109,8 @@ func TestReplacedAndClosedObjectsGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// TestLastBytes writes the last bytes that a file can have, and cuts it: all of
-// its memory comes back, and it can be removed.
+// TestLastBytes writes the last bytes that a file can have, and truncates it: all of
+// its memory is freed, and it can be removed.
 func TestLastBytes(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -225,8 +225,8 @@ func TestCrashLosesContentAndSaysSo(t *testing.T) {
 	r.close(kept)
 }
 
-// A daemon that dies leaves records whose content was never closed; the next
-// one must call every one of them lost, and none of them empty.
+// A crash leaves records of objects that were never closed; the next daemon must report
+// every one of them as lost, and none as empty.
 func TestReopenInAnotherEpoch(t *testing.T) {
 	kit.Check(t)
 	dev := sim.New(0, small(false))
@@ -294,8 +294,8 @@ func TestWritersAndReadersOfOneObject(t *testing.T) {
 	}
 }
 
-// readUnwrittenOr reads a range again and again: each byte must be zero, as
-// long as it is not written, or what is written there.
+// readUnwrittenOr reads a range repeatedly: each byte must be zero, or the byte written
+// there.
 func readUnwrittenOr(r *rig, f *objects.File, seed uint64, off, n int) {
 	want := kit.Bytes(seed, int64(off), n)
 	for range 50 {
@@ -333,7 +333,7 @@ func TestNoForeignBytes(t *testing.T) {
 
 const foreignSize = 512 << 10
 
-// rewrite fills an object and cuts it to nothing, again and again.
+// rewrite fills an object and truncates it to 0, repeatedly.
 func rewrite(r *rig, f *objects.File, own byte) {
 	p := bytes.Repeat([]byte{own}, foreignSize)
 	zero := uint64(0)

@@ -6,21 +6,23 @@ import (
 	"slices"
 )
 
-// OnChange has fn called when an object was bound, when it gets another end, and
-// when it is lost with its owner, which nobody has asked for. When it is bound,
-// fn may be called within Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
-// ends it; no call is under way when OnChange returns.
+// OnChange sets a function to be called for changes that the kernel has not requested:
+// with lost false when an object was bound, its content replaced by a Draft, or its expiry
+// changed; with lost true when an object was lost with its owner, or a registered file was
+// written, so that cached bytes are stale. For a binding, the call may be made within Bind.
+// fn must not call the store; readers don't wait for it. nil removes the function; no call
+// is under way when OnChange returns.
 func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
 	s.changes.notifying.Lock()
 	defer s.changes.notifying.Unlock()
 	s.changes.notify = fn
 }
 
-// OnNotice has fn called after every change of attributes, content or names
-// that went through the store, by any caller; what the kernel writes to a host
-// file by itself is noticed when the file is closed. fn may be told of more
-// than has changed. It must not wait and calls nothing of the store's. cancel
-// returns when fn is not running and won't be called again.
+// OnNotice adds a function to be called after every change of attributes, content or
+// names that was made through the store, by any caller; writes of the kernel to a host
+// file by passthrough are reported when the file is closed. fn may also be called for
+// things that have not changed. It must not wait, and must not call the store. cancel
+// removes the function; after it returns, fn is not running and won't be called again.
 func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
 	n := s.notices
 	mine := &fn
@@ -40,9 +42,8 @@ func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
 	}
 }
 
-// Listen begins a queue of what happens from now on. Close ends it. A queue
-// that nobody reads is bounded: the oldest events go, and one EventDropped
-// stands in their place.
+// Listen makes a queue of the events from now on. Close ends it. The queue is bounded:
+// if it is not read, the oldest events are dropped and replaced by one EventDropped.
 func (s *Store) Listen() *Events {
 	h := s.events
 	e := &Events{hub: h, came: make(chan struct{})}
@@ -59,10 +60,10 @@ func (s *Store) Listen() *Events {
 	return e
 }
 
-// SetAuthority has a decide from now on, and tells it of all keys that are
-// there. nil is nobody: every key that is free here may be used.
+// SetAuthority makes a the authority on keys, and reports all existing keys to it. With
+// nil, there is none: every key that is free on this node may be used.
 //
-// Errors: those of reading the records; a decides all the same.
+// Errors: those of reading the records; a is the authority all the same.
 func (s *Store) SetAuthority(ctx context.Context, a KeyAuthority) error {
 	c := s.claims
 	c.mu.Lock()

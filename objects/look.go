@@ -6,13 +6,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// look finds what n bytes at off are made of, as content.find does, up to the
+// look finds the pieces of n bytes at off, as content.Content.Find does, up to the
 // object's end.
 //
-// INVARIANT: the size and the pieces are of one moment. A cut lowers the size,
-// then raises cuts, and only then gives memory back; bytes are there before the
-// size that includes them. So who finds a hole where a cut took the memory
-// finds another count too.
+// INVARIANT: the size and the pieces are of one moment. A truncation lowers the size,
+// then raises cuts, and only then frees memory; bytes are stored before the size
+// includes them. So a reader that finds a hole where a truncation has freed the memory
+// also finds that cuts has changed.
 func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 	for {
 		cuts := o.cuts.Load()
@@ -43,8 +43,8 @@ func (o *object) clip(off, n uint64) (uint64, error) {
 	return min(n, end-off), nil
 }
 
-// shrink lowers the size to what a cut will leave, for look, and returns what
-// it was. The caller has the lane.
+// shrink lowers the size to that after a truncation, for look, and returns the old
+// size. The caller has the lane.
 func (o *object) shrink(size uint64) (was uint64) {
 	o.mu.Lock()
 	was = o.size

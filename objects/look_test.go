@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestReadersOfWhatIsCut cuts and writes a file anew, which holds no zeros and
-// has no holes: readers, of each kind, see its bytes or its end, and no zeros.
+// TestReadersOfWhatIsCut truncates and rewrites a file whose content has no zeros and
+// no holes: readers of each kind see its bytes or its end, and no zeros.
 func TestReadersOfWhatIsCut(t *testing.T) {
 	const size, rounds = 3 * 4096, 20_000
 	content := kit.Bytes(1, 0, size)
@@ -68,7 +68,7 @@ func TestReadersOfWhatIsCut(t *testing.T) {
 	}
 }
 
-// cutAndWrite cuts a file to nothing and writes all of it, again and again.
+// cutAndWrite truncates a file to 0 and writes it again, repeatedly.
 func cutAndWrite(r *rig, f *objects.File, content []byte, rounds int) error {
 	none := uint64(0)
 	for range rounds {

@@ -6,41 +6,42 @@ import (
 	"sync/atomic"
 )
 
-// memo keeps what was found out of inodes, as long as their stamps stay. It
-// is bounded: what was not asked for the longest goes first. The zero memo is
-// empty and ready.
+// memo caches results for inodes as long as their stamps don't change. It is bounded:
+// the least recently used result is dropped first. The zero memo is empty and ready for
+// use.
 type memo[T any] struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	of map[Ino]*memoized[T]
-	// bytes is the memory of all.
+	// bytes is the memory of all results.
 	// +checklocks:mu
 	bytes uint64
 	// clock counts the calls of get.
 	// +checklocks:mu
 	clock uint64
-	// count is len(of), for who need not look when there is none.
+	// count is len(of), readable without the lock.
 	count atomic.Int64
 }
 
-// memoized is one answer. What finds it out fills in the first fields.
+// memoized is one cached result. The function that computes it fills in the first
+// fields.
 type memoized[T any] struct {
 	value T
 	err   error
-	// memory is the size of the value in bytes, about.
+	// memory is the approximate size of the value, in bytes.
 	memory uint64
-	// keep says that it holds until the stamp changes.
+	// keep reports that the result is valid until the stamp changes.
 	keep bool
 
 	stamp stamp
-	// used is the time at which it was last asked for, protected by memo.mu.
+	// used is the clock at the last use, protected by memo.mu.
 	used uint64
 	// done is closed when value and err are set.
 	done chan struct{}
 }
 
-// get returns what is known of an inode whose stamp is given, or finds it out;
-// who asks meanwhile waits for that.
+// get returns the result for an inode with the given stamp, or computes it with find;
+// concurrent callers wait for that.
 func (m *memo[T]) get(ctx context.Context, ino Ino, now stamp, find func() memoized[T]) (value T, err error) {
 	m.mu.Lock()
 	m.clock++
@@ -70,7 +71,7 @@ func (m *memo[T]) get(ctx context.Context, ino Ino, now stamp, find func() memoi
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.of[ino] != e: // forgotten, or another stamp's by now
+	case m.of[ino] != e: // forgotten, or replaced for another stamp meanwhile
 	case !found.keep:
 		m.dropLocked(ino)
 	default:
@@ -81,8 +82,8 @@ func (m *memo[T]) get(ctx context.Context, ino Ino, now stamp, find func() memoi
 	return e.value, e.err
 }
 
-// evictLocked drops the oldest answers until the rest is within bounds, but
-// not that of the inode kept.
+// evictLocked drops the least recently used results until the rest is within bounds,
+// but not the one of the inode kept.
 //
 // +checklocks:m.mu
 func (m *memo[T]) evictLocked(kept Ino) {
@@ -109,7 +110,7 @@ func (m *memo[T]) dropLocked(ino Ino) {
 	}
 }
 
-// forget drops what is known of an inode.
+// forget drops the result for an inode.
 func (m *memo[T]) forget(ino Ino) {
 	if m.count.Load() == 0 {
 		return

@@ -1,6 +1,6 @@
 package objects
 
-// HeadersKept counts the headers of files of tensors that are remembered.
+// HeadersKept returns the number of cached headers of tensor files.
 func (s *Store) HeadersKept() int64 {
 	return s.headers.files.count.Load() + s.headers.singles.count.Load()
 }

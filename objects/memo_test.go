@@ -39,7 +39,7 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// TestMemoIsBounded wants the oldest answers dropped, by number and by size.
+// TestMemoIsBounded checks that the oldest results are dropped, by number and by size.
 func TestMemoIsBounded(t *testing.T) {
 	var m memo[Ino]
 	put := func(ino Ino, memory uint64) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// moves takes files from one device to another.
+// moves moves files between devices.
 type moves struct {
 	meta  *metadata.Store
 	log   *zap.Logger
@@ -21,9 +21,9 @@ type moves struct {
 	names *names
 }
 
-// moveBetween renames between two devices: the content is copied first, then
-// one transaction moves the name and the records, then the old content goes.
-// A death in between leaves the object whole under its old name.
+// moveBetween renames between two devices: it copies the content, then moves the name
+// and the records in one transaction, then frees the old content. After a crash in
+// between, the object is complete under its old name.
 func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
 	in, err := mv.meta.Lookup(whole, r.From, r.Name)
@@ -57,18 +57,18 @@ func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 	}
 	defer mv.table.unpin(whole, o, pinUse)
 	err = mv.moveObject(ctx, move{Rename: r, object: o, to: to})
-	if errors.Is(err, metadata.ErrTooManyLinks) { // it got a second name meanwhile
+	if errors.Is(err, metadata.ErrTooManyLinks) { // it has got a second name meanwhile
 		err = metadata.ErrCrossDevice
 	}
 	return err
 }
 
-// lastClose bounds the wait of a move for the last handle's end to be
-// heard of: the kernel tells of it after close(2) has returned, and a program
-// that closes and renames must not be told that the file is open.
+// lastClose bounds the wait of a move for the close of the last handle: the kernel
+// reports it to the daemon after close(2) has returned, and a program that closes and
+// then renames must not get an error that the file is open.
 const lastClose = 250 * time.Millisecond
 
-// awaitMove is beginMove, tried again for as long as a close may take.
+// awaitMove is beginMove, retried for as long as a close may take to be reported.
 func (tb *table) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		if end, ok = tb.beginMove(ino); ok || pause > lastClose/2 {
@@ -84,8 +84,8 @@ func (tb *table) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
 	}
 }
 
-// moveName is metadata.MoveDevice for a name that must still be what was
-// copied. The caller has the names' locks.
+// moveName is metadata.MoveDevice for a name that must still refer to the inode copied.
+// The caller has the names' locks.
 func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to home, maps []metadata.Mapping) (metadata.RenameResult, error) {
 	now, err := n.meta.Lookup(ctx, r.From, r.Name)
 	if err != nil {
@@ -97,22 +97,22 @@ func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to hom
 	return n.meta.MoveDevice(ctx, r, to.tier.Name, to.epoch, maps)
 }
 
-// move is a file on its way to another tier.
+// move describes the move of a file to another tier.
 type move struct {
 	metadata.Rename
 	object *object
 	to     *content.Tier
-	// commit, where it is not nil, is given what moves the name, and may refuse
-	// that. With it, content that is bound is copied too.
+	// commit, if it is not nil, is passed the function that moves the name, and may refuse
+	// to call it. If it is set, bound content is copied too.
 	commit func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error)
 }
 
-// moveObject moves a file that nobody has open; the caller keeps it so.
+// moveObject moves a file that is not open; the caller keeps it from being opened.
 func (mv *moves) moveObject(ctx context.Context, m move) error {
 	o := m.object
 	var old, fresh content.Content
 	err := o.change(ctx, func() (err error) {
-		// It may have been bound, or published, since its record was read.
+		// It may have been bound or published since its record was read.
 		if m.commit == nil && (isBound(o.content()) || o.notOffered() != nil) {
 			return metadata.ErrCrossDevice
 		}
@@ -138,15 +138,15 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 	return nil
 }
 
-// home is the place of content, present or future.
+// home is a place of content, present or future.
 type home struct {
 	tier  *content.Tier
 	body  content.Content
-	epoch metadata.Epoch // what the record says of the content
+	epoch metadata.Epoch // of the content, for the record
 }
 
-// transplant copies the object's content to a new home and moves the name
-// there. It returns the old content, or an error and nothing has changed.
+// transplant copies the object's content to a new home and moves the name there. It
+// returns the old content; on an error nothing has changed.
 func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Content, error) {
 	o := m.object
 	if err := o.duplicate(ctx, to.body); err != nil {
@@ -178,9 +178,9 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Conte
 	return o.rehome(to, in), nil
 }
 
-// newContent makes empty content on a tier for an object that lives on
-// another. The caller has the object's lane: what is in the tier for an object
-// that lives elsewhere is swept away else.
+// newContent makes empty content on a tier for an object that is on another. The caller
+// has the object's lane. If the move does not complete, the next start removes a host
+// file made here.
 func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, metadata.Epoch, error) {
 	if to.Files == nil {
 		return tb.emptyContent(to), to.Epoch(), nil
@@ -192,8 +192,8 @@ func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, metadat
 	return h, to.Epoch(), nil
 }
 
-// rehome gives the object its new content and returns the old one. Times and
-// size stay as they were, as in says: a rename changes neither.
+// rehome replaces the object's content and returns the old one. Times and size remain
+// those of in: a rename changes neither.
 func (o *object) rehome(to home, in metadata.Inode) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// remains holds what is left of an inode that nothing can reach any more.
+// remains holds the rest of an inode that has become unreachable.
 type remains struct {
 	orphan *metadata.Inode // nil for nothing
 	obj    *object         // nil if it is not loaded
@@ -15,14 +15,14 @@ type remains struct {
 	xattrs func()
 }
 
-// reachable reports whether anything can use what the entry is of, or get to do
-// so.
+// reachable reports whether the inode of the entry is in use, or can still come into
+// use.
 func (e *entry) reachable() bool {
 	return e.orphan == nil || e.pins > 0 || e.lookups > 0 && !e.dropped
 }
 
-// leave takes the content out of the entry of an orphan that nothing can reach.
-// The caller has the lock of the shard, and gives the result to end without.
+// leave takes the content out of the entry of an orphan that is unreachable. The caller
+// has the lock of the shard, and passes the result to end without it.
 func (e *entry) leave() remains {
 	if e.reachable() || e.loading != nil {
 		return remains{}
@@ -38,8 +38,8 @@ func (e *entry) leave() remains {
 	return left
 }
 
-// expect has callers that need memory of a tier wait for an orphan's for a
-// while. The caller has the lock of the shard.
+// expect makes callers that need memory of a tier wait a while for that of an orphan.
+// The caller has the lock of the shard.
 func (e *entry) expect(t *content.Tier) {
 	if e.orphan == nil || e.lookups == 0 || e.dropped {
 		return
@@ -50,7 +50,7 @@ func (e *entry) expect(t *content.Tier) {
 	e.came = t.ExpectMemory()
 }
 
-// end gives back what is left of an orphan.
+// end frees the remains of an orphan.
 func (tb *table) end(left remains) {
 	switch {
 	case left.orphan == nil:
@@ -79,9 +79,9 @@ func (tb *table) forgetHost(in metadata.Inode) {
 	}
 }
 
-// orphaned notes that an inode has lost its last name, and with it its
-// records, but for its attributes if they are held. Its content goes at once
-// if nothing can reach it; xattrs and dropped are those of entry.
+// orphaned records that an inode has lost its last name, and with it its records,
+// except for extended attributes that are held. Its content is freed at once if it is
+// unreachable; xattrs and dropped are those of entry.
 func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	sh := tb.shard(in.Ino)
 	sh.mu.Lock()
@@ -96,9 +96,9 @@ func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	tb.end(left)
 }
 
-// Drop says of an inode that it may have lost its last name without the
-// kernel's doing, so that the kernel may keep the name: content without names
-// goes with the last handle then.
+// Drop reports that an inode may have lost its last name without a request of the
+// kernel, which may therefore keep the name: content without names is then freed with
+// the last handle.
 func (s *Store) Drop(ino Ino) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -111,7 +111,7 @@ func (s *Store) Drop(ino Ino) {
 	s.table.end(left)
 }
 
-// endOrphans gives back what the kernel alone refers to.
+// endOrphans frees the orphans to which only the kernel refers.
 func (tb *table) endOrphans() {
 	for i := range tb.shards {
 		sh := &tb.shards[i]

@@ -16,9 +16,9 @@ import (
 // nameStripes is the number of locks that the directories share. A power of two.
 const nameStripes = 64
 
-// names makes operations that may remove a name follow one another in each
-// directory, so that what such an operation finds behind the name is what it
-// removes. No device copy runs under these locks.
+// names serializes the operations that may remove a name from a directory, so that the
+// inode that such an operation finds under the name is the one that it removes. No
+// device copy runs under these locks.
 type names struct {
 	meta    *metadata.Store
 	tiers   tiers
@@ -30,7 +30,7 @@ type names struct {
 
 func stripe(dir Ino) int { return int(uint64(dir) % nameStripes) }
 
-// lock takes the directories' locks in order and returns what releases them.
+// lock locks the directories, in order, and returns the function that unlocks them.
 //
 // +checklocksignore: the locks are held when it returns.
 func (n *names) lock(a, b Ino) (unlock func()) {
@@ -49,7 +49,7 @@ func (n *names) lock(a, b Ino) (unlock func()) {
 	}
 }
 
-// Lookup finds a name.
+// Lookup finds the inode of a name.
 func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, error) {
 	for {
 		in, err := s.meta.Lookup(ctx, parent, name)
@@ -65,22 +65,22 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, erro
 		if !errors.Is(err, metadata.ErrNotExist) {
 			return a, err
 		}
-		// It was replaced, or removed, since it was found: the name tells which.
+		// It was replaced or removed since it was found; look it up again.
 	}
 }
 
 const (
-	// UnfinishedPrefix begins the names of files that a program is about to fill
-	// and give another name.
+	// UnfinishedPrefix is the prefix of the names of files that a program is filling and
+	// will then rename.
 	UnfinishedPrefix = ".hmcfs-receiving-"
-	// UnfinishedTTL is the time to live that such a file is created with, so that
-	// none stays whose program dies before it can set one.
+	// UnfinishedTTL is the time to live that such a file is created with, so that it does
+	// not stay if the program dies before it sets one.
 	UnfinishedTTL = 30 * time.Second
 )
 
 // Create makes a file, directory, symlink or special file.
 //
-// Errors: metadata.ErrPermission where names are hmcfs's to make; those of
+// Errors: metadata.ErrPermission for names that only hmcfs may make; those of
 // metadata.Create.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
 	if err := s.access.mayName(ctx, parent, name); err != nil {
@@ -97,13 +97,13 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.
 	return a, nil
 }
 
-// create makes the record, and before it the file of the host tier that is an
-// object's content there.
+// create makes the record and, on the host tier, before it the file that holds the
+// object's content.
 func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
 	t := s.homeOf(ctx, parent, n)
 	if t == nil {
 		in, err := s.meta.Create(ctx, parent, name, n)
-		// There is no content yet that knows more than the record.
+		// There is no content yet that could have newer values than the record.
 		return Attr{Inode: in, State: StateLive}, err
 	}
 	inos, err := s.meta.NewInos(ctx, 1)
@@ -117,7 +117,7 @@ func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.
 	}
 	in, err := s.meta.Create(ctx, parent, name, n)
 	if err != nil {
-		// Whether there is a record is not certain when writing it failed.
+		// After a failed write it is uncertain whether there is a record.
 		if _, missing := s.meta.Get(context.WithoutCancel(ctx), n.Ino); errors.Is(missing, metadata.ErrNotExist) {
 			return Attr{}, errors.Join(err, h.Discard())
 		}
@@ -131,14 +131,14 @@ func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.
 	return a, errors.Join(err, h.Backing().Close())
 }
 
-// homeOf returns the host tier that a new inode needs a file of; nil for none.
+// homeOf returns the host tier on which a new inode needs a file; nil for none.
 func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *content.Tier {
 	if typ := n.Mode.Type(); typ != 0 && typ != metadata.TypeRegular {
 		return nil
 	}
 	dir, err := s.meta.Get(ctx, parent)
 	if err != nil {
-		return nil // making the record tells why
+		return nil // making the record reports the reason
 	}
 	t, err := s.tiers.named(dir.Device)
 	if err != nil || t.Files == nil {
@@ -149,7 +149,7 @@ func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *conten
 
 // Link adds a name to an inode.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, error) {
-	// What may fail goes first: a link that was made can't be refused.
+	// The steps that may fail come first: a link can't be undone.
 	err := s.access.mayName(ctx, parent, name)
 	var a Attr
 	if err == nil {
@@ -169,9 +169,8 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, e
 	return a, nil
 }
 
-// Unlink removes a name. Content goes when nothing can reach it any more, see
-// Reference; a caller that removes a name without the kernel's asking says so
-// by Drop.
+// Unlink removes a name. Content is freed when it becomes unreachable, see Reference; a
+// caller that removes a name without a request of the kernel must also call Drop.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
 	unlock := s.names.lock(parent, parent)
 	victim, err := s.names.victim(ctx, parent, name)
@@ -199,30 +198,30 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 	return nil
 }
 
-// victim is an inode whose last name an operation may take. Its content is
-// loaded before, and its attributes are held if it is open, because its records
-// go with the name.
+// victim is an inode whose last name an operation may remove. Its content is loaded
+// before, and its extended attributes are held if it is open, because its records are
+// removed with the name.
 type victim struct {
 	names *names
-	ino   Ino // 0 when the last name does not go
+	ino   Ino // 0 if the last name is not removed
 	obj   *object
-	// xattrs gives up its attributes, until they are the orphan's; nil for none.
+	// xattrs releases its extended attributes, until they are the orphan's; nil for none.
 	xattrs func()
-	// kind is the event that is told of its key; empty is EventRemoved. A file of publish/
-	// is withdrawn if it is not EventConsumed.
+	// kind is the event that is emitted for its key; empty is EventRemoved. A file of
+	// publish/ is withdrawn unless kind is EventConsumed.
 	kind EventKind
-	// size is the size that it had, if anybody is told.
+	// size is the size that it had, if an event needs it.
 	size uint64
-	// unasked says that it is not the kernel that removes the name.
+	// unasked reports that the name is removed without a request of the kernel.
 	unasked bool
-	// ended says how a publication has ended, which its publisher is told when no
-	// lock is held any more.
+	// ended is a publication that has ended with result; its publisher is notified when no
+	// lock is held.
 	ended  *Publication
 	result error
 }
 
-// victim finds what may lose its last name. The caller has the lock of the
-// names, and releases it without, also after an error.
+// victim finds the inode that may lose its last name. The caller has the lock of the
+// names, and calls release without it, also after an error.
 func (n *names) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
 	v := &victim{names: n}
 	in, err := n.meta.Lookup(ctx, parent, name)
@@ -250,42 +249,42 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 		if in.Epoch == 0 && s.tiers.inHostTier(in) {
 			return nil
 		}
-		// Also when it has no content yet: who opens, writes and closes it
-		// before its name goes would leave records that name memory, and with
-		// the records nobody would know of that memory any more.
+		// Also if it has no content yet: a handle that opens, writes and closes it before
+		// the name is removed would leave records that refer to memory, and once the
+		// records are removed, nothing would refer to that memory.
 		v.obj, err = s.table.pin(ctx, in.Ino, pinUse)
 		if errors.Is(err, ErrLost) || err != nil && s.tiers.inHostTier(in) {
-			// A host file goes by its number: one that can't be opened, when
-			// there are no descriptors left, can be removed all the same.
+			// A host file is removed by its number: one that can't be opened, for lack of
+			// descriptors, can be removed all the same.
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-	// Again, since an entry is there only now: an export that begins sees that
-	// the name goes, or was seen here.
+	// Again, since the entry may exist only now: an export either sees here that the name
+	// is being removed, or was seen by mayGo.
 	s.table.leaves(in.Ino, &nameless)
 	return v.obj.mayGo()
 }
 
-// removed tells what became of the inode that had the name.
+// removed handles the removal of the inode's name.
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
-		// A process that has found it by O_PATH goes on asking for what its content
-		// knows.
+		// A process that holds an O_PATH descriptor may still ask for values that only the
+		// content has.
 		if last, err := v.names.attrs.overlaid(after, v.obj); err == nil {
 			after = last.Inode
 		}
-		// In this order: what loads the object meanwhile finds its bytes, or
-		// that it is an orphan.
+		// In this order: a concurrent load of the object finds its bytes, or that it is an
+		// orphan.
 		v.names.table.orphaned(after, v.xattrs, v.unasked)
 		v.xattrs = nil
 		v.tell(after)
 	}
 }
 
-// measure notes the size of what has a key, or is published.
+// measure records the size of an inode that has a key, or is published.
 func (v *victim) measure(in metadata.Inode) {
 	if in.Key == "" && in.Parent != metadata.PublishIno {
 		return
@@ -310,8 +309,7 @@ func (v *victim) release(ctx context.Context) {
 	}
 }
 
-// replace runs a rename that may take the last name of what is at its new
-// name.
+// replace runs a rename that may remove the last name of the inode at its new name.
 func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {
 	unlock := n.lock(r.From, r.To)
 	v := &victim{names: n}
@@ -332,8 +330,8 @@ func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (meta
 	return err
 }
 
-// ReadDir lists a directory behind a cookie. What is on a device that is not
-// part of this mount is not listed.
+// ReadDir lists the entries of a directory after a cookie. Entries on a device that is
+// not part of this mount are left out.
 func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, limit int) ([]metadata.Entry, error) {
 	for {
 		entries, err := s.meta.ReadDir(ctx, dir, after, limit)
@@ -351,14 +349,14 @@ func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, lim
 	}
 }
 
-// isPresent says whether the device of an entry of the root, or of publish/, is
-// part of this mount.
+// isPresent reports whether the device of an entry of the root, or of publish/, is part
+// of this mount.
 func (s *Store) isPresent(ctx context.Context, dir Ino, e metadata.Entry) bool {
 	device := metadata.DeviceName(e.Name)
 	if dir == metadata.PublishIno {
 		in, err := s.meta.Get(ctx, e.Ino)
 		if err != nil {
-			return false // it has gone meanwhile
+			return false // it was removed meanwhile
 		}
 		device = in.Device
 	}

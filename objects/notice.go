@@ -5,18 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Notice is a change that somebody else may have remembered otherwise.
+// Notice is a change that may invalidate a cache.
 type Notice struct {
-	// Ino has other attributes or content; 0 is none.
+	// Ino is the inode whose attributes or content have changed; 0 is none.
 	Ino Ino
-	// Dir has other names; 0 is none.
+	// Dir is the directory whose names have changed; 0 is none.
 	Dir Ino
 }
 
-// notices hands changes to those who remember what the store has said.
+// notices passes changes to the listeners that cache replies of the store.
 type notices struct {
-	// count counts the listeners, so that a store to which nobody listens need not
-	// ask for the lock.
+	// count is the number of listeners, so that a store without any need not take the lock.
 	count atomic.Int32
 
 	mu sync.RWMutex
@@ -36,7 +35,7 @@ func (ns *notices) send(n Notice) {
 	}
 }
 
-// sendWritten tells of what was written to the records.
+// sendWritten reports a change of the records.
 func (ns *notices) sendWritten(ino Ino, names bool) {
 	if names {
 		ns.send(Notice{Dir: ino})
@@ -45,7 +44,7 @@ func (ns *notices) sendWritten(ino Ino, names bool) {
 	}
 }
 
-// changes tells the function of OnChange of changes that no request made.
+// changes calls the function of OnChange.
 type changes struct {
 	notices   *notices
 	notifying sync.RWMutex

@@ -18,18 +18,18 @@ import (
 
 // object is a regular file in use.
 //
-// For content in device memory the object is what knows size and times, and
-// the record follows when the last user goes. For the host tier the tmpfs
-// file knows them, since the kernel writes to it by itself.
+// For content in device memory, the object holds the authoritative size and times, and
+// the record is updated when the last user leaves. On the host tier the tmpfs file
+// holds them, since the kernel writes to it by passthrough.
 type object struct {
 	table *table
 	ino   Ino
 	lane  lane
-	// version is raised when a change of the content begins and ends.
+	// version is incremented at the start and at the end of each change of the content.
 	version atomic.Uint64
-	// cuts is raised when a cut begins, see look.
+	// cuts is incremented when a truncation begins, see look.
 	cuts atomic.Uint64
-	// dirty says that the record is behind what is here.
+	// dirty reports that the record is older than the values here.
 	dirty atomic.Bool
 
 	mu sync.RWMutex
@@ -39,18 +39,19 @@ type object struct {
 	body content.Content
 	// mu also guards the facts.
 	facts
-	// foreign says that another process can change the bytes by itself.
+	// foreign reports that another process can change the bytes without the store.
 	foreign atomic.Bool
 	// +checklocks:mu
 	export *export
-	// revived says that the host file is younger than some handles may be.
+	// revived reports that the host file may be newer than some handles.
 	revived atomic.Bool
-	// offer is nil for a file that is not in publish/. It changes while who
-	// changes it has the lane, or nobody else has the object.
+	// offer is nil for a file that is not in publish/. A goroutine that changes it has the
+	// lane, or the only reference to the object.
 	offer atomic.Pointer[offer]
 }
 
-// facts has what an object in device memory knows better than its record.
+// facts are the values of which an object in device memory is more current than its
+// record.
 type facts struct {
 	size  uint64
 	atime metadata.Timespec
@@ -60,8 +61,8 @@ type facts struct {
 	path  transport.Path
 }
 
-// load reads an object from its records; one of the host tier that has lost
-// its last name from what is left of them.
+// load loads an object from its records; on the host tier, also one that has lost its
+// last name, from its orphan's inode.
 func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	in, err := tb.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
@@ -96,8 +97,8 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	return o, nil
 }
 
-// notOffered fails for a file in publish/, which nobody changes, nor gives to
-// other processes. Who has the lane can rely on it.
+// notOffered fails for a file in publish/, which must not be changed or exported. The
+// result is stable while the caller has the lane.
 //
 // Errors: ErrBusy.
 func (o *object) notOffered() error {
@@ -108,8 +109,8 @@ func (o *object) notOffered() error {
 }
 
 func (tb *table) loadContent(ctx context.Context, t *content.Tier, in metadata.Inode) (content.Content, error) {
-	// A bound object is in the table from its binding, or the recovery of the
-	// next run, on.
+	// A bound object is in the table from its binding on, or from the recovery of the next
+	// run.
 	if IsLost(in, t.Epoch()) || in.Bound == metadata.BoundLive {
 		return content.Lost{}, nil
 	}
@@ -135,9 +136,9 @@ func (tb *table) emptyContent(t *content.Tier) *content.Extents {
 	return content.NewExtents(t, tb.engine, func(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) })
 }
 
-// IsLost says whether an inode's content was in memory that is gone: in that of
-// another incarnation of its device than the present one, or of a process that
-// has ended. The epoch of a device that is not there is 0.
+// IsLost reports whether an inode's content was in memory that no longer exists: that
+// of another incarnation of its device than the present one, or of a process that has
+// exited. The epoch of a device that is not present is 0.
 func IsLost(in metadata.Inode, present metadata.Epoch) bool {
 	return in.IsRegular() && (in.Bound == metadata.BoundLost || in.Epoch != 0 && in.Epoch != present)
 }
@@ -154,8 +155,8 @@ func (o *object) place() (*content.Tier, content.Content) {
 	return o.tier, o.body
 }
 
-// mustStay says that the content can't be rebuilt from the records, or is
-// held for another process.
+// mustStay reports whether the content can't be rebuilt from the records, or is held
+// for another process.
 func (o *object) mustStay() bool {
 	if o.dirty.Load() {
 		return true
@@ -172,7 +173,7 @@ func (o *object) mustStay() bool {
 	return exported
 }
 
-// overlay lays what the object knows over its record.
+// overlay overlays a record with the object's values.
 func (o *object) overlay(in *metadata.Inode) error {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -206,7 +207,7 @@ func (o *object) overlay(in *metadata.Inode) error {
 	return nil
 }
 
-// change runs fn as the only one that changes the content.
+// change runs fn, excluding all other changes of the content.
 func (o *object) change(ctx context.Context, fn func() error) error {
 	if err := o.lane.enter(ctx); err != nil {
 		return err
@@ -217,13 +218,13 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 	defer o.version.Add(1)
 	err := fn()
 	if err != nil && !errors.Is(err, ErrLost) {
-		o.dirty.Store(true) // memory may have been taken all the same
+		o.dirty.Store(true) // memory may have been allocated all the same
 	}
 	return err
 }
 
-// end is the present size. That of a lost object is not known: the record has
-// it as of the last time that somebody closed the object.
+// end returns the present size. That of a lost object is not known: the record has the
+// size as of the last close.
 //
 // Errors: ErrLost.
 func (o *object) end() (uint64, error) {
@@ -239,9 +240,9 @@ func (o *object) end() (uint64, error) {
 	return o.size, nil
 }
 
-// mark makes the record say that there is content in the present epoch, up to
-// end at least, before the first byte of it: if the daemon dies, the object is
-// lost and not empty. The caller has the lane.
+// mark records, before the first byte of content is stored, that there is content in
+// the present epoch, at least up to end: after a crash the object is lost, not empty.
+// The caller has the lane.
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
 	now, known, t := o.tier.Epoch(), o.epoch, o.tier
@@ -266,8 +267,8 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	return nil
 }
 
-// noteSize makes the record know the size of an object that has no content
-// yet, only a hole: it is live after a death, so it must have its length.
+// noteSize records the size of an object that has no content yet, only a hole: after a
+// crash it is live, so its record must have its length.
 func (o *object) noteSize(ctx context.Context) error {
 	o.mu.RLock()
 	_, theirs := o.body.(*content.Bound)
@@ -286,7 +287,7 @@ func (o *object) noteSize(ctx context.Context) error {
 	return nil
 }
 
-// touch notes a change of the content that ended at end, by a path.
+// touch records a change of the content up to end, and the path that the bytes took.
 func (o *object) touch(end uint64, path transport.Path) {
 	now := o.table.meta.Now()
 	o.mu.Lock()
@@ -299,7 +300,7 @@ func (o *object) touch(end uint64, path transport.Path) {
 	o.dirty.Store(true)
 }
 
-// accessed notes a read, where Options.Atime has it noted.
+// accessed records a read, if Options.Atime says so.
 func (o *object) accessed() {
 	o.mu.RLock()
 	_, host := o.body.(*content.HostFile)
@@ -316,7 +317,7 @@ func (o *object) accessed() {
 	o.dirty.Store(true)
 }
 
-// save writes the record.
+// save writes the record if it is dirty.
 func (o *object) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := o.lane.enter(ctx); err != nil {
@@ -349,12 +350,12 @@ func (o *object) save(ctx context.Context) error {
 	return nil
 }
 
-// overlayStat lays what a file of the host tier knows over its record.
+// overlayStat overlays a record with the values of a file of the host tier.
 func overlayStat(in *metadata.Inode, st unix.Stat_t) {
 	in.Size = uint64(st.Size)
 	in.Allocated = uint64(st.Blocks) * 512
 	if in.Path == "" && in.Allocated > 0 {
-		// Nothing came through hmcfs, so the kernel wrote it by itself.
+		// The content did not come through hmcfs, so the kernel wrote it by passthrough.
 		in.Path = string(transport.PathPassthrough)
 	}
 	in.Atime = metadata.Timespec{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}

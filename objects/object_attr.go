@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// resize cuts or grows the object. The caller has the lane.
+// resize truncates or extends the object. The caller has the lane.
 func (o *object) resize(ctx context.Context, size uint64) error {
 	if size > maxSize {
 		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
@@ -43,8 +43,8 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	return nil
 }
 
-// revive gives an object whose bytes are lost, and which nobody needs any
-// more since it is cut to nothing, a new life in the present epoch.
+// revive makes a lost object live again in the present epoch. It is called when the
+// object is truncated to 0, so that its bytes are no longer needed.
 func (o *object) revive() {
 	t, body := o.place()
 	x, inDevice := body.(*content.Extents)
@@ -54,7 +54,7 @@ func (o *object) revive() {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Who has taken the size of what is lost must not find the new content's
+	// A reader that has read the size of the lost content must not find the new content's
 	// holes below it: see look.
 	o.cuts.Add(1)
 	if t.Files == nil {
@@ -71,8 +71,8 @@ func (o *object) revive() {
 	}
 }
 
-// forgetBinding makes an object whose owner is gone an ordinary one, since it
-// is cut to nothing. The caller has the lane.
+// forgetBinding makes an object whose owner has exited an ordinary one, when it is
+// truncated to 0. The caller has the lane.
 func (o *object) forgetBinding(ctx context.Context) error {
 	if _, gone := o.content().(content.Lost); !gone {
 		return nil
@@ -85,8 +85,8 @@ func (o *object) forgetBinding(ctx context.Context) error {
 	return nil
 }
 
-// setAttr changes size and times, which the object itself knows, and then the
-// record with commit.
+// setAttr changes the size and times, which the object holds, and then the record by
+// commit.
 func (o *object) setAttr(ctx context.Context, c Change, commit func() error) error {
 	if err := o.lane.enter(ctx); err != nil {
 		return err

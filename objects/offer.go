@@ -8,40 +8,38 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// offer is a file in publish/ on its way to one receiver. Which one is decided
-// here, and nowhere else:
+// offer is the state of a file in publish/, which goes to one receiver. It alone
+// decides to which one:
 //
 //	offered ──claim──> claimed ──take──> taken
 //	   ^                │    │             │
 //	   └────giveBack────┘    └────end──────┴──> gone
 //
-// One claims it at a time, and who comes meanwhile waits for what becomes of
-// that. A reader takes it before it is given its last byte: from then on it is
-// received, whatever happens, and only its name is left to go. All others end
-// it in the step that takes the name away. Withdrawn it goes from any state
-// but taken.
+// One claimant has it at a time; others wait for the outcome. A reader takes it before
+// the last bytes are returned to it: from then on the file is received, whatever
+// happens, and only its name remains to be removed. All other receivers end it in the
+// step that removes the name. A withdrawal ends it from any state but taken.
 //
-// An offer lives as long as its object is in memory. Until it is claimed it
-// knows nothing that the records don't; who has claimed it has the object in
-// use.
+// An offer lives as long as its object is in memory. Until it is claimed, it has no
+// state that the records don't have; a claimant keeps the object in use.
 type offer struct {
-	// name is that in publish/; it never changes.
+	// name is the name in publish/; it never changes.
 	name string
-	// publication is waited for by its publisher; nil for a renamed file.
+	// publication is the one that the publisher waits for; nil for a renamed file.
 	publication *Publication
 
 	// mu is a leaf.
 	mu sync.Mutex
 	// +checklocks:mu
 	state offerState
-	// by has claimed or taken it. It stays known, and reads on, when the offer is gone
-	// since it has received it.
+	// by is the claimant that has claimed or taken it. If it has received the file, it
+	// remains set when the offer is gone, and may still read.
 	// +checklocks:mu
 	by *claimant
-	// why is the error for others that come when it is taken or gone.
+	// why is the error for other claimants when the offer is taken or gone.
 	// +checklocks:mu
 	why error
-	// changed is closed, and made anew, with each change of state.
+	// changed is closed, and replaced, at each change of state.
 	// +checklocks:mu
 	changed chan struct{}
 }
@@ -55,28 +53,27 @@ const (
 	gone
 )
 
-// claimant is one who may receive: an open file, or a call.
+// claimant is a potential receiver: an open file, or a call.
 type claimant struct {
-	// reserves says that it may have the claim for as long as a program takes to
-	// deliver the bytes somewhere.
+	// reserves reports that it may hold the claim for as long as a program takes to deliver
+	// the bytes elsewhere.
 	reserves bool
 }
 
-// patience says whether a claim waits for one that another has.
+// patience says whether a claim waits while another claimant reserves the offer.
 type patience bool
 
 const (
-	// waits waits for what becomes of the other one's.
+	// waits waits for the outcome of any other claim.
 	waits patience = true
-	// asksOnce fails where the other one reserves, and waits for one that is only
-	// about to receive.
+	// asksOnce fails if the other claimant reserves, and waits for one that does not.
 	asksOnce patience = false
 )
 
-// newOffer is the offer of a file in publish/.
+// newOffer makes the offer of a file in publish/.
 func newOffer(name string, received bool, p *Publication) *offer {
 	f := &offer{name: name, publication: p, changed: make(chan struct{})}
-	if received { // by an open file whose name is still to go
+	if received { // by an open file; its name is still to be removed
 		f.state, f.by, f.why = taken, &claimant{}, errReceived(name)
 	}
 	return f
@@ -86,10 +83,10 @@ func errReceived(name string) error {
 	return fmt.Errorf("%q was received: %w", name, metadata.ErrNotExist)
 }
 
-// look says whether the file can be read by one who may receive it.
+// look checks that a claimant may still read the file.
 //
-// Errors: metadata.ErrNotExist when somebody else has received it, or it was
-// withdrawn; ErrLost when its publisher has ended.
+// Errors: metadata.ErrNotExist if another one has received it, or it was withdrawn;
+// ErrLost if its publisher has ended.
 func (f *offer) look(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,8 +96,8 @@ func (f *offer) look(by *claimant) error {
 	return f.why
 }
 
-// claim keeps all others from receiving it until giveBack, take or end. mine says
-// that the caller has received it already.
+// claim excludes all other claimants until giveBack, take or end. mine reports that the
+// caller has received the file already.
 //
 // Errors: those of look; ErrBusy while another one reserves it; the context's.
 func (f *offer) claim(ctx context.Context, by *claimant, p patience) (mine bool, err error) {
@@ -133,7 +130,7 @@ func (f *offer) claim(ctx context.Context, by *claimant, p patience) (mine bool,
 	}
 }
 
-// giveBack offers it again; false when it has gone meanwhile.
+// giveBack offers the file again; false if the offer has ended meanwhile.
 func (f *offer) giveBack(by *claimant) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,9 +142,10 @@ func (f *offer) giveBack(by *claimant) bool {
 	return true
 }
 
-// take makes it received by its claimant. Nobody waits for that any more.
+// take marks the file as received by its claimant. The claims that wait for the outcome
+// fail.
 //
-// Errors: those of look, when it has gone meanwhile; ErrInvalid without a claim.
+// Errors: those of look, if the offer has ended meanwhile; ErrInvalid without a claim.
 func (f *offer) take(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +157,8 @@ func (f *offer) take(by *claimant) error {
 	return nil
 }
 
-// holds says whether it is still claimed, or taken, by one. Who has the lock of
-// names in publish/ can rely on it.
+// holds checks that a claimant still has the claim, or has taken the file. The result
+// is stable while the caller has the lock of names in publish/.
 //
 // Errors: those of look; ErrInvalid without a claim.
 func (f *offer) holds(by *claimant) error {
@@ -172,7 +170,7 @@ func (f *offer) holds(by *claimant) error {
 	return f.deniedLocked()
 }
 
-// deniedLocked is why one has not got the claim.
+// deniedLocked returns the reason why a claimant does not have the claim.
 //
 // +checklocks:f.mu
 func (f *offer) deniedLocked() error {
@@ -182,9 +180,9 @@ func (f *offer) deniedLocked() error {
 	return fmt.Errorf("%q is not claimed: %w", f.name, ErrInvalid)
 }
 
-// end is called when the name has gone, and tells how: as kind, or received
-// after all when it was taken before. why is what others are told, nil for
-// what kind says. Ended again it does nothing, and says the same.
+// end is called when the name has been removed, and returns how the offer has ended: as
+// kind, or as received if it was taken before. why is the error for other claimants,
+// nil for the default of kind. For an offer that has ended already it changes nothing.
 func (f *offer) end(kind EventKind, why error) EventKind {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +211,7 @@ func (f *offer) moveLocked(to offerState) {
 	f.changed = make(chan struct{})
 }
 
-// untaken fails when it is received, or has gone.
+// untaken fails if the file is received, or the offer has ended.
 func (f *offer) untaken() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -102,7 +102,7 @@ func TestOfferStates(t *testing.T) {
 	}
 }
 
-// TestOfferOfRecord: what the records say is received is nobody's any more.
+// TestOfferOfRecord: an offer that the records mark as received can't be claimed.
 func TestOfferOfRecord(t *testing.T) {
 	t.Parallel()
 	f := newOffer("t", true, nil)
@@ -114,13 +114,14 @@ func TestOfferOfRecord(t *testing.T) {
 	}
 }
 
-// TestOfferClaims has many claim at once, give back, and take in the end.
+// TestOfferClaims has many goroutines claim an offer, give it back, and finally take
+// it.
 func TestOfferClaims(t *testing.T) {
 	t.Parallel()
 	const rounds = 20
 	f := newOffer("t", false, nil)
 	var inside, won atomic.Int64
-	// hold claims it, and says whether there is anything left to do.
+	// hold claims it, and returns false when the offer has ended.
 	hold := func(by *claimant, last bool) bool {
 		_, err := f.claim(t.Context(), by, waits)
 		if err != nil {
@@ -160,7 +161,7 @@ func TestOfferClaims(t *testing.T) {
 	}
 }
 
-// noticed is a context that tells when somebody begins to wait for its end.
+// noticed is a context that reports when a goroutine waits for its end.
 type noticed struct {
 	context.Context //nolint:containedctx // it is one
 	asked           chan struct{}
@@ -171,7 +172,7 @@ func (n noticed) Done() <-chan struct{} {
 	return n.Context.Done()
 }
 
-// TestOfferWaits: who waits for a claim is woken by all that can become of it.
+// TestOfferWaits: a goroutine that waits for a claim is woken by every outcome.
 func TestOfferWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// older is a host tier and a copy of its records from before its last files.
+// older is a host tier and a copy of its records that is older than its last files.
 type older struct {
 	*keyedRig
 	copied *memkv.KV
@@ -26,8 +26,8 @@ const olderFiles = 10
 
 func olderBytes(i int) []byte { return kit.Bytes(uint64(100+i), 0, 5000+i) }
 
-// newOlder makes files, copies the records, and makes more in a second mount. What is
-// named "gone" was removed since.
+// newOlder makes files, copies the records, and makes more files in a second mount, in
+// which the file named "gone" was removed.
 func newOlder(t *testing.T) *older {
 	t.Helper()
 	kv := memkv.New()
@@ -57,7 +57,7 @@ func (o *older) bytes(name string, seed uint64) {
 	o.close(f)
 }
 
-// mount is the next mount, with other records.
+// mount opens the next store, over other records.
 func (o *older) mount(kv metadata.KV) {
 	o.t.Helper()
 	o.again(func() { o.records(kv) })
@@ -113,7 +113,7 @@ func (o *older) end() {
 	}
 }
 
-// settled checks what a mount with the copy has made of everything.
+// settled checks the result of a mount with the copy.
 func (o *older) settled() {
 	o.t.Helper()
 	o.aside()
@@ -140,9 +140,9 @@ func (o *older) settled() {
 	}
 }
 
-// TestOlderRecords mounts with a copy of the records from an earlier mount: what has
-// lost its record is set aside, and what has lost its bytes is lost. The mounts after
-// it find nothing amiss.
+// TestOlderRecords mounts with a copy of the records from an earlier mount: files
+// without records are set aside, and objects without files are lost. Later mounts find
+// no differences.
 func TestOlderRecords(t *testing.T) {
 	kit.Check(t)
 	o := newOlder(t)
@@ -165,7 +165,7 @@ func TestOlderRecords(t *testing.T) {
 }
 
 // TestOlderRecordsCut stops the first mount with the copy at each operation of the
-// records: none loses bytes, and the one that succeeds has all of them.
+// records: no bytes are lost, and the mount that succeeds has all of them.
 func TestOlderRecordsCut(t *testing.T) {
 	kit.Check(t)
 	o := newOlder(t)
@@ -210,8 +210,8 @@ func (kv *cutKV) Cut() bool { return kv.cut }
 
 func (kv *cutKV) Settle() { kv.cut = false }
 
-// TestRecordsCut mounts with the records that are the tier's, and which may not be
-// whole: nothing is removed.
+// TestRecordsCut mounts with the right records, which may be incomplete: nothing is
+// removed.
 func TestRecordsCut(t *testing.T) {
 	kit.Check(t)
 	kv := &cutKV{KV: memkv.New()}
@@ -254,8 +254,8 @@ func TestRecordsCut(t *testing.T) {
 	})
 }
 
-// TestNumbersAboveTheTier has files in the tier under numbers that the records have
-// not given yet: none is given to a new object.
+// TestNumbersAboveTheTier has files in the tier under numbers that the records have not
+// assigned yet: none is assigned to a new object.
 func TestNumbersAboveTheTier(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -268,7 +268,8 @@ func TestNumbersAboveTheTier(t *testing.T) {
 		t.Errorf("a new file has %d bytes", len(got))
 	}
 	r.close(f)
-	// One that comes while the mount is there is nobody's.
+	// A file that appears while the store is open does not reserve its number, and its
+	// bytes are not seen.
 	next := uint64(f.Ino()) + 1
 	r.put(next, kit.Bytes(1, 0, 100))
 	f = r.create("host", "g")
@@ -288,8 +289,8 @@ func TestNumbersAboveTheTier(t *testing.T) {
 	}
 }
 
-// TestFilesOfEarlierRecords mounts records that have no bond yet, of an hmcfs that
-// made host files when they were first opened: those without one are empty.
+// TestFilesOfEarlierRecords mounts records without a bond, from an hmcfs that made host
+// files when they were first opened: objects without a file are empty.
 func TestFilesOfEarlierRecords(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

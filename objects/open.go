@@ -9,7 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// Open recovers the records of the devices and starts the store.
+// Open recovers the state that the records of the devices describe, and starts the
+// store.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -40,7 +41,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newStore makes the parts of a store, each of those above it.
+// newStore makes the parts of a store, each from the ones before it.
 func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
 	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
@@ -78,7 +79,8 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	}
 }
 
-// recover sees to what an earlier run has left that depends on others.
+// recover handles the state of an earlier run that depends on other processes or was
+// left unfinished.
 func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := st.clearPublished(ctx, o); err != nil {
 		return err
@@ -92,14 +94,14 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	return st.reckon(ctx)
 }
 
-// CloseOptions say what a store leaves behind.
+// CloseOptions are the options of Close.
 type CloseOptions struct {
-	// Keep writes the records of what is still in use. Without it they are
-	// left as they are, for a caller who throws the metadata away.
+	// Keep writes the records of all objects still in use. Without it they are left as they
+	// are, for a caller that discards the metadata.
 	Keep bool
 }
 
-// Close gives the device memory back. Nobody may use the store any more.
+// Close frees the device memory. The store must not be used any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	s.holders.end(ctx)
 	s.stop()

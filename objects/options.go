@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Options describe a store.
+// Options are the options of Open.
 type Options struct {
 	// Meta keeps the records. Required. The store does not close it.
 	Meta *metadata.Store
@@ -21,27 +21,28 @@ type Options struct {
 	Devices []devices.Device
 	// Engine moves the bytes. Required. The store does not close it.
 	Engine *transport.Engine
-	// Arena says how device memory is cut. The zero value is good.
+	// Arena configures the allocators of device memory. The zero value is usable.
 	Arena arena.Options
-	// TrimEvery is the time that device memory that no object uses is kept for the
-	// next one: between one and two of these. Default 10 s.
+	// TrimEvery is the interval at which unused device memory is returned to the device:
+	// memory that no object uses is kept for the next object for one to two intervals.
+	// Default 10 s.
 	TrimEvery time.Duration
-	// DirMode, UID and GID are what a device's root directory gets when it is
-	// made. DirMode 0 is 0755.
+	// DirMode, UID and GID are those with which a device's root directory is made. DirMode
+	// 0 is 0755.
 	DirMode metadata.Mode
 	UID     uint32
 	GID     uint32
-	// Atime says which reads change the access time of a file in device memory.
+	// Atime selects the reads that change the access time of a file in device memory.
 	// Default as relatime does.
 	Atime devices.Atime
-	// Guard takes what other processes have open; nil takes it in this process.
+	// Guard opens files and descriptors of other processes; nil opens them in this process.
 	// The store does not close it.
 	Guard *owner.Guard
-	// Logger gets life-cycle messages; nil is silent.
+	// Logger receives life-cycle messages; nil discards them.
 	Logger *zap.Logger
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults sets defaults for the options that are not set.
 func (o *Options) EnsureDefaults() {
 	if o.DirMode == 0 {
 		o.DirMode = 0o755
@@ -54,7 +55,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault at once.
+// Validate returns all errors of the options at once.
 func (o *Options) Validate() error {
 	var faults []error
 	if o.Meta == nil {

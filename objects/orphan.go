@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// withoutXattrs returns ErrNoXattr for an orphan whose attributes are not held,
-// and otherwise missing, the records' error.
+// withoutXattrs returns ErrNoXattr for an orphan whose extended attributes are not
+// held, and otherwise missing, the error of the records.
 func (as *attributes) withoutXattrs(ino Ino, name string, missing error) error {
 	if _, orphan := as.table.orphanOf(ino); orphan && errors.Is(missing, metadata.ErrNotExist) {
 		return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
@@ -58,8 +58,8 @@ func (as *attributes) removeXattr(ctx context.Context, ino Ino, name string) err
 	return err
 }
 
-// holdOrphan notes that an orphan that can be reached has attributes from now
-// on, and what ends them.
+// holdOrphan records that a reachable orphan has extended attributes from now on, and
+// the function that releases them.
 func (tb *table) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -72,8 +72,8 @@ func (tb *table) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool
 	return *e.orphan, true
 }
 
-// xattrsEnd returns what gives up the attributes of an inode that nothing can
-// reach, or that has kept its name. The end of the context does not stop it.
+// xattrsEnd returns the function that releases the extended attributes of an inode that
+// is unreachable, or has kept its name. It ignores the end of the context.
 func (as *attributes) xattrsEnd(ctx context.Context, ino Ino) func() {
 	ctx = context.WithoutCancel(ctx)
 	return func() {

@@ -60,8 +60,8 @@ func (k *attrReads) left(t *testing.T, kind byte) (n int) {
 	return n
 }
 
-// TestXattrsOfAnOrphan removes an open file without reading its attributes,
-// which its handle has until the end.
+// TestXattrsOfAnOrphan removes an open file without reading its attributes, which
+// remain available through its handle until the end.
 func TestXattrsOfAnOrphan(t *testing.T) {
 	const attrs = 100
 	kv := &attrReads{KV: memkv.New()}
@@ -105,8 +105,8 @@ func TestXattrsOfAnOrphan(t *testing.T) {
 	}
 }
 
-// TestFirstXattrOfAnOrphan gives an attribute to a file that had none when its
-// name went.
+// TestFirstXattrOfAnOrphan sets an attribute of a file that had none when its name was
+// removed.
 func TestFirstXattrOfAnOrphan(t *testing.T) {
 	kv := &attrReads{KV: memkv.New()}
 	r := &rig{t: t, kv: kv, devs: []devices.Device{sim.New(0, small(false))}}

@@ -2,8 +2,8 @@ package objects
 
 import "sync"
 
-// Publication is an offer of a holder under a key. Its methods may be
-// called from any goroutine.
+// Publication is an offer of a holder under a key. Its methods may be called from any
+// goroutine.
 type Publication struct {
 	done chan struct{}
 
@@ -19,11 +19,11 @@ type Publication struct {
 
 func newPublication() *Publication { return &Publication{done: make(chan struct{})} }
 
-// Done is closed when it has been received whole, or withdrawn.
+// Done is closed when the publication has been received completely, or withdrawn.
 func (p *Publication) Done() <-chan struct{} { return p.done }
 
-// Err is nil for one that has been received, and ErrWithdrawn else. It is asked
-// when Done is closed.
+// Err returns nil if the publication has been received, and ErrWithdrawn otherwise. It
+// is valid when Done is closed.
 func (p *Publication) Err() error {
 	select {
 	case <-p.done:
@@ -33,8 +33,8 @@ func (p *Publication) Err() error {
 	}
 }
 
-// Then has fn called once with what Err will say: now, when the publication
-// has ended already. No lock is held, and fn does not wait for anything.
+// Then has fn called once with the result of Err when the publication ends: at once, if
+// it has ended already. No lock is held, and fn must not wait.
 func (p *Publication) Then(fn func(error)) {
 	p.mu.Lock()
 	ended := p.ended
@@ -47,7 +47,7 @@ func (p *Publication) Then(fn func(error)) {
 	}
 }
 
-// end ends it; the first time counts. The caller has no lock.
+// end ends the publication; only the first call counts. The caller holds no lock.
 func (p *Publication) end(err error) {
 	p.mu.Lock()
 	if p.ended {

@@ -11,11 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// publishChunk is the number of keys that are published under the lock of the names at a
-// time.
+// publishChunk is the number of keys that are published at a time under the lock of the
+// names.
 const publishChunk = 256
 
-// publications makes names in publish/, and takes them away with their offers.
+// publications makes names in publish/, and removes them with their offers.
 type publications struct {
 	meta   *metadata.Store
 	log    *zap.Logger
@@ -27,16 +27,15 @@ type publications struct {
 	moves  *moves
 }
 
-// Publish offers memory under keys, each to the first who receives it: an
-// object of each key is made in publish/. The results have the order of set;
-// a key has a publication or an error.
+// Publish offers memory under keys, each to the first receiver: it creates an object
+// for each key in publish/. The results have the order of set; a key has a publication
+// or an error.
 //
-// Errors by key: metadata.ErrExist when another has published the key;
-// ErrInconsistent when this holder has, with other blobs (with the same ones it
-// is the same publication); ErrUnsupported for a region that is a file, which
-// is renamed into publish/ instead; ErrForbidden for a user who may not make
-// names in publish/; metadata.ErrInvalidKey; ErrInvalid; ErrLost for memory
-// that has ended; ErrClosed.
+// Errors by key: metadata.ErrExist if the key is published already; ErrInconsistent if
+// this holder has published it with other blobs (with the same ones, the result is that
+// publication); ErrUnsupported for a region that is a file, which is renamed into
+// publish/ instead; ErrForbidden for a user that may not make names in publish/;
+// metadata.ErrInvalidKey; ErrInvalid; ErrLost for memory that has ended; ErrClosed.
 func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*Publication, []error) {
 	all, errs := make([]*Publication, len(set)), make([]error, len(set))
 	for at := 0; at < len(set); at += publishChunk {
@@ -52,7 +51,7 @@ func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*Publication, []er
 	return all, errs
 }
 
-// mayPublish says whether the holder's user may make names in publish/.
+// mayPublish checks whether the holder's user may make names in publish/.
 func (h *Holder) mayPublish(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,7 +66,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 	return err
 }
 
-// newcomer is an object on its way into publish/.
+// newcomer is an object that is about to be published.
 type newcomer struct {
 	bindJob
 	blobs []Blob
@@ -110,8 +109,8 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 	}
 }
 
-// claimOffered asks for the names of newcomers, and returns those that may have
-// them.
+// claimOffered claims the names of newcomers, and returns the newcomers whose names
+// were granted.
 func (ps *publications) claimOffered(ctx context.Context, made []*newcomer, errs []error) (granted []*newcomer, done func()) {
 	keys := make([]string, len(made))
 	for i, n := range made {
@@ -126,7 +125,7 @@ func (ps *publications) claimOffered(ctx context.Context, made []*newcomer, errs
 	return granted, done
 }
 
-// newcomer makes the content of a key, and its record.
+// newcomer makes the content of a key, and the description of its record.
 func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
 		return nil, err
@@ -143,15 +142,16 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 	}, err
 }
 
-// adoptOffered puts the object of a new number in the table, with its offer:
-// who finds the name finds that.
+// adoptOffered puts the object, under a new inode number, into the table with its
+// offer, so that both are found as soon as the name is.
 func (ps *publications) adoptOffered(n *newcomer) {
 	now := ps.meta.Now()
 	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.Length(), atime: now, mtime: now, ctime: now})
 	ps.table.peek(n.file.Ino).offer.Store(n.offer)
 }
 
-// putPublished makes the names. What can't be made leaves the table.
+// putPublished makes the names. Objects whose name can't be made are removed from the
+// table.
 func (ps *publications) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
@@ -174,8 +174,8 @@ func (ps *publications) putPublished(ctx context.Context, made []*newcomer, all 
 	}
 }
 
-// publishedBefore finds the publication that has the name of another one, which
-// is meant to be the same. The caller has the lock of the names.
+// publishedBefore finds the publication that already has the name of n, if it is the
+// same publication. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
 func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
@@ -201,9 +201,9 @@ func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publ
 	return of.publication, nil
 }
 
-// PublicationInfo looks a publication up.
+// PublicationInfo looks up a publication.
 //
-// Errors: metadata.ErrNotExist, also for one that is received; ErrForbidden.
+// Errors: metadata.ErrNotExist, also for a publication that was received; ErrForbidden.
 func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, error) {
 	a, err := h.published(ctx, key)
 	if err != nil {
@@ -220,7 +220,7 @@ func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, erro
 	return KeyInfo{Attr: a, Blobs: blobs}, nil
 }
 
-// published finds what the holder may receive under a key.
+// published finds the publication under a key, if the holder may receive it.
 func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 	if err := h.begin(); err != nil {
 		return Attr{}, err

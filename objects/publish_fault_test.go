@@ -32,7 +32,7 @@ type handOver struct {
 	// arm and disarm let one operation fail between them.
 	arm    func()
 	disarm func()
-	// took says that a reader was given every byte.
+	// took reports that a reader has received every byte.
 	took  bool
 	roots [2]objects.Ino
 }
@@ -90,8 +90,8 @@ func (c *handOver) read() error {
 	return nil
 }
 
-// play publishes and receives, one of both with an operation failing, and then
-// again without.
+// play publishes and receives, with one operation of either failing, and then again
+// without a failure.
 func (c *handOver) play(publish, receive way, failReceiving bool) {
 	c.t.Helper()
 	if !failReceiving {
@@ -127,7 +127,7 @@ func (c *handOver) play(publish, receive way, failReceiving bool) {
 	c.outcome(receive)
 }
 
-// outcome looks at what is there when it was received.
+// outcome checks the state after the publication was received.
 func (c *handOver) outcome(receive way) {
 	c.t.Helper()
 	switch {
@@ -136,8 +136,8 @@ func (c *handOver) outcome(receive way) {
 			c.t.Errorf("received other bytes from %d on", at)
 		}
 	case c.took && c.isPublished("k"):
-		// Only the removal has failed: nobody gets it again, and the next run
-		// removes it.
+		// Only the removal has failed: it can't be received again, and the next run removes
+		// it.
 		if _, err := c.store.OpenFile(c.ctx(), c.published("k")); !errors.Is(err, metadata.ErrNotExist) {
 			c.t.Errorf("opening what was received: %v", err)
 		}
@@ -160,7 +160,7 @@ func (c *handOver) outcome(receive way) {
 	}
 }
 
-// check looks for the content of renamed files, where they are.
+// check checks the content of renamed files at their new places.
 func (c *handOver) check(devices ...string) {
 	c.t.Helper()
 	for _, device := range devices {
@@ -181,9 +181,9 @@ func (c *handOver) check(devices ...string) {
 
 func (c *handOver) read0(f *objects.File) []byte { return c.rig.read(f, 0, handed+1) }
 
-// eachHandOver runs every way of publishing with every way of receiving.
-// with one side and then the other failing. run lets the n-th operation fail,
-// and says whether there was one.
+// eachHandOver runs every way of publishing with every way of receiving, with one side
+// and then the other failing. run fails the n-th operation, and reports whether there
+// was one.
 func eachHandOver(t *testing.T, run func(t *testing.T, n int, play func(*handOver)) (hit bool)) {
 	kit.Check(t)
 	for _, publish := range publishing() {
@@ -204,11 +204,11 @@ func eachHandOver(t *testing.T, run func(t *testing.T, n int, play func(*handOve
 	}
 }
 
-// most bounds how often an operation is made to fail.
+// most bounds the number of operations that are made to fail.
 const most = 400
 
-// TestHandOverDeviceErrors fails the n-th operation of the devices, for every
-// n: the publication is whole again then, and is received whole.
+// TestHandOverDeviceErrors fails the n-th operation of the devices, for every n: the
+// publication is intact afterwards, and is received completely.
 func TestHandOverDeviceErrors(t *testing.T) {
 	eachHandOver(t, func(t *testing.T, n int, play func(*handOver)) bool {
 		failing := &countdown{log: func(devfaulty.Op) {}}
@@ -263,7 +263,7 @@ func (c *handOver) finish() {
 	c.stop()
 }
 
-// lateKV fails the commits of an update that has happened.
+// lateKV reports an error for a commit that has succeeded.
 type lateKV struct {
 	metadata.KV
 	on bool
@@ -278,8 +278,8 @@ func (k *lateKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) erro
 	return err
 }
 
-// TestTakeFailsLate: a reader whose claim is in the records has it, though the
-// records' keeper has reported a failure.
+// TestTakeFailsLate: a reader whose receipt is in the records has the file, even though
+// the commit reported an error.
 func TestTakeFailsLate(t *testing.T) {
 	kit.Check(t)
 	kv := &lateKV{KV: memkv.New()}
@@ -302,8 +302,8 @@ func TestTakeFailsLate(t *testing.T) {
 	c.finish()
 }
 
-// TestWithdrawalFails: a publisher that ends is told so, and nobody reads its
-// memory, also when the name can't be removed; the next run removes it.
+// TestWithdrawalFails: the publisher is notified of the end, and its memory can't be
+// read, also if the name can't be removed; the next run removes it.
 func TestWithdrawalFails(t *testing.T) {
 	kit.Check(t)
 	for n := 0; ; n++ {

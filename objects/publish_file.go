@@ -13,13 +13,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// publishFile renames a file into publish/: from then on it is offered to one
-// receiver. Its bytes stay where they are, and nobody has it open or mapped who
-// could change them.
+// publishFile renames a file into publish/, which offers it to one receiver. Its bytes
+// stay where they are. The file must not be open or mapped, so that its bytes can't
+// change.
 //
-// Errors: metadata.ErrPermission for what is in publish/ already, and for an
-// exchange; metadata.ErrExist; ErrBusy for a file that is open, mapped, bound,
-// or exported; those of metadata.Publish.
+// Errors: metadata.ErrPermission for a file that is in publish/ already, and for an
+// exchange; metadata.ErrExist; ErrBusy for a file that is open, mapped, bound, or
+// exported; those of metadata.Publish.
 func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
 	if r.From == metadata.PublishIno || r.Flags&metadata.Exchange != 0 {
@@ -34,7 +34,7 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 	case !in.IsRegular():
 		return fmt.Errorf("publish what is no regular file: %w", ErrInvalid)
 	}
-	if metadata.ValidKey(r.NewName) == nil { // else the records refuse it
+	if metadata.ValidKey(r.NewName) == nil { // otherwise the records refuse it
 		claimed, refused := ps.claims.claimOne(ctx, SpacePublish, r.NewName)
 		if refused != nil {
 			return refused
@@ -51,7 +51,8 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 		return err
 	}
 	defer ps.table.unpin(whole, o, pinUse)
-	// Who changes, exports or binds it has the lane, and sees the offer after.
+	// Calls that change, export or bind the file have the lane, and see the offer
+	// afterwards.
 	if err = o.lane.enter(ctx); err != nil {
 		return err
 	}
@@ -62,8 +63,8 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 	return ps.publishName(whole, r, o)
 }
 
-// mayPublish fails while others can get at the bytes. The caller has the lane,
-// and nobody opens the object.
+// mayPublish fails while others can access the bytes. The caller has the lane, and
+// keeps the object from being opened.
 func (o *object) mayPublish(ctx context.Context) error {
 	if err := o.notOffered(); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (o *object) mayPublish(ctx context.Context) error {
 	return nil
 }
 
-// publishName moves the name of an object that is ready for it.
+// publishName moves the name of an object that may be published.
 func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *object) error {
 	defer ps.names.lock(r.From, metadata.PublishIno)()
 	now, err := ps.meta.Lookup(ctx, r.From, r.Name)
@@ -90,7 +91,7 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 	if err != nil {
 		return err
 	}
-	// Before its record says so: who finds the name finds the offer.
+	// Before its record is written: the offer is found as soon as the name is.
 	o.offer.Store(newOffer(r.NewName, false, nil))
 	in, err := ps.meta.Publish(ctx, r.From, r.Name, r.NewName)
 	if err != nil {
@@ -107,9 +108,9 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 	return nil
 }
 
-// awaitAlone fails while somebody else has a host file open or mapped: a map
-// lives on when its handle is closed. It waits, as awaitMove does, for one that
-// is just being closed.
+// awaitAlone fails while another process has a host file open or mapped: a mapping
+// remains when its handle is closed. Like awaitMove, it waits for one that is just
+// being closed.
 func awaitAlone(ctx context.Context, f *os.File) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		alone, err := isAlone(f)
@@ -129,8 +130,8 @@ func awaitAlone(ctx context.Context, f *os.File) error {
 	}
 }
 
-// isAlone asks the kernel, which gives a lease for writing to none but the only
-// one who has the file.
+// isAlone asks the kernel, which grants a write lease only if nothing else has the file
+// open or mapped.
 func isAlone(f *os.File) (alone bool, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -26,8 +26,8 @@ func (r *rig) moved() uint64 {
 	return sum
 }
 
-// TestRenamePublish: a file goes into publish/ and out of it on its device
-// without a byte's being moved, and is what it was.
+// TestRenamePublish: a file is renamed into publish/ and out of it on its device
+// without a copy, and is unchanged.
 func TestRenamePublish(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(true))
@@ -65,7 +65,7 @@ func TestRenamePublish(t *testing.T) {
 	}
 	r.write(f, 5, []byte("changed"))
 	r.close(f)
-	// Out of publish/ to another device, over a file that is there.
+	// Out of publish/ to another device, over an existing file.
 	r.file("sim1", "v", 8, 10)
 	if err := r.offer("sim0", "u", "k"); err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestRenamePublish(t *testing.T) {
 	}
 }
 
-// TestRenameOfBound: what a publisher's memory is, is copied: its next write is
-// not in the receiver's file.
+// TestRenameOfBound: memory of a publisher is copied, so its next write is not in the
+// receiver's file.
 func TestRenameOfBound(t *testing.T) {
 	kit.Check(t)
 	for _, device := range []string{"sim0", "sim1"} {
@@ -124,8 +124,8 @@ func TestRenameOfBound(t *testing.T) {
 	}
 }
 
-// TestOfferRefused: what others could still change is not published, nor is
-// what is published changed.
+// TestOfferRefused: a file that others could still change can't be published, and a
+// published file can't be changed.
 func TestOfferRefused(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, sim.Params{Size: 32 << 20}, small(false))
@@ -207,8 +207,8 @@ func TestOfferRefused(t *testing.T) {
 	want("a key", r.store.SetXattr(r.ctx(), ino, "user.hmc.key", []byte("n"), 0), metadata.ErrPermission)
 }
 
-// TestOfferHostFile: a file of the host tier that somebody has mapped is not
-// published: a map lives on behind its handle.
+// TestOfferHostFile: a mapped file of the host tier can't be published: a mapping
+// outlives its handle.
 func TestOfferHostFile(t *testing.T) {
 	kit.Check(t)
 	r, _ := hostAndCard(t, sim.Params{Size: 32 << 20}, transport.Options{})
@@ -219,7 +219,7 @@ func TestOfferHostFile(t *testing.T) {
 	if !ok {
 		t.Fatal("no file")
 	}
-	// The kernel opens the file anew for each handle that it serves by itself.
+	// For passthrough, the kernel opens the file anew for each handle.
 	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", backing.Fd()), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -255,8 +255,8 @@ func TestOfferHostFile(t *testing.T) {
 	}
 }
 
-// TestHandlesOfWhatWasMoved: who has a file of publish/ open when it is moved
-// away is told, and can't make the new owner's file go.
+// TestHandlesOfWhatWasMoved: a handle of a file of publish/ that is moved away gets an
+// error, and can't remove the new owner's file.
 func TestHandlesOfWhatWasMoved(t *testing.T) {
 	kit.Check(t)
 	r, _ := hostAndCard(t, sim.Params{Size: 32 << 20}, transport.Options{})

@@ -23,9 +23,9 @@ func (r *rig) again() {
 	r.reopen()
 }
 
-// TestOpenClearsPublish: what was received but for its name, and what was
-// memory of users of the run before, is not there any more; a file of host
-// memory that nobody has received whole is.
+// TestOpenClearsPublish: files that were received except for their name, and memory of
+// holders of the previous run, are removed; a file of host memory that was not received
+// completely remains.
 func TestOpenClearsPublish(t *testing.T) {
 	kit.Check(t)
 	r, _ := hostAndCard(t, sim.Params{Size: 32 << 20}, transport.Options{})
@@ -62,8 +62,8 @@ func TestOpenClearsPublish(t *testing.T) {
 	kit.Eventually(t, long, func() bool { return r.used("host") == 0 })
 }
 
-// TestOpenPublishWithoutDevice: a publication of a device that is not part of
-// the mount hinders nobody, and is there when the device is again.
+// TestOpenPublishWithoutDevice: a publication of a device that is not part of the mount
+// does not disturb, and is visible again with its device.
 func TestOpenPublishWithoutDevice(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(false))
@@ -100,7 +100,8 @@ func TestOpenPublishWithoutDevice(t *testing.T) {
 	}
 }
 
-// TestPublishDirectory has the mode and owner of those of devices, of each run.
+// TestPublishDirectory: publish/ has the mode and owner of the devices' directories, in
+// each run.
 func TestPublishDirectory(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -126,7 +127,7 @@ func TestPublishDirectory(t *testing.T) {
 	}
 }
 
-// TestWithdrawals takes the name away in every state of a publication. Who has
+// TestWithdrawals removes the name in every state of a publication. A reader that has
 // every byte has received it all the same.
 func TestWithdrawals(t *testing.T) {
 	kit.Check(t)
@@ -204,7 +205,7 @@ func (c *withdrawal) check(another bool) {
 	}
 }
 
-// TestPublicationExpires: its time is over as any other file's.
+// TestPublicationExpires: a publication expires like any other file.
 func TestPublicationExpires(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))

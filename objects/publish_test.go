@@ -78,7 +78,7 @@ func (r *rig) mustOffer(device, key string, seed uint64, n int) objects.Ino {
 	return ino
 }
 
-// isPublished says whether there is a name in publish/.
+// isPublished reports whether a name exists in publish/.
 func (r *rig) isPublished(key string) bool {
 	r.t.Helper()
 	_, err := r.store.Lookup(r.ctx(), metadata.PublishIno, key)
@@ -88,7 +88,7 @@ func (r *rig) isPublished(key string) bool {
 	return err == nil
 }
 
-// deliver reads as fs does: first the bytes, then the word that they may go.
+// deliver reads as package fs does: it reads the bytes, and then calls Deliver.
 func deliver(ctx context.Context, f *objects.File, off uint64, n int) ([]byte, error) {
 	p := make([]byte, n)
 	n, err := f.ReadAt(ctx, p, off)
@@ -101,7 +101,7 @@ func deliver(ctx context.Context, f *objects.File, off uint64, n int) ([]byte, e
 	return p[:n], nil
 }
 
-// heard takes as many events as are wanted and tells them.
+// heard reads n events and formats them.
 func (r *rig) heard(e *objects.Events, n int) string {
 	r.t.Helper()
 	var all string
@@ -156,8 +156,8 @@ func TestPublishReceive(t *testing.T) {
 	}
 }
 
-// TestPublishRefused: what can't be published or received changes nothing, and
-// the other keys of the call are not concerned.
+// TestPublishRefused: a refused call to publish or receive changes nothing, and does
+// not affect the other keys of the call.
 func TestPublishRefused(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(false))
@@ -221,8 +221,8 @@ func TestPublishRefused(t *testing.T) {
 	}
 }
 
-// TestPublishAgain has one key published and received again and again, while
-// those who have lost close late (B8).
+// TestPublishAgain publishes and receives one key repeatedly, while unsuccessful
+// receivers close late (B8).
 func TestPublishAgain(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(false))
@@ -274,8 +274,8 @@ func (r *rig) published(key string) objects.Ino {
 	return a.Ino
 }
 
-// TestPublishMany: many keys are published in few steps, and their ends are
-// heard of without a goroutine for each.
+// TestPublishMany: many keys are published in few transactions, and their ends are
+// reported without a goroutine for each.
 func TestPublishMany(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -319,7 +319,7 @@ func TestPublishMany(t *testing.T) {
 	}
 }
 
-// TestPublicationEndsWithMemory: its region's end, and its holder's, withdraw
+// TestPublicationEndsWithMemory: the end of its region, and of its holder, withdraws
 // it.
 func TestPublicationEndsWithMemory(t *testing.T) {
 	kit.Check(t)
@@ -331,8 +331,8 @@ func TestPublicationEndsWithMemory(t *testing.T) {
 	}
 }
 
-// TestBlobsOfWhatHasEnded: who is about to receive what has ended is told that,
-// and of no other blobs than it had.
+// TestBlobsOfWhatHasEnded: a claimant of a publication that has ended gets an error for
+// that, and never other blobs than the publication had.
 func TestBlobsOfWhatHasEnded(t *testing.T) {
 	r := newRig(t, small(false), small(false))
 	a, b := r.user(0, 1, 1<<20), r.user(1, 2, 1<<20)

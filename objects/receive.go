@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Receive copies a publication into blobs of the same number and sizes, removes
-// it, and tells its publisher. Until it returns nobody else receives it; when
-// it fails the publication is as it was, and the blobs hold unspecified bytes.
-// When the context, or the holder, ends before the removal, it has failed.
+// Receive copies a publication into blobs of the same number and sizes, removes it, and
+// notifies its publisher. Until it returns, no other receiver gets it; if it fails, the
+// publication is as before, and the blobs hold unspecified bytes. If the context or the
+// holder ends before the removal, Receive fails.
 //
-// Errors: metadata.ErrNotExist, also when somebody else is about to receive it
-// and does, or it is withdrawn; *ShapeError; ErrLost when the publisher has
-// ended; ErrForbidden for what the holder's user may not read; ErrInvalid for
-// blobs that are not inside their regions; ErrClosed.
+// Errors: metadata.ErrNotExist, also if another receiver gets it first, or it is
+// withdrawn; *ShapeError; ErrLost if the publisher has ended; ErrForbidden for a
+// publication that the holder's user may not read; ErrInvalid for blobs that are not
+// inside their regions; ErrClosed.
 func (h *Holder) Receive(ctx context.Context, k Keyed) error {
 	if err := h.receive(ctx, k); err != nil {
 		return fmt.Errorf("receive %q: %w", k.Key, err)

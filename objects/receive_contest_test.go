@@ -16,12 +16,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// contender is one who tries to receive what is published under k, and says
-// whether it has.
+// contender tries to receive the publication under k, and reports whether it has.
 type contender func(t *testing.T, round int) bool
 
-// TestOneWinner has many receive one publication in all ways at once: exactly
-// one does, and the publisher hears of it.
+// TestOneWinner has many receivers try to receive one publication concurrently, in all
+// ways: exactly one succeeds, and the publisher is notified.
 func TestOneWinner(t *testing.T) {
 	kit.Check(t)
 	seed := uint64(time.Now().UnixNano())
@@ -57,7 +56,7 @@ func TestOneWinner(t *testing.T) {
 	}
 }
 
-// contest is one publication that many want.
+// contest is one publication with many receivers.
 type contest struct {
 	rig *rig
 	off uint64
@@ -73,7 +72,7 @@ func (c *contest) contenders() []contender {
 	return []contender{c.byAPI, c.byReading, c.byPieces, c.byRename}
 }
 
-// lost says whether an error means that somebody else was first.
+// lost checks that an error means that another receiver was first.
 func (c *contest) lost(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, objects.ErrBusy) {
@@ -163,8 +162,8 @@ func (c *contest) byRename(t *testing.T, who int) bool {
 	return true
 }
 
-// check looks at what is left when all have tried. All may have failed, where
-// renames met open files.
+// check checks the state after all have tried. All may have failed, if renames met open
+// files.
 func (c *contest) check(t *testing.T, round int) {
 	t.Helper()
 	won := c.won.Load()

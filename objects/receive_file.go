@@ -8,14 +8,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// receiveFile renames a file out of publish/: whoever does it has received it.
-// On its own device only the name moves. From another one, and where the memory
-// is its publisher's, the bytes are copied first. When it fails the file is
-// offered again.
+// receiveFile renames a file out of publish/, which receives it. On the same device
+// only the name moves. To another device, and if the memory is the publisher's, the
+// bytes are copied first. On failure the file is offered again.
 //
-// Errors: metadata.ErrNotExist when somebody else has received it; ErrBusy for
-// a file that would be copied while somebody has it open;
-// metadata.ErrPermission for an exchange; ErrLost.
+// Errors: metadata.ErrNotExist if another receiver has it; ErrBusy for a file that must
+// be copied while it is open elsewhere; metadata.ErrPermission for an exchange;
+// ErrLost.
 func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
 	if r.Flags&metadata.Exchange != 0 {
@@ -62,7 +61,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 	return nil
 }
 
-// receipt is a file on its way out of publish/ to another name.
+// receipt describes the rename of a file out of publish/.
 type receipt struct {
 	publications *publications
 	rename       metadata.Rename
@@ -71,7 +70,7 @@ type receipt struct {
 	me           *claimant
 }
 
-// moveName moves the name alone.
+// moveName moves only the name.
 func (r *receipt) moveName(ctx context.Context) error {
 	if err := r.object.lane.enter(ctx); err != nil {
 		return err
@@ -84,7 +83,7 @@ func (r *receipt) moveName(ctx context.Context) error {
 	})
 }
 
-// moveBytes copies the content to a tier and moves the name then.
+// moveBytes copies the content to a tier and then moves the name.
 func (r *receipt) moveBytes(ctx context.Context, to *content.Tier) error {
 	end, ok := r.publications.table.awaitMove(ctx, r.object.ino)
 	if !ok {
@@ -94,7 +93,7 @@ func (r *receipt) moveBytes(ctx context.Context, to *content.Tier) error {
 	return r.publications.moves.moveObject(ctx, move{Rename: r.rename, object: r.object, to: to, commit: r.commit})
 }
 
-// commit runs what moves the name, under the lock of the names, while the
+// commit runs the function that moves the name, under the lock of the names, if the
 // receiver still has the claim.
 func (r *receipt) commit(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) {
 	if err := r.offer.holds(r.me); err != nil {
@@ -108,7 +107,7 @@ func (r *receipt) commit(run func() (metadata.RenameResult, error)) (metadata.Re
 	r.offer.end(EventConsumed, nil)
 	o.offer.Store(nil)
 	if r.publications.table.isOpen(o.ino) {
-		// The kernel has the file as one that it does not serve by itself.
+		// The kernel has opened the file without passthrough.
 		o.revived.Store(true)
 	}
 	if err := o.overlay(&in); err != nil {

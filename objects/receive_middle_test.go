@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// held is a rig whose device stops in copies out of it when it is told to.
+// held is a rig whose device pauses in copies from it on request.
 type held struct {
 	*rig
 	on      atomic.Bool
@@ -37,8 +37,8 @@ func holding(t *testing.T) *held {
 	return h
 }
 
-// TestPublisherEndsInTheMiddle: a receiver whose publisher ends while the bytes
-// are copied has an error, at once, and the publication is withdrawn.
+// TestPublisherEndsInTheMiddle: a receiver whose publisher ends during the copy gets an
+// error, at once, and the publication is withdrawn.
 func TestPublisherEndsInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	for name, blobs := range map[string][]uint64{
@@ -69,8 +69,9 @@ func TestPublisherEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestWithdrawnInTheMiddle: removing the name while it is received leaves the
-// receiver an error, and so does its own end leave the publication.
+// TestWithdrawnInTheMiddle: if the name is removed while it is received, the receiver
+// gets an error; if the receiver is cancelled or fails, the publication is offered
+// again.
 func TestWithdrawnInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	for name, c := range map[string]struct {
@@ -124,7 +125,8 @@ func TestWithdrawnInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestReceiverEndsInTheMiddle: a receiver that ends before it has consumed it leaves it.
+// TestReceiverEndsInTheMiddle: a receiver that ends before it has taken the publication
+// leaves it offered.
 func TestReceiverEndsInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	h := holding(t)
@@ -157,8 +159,8 @@ func TestReceiverEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestReaderGivesUpInTheMiddle: what a reader was not given, since it did not
-// wait for another one who was about to receive the file, does not count.
+// TestReaderGivesUpInTheMiddle: bytes that a reader did not get, since it did not wait
+// for the outcome of another claim, do not count.
 func TestReaderGivesUpInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	h := holding(t)

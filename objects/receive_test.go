@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestReadReceives: a reader that is given the last byte that it had not read has
-// received the file, in any order, and it goes when the reader closes it.
+// TestReadReceives: a reader that gets the last byte that it had not read has received
+// the file, in any order of reads, and the file is removed when the reader closes it.
 func TestReadReceives(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -74,8 +74,8 @@ func readReceives(t *testing.T, r *rig, reads [][2]int) {
 	}
 }
 
-// TestPartConsumesNothing: whoever has not got every byte leaves the file for
-// others, also one who was given all but one.
+// TestPartConsumesNothing: a reader that has not read every byte, even if only one is
+// missing, leaves the file for others.
 func TestPartConsumesNothing(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -101,8 +101,8 @@ func TestPartConsumesNothing(t *testing.T) {
 	}
 }
 
-// TestEmptyFile is received by the first of its readers that finds its end, or by
-// a rename: once. Opening and closing it is not receiving it.
+// TestEmptyFile: an empty file is received once, by the first reader that finds its
+// end, or by a rename. Opening and closing it does not receive it.
 func TestEmptyFile(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false), small(false))
@@ -156,7 +156,7 @@ func (r *rig) receiveEmpty(by string) {
 	}
 }
 
-// wantNone demands that a reader is not given an empty file that another one has
+// wantNone checks that a reader can't receive an empty file that another one has
 // received.
 func (r *rig) wantNone(f *objects.File, by string) {
 	r.t.Helper()
@@ -165,8 +165,8 @@ func (r *rig) wantNone(f *objects.File, by string) {
 	}
 }
 
-// TestManyStretches: what a reader is given beside 4096 stretches does not
-// count, and what closes their gaps does.
+// TestManyStretches: reads beyond 4096 separate ranges do not count, except those that
+// close gaps.
 func TestManyStretches(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))
@@ -207,8 +207,8 @@ func TestManyStretches(t *testing.T) {
 	}
 }
 
-// TestRandomReaders has several threads of one handle read a file in random
-// pieces, while another handle reads too: one of them gets all of it.
+// TestRandomReaders has several goroutines read a file in random pieces through one
+// handle, while another handle reads too: one of the handles gets all of it.
 func TestRandomReaders(t *testing.T) {
 	kit.Check(t)
 	seed := uint64(time.Now().UnixNano())

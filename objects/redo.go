@@ -15,11 +15,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// redo makes a draft whole that is being copied over a file of the host
-// tier when the daemon dies: a file of the tier beside the draft's, which says
-// over which object it is being copied. The next run copies it again, before
-// anybody sees the object. It is made with the draft, and has its memory from
-// then on.
+// redo completes a draft that was being copied over a file of the host tier when the
+// daemon died. It is a file of the tier beside the draft's that says over which object
+// the draft is being copied. The next run repeats the copy before the store is in use.
+// The file is made with the draft, and has its memory from then on.
 type redo struct {
 	tier *content.Tier
 	// draft is the number of the draft's file.
@@ -27,23 +26,23 @@ type redo struct {
 	file  *os.File
 }
 
-// redoBit tells the numbers of such files from those of objects.
+// redoBit distinguishes the numbers of redo files from those of objects.
 const redoBit = uint64(1) << 63
 
-// A redo file is empty of meaning, or it has
+// The format of a redo file, unless the copy has not begun (no magic):
 //
 //	0   magic
 //	8   object
 //	16  size of the draft in bytes
 //
-// all of which is written at once: it is in memory, and a daemon that dies leaves
-// what its last call has written.
+// It is written by a single call: the file is in memory, and if the daemon dies, the
+// result of its last call remains.
 const (
 	redoMagic = "hmcredo1"
 	redoSize  = 24
 )
 
-// newRedo makes the file for a draft.
+// newRedo makes the redo file for a draft.
 func newRedo(t *content.Tier, draft uint64) (*redo, error) {
 	if err := t.Files.Reserve(redoSize); err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func newRedo(t *content.Tier, draft uint64) (*redo, error) {
 	return r, nil
 }
 
-// arm says that the draft, of size bytes, is being copied over an object.
+// arm records that the draft, of size bytes, is being copied over an object.
 func (r *redo) arm(ino Ino, size uint64) error {
 	p := append(make([]byte, 0, redoSize), redoMagic...)
 	p = binary.LittleEndian.AppendUint64(p, uint64(ino))
@@ -70,7 +69,7 @@ func (r *redo) arm(ino Ino, size uint64) error {
 	return nil
 }
 
-// remove ends it, before the draft goes.
+// remove removes the file; call it before the draft is removed.
 func (r *redo) remove() error {
 	if r == nil {
 		return nil
@@ -78,7 +77,7 @@ func (r *redo) remove() error {
 	return errors.Join(r.tier.Files.Remove(r.draft|redoBit), r.file.Close())
 }
 
-// read returns what the file says; ok is false where it says nothing.
+// read returns the content of the file; ok is false if no copy was under way.
 func (r *redo) read() (ino Ino, size uint64, ok bool) {
 	p := make([]byte, redoSize)
 	if _, err := io.ReadFull(r.file, p); err != nil || string(p[:len(redoMagic)]) != redoMagic {
@@ -87,9 +86,8 @@ func (r *redo) read() (ino Ino, size uint64, ok bool) {
 	return Ino(binary.LittleEndian.Uint64(p[8:])), binary.LittleEndian.Uint64(p[16:]), true
 }
 
-// redoAll copies again what was being copied when the daemon before this one
-// died. It runs before anybody uses the store, and before the drafts are swept
-// away.
+// redoAll repeats the copies that were under way when the previous daemon died. It runs
+// before the store is in use, and before the drafts are removed.
 func (s *Store) redoAll(ctx context.Context, st *startup) error {
 	for _, t := range s.tiers {
 		if t.Files == nil {
@@ -114,8 +112,8 @@ func (s *Store) redoAll(ctx context.Context, st *startup) error {
 	return nil
 }
 
-// redoOne copies one draft again, if that was under way. older says that the records
-// are not those that the tier was last used with.
+// redoOne repeats the copy of one draft, if it was under way. older reports that the
+// records are not those that the tier was last used with.
 func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, older bool) error {
 	f, err := t.Files.Open(draft|redoBit, false)
 	if err != nil {
@@ -123,10 +121,11 @@ func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, olde
 	}
 	r := &redo{tier: t, draft: draft, file: f}
 	if ino, size, ok := r.read(); ok {
-		// It is tried once: what is written to the file from now on is newer.
+		// There is one attempt only: writes to the file from now on are newer than the
+		// draft.
 		failure := s.copyAgain(ctx, t, draft, ino, size)
 		if failure != nil && ctx.Err() != nil {
-			return errors.Join(failure, f.Close()) // the next run has it to do
+			return errors.Join(failure, f.Close()) // the next run repeats it
 		}
 		if failure != nil {
 			s.log.Warn("a file may have some of its old bytes and some of its new ones", zap.Uint64("ino", uint64(ino)), zap.Error(failure))
@@ -135,8 +134,8 @@ func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, olde
 		}
 	}
 	if older {
-		// The file that it is for may have no record any more. The draft has none
-		// either, so it is set aside with what else has none.
+		// The target may have no record any more. The draft has none either, so it is set
+		// aside with the other files without records.
 		return r.remove()
 	}
 	return errors.Join(r.remove(), content.RemoveHostFile(t, s.engine, draft))
@@ -168,7 +167,7 @@ func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, in
 		return errors.Join(serr, fmt.Errorf("the new bytes are %d, not %d: %w", st.Size, size, ErrLost))
 	}
 	if now, _ := f.obj.place(); now != t {
-		return nil // its bytes are somewhere else, whole
+		return nil // its bytes are elsewhere, and complete
 	}
 	d := &Draft{file: f, tier: t, body: body, size: size}
 	return f.obj.change(ctx, func() (err error) {

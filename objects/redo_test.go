@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// redoBit marks the numbers of files that say what is being copied.
+// redoBit marks the numbers of redo files.
 const redoBit = uint64(1) << 63
 
-// redoRecord returns the content of such a file.
+// redoRecord returns the content of a redo file.
 func redoRecord(ino metadata.Ino, size int) []byte {
 	p := binary.LittleEndian.AppendUint64([]byte("hmcredo1"), uint64(ino))
 	return binary.LittleEndian.AppendUint64(p, uint64(size))
@@ -38,8 +38,8 @@ func (r *keyedRig) put(id uint64, p []byte) {
 	}
 }
 
-// TestRedo finds what a daemon leaves that has died while it copied a draft over
-// a file of the host tier, and what can't be that.
+// TestRedo opens a store after a daemon died while it copied a draft over a file of the
+// host tier, and with redo files that are not valid.
 func TestRedo(t *testing.T) {
 	r := newKeyed(t, keyedOptions{})
 	const size = 300_000
@@ -103,7 +103,7 @@ func TestRedo(t *testing.T) {
 	}
 }
 
-// ending is a context that ends when it has been asked for so many times.
+// ending is a context that ends after a number of calls.
 type ending struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -118,7 +118,7 @@ func (e *ending) Err() error {
 	return e.Context.Err()
 }
 
-// TestRedoIsStopped: a daemon that is stopped while it copies again leaves that to
+// TestRedoIsStopped: a daemon that is stopped while it repeats a copy leaves that to
 // the next one.
 func TestRedoIsStopped(t *testing.T) {
 	r := newKeyed(t, keyedOptions{})

@@ -2,9 +2,9 @@ package objects
 
 import "context"
 
-// Reference counts n references that the kernel holds to an inode. While
-// there are any, an inode without names is as it was: a descriptor of O_PATH,
-// or a working directory, is no handle, and what it refers to can be opened.
+// Reference counts n references of the kernel to an inode. While there are any, an
+// inode without names stays usable: an O_PATH descriptor or a working directory is not
+// a handle, but its inode can still be opened.
 func (s *Store) Reference(ino Ino, n uint64) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -12,8 +12,7 @@ func (s *Store) Reference(ino Ino, n uint64) {
 	sh.mu.Unlock()
 }
 
-// Forget drops n references of the kernel's, and says whether those were the
-// last.
+// Forget drops n references of the kernel, and reports whether those were the last.
 func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -33,8 +32,8 @@ func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 	return last
 }
 
-// ReferencePart counts a reference to what is shown of an inode elsewhere.
-// While there is any, the attributes of an inode without names can be asked for.
+// ReferencePart counts a reference to a view of the inode elsewhere. While there is
+// any, the attributes of an inode without names remain available.
 func (s *Store) ReferencePart(ino Ino) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -42,7 +41,7 @@ func (s *Store) ReferencePart(ino Ino) {
 	sh.getLocked(ino).parts++
 }
 
-// ForgetPart drops a reference of ReferencePart's.
+// ForgetPart drops a reference counted by ReferencePart.
 func (s *Store) ForgetPart(ino Ino) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -53,8 +52,8 @@ func (s *Store) ForgetPart(ino Ino) {
 	}
 }
 
-// Nameless says that an inode which the kernel refers to has no name any more,
-// and whether anybody has it open.
+// Nameless reports whether an inode to which the kernel refers has no name any more,
+// and whether it is open.
 func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
 	if _, err := s.meta.Get(ctx, ino); err == nil {
 		return false, false

@@ -11,25 +11,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Region is memory that a holder has registered: of another process, of this
-// one, or the content of a file of the store. Its methods may be called from
-// any goroutine.
+// Region is memory that a holder has registered: of another process, of this one, or
+// the content of a file of the store. Its methods may be called from any goroutine.
 type Region struct {
 	holder *Holder
 	tier   *content.Tier
 	size   uint64
-	// body is the memory; nil for a file's, which is ino.
+	// body is the memory; nil for the content of a file, which is ino.
 	body *content.Bound
 	ino  Ino
-	// told is closed when all that was made of it knows that it has ended.
+	// told is closed when all content made of the region has been notified of its end.
 	told chan struct{}
-	// left is closed when nobody reads or writes it any more.
+	// left is closed when the memory is no longer read or written.
 	left chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
 	ended bool
-	// users has the contents made of it, and the calls for when it ends.
+	// users maps the contents made of the region to the functions to call when it ends.
 	// +checklocks:mu
 	users map[*content.Bound]func(ctx context.Context)
 }
@@ -41,8 +40,8 @@ func (h *Holder) newRegion(t *content.Tier, size uint64) *Region {
 	}
 }
 
-// Register makes memory of another process known. r is what Bind takes. When
-// the process that is named as its owner ends, so does the region.
+// Register registers memory of another process. r is as for Bind. When the process that
+// is named as the owner exits, the region ends.
 //
 // Errors: those of Bind that concern the memory; ErrClosed.
 func (h *Holder) Register(ctx context.Context, device devices.Name, r BindRequest) (*Region, error) {
@@ -72,7 +71,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	return reg, nil
 }
 
-// Adopt makes memory of a device of this process known, and retains it.
+// Adopt registers memory of a device of this process, and retains it.
 //
 // Errors: ErrInvalid for memory that is not of the device; ErrClosed.
 func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memory) (*Region, error) {
@@ -98,17 +97,17 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 	return reg, nil
 }
 
-// Device is the device that the memory is on: for a file the one that it was on
-// when it was registered.
+// Device returns the device that has the memory; for a file, the one at its
+// registration.
 func (r *Region) Device() devices.Name { return devices.Name(r.tier.Name) }
 
-// Size returns its size in bytes.
+// Size returns the size of the region in bytes.
 func (r *Region) Size() uint64 { return r.size }
 
-// Close lets the memory go, for the holder's further calls at once. What is
-// set or published out of it is lost, unless a replica takes over. When it
-// returns without an error nobody reads or writes the memory any more, and the
-// records say so; else that goes on in the background, and closing it again
+// Close releases the memory; it is unusable for the holder's further calls at once.
+// Keys and publications made of it are lost, unless a replica takes over. When Close
+// returns without an error, the memory is no longer read or written, and the records
+// are updated; otherwise this continues in the background, and calling Close again
 // waits for it.
 //
 // Errors: the context's.
@@ -118,8 +117,8 @@ func (r *Region) Close(ctx context.Context) error {
 	return r.settled(ctx)
 }
 
-// end lets the memory go: at once for who comes now. What is made of it is told
-// in the background.
+// end releases the memory: new uses fail at once. The content made of it is notified in
+// the background.
 func (r *Region) end(ctx context.Context) {
 	if r.body != nil {
 		r.body.End()
@@ -149,7 +148,7 @@ func (r *Region) end(ctx context.Context) {
 	})
 }
 
-// settled waits for the end of all that end has begun.
+// settled waits until everything that end has started is done.
 func (r *Region) settled(ctx context.Context) error {
 	for _, done := range []chan struct{}{r.told, r.left} {
 		select {
@@ -161,7 +160,7 @@ func (r *Region) settled(ctx context.Context) error {
 	return nil
 }
 
-// join has tell called when the region ends, or has ended.
+// join has tell called when the region ends, or now if it has ended.
 func (r *Region) join(b *content.Bound, tell func(ctx context.Context)) {
 	r.mu.Lock()
 	ended := r.ended
@@ -174,14 +173,14 @@ func (r *Region) join(b *content.Bound, tell func(ctx context.Context)) {
 	}
 }
 
-// part ends what join began.
+// part undoes join.
 func (r *Region) part(b *content.Bound) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.users, b)
 }
 
-// has says whether a range is inside, and the region still there.
+// has checks that a range is inside the region, and that the region has not ended.
 //
 // Errors: ErrLost; devices.ErrRange.
 func (r *Region) has(off, n uint64) error {
@@ -197,11 +196,11 @@ func (r *Region) has(off, n uint64) error {
 	return nil
 }
 
-// find tells what a range is made of, in order, with offsets from 0 of the
-// region on. Only a file's can have holes. The memory stays until release.
+// find returns the pieces of a range, in order, with offsets relative to the region.
+// Only a file's can contain holes. The memory stays valid until release.
 //
-// Errors: ErrLost when the region has ended, or its file is gone;
-// devices.ErrRange also when the file is shorter by now.
+// Errors: ErrLost if the region has ended, or its file was removed; devices.ErrRange
+// also if the file has become shorter.
 func (r *Region) find(ctx context.Context, off, n uint64) (pieces []content.Piece, release func(), err error) {
 	if err = r.has(off, n); err != nil {
 		return nil, nil, err
@@ -212,9 +211,8 @@ func (r *Region) find(ctx context.Context, off, n uint64) (pieces []content.Piec
 	return r.body.FindOwn(off, n)
 }
 
-// write copies src to off. After an error any part of the range may hold other
-// bytes. Who writes the same bytes at the same time leaves any of both, as in
-// memory.
+// write copies src to off. After an error, any part of the range may hold other bytes.
+// Concurrent writes of the same range leave a mixture, as in memory.
 //
 // Errors: those of find; of the copy.
 func (r *Region) write(ctx context.Context, off uint64, src transport.Span) error {
@@ -228,7 +226,7 @@ func (r *Region) write(ctx context.Context, off uint64, src transport.Span) erro
 	return err
 }
 
-// Blob is a stretch of a region.
+// Blob is a range of a region.
 type Blob struct {
 	Region   *Region
 	Off, Len uint64

@@ -8,12 +8,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// HoldLane keeps everybody from changing the content until release.
+// HoldLane prevents changes of the content until release.
 func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
 	return f.obj.lane.leave, f.obj.lane.enter(ctx)
 }
 
-// Leaves says whether bound content is about to go.
+// Leaves sets whether bound content is about to be removed.
 func (f *File) Leaves(now bool) {
 	if b, ok := f.obj.content().(*content.Bound); ok {
 		b.SetLeaving(now)
@@ -52,7 +52,7 @@ func (r *Region) Write(ctx context.Context, off uint64, p []byte) error {
 	return r.write(ctx, off, transport.HostSpan(p))
 }
 
-// Attend makes content of blobs. What it returns begins to attend to it.
+// Attend makes content of blobs. The returned function calls attend.
 func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
 	b, _, err := h.store.bindings.blobContent(h, blobs)
 	return func() { sourceOf(b).attend(b, func(context.Context) { fn() }) }, err
@@ -61,7 +61,7 @@ func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
 // Loaded counts the objects in memory.
 func (s *Store) Loaded() int { return len(s.table.loaded(func(*entry) bool { return true })) }
 
-// Holders counts those that have not ended.
+// Holders counts the holders that have not ended.
 func (s *Store) Holders() int {
 	s.holders.mu.Lock()
 	defer s.holders.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// RegisterFile makes the content of a regular file known, as long as it is now.
-// The caller may read and write it, which the region does as a handle would;
+// RegisterFile registers the content of a regular file, with its present length. The
+// user must be allowed to read and write it, which the region does as a handle would;
 // it does not keep the file open between transfers.
 //
-// Errors: ErrForbidden, also for a file in publish/; ErrInvalid for what is no
-// regular file, or an empty one; ErrLost; ErrClosed.
+// Errors: ErrForbidden, also for a file in publish/; ErrInvalid if it is not a regular
+// file, or is empty; ErrLost; ErrClosed.
 func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
 	a, err := h.store.attrs.get(ctx, ino)
 	if err != nil {
@@ -46,8 +46,8 @@ func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
 	return r, h.add(r)
 }
 
-// notPublished fails for a file in publish/: it is read by who receives it, and
-// written by nobody.
+// notPublished fails for a file in publish/, which only its receiver may read, and
+// nothing may write.
 func notPublished(in metadata.Inode) error {
 	if in.Parent == metadata.PublishIno {
 		return fmt.Errorf("file %d is published: %w", in.Ino, ErrForbidden)
@@ -55,10 +55,10 @@ func notPublished(in metadata.Inode) error {
 	return nil
 }
 
-// open opens the file for one transfer. While it is open nobody publishes it.
+// open opens the file for one transfer. While it is open, it can't be published.
 //
-// Errors: ErrLost for a file that is gone, which is memory that is not there: a
-// key that is not there would be waited for. ErrForbidden.
+// Errors: ErrLost for a file that was removed: with ErrNotExist, callers would wait for
+// a key. ErrForbidden.
 func (r *Region) open(ctx context.Context) (*File, error) {
 	f, err := r.holder.store.OpenFile(ctx, r.ino)
 	if errors.Is(err, metadata.ErrNotExist) {
@@ -123,7 +123,7 @@ func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) 
 		}
 		return failure
 	})
-	// The kernel may have pages of what it was.
+	// The kernel may have cached pages of the old content.
 	r.holder.store.changes.tell(r.ino, true)
 	return err
 }

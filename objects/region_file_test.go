@@ -70,7 +70,7 @@ func TestBindFile(t *testing.T) {
 	if _, err := r.store.Lookup(r.ctx(), r.root("sim1"), "f"); err != nil {
 		t.Errorf("the file is gone with its key: %v", err)
 	}
-	// A lost object gives way to a file, too.
+	// A lost object is replaced by a file, too.
 	lost := other.mustBind(other.keyed("k", 0, 10))
 	other.close()
 	r.wantState(lost, objects.StateLost)
@@ -85,7 +85,7 @@ func TestBindFile(t *testing.T) {
 	}
 }
 
-// A file's content is read and written in place, and only where it was asked.
+// A file's content is read and written in place, and only in the requested range.
 func TestFileAsMemory(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 4096)
@@ -101,7 +101,7 @@ func TestFileAsMemory(t *testing.T) {
 	if i := kit.FirstDiff(r.read(f, 0, 4000), want); i >= 0 {
 		t.Errorf("byte %d of the file is not as it should be", i)
 	}
-	// What the file is cut to is all that there is, and it does not grow.
+	// After a truncation only the rest is accessible, and the file does not grow.
 	size := uint64(1520)
 	if _, err := r.store.SetAttr(r.ctx(), ino, objects.Change{Size: &size}); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,8 @@ func TestFileAsMemory(t *testing.T) {
 	}
 }
 
-// Only who may read and write a file that has bytes can register it.
+// Only a user that may read and write a file can register it, and only if the file has
+// bytes.
 func TestRegisterFileRefuses(t *testing.T) {
 	r := twoDevices(t)
 	f := r.create("sim0", "f")

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Content whose region has ended before anybody was told of it is told at once.
+// Content that attends to a region which has ended already is notified at once.
 func TestRegionHasEnded(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 1000)
@@ -53,8 +53,8 @@ func TestRegionRanges(t *testing.T) {
 	}
 }
 
-// What was made of a region is lost with it, at once; the rest of the holder's
-// stays, and a lost key can be set again by anybody.
+// Keys made of a region are lost with it, at once; the holder's others remain, and any
+// user can set a lost key again.
 func TestRegionEnds(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 10_000)
@@ -122,7 +122,7 @@ func TestHolderEnds(t *testing.T) {
 	wantErr(t, "drop", u.DropLocal(r.ctx(), []string{"k"})[0], objects.ErrClosed)
 }
 
-// stopping is a rig whose first device stops in a copy to the host when asked.
+// stopping is a rig whose first device pauses in a copy to the host on request.
 type stopping struct {
 	*rig
 	inside chan struct{}
@@ -149,8 +149,8 @@ func newStopping(t *testing.T) *stopping {
 	return s
 }
 
-// reading starts a read of a key that is stopped inside the device. What it
-// returns lets it go on, and checks that it gets all of the bytes.
+// reading starts a read of a key that is paused inside the device. The returned
+// function resumes it, and checks that it gets all of the bytes.
 func (s *stopping) reading(key string, want []byte) (finish func()) {
 	s.t.Helper()
 	f := s.open(s.keyIno(key))
@@ -173,8 +173,7 @@ func (s *stopping) reading(key string, want []byte) (finish func()) {
 	}
 }
 
-// A reader that is inside when the owner ends gets what it came for, and the owner waits
-// for it.
+// A read under way when the owner ends gets its bytes, and the owner waits for it.
 func TestOwnerEndsInMidRead(t *testing.T) {
 	r := newStopping(t)
 	u := r.user(0, 1, 4096)
@@ -196,8 +195,7 @@ func TestOwnerEndsInMidRead(t *testing.T) {
 	}
 }
 
-// A removal takes nothing away from two readers who are inside, and the key is
-// free at once.
+// A removal does not affect two reads under way, and the key is free at once.
 func TestTwoReadersAndADrop(t *testing.T) {
 	r := newStopping(t)
 	u := r.user(0, 1, 4096)
@@ -213,7 +211,7 @@ func TestTwoReadersAndADrop(t *testing.T) {
 	r.wantBytes("k", kit.Bytes(1, 100, 100))
 }
 
-// What a session has set is lost to the next run, and its key is free.
+// Keys that a session has set are lost in the next run, and free.
 func TestBoundKeysInTheNextRun(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 1000)
@@ -231,7 +229,7 @@ func TestBoundKeysInTheNextRun(t *testing.T) {
 	r.wantPath("k", "sim1/.keys/k")
 }
 
-// A daemon that dies leaves the same, and says nothing of what was bound.
+// After a crash the same holds, and no bindings remain in the records.
 func TestBoundKeysAfterADeath(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 1000)
@@ -295,7 +293,7 @@ func TestRegisteredMemoryOfAProcess(t *testing.T) {
 	r.wantState(ours, objects.StateLost)
 }
 
-// Memory that its owner has cut is not made longer by a write.
+// Memory that its owner has truncated is not extended by a write.
 func TestRegisteredMemoryIsCut(t *testing.T) {
 	r := twoDevices(t)
 	h := r.store.NewHolder(objects.Caller{UID: uint32(os.Getuid())})
@@ -338,7 +336,7 @@ func TestRegisteredMemoryIsCut(t *testing.T) {
 	}
 }
 
-// What can't be registered is refused, and the descriptors are closed.
+// Invalid memory can't be registered, and the descriptors are closed.
 func TestRegisterRefuses(t *testing.T) {
 	r := twoDevices(t)
 	u := r.user(0, 1, 1000)

@@ -137,9 +137,9 @@ func (c *churn) fresh(got []byte, oldest uint64) error {
 	return nil
 }
 
-// TestShrinkingSource copies a host file to a card, and back over another,
-// while the file is cut, punched and written anew. A page that is touched when
-// it is gone ends the test by SIGBUS; one that was replaced shows old bytes.
+// TestShrinkingSource copies a host file to a card, and back over another file, while
+// the source is truncated, punched and rewritten. An access to a removed page ends the
+// test by SIGBUS; a stale page shows old bytes.
 func TestShrinkingSource(t *testing.T) {
 	kit.Check(t)
 	const size = 9 << 20
@@ -188,8 +188,8 @@ func TestShrinkingSource(t *testing.T) {
 	}
 }
 
-// copyOnce copies the source to the card and from there to another file, and
-// looks at what came out.
+// copyOnce copies the source to the card and from there to another file, and checks the
+// result.
 func (c *churn) copyOnce(onCard, back *objects.File) {
 	c.t.Helper()
 	oldest := c.done.Load()
@@ -211,8 +211,8 @@ func (c *churn) copyOnce(onCard, back *objects.File) {
 	}
 }
 
-// TestExportedIsNotRegistered gives a host file away: whoever has it may cut
-// it, so no card has its pages from then on.
+// TestExportedIsNotRegistered exports a host file: other processes may truncate it, so
+// no card keeps its pages registered.
 func TestExportedIsNotRegistered(t *testing.T) {
 	kit.Check(t)
 	const size = 9 << 20

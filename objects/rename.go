@@ -8,12 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Rename moves a name. Between devices it copies the content device to
-// device and is refused with metadata.ErrCrossDevice for a directory, a file
-// with several names, one that is open, and an exchange. Only the copying
-// ends with the context, and nothing has changed then. Into publish/ it
-// publishes a file, and out of it it receives one, see publishFile and
-// receiveFile.
+// Rename moves a name. Between devices it copies the content from device to device, and
+// is refused with metadata.ErrCrossDevice for a directory, a file with several names,
+// one that is open, and an exchange. Only the copy is interrupted when the context ends;
+// then nothing has changed. A rename into publish/ publishes a file, and one out of it
+// receives a file, see publishFile and receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
 	err := s.access.mayRename(ctx, r)
 	switch {

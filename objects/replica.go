@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// exclusively runs fn as the only one that may change what the object's content
-// is. The bytes stay the same.
+// exclusively runs fn while nothing else can replace the object's content. The bytes
+// stay the same.
 func (o *object) exclusively(ctx context.Context, fn func() error) error {
 	if err := o.lane.enter(ctx); err != nil {
 		return err
@@ -22,14 +22,14 @@ func (o *object) exclusively(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// replicate makes blobs, into which the holder has copied all of an object,
-// another source of it. before is the object's version from before the copy.
-// An object that is not made of blobs needs no other source: then it does
-// nothing. The caller has the object pinned.
+// replicate makes blobs, into which the holder has copied an entire object, another
+// source of it. before is the object's version before the copy. For an object that is
+// not made of blobs it does nothing, since that needs no other source. The caller has
+// the object pinned.
 //
-// Errors: those of blobContent; ErrInvalid for another size; ErrInconsistent
-// when the bytes were changed meanwhile; ErrLost; metadata.ErrNotExist when the
-// object goes.
+// Errors: those of blobContent; ErrInvalid for another size; ErrInconsistent if the
+// bytes were changed meanwhile; ErrLost; metadata.ErrNotExist if the object is being
+// removed.
 func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs []Blob) error {
 	if b, ok := o.content().(*content.Bound); !ok || sourceOf(b) == nil {
 		return nil
@@ -61,10 +61,10 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	return nil
 }
 
-// takeOver makes a replica the content of an object, on whatever device it is.
+// takeOver makes a replica the content of an object, on whatever device the replica is.
 // The caller has the lane.
 //
-// Errors: ErrLost when there is none that can.
+// Errors: ErrLost if no replica can take over.
 func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) error {
 	heirs := slices.Clone(b.Replicas())
 	here, _ := o.place()
@@ -85,7 +85,7 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 		o.mu.Lock()
 		o.tier, o.body = to, next
 		o.mu.Unlock()
-		// Who has found the old content goes on with it, and its replicas.
+		// Readers that have found the old content continue with it, and with its replicas.
 		sourceOf(b).part(b)
 		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.Name)))
 		return nil
@@ -100,8 +100,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// moveKeyed moves the name of an object that was made for a key to another
-// device, without a copy. The caller has the lane.
+// moveKeyed moves the name of an object that was made for a key to another device,
+// without a copy. The caller has the lane.
 func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *content.Tier) error {
 	if here, _ := o.place(); here == to {
 		return nil
@@ -109,7 +109,7 @@ func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *content.Tier) 
 	err := bs.moveKeyedName(ctx, o.ino, to)
 	if errors.Is(err, metadata.ErrNotExist) {
 		if _, gone := bs.meta.Get(ctx, o.ino); errors.Is(gone, metadata.ErrNotExist) {
-			return nil // it has no name any more
+			return nil // it no longer has a name
 		}
 	}
 	return err
@@ -135,8 +135,8 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 	if err != nil {
 		return err
 	}
-	// The move ends the binding. It is lost rather than empty if that is where
-	// the daemon dies.
+	// The move ends the binding. If the daemon dies here, the object is lost rather than
+	// empty.
 	if err = bs.meta.Unbind(ctx, ino, true); err != nil {
 		return err
 	}

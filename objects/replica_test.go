@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// replicated is key k, that one user has set and others have a replica of. Each
-// replica's memory is changed afterwards, so that a reader sees whose bytes it reads.
+// replicated sets key k by one user, with replicas of others. Each replica's memory is
+// changed afterwards, so that a read shows which one it was made from.
 func (r *rig) replicated(owner *user, others ...*user) objects.Ino {
 	r.t.Helper()
 	ino := owner.mustBind(owner.keyed("k", 0, 600, 1000, 400))
@@ -39,8 +39,8 @@ func ofReplica(i int) []byte {
 
 func ofOwner(seed uint64) []byte { return slicesOf(kit.Bytes(seed, 0, 4096), 0, 600, 1000, 400) }
 
-// Readers get the owner's bytes as long as that is there, and then those of a
-// replica, one after the other, whatever way each owner goes.
+// Readers get the owner's bytes while its memory exists, and then those of one replica
+// after the other, in whatever way each owner ends.
 func TestReplicaTakesOver(t *testing.T) {
 	for name, goes := range map[string]func(*user, string){
 		"the owner ends":  func(u *user, _ string) { u.close() },
@@ -103,8 +103,8 @@ func TestReplicaOfAnotherDevice(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// To the next run an object that has moved to a replica is lost, as any other
-// that was set.
+// In the next run, an object that a replica has taken over is lost, like any other that
+// was set.
 func TestReplicaInTheNextRun(t *testing.T) {
 	r := twoDevices(t)
 	owner, far := r.user(0, 1, 4096), r.user(1, 2, 4096)
@@ -120,8 +120,8 @@ func TestReplicaInTheNextRun(t *testing.T) {
 	}
 }
 
-// A client that has given the file a name of its own finds it where it put it: it does
-// not follow a replica to another device, and goes without one.
+// A file that a client has renamed keeps its name: the object does not follow a replica
+// to another device, and is lost without one on its own.
 func TestReplicaOfANamedFile(t *testing.T) {
 	r := twoDevices(t)
 	owner, far := r.user(0, 1, 4096), r.user(1, 2, 4096)
@@ -135,7 +135,7 @@ func TestReplicaOfANamedFile(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// A replica that goes leaves the owner alone, and is not read again.
+// A replica that ends does not affect the owner, and is not read again.
 func TestReplicaGoes(t *testing.T) {
 	r := twoDevices(t)
 	owner, first, second := r.user(0, 1, 4096), r.user(0, 2, 4096), r.user(0, 3, 4096)
@@ -151,7 +151,7 @@ func TestReplicaGoes(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// A write through the store makes what the replicas have another content.
+// A write through the store makes the replicas stale.
 func TestReplicaIsStaleAfterAWrite(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(0, 2, 4096)
@@ -163,8 +163,8 @@ func TestReplicaIsStaleAfterAWrite(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// Who reads between the owner's end and the takeover, which waits for who
-// changes the object, gets the replica's bytes.
+// A read between the owner's end and the takeover, which waits for a change of the
+// object under way, gets the replica's bytes.
 func TestReplicaBeforeItTakesOver(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
@@ -187,7 +187,7 @@ func TestReplicaBeforeItTakesOver(t *testing.T) {
 	r.wantBytes("k", ofReplica(0))
 }
 
-// What is about to go gets no replica.
+// An object that is being removed gets no replica.
 func TestReplicaOfWhatGoes(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
@@ -202,7 +202,7 @@ func TestReplicaOfWhatGoes(t *testing.T) {
 	r.close(f)
 }
 
-// What goes is forgotten where it was made.
+// Ended keys and replicas leave no references in their regions.
 func TestNothingIsLeftOfKeys(t *testing.T) {
 	r := twoDevices(t)
 	owner, first, second := r.user(0, 1, 4096), r.user(0, 2, 4096), r.user(1, 3, 4096)
@@ -227,7 +227,7 @@ func TestNothingIsLeftOfKeys(t *testing.T) {
 			t.Errorf("%s: %d contents and %d objects are left", name, n, r.store.Loaded())
 		}
 	}
-	// A name that has lost its key is in the way.
+	// A file in .keys that has lost its key prevents the key from being set again.
 	owner.mustBind(owner.keyed("k", 0, 100))
 	if err := r.store.RemoveXattr(r.ctx(), r.keyIno("k"), "user.hmc.key"); err != nil {
 		t.Fatal(err)
@@ -247,8 +247,7 @@ func TestNothingIsLeftOfKeys(t *testing.T) {
 	}
 }
 
-// A writer leaves one that copies meanwhile with bytes that are none of the
-// object's: they become no replica.
+// A write during a copy leaves bytes that are not the object's: they become no replica.
 func TestReplicaOfWhatChanges(t *testing.T) {
 	r := newStopping(t)
 	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
@@ -269,7 +268,8 @@ func TestReplicaOfWhatChanges(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// A holder is one replica of a key, and one who is its owner too goes as both.
+// A holder is at most one replica of a key; if it is the owner too, it is dropped as
+// both.
 func TestReplicaOnce(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(0, 2, 4096)
@@ -289,7 +289,7 @@ func TestReplicaOnce(t *testing.T) {
 	r.wantGone("k")
 }
 
-// What is no replica is refused, or needs to be none.
+// Blobs that can't be a replica are refused, or need not be one.
 func TestReplicaRefuses(t *testing.T) {
 	r := twoDevices(t)
 	owner := r.user(0, 1, 4096)
@@ -322,8 +322,8 @@ func TestReplicaRefuses(t *testing.T) {
 	r.wantGone("s")
 }
 
-// The holder's end, its regions', keys set and read, dropped and replicated at
-// the same time: whoever reads gets the bytes, and in the end nothing is left.
+// Holders and regions end while keys are set, read, dropped and replicated: each read
+// gets the right bytes, and in the end nothing is left.
 func TestHoldersAtTheSameTime(t *testing.T) {
 	r := twoDevices(t)
 	seed := rand.Uint64()
@@ -370,7 +370,7 @@ const (
 type holderLife struct {
 	*user
 	seed uint64
-	// early says that it ends before it is done, and cut that its memory does.
+	// early makes it end before it is done, and cut ends its memory.
 	early, cut bool
 }
 
@@ -425,8 +425,7 @@ func (l *holderLife) step(rng *rand.Rand, part uint64) error {
 	return err
 }
 
-// isOrdinary says whether an error is one that two who don't know of each other
-// may get.
+// isOrdinary reports whether concurrent, independent users may get an error.
 func isOrdinary(err error) bool {
 	for _, want := range []error{
 		metadata.ErrExist, metadata.ErrNotExist, objects.ErrLost, objects.ErrClosed, objects.ErrInconsistent,

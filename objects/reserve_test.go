@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// wantFull demands an error that tells what was asked and what is free.
+// wantFull checks that an error has the requested and the free sizes.
 func wantFull(t *testing.T, err error, asked, free devices.Size) {
 	t.Helper()
 	full, ok := errors.AsType[*devices.OutOfMemoryError](err)
@@ -20,8 +20,8 @@ func wantFull(t *testing.T, err error, asked, free devices.Size) {
 	}
 }
 
-// TestFailedReserveTakesNothing asks for more memory than there is: the call
-// gives back what it took, and keeps what the file had.
+// TestFailedReserveTakesNothing requests more memory than is free: the call frees what
+// it has allocated, and keeps the file's memory.
 func TestFailedReserveTakesNothing(t *testing.T) {
 	kit.Check(t)
 	for name, mode := range map[string]objects.AllocateMode{
@@ -49,7 +49,7 @@ func TestFailedReserveTakesNothing(t *testing.T) {
 			if d := kit.FirstDiff(r.read(f, 0, len(want)), want); d >= 0 {
 				t.Errorf("byte %d differs", d)
 			}
-			// All that the device has left can be had.
+			// All of the remaining memory can be allocated.
 			if err := f.Allocate(r.ctx(), mode, 9<<20, uint64(16*devices.MiB-before)); err != nil {
 				t.Errorf("what is free can't be taken: %v", err)
 			}
@@ -57,7 +57,7 @@ func TestFailedReserveTakesNothing(t *testing.T) {
 	}
 }
 
-// counted is a context that ends after it was asked so many times.
+// counted is a context that ends after a number of calls.
 type counted struct {
 	context.Context //nolint:containedctx // it is one
 	left            int
@@ -103,8 +103,8 @@ func TestInterruptedReserveTakesNothing(t *testing.T) {
 	}
 }
 
-// TestFullTellsWhatWasAsked is a write that finds nothing: its error has what
-// it asked for, not the last piece that was tried.
+// TestFullTellsWhatWasAsked writes to a full device: the error has the requested size,
+// not that of the last piece that was tried.
 func TestFullTellsWhatWasAsked(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, sim.Params{Size: 4 * devices.MiB})

@@ -11,15 +11,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Scatter copies a key's bytes into blobs: the i-th is filled from Offset on of
-// the source's i-th. The source is in use until it returns, so that a removal
-// of the key takes nothing away from it. After an error the blobs hold
-// unspecified bytes.
+// Scatter copies a key's bytes into blobs: the i-th blob receives bytes from Offset on
+// of the source's i-th blob. The source is pinned until Scatter returns, so a removal
+// of the key does not affect the copy. After an error the blobs hold unspecified bytes.
 //
-// Errors: metadata.ErrNotExist; *ShapeError; ErrLost; ErrForbidden for what the
-// holder's user may not read; ErrInvalid for blobs that are not inside their
-// regions, and a Replica of less than the whole object; io.ErrUnexpectedEOF for
-// a source that somebody cuts meanwhile.
+// Errors: metadata.ErrNotExist; *ShapeError; ErrLost; ErrForbidden for an object that
+// the holder's user may not read; ErrInvalid for blobs that are not inside their
+// regions, and for a Replica of less than the whole object; io.ErrUnexpectedEOF for a
+// source that is truncated meanwhile.
 func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	_, err := checkBlobRanges(sc.Blobs)
 	if err == nil {
@@ -46,8 +45,8 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins what a key names, if the user may do with it what is asked, and
-// returns what is noted of its blobs.
+// pinKey pins the object that a key names, if the user has the permissions for sc, and
+// returns its user.hmc.blobs.
 func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs string, err error) {
 	for {
 		in, blobs, err := h.store.index.findBlobs(ctx, sc.Key)
@@ -61,16 +60,16 @@ func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs strin
 		if !errors.Is(err, metadata.ErrNotExist) {
 			return o, blobs, err
 		}
-		// It was replaced, or removed, since it was found: the key tells which.
+		// It was replaced or removed since it was found; look the key up again.
 	}
 }
 
-// mayScatter says whether the holder's user may do what is asked.
+// mayScatter checks that the holder's user has the permissions for sc.
 func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) error {
 	if err := h.store.access.mayUse(ctx, h.who, in, PermRead); err != nil {
 		return err
 	}
-	// Who makes a replica becomes a source of the bytes of others.
+	// A replica becomes a source of the bytes that others read.
 	if sc.Replica && !h.who.May(&in, PermWrite) {
 		return fmt.Errorf("a replica needs the right to write: %w", ErrForbidden)
 	}
@@ -98,7 +97,7 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	return err
 }
 
-// fits compares the blobs that are to be filled with those of the source.
+// fits compares the blobs to be filled with those of the source.
 func (sc *Scatter) fits(want []uint64) error {
 	ok := len(want) == len(sc.Blobs)
 	for i := 0; ok && i < len(want); i++ {
@@ -126,7 +125,7 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 	})
 }
 
-// zero writes zeros; hole has some.
+// zero writes n zeros at off, from the zeros in hole.
 func (r *Region) zero(ctx context.Context, off, n uint64, hole []byte) error {
 	for n > 0 {
 		k := min(n, uint64(len(hole)))

@@ -21,9 +21,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Binding, exporting, reading, cutting and removing at the same time, while
-// owners and holders end, neither hangs nor leaves anything behind; and what
-// is read is always of one of those who wrote.
+// Binding, exporting, reading, truncating and removing concurrently, while owners and
+// holders end, neither hangs nor leaks; and each read returns the bytes of one of the
+// writers.
 func TestSharingAtTheSameTime(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -88,8 +88,8 @@ func removeShared(t *testing.T, r *rig, root objects.Ino, name string) {
 	}
 }
 
-// Who writes to an empty file and closes it while its name goes leaves no
-// memory behind.
+// A handle that writes to an empty file and is closed while the name is removed leaves
+// no memory behind.
 func TestUnlinkOfWhatIsJustWritten(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
@@ -139,8 +139,7 @@ func sharedFile(t *testing.T) *os.File {
 	return f
 }
 
-// isExpected says whether an error is one that those who work at the same time
-// give each other.
+// isExpected reports whether concurrent operations may cause an error in each other.
 func isExpected(err error) bool {
 	for _, e := range []error{
 		objects.ErrBusy, objects.ErrLost, objects.ErrInvalid, objects.ErrUnsupported, devices.ErrHandle, devices.ErrOutOfMemory,
@@ -153,7 +152,7 @@ func isExpected(err error) bool {
 	return false
 }
 
-// sharer does one thing after the other to four files.
+// sharer does random operations on four files.
 type sharer struct {
 	*rig
 	root   objects.Ino
@@ -229,8 +228,8 @@ func (s *sharer) use(ctx context.Context, ino objects.Ino) (err error) {
 	return err
 }
 
-// A file that is bound while it moves to another device is bound where the
-// memory is of, or moved and empty: it is never another device's memory.
+// A file that is bound while it is moved to another device is either bound on the
+// device of the memory, or moved and empty: it is never memory of another device.
 func TestBindWhileMoved(t *testing.T) {
 	kit.Check(t)
 	r := wrapped(t, sim.New(0, small(false)), newCard(newDriver(), "card0"))

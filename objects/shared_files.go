@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// shared knows which files of this mount other processes were given.
+// shared counts the exports of files of this mount to other processes.
 type shared struct {
 	mu sync.Mutex
 	// +checklocks:mu

@@ -9,25 +9,25 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// DeviceStatus is one device of a store, for status, df and metrics.
+// DeviceStatus describes one device of a store, for status, df and metrics.
 type DeviceStatus struct {
 	Info  devices.Info  `json:"info"`
 	Epoch devices.Epoch `json:"epoch"`
 	Usage devices.Usage `json:"usage"`
 	Root  Ino           `json:"root"`
-	// Passthrough says that the device's objects are files that the kernel
-	// can serve by itself.
+	// Passthrough reports that the device's objects are files that the kernel can serve
+	// without the daemon.
 	Passthrough bool `json:"passthrough"`
-	// Held is the memory that hmcfs has taken from the device, free pages
-	// that it keeps for the next object included. 0 for the host tier.
+	// Held is the memory that hmcfs has allocated on the device, including free pages that
+	// it keeps for the next object. 0 for the host tier.
 	Held devices.Size `json:"held"`
-	// Aside counts the files of the host tier that were set aside, and AsideUsed is
-	// the part of Usage that they take.
+	// Aside counts the files of the host tier that were set aside, and AsideUsed is their
+	// part of Usage.
 	Aside     int          `json:"aside,omitempty"`
 	AsideUsed devices.Size `json:"aside_used,omitempty"`
 }
 
-// Devices tells the state of every device.
+// Devices returns the state of every device.
 func (s *Store) Devices(ctx context.Context) ([]DeviceStatus, error) {
 	var all []DeviceStatus
 	for _, t := range s.tiers {
@@ -40,7 +40,7 @@ func (s *Store) Devices(ctx context.Context) ([]DeviceStatus, error) {
 	return all, nil
 }
 
-// DeviceOf tells the state of the device whose tree holds the inode.
+// DeviceOf returns the state of the device on which an inode is.
 func (s *Store) DeviceOf(ctx context.Context, ino Ino) (DeviceStatus, error) {
 	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
@@ -76,7 +76,8 @@ func statusOf(t *content.Tier) (DeviceStatus, error) {
 	return d, nil
 }
 
-// Limits lists what bounds listeners and holders, and what has been refused for it.
+// Limits lists the limits for listeners and holders, and how much was refused because
+// of each.
 func (s *Store) Limits() []metadata.LimitStatus {
 	return []metadata.LimitStatus{
 		{Name: "waiting-events", Limit: queueLen, Refused: s.events.droppedSoFar()},
@@ -84,7 +85,7 @@ func (s *Store) Limits() []metadata.LimitStatus {
 	}
 }
 
-// Extents tells which device memory holds the object now.
+// Extents returns the device memory that holds the object now.
 func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error) {
 	o, err := s.table.pin(ctx, ino, pinUse)
 	if err != nil {

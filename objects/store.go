@@ -27,27 +27,27 @@ type Store struct {
 	names   *names
 	changes *changes
 	keyed   *keyed
-	// bindings has memory of others, and exports gives memory to others.
+	// bindings uses memory of others, and exports makes memory available to others.
 	bindings     *bindings
 	exports      *exports
 	moves        *moves
 	publications *publications
 	headers      *headers
-	// work counts what goes on in the background, which Close waits for.
+	// work counts the background work, for which Close waits.
 	work *sync.WaitGroup
 	stop context.CancelFunc
-	// owners tells when processes end that own memory, or hold it.
+	// owners reports the exit of processes that own or use memory.
 	owners *owner.Watcher
-	// holders are those that have not been closed.
+	// holders are the holders that have not been closed.
 	holders holders
 	turns   turns
-	// recovery has what Open has found; immutable after it.
+	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }
 
-// MayReach says whether a user could have come to an inode by its path, which needs
-// the right to search all directories above it. A caller that has found it by
-// another of its names shows a descriptor instead.
+// MayReach checks whether a user could have reached an inode by its path, which needs
+// search permission on all directories above it. It knows one path of the inode; a
+// caller that has found the inode by another of its names passes a descriptor instead.
 //
 // Errors: ErrForbidden; metadata.ErrNotExist; ErrBusy.
 func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
@@ -61,16 +61,16 @@ func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
 	return s.access.maySearchAbove(ctx, who, a.Inode)
 }
 
-// Volatile says that names in a directory come and go without the kernel's
-// doing, so that it must not keep them: publish/, and the directories of keyed
-// objects.
+// Volatile reports whether names in a directory appear and disappear without requests
+// of the kernel, which must therefore not cache them: in publish/, and in the
+// directories of keyed objects.
 func (s *Store) Volatile(dir Ino) bool {
 	return s.access.volatile(context.Background(), dir)
 }
 
-// TakeTurn waits until nobody else has a turn who replaces one of these files, or
-// reads one that is to be replaced; who comes first is first. It takes all of them
-// at once, so that nobody waits for ever. done ends the turn, once.
+// TakeTurn waits until no earlier turn conflicts: one that replaces any of these files,
+// or reads one of writes. Conflicting turns have the order of the calls. A turn covers
+// all its files at once, which excludes deadlocks. done ends the turn; call it once.
 //
 // Errors: the context's.
 func (s *Store) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {

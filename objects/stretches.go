@@ -2,20 +2,20 @@ package objects
 
 import "slices"
 
-// maxStretches bounds what is kept of one reader's reads.
+// maxStretches bounds the number of ranges recorded for one reader.
 const maxStretches = 4096
 
-// coverage records what a reader was given of a file: stretches without touching
-// ones, in order. The zero value is nothing.
+// coverage records the ranges of a file that a reader has received, in order; ranges
+// that touch are merged. The zero value is empty.
 type coverage struct {
 	parts []span
 }
 
-// span is the bytes from from up to end.
+// span is the range of bytes [from, end).
 type span struct{ from, end uint64 }
 
-// completes says whether everything up to size is covered with one more
-// stretch.
+// completes reports whether one more range would complete the coverage of the bytes
+// below size.
 func (c *coverage) completes(s span, size uint64) bool {
 	i, j := c.touching(s)
 	if i < j {
@@ -24,7 +24,7 @@ func (c *coverage) completes(s span, size uint64) bool {
 	return s.from == 0 && s.end >= size
 }
 
-// add notes a stretch. One that would be more than maxStretches is forgotten.
+// add records a range. It does not if that would exceed maxStretches.
 func (c *coverage) add(s span) {
 	if s.from >= s.end {
 		return
@@ -39,8 +39,7 @@ func (c *coverage) add(s span) {
 	c.parts = slices.Replace(c.parts, i, j, s)
 }
 
-// touching finds the parts that a stretch overlaps, or meets: those from i up
-// to j.
+// touching returns the indices [i, j) of the parts that a range overlaps or touches.
 func (c *coverage) touching(s span) (i, j int) {
 	i, _ = slices.BinarySearchFunc(c.parts, s.from, func(p span, from uint64) int {
 		if p.end < from {

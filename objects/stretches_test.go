@@ -37,8 +37,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestCoverageBound: what would be one stretch too many is forgotten, and what
-// meets others is not.
+// TestCoverageBound: a range beyond the limit is not recorded, unless it touches
+// others.
 func TestCoverageBound(t *testing.T) {
 	t.Parallel()
 	var c coverage

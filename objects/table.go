@@ -16,12 +16,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// tableShards spreads the entries over locks. A power of two.
+// tableShards is the number of locks over which the entries are distributed. A power of
+// two.
 const tableShards = 64
 
-// table holds what the store knows of inodes beyond their records: who
-// refers to them, and the content of those that are in use. An inode that
-// nobody uses has no entry and costs no memory.
+// table holds the state of inodes beyond their records: the references to them, and the
+// content of those in use. An inode that is not in use has no entry and costs no
+// memory.
 type table struct {
 	meta    *metadata.Store
 	engine  *transport.Engine
@@ -29,7 +30,7 @@ type table struct {
 	atime   devices.Atime
 	tiers   tiers
 	notices *notices
-	hole    []byte // what a hole looks like in place; nobody writes to it
+	hole    []byte // zeros, to read from a hole; never written
 	shared  shared
 	shards  [tableShards]tableShard
 }
@@ -40,29 +41,28 @@ type tableShard struct {
 	entries map[Ino]*entry
 }
 
-// entry is one inode in use. The shard's mu guards all fields.
+// entry is the state of one inode in use. The shard's mu guards all fields.
 type entry struct {
-	// lookups counts the kernel's references, and parts those to what is shown
-	// of the inode elsewhere.
+	// lookups counts the kernel's references, and parts the references to views of the
+	// inode elsewhere.
 	lookups, parts uint64
-	// pins counts handles and operations that use obj. opens counts the
-	// handles among them.
+	// pins counts the handles and operations that use obj, opens the handles among them.
 	pins, opens int
 	obj         *object
-	// loading is closed when the goroutine that loads obj has ended.
+	// loading is closed when the goroutine that loads obj is done.
 	loading chan struct{}
-	// moving is closed when a move to another device has ended. Nobody opens
-	// the object before.
+	// moving is closed when a move to another device has ended. The object can't be opened
+	// before.
 	moving chan struct{}
-	// orphan is the inode after its last name went; nil while it has names.
-	// xattrs gives up its attributes, which the records hold; nil for none.
+	// orphan is the inode after the removal of its last name; nil while it has names.
+	// xattrs releases its extended attributes, which the records hold; nil for none.
 	orphan *metadata.Inode
 	xattrs func()
-	// leaving is the inode while an operation takes its last name, so that it
-	// is known between the end of its record and its life as an orphan.
+	// leaving is the inode while an operation removes its last name, so that it can be
+	// found between the removal of its record and its life as an orphan.
 	leaving *metadata.Inode
-	// dropped says that the kernel is not known to forget the orphan when
-	// nothing can reach it: it may keep the name that hmcfs took by itself.
+	// dropped reports that the kernel may not forget the orphan when it becomes
+	// unreachable: it may keep the name that hmcfs has removed on its own.
 	dropped bool
 	// came ends the wait of callers that need the orphan's memory; nil for none.
 	came func()
@@ -96,7 +96,8 @@ func (s *tableShard) sweepLocked(ino Ino, e *entry) {
 	}
 }
 
-// orphanOf returns the inode that has lost its last name but is in use.
+// orphanOf returns the inode if it has lost its last name, or is losing it, but is in
+// use.
 func (tb *table) orphanOf(ino Ino) (metadata.Inode, bool) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -113,8 +114,8 @@ func (tb *table) orphanOf(ino Ino) (metadata.Inode, bool) {
 	return metadata.Inode{}, false
 }
 
-// leaves notes that an operation is about to take the last name of an inode
-// that is in use; a nil inode that it has ended.
+// leaves records that an operation is about to remove the last name of an inode that is
+// in use or, with nil, that the operation has ended.
 func (tb *table) leaves(ino Ino, in *metadata.Inode) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -124,7 +125,7 @@ func (tb *table) leaves(ino Ino, in *metadata.Inode) {
 	}
 }
 
-// changeOrphan alters the inode of an orphan; ok is false if it is none.
+// changeOrphan changes the inode of an orphan; ok is false if it is not an orphan.
 func (tb *table) changeOrphan(ino Ino, fn func(*metadata.Inode) error) (in metadata.Inode, ok bool, err error) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -141,17 +142,17 @@ func (tb *table) changeOrphan(ino Ino, fn func(*metadata.Inode) error) (in metad
 	return changed, true, nil
 }
 
-// pinMode says how pin takes an object.
+// pinMode is the purpose for which pin pins an object.
 type pinMode int
 
 const (
-	// pinUse is an operation's.
+	// pinUse is for an operation.
 	pinUse pinMode = iota
-	// pinOpen is a handle's: it waits for a move and hinders the next.
+	// pinOpen is for a handle: it waits for a move to end, and prevents the next one.
 	pinOpen
 )
 
-// pin returns the object of a regular file, loaded, and keeps it so until
+// pin loads the object of a regular file, if necessary, and keeps it in memory until
 // unpin.
 func (tb *table) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error) {
 	sh := tb.shard(ino)
@@ -191,9 +192,9 @@ func (tb *table) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error
 	}
 }
 
-// fill loads the object of an entry whose loading this goroutine has set. An
-// inode that nothing could reach meanwhile is not there any more: its content
-// may have gone between its record and its bytes being read.
+// fill loads the object of an entry whose loading this goroutine has set. An inode that
+// became unreachable meanwhile no longer exists: its content may have been freed
+// between the reads of its record and of its bytes.
 func (tb *table) fill(ctx context.Context, ino Ino, e *entry) error {
 	obj, err := tb.load(ctx, ino)
 	sh := tb.shard(ino)
@@ -226,8 +227,9 @@ func (tb *table) pinLoaded(ino Ino) *object {
 	return e.obj
 }
 
-// peek is the object of an inode if it is in memory. The caller does not use it,
-// but for what it knows of itself: under the lock of the names nobody unpins.
+// peek returns the object of an inode if it is in memory, without pinning it. The
+// caller may only use the object's own fields, under the lock of the names, since
+// nothing is unpinned there.
 func (tb *table) peek(ino Ino) *object {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -238,8 +240,8 @@ func (tb *table) peek(ino Ino) *object {
 	return nil
 }
 
-// unpin ends one use. With the last one the record is written if it must be,
-// and the content leaves memory; that of an orphan is given back.
+// unpin ends one use. With the last one, the record is written if necessary, and the
+// content leaves memory; that of an orphan is freed.
 func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
 	sh := tb.shard(o.ino)
 	sh.mu.Lock()
@@ -272,7 +274,7 @@ func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
 	tb.end(left)
 }
 
-// retire ends an object that nobody uses any more.
+// retire ends an object that is no longer in use.
 func (tb *table) retire(o *object, discard bool) {
 	body := o.content()
 	err := o.endExport()
@@ -289,8 +291,8 @@ func (tb *table) retire(o *object, discard bool) {
 	}
 }
 
-// loaded lists the objects in memory that are meant. meant has the lock of the
-// entry's shard, and may change the entry.
+// loaded returns the objects in memory that meant selects. meant is called with the
+// lock of the entry's shard, and may change the entry.
 func (tb *table) loaded(meant func(*entry) bool) []*object {
 	var found []*object
 	for i := range tb.shards {
@@ -306,7 +308,7 @@ func (tb *table) loaded(meant func(*entry) bool) []*object {
 	return found
 }
 
-// isOpen says whether anybody has a handle of the inode.
+// isOpen reports whether there is a handle of the inode.
 func (tb *table) isOpen(ino Ino) bool {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -315,8 +317,8 @@ func (tb *table) isOpen(ino Ino) bool {
 	return e != nil && e.opens > 0
 }
 
-// beginMove keeps everybody from opening the object until the result is
-// called. ok is false when somebody has it open, or it moves already.
+// beginMove prevents the object from being opened until end is called. ok is false if
+// it is open, or is being moved already.
 func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
@@ -336,7 +338,7 @@ func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
 	}, true
 }
 
-// letGo gives back what the table holds for other processes.
+// letGo releases everything that the table holds for other processes.
 func (tb *table) letGo() error {
 	var errs []error
 	for _, o := range tb.loaded(func(e *entry) bool { return e.pins == 0 }) {
@@ -353,15 +355,15 @@ func (tb *table) saveAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isOurs says whether a file is memory of this mount: one that it exports, or
-// one of a host tier.
+// isOurs reports whether a file is memory of this mount: a file that it exports, or one
+// of a host tier.
 func (tb *table) isOurs(id owner.FileID) bool {
 	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *content.Tier) bool { return t.HasFile(id) })
 }
 
 func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
 
-// isLeaving says whether an inode has lost its last name, or is about to.
+// isLeaving reports whether an inode has lost its last name, or is losing it.
 func (tb *table) isLeaving(ino Ino) bool {
 	_, leaving := tb.orphanOf(ino)
 	return leaving

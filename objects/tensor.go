@@ -10,13 +10,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// dtypeBits is the width of an element type that user.hmc.dtype can name.
+// dtypeBits returns the width, in bits, of an element type that user.hmc.dtype can
+// name.
 func dtypeBits(name string) (uint64, bool) {
 	t, ok := tensors.TypeNamed(name)
 	return t.Bits, ok
 }
 
-// checkDtype says whether a name is a known element type.
+// checkDtype checks that a name is a known element type.
 func checkDtype(name string) error {
 	if _, ok := dtypeBits(name); !ok {
 		return fmt.Errorf("dtype %q is not known; use for example float32, bfloat16, int8: %w", name, ErrInvalid)
@@ -24,9 +25,8 @@ func checkDtype(name string) error {
 	return nil
 }
 
-// headerXattr returns dtype or shape as the header of a file of one tensor
-// tells it. A shape is not told beside a dtype set by hand that it does not
-// fit.
+// headerXattr returns the dtype or shape from the header of a file with a single
+// tensor. It returns no shape if the user has set a dtype that the shape does not fit.
 func (h *headers) headerXattr(ctx context.Context, a Attr, name string) (string, bool) {
 	if name != xattrDtype && name != xattrShape {
 		return "", false
@@ -45,7 +45,8 @@ func (h *headers) headerXattr(ctx context.Context, a Attr, name string) (string,
 	return t.ShapeText(), true
 }
 
-// isTold says whether an attribute that nobody has set is there all the same.
+// isTold reports whether an attribute that was not set has a value from the file's
+// header.
 func (h *headers) isTold(ctx context.Context, ino Ino, name string) bool {
 	if name != xattrDtype && name != xattrShape {
 		return false
@@ -58,8 +59,8 @@ func (h *headers) isTold(ctx context.Context, ino Ino, name string) bool {
 	return ok
 }
 
-// tensorSize returns the number of bytes that dtype and shape speak of: those of the tensor
-// in a file of one, else all.
+// tensorSize returns the number of bytes that dtype and shape describe: those of the
+// tensor in a file with a single one, else all.
 func (h *headers) tensorSize(ctx context.Context, a Attr) uint64 {
 	if t, ok := h.tensorIn(ctx, &a); ok {
 		return t.Len
@@ -67,7 +68,7 @@ func (h *headers) tensorSize(ctx context.Context, a Attr) uint64 {
 	return a.Size
 }
 
-// parseSizes reads numbers separated by commas, each at most 63 bits.
+// parseSizes parses numbers separated by commas, each of at most 63 bits.
 func parseSizes(text string) ([]uint64, error) {
 	var sizes []uint64
 	for part := range strings.SplitSeq(text, ",") {
@@ -80,7 +81,7 @@ func parseSizes(text string) ([]uint64, error) {
 	return sizes, nil
 }
 
-// elements is the product of a shape; an empty text is a scalar.
+// elements returns the product of a shape; an empty text is a scalar.
 func elements(shape string) (uint64, error) {
 	if shape == "" {
 		return 1, nil
@@ -100,8 +101,8 @@ func elements(shape string) (uint64, error) {
 	return product, nil
 }
 
-// checkShape says whether a shape fits size bytes. Without a dtype the bytes
-// must be a whole number of elements.
+// checkShape checks that a shape fits size bytes. Without a dtype, size must be a
+// multiple of the number of elements.
 func checkShape(shape, dtype string, size uint64) error {
 	n, err := elements(shape)
 	if err != nil {
@@ -121,7 +122,7 @@ func checkShape(shape, dtype string, size uint64) error {
 	return nil
 }
 
-// checkBlobs says whether blob sizes add up to size.
+// checkBlobs checks that blob sizes add up to size.
 func checkBlobs(blobs string, size uint64) error {
 	sizes, err := parseSizes(blobs)
 	if err != nil {

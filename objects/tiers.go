@@ -21,7 +21,7 @@ func (ts tiers) named(name metadata.DeviceName) (*content.Tier, error) {
 	return nil, fmt.Errorf("device %q is not part of this mount: %w", name, ErrLost)
 }
 
-// deviceNamed is named for a name that a user gave.
+// deviceNamed is named for a name that comes from a user.
 func (ts tiers) deviceNamed(device devices.Name) (*content.Tier, error) {
 	t, err := ts.named(metadata.DeviceName(device))
 	if err != nil {
@@ -30,7 +30,7 @@ func (ts tiers) deviceNamed(device devices.Name) (*content.Tier, error) {
 	return t, nil
 }
 
-// host is the tier of host memory.
+// host returns the host tier.
 //
 // Errors: ErrUnsupported for a mount without one.
 func (ts tiers) host() (*content.Tier, error) {

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// transferWorkers is the number of stretches of one call that are copied at the same
-	// time, at most: while a device moves the bytes of one, the host finds, or
-	// writes, those of others.
+	// transferWorkers is the maximum number of stretches of one call that are copied
+	// concurrently: while a device copies the bytes of one, the host finds or writes those
+	// of others.
 	transferWorkers = 4
-	// transferInline is the number of bytes that the caller copies by itself: less than
-	// what it costs to have others do it.
+	// transferInline is the number of bytes up to which the caller copies alone, since
+	// starting other goroutines would cost more.
 	transferInline = 512 << 10
 )
 
-// stretch is a run of bytes that has one place at each end.
+// stretch is a run of bytes that is contiguous both in a region and in an object.
 type stretch struct {
 	region *Region
 	// at is its offset in the region, off the one in the object.
 	at, off, n uint64
 }
 
-// stretchesOf joins blobs that lie one behind the other at both ends. place
-// tells where a blob begins in the object.
+// stretchesOf joins blobs that are adjacent both in their region and in the object.
+// place returns the offset of a blob in the object.
 func stretchesOf(blobs []Blob, place func(i int) uint64) []stretch {
 	all := make([]stretch, 0, min(len(blobs), 16))
 	for i, b := range blobs {
@@ -45,7 +45,7 @@ func stretchesOf(blobs []Blob, place func(i int) uint64) []stretch {
 	return all
 }
 
-// sizesOf are the lengths of blobs.
+// sizesOf returns the lengths of blobs.
 func sizesOf(blobs []Blob) []uint64 {
 	sizes := make([]uint64, len(blobs))
 	for i := range blobs {
@@ -54,8 +54,8 @@ func sizesOf(blobs []Blob) []uint64 {
 	return sizes
 }
 
-// checkBlobRanges refuses blobs that can't be: none, without a region or bytes,
-// beyond their region, or larger together than an object can be.
+// checkBlobRanges rejects invalid blobs: an empty list, a blob without a region or
+// bytes, or beyond its region, or more bytes in total than an object can have.
 func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 	if len(blobs) == 0 {
 		return 0, fmt.Errorf("no blobs: %w", ErrInvalid)
@@ -74,7 +74,7 @@ func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 	return total, nil
 }
 
-// look is find in the form that copies want.
+// look is find in the form that content.Walk takes.
 func (r *Region) look(ctx context.Context, off, n uint64) (content.Range, error) {
 	pieces, release, err := r.find(ctx, off, n)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *Region) look(ctx context.Context, off, n uint64) (content.Range, error)
 	return seen, nil
 }
 
-// copyAll is copyContent for a range that must be there whole.
+// copyAll is content.Walk for a range that must exist completely.
 func copyAll(ctx context.Context, look func(off, n uint64) (content.Range, error), off, n uint64, put func(content.Piece) error) error {
 	var done uint64
 	err := content.Walk(ctx, look, off, n, func(at content.Piece) error {
@@ -100,8 +100,8 @@ func copyAll(ctx context.Context, look func(off, n uint64) (content.Range, error
 	return err
 }
 
-// Parallel calls fn for 0 to n-1, in up to workers goroutines at the same time, of which
-// the caller's is one. It stops at the first error, which it returns.
+// Parallel calls fn for 0 to n-1, in at most workers concurrent goroutines, one of
+// which is the caller's. It stops at the first error and returns it.
 func Parallel(ctx context.Context, n, workers int, fn func(ctx context.Context, i int) error) error {
 	workers = min(n, workers)
 	if workers <= 1 {

@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// startTrim gives device memory back, in the background, that objects have
-// left and no other has taken: a file removed and written again finds its
-// memory ready, and other programs get what is not needed any more.
+// startTrim starts the background work that returns device memory which no object uses
+// any more. The delay lets a file that is removed and written again find its memory
+// ready, while other programs get the memory that is no longer needed.
 func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 	s.work.Go(func() {
 		tick := time.NewTicker(every)
@@ -31,8 +31,8 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 	})
 }
 
-// saveIdle writes the records that could not be written when the last handle
-// was closed: nobody may ever open those objects again.
+// saveIdle writes the records that could not be written when the last handle was
+// closed, since the objects may never be opened again.
 func (tb *table) saveIdle(ctx context.Context) {
 	late := tb.loaded(func(e *entry) bool {
 		if e.pins > 0 || e.orphan != nil || !e.obj.dirty.Load() {

@@ -11,11 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Expire sets when a key's object ends; zero is never. An object in the
-// directory of keyed objects is removed then, any other file too.
+// Expire sets when a key's object expires; zero is never. When it expires, the file is
+// removed, whether or not it is in the directory of keyed objects.
 //
-// Errors: metadata.ErrNotExist; ErrForbidden for what the holder's user may not
-// write, or may not remove.
+// Errors: metadata.ErrNotExist; ErrForbidden for a file that the holder's user may not
+// write or may not remove.
 func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) error {
 	if err := h.begin(); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 			return h.store.keyed.mayEnd(ctx, h.who, now, at)
 		})
 		if errors.Is(err, metadata.ErrNotExist) {
-			continue // the key tells whether there is another object
+			continue // look the key up again: it may name another object
 		}
 		if err != nil {
 			return fmt.Errorf("expire key %q: %w", key, err)
@@ -41,9 +41,9 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 	}
 }
 
-// Keep takes the time to live from a file that the holder's user may write.
+// Keep removes the time to live of a file that the holder's user may write.
 //
-// Errors: metadata.ErrNotExist, also for one whose time is over; ErrForbidden;
+// Errors: metadata.ErrNotExist, also for a file whose time is over; ErrForbidden;
 // ErrClosed.
 func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 	if err := h.begin(); err != nil {
@@ -58,8 +58,8 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 	return nil
 }
 
-// mayEnd says whether a user may set when a file ends, which is to remove it
-// then; zero is never.
+// mayEnd checks whether a user may set the expiry of a file, which removes it then;
+// zero is never.
 //
 // Errors: ErrForbidden.
 func (ks *keyed) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
@@ -70,8 +70,8 @@ func (ks *keyed) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at m
 	return err
 }
 
-// expireAt sets when a file ends, if may has nothing against it. The sweeper
-// does not remove it meanwhile.
+// expireAt sets when a file expires, if may returns no error. The sweeper does not
+// remove the file meanwhile.
 func (ks *keyed) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may func(now metadata.Inode) error) error {
 	for {
 		in, err := ks.meta.Get(ctx, ino)
@@ -105,10 +105,11 @@ func (ks *keyed) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, ma
 // maxTTL is the longest time to live that can be set, in seconds.
 const maxTTL = 1 << 40
 
-// SetTTL sets a file's end by what user.hmc.ttl says: whole seconds from now on.
+// SetTTL sets a file's expiry from the text of user.hmc.ttl: whole seconds from now on.
 //
-// Errors: ErrInvalid; ErrUnsupported for what is no regular file; ErrForbidden for
-// what the user may not write, or may not remove; those of the flags.
+// Errors: ErrInvalid; ErrUnsupported for an inode that is not a regular file;
+// ErrForbidden for a file that the user may not write or may not remove; those of the
+// flags.
 func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, flags metadata.XattrFlags) error {
 	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, fl
 	return s.keyed.changeTTL(ctx, ino, at, func(now metadata.Inode) error { return s.keyed.mayEnd(ctx, who, now, at) })
 }
 
-// removeTTL lets a file stay for ever.
+// removeTTL removes a file's time to live.
 func (ks *keyed) removeTTL(ctx context.Context, ino Ino) error {
 	a, err := ks.attrs.get(ctx, ino)
 	if err != nil {
@@ -152,8 +153,8 @@ func (ks *keyed) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec, m
 	return nil
 }
 
-// ttlText is the whole seconds that an inode has left, and what was begun of
-// another; empty for one that does not end.
+// ttlText returns the seconds that an inode has left, rounded up; empty for one that
+// does not expire.
 func (s *Store) ttlText(in metadata.Inode) string {
 	if in.Expires == (metadata.Timespec{}) {
 		return ""

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// expireBatch is the number of files that are asked for at a time.
+	// expireBatch is the number of expired files that are read at a time.
 	expireBatch = 256
-	// expireLook bounds the sleep of the sweeper while a file has a time
-	// to live: the clock may be set.
+	// expireLook bounds the sleep of the sweeper while a file has a time to live, in case
+	// the clock is changed.
 	expireLook = time.Minute
-	// expireRetry is after how long a file is tried again that could not be
-	// removed, at first and at most.
+	// expireRetry is the delay after which the removal of a file is retried, at first, and
+	// expireRetryMax its maximum.
 	expireRetry    = time.Second
 	expireRetryMax = time.Minute
 )
@@ -27,14 +27,14 @@ const (
 // expiry wakes the sweeper of expired files.
 type expiry struct {
 	mu sync.Mutex
-	// next is the time at which it wakes by itself; zero is never.
+	// next is the time at which the sweeper wakes on its own; zero is never.
 	// +checklocks:mu
 	next metadata.Timespec
-	// wake has room for one.
+	// wake has a buffer of one.
 	wake chan struct{}
 }
 
-// note says that a file ends at a moment.
+// note reports that a file expires at a time.
 func (e *expiry) note(at metadata.Timespec) {
 	none := metadata.Timespec{}
 	e.mu.Lock()
@@ -51,16 +51,16 @@ func (e *expiry) note(at metadata.Timespec) {
 	}
 }
 
-// sleeps says when the sweeper wakes. It is called before the sweeper looks for
-// the last time, so that who notes an earlier moment meanwhile wakes it.
+// sleeps records when the sweeper wakes. The sweeper passes zero before each check, so that
+// every call of note during the check wakes it.
 func (e *expiry) sleeps(until metadata.Timespec) {
 	e.mu.Lock()
 	e.next = until
 	e.mu.Unlock()
 }
 
-// startExpiry removes what expired while nobody looked, and whatever expires
-// from then on.
+// startExpiry removes the files that expired while the store was closed, and starts the
+// sweeper.
 func (s *Store) startExpiry(ctx context.Context) {
 	x := &sweeper{keyed: s.keyed, bad: map[Ino]retry{}}
 	pause := x.pass(ctx)
@@ -70,20 +70,20 @@ func (s *Store) startExpiry(ctx context.Context) {
 // sweeper removes expired files.
 type sweeper struct {
 	keyed *keyed
-	// bad are files that could not be removed.
+	// bad are the files whose removal has failed.
 	bad map[Ino]retry
-	// failures counts the looks, one after the other, that failed.
+	// failures counts consecutive failures to list expired files.
 	failures int
 }
 
-// retry is the time at which a file is tried again, and how long that was put off.
+// retry is the time at which a removal is retried, and the delay before it.
 type retry struct {
 	at    time.Time
 	pause time.Duration
 }
 
-// run sleeps until a file ends, or somebody says that one ends earlier. A
-// negative pause has no end.
+// run sleeps until a file expires, or note reports an earlier time. A negative pause
+// has no end.
 func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 	for {
 		var due <-chan time.Time
@@ -104,8 +104,8 @@ func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// pass removes what is over, and tells after what pause to look again, or a
-// negative one for never. A file that can't be removed holds up no other.
+// pass removes the expired files, and returns the pause before the next pass; a
+// negative one is for ever. A file that can't be removed does not delay others.
 func (x *sweeper) pass(ctx context.Context) time.Duration {
 	s := x.keyed
 	for {
@@ -131,7 +131,8 @@ func (x *sweeper) pass(ctx context.Context) time.Duration {
 	}
 }
 
-// failed is after what pause to look again when what is over can't be told.
+// failed handles a failure to list the expired files, and returns the pause before the
+// next pass.
 func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return -1
@@ -141,7 +142,7 @@ func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
 	return min(expireRetry<<min(x.failures-1, 6), expireRetryMax)
 }
 
-// try removes one file, unless it is not its turn.
+// try removes one file, unless its retry is not due yet.
 func (x *sweeper) try(ctx context.Context, ino Ino) {
 	before, failed := x.bad[ino]
 	if failed && time.Now().Before(before.at) {
@@ -159,7 +160,7 @@ func (x *sweeper) try(ctx context.Context, ino Ino) {
 	x.bad[ino] = retry{at: time.Now().Add(pause), pause: pause}
 }
 
-// forget keeps of the bad files those that are among over.
+// forget drops the bad files that are not in over.
 func (x *sweeper) forget(over []Ino) {
 	if len(x.bad) == 0 {
 		return
@@ -173,7 +174,7 @@ func (x *sweeper) forget(over []Ino) {
 	x.bad = kept
 }
 
-// pause returns the time in which nothing is to be done.
+// pause returns the time until the next expiry or retry; negative if there is none.
 func (x *sweeper) pause(now, next metadata.Timespec) time.Duration {
 	pause := time.Duration(-1)
 	if next != (metadata.Timespec{}) {
@@ -187,17 +188,17 @@ func (x *sweeper) pause(now, next metadata.Timespec) time.Duration {
 	return pause
 }
 
-// lostStays is the time that a key stays after it was lost with the session
-// that set it: what reads it meanwhile is told why it can't be read.
+// lostStays is the time for which a key stays after it was lost with the session that
+// had set it: readers meanwhile get an error that says why.
 const lostStays = time.Minute
 
-// expireLost removes, after lostStays, an object that a session has set and
-// that is lost with it.
+// expireLost makes an object that a session has set, and that is lost with it, expire
+// after lostStays.
 func (ks *keyed) expireLost(ctx context.Context, ino Ino) {
 	at := metadata.TimespecOf(ks.meta.Now().Time().Add(lostStays))
 	err := ks.expireAt(ctx, ino, at, func(now metadata.Inode) error {
 		if now.Expires != (metadata.Timespec{}) && at.After(now.Expires) {
-			return errNotOver // it goes before
+			return errNotOver // it expires earlier
 		}
 		return nil
 	})
@@ -206,18 +207,18 @@ func (ks *keyed) expireLost(ctx context.Context, ino Ino) {
 	}
 }
 
-// errNotOver reports that a file that was to be removed is kept: it has been
-// given more time, or is not lost any more.
+// errNotOver reports that a file that was to be removed is kept: it has got more time,
+// or is no longer lost.
 var errNotOver = errors.New("its time is not over")
 
-// expireOne removes a file whose time is over, with all its names. A process
-// that has it open keeps its bytes.
+// expireOne removes a file whose time is over, with all its names. A process that has
+// it open keeps its bytes.
 func (ks *keyed) expireOne(ctx context.Context, ino Ino) error {
 	return ks.removeIf(ctx, ino, EventExpired, ks.index.isOver)
 }
 
-// RemoveLost removes a lost object with all its names. One that is not lost any
-// more, or has gone, is a success.
+// RemoveLost removes a lost object with all its names. An object that is no longer
+// lost, or no longer exists, is a success.
 func (s *Store) RemoveLost(ctx context.Context, ino Ino) error {
 	err := s.keyed.removeIf(ctx, ino, EventRemoved, func(now metadata.Inode) bool {
 		_, away := s.tiers.named(now.Device)
@@ -229,7 +230,7 @@ func (s *Store) RemoveLost(ctx context.Context, ino Ino) error {
 	return nil
 }
 
-// removeIf removes a file with all its names as long as is reports true of it.
+// removeIf removes a file with all its names, as long as is returns true for it.
 func (ks *keyed) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(metadata.Inode) bool) error {
 	ctx = context.WithoutCancel(ctx)
 	for races := 0; ; {
@@ -250,7 +251,7 @@ func (ks *keyed) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(
 		case errors.Is(err, errNotOver), err == nil && in.Nlink <= 1:
 			return nil
 		case errors.Is(err, metadata.ErrNotExist) && races < 8:
-			races++ // it was renamed, or has gone
+			races++ // it was renamed or removed
 		case err != nil:
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
-// within bounds the wait of a test for what happens by itself.
+// within bounds the time for which a test waits for a background event.
 const within = 60 * time.Second
 
 // clock is a time that a test sets.
@@ -27,7 +27,7 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Lo
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// gone waits until no inode has a number any more.
+// gone waits until none of the inode numbers exists.
 func (r *keyedRig) gone(inos ...objects.Ino) {
 	r.t.Helper()
 	kit.Eventually(r.t, within, func() error {
@@ -49,7 +49,8 @@ func (r *keyedRig) keyIno(key string) objects.Ino {
 	return ino
 }
 
-// TestExpireBySweeper has objects end by themselves, and others not.
+// TestExpireBySweeper: objects with a time to live are removed in the background,
+// others are not.
 func TestExpireBySweeper(t *testing.T) {
 	kit.Check(t)
 	c := &clock{}
@@ -63,8 +64,8 @@ func TestExpireBySweeper(t *testing.T) {
 	r.gather("second", objects.GatherOptions{Expires: r.after(time.Hour)}, m.all())
 	inos := []objects.Ino{r.keyIno("first"), r.keyIno("second"), r.keyIno("third")}
 	c.advance(3 * time.Hour)
-	// Earlier than what the sweeper sleeps for, so that it looks at the clock,
-	// of which nobody tells it that it was set.
+	// Earlier than the time for which the sweeper sleeps, so that it checks the clock, a
+	// change of which is not signaled.
 	if err := r.user.Expire(r.ctx(), "first", r.after(-150*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +89,9 @@ func TestExpireBySweeper(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnEndedSessionGo has keys be lost with the holder whose memory they
-// named: they stay for a minute, also when the store is opened again meanwhile,
-// and leave nothing.
+// TestKeysOfAnEndedSessionGo: keys that are lost with the holder whose memory they
+// named stay for a minute, also if the store is reopened meanwhile, and then leave
+// nothing.
 func TestKeysOfAnEndedSessionGo(t *testing.T) {
 	for _, reopened := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reopened %v", reopened), func(t *testing.T) {
@@ -124,8 +125,8 @@ func TestKeysOfAnEndedSessionGo(t *testing.T) {
 	}
 }
 
-// TestExpireWhileUnmounted is a time to live that goes on while no store is
-// open, and one that is not over by then.
+// TestExpireWhileUnmounted: a time to live continues while no store is open; one ends
+// meanwhile, and one does not.
 func TestExpireWhileUnmounted(t *testing.T) {
 	kit.Check(t)
 	c := &clock{}
@@ -149,8 +150,8 @@ func TestExpireWhileUnmounted(t *testing.T) {
 	}
 }
 
-// TestExpiredIsFree is a key whose time is over before the sweeper comes by: it
-// is not there, and anybody may have it.
+// TestExpiredIsFree: a key whose time is over, but which the sweeper has not removed
+// yet, does not exist, and any user may set it.
 func TestExpiredIsFree(t *testing.T) {
 	kit.Check(t)
 	c := &clock{}
@@ -174,8 +175,8 @@ func TestExpiredIsFree(t *testing.T) {
 	r.noStrays(r.ctx())
 }
 
-// TestExpireOpen is a file that somebody has open when its time is over: it
-// loses its names, and its bytes with the handle.
+// TestExpireOpen: an open file whose time is over loses its names, and its bytes with
+// the handle.
 func TestExpireOpen(t *testing.T) {
 	kit.Check(t)
 	for _, device := range []string{"host", "sim0"} {
@@ -202,8 +203,8 @@ func TestExpireOpen(t *testing.T) {
 	}
 }
 
-// stubborn is a key-value store that does not let inodes go whose numbers are
-// from first to last.
+// stubborn is a key-value store that fails to remove the inodes with numbers from first
+// to last.
 type stubborn struct {
 	metadata.KV
 	first, last atomic.Uint64
@@ -227,8 +228,8 @@ func (t stubbornTxn) Delete(key []byte) error {
 	return t.KVTxn.Delete(key)
 }
 
-// TestExpireBad has more files than one look of the sweeper that can't be
-// removed: all others are, and these too when they can be.
+// TestExpireBad has more files that can't be removed than the sweeper reads at a time:
+// all others are removed, and these too when that is possible.
 func TestExpireBad(t *testing.T) {
 	kit.Check(t)
 	kv := &stubborn{KV: memkv.New()}
@@ -260,7 +261,7 @@ func TestExpireBad(t *testing.T) {
 	r.gone(first, last)
 }
 
-// TestTTL is user.hmc.ttl.
+// TestTTL tests user.hmc.ttl.
 func TestTTL(t *testing.T) {
 	kit.Check(t)
 	c := &clock{}
@@ -321,8 +322,9 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestUnfinishedFileEnds has a file end that is made with the name of one that
-// is about to be filled, with nothing else said of it; others of its name stay.
+// TestUnfinishedFileEnds: a regular file with the prefix of unfinished files is created
+// with a time to live, and expires; a directory with the prefix, and other files, do
+// not.
 func TestUnfinishedFileEnds(t *testing.T) {
 	kit.Check(t)
 	c := &clock{}

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// turns has those take turns who read some files whole and replace others: each
-// finds the files as the one before has left them. Who reads or writes a single
-// file has no part in it.
+// turns orders operations that read some files whole and replace others: each finds the
+// files as the previous one has left them. Reads and writes of a single file don't take
+// part.
 type turns struct {
 	mu sync.Mutex
-	// queue has those who have their turn, and those who wait, as they came.
+	// queue has the turns that are running, and those that wait, in the order of the calls.
 	// +checklocks:mu
 	queue []*turn
 }
 
-// turn is one of them.
+// turn is one operation.
 type turn struct {
 	reads, writes []Ino
-	// begun is closed when it has come.
+	// begun is closed when the turn starts.
 	begun chan struct{}
-	// on says that it has come.
+	// on reports whether the turn has started.
 	on bool
 }
 
-// take is Store.TakeTurn.
+// take implements Store.TakeTurn.
 func (q *turns) take(ctx context.Context, reads, writes []Ino) (done func(), err error) {
 
 	t := &turn{reads: reads, writes: writes, begun: make(chan struct{})}
@@ -37,7 +37,7 @@ func (q *turns) take(ctx context.Context, reads, writes []Ino) (done func(), err
 	case <-t.begun:
 		return func() { q.end(t) }, nil
 	case <-ctx.Done():
-		q.end(t) // it may have come just now
+		q.end(t) // it may have started just now
 		return nil, ctx.Err()
 	}
 }
@@ -49,8 +49,7 @@ func (q *turns) end(t *turn) {
 	q.grantLocked()
 }
 
-// grantLocked begins the turns of those who have nobody before them that they
-// must not meet.
+// grantLocked starts the turns that conflict with none before them in the queue.
 //
 // +checklocks:q.mu
 func (q *turns) grantLocked() {
@@ -63,7 +62,7 @@ func (q *turns) grantLocked() {
 	}
 }
 
-// meets says whether two must not have their turns at the same time.
+// meets reports whether two turns conflict.
 func (t *turn) meets(other *turn) bool {
 	return touches(t.writes, other.reads) || touches(t.writes, other.writes) || touches(t.reads, other.writes)
 }

@@ -20,7 +20,7 @@ type usage struct {
 	writers map[objects.Ino]int
 }
 
-// begin says whether nobody is there who must not be.
+// begin reports whether no conflicting turn is running.
 func (u *usage) begin(reads, writes []objects.Ino) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -47,7 +47,7 @@ func (u *usage) end(reads, writes []objects.Ino) {
 	}
 }
 
-// some are some files to read and some to replace.
+// some returns random files to read and to replace.
 func some(rng *rand.Rand, files int) (reads, writes []objects.Ino) {
 	for f := range files {
 		switch rng.IntN(4) {
@@ -60,8 +60,8 @@ func some(rng *rand.Rand, files int) (reads, writes []objects.Ino) {
 	return reads, writes
 }
 
-// TestTurns has many take turns of some files: nobody meets one that replaces what it
-// uses, and each gets its turn.
+// TestTurns has many goroutines take turns on some files: no two conflicting turns run
+// at the same time, and each turn is granted.
 func TestTurns(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))
@@ -89,8 +89,8 @@ func TestTurns(t *testing.T) {
 	all.Wait()
 }
 
-// TestTurnsInOrder: who comes first is first, who reads does not wait for who reads,
-// and who gives up is waited for no more.
+// TestTurnsInOrder: turns have the order of the calls, readers do not wait for readers,
+// and a call that is cancelled does not delay others.
 func TestTurnsInOrder(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))
@@ -106,7 +106,7 @@ func TestTurnsInOrder(t *testing.T) {
 	over, cancel := context.WithCancel(r.ctx())
 	cancel()
 	first, second := take(r.ctx(), one, nil), take(r.ctx(), one, nil)
-	// One that replaces has to wait, and gives up; the same where it reads as well.
+	// A turn that replaces has to wait, and is cancelled; also if it reads as well.
 	for _, reads := range [][]objects.Ino{nil, one, two} {
 		if _, err := r.store.TakeTurn(over, reads, one); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a file that others read: %v", err)

@@ -11,35 +11,35 @@ import (
 // Ino is the number of an object, a directory or any other inode.
 type Ino = metadata.Ino
 
-// State tells whether an object's bytes are there.
+// State says whether an object's bytes are available.
 type State string
 
-// The states that a reader can meet.
+// The states that a reader can find.
 const (
 	// StateLive is an object whose bytes are where its record says.
 	StateLive State = "live"
-	// StateLost is an object whose device memory is gone: its device is in
-	// another epoch. It keeps its name, and reading it fails with ErrLost.
+	// StateLost is an object whose memory no longer exists. It keeps its name, and reading
+	// it fails with ErrLost.
 	StateLost State = "lost"
 	// StateBound is an object whose bytes are memory of another process.
 	StateBound State = "bound"
 )
 
-// Attr is an inode as its user sees it now: the record, with what open
-// handles have changed since laid over it.
+// Attr is the current state of an inode: its record, overlaid with later changes
+// through open handles.
 type Attr struct {
 	metadata.Inode
-	// State is StateLive for everything but content that is gone.
+	// State is StateLost or StateBound for such an object, StateLive for everything else.
 	State State
-	// Resident is the number of bytes of device memory that the content takes. It is
-	// Allocated for a live object and 0 for a lost one.
+	// Resident is the number of bytes of device memory that the content occupies: Allocated
+	// for a live object, 0 for a lost one.
 	Resident uint64
-	// Keep bounds how long a cache may answer with these attributes, and KeepName how
-	// long with the name by which they were found; 0 is no bound.
+	// Keep bounds how long a cache may use these attributes, and KeepName how long the name
+	// by which they were found; 0 is no bound.
 	Keep, KeepName time.Duration
 }
 
-// Change has the attributes that SetAttr sets; nil leaves a field as it is.
+// Change holds the attributes that SetAttr sets; a nil field is left unchanged.
 type Change struct {
 	Mode  *metadata.Mode // permission bits only; the type never changes
 	UID   *uint32
@@ -47,14 +47,14 @@ type Change struct {
 	Size  *uint64
 	Atime *metadata.Timespec
 	Mtime *metadata.Timespec
-	// Ctime is set to the present where it is nil.
+	// Ctime is set to the present if it is nil.
 	Ctime *metadata.Timespec
-	// KillPriv clears the set-user-id bit, and the set-group-id bit of a
-	// file that its group may execute, as after a write by another user.
+	// KillPriv clears the set-user-id bit, and the set-group-id bit of a file that its
+	// group may execute, as a write by another user does.
 	KillPriv bool
 }
 
-// resolveNow replaces times of UTIME_NOW nanoseconds by the present.
+// resolveNow replaces times whose nanoseconds are UTIME_NOW by the present.
 func (c *Change) resolveNow() {
 	now := metadata.TimespecOf(time.Now())
 	for _, t := range []**metadata.Timespec{&c.Atime, &c.Mtime, &c.Ctime} {
@@ -64,10 +64,10 @@ func (c *Change) resolveNow() {
 	}
 }
 
-// Write tells where bytes go.
+// Write describes where bytes are written.
 type Write struct {
 	Off uint64
-	// Append writes at the object's end, wherever that is, instead of Off.
+	// Append writes at the object's present end instead of at Off.
 	Append bool
 	// KillPriv clears the set-id bits first, as Change.KillPriv does.
 	KillPriv bool
@@ -76,25 +76,24 @@ type Write struct {
 // AllocateMode selects what Allocate does with a range.
 type AllocateMode int
 
-// The ways of fallocate(2) that hmcfs has.
+// The modes of fallocate(2) that hmcfs supports.
 const (
-	// AllocateExtend takes memory for the range and grows the size to its end.
+	// AllocateExtend reserves memory for the range and extends the size to its end.
 	AllocateExtend AllocateMode = iota
-	// AllocateKeepSize takes memory and leaves the size.
+	// AllocateKeepSize reserves memory and keeps the size.
 	AllocateKeepSize
-	// AllocatePunch gives the memory of the range back; it reads as zeros.
+	// AllocatePunch frees the memory of the range, which then reads as zeros.
 	AllocatePunch
-	// AllocateZero makes the range read as zeros, keeps its memory, and grows
-	// the size.
+	// AllocateZero makes the range read as zeros, keeps its memory, and extends the size.
 	AllocateZero
-	// AllocateZeroKeepSize is AllocateZero without growing the size.
+	// AllocateZeroKeepSize is AllocateZero without extending the size.
 	AllocateZeroKeepSize
 )
 
 // Whence selects what Seek looks for.
 type Whence int
 
-// Data or a hole, as lseek(2) has them.
+// Data or a hole, as for lseek(2).
 const (
 	SeekData Whence = iota
 	SeekHole
@@ -102,8 +101,8 @@ const (
 
 // Views is the content of a range in place, without a copy.
 type Views struct {
-	// Slices are the bytes in order. They must not be written, and not
-	// touched after Release.
+	// Slices are the bytes in order. They must not be written to, and not be accessed after
+	// Release.
 	Slices [][]byte
 	// Len is the sum of their lengths; it is short only at the object's end.
 	Len int

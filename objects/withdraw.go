@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// endOffer ends the offer of a file whose name in publish/ has gone, and says
-// how it has ended. Who has it open is told from now on.
+// endOffer ends the offer of a file whose name in publish/ was removed, and returns how
+// it has ended. Handles that have it open get an error from now on.
 func (v *victim) endOffer(ino Ino) EventKind {
 	kind := EventWithdrawn
 	if v.kind == EventConsumed {
@@ -20,7 +20,7 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	}
 	o := v.obj
 	if o == nil {
-		// Somebody may have opened it since the name was looked at.
+		// It may have been opened since the name was looked up.
 		if o = v.names.table.peek(ino); o == nil {
 			return kind
 		}
@@ -36,8 +36,8 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	return kind
 }
 
-// publisherEnded returns the error for a receiver when the memory has gone; nil while
-// it is there.
+// publisherEnded returns the error for a receiver if the memory has ended; nil
+// otherwise.
 func (o *object) publisherEnded(of *offer) error {
 	if b, theirs := o.content().(*content.Bound); theirs && b.State() == metadata.BoundLost {
 		return fmt.Errorf("the publisher of %q has ended: %w", of.name, ErrLost)
@@ -45,15 +45,15 @@ func (o *object) publisherEnded(of *offer) error {
 	return nil
 }
 
-// removeOffered takes the name of a file in publish/, which the caller has in
-// use. may is asked under the lock of the names, when nothing has changed yet.
+// removeOffered removes the name of a file in publish/, which the caller has pinned.
+// may is called under the lock of the names, before anything has changed.
 func (ps *publications) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
 	in := metadata.Inode{Ino: o.ino, Parent: metadata.PublishIno, Name: of.name}
 	return ps.names.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
 }
 
-// withdraw removes a publication whose memory has ended: nobody receives it any
-// more, but for a reader who has every byte.
+// withdraw removes a publication whose memory has ended, unless a reader has taken it
+// already.
 func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 	o := ps.table.pinLoaded(ino)
 	if o == nil {
@@ -74,10 +74,10 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
-// clearPublished removes what an earlier run has left in publish/ that nobody
-// can receive: what was received but for its name, and memory that was of
-// users of that run. It gives the directory the mode and owner of those of
-// devices. It runs before anybody uses the store.
+// clearPublished removes the files that an earlier run has left in publish/ and that
+// can't be received: those that were received, except for their name, and memory of
+// holders of that run. It gives the directory the mode and owner of the devices'
+// directories. It runs before the store is in use.
 func (st *startup) clearPublished(ctx context.Context, o Options) error {
 	_, err := st.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
 		in.Mode, in.UID, in.GID = metadata.TypeDir|o.DirMode.Perm(), o.UID, o.GID

@@ -8,26 +8,26 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// The numbers that are kept with the files of a host tier.
+// The names of the numbers that are kept with the files of a host tier.
 const (
-	// bondNumber is the one that the records have too: metadata.Bond.
+	// bondNumber is the one that the records contain too: metadata.Bond.
 	bondNumber = "records"
-	// inosNumber is below none of the inode numbers that were given while the tier
-	// was there.
+	// inosNumber is an upper limit of the inode numbers that were assigned while the tier
+	// was in use.
 	inosNumber = "inodes"
 )
 
-// witness has a host tier remember which inode numbers were given.
+// witness makes a host tier remember the limit of the inode numbers that were assigned.
 type witness struct {
 	numbers devices.Numbers // of the tier
 
 	mu sync.Mutex
-	// inos is the limit that the tier has.
+	// inos is the limit that the tier has stored.
 	// +checklocks:mu
 	inos uint64
 }
 
-// Numbers notes the limit of the inode numbers that are given.
+// Numbers records the limit of the inode numbers that are assigned.
 func (w *witness) Numbers(limit Ino) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +41,7 @@ func (w *witness) Numbers(limit Ino) error {
 	return nil
 }
 
-// witnesses are those of all host tiers.
+// witnesses are the witnesses of all host tiers.
 type witnesses []*witness
 
 func (all witnesses) Numbers(limit Ino) error {

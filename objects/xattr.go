@@ -11,8 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// hmcPrefix begins the names of the attributes that are an object's own
-// interface.
+// hmcPrefix is the prefix of the attributes that are interfaces of an object.
 const hmcPrefix = "user.hmc."
 
 // The attributes of an object.
@@ -28,16 +27,16 @@ const (
 	xattrBlobs    = hmcPrefix + "blobs"
 )
 
-// The attributes that are memory shared with other processes: Bind and Export
-// by the name of an attribute. They are not listed, so that a copy of all
-// attributes binds and exports nothing.
+// The attributes for memory shared with other processes: Bind and Export as attributes.
+// They are not listed, so that a program that copies all attributes binds and exports
+// nothing.
 const (
 	XattrBind   = hmcPrefix + "bind"
 	XattrHandle = hmcPrefix + "handle"
 )
 
-// told returns the attributes that are not stored as such; an empty one is not
-// there.
+// told returns the attributes that are computed rather than stored; one with an empty
+// value does not exist.
 func (s *Store) told(a Attr) []struct{ name, value string } {
 	return []struct{ name, value string }{
 		{xattrDevice, string(a.Device)},
@@ -77,8 +76,8 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 }
 
-// tensorXattr reads what somebody has said of the bytes. It is not there any
-// more when the object has another size since, to which it does not fit.
+// tensorXattr returns a description of the bytes that was set, or is in the file's
+// header. A description that no longer fits the object's size does not exist.
 func (h *headers) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, error) {
 	value, err := h.attrs.getXattr(ctx, a.Ino, name)
 	if err == nil && name != xattrDtype {
@@ -97,7 +96,7 @@ func (h *headers) tensorXattr(ctx context.Context, a Attr, name string) ([]byte,
 	return value, nil
 }
 
-// forgetTensor removes what was said of bytes that are all gone.
+// forgetTensor removes the descriptions of bytes that no longer exist.
 func (h *headers) forgetTensor(ctx context.Context, ino Ino) error {
 	names, err := h.attrs.listXattr(ctx, ino)
 	if err != nil {
@@ -114,7 +113,7 @@ func (h *headers) forgetTensor(ctx context.Context, ino Ino) error {
 	return nil
 }
 
-// SetXattr sets one.
+// SetXattr sets an extended attribute.
 func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
 	if !strings.HasPrefix(name, hmcPrefix) {
 		return s.attrs.setXattr(ctx, ino, name, value, flags)
@@ -134,7 +133,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 		if _, told := s.headers.headerXattr(ctx, a, name); told {
-			flags &^= metadata.XattrReplace // what the header tells is there
+			flags &^= metadata.XattrReplace // the value from the header exists
 		}
 		return s.attrs.setXattr(ctx, ino, name, value, flags)
 	case xattrDevice, xattrResident, xattrState, xattrPath:
@@ -166,8 +165,8 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 	return nil
 }
 
-// checkTensor says whether dtype, shape and blobs are sound, the new value
-// beside the old ones.
+// checkTensor checks that dtype, shape and blobs are consistent: the new value with the
+// present ones.
 func (h *headers) checkTensor(ctx context.Context, a Attr, name, value string) error {
 	switch name {
 	case xattrBlobs:
@@ -187,7 +186,7 @@ func (h *headers) checkTensor(ctx context.Context, a Attr, name, value string) e
 		err = h.checkTensor(ctx, a, xattrShape, string(shape))
 	}
 	if errors.Is(err, metadata.ErrNoXattr) || errors.Is(err, ErrInvalid) {
-		return nil // there is none, or none that still fits
+		return nil // no shape is set, or it fits no longer
 	}
 	if err != nil {
 		return err
@@ -195,7 +194,7 @@ func (h *headers) checkTensor(ctx context.Context, a Attr, name, value string) e
 	return checkShape(string(shape), value, h.tensorSize(ctx, a))
 }
 
-// textXattr reads an attribute; one that is not there is empty.
+// textXattr returns the value of an attribute; "" if it does not exist.
 func (as *attributes) textXattr(ctx context.Context, ino Ino, name string) (string, error) {
 	value, err := as.getXattr(ctx, ino, name)
 	if errors.Is(err, metadata.ErrNoXattr) {
@@ -204,9 +203,9 @@ func (as *attributes) textXattr(ctx context.Context, ino Ino, name string) (stri
 	return string(value), err
 }
 
-// ListXattr lists the names of what was set. Copies of all attributes and
-// comparisons of two files go by the list; what hmcfs tells by itself would
-// differ there, and can't be set.
+// ListXattr lists the names of the attributes that were set. Programs use the list to
+// copy all attributes and to compare two files; the attributes that hmcfs computes
+// would differ there, and can't be set.
 func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
@@ -233,7 +232,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	return names, nil
 }
 
-// RemoveXattr removes one.
+// RemoveXattr removes an extended attribute.
 func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	switch name {
 	case xattrKey:
@@ -259,7 +258,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	return err
 }
 
-// Keys lists the keys behind after, in order.
+// Keys lists the keys after the key after, in order.
 func (s *Store) Keys(ctx context.Context, after string, limit int) ([]metadata.KeyEntry, error) {
 	return s.meta.Keys(ctx, after, limit)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// What was said of the bytes is told only as long as it can be true.
+// Descriptions of the bytes are returned only as long as they fit the size.
 func TestTensorAttributesFollowTheSize(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
