@@ -29,7 +29,7 @@ type binding struct {
 	// Owner is the process whose exit ends the object; nil if the memory is a file and no
 	// owner was named.
 	Owner *owner.ID `json:"owner,omitempty"`
-	// UID is the user for whom it was bound.
+	// UID is the user that has bound it.
 	UID uint32 `json:"uid"`
 	// Files are the files of the pieces that are descriptors, in the pieces' order; zero
 	// for all others. Those of device memory may all be the same file, if the vendor's

@@ -81,8 +81,12 @@ func commented(doc *ast.CommentGroup, start string) bool {
 	})
 }
 
-// constant says whether a value is a sentinel error or a compiled pattern.
+// constant says whether a value is a sentinel error, that of another package included, or a
+// compiled pattern.
 func (f *File) constant(value ast.Expr) bool {
+	if alias, ok := value.(*ast.SelectorExpr); ok {
+		return strings.HasPrefix(alias.Sel.Name, "Err")
+	}
 	call, ok := value.(*ast.CallExpr)
 	if !ok {
 		return false

@@ -212,6 +212,7 @@ var cache = map[string]int{} // BAD
 var (
 	ErrGone = errors.New("fs: gone")
 	count   int // BAD
+	current = content.Current // BAD
 )
 
 //nolint:gochecknoglobals
@@ -220,6 +221,8 @@ var table = []int{1} // BAD
 			good: map[string]string{"fs/a.go": `package fs
 
 var ErrGone = errors.New("fs: gone")
+
+var ErrLost = content.ErrLost
 
 var _ Interface = (*node)(nil)
 
