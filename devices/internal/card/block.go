@@ -185,8 +185,11 @@ func (c *Card) AllocError(n devices.Size, err error) error {
 		return fmt.Errorf("allocate %v on %s: %w", n, c.spec.Info.Name, err)
 	}
 	free, ferr := c.Free()
-	if ferr != nil {
+	switch {
+	case c.Failed() != nil:
 		return errors.Join(ferr, err)
+	case ferr != nil:
+		return fmt.Errorf("allocate %v on %s: %w: %w (how much is free: %w)", n, c.spec.Info.Name, devices.ErrOutOfMemory, err, ferr)
 	}
 	oom := &devices.OutOfMemoryError{Device: c.spec.Info.Name, Asked: n, Free: min(free, c.Left())}
 	return fmt.Errorf("%w (the driver says %w)", oom, err)
