@@ -90,7 +90,7 @@ func TestCheckStateRefusals(t *testing.T) {
 		empty:            "has no records",
 		locked.State:     "is in use by process 77; check the running mount instead: hmcfs fsck /mnt/hmc",
 		corrupt.State:    "can't be read",
-		unreadable.State: "is a directory; see to the cause",
+		unreadable.State: "is a directory; remove the cause",
 	}
 	if os.Geteuid() == 0 {
 		foreign := makeState(t)

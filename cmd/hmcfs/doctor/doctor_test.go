@@ -84,7 +84,7 @@ func TestPrivileges(t *testing.T) {
 	r = &Report{}
 	r.Privileges(m)
 	wants(t, r, Problem, "no fusermount3")
-	wants(t, r, Note, "8.0 MiB may be locked")
+	wants(t, r, Note, "8.0 MiB of memory may be locked")
 	wants(t, r, Note, "1024 files")
 
 	m.Look = func(string) (string, error) { return "/usr/bin/fusermount3", nil }
@@ -121,7 +121,7 @@ func TestPlacement(t *testing.T) {
 	r.Placement(&affinity.Plan{Nodes: 2, IRQs: []affinity.IRQ{{Number: 1, CPUs: "4-7", Now: "0"}, {Number: 2, CPUs: "4-7", Now: "4", Right: true}}})
 	wants(t, r, Note, "1 of 2 interrupts")
 	r.Moved([]affinity.Result{{Done: true}, {IRQ: affinity.IRQ{Number: 2, NIC: "eth1"}, Problem: "input/output error"}})
-	wants(t, r, Note, "interrupt 2 of eth1 stays: input/output error")
+	wants(t, r, Note, "interrupt 2 of eth1 was not moved: input/output error")
 	wants(t, r, OK, "1 interrupts moved")
 }
 
