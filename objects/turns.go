@@ -27,7 +27,6 @@ type turn struct {
 
 // take implements Store.TakeTurn.
 func (q *turns) take(ctx context.Context, reads, writes []Ino) (done func(), err error) {
-
 	t := &turn{reads: reads, writes: writes, begun: make(chan struct{})}
 	q.mu.Lock()
 	q.queue = append(q.queue, t)

@@ -178,8 +178,8 @@ func TestFailure(t *testing.T) {
 	if _, err = f.take(d, unit); !errors.Is(err, devices.ErrDevice) {
 		t.Errorf("an allocation after the failure: %v", err)
 	}
-	if u, err := d.Usage(); err != nil || u.Free != 0 {
-		t.Errorf("usage %+v, %v", u, err)
+	if u, uerr := d.Usage(); uerr != nil || u.Free != 0 {
+		t.Errorf("usage %+v, %v", u, uerr)
 	}
 	if err = errors.Join(m.Release(), d.Close()); err != nil {
 		t.Error(err)
