@@ -300,7 +300,7 @@ func TestNotAgain(t *testing.T) {
 			want := allReduce(t, w, 3000)
 			faults.CutEach(0, 1, 3000, c.cuts)
 			_, err := again(t, w, 3000, c.inPlace)
-			if !errors.Is(err, ErrRetry) || !strings.Contains(err.Error(), c.because) || strings.Count(err.Error(), "not done again") != 3 {
+			if !errors.Is(err, ErrRetry) || !strings.Contains(err.Error(), c.because) || strings.Count(err.Error(), "is not repeated") != 3 {
 				t.Fatalf("%v", err)
 			}
 			if got, err := again(t, w, 3000, c.inPlace); err != nil || !bytes.Equal(got, want) {
@@ -518,7 +518,7 @@ func TestSuspendMixed(t *testing.T) {
 		v := w.floats(r, 100)
 		return w.groups[r].AllReduce(t.Context(), v, v, elem.Sum)
 	})
-	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "suspend") || strings.Count(err.Error(), "does not agree") != 3 {
+	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "suspend") || strings.Count(err.Error(), "disagrees") != 3 {
 		t.Errorf("%v", err)
 	}
 	allReduce(t, w, 1000)
