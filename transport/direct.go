@@ -139,7 +139,7 @@ func (d *direct) piece(ctx context.Context, from, to uint64) error {
 func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.Size) (moved bool, err error) {
 	part, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is another's doing
+	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is independent of this call
 	defer stop()
 	at := devices.Size(off - d.want.off)
 	if d.want.into {
