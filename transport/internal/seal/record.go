@@ -35,7 +35,7 @@ const (
 
 // ErrForged reports a record that is not the next one that the peer made:
 // changed, missing, repeated or moved in transit, or not a record at all.
-var ErrForged = errors.New("seal: a record was changed on its way, or left out, or repeated")
+var ErrForged = errors.New("seal: a record was modified, omitted or repeated in transit")
 
 // head is the header of a record.
 type head struct {
@@ -55,7 +55,7 @@ func parseHead(p []byte) (head, error) {
 	if h.kind == kindData && h.n > 0 && h.n <= MaxRecord || h.kind == kindEnd && h.n == 0 {
 		return h, nil
 	}
-	return head{}, fmt.Errorf("kind %d with %d bytes: %w", h.kind, h.n, ErrForged)
+	return head{}, fmt.Errorf("record of kind %d with %d bytes: %w", h.kind, h.n, ErrForged)
 }
 
 // direction holds the key of one direction and its record count. One goroutine
