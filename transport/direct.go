@@ -171,7 +171,7 @@ func written(f *os.File) error {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
 	})
 	if err != nil {
-		return fmt.Errorf("set the times of a file that a device wrote: %w", err)
+		return fmt.Errorf("set the times of a file written by a device: %w", err)
 	}
 	return nil
 }

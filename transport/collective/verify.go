@@ -48,7 +48,7 @@ func (d *Difference) String() string {
 }
 
 // errUnread reports memory that another rank could not read; that rank has the details.
-var errUnread = errors.New("collective: memory not read")
+var errUnread = errors.New("collective: memory could not be read")
 
 // castagnoli returns the table of the polynomial that processors support in hardware.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

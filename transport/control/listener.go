@@ -116,7 +116,7 @@ func (l *Listener) run(ctx context.Context) {
 		}
 		// Out of descriptors, or a peer that ended before it was accepted: the
 		// next attempt may work.
-		l.opts.Logger.Warn("accept a connection", zap.Error(err))
+		l.opts.Logger.Warn("can't accept a connection", zap.Error(err))
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
@@ -176,7 +176,7 @@ func cause(err error) string {
 	case errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrVersion):
 		return "not this protocol"
 	}
-	return "broken off by the peer"
+	return "handshake failed"
 }
 
 // Dial connects to a peer and authenticates. want carries To, Role, Session and

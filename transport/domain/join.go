@@ -62,7 +62,7 @@ func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (
 	if err = c.gather(ctx); err != nil {
 		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
-	d.log.Info("domain made", zap.String("name", name), zap.Int("ranks", len(ranks)))
+	d.log.Info("domain created", zap.String("name", name), zap.Int("ranks", len(ranks)))
 	return c, nil
 }
 

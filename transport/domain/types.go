@@ -69,7 +69,7 @@ func (v View) Offset() devices.Offset { return v.off }
 // Errors: devices.ErrRange for a range outside of the view.
 func (v View) Slice(from, count uint64) (View, error) {
 	if from > v.count || count > v.count-from {
-		return View{}, fmt.Errorf("elements %d to %d of a view of %d: %w", from, from+count, v.count, devices.ErrRange)
+		return View{}, fmt.Errorf("elements %d to %d exceed a view of %d: %w", from, from+count, v.count, devices.ErrRange)
 	}
 	return NewView(v.buffer, v.off+devices.Offset(from*v.typ.Size()), v.typ, count)
 }

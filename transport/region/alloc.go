@@ -24,7 +24,7 @@ func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	}
 	mem, file, err := allocate(int(n))
 	if err != nil {
-		return nil, fmt.Errorf("map %v to register: %w", n, err)
+		return nil, fmt.Errorf("map %v of memory for registration: %w", n, err)
 	}
 	// Memory that may be swapped works, but is slower.
 	_ = unix.Mlock(mem)

@@ -159,7 +159,7 @@ func (p *provider) Import(o window.Offer, size devices.Size, rights wire.Rights)
 			// It was only received: no write is lost.
 			_ = f.Close()
 		}
-		p.setting.Logger.Debug("open memory of peer", zap.Uint32("rank", uint32(p.setting.Peer)), zap.Error(err))
+		p.setting.Logger.Debug("can't open memory of the peer", zap.Uint32("rank", uint32(p.setting.Peer)), zap.Error(err))
 		return nil, err
 	}
 	return w, nil

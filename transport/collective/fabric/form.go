@@ -51,7 +51,7 @@ func (f *facts) encode() []byte {
 
 func parseFacts(p []byte) (facts, error) {
 	if len(p) < factsSize || len(p) > factsSize+maxHost || p[0] > 1 {
-		return facts{}, fmt.Errorf("facts of %d bytes: %w", len(p), ErrProtocol)
+		return facts{}, fmt.Errorf("malformed facts of %d bytes: %w", len(p), ErrProtocol)
 	}
 	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:]), string(p[factsSize:])}, nil
 }

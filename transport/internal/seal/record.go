@@ -75,11 +75,11 @@ func newDirection(key [KeySize]byte) (*direction, error) {
 func (d *direction) use(key [KeySize]byte) error {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return fmt.Errorf("key of a connection: %w", err)
+		return fmt.Errorf("set up the key of a connection: %w", err)
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return fmt.Errorf("key of a connection: %w", err)
+		return fmt.Errorf("set up the key of a connection: %w", err)
 	}
 	d.key, d.aead = key, aead
 	return nil
