@@ -29,7 +29,7 @@ func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 		return h.Session, nil
 	}
 	if h.From == c.opts.Rank {
-		return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "this is the rank's own number"}
+		return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "the connecting rank has the number of the rank that it connects to"}
 	}
 	if s != nil && s.state() != stateEnded {
 		if !s.dialing || s.state() == stateLive {

@@ -125,7 +125,7 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 	for r := range o.Rank {
 		if book[wire.Rank(r)].Network == control.Unix {
 			if book[wire.Rank(r)], err = lookUp(ctx, notice(r)); err != nil {
-				return fmt.Errorf("rank %d has not published its address: %w", r, err)
+				return fmt.Errorf("wait for rank %d to publish its address and listen there: %w", r, err)
 			}
 		}
 	}

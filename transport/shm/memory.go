@@ -86,7 +86,7 @@ func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err
 	case !r.sealed:
 		return mapping{}, errors.New("the memory is not sealed, so it can be truncated")
 	case n == 0 || n > maxMapped || !r.readable || write && !r.writable:
-		return mapping{}, fmt.Errorf("%d bytes of memory are too many to map, or not open for this access: %w", uint64(n), devices.ErrRange)
+		return mapping{}, fmt.Errorf("%d bytes of memory can't be mapped, wrong size or not open for this access: %w", uint64(n), devices.ErrRange)
 	}
 	prot, flags := unix.PROT_READ, unix.MAP_SHARED
 	if write {
