@@ -39,7 +39,7 @@ func TestPerfBetweenNamespaces(t *testing.T) {
 	wrong.secret = newSecret(t)
 	must(t, appendTo(wrong.secret, "another"))
 	p = wrong.start(t, wrong.run, "run", append(little(), at[0])...)
-	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), "is the secret the same") {
+	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), "both sides have the same secret") {
 		t.Errorf("with a wrong secret: exit code %d, %s", code, p.said.String())
 	}
 	ends.measures(t, append(little(), at[1])...)

@@ -139,7 +139,7 @@ func (d *direct) piece(ctx context.Context, from, to uint64) error {
 func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.Size) (moved bool, err error) {
 	part, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is another's doing
+	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is independent of this call
 	defer stop()
 	at := devices.Size(off - d.want.off)
 	if d.want.into {
@@ -171,7 +171,7 @@ func written(f *os.File) error {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
 	})
 	if err != nil {
-		return fmt.Errorf("set the times of a file that a device wrote: %w", err)
+		return fmt.Errorf("set the times of a file written by a device: %w", err)
 	}
 	return nil
 }

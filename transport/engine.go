@@ -73,7 +73,7 @@ func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 	}
 	defer e.gate.leave()
 	if dst.n != src.n {
-		return "", fmt.Errorf("copy %d bytes into %d: %w", uint64(src.n), uint64(dst.n), devices.ErrRange)
+		return "", fmt.Errorf("copy %d bytes to a span of %d: %w", uint64(src.n), uint64(dst.n), devices.ErrRange)
 	}
 	r := e.route(dst, src)
 	start := time.Now()

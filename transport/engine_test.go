@@ -21,8 +21,8 @@ func TestOptions(t *testing.T) {
 	}{
 		{"zero", transport.Options{}, nil},
 		{"odd chunk", transport.Options{ChunkSize: 5000}, []string{"chunk size 5000"}},
-		{"huge chunk", transport.Options{ChunkSize: 1 << 62}, []string{"chunk size", "pinned is less"}},
-		{"all", transport.Options{ChunkSize: 1, Slots: 2, MaxPinned: 1}, []string{"chunk size 1 ", "2 slots", "pinned is less"}},
+		{"huge chunk", transport.Options{ChunkSize: 1 << 62}, []string{"chunk size", "of pinned memory is less"}},
+		{"all", transport.Options{ChunkSize: 1, Slots: 2, MaxPinned: 1}, []string{"chunk size 1 ", "2 slots", "of pinned memory is less"}},
 		{"negative", transport.Options{Slots: -1}, []string{"-1 slots"}},
 		{"rounded", transport.Options{ChunkSize: 12 * devices.KiB, Slots: 4, MaxPinned: 48 * devices.KiB}, []string{"use 64.0 KiB or more"}},
 	} {

@@ -24,7 +24,7 @@ func readFile(p []byte, src Span) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("file ends at %d, %d bytes early: %w: %w", src.off+int64(n), len(p)-n, devices.ErrRange, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the file ends at %d, %d bytes short: %w: %w", src.off+int64(n), len(p)-n, devices.ErrRange, io.ErrUnexpectedEOF)
 	}
 	return err
 }

@@ -103,7 +103,7 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("transport: %d slots; use %d to %d", o.Slots, minSlots, maxSlots))
 	}
 	if need := devices.Size(max(o.Slots, 0)) * slotSize(min(o.ChunkSize, maxChunkSize)); o.MaxPinned < need {
-		faults = append(faults, fmt.Errorf("transport: at most %v pinned is less than %d slots of %v; use %v or more", o.MaxPinned, o.Slots, o.ChunkSize, need))
+		faults = append(faults, fmt.Errorf("transport: at most %v of pinned memory is less than %d slots of %v; use %v or more", o.MaxPinned, o.Slots, o.ChunkSize, need))
 	}
 	return errors.Join(faults...)
 }

@@ -9,7 +9,7 @@ import (
 // Part returns the n bytes of the span from off.
 func (s Span) Part(off devices.Offset, n devices.Size) (Span, error) {
 	if r := (devices.Range{Off: off, Len: n}); !r.Within(s.n) {
-		return Span{}, fmt.Errorf("part %v of a span of %d bytes: %w", r, uint64(s.n), devices.ErrRange)
+		return Span{}, fmt.Errorf("range %v exceeds a span of %d bytes: %w", r, uint64(s.n), devices.ErrRange)
 	}
 	out := s
 	out.n = n

@@ -34,7 +34,7 @@ type region struct {
 	mem   []byte
 	unpin func()
 	// revoked ends when the pages are needed back now.
-	revoked context.Context //nolint:containedctx // it is the region's own state
+	revoked context.Context //nolint:containedctx // it is part of the region's own state
 	revoke  context.CancelFunc
 	// gone is closed when no page is registered or mapped any more.
 	gone chan struct{}
@@ -92,7 +92,7 @@ func (g *region) register(w want) (err error) {
 		}
 	}
 	if err = unix.Madvise(mem, unix.MADV_POPULATE_READ); err != nil {
-		return fmt.Errorf("map in %v of a file: %w", g.size, err)
+		return fmt.Errorf("populate pages of %v of a file: %w", g.size, err)
 	}
 	unpin, err := pinner.PinHost(mem)
 	if err != nil {
@@ -159,14 +159,14 @@ type want struct {
 func (w want) end() uint64 { return w.off + uint64(w.n) }
 
 // errHole reports that a file lacks pages in a range that needs them.
-var errHole = errors.New("the file has a hole there")
+var errHole = errors.New("the file has a hole")
 
 // noHoles checks that the file has every page. SEEK_HOLE would walk to the next
 // hole, which is the end of most files, for each region.
 func noHoles(mem []byte) error {
 	pages := make([]byte, (len(mem)+os.Getpagesize()-1)/os.Getpagesize())
 	if err := resident(mem, pages); err != nil {
-		return fmt.Errorf("look for holes in %d bytes of a file: %w", len(mem), err)
+		return fmt.Errorf("find holes in %d bytes of a file: %w", len(mem), err)
 	}
 	for _, state := range pages {
 		if state&1 == 0 {

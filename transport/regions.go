@@ -25,7 +25,7 @@ const (
 type FileID struct{ Dev, Ino uint64 }
 
 // FileIDOf returns the identity of a file from its stat.
-func FileIDOf(st unix.Stat_t) FileID { return FileID{Dev: st.Dev, Ino: st.Ino} } //nolint:unconvert // Dev is 32 bits wide elsewhere
+func FileIDOf(st unix.Stat_t) FileID { return FileID{Dev: st.Dev, Ino: st.Ino} } //nolint:unconvert // Dev is 32 bits wide on other platforms
 
 // regions holds the registered pages of all files. They are kept when a copy has
 // ended, since registering costs more than copying.
@@ -162,7 +162,7 @@ func (r *regions) close() error {
 	r.ended.Store(true)
 	pages, err := r.pagemap()
 	if err != nil { // nothing was registered
-		return nil //nolint:nilerr // it has no consequence any more
+		return nil //nolint:nilerr // without a pagemap nothing was registered
 	}
 	return pages.file.Close()
 }

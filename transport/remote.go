@@ -55,7 +55,7 @@ func withRemote(ctx context.Context, dst, src Span) (Path, error) {
 	case src.remote == nil:
 		path, err = dst.remote.Store(ctx, src, dst.remoteOff)
 	default:
-		err = fmt.Errorf("copy between two remote memories: %w", devices.ErrUnsupported)
+		err = fmt.Errorf("copy from one remote memory to another: %w", devices.ErrUnsupported)
 	}
 	if path == "" {
 		path = PathTCP

@@ -38,15 +38,15 @@ func (s Span) check() error {
 	case kindFile:
 		r := devices.Range{Off: devices.Offset(s.off), Len: s.n}
 		if s.off < 0 || !r.WellFormed() {
-			return fmt.Errorf("%d bytes of a file from %d: %w", uint64(s.n), s.off, devices.ErrRange)
+			return fmt.Errorf("invalid range of a file: %d bytes from %d: %w", uint64(s.n), s.off, devices.ErrRange)
 		}
 	case kindRemote:
 		if r := (devices.Range{Off: s.remoteOff, Len: s.n}); !r.WellFormed() {
-			return fmt.Errorf("%d bytes of remote memory from %d: %w", uint64(s.n), uint64(s.remoteOff), devices.ErrRange)
+			return fmt.Errorf("invalid range of remote memory: %d bytes from %d: %w", uint64(s.n), uint64(s.remoteOff), devices.ErrRange)
 		}
 	case kindHost:
 		if s.n != devices.Size(len(s.host)) {
-			return fmt.Errorf("span of %d bytes without memory: %w", uint64(s.n), devices.ErrRange)
+			return fmt.Errorf("span of %d bytes without matching memory: %w", uint64(s.n), devices.ErrRange)
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func slotSize(n devices.Size) devices.Size {
 // memory left.
 func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) {
 	if n == 0 || n > p.max || slotSize(n) > p.max {
-		return nil, fmt.Errorf("pinned slot of %d bytes, the pool holds at most %v: %w", uint64(n), p.max, devices.ErrRange)
+		return nil, fmt.Errorf("pinned slot of %d bytes exceeds the pool's limit of %v: %w", uint64(n), p.max, devices.ErrRange)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("pinned slot: %w", err)
@@ -258,5 +258,5 @@ func (p *SlotPool) Close() error {
 }
 
 func errPoolClosed() error {
-	return fmt.Errorf("the pool of pinned slots: %w", devices.ErrClosed)
+	return fmt.Errorf("pool of pinned slots: %w", devices.ErrClosed)
 }

@@ -24,7 +24,7 @@ func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices
 	}
 	st, err := statOf(f)
 	if err != nil {
-		return nil, fmt.Errorf("withdraw a file from the devices: %w", err)
+		return nil, fmt.Errorf("withdraw a file from devices: %w", err)
 	}
 	return e.regions.hold(ctx, FileIDOf(st), off, off+min(uint64(n), ^uint64(0)-off))
 }
@@ -89,7 +89,7 @@ func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release
 		case <-g.gone:
 		case <-ctx.Done():
 			r.release(f)
-			return nil, fmt.Errorf("wait for the devices that use a file: %w", ctx.Err())
+			return nil, fmt.Errorf("wait for devices that use a file: %w", ctx.Err())
 		}
 	}
 	return func() { r.release(f) }, nil

@@ -74,7 +74,7 @@ func Make(o Options) (*Plan, error) {
 	}
 	p := &Plan{Nodes: len(m.Nodes), Threads: []Thread{}, IRQs: []IRQ{}}
 	if p.Nodes < 2 {
-		p.Idle = "one NUMA node: all processors are as near"
+		p.Idle = "only one NUMA node: all processors are equally near"
 	}
 	for i := range m.NICs {
 		c := &m.NICs[i]
@@ -215,7 +215,7 @@ func write(path, text string) error {
 		return err
 	}
 	if _, err = f.WriteString(text); err != nil {
-		f.Close() //nolint:errcheck // the write's error tells more
+		f.Close() //nolint:errcheck // the write's error is more informative
 		return fmt.Errorf("move an interrupt: %w", err)
 	}
 	return f.Close()

@@ -56,7 +56,7 @@ func (c *calibration) run(ctx context.Context) (costs plan.Costs, err error) {
 	c.seq.next()
 	all := rows(c.places.Size(), costsSize)
 	if err = c.messages.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
-		return costs, fmt.Errorf("agree on costs: %w", err)
+		return costs, fmt.Errorf("exchange measured costs: %w", err)
 	}
 	for _, p := range all {
 		worse(&costs, readCosts(p))

@@ -42,7 +42,7 @@ func (c *Call) task(at fabric.Places, strict bool) (plan.Task, error) {
 		t.Count, t.Type = whole.Count(), whole.Type()
 	}
 	if !c.Kind.Known() {
-		return t, fmt.Errorf("%w: there is no %v", ErrArgument, c.Kind)
+		return t, fmt.Errorf("%w: unknown %v", ErrArgument, c.Kind)
 	}
 	rank := at.Rank()
 	if err := fits("source", c.Source, &t, t.SourceLen(rank)); err != nil {
@@ -58,9 +58,9 @@ func fits(name string, v domain.View, t *plan.Task, count uint64) error {
 	case count == 0:
 		return nil
 	case v.Count() != count:
-		return fmt.Errorf("%w: the %s of %v has %d elements, not %d", ErrArgument, name, t.Kind, v.Count(), count)
+		return fmt.Errorf("%w: the %s of %v has %d elements instead of %d", ErrArgument, name, t.Kind, v.Count(), count)
 	case v.Type() != t.Type:
-		return fmt.Errorf("%w: the %s of %v is of %v, not %v", ErrArgument, name, t.Kind, v.Type(), t.Type)
+		return fmt.Errorf("%w: the %s of %v has type %v instead of %v", ErrArgument, name, t.Kind, v.Type(), t.Type)
 	}
 	return nil
 }

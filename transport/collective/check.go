@@ -35,13 +35,13 @@ func compareOptions(ctx context.Context, m *messenger, o *Options) error {
 	}
 	text, err := json.Marshal(own)
 	if err != nil {
-		return fmt.Errorf("write options: %w", err)
+		return fmt.Errorf("encode options: %w", err)
 	}
 	if len(text) > optionsSize {
 		// An order or a topology of such length is compared by its digest.
 		own["order"], own["topology"] = digestOf(own["order"]), digestOf(own["topology"])
 		if text, err = json.Marshal(own); err != nil {
-			return fmt.Errorf("write options: %w", err)
+			return fmt.Errorf("encode options: %w", err)
 		}
 	}
 	copy(mine, text)

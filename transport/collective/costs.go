@@ -18,17 +18,17 @@ func EncodeCosts(c plan.Costs) []byte { return putCosts(&c) }
 // Errors: ErrArgument.
 func DecodeCosts(p []byte) (plan.Costs, error) {
 	if len(p) != costsSize {
-		return plan.Costs{}, fmt.Errorf("%w: costs of %d bytes", ErrArgument, len(p))
+		return plan.Costs{}, fmt.Errorf("%w: encoded costs have the wrong length, %d bytes", ErrArgument, len(p))
 	}
 	c := readCosts(p)
 	for _, speed := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
 		if math.IsNaN(speed) || math.IsInf(speed, 0) || speed < 0 {
-			return plan.Costs{}, fmt.Errorf("%w: a speed of %v", ErrArgument, speed)
+			return plan.Costs{}, fmt.Errorf("%w: invalid bandwidth or speed %v", ErrArgument, speed)
 		}
 	}
 	for _, l := range []time.Duration{c.Inside.Latency, c.Between.Latency} {
 		if l < 0 || l > time.Hour {
-			return plan.Costs{}, fmt.Errorf("%w: a latency of %v", ErrArgument, l)
+			return plan.Costs{}, fmt.Errorf("%w: latency %v is out of range", ErrArgument, l)
 		}
 	}
 	return c, nil

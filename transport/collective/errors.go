@@ -12,7 +12,7 @@ import (
 // Errors that callers distinguish, in addition to those of plan, fabric and elem.
 var (
 	// ErrArgument reports a call that is invalid, whatever the other ranks do.
-	ErrArgument = errors.New("collective: argument not usable")
+	ErrArgument = errors.New("collective: invalid argument")
 	// ErrInconsistent reports ranks that make different calls, as an InconsistentError or
 	// an OutOfStepError.
 	ErrInconsistent = errors.New("collective: ranks don't agree")
@@ -20,7 +20,7 @@ var (
 	ErrTimeout = errors.New("collective: timeout")
 	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The rank
 	// continues with its next call.
-	ErrRetry = errors.New("collective: not done again")
+	ErrRetry = errors.New("collective: call not repeated")
 	// ErrSuspended reports that the group is suspended.
 	ErrSuspended = errors.New("collective: suspended")
 	// ErrClosed reports that the group is closed.
@@ -49,10 +49,10 @@ type InconsistentError struct {
 // Error lists every field with both values.
 func (e *InconsistentError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "collective: call %d: rank %d does not agree: ", e.Call, e.Rank)
+	fmt.Fprintf(&b, "collective: call %d: rank %d disagrees: ", e.Call, e.Rank)
 	if e.Call == 0 {
 		b.Reset()
-		fmt.Fprintf(&b, "collective: rank %d has other options: ", e.Rank)
+		fmt.Fprintf(&b, "collective: rank %d has different options: ", e.Rank)
 	}
 	for i, f := range e.Fields {
 		if i > 0 {
@@ -123,7 +123,7 @@ type RetryError struct {
 
 // Error names the rank and the reason.
 func (e *RetryError) Error() string {
-	text := fmt.Sprintf("collective: call %d is not done again: rank %d %s", e.Call, e.Rank, e.Because)
+	text := fmt.Sprintf("collective: call %d is not repeated: rank %d %s", e.Call, e.Rank, e.Because)
 	if e.Err != nil {
 		text += fmt.Sprintf(" (%v)", e.Err)
 	}

@@ -150,7 +150,7 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		}
 		step := x.wants(p)
 		if len(x.want) == 0 && x.stager.pager.busy() == 0 {
-			return fmt.Errorf("%w: step %d waits for nothing that comes", plan.ErrWrong, step)
+			return fmt.Errorf("%w: step %d waits for data that never arrives", plan.ErrWrong, step)
 		}
 		if err := x.watch.park(ctx, x.want, step, since); err != nil {
 			return err

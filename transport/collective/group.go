@@ -169,7 +169,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	resumed := g.unfinished && c.Kind == plan.Barrier
 	if c.After != nil {
 		if err := c.After.Wait(ctx); err != nil {
-			return errors.Join(fmt.Errorf("wait for what comes before %v: %w", c.Kind, err), g.miss(resumed))
+			return errors.Join(fmt.Errorf("wait for the event before %v: %w", c.Kind, err), g.miss(resumed))
 		}
 	}
 	if !resumed {

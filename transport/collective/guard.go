@@ -117,7 +117,7 @@ func (gd *guard) identOf(r *running) *ident {
 func (gd *guard) number() error {
 	gd.keeper.forget()
 	if gd.seq.next() {
-		return &RetryError{Call: gd.seq.call, Rank: gd.ahead, Because: "had ended it when the ranks recovered"}
+		return &RetryError{Call: gd.seq.call, Rank: gd.ahead, Because: "had already completed it when the ranks recovered"}
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) 
 // part; ErrRetry; ErrInconsistent.
 func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, err error) {
 	gd.lost = true
-	gd.opts.Logger.Warn("the ranks recover from an error",
+	gd.opts.Logger.Warn("an error occurred; the ranks recover from it",
 		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(m.cause))
 	mine := standing{
 		call: gd.seq.call, at: m.at, again: verdictOn(failureOf(m.cause), m.at, d.run == nil || gd.keeper.repeatable(d.run)),

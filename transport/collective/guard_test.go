@@ -300,7 +300,7 @@ func TestNotAgain(t *testing.T) {
 			want := allReduce(t, w, 3000)
 			faults.CutEach(0, 1, 3000, c.cuts)
 			_, err := again(t, w, 3000, c.inPlace)
-			if !errors.Is(err, ErrRetry) || !strings.Contains(err.Error(), c.because) || strings.Count(err.Error(), "not done again") != 3 {
+			if !errors.Is(err, ErrRetry) || !strings.Contains(err.Error(), c.because) || strings.Count(err.Error(), "is not repeated") != 3 {
 				t.Fatalf("%v", err)
 			}
 			if got, err := again(t, w, 3000, c.inPlace); err != nil || !bytes.Equal(got, want) {
@@ -328,7 +328,7 @@ func TestLate(t *testing.T) {
 			}
 			reduce := func(r int) error { return w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum) }
 			checkMissing(t, without(2, 4, reduce), 2)
-			if logs.FilterMessage("a rank waits for others").Len() == 0 {
+			if logs.FilterMessage("rank has been waiting for others").Len() == 0 {
 				t.Error("nobody has told that he waits")
 			}
 			// Rank 2 comes to the call that the others have given up. They make the next
@@ -518,7 +518,7 @@ func TestSuspendMixed(t *testing.T) {
 		v := w.floats(r, 100)
 		return w.groups[r].AllReduce(t.Context(), v, v, elem.Sum)
 	})
-	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "suspend") || strings.Count(err.Error(), "does not agree") != 3 {
+	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "suspend") || strings.Count(err.Error(), "disagrees") != 3 {
 		t.Errorf("%v", err)
 	}
 	allReduce(t, w, 1000)

@@ -76,19 +76,19 @@ func expect(b *[headSize]byte, peer plan.Rank, want header) error {
 	e := &OutOfStepError{Peer: peer, Call: want.call}
 	switch {
 	case !ok:
-		e.What = fmt.Sprintf("sends %x, which begins no message", b[:])
+		e.What = fmt.Sprintf("sends %x, which is not a message header", b[:])
 	case got.call != want.call:
 		e.What = fmt.Sprintf("is in call %d", got.call)
 	case got.kind != want.kind && got.kind == headControl:
-		e.What = "compares arguments"
+		e.What = "is comparing arguments"
 	case got.kind != want.kind:
-		e.What = "sends elements and compares no arguments"
+		e.What = "sends elements instead of comparing arguments"
 	case got.digest != want.digest:
-		e.What = "does something else"
+		e.What = "performs a different operation"
 	case got.step != want.step:
-		e.What = fmt.Sprintf("is at message %d and not %d", got.step, want.step)
+		e.What = fmt.Sprintf("is at message %d instead of %d", got.step, want.step)
 	default:
-		e.What = fmt.Sprintf("sends %d bytes and not %d", got.size, want.size)
+		e.What = fmt.Sprintf("sends %d bytes instead of %d", got.size, want.size)
 	}
 	return e
 }

@@ -34,12 +34,12 @@ func (k *keeper) keep(ctx context.Context, r *running, tries int) error {
 	}
 	if k.has && tries > 0 {
 		if err := k.putBack(ctx, r); err != nil {
-			return fmt.Errorf("put the source back: %w", err)
+			return fmt.Errorf("restore the source: %w", err)
 		}
 		return nil
 	}
 	if err := k.take(ctx, r); err != nil {
-		return fmt.Errorf("keep the source: %w", err)
+		return fmt.Errorf("copy the source: %w", err)
 	}
 	k.has = true
 	return nil

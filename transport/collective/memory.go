@@ -138,7 +138,7 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	case plan.AllToAll, plan.Barrier:
 	}
 	if !same {
-		return false, fmt.Errorf("%w: source and result of %v overlap without being in place", ErrArgument, t.Kind)
+		return false, fmt.Errorf("%w: source and result of %v overlap, but are not in place", ErrArgument, t.Kind)
 	}
 	return true, nil
 }

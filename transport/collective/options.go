@@ -118,17 +118,17 @@ func (o *Options) check() error {
 	asked := []plan.Algorithm{o.Algorithm}
 	for kind, a := range o.Algorithms {
 		if !kind.Known() {
-			return fmt.Errorf("%w: an algorithm for %v", ErrArgument, kind)
+			return fmt.Errorf("%w: algorithm for unknown %v", ErrArgument, kind)
 		}
 		asked = append(asked, a)
 	}
 	for _, a := range asked {
 		if a != "" && !slices.Contains(plan.Algorithms(), a) {
-			return fmt.Errorf("%w: there is no algorithm %.40q", ErrArgument, a)
+			return fmt.Errorf("%w: unknown algorithm %.40q", ErrArgument, a)
 		}
 	}
 	if o.Check != CheckOff && o.Check != CheckFirst && o.Check != CheckAll {
-		return fmt.Errorf("%w: there is no check %.40q", ErrArgument, o.Check)
+		return fmt.Errorf("%w: unknown check %.40q", ErrArgument, o.Check)
 	}
 	return o.checkStage()
 }
@@ -147,14 +147,14 @@ const (
 func (o *Options) checkStage() error {
 	n := o.StageSlot
 	if n < minStageSlot || n > maxStageSlot || n&(n-1) != 0 {
-		return fmt.Errorf("%w: staging slots of %d bytes, not a power of two from %v to %v",
+		return fmt.Errorf("%w: staging slot size of %d bytes must be a power of two from %v to %v",
 			ErrArgument, uint64(n), minStageSlot, maxStageSlot)
 	}
 	if o.StageSlots < minStageSlots || o.StageSlots > maxStageSlots {
-		return fmt.Errorf("%w: %d staging slots, not %d to %d", ErrArgument, o.StageSlots, minStageSlots, maxStageSlots)
+		return fmt.Errorf("%w: %d staging slots; use %d to %d", ErrArgument, o.StageSlots, minStageSlots, maxStageSlots)
 	}
 	if all := n * devices.Size(o.StageSlots); all < smallestStage {
-		return fmt.Errorf("%w: %v of staging slots, not at least %v", ErrArgument, all, smallestStage)
+		return fmt.Errorf("%w: staging slots of %v in total; use at least %v", ErrArgument, all, smallestStage)
 	}
 	return nil
 }

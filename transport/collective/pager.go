@@ -133,7 +133,7 @@ func (pg *pager) back(ctx context.Context, k int) error {
 	for pg.frames[k].mem == nil {
 		s, err := pg.slots.Get(ctx, devices.Size(pg.slot))
 		if err != nil {
-			return fmt.Errorf("memory to stage a collective: %w", err)
+			return fmt.Errorf("allocate staging memory for a collective: %w", err)
 		}
 		pg.pin(s)
 		pg.taken = append(pg.taken, s)

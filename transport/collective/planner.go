@@ -108,7 +108,7 @@ func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
 		asked.Type = t.Type // it has no elements, so any type will do
 	}
 	if asked != same {
-		return fmt.Errorf("%w: the plan is for %+v, the call is %+v", ErrArgument, have.Task, t)
+		return fmt.Errorf("%w: the plan is for %+v, but the call is %+v", ErrArgument, have.Task, t)
 	}
 	if err := p.current(have); err != nil {
 		return err
@@ -146,11 +146,11 @@ func (p *planner) current(of *plan.Plan) error {
 	ours := p.shape(p.windowed)
 	switch {
 	case of.Shape.Topology != ours.Topology:
-		return fmt.Errorf("%w: its topology is %q, this one %q", plan.ErrStale, of.Shape.Topology, ours.Topology)
+		return fmt.Errorf("%w: its topology is %q instead of %q", plan.ErrStale, of.Shape.Topology, ours.Topology)
 	case of.Algorithm == plan.Direct && !ours.Mapped:
-		return fmt.Errorf("%w: it needs mapped memory", plan.ErrStale)
+		return fmt.Errorf("%w: it requires mapped memory", plan.ErrStale)
 	case fmt.Sprint(of.Shape.Nodes, of.Shape.Order) != fmt.Sprint(ours.Nodes, ours.Order):
-		return fmt.Errorf("%w: its ranks are on nodes %v in the order %v, these on %v in %v",
+		return fmt.Errorf("%w: its ranks are on nodes %v in the order %v, but those of the group are on %v in %v",
 			plan.ErrStale, of.Shape.Nodes, of.Shape.Order, ours.Nodes, ours.Order)
 	}
 	return nil

@@ -107,7 +107,7 @@ func (v *recovery) reform(ctx context.Context, at stage, cause error) error {
 // stoppedWaiting reports whether Reform ended at its context's deadline. A reconnection
 // that timed out wraps that error instead: its rank has ended.
 func stoppedWaiting(e *fabric.MissingError) bool {
-	return e.Err == context.DeadlineExceeded //nolint:errorlint // what is wrapped is something else
+	return e.Err == context.DeadlineExceeded //nolint:errorlint // only the unwrapped error is meant
 }
 
 // limit returns how long to wait for the other ranks: the rest of Options.Timeout, since
@@ -130,7 +130,7 @@ func refusal(all []standing, me plan.Rank, r ruling, cause error) error {
 	why := ""
 	switch {
 	case r.because == isAhead:
-		why = fmt.Sprintf("is at call %d already", by.call)
+		why = fmt.Sprintf("is already at call %d", by.call)
 	case r.because == differs:
 		return disagree(all, mine)
 	case mine.again == hasFailed:

@@ -98,7 +98,7 @@ func (r *running) aligned() error {
 	}
 	for _, m := range []*memory{&r.source, &r.result} {
 		if len(m.bytes) > 0 && address(m.bytes)%r.task.Type.Size() != 0 {
-			return fmt.Errorf("%w: a view of %v is not aligned to its elements", ErrArgument, r.task.Type)
+			return fmt.Errorf("%w: a view of type %v is not aligned to its element size", ErrArgument, r.task.Type)
 		}
 	}
 	return nil

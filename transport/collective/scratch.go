@@ -25,7 +25,7 @@ func (s *scratch) bytes(ctx context.Context, n uint64) ([]byte, error) {
 		size := devices.Size(1) << bits.Len64(max(n, 1<<16)-1)
 		fresh, err := s.table.Alloc(size)
 		if err != nil {
-			return nil, fmt.Errorf("memory of a collective: %w", err)
+			return nil, fmt.Errorf("allocate scratch memory for a collective: %w", err)
 		}
 		if err = s.close(ctx); err != nil {
 			return nil, errors.Join(err, fresh.Close(ctx))

@@ -89,7 +89,7 @@ func (s *shares) open(ctx context.Context, table *region.Table, n devices.Size) 
 	}
 	err = errors.Join(err, b.Close(context.WithoutCancel(ctx)))
 	if errors.Is(err, fabric.ErrUnmapped) {
-		return nil, nil //nolint:nilnil // no memory is mapped
+		return nil, nil //nolint:nilnil // nil means that no memory is mapped
 	}
 	return nil, err
 }
@@ -174,12 +174,12 @@ func (s *shares) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, 
 	}
 	i := slices.IndexFunc(s.list, func(o *shared) bool { return o.number == share })
 	if i < 0 {
-		return nil, false, fmt.Errorf("%w: rank %d uses what it has shared as the %dth; rank %d has no part in that", ErrInconsistent, of, share, s.fabric.Rank())
+		return nil, false, fmt.Errorf("%w: rank %d uses its shared memory number %d, in which rank %d has no part", ErrInconsistent, of, share, s.fabric.Rank())
 	}
 	all := devices.Range{Off: devices.Offset(at), Len: devices.Size(n)}
 	whole := s.list[i].ranks[of]
 	if !all.Within(devices.Size(len(whole))) {
-		return nil, false, fmt.Errorf("%w: rank %d names %v of a buffer of %d bytes", ErrInconsistent, of, all, len(whole))
+		return nil, false, fmt.Errorf("%w: rank %d refers to %v of a buffer of %d bytes", ErrInconsistent, of, all, len(whole))
 	}
 	return whole[at : at+n : at+n], true, nil
 }

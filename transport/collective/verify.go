@@ -37,18 +37,18 @@ type BlockDifference struct {
 // String names the first block and its ranks.
 func (d *Difference) String() string {
 	if len(d.Blocks) == 0 {
-		return fmt.Sprintf("the ranks have %v bytes", d.Sizes)
+		return fmt.Sprintf("the memory of the ranks differs in size: %v bytes", d.Sizes)
 	}
 	b := d.Blocks[0]
-	text := fmt.Sprintf("block %d (%v) is different at ranks %v", b.Block, b.Range, b.Ranks)
+	text := fmt.Sprintf("block %d (%v) differs at ranks %v", b.Block, b.Range, b.Ranks)
 	if more := len(d.Blocks) - 1; more > 0 {
-		text += fmt.Sprintf(", and so are %d others", more)
+		text += fmt.Sprintf(", and so do %d others", more)
 	}
 	return text
 }
 
 // errUnread reports memory that another rank could not read; that rank has the details.
-var errUnread = errors.New("collective: memory not read")
+var errUnread = errors.New("collective: memory could not be read")
 
 // castagnoli returns the table of the polynomial that processors support in hardware.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -95,7 +95,7 @@ func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) 
 	}
 	switch {
 	case same:
-		return nil, nil //nolint:nilnil // no difference
+		return nil, nil //nolint:nilnil // nil means no difference
 	case sizes:
 		d := &Difference{}
 		for _, w := range all {

@@ -263,7 +263,7 @@ func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
 // report logs which rank waits for which ranks.
 func (w *watchdog) report(waited time.Duration) {
 	e := w.timedOut(waited)
-	w.logger.Warn("a rank waits for others",
+	w.logger.Warn("rank has been waiting for others",
 		zap.Int("rank", int(e.Rank)), zap.Any("for", e.For), zap.String("call", e.What), zap.Uint32("number", e.Call),
 		zap.Int("step", e.Step), zap.Duration("since", waited))
 }

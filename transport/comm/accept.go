@@ -19,24 +19,24 @@ func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return 0, &wire.Refusal{Code: wire.RefusedClosing, Reason: "about to end"}
+		return 0, &wire.Refusal{Code: wire.RefusedClosing, Reason: "shutting down"}
 	}
 	s := c.sessions[h.From]
 	if h.Role != wire.RoleControl {
 		if s == nil || h.Role == wire.RoleStream && !s.is(h.Session) || h.Role != wire.RoleStream && !s.book(h) {
-			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the connection is there"}
+			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the connection already exists"}
 		}
 		return h.Session, nil
 	}
 	if h.From == c.opts.Rank {
-		return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "this is the rank itself"}
+		return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "the connecting rank has the number of the rank that it connects to"}
 	}
 	if s != nil && s.state() != stateEnded {
 		if !s.dialing || s.state() == stateLive {
-			return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "the rank is connected already"}
+			return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "the rank is already connected"}
 		}
 		if c.opts.Rank < h.From {
-			return 0, &wire.Refusal{Code: wire.RefusedCrossing, Reason: "a connection the other way is on its way"}
+			return 0, &wire.Refusal{Code: wire.RefusedCrossing, Reason: "a connection in the opposite direction is being established"}
 		}
 	}
 	s = newSession(c, h.From, int(h.Channel))
@@ -84,7 +84,7 @@ func (s *session) admitted(id wire.Session, limit time.Duration) {
 // expire ends a session whose peer has not made all its connections.
 func (s *session) expire() {
 	if s.state() == stateForming {
-		s.end(errors.New("the peer has not made all its connections"))
+		s.end(errors.New("the peer has not established all its connections in time"))
 	}
 }
 

@@ -46,9 +46,9 @@ func (o *Options) routes() []route {
 		switch {
 		case listed:
 		case len(o.Transports) > 0:
-			r.driver, r.missing = nil, fmt.Sprintf("%s is not to use it", o.Rank)
+			r.driver, r.missing = nil, fmt.Sprintf("%s is configured not to use it", o.Rank)
 		case r.id == wire.TransportUCX:
-			r.driver, r.missing = nil, fmt.Sprintf("%s does not list it, and without RDMA the other ways are faster", o.Rank)
+			r.driver, r.missing = nil, fmt.Sprintf("%s does not list it, and without RDMA the other transports are faster", o.Rank)
 		}
 	}
 	return all
@@ -72,7 +72,7 @@ func (r *route) against(cover wire.Cover) string {
 	// can't be used.
 	local := cover == wire.CoverSecret && r.id == wire.TransportSHM
 	if cover.Encrypts() && r.missing == "" && r.driver != nil && !local {
-		return "the session is encrypted, and this would not be"
+		return "the session is encrypted, and this transport would not be"
 	}
 	return r.missing
 }
@@ -114,7 +114,7 @@ func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.W
 		switch {
 		case why != "":
 		case !known:
-			why = fmt.Sprintf("%s does not know it", s.Peer)
+			why = fmt.Sprintf("%s does not support it", s.Peer)
 		case !theirs.Usable:
 			why = wire.Printable(string(theirs.Facts), ' ')
 		case r.driver != nil:
@@ -142,7 +142,7 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 		}
 		ours, _ := proposal.Find(w.Transport)
 		if i != len(answer)-1 || !ours.Usable {
-			return nil, fmt.Errorf("%s is chosen, which was not proposed: %w", w.Transport, wire.ErrFrame)
+			return nil, fmt.Errorf("the peer has chosen %s, which was not proposed: %w", w.Transport, wire.ErrFrame)
 		}
 		way.route = c.routes[slices.IndexFunc(c.routes, func(r route) bool { return r.id == w.Transport })]
 	}

@@ -50,17 +50,17 @@ func TestChoice(t *testing.T) {
 		"all by TCP": {
 			at: loopback(t), want: tcp, because: []string{"rdma: ", "shm: the ranks are connected by tcp", "ucx: "},
 		},
-		"without the slow ones": {at: socket(t), a: []comm.Transport{shm}, want: shm, because: []string{"rdma: rank 0 is not to use it"}},
+		"without the slow ones": {at: socket(t), a: []comm.Transport{shm}, want: shm, because: []string{"rdma: rank 0 is configured not to use it"}},
 		"who connects has less": {
 			at: socket(t), a: []comm.Transport{tcp}, b: []comm.Transport{tcp, shm}, want: tcp,
-			because: []string{"rdma: rank 1 is not to use it", "shm: rank 0 is not to use it", "ucx: rank 1 is not to use it"},
+			because: []string{"rdma: rank 1 is configured not to use it", "shm: rank 0 is configured not to use it", "ucx: rank 1 is configured not to use it"},
 		},
 		"who listens has less": {
 			at: socket(t), a: []comm.Transport{tcp, shm}, b: []comm.Transport{tcp}, want: tcp,
-			because: []string{"rdma: rank 1 is not to use it", "shm: rank 1 is not to use it", "ucx: rank 1 is not to use it"},
+			because: []string{"rdma: rank 1 is configured not to use it", "shm: rank 1 is configured not to use it", "ucx: rank 1 is configured not to use it"},
 		},
 		"nothing in common": {
-			at: socket(t), a: []comm.Transport{shm}, b: []comm.Transport{tcp}, because: []string{"shm: rank 1 is not to use it", "tcp: rank 0 is not to use it"},
+			at: socket(t), a: []comm.Transport{shm}, b: []comm.Transport{tcp}, because: []string{"shm: rank 1 is configured not to use it", "tcp: rank 0 is configured not to use it"},
 		},
 		"not by this network": {
 			at: loopback(t), a: []comm.Transport{shm}, because: []string{"shm: the ranks are connected by tcp"},
@@ -78,7 +78,7 @@ func TestChoice(t *testing.T) {
 			if tc.want == "" {
 				refused(t, err, tc.because)
 				kit.Eventually(t, patience, func() bool {
-					return len(b.Peers()) == 0 && logB.FilterMessage("no session with a peer").Len() == 1
+					return len(b.Peers()) == 0 && logB.FilterMessage("no session with peer: no common transport").Len() == 1
 				})
 				return
 			}

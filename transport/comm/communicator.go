@@ -30,7 +30,7 @@ type Communicator struct {
 	requests sync.Pool
 	dials    atomic.Uint64
 	// life ends with Close, and with it connections that are being made.
-	life    context.Context //nolint:containedctx // it is the communicator's life, from New to Close
+	life    context.Context //nolint:containedctx // it is the lifetime of the communicator, from New to Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -171,7 +171,7 @@ func (c *Communicator) Await(ctx context.Context, peer wire.Rank) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not connected: %w", peer, ctx.Err())
+			return fmt.Errorf("wait for %s to connect: %w", peer, ctx.Err())
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (c *Communicator) session(ctx context.Context, peer wire.Rank) (*session, e
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return nil, fmt.Errorf("%s has not connected: %w", peer, ctx.Err())
+				return nil, fmt.Errorf("wait for %s to connect: %w", peer, ctx.Err())
 			}
 		case s.link == nil:
 			return nil, fmt.Errorf("%s: %w", peer, ErrNotConnected)
@@ -213,7 +213,7 @@ func (c *Communicator) Disconnect(peer wire.Rank) error {
 	if s == nil || s.state() == stateEnded {
 		return fmt.Errorf("disconnect %s: %w", peer, ErrNotConnected)
 	}
-	s.end(errors.New("disconnected by us"))
+	s.end(errors.New("disconnected by this side"))
 	<-s.done
 	return nil
 }

@@ -85,7 +85,7 @@ func (c *Communicator) connect(ctx context.Context, s *session, at control.Addre
 	defer c.running.Done()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	unhook := context.AfterFunc(c.life, stop) //nolint:contextcheck // Close ends what is being connected
+	unhook := context.AfterFunc(c.life, stop) //nolint:contextcheck // Close ends pending connections
 	defer unhook()
 	err := s.dial(ctx, at)
 	if err == nil {
@@ -121,7 +121,7 @@ func (c *Communicator) settled(ctx context.Context, s *session) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not connected: %w", s.peer, ctx.Err())
+			return fmt.Errorf("wait for %s to connect: %w", s.peer, ctx.Err())
 		}
 	}
 }

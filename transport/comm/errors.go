@@ -8,9 +8,9 @@ var (
 	// ErrNotConnected reports a peer with which there has been no session.
 	ErrNotConnected = errors.New("comm: not connected")
 	// ErrPort reports a port that has a handler already.
-	ErrPort = errors.New("comm: port taken")
+	ErrPort = errors.New("comm: port already in use")
 	// ErrClosed reports a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
 	// ErrNoTransport reports two ranks without a common transport.
-	ErrNoTransport = errors.New("comm: no transport that both can use")
+	ErrNoTransport = errors.New("comm: no common transport")
 )

@@ -105,7 +105,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 		if errors.Is(err, ErrNoTransport) {
 			// The connecting side receives the error; here no caller would see
 			// it.
-			s.c.log.Warn("no session with a peer", zap.Uint32("rank", uint32(s.peer)), zap.Error(err))
+			s.c.log.Warn("no session with peer: no common transport", zap.Uint32("rank", uint32(s.peer)), zap.Error(err))
 		}
 		if err != nil {
 			s.end(err)

@@ -124,7 +124,7 @@ func (c *Communicator) within(in Origin) (*session, error) {
 	case closed:
 		return nil, errClosed()
 	case s == nil || s.state() == stateForming || s.link == nil || s.origin() != in:
-		return nil, fmt.Errorf("the session with %s is over: %w", in.Rank, control.ErrDisconnected)
+		return nil, fmt.Errorf("the session with %s has ended: %w", in.Rank, control.ErrDisconnected)
 	}
 	return s, nil
 }
@@ -161,7 +161,7 @@ func (s *session) packet(port wire.Port, p []byte) error {
 		// The link receives before the session is live, and answers are possible
 		// only in a live one: wait for startLocked to make it live, or to end it.
 		s.mu.Lock()
-		s.mu.Unlock() //nolint:staticcheck // nothing but the wait is wanted
+		s.mu.Unlock() //nolint:staticcheck // only the wait is needed
 	}
 	s.c.mu.RLock()
 	h := s.c.handlers[port]

@@ -49,7 +49,7 @@ func (r *remote) move(ctx context.Context, kind wire.Kind, local transport.Span,
 	path := transport.Path(carrier)
 	b, err := r.c.table.RegisterSpan(local)
 	if err != nil {
-		return path, fmt.Errorf("lend memory for a %s with %s: %w", kind, r.peer, err)
+		return path, fmt.Errorf("register memory for a %s with %s: %w", kind, r.peer, err)
 	}
 	// No request remains, so it does not wait.
 	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()

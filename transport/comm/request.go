@@ -36,10 +36,10 @@ func (o *Op) check(need wire.Rights) error {
 		return err
 	}
 	if !(devices.Range{Off: devices.Offset(o.RemoteOff), Len: o.Size}).Within(devices.Size(o.Remote.Size)) {
-		return fmt.Errorf("%d bytes from %d of a shared region of %d: %w", uint64(o.Size), o.RemoteOff, o.Remote.Size, devices.ErrRange)
+		return fmt.Errorf("range of %d bytes from %d exceeds the shared region of %d bytes: %w", uint64(o.Size), o.RemoteOff, o.Remote.Size, devices.ErrRange)
 	}
 	if !o.Remote.Rights.Allows(need) {
-		return fmt.Errorf("the key is for %s: %w", o.Remote.Rights, region.ErrRights)
+		return fmt.Errorf("the key only allows %s: %w", o.Remote.Rights, region.ErrRights)
 	}
 	return nil
 }

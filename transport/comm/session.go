@@ -267,7 +267,7 @@ func (s *session) fence(ctx context.Context) error {
 	case <-last.done:
 		return s.err()
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the requests to %s: %w", s.peer, ctx.Err())
+		return fmt.Errorf("wait for pending requests to %s: %w", s.peer, ctx.Err())
 	}
 }
 

@@ -35,7 +35,7 @@ func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buff
 	}
 	err = s.side.Share(ctx, d, b)
 	if errors.Is(err, devices.ErrUnsupported) {
-		c.log.Debug("shared by data connections", zap.Uint32("rank", uint32(peer)), zap.Error(err))
+		c.log.Debug("memory is shared through the data connections only", zap.Uint32("rank", uint32(peer)), zap.Error(err))
 		return d, nil
 	}
 	if err != nil {

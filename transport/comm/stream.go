@@ -150,7 +150,7 @@ func (s *session) takeStream(ctx context.Context, name uint64) (net.Conn, error)
 		select {
 		case <-arrived:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("it has not connected: %w", ctx.Err())
+			return nil, fmt.Errorf("wait for the peer's connection: %w", ctx.Err())
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (c *Communicator) Map(ctx context.Context, peer wire.Rank, d wire.Descripto
 	if err != nil {
 		return nil, err
 	}
-	unsupported := fmt.Errorf("memory of %s is not mapped: %w", peer, devices.ErrUnsupported)
+	unsupported := fmt.Errorf("memory of %s can't be mapped: %w", peer, devices.ErrUnsupported)
 	if s.side == nil {
 		return nil, errors.Join(s.err(), unsupported)
 	}

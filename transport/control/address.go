@@ -38,7 +38,7 @@ const maxSocketPath = 107
 func ParseAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		if path == "" || len(path) > maxSocketPath {
-			return Address{}, fmt.Errorf("address %q: the path of a socket has 1 to %d bytes", text, maxSocketPath)
+			return Address{}, fmt.Errorf("address %q: the path of a socket must have 1 to %d bytes", text, maxSocketPath)
 		}
 		return Address{Unix, path}, nil
 	}
@@ -56,7 +56,7 @@ func ParseAddress(text string) (Address, error) {
 func SocketPath(dir string, r wire.Rank) (string, error) {
 	path := filepath.Join(dir, fmt.Sprintf("hmc_ctrl_rank_%d.sock", uint32(r)))
 	if len(path) > maxSocketPath {
-		return "", fmt.Errorf("socket %s: %d bytes are more than the %d that the kernel takes; use a shorter directory", path, len(path), maxSocketPath)
+		return "", fmt.Errorf("socket path %s has %d bytes, more than the %d that the kernel allows; use a shorter directory", path, len(path), maxSocketPath)
 	}
 	return path, nil
 }

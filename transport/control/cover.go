@@ -31,11 +31,11 @@ func checkCover(peer wire.Rank, theirs, ours wire.Cover) error {
 	case theirs == ours:
 		return nil
 	case theirs == wire.CoverPlain && ours == wire.CoverSecret:
-		return fmt.Errorf("%s has --plain and this side has not; give it to both or to neither: %w", peer, ErrCover)
+		return fmt.Errorf("%s was started with --plain and this side was not; use it on both sides or on neither: %w", peer, ErrCover)
 	case theirs == wire.CoverSecret && ours == wire.CoverPlain:
-		return fmt.Errorf("this side has --plain and %s has not; give it to both or to neither: %w", peer, ErrCover)
+		return fmt.Errorf("this side was started with --plain and %s was not; use it on both sides or on neither: %w", peer, ErrCover)
 	}
-	return fmt.Errorf("the connection is %q here and %q for %s, so something stands between: %w", ours, theirs, peer, ErrAuth)
+	return fmt.Errorf("the protection of the connection is %q here and %q at %s, so something intercepts it: %w", ours, theirs, peer, ErrAuth)
 }
 
 // covered returns the connection to be used after the handshake. Without

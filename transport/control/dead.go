@@ -50,7 +50,7 @@ func giveUp(c net.Conn, role wire.Role, limit time.Duration) error {
 		return cerr
 	}
 	if err != nil {
-		return fmt.Errorf("bound how long a connection waits for a dead machine: %w", err)
+		return fmt.Errorf("set how long a connection waits for an unresponsive machine: %w", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // Errors that callers distinguish.
 var (
 	// ErrTaken reports a rank that is connected already.
-	ErrTaken = errors.New("control: the rank is taken")
+	ErrTaken = errors.New("control: the rank is already connected")
 	// ErrAuth reports a peer that can't prove its identity, or does not accept
 	// ours.
 	ErrAuth = errors.New("control: not authenticated")
@@ -18,12 +18,12 @@ var (
 	// the secrets differ, or hmcfs there is older, or only one side has
 	// certificates, or the peer is about to end, or turns this connection away to
 	// make room, or the network has cut it.
-	ErrSilent = errors.New("control: the peer broke off the handshake; is the secret the same, and hmcfs there not older?")
+	ErrSilent = errors.New("control: the peer broke off the handshake; check that both sides have the same secret, and that hmcfs there is not older")
 	// ErrCover reports that only one side encrypts.
 	ErrCover = errors.New("control: one side was started with --plain and the other was not")
 	// ErrCrossing reports a peer that connects to us at the same time: its
 	// connection is the one that stays.
-	ErrCrossing = errors.New("control: the peer connects by itself")
+	ErrCrossing = errors.New("control: the peer is connecting to this rank itself")
 	// ErrRefused reports a peer that does not accept this connection.
 	ErrRefused = errors.New("control: refused by the peer")
 	// ErrDisconnected reports a connection that has ended, on either side.
@@ -42,7 +42,7 @@ type RefusalError struct {
 
 // Error names the peer and its reason.
 func (e *RefusalError) Error() string {
-	return fmt.Sprintf("%s refuses the connection: %q", e.Peer, e.Reason)
+	return fmt.Sprintf("%s refused the connection: %q", e.Peer, e.Reason)
 }
 
 // WrongRankError reports that another rank listens where one was expected. The
@@ -50,7 +50,7 @@ func (e *RefusalError) Error() string {
 type WrongRankError struct{ Want, Got wire.Rank }
 
 // Error names both.
-func (e *WrongRankError) Error() string { return fmt.Sprintf("%s is there, not %s", e.Got, e.Want) }
+func (e *WrongRankError) Error() string { return fmt.Sprintf("%s answered, not %s", e.Got, e.Want) }
 
 // Is matches the error that the code stands for.
 func (e *RefusalError) Is(target error) bool {

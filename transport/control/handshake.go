@@ -79,7 +79,7 @@ func ReadFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
 			return k, body, err
 		}
 	}
-	return 0, nil, fmt.Errorf("%s in the place of %s: %w", h.Kind, want[0], wire.ErrFrame)
+	return 0, nil, fmt.Errorf("received %s instead of %s: %w", h.Kind, want[0], wire.ErrFrame)
 }
 
 // handshakeGuard sets the time limit of a handshake and ends it with the context.
@@ -151,7 +151,7 @@ func brokenOff(doing string, err error) error {
 func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
 	name := o.PeerName(want.To)
 	if o.TLS != nil && name == "" {
-		return nil, fmt.Errorf("the name in the certificate of %s is not known: %w", want.To, ErrAuth)
+		return nil, fmt.Errorf("the certificate name of %s is unknown: %w", want.To, ErrAuth)
 	}
 	return o.guarded(ctx, raw, func() (*Conn, error) {
 		c, err := o.secured(ctx, raw, tls.Client, name)
@@ -235,7 +235,7 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 		return wire.Welcome{}, err
 	}
 	if mac := proveWelcome(o.Secret, w, frames); !hmac.Equal(mac[:], w.Proof[:]) || w.Chunk > o.Chunk {
-		return wire.Welcome{}, fmt.Errorf("%s gives a wrong proof; is the secret the same?: %w", peer, ErrAuth)
+		return wire.Welcome{}, fmt.Errorf("wrong proof from %s; check that both sides have the same secret: %w", peer, ErrAuth)
 	}
 	return w, nil
 }
@@ -245,7 +245,7 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	return o.guarded(ctx, raw, func() (*Conn, error) {
 		if err := awaitByte(raw); err != nil {
-			return nil, fmt.Errorf("nothing has come: %w", err)
+			return nil, fmt.Errorf("no bytes received: %w", err)
 		}
 		c, err := o.secured(ctx, raw, listening(heard), "")
 		if err != nil {
@@ -295,7 +295,7 @@ func (o *Options) examine(raw net.Conn, h Handler, heard func()) (*Conn, error) 
 	}
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
 	if !hmac.Equal(theirs[:], proof[:]) || hello.To != o.Rank {
-		return nil, fmt.Errorf("wrong proof of %s: %w", hello.From, ErrAuth)
+		return nil, fmt.Errorf("wrong proof from %s: %w", hello.From, ErrAuth)
 	}
 	return o.answer(c, hello, challenge.Epoch, h, helloFrame, challengeFrame, proof[:])
 }
@@ -307,7 +307,7 @@ func (o *Options) answer(c net.Conn, hello wire.Hello, epoch wire.Epoch, h Handl
 		if _, err := c.Write(refusal.Append(nil)); err != nil {
 			return nil, fmt.Errorf("send REFUSAL: %w", err)
 		}
-		return nil, fmt.Errorf("%s is refused: %s: %w", hello.From, refusal.Reason, ErrRefused)
+		return nil, fmt.Errorf("refused %s: %s: %w", hello.From, refusal.Reason, ErrRefused)
 	}
 	w := wire.Welcome{Session: session, Chunk: min(o.Chunk, hello.Chunk)}
 	w.Proof = proveWelcome(o.Secret, w, frames)

@@ -199,7 +199,7 @@ func (l *Link) SendTag(ctx context.Context, t wire.Tag) error {
 // those of SendTag, and ErrTooLong.
 func (l *Link) SendMessage(ctx context.Context, p []byte) error {
 	if len(p) > wire.MaxMessage {
-		return fmt.Errorf("message of %d bytes to %s, at most %d: %w", len(p), l.conn.Peer, wire.MaxMessage, ErrTooLong)
+		return fmt.Errorf("message of %d bytes to %s is longer than %d: %w", len(p), l.conn.Peer, wire.MaxMessage, ErrTooLong)
 	}
 	frame := make([]byte, 0, wire.HeaderSize+len(p))
 	frame = wire.Header{Kind: wire.KindMessage, Length: uint32(len(p))}.Append(frame)
@@ -228,7 +228,7 @@ func (l *Link) room(ctx context.Context) error {
 		case <-space:
 		case <-l.stop:
 		case <-ctx.Done():
-			return fmt.Errorf("send to %s, which does not receive: %w", l.conn.Peer, ctx.Err())
+			return fmt.Errorf("%s does not receive: %w", l.conn.Peer, ctx.Err())
 		}
 	}
 }

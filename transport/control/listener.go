@@ -116,7 +116,7 @@ func (l *Listener) run(ctx context.Context) {
 		}
 		// Out of descriptors, or a peer that ended before it was accepted: the
 		// next attempt may work.
-		l.opts.Logger.Warn("accept failed", zap.Error(err))
+		l.opts.Logger.Warn("can't accept a connection", zap.Error(err))
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func (l *Listener) run(ctx context.Context) {
 }
 
 // errSurplus reports a handshake that was ended to make room.
-var errSurplus = errors.New("more connections prove themselves than there is room for")
+var errSurplus = errors.New("too many concurrent handshakes")
 
 // begin starts a handshake for a connection, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
@@ -152,7 +152,7 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 			if dropped {
 				err = errSurplus
 			}
-			l.opts.Logger.Warn("peer turned away: "+cause(err), zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
+			l.opts.Logger.Warn("connection rejected: "+cause(err), zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
 			return
 		}
 		l.handler.Serve(conn)
@@ -164,7 +164,7 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 func cause(err error) string {
 	switch {
 	case errors.Is(err, errSurplus):
-		return "too many at once"
+		return "too many handshakes"
 	case errors.Is(err, ErrRefused):
 		return "refused"
 	case errors.Is(err, ErrCover):
@@ -172,11 +172,11 @@ func cause(err error) string {
 	case errors.Is(err, ErrAuth):
 		return "not authenticated"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "too slow"
+		return "timed out"
 	case errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrVersion):
-		return "not of this protocol"
+		return "not this protocol"
 	}
-	return "broken off"
+	return "handshake failed"
 }
 
 // Dial connects to a peer and authenticates. want carries To, Role, Session and

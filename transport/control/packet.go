@@ -60,7 +60,7 @@ const maxParts = 1000
 
 func (l *Link) checkPacket(parts [][]byte) error {
 	if n := sizeOf(parts); n > wire.MaxPacket || len(parts) > maxParts {
-		return fmt.Errorf("packet of %d bytes in %d parts to %s, at most %d in %d: %w",
+		return fmt.Errorf("packet of %d bytes in %d parts to %s exceeds the limit of %d bytes in %d parts: %w",
 			n, len(parts), l.conn.Peer, wire.MaxPacket, maxParts, ErrTooLong)
 	}
 	return nil

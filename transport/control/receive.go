@@ -29,7 +29,7 @@ func (l *Link) read() {
 		l.receiveRest()
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("the peer is gone")
+		err = errors.New("the peer closed the connection unexpectedly")
 	}
 	l.fail(err)
 }
@@ -68,7 +68,7 @@ func (l *Link) receiveFrame(r *bufio.Reader) error {
 	case wire.KindBye:
 		return errors.New("closed by the peer")
 	default:
-		return fmt.Errorf("%s after the handshake: %w", h.Kind, wire.ErrFrame)
+		return fmt.Errorf("unexpected %s after the handshake: %w", h.Kind, wire.ErrFrame)
 	}
 	frame, err := r.Peek(wire.HeaderSize + int(h.Length))
 	if err != nil {

@@ -30,7 +30,7 @@ func listening(heard func()) func(net.Conn, *tls.Config) *tls.Conn {
 		own.GetConfigForClient = func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			heard()
 			if choose == nil {
-				return nil, nil //nolint:nilnil // which is the one there is
+				return nil, nil //nolint:nilnil // nil selects the existing configuration
 			}
 			return choose(info)
 		}
@@ -47,17 +47,17 @@ func (o *Options) checkCertificate(c net.Conn, claimed wire.Rank) error {
 	}
 	certificates := secure.ConnectionState().PeerCertificates
 	if len(certificates) == 0 {
-		return fmt.Errorf("%s shows no certificate: %w", claimed, ErrAuth)
+		return fmt.Errorf("%s presented no certificate: %w", claimed, ErrAuth)
 	}
 	name := o.PeerName(claimed)
 	if name == "" {
 		name = o.ownName(certificates[0], claimed)
 	}
 	if name == "" {
-		return fmt.Errorf("no name in the certificate is known as that of %s: %w", claimed, ErrAuth)
+		return fmt.Errorf("the certificate has no known name of %s: %w", claimed, ErrAuth)
 	}
 	if err := certificates[0].VerifyHostname(name); err != nil {
-		return fmt.Errorf("the certificate is not that of %s: %w: %w", claimed, ErrAuth, err)
+		return fmt.Errorf("the certificate does not belong to %s: %w: %w", claimed, ErrAuth, err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type Comm struct {
 	pairs   []*pair
 	byWorld map[wire.Rank]*pair
 	// life ends with Destroy.
-	life    context.Context //nolint:containedctx // it is the domain's life, from NewComm to Destroy
+	life    context.Context //nolint:containedctx // it is the lifetime of the domain, from NewComm to Destroy
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	// formed is closed when all ranks have joined, broken when the domain can't be made.
@@ -103,7 +103,7 @@ func (c *Comm) Destroy() error {
 // pair returns the pair with a rank.
 func (c *Comm) pair(peer Rank) (*pair, error) {
 	if peer < 0 || int(peer) >= len(c.pairs) {
-		return nil, fmt.Errorf("rank %d of domain %q, which has %d: %w", int(peer), c.name, len(c.pairs), ErrNotMember)
+		return nil, fmt.Errorf("rank %d does not exist in domain %q, which has %d ranks: %w", int(peer), c.name, len(c.pairs), ErrNotMember)
 	}
 	return c.pairs[peer], nil
 }
@@ -134,15 +134,15 @@ func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wir
 	}
 	r.pair, r.kind, r.tag, r.total = p, k, tag, sum(r.views)
 	if k != kindFlush && (len(r.views) == 0 || len(r.views) > MaxViews) {
-		return r.describe(fmt.Errorf("%d buffers, can be 1 to %d: %w", len(r.views), MaxViews, ErrMismatch))
+		return r.describe(fmt.Errorf("%d buffers; use 1 to %d: %w", len(r.views), MaxViews, ErrMismatch))
 	}
 	for _, v := range r.views {
 		if v.buffer == nil {
-			return r.describe(fmt.Errorf("a view that NewView has not made: %w", ErrMismatch))
+			return r.describe(fmt.Errorf("a view was not made by NewView: %w", ErrMismatch))
 		}
 	}
 	if k == kindRecv {
-		return p.recv(r) //nolint:contextcheck // what is fetched ends with the domain
+		return p.recv(r) //nolint:contextcheck // fetching ends with the domain
 	}
 	return p.send(ctx, r)
 }
@@ -182,7 +182,7 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 		return err
 	}
 	if r.pair.self && r.pair.unmet(r) {
-		return r.withdraw(r.describe(ErrSelf)) //nolint:contextcheck // taking back must not end with the context
+		return r.withdraw(r.describe(ErrSelf)) //nolint:contextcheck // a withdrawal must not end with the context
 	}
 	if err := r.finish(ctx); err != nil {
 		return err

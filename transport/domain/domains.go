@@ -25,7 +25,7 @@ type Domains struct {
 	chases   *chases
 	stats    counters
 	// life ends with Close.
-	life    context.Context //nolint:containedctx // it is the domains' life, from New to Close
+	life    context.Context //nolint:containedctx // it is the lifetime of the domains, from New to Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -170,7 +170,7 @@ func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error
 	}
 	p := c.byWorld[from.Rank]
 	if p == nil || p.self {
-		return fmt.Errorf("%s sends to domain %q: %w", from.Rank, c.name, ErrNotMember)
+		return fmt.Errorf("%s, which is not a member, sent a packet to domain %q: %w", from.Rank, c.name, ErrNotMember)
 	}
 	return p.packet(from, o, b)
 }
@@ -180,7 +180,7 @@ func (d *Domains) find(from comm.Origin, index uint32) (*Comm, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if index == 0 || index > d.last {
-		return nil, fmt.Errorf("%s sends to domain %d, which never was: %w", from.Rank, index, ErrProtocol)
+		return nil, fmt.Errorf("%s sent a packet to domain number %d, which never existed: %w", from.Rank, index, ErrProtocol)
 	}
 	return d.byIndex[index], nil
 }

@@ -17,15 +17,15 @@ var (
 	// ErrNotMember reports a rank that is not in the list of a domain.
 	ErrNotMember = errors.New("domain: not a member")
 	// ErrName reports a name that is malformed, or already in use.
-	ErrName = errors.New("domain: name not usable")
+	ErrName = errors.New("domain: name malformed or in use")
 	// ErrList reports a list of ranks that is malformed, or differs from the one of a peer
 	// for the same name.
-	ErrList = errors.New("domain: list of ranks not usable")
+	ErrList = errors.New("domain: invalid list of ranks")
 	// ErrSelf reports an operation with our own rank that has no counterpart and, as its
 	// caller blocks, never will.
-	ErrSelf = errors.New("domain: no matching operation with ourselves")
+	ErrSelf = errors.New("domain: no matching operation of this rank with itself")
 	// ErrMismatch reports a send and a receive that don't match: see MismatchError.
-	ErrMismatch = errors.New("domain: send and receive don't agree")
+	ErrMismatch = errors.New("domain: send and receive don't match")
 	// ErrTruncated reports a mismatch in which the receive is too small.
 	ErrTruncated = errors.New("domain: receive is smaller than the message")
 	// ErrWithdrawn reports a message that its sender has withdrawn, or a send whose
@@ -38,7 +38,7 @@ var (
 	// ErrDestroyed reports that the domain was destroyed locally.
 	ErrDestroyed = errors.New("domain: destroyed")
 	// ErrProtocol reports a peer that violates the protocol. Its session ends.
-	ErrProtocol = errors.New("domain: the peer breaks the protocol")
+	ErrProtocol = errors.New("domain: the peer violates the protocol")
 )
 
 // Param is a parameter on which a send and a receive must agree.
@@ -128,7 +128,7 @@ func (e *TimeoutError) Error() string {
 	}
 	text := fmt.Sprintf("domain %q: %s %s, tag %d", e.Domain, what, e.Peer, e.Tag)
 	if len(e.Cycle) > 0 {
-		text += ": waiting in a cycle, " + showCycle(e.Cycle)
+		text += ": deadlock, the ranks wait in a cycle, " + showCycle(e.Cycle)
 	}
 	return text + ": " + e.Err.Error()
 }
@@ -156,7 +156,7 @@ type MissingError struct {
 
 // Error lists the missing ranks.
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("make domain %q: missing %v: %v", e.Domain, e.Ranks, e.Err)
+	return fmt.Sprintf("make domain %q: no answer from %v: %v", e.Domain, e.Ranks, e.Err)
 }
 
 // Unwrap returns the cause.

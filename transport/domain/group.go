@@ -67,10 +67,10 @@ func (c *Comm) Group(ctx context.Context, fn func(*Group)) error {
 		case done:
 			errs = append(errs, err)
 		case r.pair.self && r.pair.unmet(r):
-			errs = append(errs, r.withdraw(r.describe(ErrSelf))) //nolint:contextcheck // taking back must not end with the context
+			errs = append(errs, r.withdraw(r.describe(ErrSelf))) //nolint:contextcheck // a withdrawal must not end with the context
 		case failed:
 			// If one can't start, none is left behind.
-			errs = append(errs, r.withdraw(r.describe(ErrWithdrawn))) //nolint:contextcheck // taking back must not end with the context
+			errs = append(errs, r.withdraw(r.describe(ErrWithdrawn))) //nolint:contextcheck // a withdrawal must not end with the context
 		default:
 			errs = append(errs, r.finish(ctx))
 		}

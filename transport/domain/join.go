@@ -60,24 +60,24 @@ func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (
 		c.joinedBy(j, in)
 	}
 	if err = c.gather(ctx); err != nil {
-		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // the end is not the context's
+		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
-	d.log.Info("domain made", zap.String("name", name), zap.Int("ranks", len(ranks)))
+	d.log.Info("domain created", zap.String("name", name), zap.Int("ranks", len(ranks)))
 	return c, nil
 }
 
 // check validates a name and a list, and returns our rank in the domain.
 func (d *Domains) check(name string, ranks []wire.Rank) (Rank, error) {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
-		return 0, fmt.Errorf("make domain %.200q: a name has 1 to %d bytes of UTF-8: %w", name, MaxName, ErrName)
+		return 0, fmt.Errorf("make domain %.200q: a name must have 1 to %d bytes of UTF-8: %w", name, MaxName, ErrName)
 	}
 	sorted := slices.Sorted(slices.Values(ranks))
 	if len(ranks) == 0 || len(ranks) > MaxRanks || len(slices.Compact(sorted)) != len(ranks) {
-		return 0, fmt.Errorf("make domain %q: %s must be 1 to %d different ranks: %w", name, showList(ranks), MaxRanks, ErrList)
+		return 0, fmt.Errorf("make domain %q: ranks %s must be 1 to %d different ranks: %w", name, showList(ranks), MaxRanks, ErrList)
 	}
 	me := slices.Index(ranks, d.c.Rank())
 	if me < 0 {
-		return 0, fmt.Errorf("make domain %q: %s in %s: %w", name, d.c.Rank(), showList(ranks), ErrNotMember)
+		return 0, fmt.Errorf("make domain %q: %s is not in ranks %s: %w", name, d.c.Rank(), showList(ranks), ErrNotMember)
 	}
 	return Rank(me), nil
 }
@@ -91,7 +91,7 @@ func (d *Domains) register(c *Comm) (map[joiner]join, error) {
 		return nil, fmt.Errorf("make domain %q: %w", c.name, comm.ErrClosed)
 	}
 	if d.byName[c.name] != nil {
-		return nil, fmt.Errorf("make domain %q, which there is already: %w", c.name, ErrName)
+		return nil, fmt.Errorf("make domain %q: it already exists: %w", c.name, ErrName)
 	}
 	d.last++
 	c.index = d.last
@@ -249,7 +249,7 @@ func (d *Domains) join(from comm.Origin, index uint32, b []byte) error {
 		return err
 	}
 	if in.window < MinWindow || in.window > MaxWindow {
-		return fmt.Errorf("%s joins with a window of %d bytes: %w", from.Rank, in.window, ErrProtocol)
+		return fmt.Errorf("%s joins with an invalid window of %d bytes: %w", from.Rank, in.window, ErrProtocol)
 	}
 	d.mu.Lock()
 	c := d.byName[in.name]
@@ -274,7 +274,7 @@ func (d *Domains) keepLocked(j joiner, in join) error {
 		}
 	}
 	if n >= maxEarly {
-		return fmt.Errorf("%s joins more than %d domains that are not made here: %w", j.from.Rank, maxEarly, ErrProtocol)
+		return fmt.Errorf("%s joins more than %d domains that don't exist here: %w", j.from.Rank, maxEarly, ErrProtocol)
 	}
 	d.early[j] = in
 	return nil

@@ -75,7 +75,7 @@ func (m *mail) check(peer wire.Rank) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.waiting[peer]); n > maxWaiting {
-		return fmt.Errorf("%s does not read %d answers: %w", peer, n, ErrProtocol)
+		return fmt.Errorf("%s leaves %d answers unread: %w", peer, n, ErrProtocol)
 	}
 	return nil
 }

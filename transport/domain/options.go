@@ -73,7 +73,7 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("domain: a window of %d bytes; use %d to %d", uint64(o.Window), MinWindow, MaxWindow))
 	}
 	if o.Timeout < 0 || o.Grace < 0 {
-		faults = append(faults, fmt.Errorf("domain: timeout %v and grace %v must not be negative", o.Timeout, o.Grace))
+		faults = append(faults, fmt.Errorf("domain: timeout %v and grace period %v must not be negative", o.Timeout, o.Grace))
 	}
 	return errors.Join(faults...)
 }

@@ -72,7 +72,7 @@ func parseHead(p []byte) (op, uint32, error) {
 }
 
 func malformed(what string, p []byte) error {
-	return fmt.Errorf("%s of %d bytes, % x: %w", what, len(p), p[:min(len(p), 64)], wire.ErrFrame)
+	return fmt.Errorf("malformed %s of %d bytes, % x: %w", what, len(p), p[:min(len(p), 64)], wire.ErrFrame)
 }
 
 // join is a Join or a Reject packet.

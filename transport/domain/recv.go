@@ -121,7 +121,7 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 	m.total = m.size()
 	took, window := cost(len(m.extents), m.eager, m.total), uint64(p.c.d.opts.Window)
 	if took > window-p.held {
-		return fmt.Errorf("%s wants %d bytes here, and has %d of %d: %w", p.world, took, p.held, window, ErrProtocol)
+		return fmt.Errorf("%s needs %d bytes of the window here, and already uses %d of %d: %w", p.world, took, p.held, window, ErrProtocol)
 	}
 	p.held += took
 	rest := m.rest
@@ -138,7 +138,7 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 	}
 	if m.got+devices.Size(len(rest)) < m.total {
 		if p.arriving[m.id] != nil {
-			return fmt.Errorf("%s sends message %d twice: %w", p.world, m.id, ErrProtocol)
+			return fmt.Errorf("%s sent message %d twice: %w", p.world, m.id, ErrProtocol)
 		}
 		p.arriving[m.id] = m
 	}
@@ -157,7 +157,7 @@ func (p *pair) data(from comm.Origin, id uint64, b []byte) error {
 	}
 	m := p.arriving[id]
 	if m == nil {
-		return fmt.Errorf("%s goes on with message %d, which is not there: %w", p.world, id, ErrProtocol)
+		return fmt.Errorf("%s continued message %d, which does not exist: %w", p.world, id, ErrProtocol)
 	}
 	return p.fillLocked(m, b)
 }
@@ -168,7 +168,7 @@ func (p *pair) data(from comm.Origin, id uint64, b []byte) error {
 func (p *pair) fillLocked(m *message, b []byte) error {
 	n := devices.Size(len(b))
 	if n > m.total-m.got {
-		return fmt.Errorf("message %d of %s is longer than it says: %w", m.id, p.world, ErrProtocol)
+		return fmt.Errorf("message %d of %s is longer than announced: %w", m.id, p.world, ErrProtocol)
 	}
 	m.got += n
 	switch {
@@ -449,7 +449,7 @@ func (p *pair) flush(from comm.Origin, id uint64) error {
 	switch {
 	case !p.hearsLocked(from):
 	case len(p.flushes) >= MaxViews:
-		return fmt.Errorf("%s has %d flushes under way: %w", p.world, len(p.flushes), ErrProtocol)
+		return fmt.Errorf("%s has %d flushes in progress: %w", p.world, len(p.flushes), ErrProtocol)
 	case p.unexpected.n == 0:
 		p.tell((&done{id: id}).encode(p.remote))
 	default:

@@ -247,7 +247,7 @@ func (r *Request) finish(ctx context.Context) error {
 	if !errors.As(err, &late) {
 		return err
 	}
-	return r.withdraw(late) //nolint:contextcheck // the context has ended
+	return r.withdraw(late) //nolint:contextcheck // the context has already ended
 }
 
 // withdraw withdraws a request. It returns nil if the request has completed meanwhile.

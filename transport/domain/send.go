@@ -70,7 +70,7 @@ func (r *Request) load(ctx context.Context) error {
 // send starts a send.
 func (p *pair) send(ctx context.Context, r *Request) error {
 	if p.self {
-		return p.sendSelf(r) //nolint:contextcheck // what is copied ends with the domain
+		return p.sendSelf(r) //nolint:contextcheck // copying ends with the domain
 	}
 	var remote []place
 	if r.kind == kindSend && !r.mayBeEager() {
@@ -248,7 +248,7 @@ func (p *pair) asked(from comm.Origin, id uint64) error {
 	case r == nil:
 		return nil // it has been withdrawn
 	case r.kind != kindSend || !hosts(r.views):
-		return fmt.Errorf("%s asks for message %d, which must be fetched: %w", p.world, id, ErrProtocol)
+		return fmt.Errorf("%s requested message %d, which must be fetched: %w", p.world, id, ErrProtocol)
 	}
 	delete(p.sending, id)
 	r.eager = true
@@ -307,7 +307,7 @@ func (p *pair) packetLocked(head []byte, parts [][]byte) stall {
 // +checklocks:p.mu
 func (p *pair) creditedLocked(n uint64) error {
 	if n > p.window-p.credit {
-		return fmt.Errorf("%s gives %d bytes of credit where %d are out: %w", p.world, n, p.window-p.credit, ErrProtocol)
+		return fmt.Errorf("%s returned %d bytes of credit, but only %d are outstanding: %w", p.world, n, p.window-p.credit, ErrProtocol)
 	}
 	p.credit += n
 	if !p.pumping {

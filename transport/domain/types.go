@@ -24,11 +24,11 @@ type View struct {
 func NewView(b *region.Buffer, off devices.Offset, t elem.Type, count uint64) (View, error) {
 	switch {
 	case b == nil:
-		return View{}, fmt.Errorf("view of no buffer: %w", devices.ErrRange)
+		return View{}, fmt.Errorf("view without a buffer: %w", devices.ErrRange)
 	case t.Size() == 0:
 		return View{}, fmt.Errorf("view of %s: %w", t, ErrMismatch)
 	case count > uint64(b.Size())/t.Size():
-		return View{}, fmt.Errorf("view of %d × %s in a buffer of %d bytes: %w", count, t, uint64(b.Size()), devices.ErrRange)
+		return View{}, fmt.Errorf("view of %d × %s exceeds its buffer of %d bytes: %w", count, t, uint64(b.Size()), devices.ErrRange)
 	}
 	if err := b.Check(off, extent{t, count}.size()); err != nil {
 		return View{}, fmt.Errorf("view of %d × %s: %w", count, t, err)
@@ -41,7 +41,7 @@ func NewView(b *region.Buffer, off devices.Offset, t elem.Type, count uint64) (V
 // Errors: devices.ErrRange if its size is not a multiple of the type's.
 func All(b *region.Buffer, t elem.Type) (View, error) {
 	if b != nil && t.Size() != 0 && uint64(b.Size())%t.Size() != 0 {
-		return View{}, fmt.Errorf("view of a buffer of %d bytes as %s: %w", uint64(b.Size()), t, devices.ErrRange)
+		return View{}, fmt.Errorf("view of a buffer of %d bytes, which is not a multiple of %s: %w", uint64(b.Size()), t, devices.ErrRange)
 	}
 	if b == nil || t.Size() == 0 {
 		return NewView(b, 0, t, 0)
@@ -69,7 +69,7 @@ func (v View) Offset() devices.Offset { return v.off }
 // Errors: devices.ErrRange for a range outside of the view.
 func (v View) Slice(from, count uint64) (View, error) {
 	if from > v.count || count > v.count-from {
-		return View{}, fmt.Errorf("elements %d to %d of a view of %d: %w", from, from+count, v.count, devices.ErrRange)
+		return View{}, fmt.Errorf("elements %d to %d exceed a view of %d: %w", from, from+count, v.count, devices.ErrRange)
 	}
 	return NewView(v.buffer, v.off+devices.Offset(from*v.typ.Size()), v.typ, count)
 }

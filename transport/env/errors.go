@@ -6,7 +6,7 @@ import (
 )
 
 // ErrValue reports an invalid value: an InvalidError.
-var ErrValue = errors.New("env: value not possible")
+var ErrValue = errors.New("env: invalid value")
 
 // InvalidError reports a value that a variable can't have. It is ErrValue.
 type InvalidError struct {

@@ -44,15 +44,15 @@ func chosen() []Knob {
 		{
 			Name: "HMCFS_ALGO", Alias: "HCCL_ALGO", Default: "",
 			Expected: "level0:NA;level1:<algo> or <op0>=level0:NA;level1:<algo0>/<op1>=level0:NA;level1:<algo1>, " +
-				"with an algo of null, ring, pipeline, fullmesh, H-D_R, pairwise, NHR, NHR_V1, AHC, AHC_BROKE, NB, NA; " +
-				"under HMCFS_ALGO also <algorithm> or <op0>=<algorithm0>/<op1>=<algorithm1> of those that hmcfs has",
-			Meaning: "The algorithm of every call that it can do. Of several levels that between servers counts, level1, then level0.",
+				"where algo is null, ring, pipeline, fullmesh, H-D_R, pairwise, NHR, NHR_V1, AHC, AHC_BROKE, NB or NA; " +
+				"HMCFS_ALGO also accepts <algorithm> or <op0>=<algorithm0>/<op1>=<algorithm1> with the algorithms of hmcfs",
+			Meaning: "The algorithm of every call that it supports. Of several levels, the one between servers decides: level1, then level0.",
 			read:    readAlgo,
 		},
 		{
 			Name: "HMCFS_DETERMINISTIC", Alias: "HCCL_DETERMINISTIC", Default: "false",
 			Expected: "false, true or strict",
-			Meaning:  "strict combines in the order of the ranks. Without it, too, the same call gives the same bits.",
+			Meaning:  "strict combines in the order of the ranks. Even without it, the same call gives the same bits.",
 			read: word([]string{"false", "true", "strict"}, func(v *values, w string) {
 				v.strict = w == "strict"
 			}),
@@ -60,25 +60,25 @@ func chosen() []Knob {
 		{
 			Name: "HMCFS_BUFFSIZE", Alias: "HCCL_BUFFSIZE", Default: "64",
 			Expected: "an integer from 1 to 65536",
-			Meaning:  "MiB that a group keeps from call to call for what its plans put aside. HCOMM's default is 200.",
+			Meaning:  "MiB of memory that a group keeps between calls for the intermediate data of its plans. HCOMM's default is 200.",
 			read:     integer(1, 65536, func(v *values, n int64) { v.buffer = devices.Size(n) * devices.MiB }),
 		},
 		{
 			Name: shmName, Alias: "HCCL_INTRA_PCIE_ENABLE", Default: "1",
 			Expected: "0 or 1",
-			Meaning:  "Ranks of one host share memory.",
+			Meaning:  "Ranks of one host use shared memory.",
 			read:     word(bits(), func(v *values, w string) { v.mapped = w }),
 		},
 		{
 			Name: netName, Alias: "HCCL_INTRA_ROCE_ENABLE", Default: "0",
 			Expected: "0 or 1",
-			Meaning:  "Ranks of one host use the network too.",
+			Meaning:  "Ranks of one host use the network instead of shared memory.",
 			read:     word(bits(), func(v *values, w string) { v.streams = w }),
 		},
 		{
 			Name: "HMCFS_KEEP_SOURCE", Default: "0",
 			Expected: "0 or 1",
-			Meaning:  "Keep a copy of what a call in place overwrites, so that it can be done again.",
+			Meaning:  "Keep a copy of the data that an in-place call overwrites, so that the call can be repeated.",
 			read:     word(bits(), func(v *values, w string) { v.keepSource = w == "1" }),
 		},
 	}
@@ -89,8 +89,8 @@ func waited() []Knob {
 	return []Knob{
 		{
 			Name: "HMCFS_CONNECT_TIMEOUT", Alias: "HCCL_CONNECT_TIMEOUT", Default: "120",
-			Expected: "an integer from 1 to 7200, under HCOMM's name from 120",
-			Meaning:  "Seconds that the ranks of a job may take to join.",
+			Expected: "an integer from 1 to 7200, or from 120 under HCOMM's name",
+			Meaning:  "Seconds to wait for all ranks of a job to join.",
 			read: func(v *values, text string, foreign bool) bool {
 				low := int64(1)
 				if foreign {
@@ -102,7 +102,7 @@ func waited() []Knob {
 		{
 			Name: "HMCFS_EXEC_TIMEOUT", Alias: "HCCL_EXEC_TIMEOUT", Default: "1800",
 			Expected: "a number from 0 to 2147483647 with at most two decimals",
-			Meaning:  "Seconds that a rank waits for another one in a call; 0 is for ever. HCOMM's default is 1836.",
+			Meaning:  "Seconds that a rank waits for another one in a call; 0 means forever. HCOMM's default is 1836.",
 			read: decimal(2147483647, func(v *values, d time.Duration) {
 				if v.timeout = d; d == 0 {
 					v.timeout = forever
@@ -112,7 +112,7 @@ func waited() []Knob {
 		{
 			Name: "HMCFS_OP_RETRY_ENABLE", Alias: "HCCL_OP_RETRY_ENABLE", Default: "L0:1,L1:1,L2:1",
 			Expected: "L0:<0 or 1>,L1:<0 or 1>,L2:<0 or 1>, each at most once",
-			Meaning:  "Whether a call is done again after a link was lost: where one of them is 1. HCOMM's default is 0.",
+			Meaning:  "Whether a call is repeated after a link was lost; on if any of the three is 1. HCOMM's default is 0.",
 			read: func(v *values, text string, _ bool) bool {
 				return pairs(text, map[string]check{"L0": isBit, "L1": isBit, "L2": isBit}, func(got map[string]string) {
 					v.retryOn = "0"
@@ -125,7 +125,7 @@ func waited() []Knob {
 		{
 			Name: "HMCFS_OP_RETRY_PARAMS", Alias: "HCCL_OP_RETRY_PARAMS", Default: "MaxCnt:1",
 			Expected: "MaxCnt:<1 to 10>,HoldTime:<0 to 60000>,IntervalTime:<0 to 60000>, each at most once",
-			Meaning:  "MaxCnt is how often a call is done again. The two times are ignored: links are made anew as soon as all ranks are there.",
+			Meaning:  "MaxCnt is how often a call is repeated. The two times are ignored: links are re-established as soon as all ranks take part.",
 			read: func(v *values, text string, _ bool) bool {
 				ms := within(0, 60000)
 				return pairs(text, map[string]check{"MaxCnt": within(1, 10), "HoldTime": ms, "IntervalTime": ms}, func(got map[string]string) {
@@ -139,8 +139,8 @@ func waited() []Knob {
 			Name: "HMCFS_DFS_CONFIG", Alias: "HCCL_DFS_CONFIG", Default: "stuck_detection:on,inconsistent_check:first",
 			Expected: "cluster_heartbeat:<on, off>,stuck_detection:<on, off>,inconsistent_check:<first, on, off>," +
 				"connection_fault_detection_time:<seconds to 7200>,task_monitor_interval:<milliseconds to 60000>, each at most once",
-			Meaning: "stuck_detection reports who waits for whom; inconsistent_check compares arguments. The rest is ignored: " +
-				"a session's own heartbeat finds dead peers.",
+			Meaning: "stuck_detection reports which ranks wait for which; inconsistent_check compares arguments. The rest is ignored: " +
+				"the heartbeat of a session detects dead peers.",
 			read: readWatch,
 		},
 	}
@@ -165,13 +165,13 @@ func fused() []Knob {
 		{
 			Name: "HMCFS_FUSION_SIZE", Default: "32",
 			Expected: "an integer from 1 to 65536",
-			Meaning:  "MiB of tensors with which a fused bucket is full.",
+			Meaning:  "MiB of tensors that fill a fused bucket.",
 			read:     integer(1, 65536, func(v *values, n int64) { v.fusionBytes = devices.Size(n) * devices.MiB }),
 		},
 		{
 			Name: "HMCFS_FUSION_WINDOW", Default: "5",
 			Expected: "an integer from 0 to 60000",
-			Meaning:  "Milliseconds that the first tensor of a bucket waits for others; 0 is for ever.",
+			Meaning:  "Milliseconds that the first tensor of a bucket waits for more; 0 means forever.",
 			read: integer(0, 60000, func(v *values, n int64) {
 				if v.fusionWindow = time.Duration(n) * time.Millisecond; n == 0 {
 					v.fusionWindow = -1
@@ -181,7 +181,7 @@ func fused() []Knob {
 		{
 			Name: "HMCFS_FUSION_BUFFERS", Default: "2",
 			Expected: "an integer from 2 to 64",
-			Meaning:  "How many buckets are under way at a time.",
+			Meaning:  "How many buckets can be in progress at a time.",
 			read:     integer(2, 64, func(v *values, n int64) { v.fusionSpares = int(n) }),
 		},
 		{

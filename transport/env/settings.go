@@ -96,7 +96,7 @@ func (s *Settings) With(source string, given map[string]string) (*Settings, erro
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		i := slices.IndexFunc(c.List, func(x Setting) bool { return x.Key() == key })
 		if i < 0 {
-			faults = append(faults, fmt.Errorf("%w: %s: there is no %.80q", ErrValue, source, key))
+			faults = append(faults, fmt.Errorf("%w: %s: unknown setting %.80q", ErrValue, source, key))
 			continue
 		}
 		if err := c.set(i, given[key], source, key); err != nil {
@@ -128,14 +128,14 @@ func (s *Settings) agree() error {
 	case v.mapped == "1" && v.streams == "1":
 		return &InvalidError{
 			Variable: s.source(shmName), Value: "1",
-			Expected: "0 where " + s.source(netName) + " is 1: ranks of one host share memory or use the network",
+			Expected: "0 where " + s.source(netName) + " is 1: ranks of one host use either shared memory or the network",
 		}
 	case v.mapped == "0" && v.streams == "", v.mapped == "" && v.streams == "0":
 		name, other := shmName, netName
 		if v.mapped == "" {
 			name, other = netName, shmName
 		}
-		return &InvalidError{Variable: s.source(name), Value: "0", Expected: "0 only where " + other + " is set too"}
+		return &InvalidError{Variable: s.source(name), Value: "0", Expected: "0 only if " + other + " is set too"}
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *Settings) Warnings() []string {
 		}
 	}
 	if s.values.mapped == "0" && s.values.streams == "0" {
-		all = append(all, shmName+" and "+netName+" are both 0: ranks of one host share memory")
+		all = append(all, shmName+" and "+netName+" are both 0: ranks of one host use shared memory")
 	}
 	return all
 }

@@ -115,7 +115,7 @@ func isInterfaces(s string) bool {
 
 func isPath(s string) bool { return !strings.ContainsRune(s, 0) && strings.TrimSpace(s) != "" }
 
-const portsExpected = "auto, or ports and ranges a-b with commas between, from 1 to 65535, of which none meets another"
+const portsExpected = "auto, or ports and ranges a-b, separated by commas, from 1 to 65535, which must not overlap"
 
 // isPorts checks "auto" or a list such as "60000-60015,60100".
 func isPorts(s string) bool {

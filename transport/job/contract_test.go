@@ -130,7 +130,7 @@ func TestCollectiveOfWindows(t *testing.T) {
 			}
 			err = g.AllReduce(ctx, v, v, elem.Sum)
 			err = errors.Join(err, wrong(w.Local(), func(i int) float32 { return float32(4*i + 600) }))
-			return errors.Join(err, g.Close(), w.Release(ctx)) //nolint:contextcheck // the end is not the context's
+			return errors.Join(err, g.Close(), w.Release(ctx)) //nolint:contextcheck // cleanup must not depend on the context
 		})
 	})
 }

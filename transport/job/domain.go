@@ -41,7 +41,7 @@ func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain,
 	list := make([]wire.Rank, len(ranks))
 	for i, r := range ranks {
 		if r < 0 || r >= j.opts.World {
-			return nil, fmt.Errorf("domain %q: rank %d of %d: %w", name, r, j.opts.World, ErrOptions)
+			return nil, fmt.Errorf("domain %q: rank %d is not one of the %d ranks: %w", name, r, j.opts.World, ErrOptions)
 		}
 		list[i] = wire.Rank(r)
 	}
@@ -52,13 +52,13 @@ func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain,
 	}
 	o := fabric.Options{Streams: j.opts.Backend == TCP, Host: j.opts.Host, Timeout: j.opts.Timeout}
 	if d.fabric, err = fabric.Over(ctx, d.comm, o); err == nil && j.opts.Backend == SHM && !d.fabric.Mapped() {
-		err = fmt.Errorf("domain %q: the ranks share no memory: %w", name, ErrBackend)
+		err = fmt.Errorf("domain %q: the ranks can't share memory: %w", name, ErrBackend)
 	}
 	if err == nil {
 		err = j.keep(d)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
+		return nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return d, nil
 }
@@ -87,7 +87,7 @@ func (d *Domain) Derive(ctx context.Context, name string, ranks []int) (*Domain,
 	world := make([]int, len(ranks))
 	for i, r := range ranks {
 		if r < 0 || r >= len(d.ranks) {
-			return nil, fmt.Errorf("domain %q: rank %d of %d: %w", name, r, len(d.ranks), ErrOptions)
+			return nil, fmt.Errorf("domain %q: rank %d is not one of the %d ranks: %w", name, r, len(d.ranks), ErrOptions)
 		}
 		world[i] = d.ranks[r]
 	}
@@ -186,7 +186,7 @@ func (d *Domain) tryExchangeLocked(ctx context.Context, kind exchangeKind, bring
 		d.round = r
 	}
 	if r.kind != kind {
-		return nil, fmt.Errorf("domain %q: the barrier before has not been completed: %w", d.name, fabric.ErrProtocol)
+		return nil, fmt.Errorf("domain %q: the previous barrier has not been completed: %w", d.name, fabric.ErrProtocol)
 	}
 	for {
 		moved, err := r.step(d.fabric)
@@ -271,7 +271,7 @@ func (r *round) missing() (ranks []plan.Rank) {
 func (r *round) result(kind exchangeKind) ([][]byte, error) {
 	for i, p := range r.in {
 		if exchangeKind(p[0]) != kind || p[1] > cellRoom {
-			return nil, fmt.Errorf("rank %d does something else: %w", i, fabric.ErrProtocol)
+			return nil, fmt.Errorf("rank %d performs a different operation: %w", i, fabric.ErrProtocol)
 		}
 		r.in[i] = p[2 : 2+p[1]]
 	}

@@ -43,7 +43,7 @@ func Init(ctx context.Context, o Options) (*Job, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
 	if err := j.enter(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("job: rank %d of %d: %w", o.Rank, o.World, err), j.Close()) //nolint:contextcheck // the end is not the context's
+		return nil, errors.Join(fmt.Errorf("job: rank %d of %d: %w", o.Rank, o.World, err), j.Close()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return j, nil
 }
@@ -125,7 +125,7 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 	for r := range o.Rank {
 		if book[wire.Rank(r)].Network == control.Unix {
 			if book[wire.Rank(r)], err = lookUp(ctx, notice(r)); err != nil {
-				return fmt.Errorf("rank %d has not said where it listens: %w", r, err)
+				return fmt.Errorf("wait for rank %d to publish its address and listen there: %w", r, err)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func publish(path, text string) error {
 // lookUp reads the address that a rank publishes, and waits until the rank listens there.
 func lookUp(ctx context.Context, path string) (control.Address, error) {
 	for {
-		text, err := os.ReadFile(path) //nolint:gosec // the directory is the job's
+		text, err := os.ReadFile(path) //nolint:gosec // the directory belongs to the job
 		if err == nil {
 			at, perr := control.ParseAddress(strings.TrimSpace(string(text)))
 			if perr != nil {
@@ -190,12 +190,12 @@ func commonSecret(ctx context.Context, dir string) ([]byte, error) {
 	_, _ = rand.Read(fresh)
 	part := fmt.Sprintf("%s.%d.%x", path, os.Getpid(), fresh[:4])
 	if err := os.WriteFile(part, []byte(hex.EncodeToString(fresh)+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("make the job's secret: %w", err)
+		return nil, fmt.Errorf("create the job's secret: %w", err)
 	}
 	// Link makes the complete file appear atomically, and never replaces an existing one.
 	err := os.Link(part, path)
 	if rerr := os.Remove(part); rerr != nil || err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("make the job's secret: %w", errors.Join(err, rerr))
+		return nil, fmt.Errorf("create the job's secret: %w", errors.Join(err, rerr))
 	}
 	if err = ctx.Err(); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ const longestSecret = 4096
 // ownSecret reads the secret in a job's directory. Another user may have put a file there:
 // only a file that belongs to this user alone is accepted.
 func ownSecret(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // what it is, is looked at
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // the file is checked after it is opened
 	if err != nil {
 		return nil, fmt.Errorf("read the job's secret: %w", err)
 	}
@@ -219,7 +219,7 @@ func ownSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the job's secret: %w", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > longestSecret {
-		return nil, fmt.Errorf("the job's secret in %s is no small file of user %d alone, of mode 600: %w", path, os.Geteuid(), ErrOptions)
+		return nil, fmt.Errorf("the job's secret in %s must be a small regular file, owned by user %d and with mode 600: %w", path, os.Geteuid(), ErrOptions)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, longestSecret))
 	if err != nil {

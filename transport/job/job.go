@@ -26,10 +26,10 @@ import (
 // Errors that callers distinguish, in addition to those of fabric, domain and comm.
 var (
 	// ErrOptions reports invalid options.
-	ErrOptions = errors.New("job: options not usable")
+	ErrOptions = errors.New("job: invalid options")
 	// ErrWindows reports windows that are not possible: of different sizes, a second set,
 	// too small for their buffers, or released.
-	ErrWindows = errors.New("job: windows not possible")
+	ErrWindows = errors.New("job: invalid windows")
 	// ErrBackend reports ranks that can't reach each other by the requested transport.
 	ErrBackend = errors.New("job: the ranks can't use this backend")
 	// ErrClosed reports that the job or domain has ended locally.
@@ -105,10 +105,10 @@ func (o *Options) validate() error {
 		faults = append(faults, fmt.Errorf(format+": %w", append(args, ErrOptions)...))
 	}
 	if o.World < 1 || o.World > plan.MaxRanks {
-		fault("a job of %d ranks; it has 1 to %d", o.World, plan.MaxRanks)
+		fault("a job of %d ranks; must have 1 to %d", o.World, plan.MaxRanks)
 	}
 	if o.Rank < 0 || o.Rank >= o.World {
-		fault("rank %d of %d", o.Rank, o.World)
+		fault("rank %d is not one of the %d ranks", o.Rank, o.World)
 	}
 	if o.Backend != Auto && o.Backend != SHM && o.Backend != TCP {
 		fault("transport %q; use %s, %s or %s", o.Backend, Auto, SHM, TCP)
@@ -117,10 +117,10 @@ func (o *Options) validate() error {
 		fault("%d addresses for %d ranks", len(o.Book), o.World)
 	}
 	if o.Dir == "" && (o.Book == nil || o.Secret == nil) {
-		fault("neither a directory nor addresses and a secret")
+		fault("either a directory, or addresses and a secret must be given")
 	}
 	if o.Timeout < 0 {
-		fault("timeout %v", o.Timeout)
+		fault("timeout %v must not be negative", o.Timeout)
 	}
 	return errors.Join(faults...)
 }
@@ -139,7 +139,7 @@ func FromEnv(getenv func(string) string) (Options, error) {
 			continue
 		}
 		if *into, err = strconv.Atoi(getenv(name)); err != nil {
-			errs = append(errs, fmt.Errorf("%s=%q is no number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
+			errs = append(errs, fmt.Errorf("%s=%q is not a number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
 		}
 	}
 	for name, into := range map[string]*[]control.Address{"HMCFS_BOOK": &o.Book, "HMCFS_LISTEN": &o.Listen} {
@@ -158,7 +158,7 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	if text := getenv("HMCFS_PLAIN"); text != "" {
 		var err error
 		if o.Plain, err = strconv.ParseBool(text); err != nil {
-			errs = append(errs, fmt.Errorf("HMCFS_PLAIN=%q is neither 1 nor 0: %w", text, ErrOptions))
+			errs = append(errs, fmt.Errorf("HMCFS_PLAIN=%q must be 1 or 0: %w", text, ErrOptions))
 		}
 	}
 	if path := getenv("HMCFS_SECRET_FILE"); path != "" {

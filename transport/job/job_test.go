@@ -311,7 +311,7 @@ func inDomains(ctx context.Context, world *job.Domain) error {
 		}
 	}
 	if rank != 2 {
-		return mine[0].Destroy() //nolint:contextcheck // the end is not the context's
+		return mine[0].Destroy() //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return nil
 }

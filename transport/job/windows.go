@@ -46,14 +46,14 @@ func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, er
 	case d.destroyed:
 		return nil, ErrClosed
 	case d.windows != nil:
-		return nil, fmt.Errorf("domain %q has windows already: %w", d.name, ErrWindows)
+		return nil, fmt.Errorf("domain %q already has windows: %w", d.name, ErrWindows)
 	}
 	ctx, cancel := d.job.within(ctx)
 	defer cancel()
 	w := &Windows{d: d, size: n, remote: make([]wire.Descriptor, len(d.ranks))}
 	err := w.allocate()
 	if err = d.meetLocked(ctx, w, err); err != nil {
-		return nil, errors.Join(fmt.Errorf("windows of %d bytes for domain %q: %w", uint64(n), d.name, err), w.drop()) //nolint:contextcheck // the end is not the context's
+		return nil, errors.Join(fmt.Errorf("windows of %d bytes for domain %q: %w", uint64(n), d.name, err), w.drop()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	d.windows = w
 	return w, nil
@@ -72,7 +72,7 @@ func (d *Domain) AllocBuffers(ctx context.Context, n devices.Size, buffers []Buf
 	var at devices.Size
 	for _, b := range buffers {
 		if _, double := places[b.Name]; double || b.Size > n || at > n-b.Size {
-			return nil, fmt.Errorf("buffer %q of %d bytes from %d in a window of %d: %w", b.Name, uint64(b.Size), uint64(at), uint64(n), ErrWindows)
+			return nil, fmt.Errorf("buffer %q of %d bytes at %d is a duplicate or exceeds the window of %d bytes: %w", b.Name, uint64(b.Size), uint64(at), uint64(n), ErrWindows)
 		}
 		places[b.Name] = devices.Range{Off: devices.Offset(at), Len: b.Size}
 		at += b.Size
@@ -88,7 +88,7 @@ func (d *Domain) AllocBuffers(ctx context.Context, n devices.Size, buffers []Buf
 // allocate allocates our own window.
 func (w *Windows) allocate() (err error) {
 	if w.size == 0 || w.size > MaxWindow {
-		return fmt.Errorf("a window has 1 to %d bytes: %w", uint64(MaxWindow), ErrWindows)
+		return fmt.Errorf("a window must have 1 to %d bytes: %w", uint64(MaxWindow), ErrWindows)
 	}
 	w.own, err = w.d.job.Table().Alloc(w.size)
 	return err
@@ -140,10 +140,10 @@ func (w *Windows) judge(got [][]byte, failed error) error {
 		}
 		n := binary.LittleEndian.Uint64(p[1:])
 		if n != uint64(w.size) {
-			return errors.Join(failed, fmt.Errorf("rank %d asks for %d bytes: %w", r, n, ErrWindows))
+			return errors.Join(failed, fmt.Errorf("rank %d requests windows of %d bytes: %w", r, n, ErrWindows))
 		}
 		if p[0] != 1 {
-			return errors.Join(failed, fmt.Errorf("rank %d has no window: %w", r, ErrWindows))
+			return errors.Join(failed, fmt.Errorf("rank %d could not allocate its window: %w", r, ErrWindows))
 		}
 		if r == w.d.Rank() {
 			continue
@@ -208,13 +208,13 @@ func (w *Windows) Get(ctx context.Context, rank int, off uint64, p []byte) error
 func (w *Windows) move(ctx context.Context, rank int, off uint64, p []byte, put bool) (err error) {
 	at := devices.Range{Off: devices.Offset(off), Len: devices.Size(len(p))}
 	if rank < 0 || rank >= len(w.d.ranks) || !at.Within(w.size) {
-		return fmt.Errorf("%v of the window of rank %d: %w", at, rank, devices.ErrRange)
+		return fmt.Errorf("%v is outside the window of rank %d: %w", at, rank, devices.ErrRange)
 	}
 	w.mu.RLock()
 	gone := w.gone
 	w.mu.RUnlock()
 	if gone {
-		return fmt.Errorf("they are released: %w", ErrWindows)
+		return fmt.Errorf("the windows have been released: %w", ErrWindows)
 	}
 	if len(p) == 0 {
 		return nil
@@ -252,7 +252,7 @@ func (w *Windows) Release(ctx context.Context) error {
 		return err
 	}
 	d.windows = nil
-	return w.drop() //nolint:contextcheck // the end is not the context's
+	return w.drop() //nolint:contextcheck // cleanup must not depend on the context
 }
 
 // drop frees our side.

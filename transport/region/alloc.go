@@ -24,7 +24,7 @@ func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	}
 	mem, file, err := allocate(int(n))
 	if err != nil {
-		return nil, fmt.Errorf("map %v to register: %w", n, err)
+		return nil, fmt.Errorf("map %v of memory for registration: %w", n, err)
 	}
 	// Memory that may be swapped works, but is slower.
 	_ = unix.Mlock(mem)
@@ -66,15 +66,15 @@ func closeFile(f *os.File) error {
 func (t *Table) RegisterFile(device devices.Name, f *os.File, off int64, n devices.Size) (*Buffer, error) {
 	r := devices.Range{Off: devices.Offset(off), Len: n}
 	if off < 0 || n == 0 || !r.Within(1<<63-1) || device == "" {
-		return nil, fmt.Errorf("register %d bytes of a file of %q from %d: %w", uint64(n), device, off, devices.ErrRange)
+		return nil, fmt.Errorf("register %d bytes of a file of device %q from %d: %w", uint64(n), device, off, devices.ErrRange)
 	}
 	own, err := duplicate(f)
 	if err != nil {
-		return nil, fmt.Errorf("register %v of a file of %s: %w", n, device, err)
+		return nil, fmt.Errorf("register %v of a file of device %s: %w", n, device, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
-		return nil, errors.Join(fmt.Errorf("register %v of a file of %s: %w", n, device, err), own.Close())
+		return nil, errors.Join(fmt.Errorf("register %v of a file of device %s: %w", n, device, err), own.Close())
 	}
 	b := &Buffer{rest: transport.FileSpan(device, own, off, n), file: own, own: own.Close}
 	return t.insert(space{file: transport.FileIDOf(st)}, uint64(off), n, b, nil), nil
@@ -100,7 +100,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	}
 	dup := os.NewFile(uintptr(fd), f.Name())
 	if flags&unix.O_APPEND != 0 || flags&unix.O_ACCMODE != unix.O_RDWR {
-		return nil, errors.Join(fmt.Errorf("open it for reading and writing, without O_APPEND: %w", devices.ErrUnsupported), dup.Close())
+		return nil, errors.Join(fmt.Errorf("the file must be open for reading and writing, without O_APPEND: %w", devices.ErrUnsupported), dup.Close())
 	}
 	return dup, nil
 }

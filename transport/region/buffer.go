@@ -57,7 +57,7 @@ func (b *Buffer) Device() devices.Name {
 func (b *Buffer) Check(off devices.Offset, n devices.Size) error {
 	r := devices.Range{Off: off, Len: n}
 	if !r.Within(b.size) {
-		return fmt.Errorf("%v of a registered buffer of %d bytes: %w", r, uint64(b.size), devices.ErrRange)
+		return fmt.Errorf("%v exceeds a registered buffer of %d bytes: %w", r, uint64(b.size), devices.ErrRange)
 	}
 	return nil
 }
@@ -206,13 +206,13 @@ func (b *Buffer) Close(ctx context.Context) error {
 		b.tellClosing()
 	}
 	if err := b.gate.Wait(ctx); err != nil {
-		return fmt.Errorf("wait for the operations on a registered buffer: %w", err)
+		return fmt.Errorf("wait for operations on a registered buffer: %w", err)
 	}
 	if !b.dropped.CompareAndSwap(false, true) {
 		return nil
 	}
 	if err := b.table.drop(b); err != nil {
-		return fmt.Errorf("give a registered buffer of %v back: %w", b.size, err)
+		return fmt.Errorf("release a registered buffer of %v: %w", b.size, err)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func NewKeys() *Keys {
 // session that has ended.
 func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
 	if rights == 0 || rights > wire.Readable|wire.Writable {
-		return wire.Descriptor{}, fmt.Errorf("grant a key for %s: %w", rights, ErrRights)
+		return wire.Descriptor{}, fmt.Errorf("grant a key with rights %s: %w", rights, ErrRights)
 	}
 	if err := b.Hold(); err != nil {
 		return wire.Descriptor{}, err
@@ -112,7 +112,7 @@ func (k *Keys) Revoke(ctx context.Context, key wire.Key) error {
 	}
 	g.gate.Shut()
 	if err := g.gate.Wait(ctx); err != nil {
-		return fmt.Errorf("wait for the operations under a revoked key: %w", err)
+		return fmt.Errorf("wait for operations that use a revoked key: %w", err)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ type registration struct {
 // alias of it.
 func (t *Table) Register(p []byte) (*Buffer, error) {
 	if len(p) == 0 {
-		return nil, fmt.Errorf("register no bytes: %w", devices.ErrRange)
+		return nil, fmt.Errorf("register an empty buffer: %w", devices.ErrRange)
 	}
 	return t.insert(space{}, address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
 }
@@ -84,7 +84,7 @@ func (t *Table) Register(p []byte) (*Buffer, error) {
 // it until the registration ends.
 func (t *Table) RegisterDevice(s devices.Span) (*Buffer, error) {
 	if s.Mem == nil || s.Len == 0 {
-		return nil, fmt.Errorf("register no memory: %w", devices.ErrRange)
+		return nil, fmt.Errorf("register empty device memory: %w", devices.ErrRange)
 	}
 	if err := s.Check(s.Mem.Device()); err != nil {
 		return nil, fmt.Errorf("register memory: %w", err)

@@ -20,7 +20,7 @@ type question struct {
 	method  Method
 	handler Handler
 	body    []byte
-	ctx     context.Context //nolint:containedctx // it is the question's, from its arrival to its answer
+	ctx     context.Context //nolint:containedctx // it is the context of the request, until its answer
 	cancel  context.CancelFunc
 	// dropped is set when the caller no longer wants the answer.
 	dropped atomic.Bool
@@ -130,7 +130,7 @@ func (s *session) question(p *packet) error {
 	h := s.e.opts.Handlers[m]
 	if h == nil {
 		s.e.stats.refused.Add(1)
-		return s.post(failure(p.id, CodeNoMethod, fmt.Sprintf("method %d is not known", m)))
+		return s.post(failure(p.id, CodeNoMethod, fmt.Sprintf("unknown method %d", m)))
 	}
 	q := &question{s: s, id: p.id, method: m, handler: h, body: bytes.Clone(p.body)}
 	q.ctx, q.cancel = context.WithTimeout(s.ctx, time.Duration(p.number)*time.Millisecond)
@@ -145,7 +145,7 @@ func (s *session) question(p *packet) error {
 	case refused:
 		q.finish()
 		s.e.stats.refused.Add(1)
-		return s.post(failure(q.id, CodeBusy, "too many questions of one node"))
+		return s.post(failure(q.id, CodeBusy, "too many requests from one node"))
 	case waits:
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *session) take(q *question) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.questions[q.id] != nil {
-		return false, fmt.Errorf("%s asks question %d again: %w", s.origin.Rank, q.id, ErrProtocol)
+		return false, fmt.Errorf("%s reused the ID of pending request %d: %w", s.origin.Rank, q.id, ErrProtocol)
 	}
 	if !s.enterLocked() {
 		return false, nil
@@ -210,7 +210,7 @@ func (q *question) answer() {
 		return
 	}
 	if err == nil && len(answer) > MaxAnswer {
-		err = fmt.Errorf("answer of %d bytes, at most %d: %w", len(answer), MaxAnswer, ErrTooLong)
+		err = fmt.Errorf("answer of %d bytes is longer than %d: %w", len(answer), MaxAnswer, ErrTooLong)
 	}
 	if err == nil {
 		err = q.send(answer)
@@ -246,11 +246,11 @@ func (q *question) guarded() (answer []byte, err error) {
 }
 
 // errPanic is the only error that a peer sees of a panic.
-var errPanic = errors.New("rpc: the handler has failed")
+var errPanic = errors.New("rpc: the handler panicked")
 
 // panicked logs a handler's panic.
 func (e *Endpoint) panicked(m Method, p any) {
-	e.log.Error("a handler has panicked", zap.Uint16("method", uint16(m)), zap.Any("panic", p), zap.Stack("stack"))
+	e.log.Error("handler panicked", zap.Uint16("method", uint16(m)), zap.Any("panic", p), zap.Stack("stack"))
 }
 
 // code returns the code of an error for the peer.

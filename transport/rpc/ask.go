@@ -41,7 +41,7 @@ func (c *call) complete(answer []byte, err error) {
 // request.
 func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte) ([]byte, error) {
 	if len(body) > MaxQuestion {
-		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(body), MaxQuestion, ErrTooLong)
+		return nil, fmt.Errorf("request of %d bytes is longer than %d: %w", len(body), MaxQuestion, ErrTooLong)
 	}
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
@@ -62,7 +62,7 @@ func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte
 	case <-s.ended:
 		return nil, s.err()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s has not answered %d questions before this one: %w", to, cap(slot), ctx.Err())
+		return nil, fmt.Errorf("%s has not answered %d earlier requests: %w", to, cap(slot), ctx.Err())
 	}
 	defer func() { <-slot }()
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
@@ -167,7 +167,7 @@ func (s *session) call(id uint64) (*call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id > s.last {
-		return nil, fmt.Errorf("%s answers question %d, which it was not asked: %w", s.origin.Rank, id, ErrProtocol)
+		return nil, fmt.Errorf("%s answered request %d, which was not sent: %w", s.origin.Rank, id, ErrProtocol)
 	}
 	return s.calls[id], nil
 }
@@ -200,7 +200,7 @@ func (s *session) answered(p *packet) error {
 }
 
 func (s *session) disorder(p *packet) error {
-	return fmt.Errorf("%s answers question %d out of order: %w", s.origin.Rank, p.id, ErrProtocol)
+	return fmt.Errorf("%s answered request %d out of order: %w", s.origin.Rank, p.id, ErrProtocol)
 }
 
 // complete ends a request, unless it was given up.
@@ -221,7 +221,7 @@ func (s *session) complete(c *call, err error) {
 // control.ErrDisconnected.
 func (e *Endpoint) Notify(to wire.Rank, m Method, body []byte) (bool, error) {
 	if len(body) > MaxQuestion {
-		return false, fmt.Errorf("notice of %d bytes, at most %d: %w", len(body), MaxQuestion, ErrTooLong)
+		return false, fmt.Errorf("notification of %d bytes is longer than %d: %w", len(body), MaxQuestion, ErrTooLong)
 	}
 	head := packet{op: opNotice, what: uint16(m)}
 	sent, err := e.comm.TryPacket(to, Port, head.appendHead(nil), body)

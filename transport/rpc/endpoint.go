@@ -185,7 +185,7 @@ func (h *port) Packet(from comm.Origin, b []byte) error {
 	e := (*Endpoint)(h)
 	err := e.packet(from, b)
 	if err != nil {
-		e.log.Warn("peer breaks a rule", zap.Uint32("rank", uint32(from.Rank)), zap.Error(err))
+		e.log.Warn("peer violates the protocol", zap.Uint32("rank", uint32(from.Rank)), zap.Error(err))
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (e *Endpoint) packet(from comm.Origin, b []byte) error {
 	}
 	s, err := e.session(from)
 	if err != nil {
-		return nil //nolint:nilerr // closed: nobody is here any more, which is no fault of the peer
+		return nil //nolint:nilerr // the endpoint is closed, which is not the peer's fault
 	}
 	switch p.op {
 	case opQuestion:

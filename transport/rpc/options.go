@@ -101,7 +101,7 @@ func (o *Options) Validate() error {
 	}
 	for _, n := range []int{o.MaxConcurrent, o.MaxPending} {
 		if n < 1 || n > MaxConcurrent {
-			faults = append(faults, fmt.Errorf("rpc: %d questions at once; use 1 to %d", n, MaxConcurrent))
+			faults = append(faults, fmt.Errorf("rpc: %d concurrent requests; use 1 to %d", n, MaxConcurrent))
 		}
 	}
 	for m, l := range o.Lanes {

@@ -95,7 +95,7 @@ func (p *packet) valid() bool {
 }
 
 func malformed(b []byte) error {
-	return fmt.Errorf("packet of %d bytes, % x: %w: %w", len(b), b[:min(len(b), 32)], ErrProtocol, wire.ErrFrame)
+	return fmt.Errorf("malformed packet of %d bytes, % x: %w: %w", len(b), b[:min(len(b), 32)], ErrProtocol, wire.ErrFrame)
 }
 
 // failure returns the packet of an error.

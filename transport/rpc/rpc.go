@@ -65,7 +65,7 @@ var (
 	// ErrTooLong reports a body that exceeds its bound.
 	ErrTooLong = errors.New("rpc: body too long")
 	// ErrProtocol reports a peer that breaks the rules. It ends the session.
-	ErrProtocol = errors.New("rpc: against the protocol")
+	ErrProtocol = errors.New("rpc: protocol violation")
 )
 
 // Caller is the calling rank, in one session.

@@ -20,7 +20,7 @@ type session struct {
 	origin comm.Origin
 	peer   *peer
 	// ctx ends with the session; sends wait no longer than that.
-	ctx    context.Context //nolint:containedctx // it is the session's life
+	ctx    context.Context //nolint:containedctx // it is the lifetime of the session
 	cancel context.CancelFunc
 	// slots are occupied by our requests, for each lane.
 	slots [Lanes]chan struct{}
@@ -143,13 +143,13 @@ func (s *session) post(p []byte) error {
 	if !s.posting {
 		sent, err := s.e.comm.TryPacketIn(s.origin, Port, p)
 		if sent || err != nil || !s.e.track() {
-			return nil //nolint:nilerr // the session has ended, of which everybody hears
+			return nil //nolint:nilerr // the session has ended, which is reported elsewhere
 		}
 		s.posting = true
 		go s.deliver()
 	}
 	if len(s.posted) >= maxPosted {
-		return fmt.Errorf("%s does not read %d answers: %w", s.origin.Rank, len(s.posted), ErrProtocol)
+		return fmt.Errorf("%s leaves %d answers unread: %w", s.origin.Rank, len(s.posted), ErrProtocol)
 	}
 	s.posted = append(s.posted, p)
 	return nil

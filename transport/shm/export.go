@@ -59,7 +59,7 @@ func (p *place) encode() []byte {
 
 func parsePlace(p []byte) (place, error) {
 	if len(p) < placeHead || len(p) != placeHead+int(p[1])+int(p[2]) || [5]byte(p[3:]) != [5]byte{} {
-		return place{}, fmt.Errorf("place of %d bytes: %w", len(p), wire.ErrFrame)
+		return place{}, fmt.Errorf("malformed memory description of %d bytes: %w", len(p), wire.ErrFrame)
 	}
 	middle := placeHead + int(p[1])
 	out := place{
@@ -68,7 +68,7 @@ func parsePlace(p []byte) (place, error) {
 	}
 	handle := out.how == byIPC || out.how == byVMM
 	if out.how < byMap || out.how > byLent || !handle && (out.allocation != 0 || len(p) != placeHead) {
-		return place{}, fmt.Errorf("place % x: %w", p[:placeHead], wire.ErrFrame)
+		return place{}, fmt.Errorf("malformed memory description % x: %w", p[:placeHead], wire.ErrFrame)
 	}
 	return out, nil
 }
@@ -113,7 +113,7 @@ func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 	case src.Device.Mem != nil:
 		return exportDevice(b, src.Device, rights)
 	}
-	return nil, fmt.Errorf("memory of this process alone: %w", devices.ErrUnsupported)
+	return nil, fmt.Errorf("the memory is private to this process: %w", devices.ErrUnsupported)
 }
 
 // restrict returns a descriptor limited to the rights, as far as descriptors
@@ -128,7 +128,7 @@ func (x *exported) restrict(f *os.File, rights wire.Rights) (*os.File, error) {
 	}
 	x.own, err = os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open memory for reading alone: %w", err)
+		return nil, fmt.Errorf("open memory read-only: %w", err)
 	}
 	return x.own, nil
 }
@@ -157,10 +157,10 @@ func exportDevice(b *region.Buffer, s devices.Span, rights wire.Rights) (*export
 	case devices.HandleVMM:
 		at.how = byVMM
 	default:
-		err = fmt.Errorf("a handle of kind %s: %w", h.Kind, devices.ErrUnsupported)
+		err = fmt.Errorf("unsupported handle kind %s: %w", h.Kind, devices.ErrUnsupported)
 	}
 	if len(at.uuid) > maxText || len(at.handle) > maxText {
-		err = errors.Join(err, fmt.Errorf("a handle of %d bytes: %w", len(at.handle), devices.ErrUnsupported))
+		err = errors.Join(err, fmt.Errorf("a device handle or UUID is too long, handle of %d bytes: %w", len(at.handle), devices.ErrUnsupported))
 	}
 	if err != nil {
 		if x.own != nil {

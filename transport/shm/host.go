@@ -35,7 +35,7 @@ func (f *facts) append(p []byte) []byte {
 
 func parseFacts(p []byte) (facts, error) {
 	if len(p) != factsSize || !bytes.Equal(p[:4], []byte{version, 0, 0, 0}) {
-		return facts{}, errors.New("the peer speaks of shared memory as another version does")
+		return facts{}, errors.New("the peer uses a different version of the shared memory protocol")
 	}
 	return facts{
 		boot:  [16]byte(p[4:]),
@@ -49,16 +49,16 @@ func ownFacts() (facts, error) {
 	f := facts{pid: uint32(os.Getpid())}
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return facts{}, fmt.Errorf("this host has no boot id: %w", err)
+		return facts{}, fmt.Errorf("read the boot ID of this host: %w", err)
 	}
 	id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
 	if err != nil || len(id) != len(f.boot) {
-		return facts{}, fmt.Errorf("this host has no boot id: %q", text)
+		return facts{}, fmt.Errorf("invalid boot ID of this host: %q", text)
 	}
 	copy(f.boot[:], id)
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
-		return facts{}, fmt.Errorf("the pid namespace is not known: %w", err)
+		return facts{}, fmt.Errorf("read the PID namespace: %w", err)
 	}
 	f.space = st.Ino
 	return f, nil
@@ -69,7 +69,7 @@ func ownFacts() (facts, error) {
 func sameUser(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, fmt.Errorf("the ranks are connected by %s, and only a Unix socket passes memory", c.LocalAddr().Network())
+		return nil, fmt.Errorf("the ranks are connected by %s, but only a Unix socket can pass memory", c.LocalAddr().Network())
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
@@ -79,10 +79,10 @@ func sameUser(c net.Conn) (*unix.Ucred, error) {
 	var inner error
 	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err = errors.Join(err, inner); err != nil {
-		return nil, fmt.Errorf("the kernel does not say who the peer is: %w", err)
+		return nil, fmt.Errorf("get the peer's credentials from the kernel: %w", err)
 	}
 	if int64(cred.Uid) != int64(os.Geteuid()) {
-		return nil, fmt.Errorf("the peer is of user %d, this process of user %d", cred.Uid, os.Geteuid())
+		return nil, fmt.Errorf("the peer runs as user %d, but this process as user %d", cred.Uid, os.Geteuid())
 	}
 	return cred, nil
 }
@@ -100,9 +100,9 @@ func judge(c net.Conn, peer facts) error {
 	}
 	switch {
 	case own.boot != peer.boot:
-		return errors.New("the ranks are on two hosts")
+		return errors.New("the ranks are on different hosts")
 	case own.space == peer.space && int64(cred.Pid) != int64(peer.pid):
-		return fmt.Errorf("process %d is connected, which only relays for process %d", cred.Pid, peer.pid)
+		return fmt.Errorf("the connected process %d only relays for process %d", cred.Pid, peer.pid)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 		"another version": {func(p []byte) []byte { p[0]++; return p }, "version"},
 		"short":           {func(p []byte) []byte { return p[:10] }, "version"},
 		"nothing":         {func([]byte) []byte { return nil }, "version"},
-		"another host":    {func(p []byte) []byte { p[5]++; return p }, "two hosts"},
+		"another host":    {func(p []byte) []byte { p[5]++; return p }, "different hosts"},
 		"a relay":         {func(p []byte) []byte { p[28]++; return p }, "relays"},
 	} {
 		err := tr.Judge(setting(), tc.change([]byte(string(good))))

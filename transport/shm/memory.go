@@ -48,7 +48,7 @@ func inspect(f *os.File) (r received, err error) {
 		return received{}, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || fs.Type != unix.TMPFS_MAGIC || st.Size < 0 || flags&unix.O_PATH != 0 {
-		return received{}, errors.New("the descriptor is of no file in memory")
+		return received{}, errors.New("the descriptor is not a file in memory (tmpfs)")
 	}
 	mode := flags & unix.O_ACCMODE
 	return received{
@@ -60,7 +60,7 @@ func inspect(f *os.File) (r received, err error) {
 // has checks that the file contains n bytes from off.
 func (r *received) has(off uint64, n devices.Size) error {
 	if !(devices.Range{Off: devices.Offset(off), Len: n}).Within(devices.Size(r.size)) {
-		return fmt.Errorf("%d bytes from %d of a file of %d: %w", uint64(n), off, r.size, devices.ErrRange)
+		return fmt.Errorf("%d bytes from %d exceed a file of %d bytes: %w", uint64(n), off, r.size, devices.ErrRange)
 	}
 	return nil
 }
@@ -84,9 +84,9 @@ func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err
 	}
 	switch {
 	case !r.sealed:
-		return mapping{}, errors.New("the memory is not sealed: it can be cut")
+		return mapping{}, errors.New("the memory is not sealed, so it can be truncated")
 	case n == 0 || n > maxMapped || !r.readable || write && !r.writable:
-		return mapping{}, fmt.Errorf("%d bytes of memory that is not open for this: %w", uint64(n), devices.ErrRange)
+		return mapping{}, fmt.Errorf("%d bytes of memory can't be mapped, wrong size or not open for this access: %w", uint64(n), devices.ErrRange)
 	}
 	prot, flags := unix.PROT_READ, unix.MAP_SHARED
 	if write {

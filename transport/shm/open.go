@@ -65,7 +65,7 @@ func (l *lasting) Close() error {
 // Map returns the bytes for use beyond the life of the window.
 func (w *opened) Map() (window.Mapping, error) {
 	if w.shown == nil {
-		return nil, fmt.Errorf("memory that is not mapped: %w", devices.ErrUnsupported)
+		return nil, fmt.Errorf("the memory is not mapped: %w", devices.ErrUnsupported)
 	}
 	// The window is open, so it is a user too.
 	w.shown.users.Add(1)
@@ -83,7 +83,7 @@ func (p *provider) open(o window.Offer, size devices.Size, rights wire.Rights) (
 		files = 0
 	}
 	if len(o.Files) != files {
-		return nil, fmt.Errorf("%d descriptors, it takes %d: %w", len(o.Files), files, wire.ErrFrame)
+		return nil, fmt.Errorf("received %d descriptors instead of %d: %w", len(o.Files), files, wire.ErrFrame)
 	}
 	switch at.how {
 	case byMap:
@@ -118,13 +118,13 @@ func (p *provider) openCall(f *os.File, at *place, size devices.Size, rights wir
 	if !lent {
 		err = r.has(at.off, size)
 	} else if !(devices.Range{Off: devices.Offset(at.off), Len: size}).Within(1<<63 - 1) {
-		err = fmt.Errorf("%v of a file from %d: %w", size, at.off, devices.ErrRange)
+		err = fmt.Errorf("invalid range of a file, %v from %d: %w", size, at.off, devices.ErrRange)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if rights.Allows(wire.Readable) && !r.readable || rights.Allows(wire.Writable) && !r.writable {
-		return nil, errors.New("the descriptor is not open for this")
+		return nil, errors.New("the descriptor is not open for the required access")
 	}
 	name := devices.Name("host of " + p.setting.Peer.String())
 	return &opened{
@@ -155,7 +155,7 @@ func (p *provider) openHandle(o window.Offer, at *place, size devices.Size) (*op
 		}
 		return &opened{provider: p, span: transport.DeviceSpan(m.All()), give: m.Release}, nil
 	}
-	return nil, fmt.Errorf("the device %q is not open here: %w", at.uuid, devices.ErrUnsupported)
+	return nil, fmt.Errorf("device %q is not open here: %w", at.uuid, devices.ErrUnsupported)
 }
 
 // Start starts an operation: immediately, or by a worker.
@@ -177,9 +177,9 @@ func (w *opened) move(ctx context.Context, op *window.Op) error {
 	for done := devices.Size(0); done < op.Size; {
 		switch {
 		case op.Withdrawn.Load():
-			return fmt.Errorf("withdrawn after %v: %w", done, region.ErrKey)
+			return fmt.Errorf("the memory was withdrawn after %v: %w", done, region.ErrKey)
 		case op.GivenUp != nil && op.GivenUp.Load():
-			return fmt.Errorf("after %v: %w", done, window.ErrGivenUp)
+			return fmt.Errorf("stopped after %v: %w", done, window.ErrGivenUp)
 		case ctx.Err() != nil:
 			return errEnded()
 		}

@@ -36,7 +36,7 @@ type provider struct {
 	in      *receiver
 	out     *sender
 	// life ends with the provider, and with it the moves in progress.
-	life    context.Context //nolint:containedctx // it is the provider's life, from newProvider to Close
+	life    context.Context //nolint:containedctx // it is the lifetime of the provider, from newProvider to Close
 	cancel  context.CancelFunc
 	gate    gate.Gate
 	running sync.WaitGroup
@@ -159,7 +159,7 @@ func (p *provider) Import(o window.Offer, size devices.Size, rights wire.Rights)
 			// It was only received: no write is lost.
 			_ = f.Close()
 		}
-		p.setting.Logger.Debug("memory of a peer can't be opened", zap.Uint32("rank", uint32(p.setting.Peer)), zap.Error(err))
+		p.setting.Logger.Debug("can't open memory of the peer", zap.Uint32("rank", uint32(p.setting.Peer)), zap.Error(err))
 		return nil, err
 	}
 	return w, nil

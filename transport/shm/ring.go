@@ -30,7 +30,7 @@ func newRing() (r *ring, err error) {
 	r = &ring{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("take a ring: %w", err), r.close())
+			err = errors.Join(fmt.Errorf("allocate a ring: %w", err), r.close())
 		}
 	}()
 	fd, err := unix.MemfdCreate("hmcfs-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -61,7 +61,7 @@ func openRing(memory, filled, emptied *os.File) (*ring, error) {
 		// Only files that Go's poller accepts support deadlines. An eventfd does,
 		// a file on a disk does not.
 		if err := bell.SetDeadline(time.Time{}); err != nil {
-			return nil, fmt.Errorf("the peer's bell: %w", err)
+			return nil, fmt.Errorf("use the peer's eventfd: %w", err)
 		}
 	}
 	return r, r.open()

@@ -22,7 +22,7 @@ const (
 )
 
 // errRing reports impossible numbers in a ring.
-var errRing = errors.New("shm: the peer breaks the protocol of the ring")
+var errRing = errors.New("shm: the peer violates the protocol of the ring")
 
 // sender is our end of the peer's ring.
 type sender struct {
@@ -92,7 +92,7 @@ func (s *sender) send(ctx context.Context, t wire.Tag) error {
 		return err
 	}
 	if err := take(ctx, s.turn); err != nil {
-		return fmt.Errorf("send to a peer that does not receive: %w", err)
+		return fmt.Errorf("the peer does not receive: %w", err)
 	}
 	defer func() { <-s.turn }()
 	return wait(ctx, s.ring.emptied, s.wait, func() (bool, error) { return s.try(t) })
@@ -149,7 +149,7 @@ func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
 		return t, err
 	}
 	if err = take(ctx, r.turn); err != nil {
-		return 0, fmt.Errorf("receive from a peer that does not send: %w", err)
+		return 0, fmt.Errorf("the peer does not send: %w", err)
 	}
 	defer func() { <-r.turn }()
 	err = wait(ctx, r.ring.filled, r.wait, func() (bool, error) {

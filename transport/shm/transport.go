@@ -78,7 +78,7 @@ func (s *starter) Start() window.Offer {
 // Meet opens the peer's ring.
 func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
 	var out *ring
-	err := errors.New("the peer has other rings")
+	err := errors.New("the peer's ring has a different format")
 	if len(peer.Blob) == startSize && binary.LittleEndian.Uint32(peer.Blob) == version &&
 		binary.LittleEndian.Uint32(peer.Blob[4:]) == slots && len(peer.Files) == 3 {
 		out, err = openRing(peer.Files[0], peer.Files[1], peer.Files[2])

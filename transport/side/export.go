@@ -54,7 +54,7 @@ func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) e
 		return s.Err()
 	case <-limited.Done():
 		if errors.Is(context.Cause(limited), ErrStalled) {
-			s.fail(fmt.Errorf("no answer to an offer for %v: %w", s.opts.Timeout, ErrStalled))
+			s.fail(fmt.Errorf("the peer has not answered an offer for %v: %w", s.opts.Timeout, ErrStalled))
 			return s.Err()
 		}
 		s.withdraw(d.Key)
@@ -64,7 +64,7 @@ func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) e
 	reason := e.declined
 	s.mu.Unlock()
 	if reason != "" {
-		return fmt.Errorf("%s can't open %d bytes: %s: %w", s.conn.Peer, d.Size, reason, devices.ErrUnsupported)
+		return fmt.Errorf("%s can't open memory of %d bytes: %s: %w", s.conn.Peer, d.Size, reason, devices.ErrUnsupported)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (s *Side) offer(d wire.Descriptor, b *region.Buffer) (*export, error) {
 	o := x.Offer()
 	frame := wire.Offer{Descriptor: d, Files: uint8(len(o.Files)), Blob: o.Blob}
 	if len(o.Blob) > wire.MaxOffer || len(o.Files) > wire.MaxFiles {
-		return nil, errors.Join(fmt.Errorf("offer of %d bytes and %d files: %w", len(o.Blob), len(o.Files), devices.ErrUnsupported), x.Close())
+		return nil, errors.Join(fmt.Errorf("offer of %d bytes and %d files exceeds the limits: %w", len(o.Blob), len(o.Files), devices.ErrUnsupported), x.Close())
 	}
 	e := &export{export: x, buffer: b, answered: make(chan struct{}), gone: make(chan struct{})}
 	// Closing the buffer withdraws the offer; otherwise it would wait for the
@@ -136,7 +136,7 @@ func (s *Side) withdraw(key wire.Key) *export {
 		return e
 	}
 	e.late = time.AfterFunc(s.opts.Timeout, func() {
-		s.fail(fmt.Errorf("a window is not closed for %v: %w", s.opts.Timeout, ErrStalled))
+		s.fail(fmt.Errorf("the peer has not closed a window for %v: %w", s.opts.Timeout, ErrStalled))
 	})
 	return e
 }
@@ -173,7 +173,7 @@ func (s *Side) dispatch(f frame) error {
 			return s.released(key)
 		}
 	default:
-		return fmt.Errorf("%s on a side connection: %w", f.kind, wire.ErrFrame)
+		return fmt.Errorf("unexpected %s on a side connection: %w", f.kind, wire.ErrFrame)
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *Side) answered(key wire.Key, declined string) error {
 	e := s.exports[key]
 	if e == nil || e.hasAnswer {
 		s.mu.Unlock()
-		return fmt.Errorf("answer to an offer that is not there: %w", ErrProtocol)
+		return fmt.Errorf("answer to an unknown offer: %w", ErrProtocol)
 	}
 	e.hasAnswer, e.declined = true, declined
 	e.over = declined != "" && !e.withdrawing
@@ -202,7 +202,7 @@ func (s *Side) released(key wire.Key) error {
 	e := s.exports[key]
 	if e == nil || !e.withdrawing || !e.hasAnswer || e.over {
 		s.mu.Unlock()
-		return fmt.Errorf("a window is closed that was not withdrawn: %w", ErrProtocol)
+		return fmt.Errorf("the peer closed a window that was not withdrawn: %w", ErrProtocol)
 	}
 	e.over = true
 	s.mu.Unlock()

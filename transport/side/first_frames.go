@@ -18,11 +18,11 @@ func Meet(ctx context.Context, c net.Conn, s window.Starter, timeout time.Durati
 	peer, err := exchange(ctx, c, s.Start(), timeout)
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("begin the side connection: %w", err)
+		return nil, fmt.Errorf("open the side connection: %w", err)
 	}
 	p, err := s.Meet(peer)
 	if err != nil {
-		return nil, fmt.Errorf("begin with what the peer says: %w", err)
+		return nil, fmt.Errorf("process the peer's START: %w", err)
 	}
 	return p, nil
 }
@@ -44,7 +44,7 @@ func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Du
 		}
 	}()
 	if len(own.Blob) > wire.MaxStart {
-		return window.Offer{}, fmt.Errorf("START of %d bytes: %w", len(own.Blob), wire.ErrFrame)
+		return window.Offer{}, fmt.Errorf("START of %d bytes is too long: %w", len(own.Blob), wire.ErrFrame)
 	}
 	start := wire.Start{Files: uint8(len(own.Files)), Blob: own.Blob}
 	m := message{frame: start.Append(nil), files: own.Files}
@@ -61,7 +61,7 @@ func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Du
 // started parses the START of the peer.
 func started(f frame) (window.Offer, error) {
 	var start wire.Start
-	err := fmt.Errorf("%s in the place of START: %w", f.kind, wire.ErrFrame)
+	err := fmt.Errorf("received %s instead of START: %w", f.kind, wire.ErrFrame)
 	if f.kind == wire.KindStart {
 		start, err = wire.ParseStart(f.body)
 	}

@@ -14,7 +14,7 @@ import (
 
 // ErrFiles reports descriptors that were sent, or are missing, in violation of
 // the protocol.
-var ErrFiles = errors.New("side: descriptors against the protocol")
+var ErrFiles = errors.New("side: unexpected or missing descriptors")
 
 // message is a frame to be written, with the descriptors that accompany it.
 type message struct {
@@ -30,7 +30,7 @@ func (m *message) write(c net.Conn) error {
 	}
 	u, ok := c.(*net.UnixConn)
 	if !ok || len(m.files) > wire.MaxFiles {
-		return fmt.Errorf("send %d descriptors over %s: %w", len(m.files), c.LocalAddr().Network(), ErrFiles)
+		return fmt.Errorf("can't send %d descriptors over %s: %w", len(m.files), c.LocalAddr().Network(), ErrFiles)
 	}
 	fds, err := duplicates(m.files)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *reader) keep(oob []byte, flags int) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrFiles, err)
 	case flags&unix.MSG_CTRUNC != 0 || len(r.files) > wire.MaxFiles:
-		return fmt.Errorf("more than %d with one frame, or no room for them here: %w", wire.MaxFiles, ErrFiles)
+		return fmt.Errorf("more than %d descriptors with one frame, or no free descriptors in this process: %w", wire.MaxFiles, ErrFiles)
 	}
 	return nil
 }
@@ -176,5 +176,5 @@ func (f *frame) expect(want uint8) error {
 		return nil
 	}
 	closeFiles(f.files)
-	return fmt.Errorf("%d with %s, which says %d: %w", len(f.files), f.kind, want, ErrFiles)
+	return fmt.Errorf("received %d descriptors with %s, which announced %d: %w", len(f.files), f.kind, want, ErrFiles)
 }

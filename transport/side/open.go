@@ -41,7 +41,7 @@ func (u Use) Map() (window.Mapping, error) {
 	if m, ok := u.w.window.(window.Mapper); ok {
 		return m.Map()
 	}
-	return nil, fmt.Errorf("map memory of a peer: %w", devices.ErrUnsupported)
+	return nil, fmt.Errorf("map memory of the peer: %w", devices.ErrUnsupported)
 }
 
 // Leave ends the use; the operation has completed.
@@ -83,11 +83,11 @@ func (s *Side) offered(f frame) error {
 	have := *s.windows.Load()
 	if have[o.Key] != nil {
 		closeFiles(f.files)
-		return fmt.Errorf("a second offer for a key: %w", ErrProtocol)
+		return fmt.Errorf("second offer for the same key: %w", ErrProtocol)
 	}
 	if open := len(have) + int(s.closing.Load()); open >= MaxWindows {
 		closeFiles(f.files)
-		return s.decline(o.Key, fmt.Errorf("%d windows are open already", open))
+		return s.decline(o.Key, fmt.Errorf("too many open windows: %d", open))
 	}
 	w, err := s.provider.Import(window.Offer{Blob: o.Blob, Files: f.files}, devices.Size(o.Size), o.Rights)
 	if err != nil {

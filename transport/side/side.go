@@ -18,10 +18,10 @@ import (
 // Causes of the end of a side connection.
 var (
 	// ErrStalled reports a peer that does not answer within the timeout.
-	ErrStalled = errors.New("side: the peer does not go on")
+	ErrStalled = errors.New("side: the peer does not respond")
 	// ErrProtocol reports a peer that answers a question that was not asked, or
 	// exceeds a limit.
-	ErrProtocol = errors.New("side: the peer breaks the protocol")
+	ErrProtocol = errors.New("side: the peer violates the protocol")
 )
 
 const (
@@ -211,7 +211,7 @@ func (s *Side) sendLocked(m message) error {
 		return s.errLocked()
 	}
 	if len(s.unsent) >= maxUnsent {
-		return fmt.Errorf("%d frames wait to be read by %s: %w", len(s.unsent), s.conn.Peer, ErrProtocol)
+		return fmt.Errorf("%d frames are not yet read by %s: %w", len(s.unsent), s.conn.Peer, ErrProtocol)
 	}
 	s.unsent = append(s.unsent, m)
 	select {

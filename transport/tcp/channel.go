@@ -22,10 +22,10 @@ import (
 var (
 	// ErrStalled reports a peer that makes no progress for longer than the
 	// timeout.
-	ErrStalled = errors.New("tcp: the peer does not go on")
+	ErrStalled = errors.New("tcp: the peer makes no progress")
 	// ErrProtocol reports a peer that answers a request that was not made, or
 	// exceeds a limit.
-	ErrProtocol = errors.New("tcp: the peer breaks the protocol")
+	ErrProtocol = errors.New("tcp: the peer violates the protocol")
 )
 
 // Channel is one data connection. All methods may be called from any
@@ -37,7 +37,7 @@ type Channel struct {
 	in   *reader
 	opts Options
 	// life ends when the channel starts to end, and with it device copies.
-	life    context.Context //nolint:containedctx // it is the channel's life, from New to its end
+	life    context.Context //nolint:containedctx // it is the lifetime of the channel, from New to its end
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	end     sync.Once
@@ -271,7 +271,7 @@ func (c *Channel) owe() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.owed++; c.owed+c.out.len() > 2*MaxInFlight {
-		return fmt.Errorf("%d requests of %s are unanswered: %w", c.owed, c.conn.Peer, ErrProtocol)
+		return fmt.Errorf("%d requests of %s are unanswered, or their answers unread: %w", c.owed, c.conn.Peer, ErrProtocol)
 	}
 	return nil
 }

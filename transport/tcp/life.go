@@ -102,6 +102,6 @@ func (c *Channel) look() {
 	}
 	c.mu.Unlock()
 	if stalled {
-		c.fail(fmt.Errorf("nothing for %v: %w", c.opts.Timeout, ErrStalled))
+		c.fail(fmt.Errorf("no progress for %v: %w", c.opts.Timeout, ErrStalled))
 	}
 }

@@ -50,7 +50,7 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	var faults []error
 	if o.Keys == nil || o.Engine == nil {
-		faults = append(faults, errors.New("tcp: a channel needs keys and an engine"))
+		faults = append(faults, errors.New("tcp: keys and an engine must be given"))
 	}
 	if o.InFlight < 1 || o.InFlight > MaxInFlight {
 		faults = append(faults, fmt.Errorf("tcp: %d fragments in flight; use 1 to %d", o.InFlight, MaxInFlight))

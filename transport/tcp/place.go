@@ -59,7 +59,7 @@ func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error)
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%s to a request that is not there: %w", h.Kind, ErrProtocol)
+	return nil, fmt.Errorf("%s for an unknown request: %w", h.Kind, ErrProtocol)
 }
 
 // leaveLocked frees the place of a fragment that is written and answered, and
@@ -114,7 +114,7 @@ func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 		return nil
 	}
 	if uint64(h.Length) != uint64(f.n) {
-		return fmt.Errorf("DATA of %d bytes for a get of %d: %w", h.Length, uint64(f.n), ErrProtocol)
+		return fmt.Errorf("DATA of %d bytes for a GET of %d: %w", h.Length, uint64(f.n), ErrProtocol)
 	}
 	if f.job.failed() {
 		// Bytes after a missing part would extend a file beyond its valid part.

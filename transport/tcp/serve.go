@@ -25,7 +25,7 @@ func (c *Channel) read() {
 			err = c.dispatch(r, &h)
 		}
 		if errors.Is(err, io.EOF) {
-			err = errors.New("the peer is gone")
+			err = errors.New("the peer closed the connection unexpectedly")
 		}
 		if err != nil {
 			// It has the turn when it ends: no other goroutine reads then.

@@ -15,11 +15,11 @@ import (
 var (
 	// ErrFile reports a text that describes no topology; the error names each
 	// field and its fault.
-	ErrFile = errors.New("topology: file not usable")
+	ErrFile = errors.New("topology: invalid file")
 	// ErrUnknown reports a device that is not in the graph.
 	ErrUnknown = errors.New("topology: no such device")
 	// ErrNoRoute reports two devices that no links connect.
-	ErrNoRoute = errors.New("topology: no way between them")
+	ErrNoRoute = errors.New("topology: no route between the devices")
 )
 
 // Version is the version of topology.json.
@@ -176,7 +176,7 @@ func New(devices []Device, links []Link) (*Graph, error) {
 // finish checks a graph, fills in unset values of its links, and sorts it.
 func (g *Graph) finish() error {
 	if len(g.Devices) > MaxDevices || len(g.Links) > MaxLinks {
-		return fault("devices", "%d devices and %d links; at most %d and %d are read",
+		return fault("devices", "%d devices and %d links; the limits are %d and %d",
 			len(g.Devices), len(g.Links), MaxDevices, MaxLinks)
 	}
 	slices.SortFunc(g.Devices, func(a, b Device) int { return compareIDs(a.ID, b.ID) })
@@ -185,7 +185,7 @@ func (g *Graph) finish() error {
 	for i := range g.Devices {
 		d := &g.Devices[i]
 		if _, twice := g.index[d.ID]; twice {
-			f.add("devices", "id %q is given twice", d.ID)
+			f.add("devices", "duplicate id %q", d.ID)
 		}
 		g.index[d.ID] = i
 		d.check(f)
@@ -221,9 +221,9 @@ func (d *Device) check(f *faults) {
 	case d.ID == "":
 		f.add("devices", "a device has no id")
 	case len(d.ID) > maxText:
-		f.add("devices", "an id has %d characters; at most %d are read", len(d.ID), maxText)
+		f.add("devices", "an id has %d characters; the limit is %d", len(d.ID), maxText)
 	case !slices.Contains(kinds(), d.Kind):
-		f.add("devices", "%s: kind %q is unknown; use %v", d.ID, d.Kind, kinds())
+		f.add("devices", "%s: unknown kind %q; use %v", d.ID, d.Kind, kinds())
 	}
 }
 
@@ -231,7 +231,7 @@ func (d *Device) check(f *faults) {
 func (l *Link) check(f *faults, known map[ID]int) {
 	for _, end := range []ID{l.A, l.B} {
 		if _, is := known[end]; !is {
-			f.add("links", "%s to %s: there is no device %q", l.A, l.B, end)
+			f.add("links", "%s to %s: unknown device %q", l.A, l.B, end)
 		}
 	}
 	if l.A == l.B {
@@ -239,7 +239,7 @@ func (l *Link) check(f *faults, known map[ID]int) {
 	}
 	bandwidth, latency := l.Class.Typical()
 	if bandwidth == 0 {
-		f.add("links", "%s to %s: class %q is unknown; use %v", l.A, l.B, l.Class, Classes())
+		f.add("links", "%s to %s: unknown class %q; use %v", l.A, l.B, l.Class, Classes())
 	}
 	// NaN fails both checks.
 	if !(l.Bandwidth >= 0 && l.Bandwidth <= 1e6) {
@@ -283,7 +283,7 @@ func (g *Graph) find(id ID) (int, error) {
 		}
 		names = append(names, g.Devices[i].ID)
 	}
-	return 0, fmt.Errorf("%w: %q; there are %v", ErrUnknown, id, names)
+	return 0, fmt.Errorf("%w: %q; the devices are %v", ErrUnknown, id, names)
 }
 
 // Ranks returns the devices that have a rank, by rank; none for a graph without

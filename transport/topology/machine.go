@@ -55,7 +55,7 @@ type Card struct {
 func ReadMachine(root string) (*Machine, error) {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return nil, fmt.Errorf("read the machine's devices: %w", err)
+		return nil, fmt.Errorf("read the devices of this machine: %w", err)
 	}
 	m := &Machine{root: real}
 	m.readNodes()
@@ -248,7 +248,7 @@ func ParseCPUs(list string) ([]int, error) {
 			b, err = strconv.Atoi(high)
 		}
 		if err != nil || a < 0 || b < a || b >= maxCPUs {
-			return nil, errors.New(strconv.Quote(list) + " is no list of processors")
+			return nil, errors.New(strconv.Quote(list) + " is not a list of processors")
 		}
 		for c := a; c <= b; c++ {
 			out = append(out, c)

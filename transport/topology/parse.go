@@ -18,7 +18,7 @@ const MaxFile = 64 << 20
 // Errors: ErrFile, as a FieldError for each fault.
 func Parse(text []byte) (*Graph, error) {
 	if len(text) > MaxFile {
-		return nil, fault("file", "%d bytes; at most %d are read", len(text), MaxFile)
+		return nil, fault("file", "%d bytes; the limit is %d", len(text), MaxFile)
 	}
 	var is struct {
 		Version json.RawMessage `json:"version"`
@@ -41,7 +41,7 @@ func Parse(text []byte) (*Graph, error) {
 	case is.Peers != nil || is.Edges != nil:
 		return parseTopoFile(text)
 	}
-	return nil, fault("file", "no devices, server_list, rank_list or peer_list: it is no topology.json, rank table or topology file")
+	return nil, fault("file", "no devices, server_list, rank_list or peer_list: not a topology.json, rank table or topology file")
 }
 
 // parseOwn parses topology.json. It refuses unknown fields: a misspelled field
@@ -86,7 +86,7 @@ func decode(text []byte, into any, strict bool) error {
 			return nil
 		}
 		if err == nil {
-			err = errors.New("there is something behind its end")
+			err = errors.New("unexpected text after the end")
 		}
 	}
 	field := "file"
@@ -94,7 +94,7 @@ func decode(text []byte, into any, strict bool) error {
 		field = wrong.Field
 	}
 	if _, is := errors.AsType[*json.SyntaxError](err); is {
-		return fault(field, "it is no JSON: %v; give a topology.json, a rank table or a topology file of HCCL", err)
+		return fault(field, "invalid JSON: %v; give a topology.json, a rank table or a topology file of HCCL", err)
 	}
 	return fault(field, "%v", err)
 }
@@ -109,7 +109,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	}
 	v, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q is no whole number", text)
+		return fmt.Errorf("%q is not an integer", text)
 	}
 	*n = number(v)
 	return nil

@@ -39,11 +39,11 @@ func parseRankTable1(raw []byte) (*Graph, error) {
 	}
 	f := &faults{}
 	if t.Version != "1.0" && t.Version != "1.2" {
-		f.add("version", "%q is not \"1.0\" or \"1.2\"", string(t.Version))
+		f.add("version", "%q must be \"1.0\" or \"1.2\"", string(t.Version))
 	}
 	checkStatus(f, t.Status)
 	if t.ServerCount != nil && int(*t.ServerCount) != len(t.Servers) {
-		f.add("server_count", "%d, but server_list has %d", *t.ServerCount, len(t.Servers))
+		f.add("server_count", "is %d, but server_list has %d", *t.ServerCount, len(t.Servers))
 	}
 	b := &tableBuilder{faults: f, ids: map[ID]bool{}}
 	seen := map[text]bool{}
@@ -54,7 +54,7 @@ func parseRankTable1(raw []byte) (*Graph, error) {
 		case s.ID == "":
 			f.add(at+".server_id", "is missing")
 		case seen[s.ID]:
-			f.add(at+".server_id", "%q is given twice", string(s.ID))
+			f.add(at+".server_id", "duplicate %q", string(s.ID))
 		}
 		seen[s.ID] = true
 		addresses = b.server1(at, &s, addresses)
@@ -69,7 +69,7 @@ func parseRankTable1(raw []byte) (*Graph, error) {
 
 func checkStatus(f *faults, status string) {
 	if status != "" && status != "completed" {
-		f.add("status", "%q: the table is not \"completed\"", status)
+		f.add("status", "%q must be \"completed\"", status)
 	}
 }
 
@@ -88,11 +88,11 @@ func (b *tableBuilder) server1(at string, s *server, addresses int) int {
 		if d.DeviceIP != "" {
 			nets = append(nets, string(d.DeviceIP))
 			if _, err := netip.ParseAddr(string(d.DeviceIP)); err != nil {
-				b.faults.add(here+".device_ip", "%q is no address", string(d.DeviceIP))
+				b.faults.add(here+".device_ip", "%q is not an IP address", string(d.DeviceIP))
 			}
 		}
 		if addresses >= 0 && addresses != len(nets) {
-			b.faults.add(here+".device_ip", "%d addresses, and %d for the devices before: all have the same number of them", len(nets), addresses)
+			b.faults.add(here+".device_ip", "has %d addresses, but the devices before have %d: all devices must have the same number", len(nets), addresses)
 		}
 		addresses = len(nets)
 		id := ID(fmt.Sprintf("%s/npu%d", s.ID, *d.DeviceID))
@@ -124,7 +124,7 @@ func (b *tableBuilder) group(name string) {
 
 func (b *tableBuilder) device(at string, id ID, rank int, nets []string) {
 	if b.ids[id] {
-		b.faults.add(at, "device %s is given twice", id)
+		b.faults.add(at, "duplicate device %s", id)
 		return
 	}
 	b.ids[id] = true
@@ -141,15 +141,15 @@ func (b *tableBuilder) checkRanks() {
 	}
 	slices.Sort(ranks)
 	if len(ranks) == 0 {
-		b.faults.add("rank_id", "there is no rank")
+		b.faults.add("rank_id", "the table has no ranks")
 	}
 	for i, r := range ranks {
 		switch {
 		case i > 0 && r == ranks[i-1]:
-			b.faults.add("rank_id", "%d is given twice", r)
+			b.faults.add("rank_id", "duplicate rank %d", r)
 			return
 		case r != i:
-			b.faults.add("rank_id", "%d is missing: ranks are numbered from 0 on", i)
+			b.faults.add("rank_id", "rank %d is missing: ranks must be numbered from 0 without gaps", i)
 			return
 		}
 	}

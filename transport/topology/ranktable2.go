@@ -52,16 +52,16 @@ func parseRankTable2(raw []byte) (*Graph, error) {
 	}
 	f := &faults{}
 	if t.Version != "2.0" {
-		f.add("version", "%q is not \"2.0\"", string(t.Version))
+		f.add("version", "%q must be \"2.0\"", string(t.Version))
 	}
 	checkStatus(f, t.Status)
 	switch {
 	case t.RankCount == nil:
 		f.add("rank_count", "is missing")
 	case *t.RankCount < 1 || *t.RankCount > maxTableRanks:
-		f.add("rank_count", "%d is not between 1 and %d", *t.RankCount, maxTableRanks)
+		f.add("rank_count", "%d must be between 1 and %d", *t.RankCount, maxTableRanks)
 	case int(*t.RankCount) != len(t.Ranks):
-		f.add("rank_count", "%d, but rank_list has %d", *t.RankCount, len(t.Ranks))
+		f.add("rank_count", "is %d, but rank_list has %d", *t.RankCount, len(t.Ranks))
 	}
 	b := &tableBuilder{faults: f, ids: map[ID]bool{}}
 	members := map[instance][]ID{}
@@ -113,7 +113,7 @@ func (b *tableBuilder) levels(at string, levels []level, local int) (id ID, nets
 		case l.Layer == nil || *l.Layer < 0 || *l.Layer > maxNetLayer:
 			b.faults.add(here+".net_layer", "is missing, or not between 0 and %d", maxNetLayer)
 		case seen[int(*l.Layer)]:
-			b.faults.add(here+".net_layer", "%d is given twice", *l.Layer)
+			b.faults.add(here+".net_layer", "duplicate level %d", *l.Layer)
 		default:
 			seen[int(*l.Layer)] = true
 		}
@@ -136,18 +136,18 @@ func (b *tableBuilder) address(at, kind, addr string, ports int) {
 	switch kind {
 	case "IPV4":
 		if err != nil || !ip.Is4() {
-			b.faults.add(at+".addr", "%q is no IPv4 address", addr)
+			b.faults.add(at+".addr", "%q is not an IPv4 address", addr)
 		}
 	case "IPV6":
 		if err != nil || !ip.Is6() {
-			b.faults.add(at+".addr", "%q is no IPv6 address", addr)
+			b.faults.add(at+".addr", "%q is not an IPv6 address", addr)
 		}
 	case "EID":
 		if len(addr) != 32 || slices.ContainsFunc([]byte(addr), notHex) {
-			b.faults.add(at+".addr", "%q is no EID of 32 hexadecimal digits", addr)
+			b.faults.add(at+".addr", "%q is not an EID of 32 hexadecimal digits", addr)
 		}
 	default:
-		b.faults.add(at+".addr_type", "%q is unknown; use IPV4, IPV6 or EID", kind)
+		b.faults.add(at+".addr_type", "unknown type %q; use IPV4, IPV6 or EID", kind)
 	}
 	if ports == 0 || ports > maxPorts {
 		b.faults.add(at+".ports", "%d ports; use 1 to %d", ports, maxPorts)

@@ -29,7 +29,7 @@ const (
 // Errors: ErrFile for more devices than fit a picture; the writer's.
 func (g *Graph) SVG(w io.Writer) error {
 	if len(g.Devices) > maxPicture {
-		return fault("devices", "%d are too many for a picture; %d are drawn", len(g.Devices), maxPicture)
+		return fault("devices", "too many devices for a picture: %d; the limit is %d", len(g.Devices), maxPicture)
 	}
 	p := &picture{g: g, at: map[ID]point{}, low: map[ID]bool{}}
 	p.layOut()

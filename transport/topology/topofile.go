@@ -50,7 +50,7 @@ func parseTopoFile(raw []byte) (*Graph, error) {
 	}
 	f := &faults{}
 	if t.Version != "2.0" {
-		f.add("version", "%q is not \"2.0\"", string(t.Version))
+		f.add("version", "%q must be \"2.0\"", string(t.Version))
 	}
 	checkCount(f, "peer", t.PeerCount, len(t.Peers))
 	checkCount(f, "edge", t.EdgeCount, len(t.Edges))
@@ -64,7 +64,7 @@ func parseTopoFile(raw []byte) (*Graph, error) {
 		case p.LocalID == nil || *p.LocalID < 0 || *p.LocalID >= maxPeers:
 			f.add(at, "is missing, or not between 0 and %d", maxPeers-1)
 		case b.known[*p.LocalID]:
-			f.add(at, "%d is given twice", *p.LocalID)
+			f.add(at, "duplicate %d", *p.LocalID)
 		default:
 			b.known[*p.LocalID] = true
 			b.devices = append(b.devices, Device{ID: cardID(*p.LocalID), Kind: Accelerator, NUMA: -1})
@@ -88,7 +88,7 @@ func checkCount(f *faults, what string, count *number, n int) {
 	case count == nil:
 		f.add(what+"_count", "is missing")
 	case int(*count) != n:
-		f.add(what+"_count", "%d, but %s_list has %d", *count, what, n)
+		f.add(what+"_count", "is %d, but %s_list has %d", *count, what, n)
 	}
 }
 
@@ -118,7 +118,7 @@ func (b *topoBuilder) edge(at string, e *edge) {
 		case e.B == nil || !b.known[*e.B]:
 			b.faults.add(at+".local_b", "is missing, or not in peer_list")
 		case *e.B == *e.A:
-			b.faults.add(at+".local_b", "%d is local_a too", *e.B)
+			b.faults.add(at+".local_b", "%d is also local_a", *e.B)
 		case len(e.BPorts) == 0:
 			b.faults.add(at+".local_b_ports", "is empty")
 		default:
@@ -132,7 +132,7 @@ func (b *topoBuilder) edge(at string, e *edge) {
 		}
 		b.link(a, net, e.Protocols)
 	default:
-		b.faults.add(at+".link_type", "%q is unknown; use PEER2PEER or PEER2NET", e.LinkType)
+		b.faults.add(at+".link_type", "unknown value %q; use PEER2PEER or PEER2NET", e.LinkType)
 	}
 }
 
@@ -143,7 +143,7 @@ func (b *topoBuilder) check(at string, e *edge) {
 	}
 	for _, p := range e.Protocols {
 		if !slices.Contains(protocols(), p) {
-			b.faults.add(at+".protocols", "%q is unknown; use %s", p, strings.Join(protocols(), ", "))
+			b.faults.add(at+".protocols", "unknown value %q; use %s", p, strings.Join(protocols(), ", "))
 		}
 	}
 	if len(e.APorts) == 0 {
@@ -153,13 +153,13 @@ func (b *topoBuilder) check(at string, e *edge) {
 		b.faults.add(at, "%d ports; at most %d", max(len(e.APorts), len(e.BPorts)), maxEdgePorts)
 	}
 	if !slices.Contains(topoTypes(), e.Type) {
-		b.faults.add(at+".topo_type", "%q is unknown; use %s", e.Type, strings.Join(topoTypes()[1:], ", "))
+		b.faults.add(at+".topo_type", "unknown value %q; use %s", e.Type, strings.Join(topoTypes()[1:], ", "))
 	}
 	if !slices.Contains([]string{"", "DEVICE", "HOST"}, e.Position) {
-		b.faults.add(at+".position", "%q is unknown; use DEVICE or HOST", e.Position)
+		b.faults.add(at+".position", "unknown value %q; use DEVICE or HOST", e.Position)
 	}
 	if e.Instance < 0 {
-		b.faults.add(at+".topo_instance_id", "%d is less than 0", e.Instance)
+		b.faults.add(at+".topo_instance_id", "%d must not be negative", e.Instance)
 	}
 }
 

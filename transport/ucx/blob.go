@@ -48,7 +48,7 @@ func encodeBlob(kind byte, body ...[]byte) ([]byte, error) {
 		p = append(p, b...)
 	}
 	if n := len(p) - blobHead; n > maxBody {
-		return nil, fmt.Errorf("the library's %d bytes are more than the %d of an offer; allow fewer devices by UCX_NET_DEVICES",
+		return nil, fmt.Errorf("the library's data has %d bytes, more than the %d of an offer; use fewer devices, see UCX_NET_DEVICES",
 			n, maxBody)
 	}
 	binary.LittleEndian.PutUint16(p[6:], uint16(len(p)-blobHead))
@@ -60,20 +60,20 @@ func encodeBlob(kind byte, body ...[]byte) ([]byte, error) {
 // Errors: ErrOffer.
 func decodeBlob(kind byte, p []byte) ([]byte, error) {
 	if len(p) < blobHead+blobTail || len(p) > wire.MaxOffer {
-		return nil, fmt.Errorf("%w: %d bytes", ErrOffer, len(p))
+		return nil, fmt.Errorf("%w: wrong length, %d bytes", ErrOffer, len(p))
 	}
 	if [4]byte(p) != blobMagic() {
-		return nil, fmt.Errorf("%w: it begins with %x", ErrOffer, p[:4])
+		return nil, fmt.Errorf("%w: wrong magic number %x", ErrOffer, p[:4])
 	}
 	if p[4] != blobVersion || p[5] != kind {
 		return nil, fmt.Errorf("%w: version %d and kind %d, not %d and %d", ErrOffer, p[4], p[5], blobVersion, kind)
 	}
 	end := len(p) - blobTail
 	if n := int(binary.LittleEndian.Uint16(p[6:])); n != end-blobHead {
-		return nil, fmt.Errorf("%w: %d bytes of %d", ErrOffer, end-blobHead, n)
+		return nil, fmt.Errorf("%w: body of %d bytes instead of %d", ErrOffer, end-blobHead, n)
 	}
 	if want := binary.LittleEndian.Uint32(p[end:]); checksum(p[:end]) != want {
-		return nil, fmt.Errorf("%w: its checksum is wrong", ErrOffer)
+		return nil, fmt.Errorf("%w: wrong checksum", ErrOffer)
 	}
 	return p[blobHead:end:end], nil
 }
@@ -100,14 +100,14 @@ func decodeMemory(kind byte, p []byte) (memoryOffer, error) {
 		return memoryOffer{}, err
 	}
 	if len(body) < memoryHead || (len(body) > memoryHead) != (kind == kindMemory) {
-		return memoryOffer{}, fmt.Errorf("%w: a key of %d bytes", ErrOffer, len(body)-memoryHead)
+		return memoryOffer{}, fmt.Errorf("%w: remote key of %d bytes", ErrOffer, len(body)-memoryHead)
 	}
 	m := memoryOffer{
 		start: binary.LittleEndian.Uint64(body[0:]), size: binary.LittleEndian.Uint64(body[8:]),
 		key: body[memoryHead:],
 	}
 	if m.start == 0 || m.size == 0 || kind == kindMemory && m.start+m.size < m.start {
-		return memoryOffer{}, fmt.Errorf("%w: %d bytes from %#x", ErrOffer, m.size, m.start)
+		return memoryOffer{}, fmt.Errorf("%w: invalid memory range of %d bytes at %#x", ErrOffer, m.size, m.start)
 	}
 	return m, nil
 }

@@ -18,7 +18,7 @@ type callbackTable struct {
 // callbacks returns the addresses. A process can create a limited number of them,
 // and none is ever freed.
 //
-//nolint:gochecknoglobals // addresses of functions without state, which last as long as the process
+//nolint:gochecknoglobals // addresses of stateless functions, which last as long as the process
 var callbacks = sync.OnceValue(newCallbackTable)
 
 func newCallbackTable() callbackTable {

@@ -147,7 +147,7 @@ func (c *Context) unmapLocked(m *mapping) error {
 	c.stats.Live--
 	status := statusOf(c.api.MemUnmap.Call(uintptr(c.handle), uintptr(m.handle)))
 	if err := c.api.check("ucp_mem_unmap", status); err != nil {
-		return fmt.Errorf("end the registration of %d bytes: %w", m.end-m.start, err)
+		return fmt.Errorf("deregister %d bytes: %w", m.end-m.start, err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ type export struct {
 func (e *export) open() (err error) {
 	host := e.buffer.Host(0, e.buffer.Size())
 	if host == nil {
-		return fmt.Errorf("transport ucx: device memory of %s: %w", e.buffer.Device(), devices.ErrUnsupported)
+		return fmt.Errorf("transport ucx: can't access device memory of %s: %w", e.buffer.Device(), devices.ErrUnsupported)
 	}
 	if !e.p.ctx.direct() {
 		return e.name()
@@ -77,7 +77,7 @@ func (e *export) name() (err error) {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
 	if e.p.exports[e.id] != nil || e.id == 0 {
-		return errors.New("transport ucx: a random name is there already")
+		return errors.New("transport ucx: random memory name is already in use")
 	}
 	e.p.exports[e.id] = e
 	return nil
@@ -143,7 +143,7 @@ func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (win
 	}
 	m, err := decodeMemory(kind, o.Blob)
 	if err == nil && m.size != uint64(size) {
-		err = fmt.Errorf("%w: it is of %d bytes, the key of %d", ErrOffer, m.size, uint64(size))
+		err = fmt.Errorf("%w: memory of %d bytes for a key of %d", ErrOffer, m.size, uint64(size))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open memory of the peer: %w", err)

@@ -126,7 +126,7 @@ func (l *Library) Open(o Options) (*Context, error) {
 	}
 	mode, err := a.threadMode(handle)
 	if err == nil && mode != threadModeMulti {
-		err = errors.New("the library is built without --enable-mt, which several sessions need")
+		err = errors.New("the library was built without --enable-mt, which is required for several sessions")
 	}
 	if err != nil {
 		a.Cleanup.Call(uintptr(handle))
@@ -161,6 +161,6 @@ func adapters(dir string) string {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	return fmt.Sprintf("the kernel knows %s, and the library can use none: is a port up, and may /dev/infiniband be opened",
+	return fmt.Sprintf("the kernel has %s, but the library can use none of them; check that a port is up and that /dev/infiniband may be opened",
 		strings.Join(names, ", "))
 }

@@ -99,7 +99,7 @@ func (p *Provider) ask(o *op) {
 // the data is kept.
 func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status {
 	if len(raw) != headSize {
-		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: %d bytes of head", ErrOffer, len(raw)))
+		p.end(fmt.Errorf("transport ucx: invalid message from the peer: %w: header of %d bytes", ErrOffer, len(raw)))
 		return statusOK
 	}
 	h := head(raw)
@@ -122,7 +122,7 @@ func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status 
 	case wire.KindAck, wire.KindData:
 		p.answered(t, &h, uint64(size), eager)
 	default:
-		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: %s", ErrOffer, h.kind()))
+		p.end(fmt.Errorf("transport ucx: invalid message from the peer: %w: unexpected %s", ErrOffer, h.kind()))
 	}
 	p.talk.tasks = append(p.talk.tasks, t)
 	if fetched {
@@ -149,7 +149,7 @@ func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
 		want = uint64(len(o.mem))
 	}
 	if o == nil || (h.kind() == wire.KindAck) != (o.kind == wire.KindPut) || n != want {
-		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: an answer that was not asked for", ErrOffer))
+		p.end(fmt.Errorf("transport ucx: invalid message from the peer: %w: unexpected answer", ErrOffer))
 		return
 	}
 	delete(p.talk.asked, h.number())
@@ -209,7 +209,7 @@ func (p *Provider) advance(k *task) bool {
 			}
 			k.begun = false
 			if k.status.failed() {
-				p.end(p.lost("a message", k.status))
+				p.end(p.lost("transfer of a message", k.status))
 				return true
 			}
 		case k.data != 0 && k.place == nil:
@@ -255,10 +255,10 @@ func (p *Provider) conclude(o *op) {
 	var err error
 	switch {
 	case o.status.failed():
-		p.end(p.lost("a message", o.status))
+		p.end(p.lost("transfer of a message", o.status))
 		err = p.Err()
 	case o.refusal != wire.StatusOK:
-		err = fmt.Errorf("transport ucx: the peer says: %s: %w", o.refusal, refused(o.refusal))
+		err = fmt.Errorf("transport ucx: refused by the peer: %s: %w", o.refusal, refused(o.refusal))
 	}
 	o.done.Complete(err)
 	*o = op{}
@@ -279,4 +279,4 @@ func refused(s wire.Status) error {
 
 // errRefused reports a window that was closed, or does not allow the operation.
 // Our own side has checked this, so it is a bug in one of the two libraries.
-var errRefused = errors.New("ucx: the window does not allow this")
+var errRefused = errors.New("ucx: the operation is not allowed by the window")

@@ -26,7 +26,7 @@ type Provider struct {
 	done    chan struct{}
 	stopped chan struct{}
 	// life ends with done.
-	life context.Context //nolint:containedctx // what is under way ends with the provider, not with a call
+	life context.Context //nolint:containedctx // operations end with the provider, not with a call
 	kill context.CancelFunc
 	// staging counts the goroutines that move device memory.
 	staging sync.WaitGroup
@@ -173,7 +173,7 @@ func (p *Provider) Connect(peer []byte) error {
 // session detects the loss, and ends the provider by Close.
 func (p *Provider) connect(address []byte) (err error) {
 	if p.endpoint != 0 {
-		return errors.New("transport ucx: connected already")
+		return errors.New("transport ucx: already connected")
 	}
 	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.user)
 	p.watched = err == nil
@@ -201,7 +201,7 @@ func (p *Provider) wireUp() error {
 			runtime.Gosched()
 		}
 		if p.Err() != nil || p.failure.failed() || time.Now().After(end) {
-			return fmt.Errorf("transport ucx: %w: it does not answer within %v", ErrPeer, wiringUp)
+			return fmt.Errorf("transport ucx: %w: no answer within %v", ErrPeer, wiringUp)
 		}
 	}
 	if status.failed() {

@@ -13,7 +13,7 @@ var (
 	// this machine.
 	ErrNoDevice = errors.New("ucx: no device")
 	// ErrOffer reports data from a peer that this package has not made.
-	ErrOffer = errors.New("ucx: bad offer")
+	ErrOffer = errors.New("ucx: invalid data from the peer")
 	// ErrPeer reports that the peer can no longer be reached.
 	ErrPeer = errors.New("ucx: peer lost")
 )

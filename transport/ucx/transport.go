@@ -60,7 +60,7 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 // at once can end the process that it leads to.
 func (t *Transport) Judge(_ window.Setting, facts []byte) error {
 	if len(facts) == 0 {
-		return fmt.Errorf("%w: a library without a version", ErrOffer)
+		return fmt.Errorf("%w: the library version is missing", ErrOffer)
 	}
 	_, err := t.open()
 	return err
@@ -120,7 +120,7 @@ func (s *starter) Close() { s.p.Close() }
 func closeFiles(o window.Offer) error {
 	var errs []error
 	for _, f := range o.Files {
-		errs = append(errs, fmt.Errorf("%w: it has a descriptor", ErrOffer), f.Close())
+		errs = append(errs, fmt.Errorf("%w: unexpected descriptor", ErrOffer), f.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrStalled reports that there was no progress for too long.
-var ErrStalled = errors.New("ucx: the peer does not go on")
+var ErrStalled = errors.New("ucx: the peer makes no progress")
 
 // looks is the number of times that a stall is checked for within the timeout.
 const looks = 4
@@ -45,6 +45,6 @@ func (p *Provider) look() {
 	}
 	p.mu.Unlock()
 	if stalled {
-		p.end(fmt.Errorf("transport ucx: nothing for %v: %w", s.timeout, ErrStalled))
+		p.end(fmt.Errorf("transport ucx: no progress for %v: %w", s.timeout, ErrStalled))
 	}
 }

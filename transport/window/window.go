@@ -43,7 +43,7 @@ type Export interface {
 }
 
 // ErrGivenUp ends an operation that the caller no longer wants.
-var ErrGivenUp = errors.New("transport: the operation was given up")
+var ErrGivenUp = errors.New("transport: operation canceled by the caller")
 
 // Op is one put or get through a window.
 type Op struct {

@@ -93,10 +93,10 @@ func (h *DataHeader) Decode(p []byte, chunk uint32) error {
 		return fmt.Errorf("data header % x: %w", p[:DataHeaderSize], ErrFrame)
 	}
 	if p[1] != Version {
-		return fmt.Errorf("%s of version %d, this is version %d: %w", h.Kind, p[1], Version, ErrVersion)
+		return fmt.Errorf("%s of version %d, but this side has version %d: %w", h.Kind, p[1], Version, ErrVersion)
 	}
 	if h.Length > chunk || !h.consistent() {
-		return fmt.Errorf("%s of %d bytes with status %d, at most %d are allowed: %w", h.Kind, h.Length, h.Status, chunk, ErrFrame)
+		return fmt.Errorf("%s of %d bytes with status %d is inconsistent or longer than %d: %w", h.Kind, h.Length, h.Status, chunk, ErrFrame)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func ParseDescriptor(p []byte) (Descriptor, error) {
 		return Descriptor{}, fmt.Errorf("descriptor of %d bytes: %w", len(p), ErrFrame)
 	}
 	if p[17] != Version {
-		return Descriptor{}, fmt.Errorf("descriptor of version %d, this is version %d: %w", p[17], Version, ErrVersion)
+		return Descriptor{}, fmt.Errorf("descriptor of version %d, but this side has version %d: %w", p[17], Version, ErrVersion)
 	}
 	d := Descriptor{
 		Key:    Key(binary.LittleEndian.Uint64(p)),

@@ -8,5 +8,5 @@ var (
 	// length out of bounds, a non-zero field that must be zero.
 	ErrFrame = errors.New("wire: malformed frame")
 	// ErrVersion reports a frame of another version of the protocol.
-	ErrVersion = errors.New("wire: another version of the protocol")
+	ErrVersion = errors.New("wire: different protocol version")
 )

@@ -130,9 +130,9 @@ func ParseHeader(p []byte) (Header, error) {
 	case !known || p[2] != 0 || p[3] != 0:
 		return Header{}, fmt.Errorf("header % x: %w", p[:HeaderSize], ErrFrame)
 	case p[1] != Version:
-		return Header{}, fmt.Errorf("%s of version %d, this is version %d: %w", h.Kind, p[1], Version, ErrVersion)
+		return Header{}, fmt.Errorf("%s of version %d, but this side has version %d: %w", h.Kind, p[1], Version, ErrVersion)
 	case h.Length < least || h.Length > most:
-		return Header{}, fmt.Errorf("%s of %d bytes, can be %d to %d: %w", h.Kind, h.Length, least, most, ErrFrame)
+		return Header{}, fmt.Errorf("%s of %d bytes; must have %d to %d: %w", h.Kind, h.Length, least, most, ErrFrame)
 	}
 	return h, nil
 }

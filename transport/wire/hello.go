@@ -138,7 +138,7 @@ func ParseHello(body []byte) (Hello, error) {
 	}
 	copy(h.Nonce[:], body[40:])
 	if body[35] != 0 || !h.valid() {
-		return Hello{}, fmt.Errorf("HELLO of %s as role %d, session %x, channel %d, chunk %d: %w",
+		return Hello{}, fmt.Errorf("invalid HELLO of %s as role %d, session %x, channel %d, chunk %d: %w",
 			h.From, h.Role, uint64(h.Session), h.Channel, h.Chunk, ErrFrame)
 	}
 	return h, nil
@@ -191,7 +191,7 @@ func ParseChallenge(body []byte) (Challenge, error) {
 	}
 	copy(c.Nonce[:], body[16:])
 	if c.Epoch == 0 || !c.Cover.valid() {
-		return Challenge{}, fmt.Errorf("CHALLENGE of %s with epoch %d, cover %d: %w", c.From, uint64(c.Epoch), c.Cover, ErrFrame)
+		return Challenge{}, fmt.Errorf("invalid CHALLENGE of %s with epoch %d, cover %d: %w", c.From, uint64(c.Epoch), c.Cover, ErrFrame)
 	}
 	return c, nil
 }
@@ -241,7 +241,7 @@ func ParseWelcome(body []byte) (Welcome, error) {
 		Proof:   Proof(body[16:]),
 	}
 	if w.Session == 0 || w.Chunk < MinChunk || w.Chunk > MaxChunk {
-		return Welcome{}, fmt.Errorf("WELCOME with chunk %d: %w", w.Chunk, ErrFrame)
+		return Welcome{}, fmt.Errorf("invalid WELCOME with chunk %d: %w", w.Chunk, ErrFrame)
 	}
 	return w, nil
 }

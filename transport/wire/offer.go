@@ -79,7 +79,7 @@ func ParseOffer(body []byte) (Offer, error) {
 		Blob:  body[offerSize:],
 	}
 	if !o.valid() || o.Size == 0 || o.Files > MaxFiles || [6]byte(body[18:]) != [6]byte{} {
-		return Offer{}, fmt.Errorf("OFFER % x: %w", body[:offerSize], ErrFrame)
+		return Offer{}, fmt.Errorf("malformed OFFER % x: %w", body[:offerSize], ErrFrame)
 	}
 	return o, nil
 }
@@ -94,7 +94,7 @@ func AppendKey(p []byte, kind Kind, key Key) []byte {
 // ParseKey parses the body of a frame of AppendKey.
 func ParseKey(body []byte) (Key, error) {
 	if len(body) != keySize {
-		return 0, fmt.Errorf("key in %d bytes: %w", len(body), ErrFrame)
+		return 0, fmt.Errorf("key of %d bytes: %w", len(body), ErrFrame)
 	}
 	return Key(binary.LittleEndian.Uint64(body)), nil
 }

@@ -80,17 +80,17 @@ func ParseWays(body []byte) (Ways, error) {
 	var last Transport
 	for len(body) > 0 {
 		if len(body) < wayHead {
-			return nil, fmt.Errorf("transport in %d bytes: %w", len(body), ErrFrame)
+			return nil, fmt.Errorf("transport entry of %d bytes: %w", len(body), ErrFrame)
 		}
 		w := Way{Transport: Transport(body[0]), Usable: body[1] == 1}
 		n := int(binary.LittleEndian.Uint16(body[2:]))
 		known := w.Transport > last && w.Transport <= TransportTCP && body[1] <= 1
 		if !known || n > MaxFacts || n > len(body)-wayHead {
-			return nil, fmt.Errorf("transport % x: %w", body[:wayHead], ErrFrame)
+			return nil, fmt.Errorf("malformed transport entry % x: %w", body[:wayHead], ErrFrame)
 		}
 		w.Facts = body[wayHead : wayHead+n]
 		if !w.Usable && !utf8.Valid(w.Facts) {
-			return nil, fmt.Errorf("reason against %s that is no text: %w", w.Transport, ErrFrame)
+			return nil, fmt.Errorf("the reason against %s is not valid UTF-8: %w", w.Transport, ErrFrame)
 		}
 		out, last, body = append(out, w), w.Transport, body[wayHead+n:]
 	}

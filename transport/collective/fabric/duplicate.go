@@ -18,7 +18,7 @@ func (o *over) Duplicate(ctx context.Context) (Fabric, error) {
 	defer o.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, o.opts.Timeout)
 	defer cancel()
-	defer context.AfterFunc(o.life, cancel)() //nolint:contextcheck // the fabric's end cancels too
+	defer context.AfterFunc(o.life, cancel)() //nolint:contextcheck // the end of the fabric cancels it too
 	for {
 		f, err := o.duplicate(ctx)
 		if err == nil {
@@ -49,7 +49,7 @@ func (o *over) duplicate(ctx context.Context) (*over, error) {
 	if err == nil {
 		return f, o.copies.add(f)
 	}
-	return nil, errors.Join(err, f.Close()) //nolint:contextcheck // the end is not the context's
+	return nil, errors.Join(err, f.Close()) //nolint:contextcheck // cleanup must not depend on the context
 }
 
 // formCopy connects a copy with those of the other ranks. It stops if another rank starts
@@ -80,7 +80,7 @@ func (o *over) formCopy(ctx context.Context, f *over, numbers [][]byte) error {
 		return errAnew
 	case errors.Is(err, errAnew):
 		// The copy starts again, not this fabric.
-		return &MissingError{Err: errors.New("a rank has given up the copy")}
+		return &MissingError{Err: errors.New("a rank has abandoned the duplication")}
 	}
 	return err
 }
@@ -102,7 +102,7 @@ func (o *over) introduce(numbers [][]byte) error {
 	defer m.mu.Unlock()
 	for r, b := range numbers {
 		if len(b) != 8 {
-			return fmt.Errorf("rank %d brings %d bytes: %w", r, len(b), ErrProtocol)
+			return fmt.Errorf("rank %d has sent %d bytes instead of a number: %w", r, len(b), ErrProtocol)
 		}
 		// A faster rank may have sent its number already, with data.
 		if n := binary.LittleEndian.Uint64(b); r != int(o.me) && m.peers[r].nonce != n {

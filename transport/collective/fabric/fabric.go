@@ -17,7 +17,7 @@ var (
 	// ErrInterrupted reports a wait that Interrupt has ended.
 	ErrInterrupted = errors.New("fabric: interrupted")
 	// ErrProtocol reports that the ranks do different things where all must do the same.
-	ErrProtocol = errors.New("fabric: the ranks do different things")
+	ErrProtocol = errors.New("fabric: the ranks perform different operations")
 	// ErrClosed reports that the fabric was closed locally.
 	ErrClosed = errors.New("fabric: closed")
 )

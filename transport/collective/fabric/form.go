@@ -51,7 +51,7 @@ func (f *facts) encode() []byte {
 
 func parseFacts(p []byte) (facts, error) {
 	if len(p) < factsSize || len(p) > factsSize+maxHost || p[0] > 1 {
-		return facts{}, fmt.Errorf("facts of %d bytes: %w", len(p), ErrProtocol)
+		return facts{}, fmt.Errorf("malformed facts of %d bytes: %w", len(p), ErrProtocol)
 	}
 	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:]), string(p[factsSize:])}, nil
 }
@@ -62,12 +62,12 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	if f.host == "" {
 		text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
-			return facts{}, fmt.Errorf("this host has no boot id: %w", err)
+			return facts{}, fmt.Errorf("read the boot ID of this host: %w", err)
 		}
 		f.host = strings.TrimSpace(string(text))
 	}
 	if len(f.host) > maxHost {
-		return facts{}, fmt.Errorf("a host with a name of %d bytes: %w", len(f.host), ErrProtocol)
+		return facts{}, fmt.Errorf("the host's name is too long, %d bytes: %w", len(f.host), ErrProtocol)
 	}
 	for r, world := range o.worlds() {
 		if r == int(o.me) {
@@ -175,7 +175,7 @@ func (o *over) share(ctx context.Context) error {
 	o.segments = segments{own: own, maps: maps, all: make([]*segment, len(o.links))}
 	if err != nil || !ok {
 		o.mapped = false
-		return errors.Join(err, o.segments.close()) //nolint:contextcheck // the end is not the context's
+		return errors.Join(err, o.segments.close()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	for _, r := range o.local {
 		p := own.Host(0, own.Size())
@@ -209,7 +209,7 @@ func (o *over) connect(ctx context.Context) error {
 		}
 	}
 	if bad != nil {
-		return &MissingError{Ranks: bad, Err: errors.New("they can't make all their links")}
+		return &MissingError{Ranks: bad, Err: errors.New("they can't establish all their links")}
 	}
 	return nil
 }

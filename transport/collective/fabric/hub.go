@@ -182,7 +182,7 @@ func (h *hub) concludeLocked(m *meeting) {
 	for r, o := range m.offers {
 		switch {
 		case o.purpose != purpose:
-			m.err = fmt.Errorf("ranks 0 and %d share, reform or duplicate at once: %w", r, ErrProtocol)
+			m.err = fmt.Errorf("ranks 0 and %d perform different operations (share, reform or duplicate): %w", r, ErrProtocol)
 		case o.err != nil && m.err == nil:
 			m.err = fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, o.err)
 		}

@@ -18,7 +18,7 @@ const DefaultSpin = 50 * time.Microsecond
 // access all host memory.
 func Local(n int) ([]Fabric, error) {
 	if n < 1 || n > plan.MaxRanks {
-		return nil, fmt.Errorf("fabric of %d ranks: it has 1 to %d", n, plan.MaxRanks)
+		return nil, fmt.Errorf("fabric of %d ranks: must have 1 to %d", n, plan.MaxRanks)
 	}
 	out := make([]Fabric, n)
 	for r, l := range newHub(n).all {
@@ -111,7 +111,7 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	if err := b.Hold(); err != nil {
 		mine.err = err
 	} else if mine.bytes = b.Host(0, b.Size()); mine.bytes == nil {
-		mine.err = fmt.Errorf("memory of %s: %w", b.Device(), ErrUnmapped)
+		mine.err = fmt.Errorf("host memory required, not memory of %s: %w", b.Device(), ErrUnmapped)
 		b.Drop()
 	}
 	all, err := l.hub.meet(ctx, l.me, mine)

@@ -27,7 +27,7 @@ const (
 const maxParts = 4
 
 // errAnew reports that a rank makes all links anew.
-var errAnew = errors.New("the peer makes its links anew")
+var errAnew = errors.New("the peer is re-establishing its links")
 
 // part is a rank's contribution to a rendezvous.
 type part struct {
@@ -195,7 +195,7 @@ func (o *over) meet(ctx context.Context, bring func(to plan.Rank) []byte) ([][]b
 	m.mu.Lock()
 	if m.failed {
 		m.mu.Unlock()
-		return nil, fmt.Errorf("%w: a rank did not come before", ErrLink)
+		return nil, fmt.Errorf("%w: a rank did not take part in an earlier exchange", ErrLink)
 	}
 	seq, mine := m.seq, make([][]byte, len(m.peers))
 	m.seq++
@@ -223,14 +223,14 @@ func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 			others = append(others, plan.Rank(r))
 		}
 	}
-	o.tell(seq, others) //nolint:contextcheck // who is called back is so for the fabric
+	o.tell(seq, others) //nolint:contextcheck // the callback belongs to the fabric, not to the call
 	for again := false; ; {
 		got, missing, err := o.collect(seq)
 		if err != nil || missing == nil {
 			return got, err
 		}
 		if again {
-			o.tell(seq, missing) //nolint:contextcheck // who is called back is so for the fabric
+			o.tell(seq, missing) //nolint:contextcheck // the callback belongs to the fabric, not to the call
 		}
 		again = false
 		timer := time.NewTimer(pause)

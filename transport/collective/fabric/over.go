@@ -71,7 +71,7 @@ type over struct {
 	parent *over
 	copies copies
 	// life ends with Close.
-	life    context.Context //nolint:containedctx // it is the fabric's life, from Over to Close
+	life    context.Context //nolint:containedctx // it is the lifetime of the fabric, from Over to Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closing sync.Once
@@ -87,7 +87,7 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 		o.Timeout = DefaultTimeout
 	}
 	if d.Size() > plan.MaxRanks {
-		return nil, fmt.Errorf("fabric over domain %q of %d ranks: it has 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
+		return nil, fmt.Errorf("fabric over domain %q of %d ranks: must have 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
 	}
 	f, err := newOver(d.Communicator(), d.Name(), plan.Rank(d.Rank()), d.Ranks(), o)
 	if err == nil {
@@ -99,7 +99,7 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if err = f.form(ctx); err != nil {
-		return nil, fmt.Errorf("fabric over domain %q: %w", d.Name(), errors.Join(err, f.Close())) //nolint:contextcheck // the end is not the context's
+		return nil, fmt.Errorf("fabric over domain %q: %w", d.Name(), errors.Join(err, f.Close())) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return f, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // errUnlinked reports a link that Reform has not made yet.
-var errUnlinked = errors.New("it has to be made anew")
+var errUnlinked = errors.New("the link must be re-established")
 
 // link is the link with a rank: exactly one of ring, socket and relay is set.
 type link struct {

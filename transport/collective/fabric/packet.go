@@ -75,5 +75,5 @@ func parsePacket(b []byte) (packet, error) {
 }
 
 func malformed(b []byte) error {
-	return fmt.Errorf("fabric: packet of %d bytes, % x: %w", len(b), b[:min(len(b), 64)], wire.ErrFrame)
+	return fmt.Errorf("fabric: malformed packet of %d bytes, % x: %w", len(b), b[:min(len(b), 64)], wire.ErrFrame)
 }

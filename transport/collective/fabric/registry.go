@@ -37,7 +37,7 @@ func (r *registry) add(o *over) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byName[o.name] != nil {
-		return fmt.Errorf("a second fabric over domain %q: %w", o.name, ErrProtocol)
+		return fmt.Errorf("domain %q already has a fabric: %w", o.name, ErrProtocol)
 	}
 	r.byName[o.name], r.byNumber[o.nonce] = o, o
 	return nil

@@ -26,10 +26,10 @@ func ringSize(n int) int {
 }
 
 // errRing reports a ring whose counters are inconsistent.
-var errRing = errors.New("the counters of the ring are wrong")
+var errRing = errors.New("the counters of the ring are inconsistent")
 
 // errEnded reports that the other side has closed the link.
-var errEnded = errors.New("the peer has closed it")
+var errEnded = errors.New("the peer has closed the link")
 
 // flow holds the counters of a ring. Each number that one side writes and the other reads
 // has a cache line of its own. The memory may be writable by the peer.

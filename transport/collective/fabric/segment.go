@@ -45,7 +45,7 @@ func (s *segment) pipe(i int) pipe {
 // newSegment returns the segment in memory p, which must have the right size.
 func newSegment(p []byte, n int) (*segment, error) {
 	if len(p) != segmentSize(n) {
-		return nil, fmt.Errorf("a segment of %d bytes for %d ranks: %w", len(p), n, ErrProtocol)
+		return nil, fmt.Errorf("shared memory segment of wrong size, %d bytes for %d ranks: %w", len(p), n, ErrProtocol)
 	}
 	return &segment{bytes: p, size: ringSize(n), flows: n}, nil
 }

@@ -19,7 +19,7 @@ func (o *over) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	}
 	defer o.gate.Leave()
 	if !o.mapped {
-		return nil, fmt.Errorf("memory of ranks that use sockets: %w", ErrUnmapped)
+		return nil, fmt.Errorf("the ranks are connected by sockets and can't map memory: %w", ErrUnmapped)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.opts.Timeout)
 	defer cancel()

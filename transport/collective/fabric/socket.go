@@ -40,7 +40,7 @@ func newSocket(conn net.Conn, raw syscall.Conn) (*socket, error) {
 	}
 	if err = errors.Join(err, conn.Close()); err != nil {
 		s.close()
-		return nil, fmt.Errorf("take a connection: %w", err)
+		return nil, fmt.Errorf("take over a connection: %w", err)
 	}
 	return s, nil
 }

@@ -100,12 +100,12 @@ func New(ctx context.Context, g Group, table *region.Table, o Options) (*Fuser, 
 func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 	var err error
 	if f.control, err = table.Alloc(devices.Size(recordSize + f.group.Size()*voteSize)); err != nil {
-		return fmt.Errorf("take memory for records: %w", err)
+		return fmt.Errorf("allocate memory for records: %w", err)
 	}
 	for range f.opts.Buffers {
 		b, err := table.Alloc(f.opts.Capacity)
 		if err != nil {
-			return fmt.Errorf("take memory for buckets: %w", err)
+			return fmt.Errorf("allocate memory for buckets: %w", err)
 		}
 		s := &slot{buffer: b}
 		f.slots = append(f.slots, s)
@@ -141,7 +141,7 @@ func (f *Fuser) free(ctx context.Context) error {
 // fuser has failed.
 func (f *Fuser) Add(v domain.View) (Ticket, error) {
 	if v.Type() != f.opts.Type || v.Buffer() == nil {
-		return 0, fmt.Errorf("add %s to a fuser of %s: %w", v.Type(), f.opts.Type, ErrArgument)
+		return 0, fmt.Errorf("add a tensor of type %s to a fuser of type %s: %w", v.Type(), f.opts.Type, ErrArgument)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +228,7 @@ func (f *Fuser) Wait(ctx context.Context, t Ticket) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t > f.added {
-		return fmt.Errorf("wait for tensor %d of %d: %w", t, f.added, ErrArgument)
+		return fmt.Errorf("wait for tensor %d, but only %d were added: %w", t, f.added, ErrArgument)
 	}
 	for f.done < t {
 		if f.err != nil {

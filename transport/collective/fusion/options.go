@@ -16,7 +16,7 @@ import (
 // Errors that callers distinguish, in addition to those of the group.
 var (
 	// ErrArgument reports an invalid tensor or option.
-	ErrArgument = errors.New("fusion: argument not usable")
+	ErrArgument = errors.New("fusion: invalid argument")
 	// ErrClosed reports that the fuser is closed.
 	ErrClosed = errors.New("fusion: closed")
 )
@@ -96,16 +96,16 @@ func (o *Options) Validate(size int) error {
 		faults = append(faults, fmt.Errorf(format+": %w", append(args, ErrArgument)...))
 	}
 	if !o.Type.Combines() {
-		bad("tensors of %s", o.Type)
+		bad("tensors of type %s can't be combined", o.Type)
 	}
 	if !o.Op.Known() {
 		bad("%s", o.Op)
 	}
 	if o.Capacity < o.Bytes {
-		bad("buffers of %v for buckets of %v", o.Capacity, o.Bytes)
+		bad("buffers of %v are smaller than buckets of %v", o.Capacity, o.Bytes)
 	}
 	if o.Leader < 0 || int(o.Leader) >= size {
-		bad("leader %d of %d ranks", o.Leader, size)
+		bad("leader %d is not one of the %d ranks", o.Leader, size)
 	}
 	if len(o.Ends) > 0 {
 		if _, err := ByIndex(o.Ends); err != nil {

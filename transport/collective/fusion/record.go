@@ -48,9 +48,9 @@ func parse(p []byte, next Ticket) (record, error) {
 	}
 	switch {
 	case binary.LittleEndian.Uint32(p) != magic, r.reason < Bytes || r.reason > Flush, p[5] > 1:
-		return record{}, fmt.Errorf("fusion: %x is no record of a leader: %w", p[:recordSize], collective.ErrInconsistent)
+		return record{}, fmt.Errorf("fusion: %x is not a record of a leader: %w", p[:recordSize], collective.ErrInconsistent)
 	case r.first != next, !r.end && r.last < r.first:
-		return record{}, fmt.Errorf("fusion: the leader cuts tensors %d to %d where %d is next: %w", r.first, r.last, next, collective.ErrInconsistent)
+		return record{}, fmt.Errorf("fusion: the leader cuts tensors %d to %d, but %d is next: %w", r.first, r.last, next, collective.ErrInconsistent)
 	}
 	return r, nil
 }
@@ -106,10 +106,10 @@ type DifferentError struct {
 
 // Error describes the tensors of both ranks.
 func (e *DifferentError) Error() string {
-	text := fmt.Sprintf("fusion: from tensor %d on, rank %d has %d tensors of %d bytes, and the leader %d of %d bytes",
+	text := fmt.Sprintf("fusion: from tensor %d on, rank %d has %d tensors of %d bytes, but the leader has %d of %d bytes",
 		e.First, e.Rank, e.Count, e.Bytes, e.LeaderCount, e.LeaderBytes)
 	if e.Count == e.LeaderCount && e.Bytes == e.LeaderBytes {
-		text += ", of other sizes"
+		text += ", of different sizes"
 	}
 	return text
 }

@@ -87,7 +87,7 @@ func (f *Fuser) announce(ctx context.Context, mine record) (record, error) {
 		mine.put(p)
 	}
 	if err := f.group.Broadcast(ctx, v, f.opts.Leader); err != nil {
-		return record{}, fmt.Errorf("hear of the next bucket: %w", err)
+		return record{}, fmt.Errorf("receive the next bucket's record: %w", err)
 	}
 	f.mu.Lock()
 	next := f.agreed + 1
@@ -177,7 +177,7 @@ func (f *Fuser) compare(ctx context.Context, r record, mine vote) error {
 		}
 	}
 	if want := uint64(r.last - r.first + 1); !r.end && leader.count != want {
-		return fmt.Errorf("fusion: %d tensors of %d in a bucket: %w", leader.count, want, collective.ErrInconsistent)
+		return fmt.Errorf("fusion: a bucket has %d tensors instead of %d: %w", leader.count, want, collective.ErrInconsistent)
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ const DefaultPercent = 96.54
 // Errors: ErrArgument if they are not ascending, or there are none.
 func ByIndex(ends []int) ([]int, error) {
 	if len(ends) == 0 {
-		return nil, fmt.Errorf("split by no index: %w", ErrArgument)
+		return nil, fmt.Errorf("split by indexes: none given: %w", ErrArgument)
 	}
 	for i, end := range ends {
 		if end < 0 || i > 0 && end <= ends[i-1] {
-			return nil, fmt.Errorf("split by indexes %v, which must ascend: %w", ends, ErrArgument)
+			return nil, fmt.Errorf("split by indexes %v, which must be ascending: %w", ends, ErrArgument)
 		}
 	}
 	return slices.Clone(ends), nil
@@ -35,12 +35,12 @@ func ByPercent(sizes []uint64, percent []float64) ([]int, error) {
 	total := 0.0
 	for _, p := range percent {
 		if p < 0 || math.IsNaN(p) {
-			return nil, fmt.Errorf("split by a share of %v %%: %w", p, ErrArgument)
+			return nil, fmt.Errorf("split by percentages: %v %% is invalid: %w", p, ErrArgument)
 		}
 		total += p
 	}
 	if len(percent) == 0 || math.Abs(total-100) > 1e-6 {
-		return nil, fmt.Errorf("split by %v, which is %v %% and not 100: %w", percent, total, ErrArgument)
+		return nil, fmt.Errorf("split by percentages %v: the sum is %v %% instead of 100: %w", percent, total, ErrArgument)
 	}
 	return split(sizes, percent)
 }
@@ -62,7 +62,7 @@ func ByDefault(sizes []uint64) ([]int, error) {
 // cumulative percentage.
 func split(sizes []uint64, percent []float64) ([]int, error) {
 	if len(sizes) == 0 {
-		return nil, fmt.Errorf("split no tensors: %w", ErrArgument)
+		return nil, fmt.Errorf("split by percentages: no tensors: %w", ErrArgument)
 	}
 	upto := make([]float64, len(sizes))
 	sum := 0.0

@@ -10,15 +10,15 @@ func can(t *Task, s *Shape, a Algorithm) error {
 	kinds, strict := ability(a)
 	switch {
 	case kinds == nil:
-		return fmt.Errorf("%w: there is no %.40q", ErrAlgorithm, a)
+		return fmt.Errorf("%w: unknown algorithm %.40q", ErrAlgorithm, a)
 	case !slices.Contains(kinds, t.Kind):
-		return fmt.Errorf("%w: %s does no %v", ErrAlgorithm, a, t.Kind)
+		return fmt.Errorf("%w: %s does not support %v", ErrAlgorithm, a, t.Kind)
 	case !strict && t.ordered():
 		return fmt.Errorf("%w: %s does not combine in the order of the ranks", ErrAlgorithm, a)
 	case a == Hierarchical && !s.layered(t.Ranks):
 		return fmt.Errorf("%w: %s needs several nodes, and several ranks on one of them", ErrAlgorithm, a)
 	case a == Direct && !s.direct(t.Ranks):
-		return fmt.Errorf("%w: %s needs memory that all ranks have mapped", ErrAlgorithm, a)
+		return fmt.Errorf("%w: %s needs memory that is mapped by all ranks", ErrAlgorithm, a)
 	}
 	return nil
 }

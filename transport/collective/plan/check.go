@@ -74,42 +74,42 @@ func (c *checker) size(r Rank, b Buffer) uint64 {
 func (c *checker) sense(r Rank, i int) error {
 	s := &c.programs[r][i]
 	if s.Action < Send || s.Action > Sync {
-		return c.wrong(r, i, "there is no such action")
+		return c.wrong(r, i, "unknown action")
 	}
 	if s.Action >= Fetch && !c.plan.Shape.direct(c.task.Ranks) {
-		return c.wrong(r, i, "not all ranks have their memory mapped")
+		return c.wrong(r, i, "the memory is not mapped by all ranks")
 	}
 	if s.Action == Sync {
 		return nil
 	}
 	if s.Block.Len == 0 {
-		return c.wrong(r, i, "has no elements")
+		return c.wrong(r, i, "the block has no elements")
 	}
 	if s.Action <= ReceiveCombine || s.Action == Fetch {
 		if s.Peer < 0 || int(s.Peer) >= c.task.Ranks || s.Peer == r {
-			return c.wrong(r, i, "rank %d is no peer", s.Peer)
+			return c.wrong(r, i, "rank %d is not a valid peer", s.Peer)
 		}
 	}
 	if s.Action == Fold {
 		ascending := slices.IsSortedFunc(s.To, func(a, b Rank) int { return cmp.Compare(a, b-1) })
 		if n := len(s.To); n == 0 || !ascending || s.To[0] < 0 || int(s.To[n-1]) >= c.task.Ranks {
-			return c.wrong(r, i, "the ranks are none, or not in order")
+			return c.wrong(r, i, "the list of ranks is empty, not ascending or out of range")
 		}
 	}
 	for _, a := range c.accesses(r, s) {
 		if a.End() < a.Off || a.End() > c.size(a.of, a.Buffer) {
-			return c.wrong(r, i, "%v of rank %d has only %d elements", a.Block, a.of, c.size(a.of, a.Buffer))
+			return c.wrong(r, i, "%v exceeds the buffer of rank %d, which has %d elements", a.Block, a.of, c.size(a.of, a.Buffer))
 		}
 	}
 	switch s.Action {
 	case ReceiveCombine, Copy, CombineFrom, Fold:
 		if s.From != s.Block && s.From.Overlaps(s.Block) {
-			return c.wrong(r, i, "from %v is not apart", s.From)
+			return c.wrong(r, i, "the operand %v partly overlaps the target", s.From)
 		}
 		fallthrough
 	case Fetch:
 		if s.From.Len != s.Block.Len {
-			return c.wrong(r, i, "from %v is of another length", s.From)
+			return c.wrong(r, i, "the operand %v has a different length", s.From)
 		}
 	default:
 	}
@@ -167,7 +167,7 @@ func (c *checker) races() error {
 		for i, a := range list {
 			for _, b := range list[:i] {
 				if a.by != b.by && (a.write || b.write) && a.Overlaps(b.Block) {
-					return c.wrong(a.by, a.step, "rank %d touches %v of rank %d meanwhile", b.by, b.Block, k.of)
+					return c.wrong(a.by, a.step, "rank %d accesses %v of rank %d at the same time", b.by, b.Block, k.of)
 				}
 			}
 		}
@@ -203,7 +203,7 @@ func (c *checker) places() (map[place][]done, error) {
 			}
 			for _, a := range c.accesses(Rank(r), s) {
 				if a.of != Rank(r) && (phase == 0 || phase == syncs) {
-					return nil, c.wrong(Rank(r), i, "rank %d may not have come, or have gone", a.of)
+					return nil, c.wrong(Rank(r), i, "rank %d may not have arrived yet, or may have left", a.of)
 				}
 				k := place{a.of, phase}
 				all[k] = append(all[k], done{a, Rank(r), i})

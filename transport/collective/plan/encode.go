@@ -93,7 +93,7 @@ func (p *Plan) Digest() string {
 // ErrAlgorithm if there can be no such plan; ErrWrong if the text is not a plan.
 func Decode(text []byte, topology string) (*Plan, error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%w: %d bytes are no plan", ErrWrong, len(text))
+		return nil, fmt.Errorf("%w: %d bytes are too long for a plan", ErrWrong, len(text))
 	}
 	var v struct {
 		Version int `json:"version"`
@@ -102,7 +102,7 @@ func Decode(text []byte, topology string) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %w", ErrWrong, err)
 	}
 	if v.Version != version {
-		return nil, fmt.Errorf("%w: it is of version %d, not %d", ErrStale, v.Version, version)
+		return nil, fmt.Errorf("%w: it has version %d instead of %d", ErrStale, v.Version, version)
 	}
 	var e encoded
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -111,10 +111,10 @@ func Decode(text []byte, topology string) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %w", ErrWrong, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: there is text behind it", ErrWrong)
+		return nil, fmt.Errorf("%w: the plan is followed by more text", ErrWrong)
 	}
 	if e.Shape.Topology != topology {
-		return nil, fmt.Errorf("%w: topology %.80q, not %.80q", ErrStale, e.Shape.Topology, topology)
+		return nil, fmt.Errorf("%w: topology %.80q instead of %.80q", ErrStale, e.Shape.Topology, topology)
 	}
 	t, err := e.Task.decode()
 	if err != nil {
@@ -125,7 +125,7 @@ func Decode(text []byte, topology string) (*Plan, error) {
 		return nil, err
 	}
 	if p.Digest() != e.Programs {
-		return nil, fmt.Errorf("%w: its programs are made in another way now", ErrStale)
+		return nil, fmt.Errorf("%w: its programs differ from those compiled now", ErrStale)
 	}
 	return p, nil
 }
@@ -143,7 +143,7 @@ func (e *encodedTask) decode() (Task, error) {
 		}
 	}
 	if t.Type == 0 || t.Op == 0 && e.Op != "" {
-		return t, fmt.Errorf("%w: there is no type %.40q or no operation %.40q", ErrTask, e.Type, e.Op)
+		return t, fmt.Errorf("%w: unknown type %.40q or operation %.40q", ErrTask, e.Type, e.Op)
 	}
 	return t, nil
 }

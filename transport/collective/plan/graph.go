@@ -55,24 +55,24 @@ func (c *checker) graph() (*graph, error) {
 	for k, list := range receives {
 		if len(sends[k]) < len(list) {
 			m := list[len(sends[k])]
-			return nil, c.wrong(m.rank, m.index, "rank %d sends nothing", k.from)
+			return nil, c.wrong(m.rank, m.index, "rank %d has no matching send", k.from)
 		}
 	}
 	for k, list := range sends {
 		for i, m := range list {
 			if i >= len(receives[k]) {
-				return nil, c.wrong(m.rank, m.index, "rank %d receives nothing", k.to)
+				return nil, c.wrong(m.rank, m.index, "rank %d has no matching receive", k.to)
 			}
 			to := receives[k][i]
 			if m.step.Block.Len != to.step.Block.Len {
-				return nil, c.wrong(m.rank, m.index, "rank %d's step %d (%v) is of another length", to.rank, to.index, to.step)
+				return nil, c.wrong(m.rank, m.index, "rank %d's step %d (%v) has a different length", to.rank, to.index, to.step)
 			}
 			g.add(m, to)
 		}
 	}
 	for _, list := range syncs {
 		if len(list) != len(c.programs) {
-			return nil, c.wrong(list[0].rank, list[0].index, "only %d of %d ranks do that", len(list), len(c.programs))
+			return nil, c.wrong(list[0].rank, list[0].index, "only %d of %d ranks have this step", len(list), len(c.programs))
 		}
 		g.add(list...)
 	}
@@ -179,5 +179,5 @@ func (g *graph) stuck(waits []int) error {
 	for _, m := range first {
 		fmt.Fprintf(&text, "; rank %d in step %d (%v)", m.rank, m.index, m.step)
 	}
-	return fmt.Errorf("%w: ranks wait for each other for ever%s", ErrWrong, text.String())
+	return fmt.Errorf("%w: the ranks wait for each other forever%s", ErrWrong, text.String())
 }

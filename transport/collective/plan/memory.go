@@ -89,7 +89,7 @@ func (m *memory) step(r Rank, s *Step, sent store) (out store, err error) {
 func (s store) written() error {
 	for _, p := range s {
 		if p.terms == 0 {
-			return fmt.Errorf("element %d of it was never written", p.Off)
+			return fmt.Errorf("element %d of the data was never written", p.Off)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (m *memory) combine(a, b store) (store, error) {
 func (m *memory) divide(s store) (store, error) {
 	for i := range s {
 		if s[i].divided || m.task.Op != elem.Avg {
-			return nil, fmt.Errorf("element %d of it is not to be divided", s[i].Off)
+			return nil, fmt.Errorf("element %d of the data must not be divided", s[i].Off)
 		}
 		s[i].divided = true
 	}
@@ -153,7 +153,7 @@ func (m *memory) results() error {
 			k := m.task.Place(0, Block{Result, Range{Len: m.task.Count}})
 			err := m.read(0, k).both(m.read(r, k), func(a, b part) error {
 				if a.tree != b.tree {
-					return fmt.Errorf("element %d is combined in another order than at rank 0", a.Off)
+					return fmt.Errorf("element %d is combined in a different order than at rank 0", a.Off)
 				}
 				return nil
 			})
@@ -204,11 +204,11 @@ func (m *memory) reduced(have store, from uint64) error {
 	for _, p := range have {
 		switch {
 		case p.terms != all:
-			return fmt.Errorf("element %d has the terms %#x of %#x", p.Off, p.terms, all)
+			return fmt.Errorf("element %d combines the ranks %#x instead of %#x (bit sets)", p.Off, p.terms, all)
 		case p.from != from+p.Off:
-			return fmt.Errorf("element %d is element %d", p.Off, p.from)
+			return fmt.Errorf("element %d contains element %d of the sources", p.Off, p.from)
 		case p.divided != average:
-			return fmt.Errorf("element %d: divided is %t", p.Off, p.divided)
+			return fmt.Errorf("element %d is in the wrong state: divided is %t", p.Off, p.divided)
 		case m.task.ordered() && !p.fold:
 			return fmt.Errorf("element %d is not combined in the order of the ranks", p.Off)
 		}
@@ -220,7 +220,7 @@ func (m *memory) reduced(have store, from uint64) error {
 func same(have, want store) error {
 	return have.both(want, func(a, b part) error {
 		if a.value != b.value || a.from != b.from {
-			return fmt.Errorf("element %d is element %d of the ranks %#x", a.Off, a.from, a.terms)
+			return fmt.Errorf("element %d contains element %d of the ranks %#x (bit set)", a.Off, a.from, a.terms)
 		}
 		return nil
 	})

@@ -10,13 +10,13 @@ import (
 // Errors that callers distinguish.
 var (
 	// ErrTask reports a task that is invalid.
-	ErrTask = errors.New("plan: task not possible")
+	ErrTask = errors.New("plan: invalid task")
 	// ErrAlgorithm reports an algorithm that does not exist, or can't do a task in a shape.
-	ErrAlgorithm = errors.New("plan: algorithm not usable")
+	ErrAlgorithm = errors.New("plan: unsuitable algorithm")
 	// ErrStale reports an encoded plan of another version, or for another topology.
-	ErrStale = errors.New("plan: made for another topology")
+	ErrStale = errors.New("plan: stale, made for another version or topology")
 	// ErrWrong reports a plan that does not do its task.
-	ErrWrong = errors.New("plan: wrong")
+	ErrWrong = errors.New("plan: incorrect plan")
 )
 
 // Algorithm names an algorithm for collectives.

@@ -8,7 +8,7 @@ import (
 // check checks whether the shape is valid for n ranks.
 func (s *Shape) check(n int) error {
 	if s.Nodes != nil && len(s.Nodes) != n {
-		return fmt.Errorf("%w: the shape tells the nodes of %d ranks, the task has %d", ErrTask, len(s.Nodes), n)
+		return fmt.Errorf("%w: the shape has nodes for %d ranks, but the task has %d", ErrTask, len(s.Nodes), n)
 	}
 	if s.Order == nil {
 		return nil
@@ -16,12 +16,12 @@ func (s *Shape) check(n int) error {
 	seen := make([]bool, n)
 	for _, r := range s.Order {
 		if r < 0 || int(r) >= n || seen[r] {
-			return fmt.Errorf("%w: the order %v is none of %d ranks", ErrTask, s.Order, n)
+			return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
 		}
 		seen[r] = true
 	}
 	if len(s.Order) != n {
-		return fmt.Errorf("%w: the order %v is none of %d ranks", ErrTask, s.Order, n)
+		return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (k Kind) String() string {
 // MarshalText returns the name of the kind. Errors: ErrTask.
 func (k Kind) MarshalText() ([]byte, error) {
 	if !k.Known() {
-		return nil, fmt.Errorf("%w: there is no %v", ErrTask, k)
+		return nil, fmt.Errorf("%w: unknown %v", ErrTask, k)
 	}
 	return []byte(k.String()), nil
 }
@@ -104,7 +104,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: there is no kind %.40q", ErrTask, text)
+	return fmt.Errorf("%w: unknown kind %.40q", ErrTask, text)
 }
 
 // Combines reports whether the kind combines elements.
@@ -230,27 +230,27 @@ func (t *Task) check() error {
 	}
 	switch size := t.Type.Size(); {
 	case !t.Kind.Known():
-		return fail("there is no such kind")
+		return fail("unknown kind")
 	case t.Ranks < 1 || t.Ranks > MaxRanks:
-		return fail("%d ranks, not 1 to %d", t.Ranks, MaxRanks)
+		return fail("%d ranks; use 1 to %d", t.Ranks, MaxRanks)
 	case size == 0:
-		return fail("there is no %v", t.Type)
+		return fail("unknown %v", t.Type)
 	case t.Count > maxBytes/size:
 		return fail("%d elements are too many", t.Count)
 	case t.Kind.Combines() && !t.Op.Known():
-		return fail("there is no %v", t.Op)
+		return fail("unknown %v", t.Op)
 	case t.Kind.Combines() && !t.Type.Combines():
-		return fail("elements of type %v do not combine", t.Type)
+		return fail("elements of type %v can't be combined", t.Type)
 	case !t.Kind.Combines() && t.Op != 0:
-		return fail("has no operation, and was given %v", t.Op)
+		return fail("takes no operation, but %v was given", t.Op)
 	case t.Kind.Rooted() && (t.Root < 0 || int(t.Root) >= t.Ranks):
-		return fail("root %d is none of %d ranks", t.Root, t.Ranks)
+		return fail("root %d is not one of the %d ranks", t.Root, t.Ranks)
 	case !t.Kind.Rooted() && t.Root != 0:
-		return fail("has no root, and was given rank %d", t.Root)
+		return fail("takes no root, but rank %d was given", t.Root)
 	case t.Kind == Barrier && t.Count != 0:
-		return fail("has no elements, and was given %d", t.Count)
+		return fail("takes no elements, but %d were given", t.Count)
 	case t.InPlace && (t.Kind == AllToAll || t.Kind == Barrier):
-		return fail("can't be in place")
+		return fail("can't be performed in place")
 	}
 	return nil
 }

@@ -109,13 +109,13 @@ func (t trees) join(a, b int) int {
 func (t trees) combine(a, b part) (part, error) {
 	switch both := a.terms & b.terms; {
 	case a.terms == 0 || b.terms == 0:
-		return a, fmt.Errorf("element %d of it was never written", a.Off)
+		return a, fmt.Errorf("element %d of the data was never written", a.Off)
 	case both != 0:
 		return a, fmt.Errorf("rank %d contributes twice", bits.TrailingZeros64(both))
 	case a.divided || b.divided:
-		return a, fmt.Errorf("element %d of it was divided before", a.Off)
+		return a, fmt.Errorf("element %d of the data has already been divided", a.Off)
 	case a.from != b.from:
-		return a, fmt.Errorf("combines elements %d and %d of the sources", a.from, b.from)
+		return a, fmt.Errorf("combines different elements of the sources, %d and %d", a.from, b.from)
 	}
 	a.fold = follows(a.value, b.value) || follows(b.value, a.value)
 	a.terms |= b.terms

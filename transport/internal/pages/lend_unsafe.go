@@ -17,7 +17,7 @@ func (p *Pipe) FromMemory(b []byte) error {
 	// The call does not block: see ToSocket.
 	n, _, errno := unix.RawSyscall6(unix.SYS_VMSPLICE, uintptr(p.w), uintptr(unsafe.Pointer(&vec)), 1, unix.SPLICE_F_NONBLOCK, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("take the pages of memory: %w", errno)
+		return fmt.Errorf("pass pages of memory to a pipe: %w", errno)
 	}
 	p.held += int(n)
 	return nil

@@ -123,7 +123,7 @@ func (p *Pipe) Fill(b []byte) error {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return fmt.Errorf("fill a pipe: %w", err)
+		return fmt.Errorf("write to a pipe: %w", err)
 	}
 	p.held += n
 	return nil
@@ -137,10 +137,10 @@ func (p *Pipe) FromFile(f *os.File, off int64, n int) error {
 	for p.held < n {
 		k, err := splice(int(f.Fd()), &off, p.w, nil, n-p.held)
 		if err != nil {
-			return fmt.Errorf("take the pages of a file: %w", err)
+			return fmt.Errorf("pass pages of a file to a pipe: %w", err)
 		}
 		if k == 0 {
-			return fmt.Errorf("the file ends at %d, %d bytes early: %w", off, n-p.held, io.ErrUnexpectedEOF)
+			return fmt.Errorf("the file ends at %d, %d bytes short: %w", off, n-p.held, io.ErrUnexpectedEOF)
 		}
 		p.held += k
 	}
@@ -155,7 +155,7 @@ func (p *Pipe) ToFile(f *os.File, off int64) error {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			return fmt.Errorf("write to a file from a pipe: %w", err)
+			return fmt.Errorf("pass pages from a pipe to a file: %w", err)
 		}
 		p.held -= k
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCut reports that a connection ended without an END record from the peer.
-var ErrCut = errors.New("seal: the connection was cut, by the end of the peer or on its way")
+var ErrCut = errors.New("seal: the connection was cut by the peer or in transit")
 
 const (
 	// smallBuffer is the size, in bytes, of the buffer of a connection with small records.
@@ -274,12 +274,12 @@ type attempt struct {
 }
 
 // errAgain reports that a socket has nothing to read, or no room to write, now.
-var errAgain = errors.New("seal: not now")
+var errAgain = errors.New("seal: the operation would block")
 
 func newAttempts(c net.Conn) (*attempts, error) {
 	s, ok := c.(syscall.Conn)
 	if !ok {
-		return nil, nil //nolint:nilnil // what is no socket has none
+		return nil, nil //nolint:nilnil // a connection that is not a socket has none
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {

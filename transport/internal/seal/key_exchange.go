@@ -12,7 +12,7 @@ import (
 
 // ErrHandshake reports a handshake message that was made without the secret, or
 // for another prologue.
-var ErrHandshake = errors.New("seal: made without the secret")
+var ErrHandshake = errors.New("seal: the message was not made with this secret")
 
 const (
 	// KeySize is the size of a Key, in bytes.
@@ -53,7 +53,7 @@ func NewHandshake(key Key, prologue string, initiator bool) (*Handshake, error) 
 		Pattern:     noise.HandshakeNN, Initiator: initiator, Prologue: []byte(prologue), PresharedKey: key[:],
 	})
 	if err != nil {
-		return nil, fmt.Errorf("begin the handshake: %w", err)
+		return nil, fmt.Errorf("start the handshake: %w", err)
 	}
 	return &Handshake{state: state, initiator: initiator}, nil
 }
@@ -62,7 +62,7 @@ func NewHandshake(key Key, prologue string, initiator bool) (*Handshake, error) 
 func (h *Handshake) Write(payload []byte) ([]byte, error) {
 	message, one, two, err := h.state.WriteMessage(nil, payload)
 	if err != nil {
-		return nil, fmt.Errorf("make a message of the handshake: %w", err)
+		return nil, fmt.Errorf("encode a message of the handshake: %w", err)
 	}
 	h.split(one, two)
 	return message, nil
@@ -91,7 +91,7 @@ func (h *Handshake) split(one, two *noise.CipherState) {
 // Until Ahead it reads no byte more than it needs.
 func (h *Handshake) Conn(raw net.Conn) (*Conn, error) {
 	if h.send == nil || h.receive == nil {
-		return nil, errors.New("seal: the handshake is not at its end")
+		return nil, errors.New("seal: the handshake is not complete")
 	}
 	return newConn(raw, h.send.UnsafeKey(), h.receive.UnsafeKey())
 }

@@ -35,7 +35,7 @@ const (
 
 // ErrForged reports a record that is not the next one that the peer made:
 // changed, missing, repeated or moved in transit, or not a record at all.
-var ErrForged = errors.New("seal: a record was changed on its way, or left out, or repeated")
+var ErrForged = errors.New("seal: a record was modified, omitted or repeated in transit")
 
 // head is the header of a record.
 type head struct {
@@ -55,7 +55,7 @@ func parseHead(p []byte) (head, error) {
 	if h.kind == kindData && h.n > 0 && h.n <= MaxRecord || h.kind == kindEnd && h.n == 0 {
 		return h, nil
 	}
-	return head{}, fmt.Errorf("kind %d with %d bytes: %w", h.kind, h.n, ErrForged)
+	return head{}, fmt.Errorf("record of kind %d with %d bytes: %w", h.kind, h.n, ErrForged)
 }
 
 // direction holds the key of one direction and its record count. One goroutine
@@ -75,11 +75,11 @@ func newDirection(key [KeySize]byte) (*direction, error) {
 func (d *direction) use(key [KeySize]byte) error {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return fmt.Errorf("key of a connection: %w", err)
+		return fmt.Errorf("set up the key of a connection: %w", err)
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return fmt.Errorf("key of a connection: %w", err)
+		return fmt.Errorf("set up the key of a connection: %w", err)
 	}
 	d.key, d.aead = key, aead
 	return nil
