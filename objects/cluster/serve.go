@@ -138,7 +138,7 @@ func (s *server) session(from rpc.Caller) (*servedSession, error) {
 	if g := s.sessions[from]; g != nil {
 		return g, nil
 	}
-	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
+	return nil, fmt.Errorf("%v: %w", from.Rank, errNoHello)
 }
 
 // hello starts a session. It may be repeated.
@@ -182,10 +182,10 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 		err = r.Validate()
 	}
 	if err != nil {
-		return r, fmt.Errorf("invalid record of rank %v: %w: %w", rank, ErrVersion, err)
+		return r, fmt.Errorf("invalid record of %v: %w: %w", rank, ErrVersion, err)
 	}
 	if r.Name.Rank() != uint32(rank) {
-		return r, fmt.Errorf("rank %v wrongly claims to be node %s: %w", rank, r.Name, ErrDenied)
+		return r, fmt.Errorf("%v wrongly claims to be node %s: %w", rank, r.Name, ErrDenied)
 	}
 	return r, nil
 }

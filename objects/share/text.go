@@ -169,7 +169,7 @@ func (p *Piece) checkDescriptor() error {
 	case !filepath.IsAbs(p.Path):
 		return fmt.Errorf(`"path" %q is not absolute`, p.Path)
 	case len(p.Path) > maxPath || strings.ContainsRune(p.Path, 0):
-		return fmt.Errorf(`"path" of %d bytes is too long`, len(p.Path))
+		return fmt.Errorf(`"path" of %d bytes is too long, or contains a zero byte`, len(p.Path))
 	}
 	return nil
 }
