@@ -26,7 +26,7 @@ func apart(do func() error) error {
 			return
 		}
 		if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_UNSHARE); err != nil {
-			result <- fmt.Errorf("begin a thread without descriptors: %w", err)
+			result <- fmt.Errorf("start a thread without descriptors: %w", err)
 			return
 		}
 		result <- do()

@@ -87,7 +87,7 @@ func (b *backings) register(file *os.File) int32 {
 		b.disable(passthroughRefusal(err))
 		return 0
 	}
-	b.log.Warn("file not handed to the kernel; the daemon serves it, slower", zap.Error(err))
+	b.log.Warn("passthrough not possible for a file; the daemon serves it, which is slower", zap.Error(err))
 	return 0
 }
 
@@ -117,7 +117,7 @@ func (b *backings) unregister(entry *backing) {
 		return
 	}
 	if err := b.kernel.unregister(entry.id); err != nil {
-		b.log.Warn("file not taken back from the kernel", zap.Error(err))
+		b.log.Warn("could not end the passthrough of a file", zap.Error(err))
 	}
 }
 
@@ -135,6 +135,6 @@ func (b *backings) isWritten(ino metadata.Ino) bool {
 // disable turns passthrough off for files that are not open yet, and logs it once.
 func (b *backings) disable(reason string) {
 	if b.reason.CompareAndSwap(nil, &reason) {
-		b.log.Warn("host-tier files are served by the daemon, slower", zap.String("reason", reason))
+		b.log.Warn("passthrough is off; the daemon serves host-tier files, which is slower", zap.String("reason", reason))
 	}
 }

@@ -95,7 +95,7 @@ func (c controlFile) content() ([]byte, error) {
 func (c controlFile) produce(name string, content func() ([]byte, error)) ([]byte, error) {
 	data, err := content()
 	if err != nil {
-		return nil, fmt.Errorf("content of %s/%s: %w", controlName, name, err)
+		return nil, fmt.Errorf("generate %s/%s: %w", controlName, name, err)
 	}
 	return data, nil
 }

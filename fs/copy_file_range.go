@@ -115,7 +115,7 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 // by reading it; the kernel then reads and writes.
 func (f *filesystem) copyBetween(ctx context.Context, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (uint64, error) {
 	if src.view != nil || src.published || dst.published {
-		return 0, fmt.Errorf("copy what is no plain file: %w", objects.ErrUnsupported)
+		return 0, fmt.Errorf("copy_file_range: not a plain file: %w", objects.ErrUnsupported)
 	}
 	to, from := cluster.FileRange{File: dst.open, Off: in.OffOut}, cluster.FileRange{File: src.open, Off: in.OffIn}
 	n, err := f.tree.Copy(ctx, to, from, min(in.Len, maxCopy))

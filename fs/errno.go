@@ -127,7 +127,7 @@ func (t *errnoTable) errno(err error) syscall.Errno {
 	case number == syscall.EIO:
 		t.warn(number, "request failed with an input/output error", err)
 	case errors.Is(err, devices.ErrOutOfMemory):
-		t.warn(number, "request failed for want of device memory", err)
+		t.warn(number, "request failed: out of device memory", err)
 	}
 	return number
 }
@@ -187,7 +187,7 @@ func (t *errnoTable) first(number syscall.Errno, text string) bool {
 func (t *errnoTable) dataStatus(err error) fuse.Status {
 	status := t.status(err)
 	if status == fuse.Status(syscall.EHOSTUNREACH) {
-		t.warn(syscall.EIO, "file of another node failed", err)
+		t.warn(syscall.EIO, "request for a file of another node failed", err)
 		return fuse.EIO
 	}
 	return status

@@ -191,7 +191,7 @@ func TestErrnoWarnsOnceForEachText(t *testing.T) {
 		t.Errorf("%d warnings, want 3", n)
 	}
 	// A process that finds the device full sees ENOSPC; the log has what it can't see.
-	full := logs.FilterMessage("request failed for want of device memory").All()
+	full := logs.FilterMessage("request failed: out of device memory").All()
 	if len(full) != 1 || !strings.Contains(fmt.Sprint(full[0].ContextMap()["error"]), "cuda0: out of memory: 1.0 GiB asked, 1.0 MiB free") {
 		t.Errorf("of a full device the log has %v", full)
 	}

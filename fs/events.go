@@ -137,7 +137,7 @@ func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.L
 		}
 		line, err := json.Marshal(e)
 		if err != nil {
-			log.Error("event not told", zap.Uint64("seq", e.Seq), zap.Error(err))
+			log.Error("event could not be encoded and is skipped", zap.Uint64("seq", e.Seq), zap.Error(err))
 			continue
 		}
 		select {

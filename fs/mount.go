@@ -88,13 +88,13 @@ func mountError(path string, o *Options, err error) error {
 	options := strings.Join(o.MountOptions, ",")
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: the kernel does not let this process mount at %s: it has no CAP_SYS_ADMIN; run as a user with fusermount3, or start the container with: --cap-add SYS_ADMIN", ErrNoFUSE, path)
+		return fmt.Errorf("%w: the kernel does not let this process mount at %s, because it lacks CAP_SYS_ADMIN; run as a user with fusermount3, or start the container with: --cap-add SYS_ADMIN", ErrNoFUSE, path)
 	case errors.Is(err, syscall.EINVAL) && options != "":
-		return fmt.Errorf("mount at %s: the kernel knows not all of the options %q; take those out that are no FUSE or mount options", path, options)
+		return fmt.Errorf("mount at %s: the kernel rejects the options %q; remove those that are not FUSE or mount options", path, options)
 	case errors.Is(err, syscall.ENODEV):
-		return fmt.Errorf("%w: the kernel has no FUSE; load it with: modprobe fuse", ErrNoFUSE)
+		return fmt.Errorf("%w: the kernel has no FUSE support; load it with: modprobe fuse", ErrNoFUSE)
 	case os.Geteuid() != 0:
-		return fmt.Errorf("mount at %s by fusermount3, which says why above: %w", path, err)
+		return fmt.Errorf("mount at %s with fusermount3, which prints the reason above: %w", path, err)
 	}
 	return fmt.Errorf("mount at %s: %w", path, err)
 }

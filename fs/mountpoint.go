@@ -27,7 +27,7 @@ func checkMountPoint(path string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", ErrMountPoint, err)
 	case !info.IsDir():
-		return "", fmt.Errorf("%w: %s is not a directory; name an empty one", ErrMountPoint, abs)
+		return "", fmt.Errorf("%w: %s is not a directory; use an empty directory", ErrMountPoint, abs)
 	}
 	return abs, nil
 }
@@ -44,9 +44,9 @@ func checkFUSE(allowOther bool) error {
 	file, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: there is no /dev/fuse; load the module with: modprobe fuse, or start the container with: --device /dev/fuse", ErrNoFUSE)
+		return fmt.Errorf("%w: /dev/fuse does not exist; load the module with: modprobe fuse, or start the container with: --device /dev/fuse", ErrNoFUSE)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w: no permission to open /dev/fuse; run as root, or let your user in with: chmod 666 /dev/fuse", ErrNoFUSE)
+		return fmt.Errorf("%w: no permission to open /dev/fuse; run as root, or give your user access with: chmod 666 /dev/fuse", ErrNoFUSE)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrNoFUSE, err)
 	}
@@ -60,7 +60,7 @@ func checkFUSE(allowOther bool) error {
 		return err
 	}
 	if allowOther && !userAllowOther() {
-		return fmt.Errorf("%w: allow-other for a user other than root needs the line user_allow_other in /etc/fuse.conf", ErrNoFUSE)
+		return fmt.Errorf("%w: allow-other, for a user other than root, requires the line user_allow_other in /etc/fuse.conf", ErrNoFUSE)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func fusermount() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: a user other than root mounts by fusermount3, which is not installed; install it with: apt-get install fuse3", ErrNoFUSE)
+	return "", fmt.Errorf("%w: a user other than root mounts with fusermount3, which is not installed; install it with: apt-get install fuse3", ErrNoFUSE)
 }
 
 func userAllowOther() bool {

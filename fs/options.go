@@ -141,29 +141,29 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("fs: "+format, args...))
 	}
 	if o.Store == nil {
-		fault("no object store")
+		fault("no object store given")
 	}
 	if o.Engine == nil {
-		fault("no transport engine")
+		fault("no transport engine given")
 	}
 	if o.MountPoint == "" {
-		fault("no mount point")
+		fault("no mount point given")
 	}
 	if o.Passthrough != PassthroughAuto && o.Passthrough != PassthroughOff {
-		fault("passthrough %q; use auto or off", string(o.Passthrough))
+		fault("unknown passthrough mode %q; use auto or off", string(o.Passthrough))
 	}
 	if o.ReadAhead > maxReadAhead {
-		fault("read-ahead of %v; use at most %v", o.ReadAhead, maxReadAhead)
+		fault("read-ahead of %v is too large; use at most %v", o.ReadAhead, maxReadAhead)
 	}
 	if o.MaxWrite < minMaxWrite || o.MaxWrite > maxMaxWrite || o.MaxWrite%pageSize != 0 {
-		fault("largest request of %d bytes; use a multiple of 4 KiB from %v to %v", uint64(o.MaxWrite), minMaxWrite, maxMaxWrite)
+		fault("invalid largest request of %d bytes; use a multiple of 4 KiB from %v to %v", uint64(o.MaxWrite), minMaxWrite, maxMaxWrite)
 	}
 	if o.MaxBackground < 1 || o.MaxBackground > maxMaxBackground {
-		fault("%d background requests; use 1 to %d", o.MaxBackground, maxMaxBackground)
+		fault("invalid number of background requests: %d; use 1 to %d", o.MaxBackground, maxMaxBackground)
 	}
 	for _, option := range o.MountOptions {
 		if option == "" || strings.ContainsAny(option, ",\x00") {
-			fault("mount option %q; give one option without commas for each", option)
+			fault("invalid mount option %q; give one option per value, without commas", option)
 		}
 	}
 	return errors.Join(faults...)

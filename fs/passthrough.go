@@ -31,9 +31,9 @@ func (r fuseRegistrar) unregister(id int32) error {
 // passthroughRefusal explains for the user why the kernel refused.
 func passthroughRefusal(err error) string {
 	if errors.Is(err, syscall.EPERM) {
-		return "the kernel lets only CAP_SYS_ADMIN do it; mount as root"
+		return "the kernel requires CAP_SYS_ADMIN for passthrough; mount as root"
 	}
-	return fmt.Sprintf("%v; passthrough needs Linux 6.9 or newer", err)
+	return fmt.Sprintf("%v; passthrough requires Linux 6.9 or newer", err)
 }
 
 // probePassthrough determines before the first open whether the kernel accepts backing
@@ -41,13 +41,13 @@ func passthroughRefusal(err error) string {
 func probePassthrough(mode PassthroughMode, settings *fuse.InitIn, r registrar) string {
 	switch {
 	case mode == PassthroughOff:
-		return "turned off by the option passthrough=off"
+		return "disabled by the option passthrough=off"
 	case settings.Flags64()&fuse.CAP_PASSTHROUGH == 0:
-		return "this kernel has no FUSE passthrough; Linux 6.9 and newer have it"
+		return "this kernel has no FUSE passthrough, which requires Linux 6.9 or newer"
 	}
 	fd, err := unix.MemfdCreate("hmcfs-probe", unix.MFD_CLOEXEC)
 	if err != nil {
-		return fmt.Sprintf("no file to try it with: %v", err)
+		return fmt.Sprintf("could not create a file to test it with: %v", err)
 	}
 	file := os.NewFile(uintptr(fd), "memfd:hmcfs-probe")
 	defer func() { _ = file.Close() }() // nothing was written to it

@@ -25,7 +25,7 @@ var (
 	// ErrMountPoint reports that the mount point can't be used as it is.
 	ErrMountPoint = errors.New("fs: mount point unusable")
 	// ErrNoFUSE reports that the machine or the user can't mount FUSE filesystems.
-	ErrNoFUSE = errors.New("fs: no FUSE")
+	ErrNoFUSE = errors.New("fs: FUSE is unavailable")
 )
 
 // Server is one mount. Its methods may be called from any goroutine.
@@ -65,7 +65,7 @@ func (s *Server) answer(ctx context.Context) error {
 // abort removes a mount that was never announced.
 func (s *Server) abort() {
 	if err := s.unmount(unix.MNT_DETACH); err != nil {
-		s.fs.log.Error("mount that failed to start stays", zap.Error(err))
+		s.fs.log.Error("a mount that failed to start could not be removed", zap.Error(err))
 		return
 	}
 	<-s.gone
@@ -136,7 +136,7 @@ func (s *Server) unmount(flags int) error {
 	err := unix.Unmount(s.path, flags)
 	switch {
 	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("unmount %s: %w: close what is open there (lsof +f -- %s shows it)", s.path, ErrBusy, s.path)
+		return fmt.Errorf("unmount %s: %w: close the open files (list them with: lsof +f -- %s)", s.path, ErrBusy, s.path)
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", s.path, err)
 	}

@@ -33,7 +33,7 @@ func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.St
 	}
 	if err != nil {
 		// The caller sees only a number; the log has the cause.
-		s.log.Info("memory not bound", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
+		s.log.Info("could not bind memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 	}
 	return s.errs.status(err)
 }
@@ -49,7 +49,7 @@ func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, fuse
 	}
 	out, err := s.store.Export(background(), ino, callerOf(who), objects.ExportOptions{})
 	if err != nil {
-		s.log.Info("memory not exported", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
+		s.log.Info("could not export memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 		return nil, s.errs.status(err)
 	}
 	if err := out.Handle.Close(); err != nil {

@@ -117,7 +117,7 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 	defer v.mu.Unlock()
 	n := v.nodes[id]
 	if n == nil {
-		return nil, fmt.Errorf("node %d of a view: %w", id, syscall.ESTALE)
+		return nil, fmt.Errorf("view node %d: %w", id, syscall.ESTALE)
 	}
 	return n, nil
 }
@@ -244,7 +244,7 @@ func (v *views) check(ctx context.Context, n *viewNode) error {
 		return err
 	}
 	if err != nil || !sameTensor(n.tensor, e.Tensor) {
-		return fmt.Errorf("%s of inode %d was written anew: %w", n.path, n.file, syscall.ESTALE)
+		return fmt.Errorf("tensor %s of inode %d was rewritten: %w", n.path, n.file, syscall.ESTALE)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (v *viewFile) Views(ctx context.Context, off uint64, n int) (objects.Views,
 }
 
 func (v *viewFile) stale() error {
-	return fmt.Errorf("%s of inode %d is not what it was: %w", v.path, v.viewNode.file, syscall.ESTALE)
+	return fmt.Errorf("tensor %s of inode %d was rewritten: %w", v.path, v.viewNode.file, syscall.ESTALE)
 }
 
 // verify returns a mark at which the file has the tensor as the node shows
@@ -203,7 +203,7 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 // reads and writes; those of readView and of CopyRange.
 func (v *viewFile) copyTo(ctx context.Context, r objects.CopyRange) (uint64, error) {
 	if r.Dst.Ino() == v.viewNode.file {
-		return 0, fmt.Errorf("copy a tensor into its own file: %w", objects.ErrUnsupported)
+		return 0, fmt.Errorf("can't copy a tensor into its own file: %w", objects.ErrUnsupported)
 	}
 	mark, _, err := v.verify(ctx)
 	if err != nil {

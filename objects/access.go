@@ -27,11 +27,11 @@ type access struct {
 func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
 	for depth := 0; who.UID != 0 && in.Ino != metadata.RootIno; depth++ {
 		if depth == maxDepth {
-			return fmt.Errorf("inode %d: its directories are being moved: %w", in.Ino, ErrBusy)
+			return fmt.Errorf("inode %d: one of its parent directories is being moved: %w", in.Ino, ErrBusy)
 		}
 		dir, err := ac.meta.Get(ctx, in.Parent)
 		if err != nil {
-			return fmt.Errorf("directory of inode %d: %w", in.Ino, err)
+			return fmt.Errorf("parent directory of inode %d: %w", in.Ino, err)
 		}
 		if !who.May(&dir, PermExec) {
 			return Unsearchable(who, &dir)
@@ -43,7 +43,7 @@ func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.In
 
 // Unsearchable returns the error for a directory that the caller may not search.
 func Unsearchable(who Caller, dir *metadata.Inode) error {
-	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
+	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d has no search permission for it: %w",
 		dir.Name, dir.Mode.Perm(), dir.UID, who.UID, ErrForbidden)
 }
 
@@ -92,7 +92,7 @@ func mayReceive(who Caller, in metadata.Inode) error {
 		want |= PermWrite
 	}
 	if !who.May(&in, want) {
-		return fmt.Errorf("it has mode %o and belongs to user %d; user %d, to receive it, needs to be allowed to read and to write it: %w",
+		return fmt.Errorf("it has mode %o and belongs to user %d; user %d needs read and write permission to receive it: %w",
 			in.Mode.Perm(), in.UID, who.UID, ErrForbidden)
 	}
 	return nil
@@ -120,7 +120,7 @@ func (ac *access) mayVacate(ctx context.Context, who Caller, in metadata.Inode) 
 // Errors: metadata.ErrPermission.
 func (ac *access) mayName(ctx context.Context, dir Ino, name string) error {
 	if ac.volatile(ctx, dir) {
-		return fmt.Errorf("hmcfs makes the names of this directory: %w", metadata.ErrPermission)
+		return fmt.Errorf("only hmcfs creates names in this directory: %w", metadata.ErrPermission)
 	}
 	return ac.mayMoveAway(ctx, dir, name)
 }
@@ -139,7 +139,7 @@ func (ac *access) mayMoveAway(ctx context.Context, dir Ino, name string) error {
 	case err != nil:
 		return err
 	case in.Parent == metadata.RootIno:
-		return fmt.Errorf("%s of a device is the directory of its keyed objects: %w", name, metadata.ErrPermission)
+		return fmt.Errorf("%s is reserved in a device's directory for its keyed objects: %w", name, metadata.ErrPermission)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (ac *access) mayRename(ctx context.Context, r metadata.Rename) error {
 	}
 	switch {
 	case r.Flags&metadata.Exchange != 0 && (ac.volatile(ctx, r.From) || ac.volatile(ctx, r.To)):
-		return fmt.Errorf("exchange with a name of hmcfs's: %w", metadata.ErrPermission)
+		return fmt.Errorf("can't exchange with a name that hmcfs manages: %w", metadata.ErrPermission)
 	case r.To == metadata.PublishIno && r.From != metadata.PublishIno:
 		return nil
 	}

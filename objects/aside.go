@@ -17,7 +17,7 @@ func (s *Store) Aside() ([]devices.AsideFile, error) {
 		}
 		some, err := t.Files.Aside()
 		if err != nil {
-			return nil, fmt.Errorf("what is set aside on %s: %w", t.Name, err)
+			return nil, fmt.Errorf("list the files set aside on %s: %w", t.Name, err)
 		}
 		all = append(all, some...)
 	}

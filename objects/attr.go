@@ -139,7 +139,7 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 		return Attr{}, err
 	}
 	if c.Size != nil && !before.IsRegular() {
-		return Attr{}, fmt.Errorf("set the size of inode %d: %w", ino, ErrInvalid)
+		return Attr{}, fmt.Errorf("can't set the size of inode %d, which is not a regular file: %w", ino, ErrInvalid)
 	}
 	if !before.IsRegular() || c.Size == nil && c.Atime == nil && c.Mtime == nil {
 		return s.attrs.setRecord(ctx, ino, c)

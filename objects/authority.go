@@ -166,7 +166,7 @@ func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields
 		err = s.keyed.takeKey(ctx, in)
 	}
 	if err != nil {
-		return "", fmt.Errorf("key %q of two machines: %w", key, err)
+		return "", fmt.Errorf("resolve the conflict of key %q between two nodes: %w", key, err)
 	}
 	s.events.emit(EventConflict, key, in)
 	return path, nil

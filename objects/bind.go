@@ -73,7 +73,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
 	}
 	if err = s.bindings.describe(ctx, ino, record.Memory); err != nil {
-		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		s.log.Warn("could not record the description of bound memory", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	err = s.bindings.watch(ino, b) //nolint:contextcheck // it lasts as long as the owner
 	s.changes.tell(ino, false)
@@ -118,7 +118,7 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 		return err
 	}
 	if err := old.Discard(); err != nil {
-		bs.log.Warn("memory of a bound object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("could not free the former memory of an object that was bound", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
 }
@@ -141,11 +141,11 @@ func (o *object) mayBind(of *content.Tier) error {
 	}
 	t, body := o.place()
 	if t != of {
-		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.Name, t.Name, ErrBusy)
+		return fmt.Errorf("the file has moved from %s to %s in the meantime: %w", of.Name, t.Name, ErrBusy)
 	}
 	switch body.(type) {
 	case *content.Bound:
-		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
+		return fmt.Errorf("the file is already bound; remove it to unbind: %w", ErrBusy)
 	case content.Lost:
 		return fmt.Errorf("the file's content is lost; truncate it to 0 first: %w", ErrBusy)
 	}
@@ -154,7 +154,7 @@ func (o *object) mayBind(of *content.Tier) error {
 		return err
 	}
 	if size > 0 || body.Usage() > 0 || o.exported() > 0 {
-		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", size, ErrBusy)
+		return fmt.Errorf("the file is not empty (%d bytes); bind an empty file: %w", size, ErrBusy)
 	}
 	return nil
 }

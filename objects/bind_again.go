@@ -17,11 +17,11 @@ import (
 )
 
 // errOfSession reports that an object was memory of a session of the previous run.
-var errOfSession = fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
+var errOfSession = fmt.Errorf("it was memory of a session of the daemon's previous run: %w", ErrLost)
 
 // errUnseen reports that a path could not be resolved to an object's memory without a
 // request to its file system.
-var errUnseen = errors.New("the file system of its name has to be asked")
+var errUnseen = errors.New("its path can't be resolved without a request to its file system")
 
 // rebind binds the objects again that were bound when the previous daemon ended: the
 // memory belongs to its owner, and lives as long as that process. If the owner has
@@ -71,11 +71,11 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 		return err
 	}
 	if err == nil {
-		bs.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
+		bs.log.Info("object bound again after a restart", zap.Uint64("ino", uint64(ino)))
 		return nil
 	}
 	if uerr := bs.meta.Unbind(ctx, ino, true); uerr != nil {
-		return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
+		return fmt.Errorf("record that object %d is lost: %w", ino, uerr)
 	}
 	if errors.Is(err, errOfSession) {
 		bs.keyed.expireLost(ctx, ino)
@@ -103,7 +103,7 @@ type userWaits map[uint32]time.Duration
 // Errors: ErrLost; those of fn.
 func (w userWaits) look(uid uint32, fn func() error) error {
 	if w[uid] >= startPatience {
-		return fmt.Errorf("file systems of user %d do not answer, its memory is not looked for: %w", uid, ErrLost)
+		return fmt.Errorf("file systems of user %d do not answer; skipped the search for the user's memory: %w", uid, ErrLost)
 	}
 	begun := time.Now()
 	err := fn()
@@ -124,14 +124,14 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 		return fmt.Errorf("read the binding: %w", err)
 	}
 	if record.Version != bindingVersion {
-		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
+		return fmt.Errorf("binding has version %d, this program supports %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
 	}
 	if record.Session {
 		return errOfSession
 	}
 	boot, err := owner.Boot()
 	if err == nil && record.Boot != boot {
-		err = fmt.Errorf("the machine was booted since: %w", ErrLost)
+		err = fmt.Errorf("the machine has rebooted since: %w", ErrLost)
 	}
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 	b := op.result()
 	if uint64(in.Size) != b.body.Length() {
 		b.body.End()
-		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.Length(), in.Size, ErrLost), b.letOwnerGo())
+		return errors.Join(fmt.Errorf("the memory has %d bytes, but the object has %d: %w", b.body.Length(), in.Size, ErrLost), b.letOwnerGo())
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
@@ -160,7 +160,7 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 	want := op.record.Files
 	op.record.Files = nil
 	if len(want) != len(op.memory.Pieces) {
-		return fmt.Errorf("a binding of %d pieces with %d files: %w", len(op.memory.Pieces), len(want), metadata.ErrCorrupt)
+		return fmt.Errorf("invalid binding: %d pieces, but %d files: %w", len(op.memory.Pieces), len(want), metadata.ErrCorrupt)
 	}
 	for i := range op.memory.Pieces {
 		switch op.memory.Pieces[i].Kind {
@@ -172,7 +172,7 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 			err = op.importPiece(ctx, i)
 		}
 		if err == nil && op.record.Files[i] != want[i] {
-			err = fmt.Errorf("its file is another by now: %w", ErrLost)
+			err = fmt.Errorf("its file is now a different one: %w", ErrLost)
 		}
 		if err != nil {
 			return fmt.Errorf("piece %d: %w", i, err)
@@ -186,7 +186,7 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 // number alone may refer to other memory by now.
 func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) error {
 	if op.owner == nil {
-		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
+		return fmt.Errorf("no process is known to hold it: %w", ErrLost)
 	}
 	n := -1
 	if fd := op.memory.Pieces[i].FD; fd != nil {
@@ -221,7 +221,7 @@ func (op *opener) findFile(i int, want owner.FileID) error {
 			return err
 		}
 	}
-	err := fmt.Errorf("nobody is known to have it: %w", ErrLost)
+	err := fmt.Errorf("no process is known to hold it: %w", ErrLost)
 	if op.owner != nil {
 		var f *os.File
 		if f, err = op.owner.Search(op.bindings.guard, want, op.who.UID); err == nil {
@@ -248,7 +248,7 @@ func (op *opener) openSame(i int, want owner.FileID) (*os.File, error) {
 	if err != nil || isFile(f, want) {
 		return f, err
 	}
-	return nil, errors.Join(f.Close(), fmt.Errorf("its file is gone: %w", ErrLost))
+	return nil, errors.Join(f.Close(), fmt.Errorf("its file no longer exists: %w", ErrLost))
 }
 
 func isFile(f *os.File, want owner.FileID) bool {

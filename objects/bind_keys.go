@@ -190,12 +190,12 @@ func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
 	r, end := k.Blobs[0].Region, uint64(0)
 	for i := range k.Blobs {
 		if at := &k.Blobs[i]; at.Region != r || at.Off != end {
-			return fmt.Errorf("blob %d is not the next of the same file: %w", i, ErrUnsupported)
+			return fmt.Errorf("blob %d does not continue the file of the previous blob: %w", i, ErrUnsupported)
 		}
 		end += k.Blobs[i].Len
 	}
 	if end != r.size {
-		return fmt.Errorf("%d bytes of a file of %d: %w", end, r.size, ErrUnsupported)
+		return fmt.Errorf("blobs of %d bytes, but the file has %d: %w", end, r.size, ErrUnsupported)
 	}
 	f, err := r.open(ctx)
 	if err != nil {
@@ -231,7 +231,7 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 		h.rememberFile(k.Key, ino)
 		return nil
 	case a.Key != "":
-		return fmt.Errorf("the file has key %q, and blobs %q: %w", a.Key, had, ErrInconsistent)
+		return fmt.Errorf("the file already has key %q and blobs %q: %w", a.Key, had, ErrInconsistent)
 	}
 	if err = s.keyed.claimKey(ctx, k.Key); err != nil {
 		return err

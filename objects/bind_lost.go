@@ -35,7 +35,7 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 		return nil
 	})
 	if err != nil {
-		bs.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("could not write the record of a lost object", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	if !gone {
 		return
@@ -44,7 +44,7 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 	if sourceOf(b) != nil {
 		bs.keyed.expireLost(ctx, ino)
 	} else {
-		bs.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+		bs.log.Info("object lost because the process that owned its memory has ended", zap.Uint64("ino", uint64(ino)))
 	}
 	bs.changes.tell(ino, true)
 }

@@ -154,9 +154,9 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	case !op.who.May(&a.Inode, PermWrite):
 		return fmt.Errorf("user %d may not write the file: %w", op.who.UID, ErrForbidden)
 	case a.State == StateBound:
-		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
+		return fmt.Errorf("the file is already bound; remove it to unbind: %w", ErrBusy)
 	case a.Size > 0 || a.Allocated > 0:
-		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", a.Size, ErrBusy)
+		return fmt.Errorf("the file is not empty (%d bytes); bind an empty file: %w", a.Size, ErrBusy)
 	}
 	op.tier, err = op.bindings.tiers.named(a.Device)
 	return err
@@ -166,7 +166,7 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 func (op *opener) checkDevice() error {
 	info, m := op.tier.Dev.Info(), &op.memory
 	if m.Family != info.Family {
-		return fmt.Errorf("memory of family %q bound in %s, which is %q: %w", m.Family, info.Name, info.Family, devices.ErrHandle)
+		return fmt.Errorf("memory of family %q can't be bound on %s, whose family is %q: %w", m.Family, info.Name, info.Family, devices.ErrHandle)
 	}
 	if err := info.CheckUUID(m.Device); err != nil {
 		return err
@@ -179,10 +179,10 @@ func (op *opener) checkDevice() error {
 	for i := range m.Pieces {
 		kind := m.Pieces[i].Kind
 		if kind == devices.HandleMemfd != hostLike {
-			return fmt.Errorf("piece %d is of kind %s, and %s is %q, which takes %s: %w", i, kind, info.Name, info.Family, takes, devices.ErrHandle)
+			return fmt.Errorf("piece %d is of kind %s, but %s has family %q, which accepts %s: %w", i, kind, info.Name, info.Family, takes, devices.ErrHandle)
 		}
 		if kind != devices.HandleMemfd && m.PID == 0 {
-			return fmt.Errorf(`memory of kind %s needs the "pid" of its owner: %w`, kind, devices.ErrHandle)
+			return fmt.Errorf(`memory of kind %s requires the "pid" of its owner: %w`, kind, devices.ErrHandle)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func checkDescription(m share.Memory) error {
 		return nil
 	}
 	if len(m.Blobs) > metadata.MaxXattr {
-		return fmt.Errorf("blobs of %d bytes, at most %d: %w", len(m.Blobs), metadata.MaxXattr, ErrInvalid)
+		return fmt.Errorf("text of the blobs has %d bytes, the maximum is %d: %w", len(m.Blobs), metadata.MaxXattr, ErrInvalid)
 	}
 	return checkBlobs(m.Blobs, size)
 }
@@ -232,7 +232,7 @@ func (op *opener) findOwner() error {
 // not be this process.
 func (op *opener) ownerOf(pid int) (*owner.Process, error) {
 	if pid == os.Getpid() {
-		return nil, fmt.Errorf("process %d is this mount's own; its memory is not bound to itself: %w", pid, devices.ErrHandle)
+		return nil, fmt.Errorf("process %d is the daemon of this mount, whose own memory can't be bound: %w", pid, devices.ErrHandle)
 	}
 	return op.who.process(pid)
 }
@@ -296,10 +296,10 @@ func (op *opener) addFile(i int, f *os.File) error {
 		err = owner.CheckWritable(f)
 	}
 	if err == nil && op.bindings.table.isOurs(id) {
-		err = fmt.Errorf("it is memory of this mount, which is not bound to itself: %w", devices.ErrHandle)
+		err = fmt.Errorf("it is memory of this mount, which can't be bound to itself: %w", devices.ErrHandle)
 	}
 	if need := uint64(p.Offset) + uint64(p.Size); err == nil && size < need {
-		err = fmt.Errorf("%d bytes at %d of a file of %d: %w", p.Size, p.Offset, size, devices.ErrHandle)
+		err = fmt.Errorf("%d bytes at offset %d exceed the file of %d: %w", p.Size, p.Offset, size, devices.ErrHandle)
 	}
 	if err != nil {
 		return errors.Join(handleError(err), f.Close())
@@ -390,7 +390,7 @@ func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) err
 		err = errors.Join(err, cerr)
 	}
 	if mem != nil && mem.Size() < p.Size {
-		err = errors.Join(err, fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle))
+		err = errors.Join(err, fmt.Errorf("%d bytes requested, but the memory has %d: %w", p.Size, mem.Size(), devices.ErrHandle))
 	}
 	if err != nil {
 		if mem != nil {
@@ -416,7 +416,7 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.File, err = op.owner.Take(op.bindings.guard, *p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
-		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)
+		err = fmt.Errorf("a handle of kind %s must be passed as a descriptor: %w", p.Kind, devices.ErrHandle)
 	}
 	return handleError(err)
 }

@@ -50,7 +50,7 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 	}
 	if has := h.blobs.Load(); has+int64(len(blobs)) > maxBlobs {
 		bs.refusedBlobs.Add(1)
-		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
+		return nil, nil, fmt.Errorf("the keys of this session consist of %d blobs, the maximum is %d; remove some keys: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
 	made := &blobSource{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
 	b := content.NewBound(bs.engine, devices.Name(made.tier.Name), bs.table.warn)
@@ -58,10 +58,10 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 	for i := range blobs {
 		r := blobs[i].Region
 		if r.body == nil {
-			return nil, nil, fmt.Errorf("blob %d is of a file: %w", i, ErrUnsupported)
+			return nil, nil, fmt.Errorf("blob %d is part of a file: %w", i, ErrUnsupported)
 		}
 		if r.body.HasEnded() {
-			return nil, nil, fmt.Errorf("the memory of blob %d has ended: %w", i, ErrLost)
+			return nil, nil, fmt.Errorf("the memory of blob %d no longer exists: %w", i, ErrLost)
 		}
 		if !slices.Contains(made.regions, r) {
 			made.regions = append(made.regions, r)
@@ -81,9 +81,9 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 	for i := range blobs {
 		switch r := blobs[i].Region; {
 		case r.holder != h:
-			return fmt.Errorf("blob %d is no memory of this user: %w", i, ErrInvalid)
+			return fmt.Errorf("blob %d is not memory of this session: %w", i, ErrInvalid)
 		case r.tier != first:
-			return fmt.Errorf("blob %d is on %s, blob 0 on %s: %w", i, r.tier.Name, first.Name, ErrInvalid)
+			return fmt.Errorf("blob %d is on %s, but blob 0 is on %s: %w", i, r.tier.Name, first.Name, ErrInvalid)
 		}
 	}
 	return nil

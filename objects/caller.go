@@ -84,7 +84,7 @@ func (c Caller) process(pid int) (*owner.Process, error) {
 	}
 	mine, err := p.BelongsTo(c.UID)
 	if err == nil && !mine {
-		err = fmt.Errorf("process %d is not user %d's: %w", pid, c.UID, ErrForbidden)
+		err = fmt.Errorf("process %d does not belong to user %d: %w", pid, c.UID, ErrForbidden)
 	}
 	if err != nil {
 		return nil, errors.Join(handleError(err), p.Close())

@@ -100,7 +100,7 @@ func (c *Claimed) Fetch(ctx context.Context, to Blob, off uint64) error {
 		err = c.obj.scatter(ctx, sc, "")
 	}
 	if err != nil {
-		return fmt.Errorf("read %q of publish: %w", c.key, err)
+		return fmt.Errorf("read publication %q: %w", c.key, err)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (c *Claimed) Open(ctx context.Context) (*File, error) {
 	s := c.holder.store
 	o, err := s.table.pin(ctx, c.obj.ino, pinOpen)
 	if err != nil {
-		return nil, fmt.Errorf("open %q of publish: %w", c.key, err)
+		return nil, fmt.Errorf("open publication %q: %w", c.key, err)
 	}
 	return &File{store: s, obj: o}, nil
 }
@@ -188,7 +188,7 @@ func (h *Holder) Fill(ctx context.Context, sc Scatter, src Source) error {
 		err = sc.fits(src.Blobs)
 	}
 	if err == nil && sc.Replica {
-		err = fmt.Errorf("a replica of what another machine has: %w", ErrUnsupported)
+		err = fmt.Errorf("can't make a replica of memory of another node: %w", ErrUnsupported)
 	}
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)

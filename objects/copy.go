@@ -26,10 +26,10 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	}
 	r.N = min(r.N, end-r.SrcOff)
 	if r.DstOff > maxSize || r.N > maxSize-r.DstOff {
-		return 0, fmt.Errorf("copy %d bytes to %d: %w", r.N, r.DstOff, ErrTooLarge)
+		return 0, fmt.Errorf("copy %d bytes to offset %d: %w", r.N, r.DstOff, ErrTooLarge)
 	}
 	if r.Src.obj == r.Dst.obj && r.SrcOff < r.DstOff+r.N && r.DstOff < r.SrcOff+r.N {
-		return 0, fmt.Errorf("copy %d bytes from %d to %d of one object: %w", r.N, r.SrcOff, r.DstOff, ErrInvalid)
+		return 0, fmt.Errorf("copy %d bytes from offset %d to overlapping offset %d of the same object: %w", r.N, r.SrcOff, r.DstOff, ErrInvalid)
 	}
 	dst := r.Dst.obj
 	var done uint64

@@ -107,7 +107,7 @@ func (st *startup) compare(ctx context.Context, t *content.Tier, known *hostReco
 	known.bonded = bond.Now != 0
 	switch {
 	case st.meta.Cut():
-		known.older = "something was cut from their end, or damaged ones were brought back"
+		known.older = "their latest entries were cut off, or damaged records were restored"
 	case number == 0 && (bond.Now == 0 || !known.hasFiles): // the first use, or one by an earlier hmcfs
 	case !bond.Fits(number):
 		known.older = "they are a copy from another mount"
@@ -284,7 +284,7 @@ func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) er
 func (r *reckoning) tell() {
 	s := r.startup
 	if r.removed > 0 {
-		s.log.Info("host memory of removed objects given back", zap.Int("objects", r.removed))
+		s.log.Info("freed the host memory of removed objects", zap.Int("objects", r.removed))
 	}
 	if older := r.known.older; older != "" {
 		s.recovery.Older = older
@@ -314,7 +314,7 @@ func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadat
 			return err
 		}
 	}
-	st.log.Warn("host memory of an earlier run is gone", zap.Int("objects", len(gone)))
+	st.log.Warn("host memory of an earlier run no longer exists; its objects are lost", zap.Int("objects", len(gone)))
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (f *File) Deliver(ctx context.Context, off uint64, n int) error {
 		return nil
 	}
 	if err := f.deliver(ctx, span{from: off, end: off + uint64(max(n, 0))}); err != nil {
-		return fmt.Errorf("read %q of publish: %w", r.offer.name, err)
+		return fmt.Errorf("read publication %q: %w", r.offer.name, err)
 	}
 	return nil
 }
@@ -134,6 +134,6 @@ func (f *File) finish(ctx context.Context) {
 	}
 	mine := func() error { return r.offer.holds(&r.me) }
 	if err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, mine); err != nil {
-		f.store.table.warn("the name of a file that was received could not be removed", err)
+		f.store.table.warn("could not remove the name of a received file", err)
 	}
 }

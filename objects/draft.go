@@ -51,7 +51,7 @@ type draftMark struct {
 func (f *File) Draft(ctx context.Context, size uint64) (*Draft, error) {
 	d, err := f.draft(ctx, size)
 	if err != nil {
-		return nil, fmt.Errorf("draft of object %d: %w", f.obj.ino, err)
+		return nil, fmt.Errorf("create a draft of object %d: %w", f.obj.ino, err)
 	}
 	return d, nil
 }
@@ -71,7 +71,7 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	}
 	t, body := o.place()
 	if isBound(body) && size != d.before.size {
-		return nil, fmt.Errorf("it is memory of %d bytes of another process, and is to have %d: %w", d.before.size, size, ErrInvalid)
+		return nil, fmt.Errorf("it is memory of another process with a fixed size of %d bytes, not %d: %w", d.before.size, size, ErrInvalid)
 	}
 	d.tier = t
 	if t.Files == nil {
@@ -136,7 +136,7 @@ func (d *Draft) Size() uint64 { return d.size }
 func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) error {
 	n := uint64(src.Len())
 	if off > d.size || n > d.size-off {
-		return fmt.Errorf("%d bytes at %d of a draft of %d: %w", n, off, d.size, ErrInvalid)
+		return fmt.Errorf("%d bytes at offset %d exceed the draft of %d: %w", n, off, d.size, ErrInvalid)
 	}
 	if n == 0 {
 		return nil
@@ -146,7 +146,7 @@ func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) erro
 		write = d.copyDevice
 	}
 	if done, err := write(ctx, off, src); err != nil {
-		return fmt.Errorf("write %d bytes of a draft, %d done: %w", n, done, err)
+		return fmt.Errorf("write %d bytes to a draft, %d written: %w", n, done, err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) 
 // Discard frees the memory.
 func (d *Draft) Discard() {
 	if err := errors.Join(d.redo.remove(), d.body.Discard()); err != nil {
-		d.file.store.log.Warn("memory of a draft not given back", zap.Error(err))
+		d.file.store.log.Warn("could not free the memory of a draft", zap.Error(err))
 	}
 }
 
@@ -223,7 +223,7 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 		old = d.body
 	}
 	if failure := errors.Join(d.redo.remove(), old.Discard()); failure != nil {
-		o.table.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
+		o.table.log.Warn("could not free memory that was replaced", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
 	}
 	if err != nil {
 		return fmt.Errorf("replace the content of object %d: %w", o.ino, err)
@@ -262,7 +262,7 @@ func (d *Draft) unchanged(own uint64) error {
 	}
 	now.version -= own
 	if t, _ := o.place(); t != d.tier || now != d.before {
-		return fmt.Errorf("it was changed meanwhile: %w", ErrBusy)
+		return fmt.Errorf("it was changed in the meantime: %w", ErrBusy)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
 			err = h.dropLocal(ctx, key)
 		}
 		if err != nil {
-			errs[i] = fmt.Errorf("drop what is had of %q: %w", key, err)
+			errs[i] = fmt.Errorf("drop the local memory of key %q: %w", key, err)
 		}
 	}
 	return errs

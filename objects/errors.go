@@ -19,15 +19,15 @@ var (
 	// ErrNoData: no data at or after the offset (lseek's ENXIO).
 	ErrNoData = content.ErrNoData
 	// ErrTooLarge: the size or offset is beyond the maximum of an object.
-	ErrTooLarge = errors.New("objects: beyond the largest size of an object")
+	ErrTooLarge = errors.New("objects: beyond the maximum size of an object")
 	// ErrReadOnly: only hmcfs sets the attribute.
 	ErrReadOnly = errors.New("objects: attribute can't be set")
 	// ErrBusy: the memory is bound or exported, and the operation would take it away.
 	ErrBusy = content.ErrBusy
 	// ErrForbidden: the caller lacks the permission.
-	ErrForbidden = errors.New("objects: not allowed to this user")
+	ErrForbidden = errors.New("objects: not permitted for this user")
 	// ErrInconsistent: the key was set, or published, with other blobs.
-	ErrInconsistent = errors.New("objects: the key has other blobs already")
+	ErrInconsistent = errors.New("objects: the key already has other blobs")
 	// ErrWithdrawn: the publication was withdrawn before it was received.
 	ErrWithdrawn = errors.New("objects: withdrawn before it was received")
 	// ErrClosed: the queue, the holder or the store is closed.
@@ -46,7 +46,7 @@ type ShapeError struct {
 
 // Error describes both shapes.
 func (e *ShapeError) Error() string {
-	return fmt.Sprintf("objects: the source has %s, the request %s from offset %d of each on",
+	return fmt.Sprintf("objects: blobs don't match: the source has %s, the request has %s, from offset %d of each",
 		shapeOf(e.Want), shapeOf(e.Got), e.Offset)
 }
 
@@ -57,5 +57,5 @@ func shapeOf(sizes []uint64) string {
 	if len(sizes) <= shownBlobs {
 		return fmt.Sprintf("%d blobs %v", len(sizes), sizes)
 	}
-	return fmt.Sprintf("%d blobs %v and so on", len(sizes), sizes[:shownBlobs])
+	return fmt.Sprintf("%d blobs %v...", len(sizes), sizes[:shownBlobs])
 }

@@ -108,11 +108,11 @@ func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts Expo
 	case !a.IsRegular():
 		return nil, fmt.Errorf("only a regular file has memory: %w", ErrInvalid)
 	case !who.May(&a.Inode, PermRead|PermWrite):
-		return nil, fmt.Errorf("user %d may not read and write the file: %w", who.UID, ErrForbidden)
+		return nil, fmt.Errorf("user %d has no permission to read and write the file: %w", who.UID, ErrForbidden)
 	case a.Nlink == 0:
-		return nil, fmt.Errorf("the file has no name any more: %w", ErrInvalid)
+		return nil, fmt.Errorf("the file no longer has a name: %w", ErrInvalid)
 	case a.State == StateBound:
-		return nil, fmt.Errorf("its memory is another process's; ask that one for a handle: %w", ErrUnsupported)
+		return nil, fmt.Errorf("its memory belongs to another process; request a handle from that process: %w", ErrUnsupported)
 	case opts.Holder == 0:
 		return nil, nil
 	}
@@ -126,10 +126,10 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 	}
 	if e := o.exporting(); e != nil {
 		if x, ok := o.content().(*content.Extents); ok && x.CheckEpoch() != nil {
-			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())
+			return errors.Join(fmt.Errorf("the exported memory no longer exists: %w", ErrLost), o.endExport())
 		}
 		if kind != "" && kind != e.kind {
-			return fmt.Errorf("it is exported as %s; end that first: %w", e.kind, ErrBusy)
+			return fmt.Errorf("it is already exported as %s; end that export first: %w", e.kind, ErrBusy)
 		}
 		return nil
 	}
@@ -138,7 +138,7 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 		return err
 	}
 	if size == 0 {
-		return fmt.Errorf("the file is empty; there is no memory to name: %w", ErrInvalid)
+		return fmt.Errorf("the file is empty and has no memory to export: %w", ErrInvalid)
 	}
 	handle, err := o.nameMemory(ctx, size, kind)
 	if err != nil {
@@ -167,14 +167,14 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 	switch b := body.(type) {
 	case *content.HostFile:
 		if kind != "" && kind != devices.HandleMemfd {
-			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.Name, kind, devices.HandleMemfd, devices.ErrUnsupported)
+			return devices.Handle{}, fmt.Errorf("can't export memory of %s as %s; use %s: %w", t.Name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 		}
 		f, err := b.Share(ctx)
 		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
 	case *content.Extents:
 		kinds := devices.ExportKinds(t.Dev)
 		if len(kinds) == 0 {
-			return devices.Handle{}, fmt.Errorf("export memory of %s: its library has no handles: %w", t.Name, devices.ErrUnsupported)
+			return devices.Handle{}, fmt.Errorf("can't export memory of %s: its driver library provides no handles: %w", t.Name, devices.ErrUnsupported)
 		}
 		if kind == "" {
 			kind = kinds[0]
@@ -192,7 +192,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		}
 		return h, err
 	}
-	return devices.Handle{}, fmt.Errorf("its memory: %w", ErrLost)
+	return devices.Handle{}, fmt.Errorf("no memory to export: %w", ErrLost)
 }
 
 // addHolder makes the export last for a process, of which it takes ownership; for nil,
@@ -254,7 +254,7 @@ func (tb *table) release(ino Ino, e *export, one func()) {
 	o.mu.Unlock()
 	if last {
 		if err := o.endExport(); err != nil {
-			tb.warn("an export could not be ended", err)
+			tb.warn("could not end an export", err)
 		}
 	}
 }

@@ -74,13 +74,13 @@ func (o *object) mayCut(size uint64) error {
 	if x, ok := o.content().(*content.Extents); ok && x.CheckEpoch() != nil {
 		return o.endExport()
 	}
-	return fmt.Errorf("cut an object to %d bytes of which %d are exported; end that first: %w", size, length, ErrBusy)
+	return fmt.Errorf("can't truncate an object to %d bytes while %d are exported; end the export first: %w", size, length, ErrBusy)
 }
 
 // mayPunch fails if bytes from off on are exported.
 func (o *object) mayPunch(off uint64) error {
 	if length := o.exported(); off < length {
-		return fmt.Errorf("punch a hole at %d into an object of which %d bytes are exported: %w", off, length, ErrBusy)
+		return fmt.Errorf("can't punch a hole at offset %d while the first %d bytes are exported: %w", off, length, ErrBusy)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (o *object) mayPunch(off uint64) error {
 // that are not descriptors don't keep it.
 func (o *object) mayGo() error {
 	if e := o.exporting(); e != nil && e.kind == devices.HandleIPC {
-		return fmt.Errorf("it is exported as %s, and its memory would become another object's; end that first: %w", e.kind, ErrBusy)
+		return fmt.Errorf("it is exported as %s, and its freed memory could go to another object; end the export first: %w", e.kind, ErrBusy)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 // error is devices.ErrUnsupported.
 func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 	if f.obj.content().Backing() != nil {
-		return Views{}, fmt.Errorf("map a file of host memory: %w", devices.ErrUnsupported)
+		return Views{}, fmt.Errorf("can't map a file of host memory: %w", devices.ErrUnsupported)
 	}
 	seen, err := f.obj.look(off, uint64(max(n, 0)), false)
 	if err != nil || seen.N == 0 {
@@ -219,7 +219,7 @@ func (s *Store) views(ctx context.Context, pieces []content.Piece) (Views, error
 		}
 		if at.Dev.Mem == nil {
 			v.Release()
-			return Views{}, fmt.Errorf("map a file of another process: %w", devices.ErrUnsupported)
+			return Views{}, fmt.Errorf("can't map memory of another process: %w", devices.ErrUnsupported)
 		}
 		view, err := s.engine.View(ctx, at.Dev)
 		if err != nil {
@@ -252,7 +252,7 @@ func (f *File) WriteAt(ctx context.Context, p []byte, w Write) (int, error) {
 // caller has the lane.
 func (o *object) put(ctx context.Context, off uint64, src transport.Span, attrs *attributes) (uint64, transport.Path, error) {
 	if off > maxSize || uint64(src.Len()) > maxSize-off {
-		return 0, "", fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
+		return 0, "", fmt.Errorf("%d bytes at offset %d: %w", src.Len(), off, ErrTooLarge)
 	}
 	if src.Len() == 0 {
 		return 0, "", nil
@@ -285,7 +285,7 @@ func stopped(err error) bool {
 // Allocate implements fallocate(2).
 func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) error {
 	if n == 0 || off > maxSize || n > maxSize-off {
-		return fmt.Errorf("allocate %d bytes at %d: %w", n, off, ErrTooLarge)
+		return fmt.Errorf("allocate %d bytes at offset %d: %w", n, off, ErrTooLarge)
 	}
 	o := f.obj
 	err := o.change(ctx, func() error {
@@ -358,7 +358,7 @@ func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	}
 	seen.Release()
 	if seen.N == 0 {
-		return 0, fmt.Errorf("seek to %d, behind the end: %w", off, ErrNoData)
+		return 0, fmt.Errorf("seek to %d, beyond the end: %w", off, ErrNoData)
 	}
 	for _, at := range seen.Pieces {
 		if at.Hole == (w == SeekHole) {
@@ -368,7 +368,7 @@ func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if w == SeekHole {
 		return off + seen.N, nil
 	}
-	return 0, fmt.Errorf("seek to data behind %d: %w", off, ErrNoData)
+	return 0, fmt.Errorf("seek to data at or after %d: %w", off, ErrNoData)
 }
 
 // Sync writes the object's record.

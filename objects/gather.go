@@ -310,13 +310,13 @@ func (g *gathering) removeUnrecorded(ctx context.Context, ino Ino) {
 		g.remove(ino)
 		return
 	}
-	g.store.log.Warn("host memory of an object that may not have been made stays until the next mount",
+	g.store.log.Warn("host memory of an object whose creation is uncertain remains until the next mount",
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
 func (g *gathering) remove(ino Ino) {
 	if err := content.RemoveHostFile(g.tier, g.store.engine, uint64(ino)); err != nil {
-		g.store.log.Warn("host memory of an object that was not made stays until the next mount",
+		g.store.log.Warn("could not remove the host memory of an object that was not created; it remains until the next mount",
 			zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }

@@ -33,7 +33,7 @@ func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err 
 		h := devices.Handle{Kind: p.Kind, Device: m.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
 		if p.FD != nil {
 			if *p.FD < 0 || *p.FD >= len(files) {
-				return handles, fmt.Errorf("piece %d: descriptor %d of %d: %w", i, *p.FD, len(files), ErrInvalid)
+				return handles, fmt.Errorf("piece %d: descriptor index %d, but %d descriptors were passed: %w", i, *p.FD, len(files), ErrInvalid)
 			}
 			used[*p.FD] = true
 			// Several pieces may use the same descriptor, and each handle is closed.
@@ -44,7 +44,7 @@ func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err 
 		handles = append(handles, h)
 	}
 	if i := slices.Index(used, false); i >= 0 {
-		return handles, fmt.Errorf("no piece is in descriptor %d: %w", i, ErrInvalid)
+		return handles, fmt.Errorf("no piece refers to descriptor %d: %w", i, ErrInvalid)
 	}
 	return handles, nil
 }

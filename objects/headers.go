@@ -72,7 +72,7 @@ func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.Fil
 		return nil, err
 	}
 	if !a.IsRegular() || !tensors.IsFile(name) {
-		return nil, fmt.Errorf("tensors of inode %d: %w", ino, metadata.ErrNotExist)
+		return nil, fmt.Errorf("no tensors in inode %d: %w", ino, metadata.ErrNotExist)
 	}
 	f, err := known(ctx, s.table, &s.headers.files, &a, name, func() (out memoized[*tensors.File]) {
 		out.keep, out.err = s.headers.readHeader(ctx, ino, func(r io.ReaderAt, size uint64) (err error) {

@@ -105,7 +105,7 @@ func (h *Holder) begin() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return fmt.Errorf("the user has ended: %w", ErrClosed)
+		return fmt.Errorf("the session has ended: %w", ErrClosed)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (h *Holder) add(r *Region) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return fmt.Errorf("the user has ended: %w", ErrClosed)
+		return fmt.Errorf("the session has ended: %w", ErrClosed)
 	}
 	h.regions[r] = struct{}{}
 	return nil

@@ -52,7 +52,7 @@ func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	case errors.Is(err, metadata.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look at directory %d: %w", dir, err)
+		return false, fmt.Errorf("read directory %d: %w", dir, err)
 	case in.Name != keysDirName || !in.IsDir():
 		return false, nil
 	}
@@ -73,7 +73,7 @@ func (ac *access) keysDirFor(ctx context.Context, who Caller, t *content.Tier) (
 		return 0, err
 	}
 	if !who.May(&in, PermWrite) {
-		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.Name, ErrForbidden)
+		return 0, fmt.Errorf("user %d has no permission to create files in %s: %w", who.UID, t.Name, ErrForbidden)
 	}
 	return dir, nil
 }

@@ -145,7 +145,7 @@ func (ks *keyed) takeKey(ctx context.Context, in metadata.Inode) error {
 		err = ks.meta.BindKey(ctx, in.Ino, "")
 	}
 	if err != nil {
-		return fmt.Errorf("take key %q from inode %d: %w", in.Key, in.Ino, err)
+		return fmt.Errorf("remove key %q from inode %d: %w", in.Key, in.Ino, err)
 	}
 	ks.events.emit(EventRemoved, in.Key, now)
 	return nil
@@ -163,7 +163,7 @@ func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 		err = ks.names.unlinkSame(ctx, in, EventRemoved, nil)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		ks.log.Warn("an object that lost its key could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		ks.log.Warn("could not remove an object that lost its key", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }
 

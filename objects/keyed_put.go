@@ -151,7 +151,7 @@ func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, e
 	// A file that has lost its key: no keyed object, but a file of some user.
 	skip, err = ks.givesWay(ctx, p.who, p.rule, named)
 	if skip || named.IsDir() {
-		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
+		err = fmt.Errorf("%s/%s exists without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
 	return false, err
 }
@@ -167,7 +167,7 @@ func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in
 		return true, nil
 	case ExistingReplace:
 		if err = ks.access.mayVacate(ctx, who, in); err != nil {
-			return false, fmt.Errorf("replace what has key %q: %w", in.Key, err)
+			return false, fmt.Errorf("replace the object with key %q: %w", in.Key, err)
 		}
 		return false, nil
 	case ExistingFail:

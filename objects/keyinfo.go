@@ -35,7 +35,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 			return KeyInfo{}, err
 		}
 		if err = s.access.mayUse(ctx, h.who, in, PermRead); err != nil {
-			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
 		}
 		a, err := s.attrs.of(ctx, in)
 		if errors.Is(err, metadata.ErrNotExist) {
@@ -46,7 +46,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 			blobs, err = sizesIn(noted, a.Size)
 		}
 		if err != nil {
-			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
 		}
 		return KeyInfo{Attr: a, Blobs: blobs}, nil
 	}
@@ -109,7 +109,7 @@ func blobsText(sizes []uint64) ([]byte, error) {
 		text.WriteString(strconv.FormatUint(n, 10))
 	}
 	if text.Len() > metadata.MaxXattr {
-		return nil, fmt.Errorf("the sizes of %d blobs take %d bytes, at most %d can be noted: %w",
+		return nil, fmt.Errorf("the text of the sizes of %d blobs has %d bytes, the maximum is %d: %w",
 			len(sizes), text.Len(), metadata.MaxXattr, metadata.ErrTooLarge)
 	}
 	return []byte(text.String()), nil
@@ -128,7 +128,7 @@ func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool 
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		// It is released later, or with our incarnation.
-		ix.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
+		ix.log.Warn("could not determine whether a key is in use", zap.String("key", key), zap.Error(err))
 		return true
 	}
 	return err == nil && (space == SpacePublish || !ix.lostNow(in))
@@ -147,7 +147,7 @@ func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metada
 		err = metadata.ErrNotExist
 	}
 	if err != nil {
-		return metadata.Timespec{}, fmt.Errorf("when %q was made: %w", key, err)
+		return metadata.Timespec{}, fmt.Errorf("creation time of %q: %w", key, err)
 	}
 	return in.Btime, nil
 }

@@ -73,7 +73,7 @@ func (s *Store) SetAuthority(ctx context.Context, a KeyAuthority) error {
 		return nil
 	}
 	if err := s.claims.tellKeys(ctx); err != nil {
-		return fmt.Errorf("tell of the keys that are there: %w", err)
+		return fmt.Errorf("announce the existing keys: %w", err)
 	}
 	return nil
 }

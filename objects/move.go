@@ -48,7 +48,7 @@ func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 	}
 	end, ok := mv.table.awaitMove(ctx, in.Ino)
 	if !ok {
-		return fmt.Errorf("the file is open: %w", metadata.ErrCrossDevice)
+		return fmt.Errorf("the file is open and can't be moved to another device: %w", metadata.ErrCrossDevice)
 	}
 	defer end()
 	o, err := mv.table.pin(ctx, in.Ino, pinUse)
@@ -92,7 +92,7 @@ func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to hom
 		return metadata.RenameResult{}, err
 	}
 	if now.Ino != ino {
-		return metadata.RenameResult{}, fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
+		return metadata.RenameResult{}, fmt.Errorf("%q was replaced in the meantime: %w", r.Name, metadata.ErrNotExist)
 	}
 	return n.meta.MoveDevice(ctx, r, to.tier.Name, to.epoch, maps)
 }
@@ -117,7 +117,7 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 			return metadata.ErrCrossDevice
 		}
 		if length := o.exported(); length > 0 {
-			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
+			return fmt.Errorf("can't move an object while %d of its bytes are exported: %w", length, ErrBusy)
 		}
 		var epoch metadata.Epoch
 		if fresh, epoch, err = mv.table.newContent(m.to, o.ino); err != nil {
@@ -133,7 +133,7 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 		return err
 	}
 	if err = old.Discard(); err != nil {
-		mv.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		mv.log.Warn("could not free the former memory of a moved object", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	return nil
 }

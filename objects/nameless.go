@@ -75,7 +75,7 @@ func (tb *table) forgetHost(in metadata.Inode) {
 		return
 	}
 	if err := content.RemoveHostFile(t, tb.engine, uint64(in.Ino)); err != nil {
-		tb.log.Warn("host memory of a removed object not given back", zap.Error(err))
+		tb.log.Warn("could not free the host memory of a removed object", zap.Error(err))
 	}
 }
 

@@ -259,7 +259,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 		return nil
 	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		return fmt.Errorf("note that object %d has content: %w", o.ino, err)
+		return fmt.Errorf("record that object %d has content: %w", o.ino, err)
 	}
 	o.mu.Lock()
 	o.epoch = now
@@ -282,7 +282,7 @@ func (o *object) noteSize(ctx context.Context) error {
 		return nil
 	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		return fmt.Errorf("note the size of object %d: %w", o.ino, err)
+		return fmt.Errorf("record the size of object %d: %w", o.ino, err)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func newOffer(name string, received bool, p *Publication) *offer {
 }
 
 func errReceived(name string) error {
-	return fmt.Errorf("%q was received: %w", name, metadata.ErrNotExist)
+	return fmt.Errorf("%q has already been received: %w", name, metadata.ErrNotExist)
 }
 
 // look checks that a claimant may still read the file.
@@ -118,7 +118,7 @@ func (f *offer) claim(ctx context.Context, by *claimant, p patience) (mine bool,
 			return false, err
 		case p == asksOnce && f.by.reserves:
 			f.mu.Unlock()
-			return false, fmt.Errorf("another one is receiving %q: %w", f.name, ErrBusy)
+			return false, fmt.Errorf("another receiver has claimed %q: %w", f.name, ErrBusy)
 		}
 		changed := f.changed
 		f.mu.Unlock()

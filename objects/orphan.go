@@ -78,7 +78,7 @@ func (as *attributes) xattrsEnd(ctx context.Context, ino Ino) func() {
 	ctx = context.WithoutCancel(ctx)
 	return func() {
 		if err := as.meta.ReleaseXattrs(ctx, ino); err != nil {
-			as.log.Warn("attributes of a removed inode are left for the next start",
+			as.log.Warn("could not remove the attributes of a removed inode; they remain until the next start",
 				zap.Uint64("ino", uint64(ino)), zap.Error(err))
 		}
 	}

@@ -61,7 +61,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 	}
 	dir, err := h.store.attrs.get(ctx, metadata.PublishIno)
 	if err == nil && !h.who.May(&dir.Inode, PermWrite) {
-		err = fmt.Errorf("user %d may make nothing in publish: %w", h.who.UID, ErrForbidden)
+		err = fmt.Errorf("user %d has no permission to publish: %w", h.who.UID, ErrForbidden)
 	}
 	return err
 }
@@ -211,11 +211,11 @@ func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, erro
 	}
 	noted, err := h.store.meta.GetXattr(ctx, a.Ino, xattrBlobs)
 	if err != nil && !errors.Is(err, metadata.ErrNoXattr) {
-		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
+		return KeyInfo{}, fmt.Errorf("blobs of publication %q: %w", key, err)
 	}
 	blobs, err := sizesIn(string(noted), a.Size)
 	if err != nil {
-		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
+		return KeyInfo{}, fmt.Errorf("blobs of publication %q: %w", key, err)
 	}
 	return KeyInfo{Attr: a, Blobs: blobs}, nil
 }
@@ -233,7 +233,7 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 		return Attr{}, errReceived(key)
 	}
 	if err = mayReceive(h.who, a.Inode); err != nil {
-		return Attr{}, fmt.Errorf("read %q of publish: %w", key, err)
+		return Attr{}, fmt.Errorf("read publication %q: %w", key, err)
 	}
 	return a, nil
 }

@@ -32,7 +32,7 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 	case in.IsDir():
 		return metadata.ErrIsDir
 	case !in.IsRegular():
-		return fmt.Errorf("publish what is no regular file: %w", ErrInvalid)
+		return fmt.Errorf("only a regular file can be published: %w", ErrInvalid)
 	}
 	if metadata.ValidKey(r.NewName) == nil { // otherwise the records refuse it
 		claimed, refused := ps.claims.claimOne(ctx, SpacePublish, r.NewName)
@@ -70,10 +70,10 @@ func (o *object) mayPublish(ctx context.Context) error {
 		return err
 	}
 	if _, theirs := o.content().(*content.Bound); theirs {
-		return fmt.Errorf("it is memory of another process: %w", ErrBusy)
+		return fmt.Errorf("it is memory of another process and can't be published: %w", ErrBusy)
 	}
 	if length := o.exported(); length > 0 {
-		return fmt.Errorf("publish an object of which %d bytes are exported: %w", length, ErrBusy)
+		return fmt.Errorf("can't publish an object while %d of its bytes are exported: %w", length, ErrBusy)
 	}
 	if f := o.content().Backing(); f != nil {
 		return awaitAlone(ctx, f)
@@ -86,7 +86,7 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 	defer ps.names.lock(r.From, metadata.PublishIno)()
 	now, err := ps.meta.Lookup(ctx, r.From, r.Name)
 	if err == nil && now.Ino != o.ino {
-		err = fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
+		err = fmt.Errorf("%q was replaced in the meantime: %w", r.Name, metadata.ErrNotExist)
 	}
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 		return err
 	}
 	if err = o.overlay(&in); err != nil {
-		ps.table.warn("the size of what is published is not known", err)
+		ps.table.warn("could not determine the size of a publication", err)
 	}
 	if now.Key != "" {
 		ps.events.emit(EventRemoved, now.Key, in)
@@ -147,7 +147,7 @@ func isAlone(f *os.File) (alone bool, err error) {
 		return false, failure
 	}
 	if err = errors.Join(err, failure); err != nil {
-		return false, fmt.Errorf("find out who has the file: %w", err)
+		return false, fmt.Errorf("check whether the file is open or mapped: %w", err)
 	}
 	return alone, nil
 }

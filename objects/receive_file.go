@@ -30,7 +30,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 	}
 	to, err := ps.tiers.named(dir.Device)
 	if err != nil {
-		return fmt.Errorf("receive outside of a device: %w", metadata.ErrPermission)
+		return fmt.Errorf("can't receive into a directory that belongs to no device: %w", metadata.ErrPermission)
 	}
 	o, err := ps.table.pin(ctx, in.Ino, pinUse)
 	if err != nil {
@@ -39,7 +39,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 	defer ps.table.unpin(whole, o, pinUse)
 	of := o.offer.Load()
 	if of == nil {
-		return fmt.Errorf("%q is not published any more: %w", r.Name, metadata.ErrNotExist)
+		return fmt.Errorf("%q is no longer published: %w", r.Name, metadata.ErrNotExist)
 	}
 	me := &claimant{}
 	if _, err = of.claim(ctx, me, asksOnce); err != nil {
@@ -87,7 +87,7 @@ func (r *receipt) moveName(ctx context.Context) error {
 func (r *receipt) moveBytes(ctx context.Context, to *content.Tier) error {
 	end, ok := r.publications.table.awaitMove(ctx, r.object.ino)
 	if !ok {
-		return fmt.Errorf("somebody else has the file open: %w", ErrBusy)
+		return fmt.Errorf("another process has the file open: %w", ErrBusy)
 	}
 	defer end()
 	return r.publications.moves.moveObject(ctx, move{Rename: r.rename, object: r.object, to: to, commit: r.commit})
@@ -111,7 +111,7 @@ func (r *receipt) commit(run func() (metadata.RenameResult, error)) (metadata.Re
 		o.revived.Store(true)
 	}
 	if err := o.overlay(&in); err != nil {
-		r.publications.table.warn("the size of what was received is not known", err)
+		r.publications.table.warn("could not determine the size of a received file", err)
 	}
 	r.publications.events.emit(EventConsumed, r.offer.name, in)
 	return result, nil

@@ -53,7 +53,7 @@ func newRedo(t *content.Tier, draft uint64) (*redo, error) {
 	}
 	r := &redo{tier: t, draft: draft, file: f}
 	if _, err = f.WriteAt(make([]byte, redoSize), 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("make a draft that can be done again: %w", err), r.remove())
+		return nil, errors.Join(fmt.Errorf("create a repeatable draft: %w", err), r.remove())
 	}
 	return r, nil
 }
@@ -64,7 +64,7 @@ func (r *redo) arm(ino Ino, size uint64) error {
 	p = binary.LittleEndian.AppendUint64(p, uint64(ino))
 	p = binary.LittleEndian.AppendUint64(p, size)
 	if _, err := r.file.WriteAt(p, 0); err != nil {
-		return fmt.Errorf("note what is being copied over: %w", err)
+		return fmt.Errorf("record the copy over an object: %w", err)
 	}
 	return nil
 }
@@ -101,11 +101,11 @@ func (s *Store) redoAll(ctx context.Context, st *startup) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("find what was being copied on %s: %w", t.Name, err)
+			return fmt.Errorf("find interrupted copies on %s: %w", t.Name, err)
 		}
 		for _, draft := range drafts {
 			if err := s.redoOne(ctx, t, draft, st.host[t].older != ""); err != nil {
-				return fmt.Errorf("what was being copied on %s: %w", t.Name, err)
+				return fmt.Errorf("interrupted copy on %s: %w", t.Name, err)
 			}
 		}
 	}
@@ -128,9 +128,9 @@ func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, olde
 			return errors.Join(failure, f.Close()) // the next run repeats it
 		}
 		if failure != nil {
-			s.log.Warn("a file may have some of its old bytes and some of its new ones", zap.Uint64("ino", uint64(ino)), zap.Error(failure))
+			s.log.Warn("could not repeat an interrupted copy; the file may have a mixture of old and new bytes", zap.Uint64("ino", uint64(ino)), zap.Error(failure))
 		} else {
-			s.log.Info("content copied again that was being replaced", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))
+			s.log.Info("repeated an interrupted replacement of a file's content", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))
 		}
 	}
 	if older {
@@ -145,7 +145,7 @@ func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, olde
 func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, ino Ino, size uint64) error {
 	_, err := t.Files.Stat(draft)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the new bytes are gone: %w", ErrLost)
+		return fmt.Errorf("the new bytes no longer exist: %w", ErrLost)
 	}
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, in
 	}
 	defer func() { _ = body.Backing().Close() }() // it was only read
 	if st, serr := body.Stat(); serr != nil || uint64(st.Size) != size {
-		return errors.Join(serr, fmt.Errorf("the new bytes are %d, not %d: %w", st.Size, size, ErrLost))
+		return errors.Join(serr, fmt.Errorf("there are %d new bytes, not %d: %w", st.Size, size, ErrLost))
 	}
 	if now, _ := f.obj.place(); now != t {
 		return nil // its bytes are elsewhere, and complete

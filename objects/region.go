@@ -84,7 +84,7 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 		return nil, err
 	}
 	if of := m.Device().Info().Name; of != device {
-		return nil, fmt.Errorf("memory of %s registered as that of %s: %w", of, device, ErrInvalid)
+		return nil, fmt.Errorf("memory of %s can't be registered as memory of %s: %w", of, device, ErrInvalid)
 	}
 	size := uint64(m.Size())
 	reg := h.newRegion(t, size)
@@ -189,9 +189,9 @@ func (r *Region) has(off, n uint64) error {
 	r.mu.Unlock()
 	switch {
 	case ended:
-		return fmt.Errorf("the memory was let go: %w", ErrLost)
+		return fmt.Errorf("the memory was unregistered: %w", ErrLost)
 	case off > r.size || n > r.size-off:
-		return fmt.Errorf("%d bytes at %d of registered memory of %d: %w", n, off, r.size, devices.ErrRange)
+		return fmt.Errorf("%d bytes at offset %d exceed the registered memory of %d: %w", n, off, r.size, devices.ErrRange)
 	}
 	return nil
 }

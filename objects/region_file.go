@@ -24,9 +24,9 @@ func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
 	}
 	switch {
 	case !a.IsRegular():
-		err = fmt.Errorf("inode %d of mode %o: %w", ino, a.Mode, ErrInvalid)
+		err = fmt.Errorf("inode %d has mode %o and is not a regular file: %w", ino, a.Mode, ErrInvalid)
 	case !h.who.May(&a.Inode, PermRead|PermWrite):
-		err = fmt.Errorf("user %d may not read and write file %d: %w", h.who.UID, ino, ErrForbidden)
+		err = fmt.Errorf("user %d has no permission to read and write file %d: %w", h.who.UID, ino, ErrForbidden)
 	case a.State == StateLost:
 		err = fmt.Errorf("file %d: %w", ino, ErrLost)
 	case a.Size == 0:
@@ -82,7 +82,7 @@ func (r *Region) open(ctx context.Context) (*File, error) {
 }
 
 func (r *Region) isGone() error {
-	return fmt.Errorf("registered file %d is gone: %w", r.ino, ErrLost)
+	return fmt.Errorf("registered file %d no longer exists: %w", r.ino, ErrLost)
 }
 
 func (r *Region) findFile(ctx context.Context, off, n uint64) ([]content.Piece, func(), error) {
@@ -103,7 +103,7 @@ func (r *Region) findFile(ctx context.Context, off, n uint64) ([]content.Piece, 
 }
 
 func (r *Region) cutTo(size uint64) error {
-	return fmt.Errorf("registered file %d of %d bytes was cut to %d: %w", r.ino, r.size, size, devices.ErrRange)
+	return fmt.Errorf("registered file %d of %d bytes was truncated to %d: %w", r.ino, r.size, size, devices.ErrRange)
 }
 
 func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) error {

@@ -45,7 +45,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		case !ok || b.State() == metadata.BoundLost:
 			return ErrLost
 		case r.Length() != b.Length():
-			return fmt.Errorf("%d bytes of %d: %w", r.Length(), b.Length(), ErrInvalid)
+			return fmt.Errorf("the replica has %d bytes, but the object has %d: %w", r.Length(), b.Length(), ErrInvalid)
 		case before%2 != 0 || o.version.Load() != before:
 			return fmt.Errorf("it was changed while it was copied: %w", ErrInconsistent)
 		}
@@ -87,7 +87,7 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 		o.mu.Unlock()
 		// Readers that have found the old content continue with it, and with its replicas.
 		sourceOf(b).part(b)
-		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.Name)))
+		bs.log.Info("a replica has replaced the memory of an object", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.Name)))
 		return nil
 	}
 	return errs
@@ -125,7 +125,7 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 		return err
 	}
 	if !made || in.Nlink > 1 {
-		return fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
+		return fmt.Errorf("it has a name that a user gave it: %w", metadata.ErrCrossDevice)
 	}
 	record, err := bs.meta.Binding(ctx, ino)
 	if err != nil {
@@ -152,7 +152,7 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 		return nil
 	})
 	if err != nil {
-		bs.log.Warn("an object that a replica has taken over is lost to the next run", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("could not record the new memory of an object; it is lost at the next start", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) 
 	}
 	// A replica becomes a source of the bytes that others read.
 	if sc.Replica && !h.who.May(&in, PermWrite) {
-		return fmt.Errorf("a replica needs the right to write: %w", ErrForbidden)
+		return fmt.Errorf("a replica requires write permission: %w", ErrForbidden)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (sc *Scatter) fits(want []uint64) error {
 		return &ShapeError{Want: want, Got: sizesOf(sc.Blobs), Offset: sc.Offset}
 	}
 	if sc.Replica && (sc.Offset != 0 || !slices.Equal(want, sizesOf(sc.Blobs))) {
-		return fmt.Errorf("a replica of a part: %w", ErrInvalid)
+		return fmt.Errorf("a replica must have all bytes of the object: %w", ErrInvalid)
 	}
 	return nil
 }

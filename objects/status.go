@@ -65,7 +65,7 @@ func statusOf(t *content.Tier) (DeviceStatus, error) {
 	if t.Files != nil {
 		aside, err := t.Files.Aside()
 		if err != nil {
-			return DeviceStatus{}, fmt.Errorf("what is set aside on %s: %w", t.Name, err)
+			return DeviceStatus{}, fmt.Errorf("count the files set aside on %s: %w", t.Name, err)
 		}
 		d.Aside = len(aside)
 		for _, f := range aside {

@@ -250,7 +250,7 @@ func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
 		sh.mu.Unlock()
 		if err := o.save(ctx); err != nil {
 			failed = true
-			tb.log.Warn("record of an object not written", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+			tb.log.Warn("could not write the record of an object", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 		}
 		sh.mu.Lock()
 	}
@@ -279,7 +279,7 @@ func (tb *table) retire(o *object, discard bool) {
 	body := o.content()
 	err := o.endExport()
 	if err != nil {
-		tb.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		tb.log.Warn("could not end an export", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	if discard {
 		err = body.Discard()
@@ -287,7 +287,7 @@ func (tb *table) retire(o *object, discard bool) {
 		err = f.Close()
 	}
 	if err != nil {
-		tb.log.Warn("memory of an object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		tb.log.Warn("could not free the memory of an object", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 }
 

@@ -20,7 +20,7 @@ func dtypeBits(name string) (uint64, bool) {
 // checkDtype checks that a name is a known element type.
 func checkDtype(name string) error {
 	if _, ok := dtypeBits(name); !ok {
-		return fmt.Errorf("dtype %q is not known; use for example float32, bfloat16, int8: %w", name, ErrInvalid)
+		return fmt.Errorf("unknown dtype %q; use for example float32, bfloat16, int8: %w", name, ErrInvalid)
 	}
 	return nil
 }
@@ -113,11 +113,11 @@ func checkShape(shape, dtype string, size uint64) error {
 		if (n == 0) == (size == 0) && (n == 0 || size%n == 0) {
 			return nil
 		}
-		return fmt.Errorf("shape %s does not divide %d bytes: %w", shape, size, ErrInvalid)
+		return fmt.Errorf("the elements of shape %s do not divide %d bytes: %w", shape, size, ErrInvalid)
 	}
 	high, low := bits.Mul64(n, width)
 	if high != size>>61 || low != size<<3 {
-		return fmt.Errorf("shape %s of %s does not make %d bytes: %w", shape, dtype, size, ErrInvalid)
+		return fmt.Errorf("shape %s of dtype %s does not have %d bytes: %w", shape, dtype, size, ErrInvalid)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func checkBlobs(blobs string, size uint64) error {
 	left := size
 	for _, n := range sizes {
 		if n > left {
-			return fmt.Errorf("blobs %s are more than %d bytes: %w", blobs, size, ErrInvalid)
+			return fmt.Errorf("blobs %s add up to more than %d bytes: %w", blobs, size, ErrInvalid)
 		}
 		left -= n
 	}

@@ -39,7 +39,7 @@ func (ts tiers) host() (*content.Tier, error) {
 			return t, nil
 		}
 	}
-	return nil, fmt.Errorf("the mount has no device of host memory: %w", ErrUnsupported)
+	return nil, fmt.Errorf("the mount has no host-tier device: %w", ErrUnsupported)
 }
 
 func (ts tiers) inHostTier(in metadata.Inode) bool {

@@ -58,16 +58,16 @@ func sizesOf(blobs []Blob) []uint64 {
 // bytes, or beyond its region, or more bytes in total than an object can have.
 func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 	if len(blobs) == 0 {
-		return 0, fmt.Errorf("no blobs: %w", ErrInvalid)
+		return 0, fmt.Errorf("no blobs given: %w", ErrInvalid)
 	}
 	for i, b := range blobs {
 		switch {
 		case b.Region == nil || b.Len == 0:
 			return 0, fmt.Errorf("blob %d has no memory: %w", i, ErrInvalid)
 		case b.Off > b.Region.Size() || b.Len > b.Region.Size()-b.Off:
-			return 0, fmt.Errorf("blob %d is %d bytes at %d of memory of %d bytes: %w", i, b.Len, b.Off, b.Region.Size(), ErrInvalid)
+			return 0, fmt.Errorf("blob %d of %d bytes at offset %d exceeds its memory of %d bytes: %w", i, b.Len, b.Off, b.Region.Size(), ErrInvalid)
 		case b.Len > maxSize-total:
-			return 0, fmt.Errorf("blobs up to %d: %w", i, ErrTooLarge)
+			return 0, fmt.Errorf("the blobs up to number %d: %w", i, ErrTooLarge)
 		}
 		total += b.Len
 	}
@@ -95,7 +95,7 @@ func copyAll(ctx context.Context, look func(off, n uint64) (content.Range, error
 		return put(at)
 	})
 	if err == nil && done < n {
-		err = fmt.Errorf("the source was cut by %d bytes meanwhile: %w", n-done, io.ErrUnexpectedEOF)
+		err = fmt.Errorf("the source was truncated by %d bytes in the meantime: %w", n-done, io.ErrUnexpectedEOF)
 	}
 	return err
 }

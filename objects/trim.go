@@ -23,7 +23,7 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 			s.table.saveIdle(ctx)
 			for _, t := range s.tiers {
 				if err := t.Trim(); err != nil {
-					s.log.Warn("device memory could not be given back",
+					s.log.Warn("could not free device memory",
 						zap.String("device", string(t.Name)), zap.Error(err))
 				}
 			}

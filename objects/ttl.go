@@ -35,7 +35,7 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 			continue // look the key up again: it may name another object
 		}
 		if err != nil {
-			return fmt.Errorf("expire key %q: %w", key, err)
+			return fmt.Errorf("set the time to live of key %q: %w", key, err)
 		}
 		return nil
 	}
@@ -53,7 +53,7 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 		return h.store.access.mayUse(ctx, h.who, now, PermWrite)
 	})
 	if err != nil {
-		return fmt.Errorf("keep file %d: %w", ino, err)
+		return fmt.Errorf("remove the time to live of file %d: %w", ino, err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, fl
 	none := a.Expires == (metadata.Timespec{})
 	switch {
 	case err != nil || seconds < 1 || seconds > maxTTL:
-		return fmt.Errorf("set %s to %q; write whole seconds, as 20 or 20s: %w", XattrTTL, text, ErrInvalid)
+		return fmt.Errorf("set %s to %q; use whole seconds, such as 20 or 20s: %w", XattrTTL, text, ErrInvalid)
 	case flags&metadata.XattrCreate != 0 && !none:
 		return fmt.Errorf("set %s: %w", XattrTTL, metadata.ErrExist)
 	case flags&metadata.XattrReplace != 0 && none:

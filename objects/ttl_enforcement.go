@@ -137,7 +137,7 @@ func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return -1
 	}
-	x.keyed.log.Warn("expired files can't be told", zap.Error(err))
+	x.keyed.log.Warn("could not list the expired files", zap.Error(err))
 	x.failures++
 	return min(expireRetry<<min(x.failures-1, 6), expireRetryMax)
 }
@@ -154,7 +154,7 @@ func (x *sweeper) try(ctx context.Context, ino Ino) {
 		return
 	}
 	if !failed {
-		x.keyed.log.Warn("expired file could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		x.keyed.log.Warn("could not remove an expired file", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	pause := min(max(2*before.pause, expireRetry), expireRetryMax)
 	x.bad[ino] = retry{at: time.Now().Add(pause), pause: pause}
@@ -203,13 +203,13 @@ func (ks *keyed) expireLost(ctx context.Context, ino Ino) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, errNotOver) {
-		ks.log.Warn("a lost key stays until it is removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		ks.log.Warn("could not set the expiry of a lost key; it remains until it is removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }
 
 // errNotOver reports that a file that was to be removed is kept: it has got more time,
 // or is no longer lost.
-var errNotOver = errors.New("its time is not over")
+var errNotOver = errors.New("its time to live has not expired")
 
 // expireOne removes a file whose time is over, with all its names. A process that has
 // it open keeps its bytes.
@@ -239,7 +239,7 @@ func (ks *keyed) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("look at a file that is to go: %w", err)
+			return fmt.Errorf("read the record of a file to be removed: %w", err)
 		}
 		err = ks.names.unlinkSame(ctx, in, kind, func(now metadata.Inode) error {
 			if !is(now) {

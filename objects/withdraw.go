@@ -70,7 +70,7 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 	if of.end(EventWithdrawn, o.publisherEnded(of)) == EventWithdrawn {
 		of.publication.end(ErrWithdrawn)
 	}
-	ps.log.Warn("the name of what was published and has ended could not be removed",
+	ps.log.Warn("could not remove the name of a publication that has ended",
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
@@ -84,7 +84,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("the directory publish: %w", err)
+		return fmt.Errorf("set up the directory publish: %w", err)
 	}
 	var over []metadata.Entry
 	after := metadata.Cookie(0)
@@ -97,7 +97,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 			after = e.Cookie
 			in, err := st.meta.Get(ctx, e.Ino)
 			if err != nil {
-				return fmt.Errorf("look at %q of publish: %w", e.Name, err)
+				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
 			if in.Taken || in.Bound != metadata.Unbound {
 				over = append(over, e)
@@ -109,7 +109,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 	}
 	for _, e := range over {
 		if _, err := st.meta.Unlink(ctx, metadata.PublishIno, e.Name); err != nil && !errors.Is(err, metadata.ErrNotExist) {
-			return fmt.Errorf("remove %q of publish: %w", e.Name, err)
+			return fmt.Errorf("remove publication %q: %w", e.Name, err)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	case XattrBind:
 		return s.bindings.boundTo(ctx, a)
 	case XattrHandle:
-		return nil, fmt.Errorf("read %s without saying for whom: %w", name, ErrForbidden)
+		return nil, fmt.Errorf("read %s without a caller: %w", name, ErrForbidden)
 	}
 	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 }
@@ -82,7 +82,7 @@ func (h *headers) tensorXattr(ctx context.Context, a Attr, name string) ([]byte,
 	value, err := h.attrs.getXattr(ctx, a.Ino, name)
 	if err == nil && name != xattrDtype {
 		if err = h.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
-			err = fmt.Errorf("attribute %s of another size: %w", name, metadata.ErrNoXattr)
+			err = fmt.Errorf("attribute %s does not fit the current size: %w", name, metadata.ErrNoXattr)
 		}
 	}
 	if errors.Is(err, metadata.ErrNoXattr) {
@@ -141,7 +141,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	case XattrHandle:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
 	case XattrBind, XattrTTL:
-		return fmt.Errorf("set %s without saying for whom: %w", name, ErrForbidden)
+		return fmt.Errorf("set %s without a caller: %w", name, ErrForbidden)
 	}
 	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
 }
@@ -153,7 +153,7 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 	case flags&metadata.XattrReplace != 0 && a.Key == "":
 		return fmt.Errorf("set %s: %w", xattrKey, metadata.ErrNoXattr)
 	case key == "":
-		return fmt.Errorf("set %s to nothing: %w", xattrKey, metadata.ErrInvalidKey)
+		return fmt.Errorf("set %s to an empty value: %w", xattrKey, metadata.ErrInvalidKey)
 	}
 	err := metadata.ValidKey(key)
 	if err == nil {
@@ -253,7 +253,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	}
 	err := s.attrs.removeXattr(ctx, ino, name)
 	if errors.Is(err, metadata.ErrNoXattr) && s.headers.isTold(ctx, ino, name) {
-		return fmt.Errorf("remove %s, which the file's header tells: %w", name, ErrReadOnly)
+		return fmt.Errorf("remove %s, which comes from the file's header: %w", name, ErrReadOnly)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func TestKeysGoNoFurtherThanPaths(t *testing.T) {
 				{c.uses, []string{"del", c.key}},
 			} {
 				out, err := asAlice(p.m, ask.args...)
-				if (err == nil) != ask.may || err != nil && !strings.Contains(out, "not allowed") && !strings.Contains(out, "permission denied") {
+				if (err == nil) != ask.may || err != nil && !strings.Contains(out, "not permitted") && !strings.Contains(out, "permission denied") {
 					t.Errorf("%s: %v: %q", ask.args, err, out)
 				}
 			}

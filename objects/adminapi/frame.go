@@ -29,9 +29,9 @@ const (
 // Errors of received data.
 var (
 	// ErrFrame reports data that is no frame.
-	ErrFrame = errors.New("adminapi: no frame")
+	ErrFrame = errors.New("adminapi: invalid frame")
 	// ErrJSON reports JSON that does not match the expected type.
-	ErrJSON = errors.New("adminapi: not understood")
+	ErrJSON = errors.New("adminapi: invalid JSON")
 )
 
 // WriteFrame sends a value as JSON, preceded by its length, four bytes in big-endian order,
@@ -44,9 +44,9 @@ func WriteFrame(c *net.UnixConn, v any, descriptors []*os.File) error {
 	}
 	switch {
 	case len(data) > MaxFrame:
-		return fmt.Errorf("send a frame: %d bytes are more than %d: %w", len(data), MaxFrame, ErrFrame)
+		return fmt.Errorf("send a frame: %d bytes, the maximum is %d: %w", len(data), MaxFrame, ErrFrame)
 	case len(descriptors) > MaxDescriptors:
-		return fmt.Errorf("send a frame: %d descriptors are more than %d: %w", len(descriptors), MaxDescriptors, ErrFrame)
+		return fmt.Errorf("send a frame: %d descriptors, the maximum is %d: %w", len(descriptors), MaxDescriptors, ErrFrame)
 	}
 	rights, err := rightsOf(descriptors)
 	if err != nil {
@@ -114,7 +114,7 @@ func Unmarshal(data []byte, into any) error {
 		return fmt.Errorf("%w: %w", ErrJSON, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something stands behind the JSON value", ErrJSON)
+		return fmt.Errorf("%w: extra data after the JSON value", ErrJSON)
 	}
 	return nil
 }
@@ -147,11 +147,11 @@ func (r *frameReader) read() ([]byte, error) {
 		case len(r.files) > MaxDescriptors:
 			return nil, fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
 		case in.Flags&unix.MSG_CTRUNC != 0:
-			return nil, fmt.Errorf("%w: too many descriptors, or no room for them in this process", ErrFrame)
+			return nil, fmt.Errorf("%w: too many descriptors, or this process has too many files open", ErrFrame)
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, err
 		case in.N == 0:
-			return nil, fmt.Errorf("after %d bytes: %w", len(r.data), io.ErrUnexpectedEOF)
+			return nil, fmt.Errorf("frame ended after %d bytes: %w", len(r.data), io.ErrUnexpectedEOF)
 		}
 		r.data = append(r.data, buf[:in.N]...)
 		if len(r.data) < frameHeader {
@@ -159,11 +159,11 @@ func (r *frameReader) read() ([]byte, error) {
 		}
 		size := binary.BigEndian.Uint32(r.data)
 		if size > MaxFrame {
-			return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrFrame, size, MaxFrame)
+			return nil, fmt.Errorf("%w: %d bytes, the maximum is %d", ErrFrame, size, MaxFrame)
 		}
 		want = frameHeader + int(size)
 		if len(r.data) > want {
-			return nil, fmt.Errorf("%w: %d bytes too many", ErrFrame, len(r.data)-want)
+			return nil, fmt.Errorf("%w: %d extra bytes", ErrFrame, len(r.data)-want)
 		}
 	}
 	return r.data[frameHeader:], nil

@@ -164,7 +164,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("a time: %w", err)
+		return fmt.Errorf("invalid time: %w", err)
 	}
 	*d = Duration(v)
 	return nil

@@ -34,14 +34,14 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 		return nil, false, err
 	}
 	if len(q.Keys) > hetero.MaxKeys {
-		return nil, false, fmt.Errorf("%w: the keys are %d, at most %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
+		return nil, false, fmt.Errorf("%w: %d keys, the maximum is %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
 	}
 	body, err := json.Marshal(q)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	case len(body) > adminapi.MaxCall:
-		return nil, false, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, len(body), adminapi.MaxCall)
+		return nil, false, fmt.Errorf("%w: the call has %d bytes, the maximum is %d", hetero.ErrInvalid, len(body), adminapi.MaxCall)
 	}
 	w, err := s.take(ctx)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 )
 
 // ErrNoDaemon reports that no daemon answers at the socket.
-var ErrNoDaemon = errors.New("no daemon answers")
+var ErrNoDaemon = errors.New("no daemon answers at the socket")
 
 // ErrForeign reports that a process of another user listens at the socket.
-var ErrForeign = errors.New("a process of another user listens there")
+var ErrForeign = errors.New("a process of another user listens at the socket")
 
 // maxBody bounds the bytes read from an answer.
 const maxBody = 256 << 20
@@ -84,14 +84,14 @@ func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 	conn, ok := dialled.(*net.UnixConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%s is a %T", c.socket, dialled), dialled.Close())
+		return nil, errors.Join(fmt.Errorf("%s: unexpected connection type %T", c.socket, dialled), dialled.Close())
 	}
 	if c.owner < 0 {
 		return conn, nil
 	}
 	uid, err := listenerOf(conn)
 	if err == nil && uid != c.owner {
-		err = fmt.Errorf("%s: user %d listens, the mount is of user %d: %w", c.socket, uid, c.owner, ErrForeign)
+		err = fmt.Errorf("%s: its listener is user %d, but the mount belongs to user %d: %w", c.socket, uid, c.owner, ErrForeign)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -109,7 +109,7 @@ func listenerOf(conn *net.UnixConn) (uid int, err error) {
 	var inner error
 	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err = errors.Join(err, inner); err != nil {
-		return 0, fmt.Errorf("whose process listens: %w", err)
+		return 0, fmt.Errorf("find the user of the listening process: %w", err)
 	}
 	return int(cred.Uid), nil
 }
@@ -186,13 +186,13 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	if in != nil {
 		data, err := json.Marshal(in)
 		if err != nil {
-			return fmt.Errorf("ask the daemon: %w", err)
+			return fmt.Errorf("request to the daemon: %w", err)
 		}
 		body = bytes.NewReader(data)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://hmcfs"+path, body)
 	if err != nil {
-		return fmt.Errorf("ask the daemon: %w", err)
+		return fmt.Errorf("request to the daemon: %w", err)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil {
-		return fmt.Errorf("read the daemon's answer: %w", err)
+		return fmt.Errorf("read the answer of the daemon: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
 		return failure(resp.StatusCode, data)
@@ -211,7 +211,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("read the daemon's answer: %w", err)
+		return fmt.Errorf("read the answer of the daemon: %w", err)
 	}
 	return nil
 }
@@ -226,16 +226,16 @@ func (c *Client) explain(err error) error {
 	if errors.Is(err, syscall.EACCES) {
 		return &Error{
 			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
-			Text: "only root and the user who mounted may ask; run this as one of them",
+			Text: "only root and the user who mounted may use the daemon's socket; run this as one of them",
 		}
 	}
-	return fmt.Errorf("ask the daemon: %w", err)
+	return fmt.Errorf("request to the daemon: %w", err)
 }
 
 func failure(status int, body []byte) error {
 	var said adminapi.Error
 	if json.Unmarshal(body, &said) != nil || said.Text == "" {
-		said = adminapi.Error{Text: fmt.Sprintf("the daemon answered %d", status), Code: adminapi.CodeInternal}
+		said = adminapi.Error{Text: fmt.Sprintf("the daemon answered with status %d", status), Code: adminapi.CodeInternal}
 	}
 	return &Error{Status: status, Text: said.Text, Code: said.Code}
 }

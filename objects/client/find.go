@@ -51,7 +51,7 @@ func Of(f *os.File) (*Client, error) {
 		Socket string `json:"socket"`
 	}
 	if err := json.Unmarshal(data, &config); err != nil || config.Socket == "" {
-		return nil, fmt.Errorf("%s: %s tells of no socket: %w", f.Name(), filepath.Join(root, ".hmcfs", "config"), ErrNotMounted)
+		return nil, fmt.Errorf("%s: %s names no socket: %w", f.Name(), filepath.Join(root, ".hmcfs", "config"), ErrNotMounted)
 	}
 	return New(config.Socket), nil
 }

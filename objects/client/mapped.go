@@ -54,7 +54,7 @@ func (e *Export) Map() (*Mapping, error) {
 	whole, err := unix.Mmap(fd, int64(uint64(p.Offset)-before), int(before+uint64(p.Size)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes at %d: %w", p.Size, p.Offset, err)
+		return nil, fmt.Errorf("map %d bytes at offset %d: %w", p.Size, p.Offset, err)
 	}
 	return &Mapping{Bytes: whole[before:], Export: e, whole: whole}, nil
 }

@@ -19,9 +19,9 @@ func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.Memo
 	files := m.Files
 	switch {
 	case m.Local != nil:
-		return 0, fmt.Errorf("%w: memory of a device that this process has opened is for clients in the daemon's own", hetero.ErrUnsupported)
+		return 0, fmt.Errorf("%w: memory of a device opened by this process can be registered only by a client in the daemon's process", hetero.ErrUnsupported)
 	case (question.File || question.Target) == (m.Share != nil), question.File && question.Target, m.Share == nil && len(files) > 0:
-		return 0, fmt.Errorf("%w: register takes a memory, a file or a target", hetero.ErrInvalid)
+		return 0, fmt.Errorf("%w: exactly one of memory, file and target must be registered", hetero.ErrInvalid)
 	case question.File:
 		files = []*os.File{m.File}
 	case question.Target:

@@ -77,7 +77,7 @@ func numberOf(f *os.File) (number int, err error) {
 }
 
 // errAnswer reports that the daemon's answer has an unexpected form.
-var errAnswer = errors.New("the daemon's answer has not what was asked for")
+var errAnswer = errors.New("the daemon's answer lacks the requested data")
 
 // Export is memory of a file that this process may use.
 type Export struct {

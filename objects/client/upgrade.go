@@ -110,7 +110,7 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 	case r.Failure != nil:
 		return &Error{Status: r.Status, Text: r.Failure.Text, Code: r.Failure.Code}
 	case r.Descriptors != len(got):
-		return fmt.Errorf("%d descriptors have come of %d; the limit of open files of this process may be too low", len(got), r.Descriptors)
+		return fmt.Errorf("%d of %d descriptors received; this process's limit of open files may be too low", len(got), r.Descriptors)
 	}
 	return nil
 }
@@ -142,10 +142,10 @@ func (c *Client) explainShare(err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return &Error{
 			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
-			Text: fmt.Sprintf("%s can't be reached by this user; let others in with hmcfs mount --allow-other, or use the attributes user.hmc.bind and user.hmc.handle", c.socket),
+			Text: fmt.Sprintf("%s can't be reached by this user; give others access with hmcfs mount --allow-other, or use the attributes user.hmc.bind and user.hmc.handle", c.socket),
 		}
 	case isClosed(err):
-		return fmt.Errorf("ask the daemon at %s: it closed the connection; this user may have too many open: %w", c.socket, err)
+		return fmt.Errorf("request to the daemon at %s: it closed the connection; this user may have too many connections open: %w", c.socket, err)
 	}
 	if _, said := errors.AsType[*Error](err); said {
 		return err

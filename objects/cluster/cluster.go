@@ -203,7 +203,7 @@ func (c *Cluster) Nodes() []NodeState {
 			state.Lapsed = records[i].Lapsed
 		}
 		if state.Problem == "" && !state.Connected && !state.Lapsed.IsZero() {
-			state.Problem = "its lease ended at " + state.Lapsed.UTC().Format(time.RFC3339)
+			state.Problem = "its lease expired at " + state.Lapsed.UTC().Format(time.RFC3339)
 		}
 		out = append(out, state)
 	}

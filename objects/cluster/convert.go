@@ -53,16 +53,16 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 		State: objects.State(a.State), Resident: a.Allocated,
 	}
 	if a.Ino == 0 || out.Ino >= MaxInos {
-		return objects.Attr{}, fmt.Errorf("an inode with the number %#x: %w", a.Ino, proto.ErrBody)
+		return objects.Attr{}, fmt.Errorf("invalid inode number %#x: %w", a.Ino, proto.ErrBody)
 	}
 	if a.Size > math.MaxInt64 || a.Allocated > math.MaxInt64 {
-		return objects.Attr{}, fmt.Errorf("inode %d of %d bytes, %d allocated: %w", a.Ino, a.Size, a.Allocated, proto.ErrBody)
+		return objects.Attr{}, fmt.Errorf("inode %d has invalid sizes: %d bytes, %d allocated: %w", a.Ino, a.Size, a.Allocated, proto.ErrBody)
 	}
 	if err := checkTexts(a, out.Mode); err != nil {
 		return objects.Attr{}, fmt.Errorf("inode %d: %w: %w", a.Ino, proto.ErrBody, err)
 	}
 	if !isType(out.Mode.Type()) || out.Mode != out.Mode.Type()|out.Mode.Perm() {
-		return objects.Attr{}, fmt.Errorf("inode %d of mode %o: %w", a.Ino, a.Mode, proto.ErrBody)
+		return objects.Attr{}, fmt.Errorf("inode %d has invalid mode %o: %w", a.Ino, a.Mode, proto.ErrBody)
 	}
 	switch out.State {
 	case objects.StateLive:
@@ -71,7 +71,7 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 	case objects.StateBound:
 		out.Bound = metadata.BoundLive
 	default:
-		return objects.Attr{}, fmt.Errorf("inode %d in state %q: %w", a.Ino, a.State, proto.ErrBody)
+		return objects.Attr{}, fmt.Errorf("inode %d has invalid state %q: %w", a.Ino, a.State, proto.ErrBody)
 	}
 	return out, nil
 }
@@ -82,13 +82,13 @@ func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	link := mode.Type() == metadata.TypeSymlink
 	switch {
 	case a.Device != "" && (!isName(a.Device) || !IsShown(a.Device)):
-		return fmt.Errorf("device %q", a.Device[:min(len(a.Device), maxPath)])
+		return fmt.Errorf("invalid device %q", a.Device[:min(len(a.Device), maxPath)])
 	case !IsShown(a.Path):
-		return fmt.Errorf("a way of %d bytes", len(a.Path))
+		return fmt.Errorf("invalid path attribute of %d bytes", len(a.Path))
 	case a.Key != "" && metadata.ValidKey(a.Key) != nil:
-		return fmt.Errorf("a key of %d bytes", len(a.Key))
+		return fmt.Errorf("invalid key of %d bytes", len(a.Key))
 	case link != (a.Target != "") || len(a.Target) > metadata.MaxTarget || strings.Contains(a.Target, "\x00"):
-		return fmt.Errorf("a target of %d bytes", len(a.Target))
+		return fmt.Errorf("invalid link target of %d bytes", len(a.Target))
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 		Name: e.Name, Ino: metadata.Ino(e.Ino), Type: metadata.Mode(e.Type), Cookie: metadata.Cookie(e.Cookie),
 	}}
 	if e.Ino == 0 || out.Ino >= MaxInos || out.Ino == metadata.RootIno || e.Cookie == 0 || !isName(e.Name) || !isType(out.Type) {
-		return Entry{}, fmt.Errorf("entry %q, inode %d, type %o: %w", e.Name, e.Ino, e.Type, proto.ErrBody)
+		return Entry{}, fmt.Errorf("invalid entry %q, inode %d, type %o: %w", e.Name, e.Ino, e.Type, proto.ErrBody)
 	}
 	if e.Attr.Ino == 0 {
 		return out, nil
@@ -176,7 +176,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 		return Entry{}, err
 	}
 	if a.Ino != out.Ino || a.Mode.Type() != out.Type {
-		return Entry{}, fmt.Errorf("entry %q, inode %d with the attributes of %d: %w", e.Name, e.Ino, a.Ino, proto.ErrBody)
+		return Entry{}, fmt.Errorf("entry %q has inode %d, but the attributes of inode %d: %w", e.Name, e.Ino, a.Ino, proto.ErrBody)
 	}
 	out.Attr = &a
 	return out, nil
@@ -216,7 +216,7 @@ func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
 func changeFromProto(ask *proto.SetAttrAsk) (objects.Change, error) {
 	const known = proto.SetKillPriv<<1 - 1
 	if ask.Set&^known != 0 || ask.Mode&^0o7777 != 0 {
-		return objects.Change{}, fmt.Errorf("change %#x, mode %o: %w", ask.Set, ask.Mode, objects.ErrInvalid)
+		return objects.Change{}, fmt.Errorf("invalid change %#x, mode %o: %w", ask.Set, ask.Mode, objects.ErrInvalid)
 	}
 	var c objects.Change
 	if ask.Set&proto.SetMode != 0 {

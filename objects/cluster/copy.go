@@ -29,7 +29,7 @@ type End struct {
 // nodes those two move the bytes, and between two files of one node that node does.
 func (c *Cluster) Copy(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	if (dst.Local == nil) == (dst.Remote == nil) || (src.Local == nil) == (src.Remote == nil) || dst.Local != nil && src.Local != nil {
-		return 0, fmt.Errorf("copy between nodes: %w", objects.ErrInvalid)
+		return 0, fmt.Errorf("invalid copy between nodes: %w", objects.ErrInvalid)
 	}
 	var step func(ctx context.Context, dst, src End, n uint64) (uint64, error)
 	switch {
@@ -103,7 +103,7 @@ func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint6
 				return err
 			}
 			if in != s {
-				return fmt.Errorf("the session broke meanwhile: %w", ErrUnreachable)
+				return fmt.Errorf("the session ended in the meantime: %w", ErrUnreachable)
 			}
 			return to.n.askIn(ctx, s, question{method: proto.MethodCopy, out: &out, in: &proto.CopyAsk{
 				Dst: handle, DstOff: dst.Off + at, Src: other, SrcOff: src.Off + at, N: n,
@@ -163,7 +163,7 @@ func (f *File) inTurn(ctx context.Context, n uint64, move func(ctx context.Conte
 			return 0, err
 		}
 		if out.N > n {
-			return 0, fmt.Errorf("node %s: %d bytes copied of %d: %w", f.n.name, out.N, n, proto.ErrBody)
+			return 0, fmt.Errorf("node %s reported %d bytes copied of %d: %w", f.n.name, out.N, n, proto.ErrBody)
 		}
 		f.n.pace.took(out.N, time.Since(begun))
 		f.open.sized(out.Size, out.Order)
@@ -182,7 +182,7 @@ func (c *Cluster) pull(ctx context.Context, dst *objects.File, ask *proto.PullAs
 		return objects.Moved{}, err
 	}
 	if now := n.Record().Epoch; ask.Epoch != 0 && now != members.Epoch(ask.Epoch) {
-		return objects.Moved{}, fmt.Errorf("node %s is another one than was meant: %w", n.name, ErrStale)
+		return objects.Moved{}, fmt.Errorf("node %s has been restarted since: %w", n.name, ErrStale)
 	}
 	f, err := n.openGen(ctx, credFromProto(ask.Cred), objects.Ino(ask.Ino), ask.Gen)
 	if err != nil {

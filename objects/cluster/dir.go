@@ -63,7 +63,7 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 		return err
 	}
 	if len(out.Entries) > pageEntries {
-		return fmt.Errorf("node %s: %d entries, %d at most were asked for: %w", n.name, len(out.Entries), pageEntries, proto.ErrBody)
+		return fmt.Errorf("node %s sent %d entries, but at most %d were requested: %w", n.name, len(out.Entries), pageEntries, proto.ErrBody)
 	}
 	page := make([]Entry, 0, len(out.Entries))
 	names := make(map[string]struct{}, len(out.Entries))
@@ -77,17 +77,17 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 			return fmt.Errorf("node %s: entry %q is out of order: %w", n.name, e.Name, proto.ErrBody)
 		}
 		if e.Ino == d.ino {
-			return fmt.Errorf("node %s: directory %d lies in itself: %w", n.name, d.ino, proto.ErrBody)
+			return fmt.Errorf("node %s: directory %d contains itself: %w", n.name, d.ino, proto.ErrBody)
 		}
 		last = e.Cookie
 		names[e.Name] = struct{}{}
 		page = append(page, e)
 	}
 	if len(names) < len(page) {
-		return fmt.Errorf("node %s: a name is twice in directory %d: %w", n.name, d.ino, proto.ErrBody)
+		return fmt.Errorf("node %s: directory %d has a duplicate name: %w", n.name, d.ino, proto.ErrBody)
 	}
 	if len(page) == 0 && !out.End {
-		return fmt.Errorf("node %s: a page without entries that is not the last: %w", n.name, proto.ErrBody)
+		return fmt.Errorf("node %s: an empty page of a directory that is not the last: %w", n.name, proto.ErrBody)
 	}
 	user := userKey(d.who)
 	for i := range page {

@@ -158,7 +158,7 @@ func (c *Cluster) NodeAs(name members.Name, epoch members.Epoch) (*Node, error) 
 		return nil, err
 	}
 	if now := n.Record().Epoch; now != 0 && epoch != 0 && now != epoch {
-		return nil, fmt.Errorf("node %s is another one than was meant: %w", n.name, ErrStale)
+		return nil, fmt.Errorf("node %s has been restarted since: %w", n.name, ErrStale)
 	}
 	return n, nil
 }

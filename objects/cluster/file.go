@@ -64,7 +64,7 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	}
 	a, err := n.entered(&out.Attr, dir)
 	if err == nil && !a.IsRegular() {
-		err = fmt.Errorf("node %s: a file of mode %o: %w", n.name, a.Mode, proto.ErrBody)
+		err = fmt.Errorf("node %s created a file with invalid mode %o: %w", n.name, a.Mode, proto.ErrBody)
 	}
 	if err != nil {
 		return objects.Attr{}, nil, err
@@ -171,7 +171,7 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 		a, err = f.n.received(&out.Attr, f.ino)
 	}
 	if err == nil && (out.Handle == 0 || f.by == nil && !a.IsRegular()) {
-		err = fmt.Errorf("node %s: handle %#x of a file of mode %o: %w", f.n.name, out.Handle, a.Mode, proto.ErrBody)
+		err = fmt.Errorf("node %s sent handle %#x of a file with invalid mode %o: %w", f.n.name, out.Handle, a.Mode, proto.ErrBody)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

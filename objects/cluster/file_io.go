@@ -59,7 +59,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 		return proto.MoveAnswer{}, err
 	}
 	if out.N > in.N {
-		return proto.MoveAnswer{}, fmt.Errorf("%d bytes moved of %d: %w", out.N, in.N, proto.ErrBody)
+		return proto.MoveAnswer{}, fmt.Errorf("invalid number of bytes moved: %d of %d: %w", out.N, in.N, proto.ErrBody)
 	}
 	count := &f.n.c.count.bytesOut
 	if m == proto.MethodRead {
@@ -145,7 +145,7 @@ func (f *File) Seek(ctx context.Context, off uint64, w objects.Whence) (uint64, 
 		}}
 	})
 	if err == nil && out.Off < off {
-		err = fmt.Errorf("node %s: from %d on there is something at %d: %w", f.n.name, off, out.Off, proto.ErrBody)
+		err = fmt.Errorf("node %s: a seek from offset %d returned the earlier offset %d: %w", f.n.name, off, out.Off, proto.ErrBody)
 	}
 	return out.Off, err
 }

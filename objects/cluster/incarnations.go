@@ -118,7 +118,7 @@ func (all *incarnations) find(ino objects.Ino) (place, error) {
 	n := all.byIndex[(ino&^otherBit)>>indexShift]
 	all.mu.RUnlock()
 	if n == nil {
-		return place{}, fmt.Errorf("inode %#x of a node that is not known: %w", uint64(ino), ErrStale)
+		return place{}, fmt.Errorf("inode %#x belongs to an unknown node: %w", uint64(ino), ErrStale)
 	}
 	return place{incarnation: n, ino: ino & (MaxInos - 1)}, nil
 }
@@ -140,7 +140,7 @@ const keepOther = 20 * time.Millisecond
 // Errors: ErrVersion for numbers that no owner assigns.
 func (n *incarnation) adopt(a objects.Attr) (objects.Attr, error) {
 	if a.Ino == 0 || a.Ino >= MaxInos {
-		return objects.Attr{}, fmt.Errorf("another node has an inode %#x: %w", uint64(a.Ino), ErrVersion)
+		return objects.Attr{}, fmt.Errorf("another node sent the invalid inode number %#x: %w", uint64(a.Ino), ErrVersion)
 	}
 	a.Ino = n.number(a.Ino)
 	if a.Parent > 0 && a.Parent < MaxInos {

@@ -69,7 +69,7 @@ func (k *keys) find(ctx context.Context, s keyindex.Space, key string) (*Node, e
 			return n, nil
 		}
 		if again {
-			return nil, fmt.Errorf("node %s has key %q and is not known here yet: %w", place.Node, key, ErrUnreachable)
+			return nil, fmt.Errorf("node %s has key %q, but is not yet known here: %w", place.Node, key, ErrUnreachable)
 		}
 		// The cached place may be a node that has left, and its keys with it.
 		k.forget(s, key)

@@ -142,7 +142,7 @@ func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error
 		return nil, err
 	}
 	if len(out.There) != len(q.Keys) {
-		return nil, fmt.Errorf("node %s: %d answers for %d keys: %w", n.name, len(out.There), len(q.Keys), proto.ErrBody)
+		return nil, fmt.Errorf("node %s sent %d answers for %d keys: %w", n.name, len(out.There), len(q.Keys), proto.ErrBody)
 	}
 	return out.There, nil
 }
@@ -176,9 +176,9 @@ func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) er
 // wayOut describes what the user can do about a node that does not answer.
 func (p *peerKeys) wayOut() string {
 	if p.c.opts.Index != nil {
-		return "try again when it is back, or when etcd is"
+		return "try again when the node or etcd is available again"
 	}
-	return "try again when it is back, or, if it is gone for good, after `hmcfs nodes --forget NODE`"
+	return "try again when the node is available again or, if it does not return, after `hmcfs nodes --forget NODE`"
 }
 
 // askPresent asks the present incarnation of a node. If the node has left the view, it returns
@@ -228,7 +228,7 @@ func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, lim
 			return err
 		}
 		if len(out.Keys) > limit {
-			return fmt.Errorf("node %s: %d keys, %d at most were asked for: %w", n.name, len(out.Keys), limit, proto.ErrBody)
+			return fmt.Errorf("node %s sent %d keys, but at most %d were requested: %w", n.name, len(out.Keys), limit, proto.ErrBody)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -121,7 +121,7 @@ func (t *claimTable) find(id claimID, rank wire.Rank) (*claim, error) {
 	c := t.open[id]
 	switch {
 	case c != nil && c.rank != rank:
-		return nil, fmt.Errorf("a claim of another node: %w", ErrDenied)
+		return nil, fmt.Errorf("the claim belongs to another node: %w", ErrDenied)
 	case c != nil:
 		return c, nil
 	case t.ended[id] != nil:
@@ -144,7 +144,7 @@ func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAs
 	defer stop()
 	if c.of, err = c.holder.Claim(soon, q.Key, q.Wait); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("%q is being received: %w", q.Key, objects.ErrBusy)
+			err = fmt.Errorf("another receiver has claimed %q: %w", q.Key, objects.ErrBusy)
 		}
 		return nil, errors.Join(err, c.holder.Close(context.WithoutCancel(ctx)))
 	}
@@ -166,7 +166,7 @@ func (t *claimTable) add(id claimID, c *claim) error {
 	case t.closed:
 		return fmt.Errorf("the node is leaving: %w", ErrUnreachable)
 	case t.open[id] != nil || t.ended[id] != nil:
-		return fmt.Errorf("the name of a claim is used twice: %w", objects.ErrInvalid)
+		return fmt.Errorf("the ID of the claim is already used: %w", objects.ErrInvalid)
 	}
 	t.open[id] = c
 	c.handles++ // the caller's, until the handle is created
@@ -222,7 +222,7 @@ func (t *claimTable) expire(ctx context.Context, id claimID, c *claim) {
 	}
 	t.mu.Unlock()
 	if mine {
-		t.c.log.Info("who was about to receive a publication has gone; it is offered again", zap.String("key", c.key))
+		t.c.log.Info("the receiver of a claimed publication has disconnected; the publication is offered again", zap.String("key", c.key))
 		t.giveBack(ctx, c)
 		close(o.done)
 	}
@@ -273,7 +273,7 @@ func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk
 	}
 	t.mu.Unlock()
 	if o == nil || o.rank != g.from.Rank {
-		return nil, fmt.Errorf("a claim that is not known: %w", metadata.ErrNotExist)
+		return nil, fmt.Errorf("unknown claim: %w", metadata.ErrNotExist)
 	}
 	if c != nil {
 		if q.Received {
@@ -306,7 +306,7 @@ func (t *claimTable) giveBack(ctx context.Context, c *claim) {
 	ctx = context.WithoutCancel(ctx)
 	c.of.GiveBack(ctx)
 	if err := c.holder.Close(ctx); err != nil {
-		t.c.log.Warn("end of a claim", zap.Error(err))
+		t.c.log.Warn("could not end a claim", zap.Error(err))
 	}
 }
 

@@ -26,7 +26,7 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	})
 	if err == nil && (!isPath(out.Path) || len(out.Path) > maxKeyPath) {
 		// Following the path, as a symlink of this mount, must end up in that node's tree.
-		err = fmt.Errorf("key %q of node %s is at %q: %w", key, at.name, out.Path[:min(len(out.Path), maxText)], proto.ErrBody)
+		err = fmt.Errorf("key %q of node %s has the invalid path %q: %w", key, at.name, out.Path[:min(len(out.Path), maxText)], proto.ErrBody)
 	}
 	if err != nil {
 		return nil, "", err
@@ -148,12 +148,12 @@ func addUp(blobs []uint64, size uint64) error {
 	left := size
 	for _, n := range blobs {
 		if n > left {
-			return fmt.Errorf("blobs of more than %d bytes: %w", size, proto.ErrBody)
+			return fmt.Errorf("the blobs add up to more than the size of %d bytes: %w", size, proto.ErrBody)
 		}
 		left -= n
 	}
 	if left > 0 || len(blobs) == 0 {
-		return fmt.Errorf("%d blobs of less than %d bytes: %w", len(blobs), size, proto.ErrBody)
+		return fmt.Errorf("%d blobs add up to less than the size of %d bytes: %w", len(blobs), size, proto.ErrBody)
 	}
 	return nil
 }

@@ -85,19 +85,19 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 		return // it was removed a moment ago
 	}
 	if err != nil {
-		k.c.log.Warn("a key of two nodes could not be given up", zap.String("key", key), zap.String("node", string(by)), zap.Error(err))
+		k.c.log.Warn("could not resolve the conflict of a key that exists on two nodes", zap.String("key", key), zap.String("node", string(by)), zap.Error(err))
 		return
 	}
 	one := Conflict{Key: key, Published: space == objects.SpacePublish, Node: by, Kept: !yields, Path: path, Time: time.Now()}
 	if !k.conflicts.add(one) {
 		return
 	}
-	text := "a key is on two nodes; the object of this node keeps it"
+	text := "a key exists on two nodes; the object of this node keeps it"
 	switch {
 	case one.Published:
-		text = "something is published under one name on two nodes; each stays"
+		text = "two nodes have a publication with the same name; both remain published"
 	case yields:
-		text = "a key is on two nodes; the object of this node has lost it, and its file stays"
+		text = "a key exists on two nodes; the object of this node has lost it, but remains as a file"
 	}
 	k.c.log.Warn(text, zap.String("key", key), zap.String("other node", string(by)), zap.String("file", path))
 }
@@ -164,7 +164,7 @@ func (k *keys) meet() {
 				continue
 			}
 			if err = k.meetNode(k.c.life, n); err != nil {
-				k.c.log.Debug("keys could not be compared", zap.String("node", string(n.name)), zap.Error(err))
+				k.c.log.Debug("could not compare keys with a node", zap.String("node", string(n.name)), zap.Error(err))
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func (k *keys) meetPart(ctx context.Context, n *Node, s keyindex.Space, names []
 	}
 	for i, at := range out.Both {
 		if at >= uint64(len(q.Keys)) || i > 0 && at <= out.Both[i-1] {
-			return fmt.Errorf("node %s: key %d of %d: %w", n.name, at, len(q.Keys), proto.ErrBody)
+			return fmt.Errorf("node %s sent the invalid key index %d of %d: %w", n.name, at, len(q.Keys), proto.ErrBody)
 		}
 		ours, theirs := timeFromProto(q.Made[at]), timeFromProto(out.Made[i])
 		k.settle(ctx, s, q.Keys[at], n.name, !k.earlier(ours, theirs, n.name))
@@ -227,7 +227,7 @@ func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata
 func (k *keys) serveMeet(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if asker == nil || string(asker.name) != q.Node {
-		return nil, fmt.Errorf("node %q compares keys by another name: %w", q.Node, ErrDenied)
+		return nil, fmt.Errorf("the peer is not node %q, whose keys it compares: %w", q.Node, ErrDenied)
 	}
 	out := &proto.MeetKeysAnswer{}
 	if k.index != nil {

@@ -272,7 +272,7 @@ func (p *peerKeys) promisedTo(at spaceKey) []members.Name {
 }
 
 // errPoll is the reason why peers can't be watched.
-var errPoll = errors.New("cluster: peers are asked again and again")
+var errPoll = errors.New("cluster: peers can't be watched; they must be polled")
 
 // Watch is not supported: callers that wait for keys must poll.
 func (p *peerKeys) Watch(context.Context, keyindex.Space, []string) (keyindex.Watch, error) {

@@ -160,7 +160,7 @@ func (r *receipt) Take(ctx context.Context) error {
 func (r *receipt) GiveBack(ctx context.Context) {
 	r.tellGiveBack(ctx)
 	if err := r.file.Close(context.WithoutCancel(ctx)); err != nil {
-		r.n.c.log.Debug("the file of a claim could not be closed", zap.String("node", string(r.n.name)), zap.Error(err))
+		r.n.c.log.Debug("could not close the file of a claim", zap.String("node", string(r.n.name)), zap.Error(err))
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *receipt) tellGiveBack(ctx context.Context) {
 	r.n.c.begin(func() {
 		err := r.n.ask(ctx, question{method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id}, again: true})
 		if err != nil {
-			r.n.c.log.Debug("a claim could not be given back", zap.String("node", string(r.n.name)), zap.Error(err))
+			r.n.c.log.Debug("could not release a claim", zap.String("node", string(r.n.name)), zap.Error(err))
 		}
 	})
 }

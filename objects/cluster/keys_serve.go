@@ -60,7 +60,7 @@ func (k *keys) serveFind(ctx context.Context, _ *servedSession, q *proto.KeyAsk)
 func (k *keys) published(ctx context.Context, key string) error {
 	a, err := k.c.opts.Store.Lookup(ctx, metadata.PublishIno, key)
 	if err == nil && (a.Taken || !a.IsRegular()) {
-		err = fmt.Errorf("%q was received: %w", key, metadata.ErrNotExist)
+		err = fmt.Errorf("%q has already been received: %w", key, metadata.ErrNotExist)
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder
 // Errors: metadata.ErrNotExist.
 func (k *keys) serveDrop(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	if q.Publish {
-		return nil, fmt.Errorf("remove what is published: %w", objects.ErrUnsupported)
+		return nil, fmt.Errorf("remove a publication of another node: %w", objects.ErrUnsupported)
 	}
 	there, err := k.c.opts.Store.KeyThere(ctx, q.Key)
 	if err != nil {
@@ -162,7 +162,7 @@ func (k *keys) serveExpire(ctx context.Context, _ *servedSession, q *proto.Expir
 func (k *keys) serveHave(ctx context.Context, g *servedSession, q *proto.HaveKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if q.Claim && (asker == nil || string(asker.name) != q.Node) {
-		return nil, fmt.Errorf("node %q claims keys by another name: %w", q.Node, ErrDenied)
+		return nil, fmt.Errorf("the peer is not node %q, for which it claims keys: %w", q.Node, ErrDenied)
 	}
 	out := &proto.HaveKeysAnswer{There: make([]bool, len(q.Keys))}
 	for i, key := range q.Keys {

@@ -166,7 +166,7 @@ func (m *Mesh) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 func (m *Mesh) below(ino objects.Ino) (place, error) {
 	p, err := m.others.find(ino)
 	if err == nil && p.isTop() {
-		err = fmt.Errorf("change directory %s of the nodes: %w", p.name, metadata.ErrPermission)
+		err = fmt.Errorf("can't change directory %s, which lists the nodes: %w", p.name, metadata.ErrPermission)
 	}
 	return p, err
 }
@@ -232,7 +232,7 @@ func (m *Mesh) both(dir, other objects.Ino) (to, what place, err error) {
 }
 
 func errApart() error {
-	return fmt.Errorf("between the files of two nodes: %w", metadata.ErrCrossDevice)
+	return fmt.Errorf("the files belong to two nodes: %w", metadata.ErrCrossDevice)
 }
 
 // Unlink removes a name; see objects.Names.
@@ -265,7 +265,7 @@ func (m *Mesh) Rmdir(ctx context.Context, who objects.Caller, dir objects.Ino, n
 // serve that purpose.
 func (m *Mesh) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) (objects.Ino, error) {
 	if r.To == metadata.PublishIno && OfAnotherNode(r.From) {
-		return 0, fmt.Errorf("publish a file of another node: %w", objects.ErrUnsupported)
+		return 0, fmt.Errorf("can't publish a file of another node: %w", objects.ErrUnsupported)
 	}
 	if !OfAnotherNode(r.From) && !OfAnotherNode(r.To) {
 		return m.local.Rename(ctx, who, r)
@@ -310,7 +310,7 @@ func (m *Mesh) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	case p.isTop():
 		return nil, metadata.ErrNoXattr
 	case name == objects.XattrHandle:
-		return nil, fmt.Errorf("memory of another node has no handle here: %w", objects.ErrUnsupported)
+		return nil, fmt.Errorf("memory of another node can't be exported here: %w", objects.ErrUnsupported)
 	case isOfMachine(name):
 		return nil, metadata.ErrNoXattr
 	}
@@ -357,7 +357,7 @@ func (m *Mesh) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 func (m *Mesh) changeable(ino objects.Ino, name string) (place, error) {
 	p, err := m.below(ino)
 	if err == nil && isOfMachine(name) {
-		err = fmt.Errorf("attribute %q of a file of another node: %w", name, objects.ErrUnsupported)
+		err = fmt.Errorf("attribute %q is not available for a file of another node: %w", name, objects.ErrUnsupported)
 	}
 	return p, err
 }

@@ -82,7 +82,7 @@ func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 func (m *Mesh) openExisting(ctx context.Context, who objects.Caller, dir objects.Ino, name string, want objects.Permission) (objects.Attr, objects.OpenFile, error) {
 	a, err := m.Lookup(ctx, who, dir, name)
 	if err == nil && !a.IsRegular() {
-		err = fmt.Errorf("%q is no regular file: %w", name, metadata.ErrExist)
+		err = fmt.Errorf("%q is not a regular file: %w", name, metadata.ErrExist)
 	}
 	if err != nil {
 		return objects.Attr{}, nil, err
@@ -120,5 +120,5 @@ func (r FileRange) end() (End, error) {
 	case *meshFile:
 		return End{Remote: f.File, Off: r.Off}, nil
 	}
-	return End{}, fmt.Errorf("copy a file that is not the mesh's: %w", objects.ErrUnsupported)
+	return End{}, fmt.Errorf("can't copy a file from outside the mesh: %w", objects.ErrUnsupported)
 }

@@ -79,7 +79,7 @@ func (n *Node) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 		in: &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
 	})
 	if err == nil && len(out.Value) > metadata.MaxXattr {
-		err = fmt.Errorf("node %s: attribute %q of %d bytes: %w", n.name, name, len(out.Value), proto.ErrBody)
+		err = fmt.Errorf("node %s sent attribute %q with %d bytes: %w", n.name, name, len(out.Value), proto.ErrBody)
 	}
 	if err != nil {
 		return nil, err
@@ -109,12 +109,12 @@ func checkXattrs(names []string) error {
 	size := 0
 	for _, name := range names {
 		if name == "" || len(name) > metadata.MaxName || strings.Contains(name, "\x00") {
-			return fmt.Errorf("an attribute's name of %d bytes: %w", len(name), proto.ErrBody)
+			return fmt.Errorf("invalid attribute name of %d bytes: %w", len(name), proto.ErrBody)
 		}
 		size += len(name) + 1
 	}
 	if size > metadata.MaxXattr {
-		return fmt.Errorf("attributes' names of %d bytes: %w", size, proto.ErrBody)
+		return fmt.Errorf("attribute names of %d bytes in all: %w", size, proto.ErrBody)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) 
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
 	if err == nil && (out.Free > out.Total || out.Device != "" && !IsShown(out.Device)) {
-		err = fmt.Errorf("node %s: device %.64q with %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
+		err = fmt.Errorf("node %s sent invalid usage of device %.64q: %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
 	}
 	if err != nil {
 		return devices.Usage{}, err

@@ -41,7 +41,7 @@ func (n *Node) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 func (n *Node) received(out *proto.Attr, asked objects.Ino) (objects.Attr, error) {
 	a, err := attrFromProto(out)
 	if err == nil && asked != 0 && a.Ino != asked {
-		err = fmt.Errorf("asked about inode %d it tells of %d: %w", asked, a.Ino, proto.ErrBody)
+		err = fmt.Errorf("the request was for inode %d, but the answer is for inode %d: %w", asked, a.Ino, proto.ErrBody)
 	}
 	if err != nil {
 		return objects.Attr{}, fmt.Errorf("node %s: %w", n.name, err)
@@ -54,7 +54,7 @@ func (n *Node) received(out *proto.Attr, asked objects.Ino) (objects.Attr, error
 func (n *Node) entered(out *proto.Attr, dir objects.Ino) (objects.Attr, error) {
 	a, err := n.received(out, 0)
 	if err == nil && (a.Ino == metadata.RootIno || a.Ino == dir) {
-		return objects.Attr{}, fmt.Errorf("node %s: inode %d lies in directory %d: %w", n.name, a.Ino, dir, proto.ErrBody)
+		return objects.Attr{}, fmt.Errorf("node %s sent inode %d, which can't be in directory %d: %w", n.name, a.Ino, dir, proto.ErrBody)
 	}
 	return a, err
 }
@@ -92,7 +92,7 @@ func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	}
 	a, err := n.entered(&out, e.dir)
 	if err == nil && e.ino != 0 && a.Ino != e.ino || err == nil && e.kind != 0 && a.Mode.Type() != e.kind {
-		err = fmt.Errorf("node %s: inode %d of mode %o for %q: %w", n.name, a.Ino, a.Mode, e.name, proto.ErrBody)
+		err = fmt.Errorf("node %s sent inode %d with mode %o for %q: %w", n.name, a.Ino, a.Mode, e.name, proto.ErrBody)
 	}
 	if err != nil {
 		return objects.Attr{}, err

@@ -66,7 +66,7 @@ func (o *Options) Validate() error {
 	switch o.Squash.Mode {
 	case "", SquashRoot, SquashAll, SquashNone:
 	default:
-		faults = append(faults, fmt.Errorf("cluster: squash %q: use root, all or none", o.Squash.Mode))
+		faults = append(faults, fmt.Errorf("cluster: invalid squash %q: use root, all or none", o.Squash.Mode))
 	}
 	for name, d := range map[string]time.Duration{
 		"attribute time": o.AttrTTL, "time limit": o.Timeout, "time limit of connecting": o.DialTimeout,

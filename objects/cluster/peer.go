@@ -66,7 +66,7 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	if n.replaced.Load() {
-		return nil, fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)
+		return nil, fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
 	a, err := n.attempt() //nolint:contextcheck // others wait for it too, so it lives as long as the cluster
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *Node) attempt() (*attempt, error) {
 	case n.trying != nil, n.problem != nil && time.Now().Before(n.retryAt):
 		return nil, n.problem
 	case n.left.Load():
-		return nil, fmt.Errorf("node %s has left: %w", n.name, ErrUnreachable)
+		return nil, fmt.Errorf("node %s has left the cluster: %w", n.name, ErrUnreachable)
 	}
 	a, err := n.beginLocked()
 	if err == nil && n.outage != nil {
@@ -106,7 +106,7 @@ func (n *Node) attempt() (*attempt, error) {
 func (n *Node) beginLocked() (*attempt, error) {
 	a := &attempt{done: make(chan struct{})}
 	if !n.c.begin(func() { n.try(a) }) {
-		return nil, fmt.Errorf("node %s: we have left: %w", n.name, ErrUnreachable)
+		return nil, fmt.Errorf("node %s: this node has left the cluster: %w", n.name, ErrUnreachable)
 	}
 	n.trying = a
 	return a, nil
@@ -130,7 +130,7 @@ func (n *Node) try(a *attempt) {
 	}
 	n.mu.Lock()
 	if n.problem == nil && err != nil {
-		n.c.log.Info("a node can't be reached", zap.String("node", string(n.name)), zap.Error(err))
+		n.c.log.Info("could not reach a node", zap.String("node", string(n.name)), zap.Error(err))
 	}
 	n.trying, n.problem = nil, err
 	if err == nil {
@@ -177,11 +177,11 @@ func (n *Node) meet(ctx context.Context) (*session, error) {
 	// It may have ended before Ended could be notified of that.
 	if now, failure := n.c.comm.Origin(ctx, n.rank); failure != nil || now != origin {
 		n.end(s)
-		return nil, errors.Join(failure, fmt.Errorf("the session broke: %w", control.ErrDisconnected))
+		return nil, errors.Join(failure, fmt.Errorf("the session has ended: %w", control.ErrDisconnected))
 	}
 	if n.replaced.Load() {
 		n.end(s)
-		return nil, fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)
+		return nil, fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
 	return s, nil
 }
@@ -222,7 +222,7 @@ func (n *Node) connect(ctx context.Context) error {
 		}
 	}
 	if len(all) == 0 {
-		faults = append(faults, fmt.Errorf("it has no address: %w", ErrUnreachable))
+		faults = append(faults, fmt.Errorf("the node has no address: %w", ErrUnreachable))
 	}
 	return errors.Join(faults...)
 }
@@ -261,7 +261,7 @@ func isOurSocket(path string) bool {
 func (n *Node) hello(ctx context.Context) error {
 	self, err := json.Marshal(n.c.opts.View.Self())
 	if err != nil {
-		return fmt.Errorf("encode our record: %w", err)
+		return fmt.Errorf("encode the record of this node: %w", err)
 	}
 	p, err := proto.Encode(&proto.Hello{Version: proto.Version, Cluster: n.c.opts.Name, Record: self})
 	if err != nil {
@@ -277,21 +277,21 @@ func (n *Node) hello(ctx context.Context) error {
 		return err
 	}
 	if answer.Version != proto.Version {
-		return fmt.Errorf("it speaks version %d, this is %d: %w", answer.Version, proto.Version, ErrVersion)
+		return fmt.Errorf("the node has protocol version %d, this node has %d: %w", answer.Version, proto.Version, ErrVersion)
 	}
 	var r members.Record
 	if err = json.Unmarshal(answer.Record, &r); err != nil {
-		return fmt.Errorf("decode its record: %w: %w", ErrVersion, err)
+		return fmt.Errorf("decode the node's record: %w: %w", ErrVersion, err)
 	}
 	if r.Name != n.name {
 		return wrongNode(n.name, r.Name)
 	}
 	if err = r.Validate(); err != nil {
-		return fmt.Errorf("its record: %w: %w", ErrVersion, err)
+		return fmt.Errorf("invalid record of the node: %w: %w", ErrVersion, err)
 	}
 	n.c.met(r)
 	if n.replaced.Load() {
-		return fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)
+		return fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ type watcher struct{ c *Cluster }
 
 // Packet refuses all packets: the port has none.
 func (watcher) Packet(from comm.Origin, _ []byte) error {
-	return fmt.Errorf("%s: a packet to a port that has none: %w", from.Rank, wire.ErrFrame)
+	return fmt.Errorf("%s: packet for a port that accepts none: %w", from.Rank, wire.ErrFrame)
 }
 
 // Ended ends the session on our side.
@@ -327,7 +327,7 @@ func (w watcher) Ended(from comm.Origin, cause error) {
 		n.suspend(from, silent)
 	}
 	if s := n.session.Load(); s != nil && s.origin == from {
-		w.c.log.Info("a session broke", zap.String("node", string(n.name)), zap.Error(cause))
+		w.c.log.Info("a session with a node has ended", zap.String("node", string(n.name)), zap.Error(cause))
 		n.end(s)
 	}
 }

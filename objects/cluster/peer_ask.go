@@ -87,7 +87,7 @@ func (n *Node) askIn(ctx context.Context, s *session, q question) error {
 		}
 	}
 	if s.ended() {
-		return fmt.Errorf("the session broke: %w", comm.ErrNotConnected)
+		return fmt.Errorf("the session has ended: %w", comm.ErrNotConnected)
 	}
 	n.c.count.questions.Add(1)
 	body, err := n.c.ep.Call(ctx, n.rank, q.method, p)

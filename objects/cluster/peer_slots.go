@@ -61,7 +61,7 @@ func (p *slots) get(ctx context.Context) (*slot, error) {
 	select {
 	case p.room <- struct{}{}:
 	case <-p.s.over:
-		return nil, fmt.Errorf("the session broke: %w", control.ErrDisconnected)
+		return nil, fmt.Errorf("the session has ended: %w", control.ErrDisconnected)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a slot: %w", ctx.Err())
 	}
@@ -146,7 +146,7 @@ func (p *slots) drop(b *slot, then func()) {
 	give := func() {
 		defer then()
 		if err := p.n.giveBack(c.life, b.buffer); err != nil {
-			c.log.Warn("the memory of a slot is kept", zap.String("node", string(p.n.name)), zap.Error(err))
+			c.log.Warn("could not release the memory of a slot", zap.String("node", string(p.n.name)), zap.Error(err))
 		}
 	}
 	if !c.begin(give) {
@@ -176,7 +176,7 @@ func (n *Node) giveBack(ctx context.Context, b *region.Buffer) error {
 	if err == nil {
 		return nil
 	}
-	n.c.log.Warn("a node does not let go of our memory", zap.String("node", string(n.name)), zap.Error(err))
+	n.c.log.Warn("a node does not release memory of this node; ending its session", zap.String("node", string(n.name)), zap.Error(err))
 	if failure := n.c.comm.Disconnect(n.rank); failure != nil {
 		n.c.log.Debug("disconnect", zap.String("node", string(n.name)), zap.Error(failure))
 	}

@@ -147,7 +147,7 @@ func (c *Cluster) retire(old *Node) {
 		return
 	}
 	old.replaced.Store(true)
-	c.log.Info("a node is another one now", zap.String("node", string(old.name)))
+	c.log.Info("a new incarnation has replaced a node", zap.String("node", string(old.name)))
 	s := old.session.Load()
 	old.end(s)
 	if s == nil {
@@ -214,7 +214,7 @@ func inosOf(numbers []uint64) []objects.Ino {
 
 // wrongNode is the error of a session with another node than the intended one.
 func wrongNode(want, got members.Name) error {
-	return fmt.Errorf("node %s calls itself %q: %w", want, got, ErrVersion)
+	return fmt.Errorf("node %s identifies itself as %q: %w", want, got, ErrVersion)
 }
 
 // named converts the error of finding a different node at an address to one with node names: a
@@ -226,9 +226,9 @@ func (c *Cluster) named(err error) error {
 	}
 	want, got := c.nameOf(wrong.Want), c.nameOf(wrong.Got)
 	if got == "" {
-		return fmt.Errorf("%w: the node there has another name than %s; correct the list of peers, or its --node", ErrUnreachable, want)
+		return fmt.Errorf("%w: the node at this address has a name other than %s; correct the list of peers, or the node's --node", ErrUnreachable, want)
 	}
-	return fmt.Errorf("%w: node %s is there, and not %s; correct the list of peers", ErrUnreachable, got, want)
+	return fmt.Errorf("%w: the node at this address is %s, not %s; correct the list of peers", ErrUnreachable, got, want)
 }
 
 // nameOf returns the name for which the certificate of a rank must be issued; empty if the

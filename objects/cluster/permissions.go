@@ -63,7 +63,7 @@ func (q Squash) mapped(c objects.Caller) user {
 func (s *server) user(c proto.Cred) (user, error) {
 	u := s.o.Squash.mapped(credFromProto(c))
 	if s.o.Owner != nil && u.UID != *s.o.Owner {
-		return user{}, fmt.Errorf("user %d, here %d, of another node; the mount is user %d's alone: %w",
+		return user{}, fmt.Errorf("user %d of another node, mapped to user %d, has no access; only user %d may use the mount: %w",
 			c.UID, u.UID, *s.o.Owner, ErrDenied)
 	}
 	return u, nil
@@ -76,7 +76,7 @@ func (u user) need(a *objects.Attr, want objects.Permission) error {
 	if u.May(&a.Inode, want) {
 		return nil
 	}
-	return fmt.Errorf("user %d wants %03b of inode %d, which is %d's with mode %o: %w",
+	return fmt.Errorf("user %d has no permission %03b for inode %d, which belongs to user %d and has mode %o: %w",
 		u.UID, want, a.Ino, a.UID, a.Mode.Perm(), ErrDenied)
 }
 
@@ -108,7 +108,7 @@ func (u user) mayRemove(dir, victim *objects.Attr) error {
 	if u.MayUnlink(&dir.Inode, &victim.Inode) {
 		return nil
 	}
-	return fmt.Errorf("user %d takes a name of inode %d, which is %d's, from a sticky directory: %w",
+	return fmt.Errorf("user %d may not remove a name of inode %d, which belongs to user %d, from a sticky directory: %w",
 		u.UID, victim.Ino, victim.UID, objects.ErrForbidden)
 }
 
@@ -158,18 +158,18 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 // permitOwner is permitChange for mode, owner and group.
 func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
 	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.Owns(&a.Inode) {
-		return u.forbidden(a, "change mode or owner of")
+		return u.forbidden(a, "change mode, owner or group of")
 	}
 	if u.IsRoot() {
 		return nil
 	}
 	gid := a.GID
 	if c.UID != nil && *c.UID != a.UID {
-		return u.forbidden(a, "give away")
+		return u.forbidden(a, "change the owner of")
 	}
 	if c.GID != nil {
 		if gid = *c.GID; gid != a.GID && !u.InGroup(gid) {
-			return u.forbidden(a, "give a group he is not in to")
+			return u.forbidden(a, "assign a non-member group to")
 		}
 	}
 	if c.Mode != nil && *c.Mode&metadata.ModeSetGID != 0 && !u.InGroup(gid) {
@@ -179,7 +179,7 @@ func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
 }
 
 func (u user) forbidden(a *objects.Attr, what string) error {
-	return fmt.Errorf("user %d may not %s inode %d, which is %d's: %w", u.UID, what, a.Ino, a.UID, objects.ErrForbidden)
+	return fmt.Errorf("user %d may not %s inode %d, which belongs to user %d: %w", u.UID, what, a.Ino, a.UID, objects.ErrForbidden)
 }
 
 // permitCreate checks whether the user may create an inode in a directory that the user may
@@ -191,7 +191,7 @@ func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
 		return nil
 	}
 	if t := n.Mode.Type(); t == metadata.TypeChar || t == metadata.TypeBlock {
-		return fmt.Errorf("user %d makes a device: %w", u.UID, objects.ErrForbidden)
+		return fmt.Errorf("user %d may not create a device file: %w", u.UID, objects.ErrForbidden)
 	}
 	// A file created in such a directory gets its group, with which a program of this user
 	// must not run.
@@ -233,14 +233,14 @@ func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) erro
 	if access == xattrRead {
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 	}
-	return fmt.Errorf("attribute %q of another node: %w", name, objects.ErrUnsupported)
+	return fmt.Errorf("attribute %q is not available between nodes: %w", name, objects.ErrUnsupported)
 }
 
 func (u user) permitUserXattr(a *objects.Attr, name string, access xattrAccess) error {
 	switch {
 	case name == objects.XattrBind || name == objects.XattrHandle:
 		// Memory is shared by descriptors, which don't leave their machine.
-		return fmt.Errorf("attribute %q of another node: %w", name, objects.ErrUnsupported)
+		return fmt.Errorf("attribute %q is not available between nodes: %w", name, objects.ErrUnsupported)
 	case !a.IsRegular() && !a.IsDir():
 		if access == xattrRead {
 			return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
@@ -263,7 +263,7 @@ func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) err
 	case access == xattrRead:
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 	}
-	return fmt.Errorf("user %d sets %q: %w", u.UID, name, objects.ErrForbidden)
+	return fmt.Errorf("user %d may not set %q: %w", u.UID, name, objects.ErrForbidden)
 }
 
 // mayKnowXattr reports whether an attribute is listed for the user.

@@ -138,7 +138,7 @@ func (s *server) session(from rpc.Caller) (*servedSession, error) {
 	if g := s.sessions[from]; g != nil {
 		return g, nil
 	}
-	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
+	return nil, fmt.Errorf("%v: %w", from.Rank, errNoHello)
 }
 
 // hello starts a session. It may be repeated.
@@ -150,7 +150,7 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 		return nil, err
 	}
 	if h.Version != proto.Version || h.Cluster != s.o.Cluster {
-		return nil, fmt.Errorf("version %d, cluster %q, not version %d, cluster %q: %w",
+		return nil, fmt.Errorf("the peer has version %d and cluster %q, this node has version %d and cluster %q: %w",
 			h.Version, h.Cluster, proto.Version, s.o.Cluster, ErrVersion)
 	}
 	record, err := recordOf(from.Rank, h.Record)
@@ -159,7 +159,7 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 	}
 	self, err := json.Marshal(s.o.Self())
 	if err != nil {
-		return nil, fmt.Errorf("our own record: %w", err)
+		return nil, fmt.Errorf("encode the record of this node: %w", err)
 	}
 	s.mu.Lock()
 	if s.sessions[from] == nil {
@@ -182,10 +182,10 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 		err = r.Validate()
 	}
 	if err != nil {
-		return r, fmt.Errorf("record of %v: %w: %w", rank, ErrVersion, err)
+		return r, fmt.Errorf("invalid record of %v: %w: %w", rank, ErrVersion, err)
 	}
 	if r.Name.Rank() != uint32(rank) {
-		return r, fmt.Errorf("rank %v says that it is node %s: %w", rank, r.Name, ErrDenied)
+		return r, fmt.Errorf("%v wrongly claims to be node %s: %w", rank, r.Name, ErrDenied)
 	}
 	return r, nil
 }
@@ -242,7 +242,7 @@ func (s *server) inode(ctx context.Context, ino uint64) (objects.Attr, error) {
 		return a, fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	if err == nil && (a.Ino == metadata.PublishIno || a.Parent == metadata.PublishIno) {
-		err = fmt.Errorf("inode %d is published: %w", ino, ErrDenied)
+		err = fmt.Errorf("inode %d is published and can't be accessed by number: %w", ino, ErrDenied)
 	}
 	return a, err
 }

@@ -77,7 +77,7 @@ func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (chang
 	}
 	defer g.done(ctx, h)
 	if h.file.Ino() != metadata.Ino(q.Ino) {
-		return rights, fmt.Errorf("handle %#x is not of inode %d: %w", q.Handle, q.Ino, ErrStale)
+		return rights, fmt.Errorf("handle %#x does not refer to inode %d: %w", q.Handle, q.Ino, ErrStale)
 	}
 	rights.writer = true
 	return rights, nil

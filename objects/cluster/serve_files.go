@@ -18,14 +18,14 @@ func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (
 	}
 	access, ok := accessFromProto(q.Access)
 	if !ok {
-		return nil, fmt.Errorf("open for %#x: %w", q.Access, objects.ErrInvalid)
+		return nil, fmt.Errorf("invalid access %#x to a file: %w", q.Access, objects.ErrInvalid)
 	}
 	a, err := s.inode(ctx, q.Ino)
 	switch {
 	case err != nil:
 		return nil, err
 	case q.Gen != 0 && metadata.Generation(q.Gen) != a.Gen:
-		return nil, fmt.Errorf("inode %d is of another generation: %w", q.Ino, ErrStale)
+		return nil, fmt.Errorf("inode %d has another generation: %w", q.Ino, ErrStale)
 	case a.IsDir():
 		return nil, fmt.Errorf("open inode %d: %w", q.Ino, metadata.ErrIsDir)
 	}
@@ -55,7 +55,7 @@ func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (
 func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.CreateOpenAsk) (any, error) {
 	access, ok := accessFromProto(q.Access)
 	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || !ok {
-		return nil, fmt.Errorf("create %#o and open for %#x: %w", q.Create.Mode, q.Access, objects.ErrInvalid)
+		return nil, fmt.Errorf("invalid mode %#o or access %#x for a new file: %w", q.Create.Mode, q.Access, objects.ErrInvalid)
 	}
 	u, err := s.user(q.Create.Cred)
 	if err != nil {
@@ -110,12 +110,12 @@ func (s *server) sync(ctx context.Context, g *servedSession, q *proto.HandleAsk)
 func (s *server) theirs(g *servedSession, q *proto.MoveAsk) (transport.Span, error) {
 	d, err := q.Descriptor()
 	if err != nil {
-		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
+		return transport.Span{}, fmt.Errorf("invalid memory of the requester: %w: %w", proto.ErrBody, err)
 	}
 	// Checked before anything is done: a write would allocate memory for bytes that never
 	// arrive. The descriptor's size is at most math.MaxInt64.
 	if q.MemOff > d.Size || q.N > d.Size-q.MemOff {
-		return transport.Span{}, fmt.Errorf("%d bytes at %d of the asker's %d: %w", q.N, q.MemOff, d.Size, proto.ErrBody)
+		return transport.Span{}, fmt.Errorf("%d bytes at offset %d exceed the requester's memory of %d: %w", q.N, q.MemOff, d.Size, proto.ErrBody)
 	}
 	// The key is bound to its session: in another one it is refused.
 	memory := s.o.Comm.Remote(g.from.Rank, d)

@@ -296,7 +296,7 @@ func (g *servedSession) tell() {
 		}
 		if err != nil {
 			// The session has ended, or is about to, and with it the peer's cache.
-			s.o.Log.Debug("invalidation not sent", zap.Stringer("rank", g.from.Rank), zap.Error(err))
+			s.o.Log.Debug("could not send an invalidation", zap.Stringer("rank", g.from.Rank), zap.Error(err))
 			continue
 		}
 		s.o.Count.invalidationsOut.Add(1)

@@ -59,7 +59,7 @@ func (g *servedSession) add(h *handle) (uint64, error) {
 	case g.over:
 		return 0, fmt.Errorf("the session has ended: %w", ErrStale)
 	case len(g.handles) >= maxHandles:
-		return 0, fmt.Errorf("%d files open: %w", len(g.handles), syscall.EMFILE)
+		return 0, fmt.Errorf("%d files open, which is the maximum: %w", len(g.handles), syscall.EMFILE)
 	case g.handles == nil:
 		g.handles = map[uint64]*handle{}
 	}
@@ -77,9 +77,9 @@ func (g *servedSession) use(number uint64, want objects.Permission) (*handle, er
 	h := g.handles[number]
 	switch {
 	case h == nil:
-		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
+		return nil, fmt.Errorf("unknown handle %#x: %w", number, ErrStale)
 	case h.access&want != want:
-		return nil, fmt.Errorf("handle %#x was not opened for this: %w", number, ErrDenied)
+		return nil, fmt.Errorf("handle %#x was not opened for this access: %w", number, ErrDenied)
 	}
 	h.users++
 	return h, nil
@@ -104,7 +104,7 @@ func (g *servedSession) take(number uint64) (*handle, error) {
 	defer g.mu.Unlock()
 	h := g.handles[number]
 	if h == nil {
-		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
+		return nil, fmt.Errorf("unknown handle %#x: %w", number, ErrStale)
 	}
 	delete(g.handles, number)
 	h.closed = true

@@ -233,8 +233,8 @@ func TestSecondAddress(t *testing.T) {
 // names that node, if known, and does not suggest that the secret is wrong.
 func TestOtherName(t *testing.T) {
 	for name, want := range map[members.Name]string{
-		"c":       "node c is there, and not b; correct the list of peers",
-		"unknown": "the node there has another name than b; correct the list of peers, or its --node",
+		"c":       "the node at this address is c, not b; correct the list of peers",
+		"unknown": "the node at this address has a name other than b; correct the list of peers, or the node's --node",
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			kit.Check(t)

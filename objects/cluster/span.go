@@ -113,7 +113,7 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("%d bytes at %d of file %d: %w", span.Len(), off, f.ino, err)
+		return "", fmt.Errorf("move %d bytes at offset %d of file %d: %w", span.Len(), off, f.ino, err)
 	}
 	return pathOf(text(&path)), nil
 }
@@ -143,7 +143,7 @@ func short(m rpc.Method, n, want uint64) error {
 	if m == proto.MethodRead {
 		return fmt.Errorf("the file ends after %d of %d bytes: %w: %w", n, want, devices.ErrRange, io.ErrUnexpectedEOF)
 	}
-	return fmt.Errorf("room for %d of %d bytes: %w", n, want, devices.ErrOutOfMemory)
+	return fmt.Errorf("memory for only %d of %d bytes: %w", n, want, devices.ErrOutOfMemory)
 }
 
 // fetchSmall reads through a slot.

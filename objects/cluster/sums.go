@@ -19,7 +19,7 @@ func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, err
 		return question{method: proto.MethodSums, out: &out, in: &proto.SumsAsk{Handle: handle, Block: block, From: from, N: uint32(n)}}
 	})
 	if err == nil && (len(out.Sums)%sha256.Size != 0 || len(out.Sums) > n*sha256.Size) {
-		err = fmt.Errorf("node %s: sums of %d bytes for %d blocks: %w", f.n.name, len(out.Sums), n, proto.ErrBody)
+		err = fmt.Errorf("node %s sent checksums of %d bytes for %d blocks: %w", f.n.name, len(out.Sums), n, proto.ErrBody)
 	}
 	return out.Sums, err
 }

@@ -29,7 +29,7 @@ var (
 	// ErrDenied reports that the owner denies the operation to this user.
 	ErrDenied = errors.New("cluster: permission denied")
 	// ErrVersion reports that the node speaks another version, or belongs to another cluster.
-	ErrVersion = errors.New("cluster: nodes don't fit together")
+	ErrVersion = errors.New("cluster: nodes are incompatible")
 )
 
 // Squash maps the users of other nodes to users of this node.

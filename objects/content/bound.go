@@ -169,7 +169,7 @@ func (b *Bound) End() {
 			errs = append(errs, m.Release())
 		}
 		if err := errors.Join(errs...); err != nil {
-			b.logf("memory of another process could not be let go", err)
+			b.logf("could not release memory of another process", err)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func (s *stay) enter(b *Bound) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
-		return fmt.Errorf("its owner has ended: %w", ErrLost)
+		return fmt.Errorf("the process that owns the memory has ended: %w", ErrLost)
 	}
 	*s = append(*s, stayed{b, b.gate.enter()})
 	return nil
@@ -291,7 +291,7 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 		release()
 	}
 	if fits < n {
-		return done, fmt.Errorf("%d bytes at %d of memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
+		return done, fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
 	}
 	return done, nil
 }
@@ -312,7 +312,7 @@ func (b *Bound) whole(at Piece) error {
 		return err
 	}
 	if need := p.at + at.Off - p.off + at.N; size < need {
-		return fmt.Errorf("its owner has cut the memory to %d bytes, %d are needed: %w", size, need, devices.ErrRange)
+		return fmt.Errorf("its owner has truncated the memory to %d bytes, but %d are needed: %w", size, need, devices.ErrRange)
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (b *Bound) Write(ctx context.Context, off uint64, src transport.Span) (uint
 // Clear implements Content. Without keep it fails with ErrBusy.
 func (b *Bound) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if !keep {
-		return b.fixed("give a part of it back")
+		return b.fixed("free a part of it")
 	}
 	_, err := b.change(ctx, off, n, func(ctx context.Context, at Piece) error {
 		return b.engine.Fill(ctx, at.Span, 0)
@@ -355,11 +355,11 @@ func (b *Bound) Reserve(_ context.Context, off, n uint64) error {
 	if off+n <= b.size {
 		return nil
 	}
-	return fmt.Errorf("%d bytes at %d of memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
+	return fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
 }
 
 func (b *Bound) fixed(what string) error {
-	return fmt.Errorf("%s: it is memory of another process; remove the file instead: %w", what, ErrBusy)
+	return fmt.Errorf("can't %s: it is memory of another process; remove the file instead: %w", what, ErrBusy)
 }
 
 // Usage implements Content.

@@ -56,7 +56,7 @@ func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leaving {
-		return fmt.Errorf("its owner lets it go: %w", metadata.ErrNotExist)
+		return fmt.Errorf("its owner is releasing it: %w", metadata.ErrNotExist)
 	}
 	b.spares = append(slices.Clip(b.spares), r)
 	return nil

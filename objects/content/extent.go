@@ -96,7 +96,7 @@ func (x *Extents) Load(maps []metadata.Mapping) error {
 		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
 			devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)})
 		if err != nil {
-			return fmt.Errorf("find memory of %s from its record: %w", x.tier.Name, err)
+			return fmt.Errorf("find memory of %s by its record: %w", x.tier.Name, err)
 		}
 		x.insertLocked(extent{off: m.FileOff, len: m.Len, written: m.Written, lease: lease})
 	}
@@ -163,7 +163,7 @@ func (x *Extents) free(e extent) {
 			err = x.tier.arena.Free(e.lease)
 		}
 		if err != nil && !errors.Is(err, devices.ErrLost) {
-			x.logf("device memory could not be given back", err)
+			x.logf("could not free device memory", err)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	end := off + n
 	for _, r := range x.bad {
 		if uint64(r.Off) < end && off < uint64(r.End()) {
-			return nil, nil, fmt.Errorf("read bytes %v: %w", r, ErrDamaged)
+			return nil, nil, fmt.Errorf("read range %v: %w", r, ErrDamaged)
 		}
 	}
 	pieces := make([]Piece, 0, 2)

@@ -62,7 +62,7 @@ func (x *Extents) Gather(ctx context.Context, size uint64, kind devices.HandleKi
 	length := x.ceil(size)
 	mem, err := x.allocShared(ctx, devices.Size(length), kind)
 	if err != nil {
-		return nil, fmt.Errorf("take %d bytes that can be exported: %w", length, err)
+		return nil, fmt.Errorf("allocate %d bytes that can be exported: %w", length, err)
 	}
 	if err = x.copyTo(ctx, mem, size); err == nil {
 		err = x.blank(ctx, mem, size)
@@ -129,7 +129,7 @@ func (x *Extents) blank(ctx context.Context, mem *devices.Memory, size uint64) e
 			err = x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
 		}
 		if err != nil {
-			return fmt.Errorf("clear %d bytes behind what is exported on %s: %w", end-size, x.tier.Name, err)
+			return fmt.Errorf("clear %d bytes after the exported range on %s: %w", end-size, x.tier.Name, err)
 		}
 	}
 	return nil

@@ -181,7 +181,7 @@ func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 	}
 	lease, err := x.take(ctx, want, extra)
 	if err != nil {
-		return extent{}, fmt.Errorf("take memory for %d bytes: %w", want, err)
+		return extent{}, fmt.Errorf("allocate memory for %d bytes: %w", want, err)
 	}
 	e := extent{off: from, len: uint64(lease.Span.Len), lease: lease}
 	x.mu.Lock()

@@ -50,7 +50,7 @@ func CreateHostFile(t *Tier, e *transport.Engine, id uint64) (*HostFile, error) 
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make the host memory of object %d: %w", id, err)
+		return nil, fmt.Errorf("create the host memory of object %d: %w", id, err)
 	}
 	return &HostFile{tier: t, engine: e, id: id, file: f}, nil
 }

@@ -33,7 +33,7 @@ func (r FileRank) node() (*cluster.Node, error) {
 			its = e.Remote.Node()
 		}
 		if i == 1 && (r.Source.Local != nil || r.Source.Remote != nil) && its != n {
-			return nil, fmt.Errorf("source and target are on two nodes: %w", objects.ErrInvalid)
+			return nil, fmt.Errorf("source and target are on different nodes: %w", objects.ErrInvalid)
 		}
 		n = its
 	}
@@ -241,7 +241,7 @@ func (p *otherParty) handles(ctx context.Context) error {
 				return err
 			}
 			if p.in != (cluster.Session{}) && p.in != s {
-				return fmt.Errorf("node %s: the session broke meanwhile: %w", p.n.Record().Name, cluster.ErrUnreachable)
+				return fmt.Errorf("node %s: the session ended in the meantime: %w", p.n.Record().Name, cluster.ErrUnreachable)
 			}
 			p.in, *one.handle = s, handle
 		}
@@ -274,7 +274,7 @@ func (p *otherParty) work(ctx context.Context) error {
 			return err
 		}
 		if a := &p.last; !cluster.IsShown(a.Algorithm) || !cluster.IsShown(a.Because) || !cluster.IsShown(a.Path) {
-			return fmt.Errorf("node %s: a report that can't be shown: %w", p.n.Record().Name, proto.ErrBody)
+			return fmt.Errorf("node %s sent a report with invalid characters: %w", p.n.Record().Name, proto.ErrBody)
 		}
 		if p.last.Done {
 			return nil

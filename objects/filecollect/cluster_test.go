@@ -308,7 +308,7 @@ func TestWantedPart(t *testing.T) {
 		t.Errorf("wanted: %+v, %v", out, err)
 	}
 	err := in.Ask(t.Context(), proto.MethodCollectEnd, &proto.JobAsk{Job: job, Commit: true}, nil)
-	if err == nil || !strings.Contains(err.Error(), "it was not begun") {
+	if err == nil || !strings.Contains(err.Error(), "the collective was not started") {
 		t.Errorf("its end: %v", err)
 	}
 	w.turn(t, ino)

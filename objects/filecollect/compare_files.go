@@ -40,7 +40,7 @@ type Verified struct {
 // can't be read.
 func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by objects.Caller, inos []objects.Ino) ([]Verified, error) {
 	if len(inos) == 0 || len(inos) > MaxVerified {
-		return nil, fmt.Errorf("%d files, can be 1 to %d: %w", len(inos), MaxVerified, objects.ErrInvalid)
+		return nil, fmt.Errorf("%d files given, but 1 to %d are allowed: %w", len(inos), MaxVerified, objects.ErrInvalid)
 	}
 	o := newOpened(store, tree, by)
 	defer o.close(ctx)
@@ -178,7 +178,7 @@ func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
 	}
 	want := min((v.size+VerifyBlock-1)/VerifyBlock-from, verifyAtOnce)
 	if err == nil && uint64(len(all)) != want*sha256.Size {
-		err = fmt.Errorf("it was cut meanwhile: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("it was truncated in the meantime: %w", io.ErrUnexpectedEOF)
 	}
 	return all, err
 }

@@ -16,7 +16,7 @@ type PanicError struct {
 
 // Error returns a text without internal details.
 func (e *PanicError) Error() string {
-	return "collect: it has failed by a defect of this program; the log of the node has it"
+	return "collect: failed because of a bug in hmcfs; the log of the node has the details"
 }
 
 // Contained runs fn, and converts a panic in it to a PanicError.

@@ -113,7 +113,7 @@ func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit
 		}
 		moved, err := j.places[byRank[rank]].Source.CopyOut(ctx, u.at, transport.DeviceSpan(into))
 		if err == nil && moved.N < u.n {
-			err = fmt.Errorf("it was cut meanwhile, to %d bytes: %w", u.at+moved.N, io.ErrUnexpectedEOF)
+			err = fmt.Errorf("it was truncated to %d bytes in the meantime: %w", u.at+moved.N, io.ErrUnexpectedEOF)
 		}
 		if err == nil {
 			err = ctx.Err()

@@ -92,11 +92,11 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Per
 	case err != nil:
 		return nil, err
 	case !a.IsRegular():
-		return nil, fmt.Errorf("it is no regular file, and only those have memory: %w", objects.ErrInvalid)
+		return nil, fmt.Errorf("it is not a regular file: %w", objects.ErrInvalid)
 	case a.Parent == metadata.PublishIno:
 		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
 	case access&objects.PermRead != 0 && !o.by.May(&a.Inode, objects.PermRead), access&objects.PermWrite != 0 && !o.by.May(&a.Inode, objects.PermWrite):
-		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d may not do that: %w",
+		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d lacks the required permission: %w",
 			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
 	}
 	return o.store.OpenFile(ctx, ino)
@@ -144,7 +144,7 @@ func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, fro
 			first, t.Size = rank, size
 		}
 		if err == nil && size != t.Size {
-			err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
+			err = fmt.Errorf("it has %d bytes, but rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
 		}
 		if err != nil {
 			return rankFault(rank, err)
@@ -160,7 +160,7 @@ func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to 
 			continue
 		}
 		if other := slices.Index(to, ino); other < rank {
-			return rankFault(rank, fmt.Errorf("its target is that of rank %d too: %w", other, objects.ErrInvalid))
+			return rankFault(rank, fmt.Errorf("its target is also the target of rank %d: %w", other, objects.ErrInvalid))
 		}
 		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
 			err = checkTarget(ctx, t, ranks[rank].Target)
@@ -179,7 +179,7 @@ func checkTarget(ctx context.Context, t *Task, e cluster.End) error {
 	}
 	size, err := sizeOf(ctx, e)
 	if err == nil && size != 0 && size != t.Size {
-		err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
+		err = fmt.Errorf("it has %d bytes, but rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func Turn(ctx context.Context, s *objects.Store, places []Place) (done func(), e
 		}
 	}
 	if done, err = s.TakeTurn(ctx, reads, writes); err != nil {
-		return nil, fmt.Errorf("wait for other collectives of these files: %w", err)
+		return nil, fmt.Errorf("wait for other collectives on these files: %w", err)
 	}
 	return done, nil
 }
@@ -94,11 +94,11 @@ func Prepare(ctx context.Context, t Task, places []Place, done func()) (*Job, er
 func (j *Job) add(ctx context.Context, p Place) error {
 	f := File{Rank: p.Rank}
 	if p.Rank < 0 || p.Rank >= j.task.Ranks {
-		return fmt.Errorf("no rank of %d: %w", j.task.Ranks, ErrTask)
+		return fmt.Errorf("invalid rank; there are %d ranks: %w", j.task.Ranks, ErrTask)
 	}
 	if j.task.HasSource(p.Rank) {
 		if p.Source == nil {
-			return fmt.Errorf("no source: %w", ErrTask)
+			return fmt.Errorf("no source given: %w", ErrTask)
 		}
 		if size := p.Source.Size(); size != j.task.Size {
 			return fmt.Errorf("it has %d bytes, not %d: %w", size, j.task.Size, ErrTask)
@@ -108,7 +108,7 @@ func (j *Job) add(ctx context.Context, p Place) error {
 	if p.Target != nil {
 		draft, err := p.Target.Draft(ctx, j.task.ResultSize(p.Rank))
 		if err != nil {
-			return fmt.Errorf("its result: %w", err)
+			return fmt.Errorf("allocate its result: %w", err)
 		}
 		f.Result = result{draft}
 		j.drafts = append(j.drafts, ranked{rank: p.Rank, draft: draft})
@@ -156,7 +156,7 @@ type source struct{ f *objects.File }
 func (s source) Read(ctx context.Context, p []byte, off uint64) error {
 	n, err := s.f.ReadAt(ctx, p, off)
 	if err == nil && n < len(p) {
-		err = fmt.Errorf("it was cut meanwhile, to %d bytes: %w", off+uint64(n), io.ErrUnexpectedEOF)
+		err = fmt.Errorf("it was truncated to %d bytes in the meantime: %w", off+uint64(n), io.ErrUnexpectedEOF)
 	}
 	return err
 }

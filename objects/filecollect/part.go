@@ -35,7 +35,7 @@ type part struct {
 }
 
 // errTurn reports that other collectives are using the files.
-var errTurn = errors.New("filecollect: other collectives have these files")
+var errTurn = errors.New("filecollect: other collectives are using these files")
 
 // newPart checks the participants, and prepares our files. It waits for the files' turn for at
 // most patience; 0 means until the context ends.
@@ -43,7 +43,7 @@ var errTurn = errors.New("filecollect: other collectives have these files")
 // Errors: errTurn.
 func (c *Collector) newPart(ctx context.Context, t Task, ask *proto.CollectAsk, places []Place, patience time.Duration) (*part, error) {
 	if self := c.cluster.Self().Name; ask.Nodes[ask.Me] != string(self) {
-		return nil, fmt.Errorf("node %s is asked as node %s: %w", self, ask.Nodes[ask.Me], cluster.ErrDenied)
+		return nil, fmt.Errorf("node %s received a request for node %s: %w", self, ask.Nodes[ask.Me], cluster.ErrDenied)
 	}
 	for i := range ask.Nodes {
 		if i == int(ask.Me) {

@@ -48,7 +48,7 @@ func Run(ctx context.Context, t Task, files []File, nodes *Nodes) error {
 	case nodes != nil:
 		return newRounds(t, byRank, nodes).run(ctx)
 	case len(files) != t.Ranks:
-		return fmt.Errorf("%d files of %d ranks: %w", len(files), t.Ranks, ErrTask)
+		return fmt.Errorf("%d files for %d ranks: %w", len(files), t.Ranks, ErrTask)
 	}
 	return runHere(ctx, t, byRank)
 }
@@ -62,7 +62,7 @@ func byRank(t Task, files []File) ([]*File, error) {
 	for i := range files {
 		f := &files[i]
 		if f.Rank < 0 || f.Rank >= t.Ranks || byRank[f.Rank] != nil {
-			return nil, fmt.Errorf("rank %d of %d is there twice, or can't be: %w", f.Rank, t.Ranks, ErrTask)
+			return nil, fmt.Errorf("rank %d of %d is duplicate or invalid: %w", f.Rank, t.Ranks, ErrTask)
 		}
 		if f.Source == nil && t.HasSource(f.Rank) {
 			return nil, fmt.Errorf("rank %d has no source: %w", f.Rank, ErrTask)

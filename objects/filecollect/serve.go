@@ -136,7 +136,7 @@ func (j *collected) run(background func(func()) bool) {
 			close(j.ended)
 		})
 		if !begun {
-			j.err = fmt.Errorf("this node leaves the cluster: %w", objects.ErrClosed)
+			j.err = fmt.Errorf("this node is leaving the cluster: %w", objects.ErrClosed)
 			close(j.ended)
 		}
 	})
@@ -148,7 +148,7 @@ func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
 		j.part.stop()
 	}
 	j.begin.Do(func() {
-		j.err = errors.New("it was not begun")
+		j.err = errors.New("the collective was not started")
 		close(j.ended)
 	})
 	select {
@@ -237,7 +237,7 @@ func (c *Collector) reserve(from cluster.ClientSession) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.reserved[from]; n >= maxJobs {
-		return fmt.Errorf("%d collectives under way: %w", n, objects.ErrBusy)
+		return fmt.Errorf("too many collectives: %d are in progress: %w", n, objects.ErrBusy)
 	}
 	c.reserved[from]++
 	return nil
@@ -267,7 +267,7 @@ func (c *Collector) addJob(name jobName, j *collected) error {
 	case name.from.Ended(): // Left may have been called
 		return fmt.Errorf("the session has ended: %w", cluster.ErrStale)
 	case c.jobs[name] != nil:
-		return fmt.Errorf("collective %s is there already: %w", name, objects.ErrInvalid)
+		return fmt.Errorf("collective %s already exists: %w", name, objects.ErrInvalid)
 	}
 	c.jobs[name] = j
 	return nil
@@ -283,7 +283,7 @@ func (c *Collector) job(name jobName, take bool) (*collected, error) {
 	j := c.jobs[name]
 	switch {
 	case j == nil:
-		return nil, fmt.Errorf("collective %s is not known: %w", name, cluster.ErrStale)
+		return nil, fmt.Errorf("unknown collective %s: %w", name, cluster.ErrStale)
 	case take:
 		c.removeLocked(name, j)
 	case j.unwanted != nil:
@@ -324,7 +324,7 @@ func (c *Collector) expire(name jobName, j *collected) {
 		return
 	}
 	begun := c.cluster.Go(func() {
-		c.o.Logger.Warn("a collective that nobody asks for is dropped", zap.Stringer("collective", name),
+		c.o.Logger.Warn("dropped a collective that received no requests", zap.Stringer("collective", name),
 			zap.Duration("after", c.patience()))
 		_ = j.end(context.Background(), c, false) // there is no requester left to notify
 	})

@@ -39,25 +39,25 @@ func (t Task) Validate() error {
 	size := t.Type.Size()
 	switch {
 	case t.Kind < plan.AllReduce || t.Kind > plan.AllToAll:
-		return fmt.Errorf("collective %d: %w", t.Kind, ErrTask)
+		return fmt.Errorf("invalid collective %d: %w", t.Kind, ErrTask)
 	case t.Ranks < 1 || t.Ranks > plan.MaxRanks:
-		return fmt.Errorf("%d files, can be 1 to %d: %w", t.Ranks, plan.MaxRanks, ErrTask)
+		return fmt.Errorf("%d files given, but 1 to %d are allowed: %w", t.Ranks, plan.MaxRanks, ErrTask)
 	case size == 0:
-		return fmt.Errorf("%s: %w", t.Type, ErrTask)
+		return fmt.Errorf("unsupported type %s: %w", t.Type, ErrTask)
 	case t.Size%size != 0:
-		return fmt.Errorf("files of %d bytes are no multiple of %d, one %s; give the type that they have: %w", t.Size, size, t.Type, ErrTask)
+		return fmt.Errorf("files of %d bytes are not a multiple of %d, the size of one %s; give the type of their elements: %w", t.Size, size, t.Type, ErrTask)
 	case t.Root < 0 || t.Root >= t.Ranks:
-		return fmt.Errorf("root %d of %d files: %w", t.Root, t.Ranks, ErrTask)
+		return fmt.Errorf("invalid root %d of %d files: %w", t.Root, t.Ranks, ErrTask)
 	case Combines(t.Kind) != (t.Op != 0) || t.Op != 0 && !t.Op.Known():
-		return fmt.Errorf("operation %d: %w", t.Op, ErrTask)
+		return fmt.Errorf("invalid operation %d: %w", t.Op, ErrTask)
 	case t.Op != 0 && !t.Type.Combines():
-		return fmt.Errorf("elements of type %s can't be combined; give one of int8, uint8, int32, int64, float16, bfloat16, float32, float64: %w", t.Type, ErrTask)
+		return fmt.Errorf("elements of type %s can't be combined; use one of int8, uint8, int32, int64, float16, bfloat16, float32, float64: %w", t.Type, ErrTask)
 	}
 	if !known(t.Algorithm) {
-		return fmt.Errorf("algorithm %q: %w", t.Algorithm, ErrTask)
+		return fmt.Errorf("unknown algorithm %q: %w", t.Algorithm, ErrTask)
 	}
 	if most := uint64(1<<63 - 1); t.Size > most/uint64(t.Ranks) {
-		return fmt.Errorf("%d files of %d bytes: %w", t.Ranks, t.Size, ErrTask)
+		return fmt.Errorf("the result of %d files of %d bytes is too large: %w", t.Ranks, t.Size, ErrTask)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func CheckKeys(keys []string) error {
 	case len(keys) == 0:
 		return fmt.Errorf("%w: no keys", ErrInvalid)
 	case len(keys) > MaxKeys:
-		return fmt.Errorf("%w: the keys are %d, at most %d in one call", ErrInvalid, len(keys), MaxKeys)
+		return fmt.Errorf("%w: %d keys, the maximum is %d in one call", ErrInvalid, len(keys), MaxKeys)
 	}
 	seen := make(map[string]int, len(keys))
 	for i, key := range keys {
@@ -23,7 +23,7 @@ func CheckKeys(keys []string) error {
 			return fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		if first, twice := seen[key]; twice {
-			return fmt.Errorf("%w: keys[%d] is keys[%d] again, %q", ErrInvalid, i, first, key)
+			return fmt.Errorf("%w: keys[%d] repeats keys[%d], %q", ErrInvalid, i, first, key)
 		}
 		seen[key] = i
 	}
@@ -36,9 +36,9 @@ func CheckKeys(keys []string) error {
 func CheckKey(key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%w: a key can not be empty", ErrInvalid)
+		return fmt.Errorf("%w: a key must not be empty", ErrInvalid)
 	case metadata.ValidKey(key) != nil:
-		return fmt.Errorf("%w: %.80q is no key: 1 to %d of A-Z a-z 0-9 and -_!@#%%^*()+=:;. but not \".\" or \"..\"",
+		return fmt.Errorf("%w: invalid key %.80q: use 1 to %d of A-Z a-z 0-9 and -_!@#%%^*()+=:;. but not \".\" or \"..\"",
 			ErrInvalid, key, MaxKeyLen)
 	}
 	return nil
@@ -52,7 +52,7 @@ func CheckKey(key string) error {
 // Errors: ErrInvalid.
 func CheckLists(keys []string, lists []DeviceBlobList, partial bool) error {
 	if len(keys) != len(lists) {
-		return fmt.Errorf("%w: %d keys and %d lists of blobs", ErrInvalid, len(keys), len(lists))
+		return fmt.Errorf("%w: %d keys, but %d lists of blobs", ErrInvalid, len(keys), len(lists))
 	}
 	if err := CheckKeys(keys); err != nil {
 		return err
@@ -62,7 +62,7 @@ func CheckLists(keys []string, lists []DeviceBlobList, partial bool) error {
 			return fmt.Errorf("lists[%d] of key %q: %w", i, keys[i], err)
 		}
 		if lists[i].Device != lists[0].Device {
-			return fmt.Errorf("%w: lists[%d] is on %s, lists[0] on %s: one device in one call",
+			return fmt.Errorf("%w: lists[%d] is on %s, but lists[0] is on %s; a call can use one device only",
 				ErrInvalid, i, lists[i].Device, lists[0].Device)
 		}
 	}
@@ -72,13 +72,13 @@ func CheckLists(keys []string, lists []DeviceBlobList, partial bool) error {
 func (l *DeviceBlobList) check(partial bool) error {
 	switch {
 	case l.Device == "":
-		return fmt.Errorf("%w: no device", ErrInvalid)
+		return fmt.Errorf("%w: no device given", ErrInvalid)
 	case len(l.Blobs) == 0:
-		return fmt.Errorf("%w: no blobs", ErrInvalid)
+		return fmt.Errorf("%w: no blobs given", ErrInvalid)
 	case l.SourceOffset < 0:
 		return fmt.Errorf("%w: source offset %d", ErrInvalid, l.SourceOffset)
 	case l.SourceOffset != 0 && !partial:
-		return fmt.Errorf("%w: source offset %d where there is no source", ErrInvalid, l.SourceOffset)
+		return fmt.Errorf("%w: source offset %d, but the call has no source", ErrInvalid, l.SourceOffset)
 	}
 	var sum uint64
 	for i, b := range l.Blobs {
@@ -88,7 +88,7 @@ func (l *DeviceBlobList) check(partial bool) error {
 		case b.Size == 0:
 			return fmt.Errorf("%w: blob %d has no bytes", ErrInvalid, i)
 		case uint64(b.Off)+uint64(b.Size) < uint64(b.Size), sum+uint64(b.Size) > maxSize:
-			return fmt.Errorf("%w: blob %d of %d bytes at %d", ErrInvalid, i, b.Size, b.Off)
+			return fmt.Errorf("%w: blob %d of %d bytes at offset %d exceeds the maximum size", ErrInvalid, i, b.Size, b.Off)
 		}
 		sum += uint64(b.Size)
 	}

@@ -56,9 +56,9 @@ func TestCheckKeys(t *testing.T) {
 func TestCheckKeysTellsWhich(t *testing.T) {
 	t.Parallel()
 	for want, keys := range map[string][]string{
-		`keys[1]`:                   {"k", "a/b"},
-		`keys[2] is keys[0] again`:  {"k", "l", "k"},
-		`at most 10000 in one call`: numbered(hetero.MaxKeys + 1),
+		`keys[1]`:                      {"k", "a/b"},
+		`keys[2] repeats keys[0]`:      {"k", "l", "k"},
+		`maximum is 10000 in one call`: numbered(hetero.MaxKeys + 1),
 	} {
 		if err := hetero.CheckKeys(keys); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)

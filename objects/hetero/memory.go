@@ -49,11 +49,11 @@ func (m *Memory) Check() error {
 	}
 	switch {
 	case named != 1:
-		return fmt.Errorf("%w: memory is named in %d ways, not in one", ErrInvalid, named)
+		return fmt.Errorf("%w: %d kinds of memory given; give exactly one", ErrInvalid, named)
 	case m.Device == "" && m.File == nil && m.Target == nil:
-		return fmt.Errorf("%w: memory of no device", ErrInvalid)
+		return fmt.Errorf("%w: no device given for the memory", ErrInvalid)
 	case len(m.Files) > 0 && m.Share == nil:
-		return fmt.Errorf("%w: descriptors that no piece is in", ErrInvalid)
+		return fmt.Errorf("%w: descriptors given, but no pieces that refer to them", ErrInvalid)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (o SetOptions) Validate() error {
 	switch o.Existing {
 	case "", ExistingSkip, ExistingReplace, ExistingFail:
 	default:
-		return fmt.Errorf("%w: existing keys: %q is none of skip, replace, fail", ErrInvalid, string(o.Existing))
+		return fmt.Errorf("%w: invalid rule for existing keys %q; use skip, replace or fail", ErrInvalid, string(o.Existing))
 	}
 	return CheckTTL(o.TTL)
 }
@@ -42,7 +42,7 @@ func (o SetOptions) Validate() error {
 // CheckTTL refuses an invalid time to live, as ErrInvalid.
 func CheckTTL(ttl time.Duration) error {
 	if ttl < 0 || ttl%time.Second != 0 {
-		return fmt.Errorf("%w: a time to live of %v: whole seconds, 0 for ever", ErrInvalid, ttl)
+		return fmt.Errorf("%w: invalid time to live %v; use whole seconds, or 0 for no limit", ErrInvalid, ttl)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (o SubscribeOptions) Validate() error { return CheckTimeout(o.Timeout) }
 // CheckTimeout refuses an invalid timeout, as ErrInvalid.
 func CheckTimeout(d time.Duration) error {
 	if d < 0 || d > MaxTimeout {
-		return fmt.Errorf("%w: a timeout of %v: 0 to %v", ErrInvalid, d, MaxTimeout)
+		return fmt.Errorf("%w: invalid timeout %v; use 0 to %v", ErrInvalid, d, MaxTimeout)
 	}
 	return nil
 }

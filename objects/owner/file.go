@@ -17,7 +17,7 @@ var (
 	// ErrNotMemory reports that a file is no regular file of shared host memory.
 	ErrNotMemory = errors.New("owner: not shared host memory")
 	// ErrDenied reports that the user is not allowed to use a file.
-	ErrDenied = errors.New("owner: not allowed to this user")
+	ErrDenied = errors.New("owner: not permitted for this user")
 )
 
 // FileID identifies a file within one boot.
@@ -71,7 +71,7 @@ func factsOf(fd int) (id FileID, size uint64, err error) {
 		return id, 0, err
 	}
 	if !inMemory(fd) {
-		return id, 0, fmt.Errorf("a file on a disk, or one that is only named (O_PATH); pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
+		return id, 0, fmt.Errorf("it is a file on a disk, or its descriptor is opened with O_PATH; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 	}
 	return idOf(&st), st.Size, onTmpfs(fd)
 }
@@ -80,7 +80,7 @@ func factsOf(fd int) (id FileID, size uint64, err error) {
 func regular(fd int) (unix.Statx_t, error) {
 	st, err := look(fd)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = fmt.Errorf("a file of type %o; pass a memfd or a file of /dev/shm: %w", st.Mode&unix.S_IFMT, ErrNotMemory)
+		err = fmt.Errorf("it is a file of type %o; pass a memfd or a file of /dev/shm: %w", st.Mode&unix.S_IFMT, ErrNotMemory)
 	}
 	return st, err
 }
@@ -96,9 +96,9 @@ func onTmpfs(fd int) error {
 	case unix.TMPFS_MAGIC:
 		return nil
 	case unix.HUGETLBFS_MAGIC:
-		return fmt.Errorf("huge pages can't be read and written by descriptor; make the memfd without MFD_HUGETLB: %w", ErrNotMemory)
+		return fmt.Errorf("huge pages can't be read and written through a descriptor; create the memfd without MFD_HUGETLB: %w", ErrNotMemory)
 	}
-	return fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
+	return fmt.Errorf("it is a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 }
 
 // inMemory reports whether an open file is shared memory, or huge pages: only these have seals
@@ -125,9 +125,9 @@ func Anew(f *os.File) (*os.File, error) {
 	})
 	switch {
 	case errors.Is(err, unix.EACCES):
-		return nil, fmt.Errorf("open %s anew: its mode is against it: %w", f.Name(), ErrDenied)
+		return nil, fmt.Errorf("reopen %s: its mode does not permit it: %w", f.Name(), ErrDenied)
 	case err != nil:
-		return nil, fmt.Errorf("open %s anew: %w", f.Name(), err)
+		return nil, fmt.Errorf("reopen %s: %w", f.Name(), err)
 	case second < 0:
 		return Duplicate(f)
 	}
@@ -139,7 +139,7 @@ func CheckWritable(f *os.File) error {
 	return control(f, func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
-			return fmt.Errorf("ask how it is open: %w", err)
+			return fmt.Errorf("query the flags of the descriptor: %w", err)
 		}
 		if flags&unix.O_ACCMODE != unix.O_RDWR || flags&unix.O_PATH != 0 {
 			return fmt.Errorf("the descriptor is not open for reading and writing: %w", ErrDenied)
@@ -162,7 +162,7 @@ func (p *Process) Take(g *Guard, n int, uid uint32) (*os.File, error) {
 		// privileges of its own, to which the descriptor belongs.
 		var mine bool
 		if mine, err = p.BelongsTo(uid); err == nil && !mine {
-			err = fmt.Errorf("%s: process %d is not user %d's: %w", name, p.id.PID, uid, ErrDenied)
+			err = fmt.Errorf("%s: process %d does not belong to user %d: %w", name, p.id.PID, uid, ErrDenied)
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -220,7 +220,7 @@ func (g *Guard) Open(path string, uid uint32) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err != nil && hidden(uid) {
-		return nil, fmt.Errorf("%s is not there, or is no shared memory of user %d: %w", path, uid, ErrDenied)
+		return nil, fmt.Errorf("%s does not exist, or is not shared memory of user %d: %w", path, uid, ErrDenied)
 	}
 	return f, err
 }
@@ -244,7 +244,7 @@ func openFile(path string, flags int, uid uint32) (int, error) {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	if uid != 0 && st.Uid != uid {
-		return -1, fmt.Errorf("%s belongs to user %d, the caller is %d: %w", path, st.Uid, uid, ErrDenied)
+		return -1, fmt.Errorf("%s belongs to user %d, but the caller is user %d: %w", path, st.Uid, uid, ErrDenied)
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -264,7 +264,7 @@ func (p *Process) Search(g *Guard, want FileID, uid uint32) (*os.File, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("process %d has the memory no longer open: %w", p.id.PID, ErrGone)
+	return nil, fmt.Errorf("process %d no longer has the memory open: %w", p.id.PID, ErrGone)
 }
 
 // TakeAgain takes a descriptor of the wanted file, of any type: n, or else another one. If
@@ -282,7 +282,7 @@ func (p *Process) TakeAgain(g *Guard, want FileID, n int, uid uint32) (*os.File,
 	case len(numbers) == 1 || len(numbers) > 1 && p.isRegular(numbers[0]):
 		n = numbers[0]
 	default:
-		return nil, fmt.Errorf("%d descriptors of process %d may be the memory: %w", len(numbers), p.id.PID, ErrGone)
+		return nil, fmt.Errorf("can't identify the memory among %d descriptors of process %d: %w", len(numbers), p.id.PID, ErrGone)
 	}
 	return p.Take(g, n, uid)
 }

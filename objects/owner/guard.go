@@ -33,7 +33,7 @@ const (
 var ErrSilent = errors.New("owner: a file system does not answer")
 
 // errAbsent reports that the guard's process does not accept requests.
-var errAbsent = fmt.Errorf("the guard's process takes no requests, another one takes the next: %w", ErrSilent)
+var errAbsent = fmt.Errorf("the guard process accepts no requests; another process takes the next: %w", ErrSilent)
 
 // Guard receives, takes and opens files of other processes, in a process of its own. A process
 // with a descriptor of a FUSE file system, which any user can mount, waits for that file
@@ -272,7 +272,7 @@ func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
 		for _, f := range files {
 			_ = f.Close() // nothing was written through it
 		}
-		return nil, fmt.Errorf("%s: %d descriptors in place of one", q.Path, len(files))
+		return nil, fmt.Errorf("%s: %d descriptors instead of one", q.Path, len(files))
 	}
 	return files[0], nil
 }
@@ -285,7 +285,7 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 	c, control, err := g.send(q, with)
 	if err != nil {
 		g.leave(uid)
-		return guardAnswer{}, nil, fmt.Errorf("ask the guard's process: %w", err)
+		return guardAnswer{}, nil, fmt.Errorf("request to the guard process: %w", err)
 	}
 	r, err := g.readReply(c)
 	if errors.Is(err, errAbsent) {
@@ -335,7 +335,7 @@ func (g *Guard) enter(uid uint32) error {
 		if w == given {
 			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
 			g.refused++
-			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; end those file systems first: %w",
+			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; stop those file systems first: %w",
 				MaxPerUser, uid, ErrSilent)
 		}
 	}
@@ -388,7 +388,7 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 		return r, g.silence(err)
 	}
 	if err = json.Unmarshal(text[:in.N], &r.answer); err == nil && r.answer.Files != len(r.files) {
-		err = fmt.Errorf("%d descriptors have come of %d; this process has too many open", len(r.files), r.answer.Files)
+		err = fmt.Errorf("%d of %d descriptors received; this process has too many files open", len(r.files), r.answer.Files)
 	}
 	if err == nil {
 		err = r.answer.failure()
@@ -421,7 +421,7 @@ func (g *Guard) silence(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("no answer in %v: %w", g.limit, ErrSilent)
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("the guard's process has ended: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("the guard process has ended: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }

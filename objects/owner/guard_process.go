@@ -60,7 +60,7 @@ func (g *Guard) sendText(text []byte, fds []int) (*net.UnixConn, error) {
 			return nil, errAbsent
 		}
 	}
-	return nil, errors.New("it ends as soon as it is started")
+	return nil, errors.New("the guard process ends right after its start")
 }
 
 // replace makes the next request start another process instead of one that accepts no requests.
@@ -99,7 +99,7 @@ func (g *Guard) startLocked() error {
 func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a channel: %w", err)
+		return nil, nil, fmt.Errorf("create a channel: %w", err)
 	}
 	theirs = os.NewFile(uintptr(fds[1]), "guard")
 	if ours, err = connOf(os.NewFile(uintptr(fds[0]), "guard")); err != nil {
@@ -112,11 +112,11 @@ func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 func connOf(f *os.File) (*net.UnixConn, error) {
 	c, err := net.FileConn(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("make a connection of a channel: %w", err)
+		return nil, fmt.Errorf("create a connection for a channel: %w", err)
 	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("a channel is a %T", c), c.Close())
+		return nil, errors.Join(fmt.Errorf("unexpected channel type %T", c), c.Close())
 	}
 	return u, nil
 }

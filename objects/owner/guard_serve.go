@@ -108,7 +108,7 @@ func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
 			fds = []int{fd}
 		}
 	case len(with) != 1:
-		err = fmt.Errorf("%s with %d descriptors", q.Op, len(with))
+		err = fmt.Errorf("operation %s: %d descriptors instead of one", q.Op, len(with))
 	case q.Op == "take":
 		var fd int
 		if fd, err = unix.PidfdGetfd(with[0], q.N, 0); err == nil {
@@ -124,7 +124,7 @@ func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
 			fds, err = parseRights(rights[:oobn])
 		}
 	default:
-		err = fmt.Errorf("no such request: %q", q.Op)
+		err = fmt.Errorf("unknown operation: %q", q.Op)
 	}
 	return a, fds, err
 }
@@ -149,7 +149,7 @@ func sort(fds []int) (by sorted, err error) {
 		by.theirs = append(by.theirs, fd)
 		name, failed := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if failed != nil {
-			err = fmt.Errorf("name a descriptor: %w", failed)
+			err = fmt.Errorf("reopen a descriptor with O_PATH: %w", failed)
 			continue
 		}
 		by.passed, by.ours = append(by.passed, name), append(by.ours, name)

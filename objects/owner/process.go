@@ -13,7 +13,7 @@ import (
 )
 
 // ErrGone reports that a process has ended, or that its number now belongs to another process.
-var ErrGone = errors.New("owner: process is gone")
+var ErrGone = errors.New("owner: process has ended")
 
 // ID identifies one process uniquely.
 type ID struct {
@@ -58,7 +58,7 @@ func (id ID) Find() (*Process, error) {
 		return nil, err
 	}
 	if p.id != id {
-		return nil, errors.Join(fmt.Errorf("process %d is another by now: %w", id.PID, ErrGone), p.Close())
+		return nil, errors.Join(fmt.Errorf("process ID %d now belongs to another process: %w", id.PID, ErrGone), p.Close())
 	}
 	return p, nil
 }
@@ -86,7 +86,7 @@ func (p *Process) identify() error {
 func Boot() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("tell the boot: %w", err)
+		return "", fmt.Errorf("read the boot ID: %w", err)
 	}
 	return strings.TrimSpace(string(boot)), nil
 }
@@ -119,7 +119,7 @@ func (p *Process) alive() error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return fmt.Errorf("ask for process %d: %w", p.id.PID, err)
+			return fmt.Errorf("poll process %d: %w", p.id.PID, err)
 		case n > 0:
 			return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 		}

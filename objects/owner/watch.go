@@ -149,14 +149,14 @@ func newPoll() (*poll, error) {
 	p := &poll{done: make(chan struct{})}
 	var err error
 	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("watch processes: %w", err)
+		return nil, fmt.Errorf("start watching processes: %w", err)
 	}
 	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), unix.Close(p.epoll))
+		return nil, errors.Join(fmt.Errorf("start watching processes: %w", err), unix.Close(p.epoll))
 	}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p.wake)}
 	if err = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, p.wake, &event); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), unix.Close(p.epoll), unix.Close(p.wake))
+		return nil, errors.Join(fmt.Errorf("start watching processes: %w", err), unix.Close(p.epoll), unix.Close(p.wake))
 	}
 	return p, nil
 }

@@ -37,16 +37,16 @@ const (
 // Errors: devices.ErrHandle.
 func Parse(text []byte) (Memory, error) {
 	if len(text) > MaxText {
-		return Memory{}, fmt.Errorf("shared memory: text of %d bytes, at most %d: %w", len(text), MaxText, devices.ErrHandle)
+		return Memory{}, fmt.Errorf("shared memory: text of %d bytes, the maximum is %d: %w", len(text), MaxText, devices.ErrHandle)
 	}
 	var m Memory
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&m); err != nil {
-		return Memory{}, fmt.Errorf("shared memory: not the JSON of a handle: %w: %w", err, devices.ErrHandle)
+		return Memory{}, fmt.Errorf("shared memory: not a handle in JSON: %w: %w", err, devices.ErrHandle)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Memory{}, fmt.Errorf("shared memory: more text behind the JSON: %w", devices.ErrHandle)
+		return Memory{}, fmt.Errorf("shared memory: extra text after the JSON: %w", devices.ErrHandle)
 	}
 	if m.Size == 0 {
 		m.Size = m.sum()
@@ -91,22 +91,22 @@ func (m Memory) Validate() error {
 		add(`"family" must name the kind of device, such as host, sim or cuda`)
 	}
 	if m.PID < 0 {
-		add(`"pid" %d is no process`, m.PID)
+		add(`invalid "pid" %d`, m.PID)
 	}
 	for name, value := range map[string]string{"device": m.Device, "dtype": m.Dtype, "shape": m.Shape} {
 		if len(value) > maxWord {
-			add("%q has %d bytes, at most %d", name, len(value), maxWord)
+			add("%q has %d bytes, the maximum is %d", name, len(value), maxWord)
 		}
 	}
 	switch {
 	case len(m.Pieces) == 0:
-		add(`"pieces" are missing`)
+		add(`"pieces" is missing`)
 	case len(m.Pieces) > MaxPieces:
-		add("%d pieces, at most %d", len(m.Pieces), MaxPieces)
+		add("%d pieces, the maximum is %d", len(m.Pieces), MaxPieces)
 	case m.sum() == 0:
-		add("the sizes of the pieces add up to nothing, or to more than a file can have")
+		add("the sizes of the pieces add up to 0, or to more than the maximum size of a file")
 	case m.sum() != m.Size:
-		add(`"size" is %d, and the pieces add up to %d; leave it out, or mend it`, m.Size, m.sum())
+		add(`"size" is %d, but the pieces add up to %d; omit or correct it`, m.Size, m.sum())
 	}
 	for i := range m.Pieces[:min(len(m.Pieces), MaxPieces)] {
 		if err := m.Pieces[i].check(); err != nil {
@@ -125,13 +125,13 @@ func (m Memory) Validate() error {
 // check checks one piece on its own.
 func (p *Piece) check() error {
 	if p.Size == 0 {
-		return errors.New(`"size" is missing; say how many bytes of the memory are meant`)
+		return errors.New(`"size" is missing; give the number of bytes of the memory`)
 	}
 	if p.Size > maxSize || p.Offset > maxSize || devices.Size(p.Offset) > maxSize-p.Size {
-		return fmt.Errorf("%d bytes at %d are no part of anything", p.Size, p.Offset)
+		return fmt.Errorf("%d bytes at offset %d are out of range", p.Size, p.Offset)
 	}
 	if p.Allocation != 0 && devices.Size(p.Offset)+p.Size > p.Allocation {
-		return fmt.Errorf("%d bytes at %d end behind the allocation of %d", p.Size, p.Offset, p.Allocation)
+		return fmt.Errorf("%d bytes at offset %d end beyond the allocation of %d", p.Size, p.Offset, p.Allocation)
 	}
 	switch p.Kind {
 	case devices.HandleIPC:
@@ -139,16 +139,16 @@ func (p *Piece) check() error {
 	case devices.HandleVMM, devices.HandleMemfd:
 		return p.checkDescriptor()
 	}
-	return fmt.Errorf("kind %q is not known; there are %s, %s and %s", p.Kind,
+	return fmt.Errorf("unknown kind %q; use %s, %s or %s", p.Kind,
 		devices.HandleIPC, devices.HandleVMM, devices.HandleMemfd)
 }
 
 func (p *Piece) checkBytes() error {
 	if p.FD != nil || p.Path != "" {
-		return fmt.Errorf(`kind %s has "handle", neither "fd" nor "path"`, p.Kind)
+		return fmt.Errorf(`kind %s requires "handle", without "fd" and "path"`, p.Kind)
 	}
 	if len(p.Handle) == 0 || len(p.Handle) > 2*maxHandle {
-		return fmt.Errorf(`"handle" of %d digits, 2 to %d expected`, len(p.Handle), 2*maxHandle)
+		return fmt.Errorf(`"handle" has %d digits; it must have 2 to %d`, len(p.Handle), 2*maxHandle)
 	}
 	if _, err := hex.DecodeString(p.Handle); err != nil {
 		return fmt.Errorf(`"handle": %w`, err)
@@ -159,17 +159,17 @@ func (p *Piece) checkBytes() error {
 func (p *Piece) checkDescriptor() error {
 	switch {
 	case p.Handle != "":
-		return fmt.Errorf(`kind %s has "fd" or "path", no "handle"`, p.Kind)
+		return fmt.Errorf(`kind %s requires "fd" or "path", without "handle"`, p.Kind)
 	case p.FD == nil && p.Path == "":
-		return fmt.Errorf(`kind %s needs "fd" or "path"`, p.Kind)
+		return fmt.Errorf(`kind %s requires "fd" or "path"`, p.Kind)
 	case p.FD != nil && *p.FD < 0:
-		return fmt.Errorf(`"fd" %d is no descriptor`, *p.FD)
+		return fmt.Errorf(`invalid "fd" %d`, *p.FD)
 	case p.Path == "":
 		return nil
 	case !filepath.IsAbs(p.Path):
 		return fmt.Errorf(`"path" %q is not absolute`, p.Path)
 	case len(p.Path) > maxPath || strings.ContainsRune(p.Path, 0):
-		return fmt.Errorf(`"path" of %d bytes is none`, len(p.Path))
+		return fmt.Errorf(`"path" of %d bytes is too long, or contains a zero byte`, len(p.Path))
 	}
 	return nil
 }

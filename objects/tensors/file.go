@@ -118,7 +118,7 @@ func (f *File) plant() error {
 		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 		for i := 1; i < len(entries); i++ {
 			if entries[i].Name == entries[i-1].Name {
-				return fmt.Errorf("%w: tensor %q: there is another of the name, or a directory", ErrFormat,
+				return fmt.Errorf("%w: tensor %q: another tensor or a directory has the same name", ErrFormat,
 					strings.TrimSuffix(join(dir, entries[i].Name), npySuffix))
 			}
 		}
@@ -185,21 +185,21 @@ func pathOf(name string) (string, error) {
 	case len(name)+len(npySuffix) > maxPath:
 		return "", fault("is too long for a path")
 	case strings.IndexByte(name, 0) >= 0:
-		return "", fault("has a zero byte in it")
+		return "", fault("contains a zero byte")
 	}
 	path := name + npySuffix
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "":
-			return "", fault("has an empty part")
+			return "", fault("has an empty component")
 		case part == "." || part == "..":
-			return "", fault("has a part that is " + part)
+			return "", fault("has the component " + part)
 		case len(part) > maxName:
-			return "", fault("has a part that is too long for a file")
+			return "", fault("has a component that is too long for a file name")
 		}
 	}
 	if _, last := split(path); len(last) > maxName {
-		return "", fault("has a part that is too long for a file")
+		return "", fault("has a component that is too long for a file name")
 	}
 	return path, nil
 }

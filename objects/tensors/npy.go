@@ -28,7 +28,7 @@ func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
 		return Tensor{}, err
 	}
 	if t.Len > size-t.Off {
-		return Tensor{}, fmt.Errorf("%w: an array of %d bytes behind a header of %d in a file of %d", ErrFormat, t.Len, t.Off, size)
+		return Tensor{}, fmt.Errorf("%w: an array of %d bytes after a header of %d does not fit a file of %d", ErrFormat, t.Len, t.Off, size)
 	}
 	return t, nil
 }
@@ -52,7 +52,7 @@ func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 		return head, err
 	}
 	if string(p[:at]) != npyMagic {
-		return head, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
+		return head, fmt.Errorf("%w: it does not begin like a .npy file", ErrFormat)
 	}
 	switch {
 	case p[at] == 1 && p[at+1] == 0:
@@ -66,13 +66,13 @@ func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 		}
 		off, n = long, uint64(binary.LittleEndian.Uint32(p[long-4:]))
 	default:
-		return head, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
+		return head, fmt.Errorf("%w: version %d.%d of the .npy format is not supported; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
 	}
 	switch {
 	case n > MaxHeader:
-		return head, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+		return head, fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
 	case n > size-off:
-		return head, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+		return head, fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
 	}
 	return npyLiteral{version: p[at], off: off, n: n}, nil
 }
@@ -96,11 +96,11 @@ func (s *scanner) array() Tensor {
 			haveShape = true
 			t.Shape = s.tuple()
 		default:
-			s.fail("%.40q does not belong here, or is given twice", key)
+			s.fail("unexpected or repeated key %.40q", key)
 		}
 	}
 	if !haveType || !haveOrder || !haveShape {
-		s.fail("descr, fortran_order or shape is missing")
+		s.fail("missing descr, fortran_order or shape")
 	}
 	return t
 }
@@ -124,7 +124,7 @@ func (s *scanner) literal() string {
 	}
 	quote := s.byte()
 	if quote != '\'' && quote != '"' {
-		s.fail("%q where a text is due", quote)
+		s.fail("found %q, expected a string", quote)
 	}
 	var out []byte
 	for s.err == nil {
@@ -133,7 +133,7 @@ func (s *scanner) literal() string {
 		case b == quote:
 			return string(out)
 		case b < ' ' || b > '~' || b == '\\' || len(out) == maxName:
-			s.fail("a text that is no name or type")
+			s.fail("a string that is not a name or type")
 		}
 		out = append(out, b)
 	}
@@ -143,7 +143,7 @@ func (s *scanner) literal() string {
 // descr reads a type.
 func (s *scanner) descr() Type {
 	if b := s.token(); b == '[' || b == '(' {
-		s.fail("a structured type, which is no tensor")
+		s.fail("a structured type, which is not supported as a tensor")
 		return Type{}
 	}
 	text := s.literal()
@@ -188,7 +188,7 @@ func (s *scanner) tuple() []uint64 {
 		}
 	}
 	if len(out) == 1 && s.commas == before {
-		s.fail("a number where a tuple is due")
+		s.fail("found a number, expected a tuple")
 	}
 	return out
 }

@@ -25,9 +25,9 @@ func safetensorsHeader(r io.ReaderAt, size uint64) (uint64, error) {
 	n := binary.LittleEndian.Uint64(prefix[:])
 	switch {
 	case n > MaxHeader:
-		return 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+		return 0, fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
 	case n > size-lengthBytes:
-		return 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+		return 0, fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
 	}
 	return n, nil
 }
@@ -38,7 +38,7 @@ func readFull(r io.ReaderAt, p []byte, off int64) error {
 	case n == len(p):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the file ends in the header", ErrFormat)
+		return fmt.Errorf("%w: the file ends within the header", ErrFormat)
 	}
 	return fmt.Errorf("read a header: %w", err)
 }
@@ -52,7 +52,7 @@ func parseSafetensors(r io.ReaderAt, size uint64, most int) ([]Tensor, error) {
 	}
 	s := newScanner(r, lengthBytes, n)
 	if b := s.byte(); b != '{' { // not even a space may precede it
-		s.fail("%q where '{' is due", b)
+		s.fail("found %q, expected '{'", b)
 	}
 	var all []Tensor
 	for first := true; s.more(first, '}'); first = false {
@@ -103,7 +103,7 @@ func (s *scanner) tensor() Tensor {
 	var haveType, haveShape, haveOffsets bool
 	once := func(have *bool, name string) {
 		if *have {
-			s.fail("%s is given twice", name)
+			s.fail("repeated field %s", name)
 		}
 		*have = true
 	}
@@ -117,7 +117,7 @@ func (s *scanner) tensor() Tensor {
 			name := s.text(maxName)
 			var ok bool
 			if t.Type, ok = safetensorsType(name); !ok {
-				s.fail("type %.40q is not known", name)
+				s.fail("unknown type %.40q", name)
 			}
 		case "shape":
 			once(&haveShape, field)
@@ -127,14 +127,14 @@ func (s *scanner) tensor() Tensor {
 			if at := s.counts(2); len(at) == 2 {
 				t.Off, t.Len = at[0], at[1]
 			} else {
-				s.fail("data_offsets are not two numbers")
+				s.fail("data_offsets does not have two numbers")
 			}
 		default:
 			s.ignore(0)
 		}
 	}
 	if !haveType || !haveShape || !haveOffsets {
-		s.fail("dtype, shape or data_offsets is missing")
+		s.fail("missing dtype, shape or data_offsets")
 	}
 	return t
 }
@@ -159,7 +159,7 @@ const maxDepth = 32
 // ignore reads any value.
 func (s *scanner) ignore(depth int) {
 	if depth > maxDepth {
-		s.fail("nested too deep")
+		s.fail("nested too deeply")
 	}
 	switch s.token() {
 	case '"':
@@ -194,7 +194,7 @@ func (s *scanner) plain() {
 		}
 	}
 	if len(word) > maxName || !json.Valid(word) {
-		s.fail("%.40q is no value", word)
+		s.fail("%.40q is not a valid value", word)
 	}
 }
 
@@ -215,23 +215,23 @@ func place(all []Tensor, header, size uint64) error {
 		case to < from:
 			return fault("its bytes end at %d, before they begin at %d", to, from)
 		case to > data:
-			return fault("its bytes end at %d, beyond the %d that the file has", to, data)
+			return fault("its bytes end at %d, beyond the %d bytes of data in the file", to, data)
 		case from < end:
-			return fault("its bytes at %d overlap those of another, which end at %d", from, end)
+			return fault("its bytes at %d overlap those of another tensor, which end at %d", from, end)
 		case from > end:
-			return fault("no tensor has the bytes from %d to %d before it", end, from)
+			return fault("the bytes from %d to %d before it belong to no tensor", end, from)
 		}
 		n, err := byteLen(t.Type, t.Shape)
 		if err != nil {
 			return fmt.Errorf("tensor %.60q: %w", t.name(), err)
 		}
 		if n != to-from {
-			return fault("shape %s of %s makes %d bytes, not %d", t.ShapeText(), t.Type.Name, n, to-from)
+			return fault("shape %s of type %s has %d bytes, but its data has %d", t.ShapeText(), t.Type.Name, n, to-from)
 		}
 		t.Off, t.Len, end = header+from, n, to
 	}
 	if end != data {
-		return fmt.Errorf("%w: no tensor has the last %d bytes", ErrFormat, data-end)
+		return fmt.Errorf("%w: the last %d bytes belong to no tensor", ErrFormat, data-end)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (s *scanner) peek() (b byte, ok bool) {
 func (s *scanner) byte() byte {
 	b, ok := s.peek()
 	if !ok {
-		s.fail("it ends too early")
+		s.fail("unexpected end")
 		return 0
 	}
 	s.at++
@@ -70,7 +70,7 @@ func (s *scanner) token() byte {
 	for {
 		switch b, ok := s.peek(); {
 		case !ok:
-			s.fail("it ends too early")
+			s.fail("unexpected end")
 			return 0
 		case isSpace(b):
 			s.byte()
@@ -90,7 +90,7 @@ func (s *scanner) end() {
 			return
 		}
 		if !isSpace(b) {
-			s.fail("%q behind the closing brace", b)
+			s.fail("%q after the closing brace", b)
 		}
 		s.byte()
 	}
@@ -99,7 +99,7 @@ func (s *scanner) end() {
 // expect reads one token.
 func (s *scanner) expect(want byte) {
 	if got := s.token(); got != want {
-		s.fail("%q where %q is due", got, want)
+		s.fail("found %q, expected %q", got, want)
 	}
 	s.byte()
 }
@@ -113,7 +113,7 @@ func (s *scanner) more(first bool, end byte) bool {
 		s.byte()
 		return false
 	case !first && b != ',':
-		s.fail("%q where ',' or %q is due", b, end)
+		s.fail("found %q, expected ',' or %q", b, end)
 	case !first:
 		s.byte()
 		s.commas++
@@ -131,14 +131,14 @@ func (s *scanner) count() uint64 {
 		b, ok := s.peek()
 		switch {
 		case ok && (b == '.' || b == 'e' || b == 'E'):
-			s.fail("a number that is not whole")
+			s.fail("a number that is not an integer")
 		case !ok || b < '0' || b > '9':
 			if digits == 0 {
-				s.fail("%q where a number is due", b)
+				s.fail("found %q, expected a number", b)
 			}
 			return n
 		case digits > 0 && n == 0:
-			s.fail("a number that begins with 0")
+			s.fail("a number with a leading zero")
 		case n > (maxCount-uint64(b-'0'))/10:
 			s.fail("a number beyond 2^63")
 		}
@@ -154,7 +154,7 @@ func (s *scanner) text(limit int) string {
 	var out []byte
 	s.quoted(func(r rune) {
 		if len(out) > limit {
-			s.fail("a text longer than %d bytes", limit)
+			s.fail("a string longer than %d bytes", limit)
 			return
 		}
 		out = utf8.AppendRune(out, r)
@@ -176,7 +176,7 @@ func (s *scanner) quoted(put func(rune)) {
 		case b == '\\':
 			put(s.escape())
 		case b < ' ':
-			s.fail("a control character in a text")
+			s.fail("a control character in a string")
 		case b < utf8.RuneSelf:
 			put(rune(b))
 		default:
@@ -194,7 +194,7 @@ func (s *scanner) letter(first byte) rune {
 	}
 	r, size := utf8.DecodeRune(p[:n])
 	if size != n || r == utf8.RuneError && n == 1 {
-		s.fail("a text that is not UTF-8")
+		s.fail("a string that is not valid UTF-8")
 	}
 	return r
 }
@@ -226,7 +226,7 @@ func (s *scanner) escape() rune {
 		}
 		s.fail("half a surrogate pair")
 	default:
-		s.fail("unknown escape \\%c", b)
+		s.fail("unknown escape sequence \\%c", b)
 	}
 	return utf8.RuneError
 }
@@ -239,7 +239,7 @@ func (s *scanner) hex() rune {
 	}
 	n, err := strconv.ParseUint(string(digits[:]), 16, 16)
 	if err != nil {
-		s.fail("%q is no code of four digits", digits[:])
+		s.fail("%q is not four hexadecimal digits", digits[:])
 	}
 	return rune(n)
 }

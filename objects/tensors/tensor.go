@@ -139,7 +139,7 @@ func byteLen(t Type, shape []uint64) (uint64, error) {
 		n = low
 	}
 	if n%8 != 0 {
-		return 0, fmt.Errorf("%w: its %d bits are no whole bytes", ErrFormat, n)
+		return 0, fmt.Errorf("%w: its %d bits are not a whole number of bytes", ErrFormat, n)
 	}
 	return n / 8, nil
 }

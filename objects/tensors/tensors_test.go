@@ -77,45 +77,45 @@ func TestRefused(t *testing.T) {
 		n            int
 	}{
 		{`{}`, "last 1 bytes", 1},
-		{``, "ends too early", 0},
-		{` {}`, "'{' is due", 0},
-		{`{} x`, "behind the closing", 0},
-		{"{}\x00", "behind the closing", 0},
-		{`{"a":`, "ends too early", 0},
-		{`{"a" {}}`, "':' is due", 0},
-		{`{"__metadata__":{"a":1}}`, `'"' is due`, 0},
-		{u8("a", "[0,4]", "[5]"), `"a": shape 5 of uint8 makes 5 bytes, not 4`, 4},
+		{``, "unexpected end", 0},
+		{` {}`, "expected '{'", 0},
+		{`{} x`, "after the closing", 0},
+		{"{}\x00", "after the closing", 0},
+		{`{"a":`, "unexpected end", 0},
+		{`{"a" {}}`, "expected ':'", 0},
+		{`{"__metadata__":{"a":1}}`, `expected '"'`, 0},
+		{u8("a", "[0,4]", "[5]"), `"a": shape 5 of type uint8 has 5 bytes, but its data has 4`, 4},
 		{u8("a", "[0,4]", "[-4]"), `"a": .*negative`, 4},
-		{u8("a", "[0,4]", "[4.0]"), `"a": .*not whole`, 4},
-		{u8("a", "[0,4]", "[04]"), `"a": .*begins with 0`, 4},
-		{u8("a", "[0,4]", "4"), `"a": .*'\[' is due`, 4},
+		{u8("a", "[0,4]", "[4.0]"), `"a": .*not an integer`, 4},
+		{u8("a", "[0,4]", "[04]"), `"a": .*leading zero`, 4},
+		{u8("a", "[0,4]", "4"), `"a": .*expected '\['`, 4},
 		{u8("a", "[0,4,5]", "[4]"), `"a": .*more than 2`, 4},
-		{u8("a", "[4]", "[4]"), `"a": .*not two numbers`, 4},
+		{u8("a", "[4]", "[4]"), `"a": .*not have two numbers`, 4},
 		{u8("a", "[0,5]", "[5]"), `"a": .*end at 5, beyond the 4`, 4},
 		{u8("a", "[4,0]", "[4]"), `"a": .*end at 0, before`, 4},
-		{u8("a", "[1,4]", "[3]"), `"a": no tensor has the bytes from 0 to 1`, 4},
+		{u8("a", "[1,4]", "[3]"), `"a": the bytes from 0 to 1 before it belong to no tensor`, 4},
 		{u8("a", "[0,3]", "[3]"), "last 1 bytes", 4},
 		{u8("a", "[0,9223372036854775808]", "[3]"), "beyond 2^63", 4},
 		{one("a", "F64", "[4294967296,4294967296,4294967296]", "[0,4]"), `"a": .*more than 2\^63`, 4},
 		{one("a", "F64", "[9223372036854775807,2]", "[0,4]"), `"a": .*more than 2\^63`, 4},
-		{one("a", "F4", "[3]", "[0,2]"), `"a": .*no whole bytes`, 2},
-		{one("a", "F33", "[3]", "[0,2]"), `"a": .*"F33" is not known`, 2},
+		{one("a", "F4", "[3]", "[0,2]"), `"a": .*not a whole number of bytes`, 2},
+		{one("a", "F33", "[3]", "[0,2]"), `"a": .*unknown type "F33"`, 2},
 		{`{"a":{"dtype":"U8","shape":[1]}}`, `"a": .*missing`, 1},
-		{`{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, `"a": .*given twice`, 1},
+		{`{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, `"a": .*repeated field dtype`, 1},
 		{two(u8("a", "[0,4]", "[4]"), u8("b", "[2,6]", "[4]")), `"b": its bytes at 2 overlap`, 6},
-		{two(u8("a", "[0,4]", "[4]"), u8("a", "[4,6]", "[2]")), `"a": there is another`, 6},
-		{two(u8("a", "[0,4]", "[4]"), u8("a.npy/x", "[4,6]", "[2]")), `"a": there is another`, 6},
-		{u8("../a", "[0,1]", "[1]"), `"../a": its name has a part that is \.\.`, 1},
-		{u8("a/./b", "[0,1]", "[1]"), `"a/./b": its name has a part that is \.`, 1},
+		{two(u8("a", "[0,4]", "[4]"), u8("a", "[4,6]", "[2]")), `"a": another tensor or a directory`, 6},
+		{two(u8("a", "[0,4]", "[4]"), u8("a.npy/x", "[4,6]", "[2]")), `"a": another tensor or a directory`, 6},
+		{u8("../a", "[0,1]", "[1]"), `"../a": its name has the component \.\.`, 1},
+		{u8("a/./b", "[0,1]", "[1]"), `"a/./b": its name has the component \.`, 1},
 		{u8("/etc/passwd", "[0,1]", "[1]"), `"/etc/passwd": its name is an absolute`, 1},
-		{u8("a//b", "[0,1]", "[1]"), `"a//b": its name has an empty part`, 1},
-		{u8("a/", "[0,1]", "[1]"), "empty part", 1},
-		{u8("", "[0,1]", "[1]"), "empty part", 1},
+		{u8("a//b", "[0,1]", "[1]"), `"a//b": its name has an empty component`, 1},
+		{u8("a/", "[0,1]", "[1]"), "empty component", 1},
+		{u8("", "[0,1]", "[1]"), "empty component", 1},
 		{u8(`a\u0000b`, "[0,1]", "[1]"), "zero byte", 1},
 		{u8(long, "[0,1]", "[1]"), "too long for a file", 1},
 		{u8(strings.Repeat("n/", 2046)+"n", "[0,1]", "[1]"), "too long for a path", 1},
 		{u8(strings.Repeat("n/", 3000)+"n", "[0,1]", "[1]"), "longer than 4095", 1},
-		{u8("\xff", "[0,1]", "[1]"), "not UTF-8", 1},
+		{u8("\xff", "[0,1]", "[1]"), "not valid UTF-8", 1},
 		{u8(`\ud800`, "[0,1]", "[1]"), "surrogate", 1},
 		{u8(`\x`, "[0,1]", "[1]"), "unknown escape", 1},
 		{u8("a\n", "[0,1]", "[1]"), "control character", 1},
@@ -166,7 +166,7 @@ func TestLongHeaders(t *testing.T) {
 	npy := array(2, "", 0)
 	binary.LittleEndian.PutUint32(npy[8:], MaxHeader+1)
 	_, err := Parse("x.npy", bytes.NewReader(npy), 1<<40)
-	refused(t, "long .npy header", err, "longer than")
+	refused(t, "long .npy header", err, "the maximum is")
 }
 
 // counted counts the bytes that are read.
@@ -223,24 +223,24 @@ func TestNPYRefused(t *testing.T) {
 		"{'descr': '', 'fortran_order': False, 'shape': (1,)}":                        "empty",
 		"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}":                     "neither True nor False",
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}":                    "negative",
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (99,)}":                    "in a file of",
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1<<3,)}":                  "is due",
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}":                      "a tuple is due",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (99,)}":                    "does not fit a file of",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1<<3,)}":                  "expected",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}":                      "expected a tuple",
 		"{'descr': '<f4', 'fortran_order': False}":                                    "missing",
-		"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}":                             "given twice",
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}":             "does not belong",
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} + x":                 "behind the closing",
-		"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}":                      "is due",
+		"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}":                             "repeated key",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}":             "unexpected or repeated key",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} + x":                 "after the closing",
+		"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}":                      "expected",
 		"{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296,4294967296,)}": "2^63",
-		"__import__('os')": "is due",
-		"":                 "ends too early",
+		"__import__('os')": "expected",
+		"":                 "unexpected end",
 	} {
 		_, err := parse("x.npy", array(1, literal, 4))
 		refused(t, literal, err, want)
 	}
 	long := "{'descr': '<f4', 'fortran_order': False, 'shape': (1L,)}"
 	_, err := parse("x.npy", array(3, long, 4))
-	refused(t, long, err, "is due")
+	refused(t, long, err, "expected")
 	for _, version := range []byte{1, 2} {
 		if _, err := parse("x.npy", array(version, long, 4)); err != nil {
 			t.Errorf("version %d: %s: %v", version, long, err)

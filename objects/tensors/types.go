@@ -127,7 +127,7 @@ func numpyType(descr string) (Type, error) {
 	}
 	kind := rest[0]
 	if kind == 'O' {
-		return Type{}, fmt.Errorf("%w: type %q is of objects, which are no plain bytes", ErrFormat, descr)
+		return Type{}, fmt.Errorf("%w: type %q is for Python objects, which are not plain bytes", ErrFormat, descr)
 	}
 	digits, unit := rest[1:], ""
 	if kind == 'M' || kind == 'm' {
@@ -141,7 +141,7 @@ func numpyType(descr string) (Type, error) {
 	n, err := strconv.ParseUint(digits, 10, 32)
 	name, bits := itemOf(kind, n)
 	if err != nil || digits[0] == '0' || bits == 0 || !isUnit(unit) {
-		return Type{}, fmt.Errorf("%w: type %q is not one of NumPy's plain ones", ErrFormat, descr)
+		return Type{}, fmt.Errorf("%w: type %q is not one of NumPy's plain types", ErrFormat, descr)
 	}
 	t := Type{Name: name, Bits: bits, Descr: descr}
 	if name == "" || order == '>' && bits > 8 {

@@ -209,7 +209,7 @@ func TestWrongCalls(t *testing.T) {
 		`{`:                      "unexpected EOF",
 		`[]`:                     "cannot unmarshal",
 		`{"x":1}`:                "unknown field",
-		`{} {}`:                  "behind",
+		`{} {}`:                  "after the JSON value",
 		`{"keys":7}`:             "cannot unmarshal",
 		`{"timeout":20}`:         "",
 		`{"timeout":"soon"}`:     "invalid duration",

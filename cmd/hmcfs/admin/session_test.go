@@ -422,7 +422,7 @@ func TestSessionHasManyKeys(t *testing.T) {
 	}
 	huge := listOf(1)
 	huge[0].Blobs = slices.Repeat(huge[0].Blobs, adminapi.MaxCall/40)
-	if _, err = s.DevMSet(t.Context(), keys[:1], huge); !errors.Is(err, hetero.ErrInvalid) || !strings.Contains(err.Error(), "at most") {
+	if _, err = s.DevMSet(t.Context(), keys[:1], huge); !errors.Is(err, hetero.ErrInvalid) || !strings.Contains(err.Error(), "the maximum is") {
 		t.Errorf("too long a call: %v", err)
 	}
 }

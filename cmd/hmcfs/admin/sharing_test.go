@@ -300,10 +300,10 @@ func TestSharingRefuses(t *testing.T) {
 		files  []*os.File
 		want   string
 	}{
-		"a place beyond the last":  {share.Memory{Pieces: piecesOf(10, 0, 2)}, []*os.File{a, b}, "descriptor 2 of 2"},
-		"a place before the first": {share.Memory{Pieces: piecesOf(10, -1)}, []*os.File{a}, "descriptor -1 of 1"},
-		"one that no piece is in":  {share.Memory{Pieces: piecesOf(10, 1)}, []*os.File{a, b}, "no piece is in descriptor 0"},
-		"no pieces":                {share.Memory{}, []*os.File{a}, "no piece is in descriptor 0"},
+		"a place beyond the last":  {share.Memory{Pieces: piecesOf(10, 0, 2)}, []*os.File{a, b}, "descriptor index 2, but 2"},
+		"a place before the first": {share.Memory{Pieces: piecesOf(10, -1)}, []*os.File{a}, "descriptor index -1, but 1"},
+		"one that no piece is in":  {share.Memory{Pieces: piecesOf(10, 1)}, []*os.File{a, b}, "no piece refers to descriptor 0"},
+		"no pieces":                {share.Memory{}, []*os.File{a}, "no piece refers to descriptor 0"},
 	} {
 		_, err := r.client.Bind(t.Context(), r.file, c.memory, c.files...)
 		var said *client.Error

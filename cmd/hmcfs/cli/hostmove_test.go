@@ -101,7 +101,7 @@ func TestHostMoves(t *testing.T) {
 	if !strings.HasPrefix(out.String(), wantOut) {
 		t.Errorf("%q, want %q", out.String(), wantOut)
 	}
-	wantErrs := "hmcfs d2h: key \"refused\": not allowed to this user; run it as the owner of the file, or as root\n" +
+	wantErrs := "hmcfs d2h: key \"refused\": not permitted for this user; run it as the owner of the file, or as root\n" +
 		"hmcfs d2h: key \"bad\": out of memory; hmcfs status shows how much is free\n"
 	if errs.String() != wantErrs {
 		t.Errorf("%q, want %q", errs.String(), wantErrs)

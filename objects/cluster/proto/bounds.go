@@ -10,7 +10,7 @@ const maxNsec = 1_000_000_000
 
 func (t Time) check() error {
 	if t.Nsec >= maxNsec {
-		return fmt.Errorf("%d nanoseconds", t.Nsec)
+		return fmt.Errorf("invalid time: %d nanoseconds", t.Nsec)
 	}
 	return nil
 }
@@ -28,7 +28,7 @@ func checkTimes(times ...Time) error {
 func checkSizes(numbers ...uint64) error {
 	for _, n := range numbers {
 		if n > math.MaxInt64 {
-			return fmt.Errorf("%d bytes", n)
+			return fmt.Errorf("invalid size or offset: %d bytes", n)
 		}
 	}
 	return nil
@@ -41,7 +41,7 @@ func (a *StatFSAnswer) check() error { return checkSizes(a.Total, a.Free, a.Used
 
 func (c *Cred) check() error {
 	if len(c.Groups) > MaxGroups {
-		return fmt.Errorf("%d groups, at most %d", len(c.Groups), MaxGroups)
+		return fmt.Errorf("%d groups, the maximum is %d", len(c.Groups), MaxGroups)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func Decode(p []byte, v any) error {
 	}
 	again, err := m.enc.Marshal(v)
 	if err != nil || !bytes.Equal(again, p) {
-		return fmt.Errorf("decode %T: not in its one form: %w", v, ErrBody)
+		return fmt.Errorf("decode %T: not in canonical form: %w", v, ErrBody)
 	}
 	return nil
 }

@@ -101,10 +101,10 @@ type SumsAnswer struct {
 
 func (a *CollectAsk) check() error {
 	if len(a.Of) > MaxRanks || len(a.Nodes) > MaxRanks || len(a.Epochs) > MaxRanks || len(a.Files) > MaxRanks {
-		return fmt.Errorf("%d ranks, %d nodes, %d epochs, %d files: at most %d", len(a.Of), len(a.Nodes), len(a.Epochs), len(a.Files), MaxRanks)
+		return fmt.Errorf("%d ranks, %d nodes, %d epochs, %d files: the maximum is %d", len(a.Of), len(a.Nodes), len(a.Epochs), len(a.Files), MaxRanks)
 	}
 	if len(a.Costs) > maxCosts {
-		return fmt.Errorf("costs of %d bytes: at most %d", len(a.Costs), maxCosts)
+		return fmt.Errorf("costs of %d bytes, the maximum is %d", len(a.Costs), maxCosts)
 	}
 	return checkSizes(a.Size)
 }
@@ -122,25 +122,25 @@ func (a *CollectAsk) Validate() error {
 func (a *CollectAsk) fits() error {
 	switch {
 	case len(a.Job) != JobSize:
-		return fmt.Errorf("job of %d bytes", len(a.Job))
+		return fmt.Errorf("invalid job ID of %d bytes", len(a.Job))
 	case len(a.Of) == 0 || len(a.Nodes) == 0 || len(a.Nodes) > len(a.Of) || len(a.Epochs) != len(a.Nodes):
-		return fmt.Errorf("%d nodes and %d epochs for %d ranks", len(a.Nodes), len(a.Epochs), len(a.Of))
+		return fmt.Errorf("invalid participants: %d nodes and %d epochs for %d ranks", len(a.Nodes), len(a.Epochs), len(a.Of))
 	case int64(a.Me) >= int64(len(a.Nodes)):
-		return fmt.Errorf("node %d of %d", a.Me, len(a.Nodes))
+		return fmt.Errorf("invalid node index %d of %d", a.Me, len(a.Nodes))
 	}
 	ranks := make([]int, len(a.Nodes))
 	for _, node := range a.Of {
 		if int64(node) >= int64(len(a.Nodes)) {
-			return fmt.Errorf("a rank of node %d of %d", node, len(a.Nodes))
+			return fmt.Errorf("a rank has the invalid node index %d of %d", node, len(a.Nodes))
 		}
 		ranks[node]++
 	}
 	if slices.Contains(ranks, 0) || ranks[a.Me] != len(a.Files) {
-		return fmt.Errorf("nodes of %v ranks, and %d files of node %d", ranks, len(a.Files), a.Me)
+		return fmt.Errorf("nodes with %v ranks, but %d files for node %d", ranks, len(a.Files), a.Me)
 	}
 	for _, f := range a.Files {
 		if int64(f.Rank) >= int64(len(a.Of)) || a.Of[f.Rank] != a.Me {
-			return fmt.Errorf("rank %d is not the node's", f.Rank)
+			return fmt.Errorf("rank %d does not belong to the node", f.Rank)
 		}
 	}
 	return nil
@@ -148,7 +148,7 @@ func (a *CollectAsk) fits() error {
 
 func (a *CollectAnswer) check() error {
 	if len(a.Costs) > maxCosts {
-		return fmt.Errorf("costs of %d bytes: at most %d", len(a.Costs), maxCosts)
+		return fmt.Errorf("costs of %d bytes, the maximum is %d", len(a.Costs), maxCosts)
 	}
 	return checkSizes(a.Predicted, a.Measured)
 }
@@ -160,7 +160,7 @@ func (a *SumsAnswer) check() error { return checkSizes(a.Size) }
 // Errors: ErrBody.
 func (a *SumsAsk) Validate() error {
 	if a.N == 0 || a.N > MaxBlocks || a.Block == 0 || a.Block > MaxBlock || a.From > math.MaxInt64/MaxBlock {
-		return fmt.Errorf("%d blocks of %d bytes from %d on: %w", a.N, a.Block, a.From, ErrBody)
+		return fmt.Errorf("invalid range: %d blocks of %d bytes from block %d: %w", a.N, a.Block, a.From, ErrBody)
 	}
 	return nil
 }

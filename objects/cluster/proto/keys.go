@@ -44,21 +44,21 @@ type MeetKeysAnswer struct {
 
 func (a *MeetKeysAsk) check() error {
 	if len(a.Keys) > MaxKeys || len(a.Made) != len(a.Keys) {
-		return fmt.Errorf("%d keys with %d times, at most %d", len(a.Keys), len(a.Made), MaxKeys)
+		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Keys), len(a.Made), MaxKeys)
 	}
 	return checkTimes(a.Made...)
 }
 
 func (a *MeetKeysAnswer) check() error {
 	if len(a.Both) > MaxKeys || len(a.Made) != len(a.Both) {
-		return fmt.Errorf("%d keys with %d times, at most %d", len(a.Both), len(a.Made), MaxKeys)
+		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Both), len(a.Made), MaxKeys)
 	}
 	return checkTimes(a.Made...)
 }
 
 func (a *HaveKeysAsk) check() error {
 	if len(a.Keys) > MaxKeys {
-		return fmt.Errorf("%d keys, at most %d", len(a.Keys), MaxKeys)
+		return fmt.Errorf("%d keys, the maximum is %d", len(a.Keys), MaxKeys)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (b *background) take(n int) error {
 		b.keys += n
 		return nil
 	}
-	return fmt.Errorf("%w: %d keys of %d calls are under way in the background", hetero.ErrBusy, b.keys, b.calls)
+	return fmt.Errorf("%w: too many background calls: %d keys in %d calls are in progress", hetero.ErrBusy, b.keys, b.calls)
 }
 
 func (b *background) give(n int) {

@@ -104,7 +104,7 @@ func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fre
 		f, settle := hetero.NewFuture(want.Key)
 		futures[i] = f
 		if old != nil {
-			settle(fmt.Errorf("%w: it is subscribed to with other blobs", hetero.ErrInconsistent))
+			settle(fmt.Errorf("%w: this client is already subscribed to it with other blobs", hetero.ErrInconsistent))
 			continue
 		}
 		one := &subscription{want: want, future: f, settle: settle}

@@ -63,7 +63,7 @@ func (c *Client) hostGet(keys []string, lists []hetero.DeviceBlobList, o hetero.
 		return plan{}, err
 	}
 	if o.Replica {
-		return plan{}, fmt.Errorf("%w: replicas are made by DevMGet alone", hetero.ErrInvalid)
+		return plan{}, fmt.Errorf("%w: only DevMGet can make replicas", hetero.ErrInvalid)
 	}
 	set, err := c.checked(keys, lists, false)
 	if err != nil {

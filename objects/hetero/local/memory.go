@@ -66,7 +66,7 @@ func (c *Client) open(ctx context.Context, m hetero.Memory) (*objects.Region, er
 
 func (c *Client) openFile(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
 	if c.inode == nil {
-		return nil, fmt.Errorf("there is no mount whose file it could be: %w", objects.ErrUnsupported)
+		return nil, fmt.Errorf("files can't be registered, because this client has no mount: %w", objects.ErrUnsupported)
 	}
 	ino, err := c.inode(m.File)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *Client) openFile(ctx context.Context, m hetero.Memory) (*objects.Region
 		return nil, err
 	}
 	if m.Device != "" && m.Device != region.Device() {
-		err = fmt.Errorf("the file is on %s, not on %s: %w", region.Device(), m.Device, objects.ErrInvalid)
+		err = fmt.Errorf("the file is on %s, not on the requested device %s: %w", region.Device(), m.Device, objects.ErrInvalid)
 		return nil, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
 	}
 	return region, nil
@@ -98,7 +98,7 @@ func (c *Client) roomLocked() error {
 		return hetero.ErrClosed
 	case len(c.memories)+len(c.targets) >= hetero.MaxMemories:
 		c.refusals.add(limitMemories)
-		return fmt.Errorf("%w: %d pieces are registered already", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
+		return fmt.Errorf("%w: too many registrations, already %d", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 		return nil
 	}
 	if region == nil {
-		return fmt.Errorf("unregister memory: %w: there is no memory %d", hetero.ErrNotFound, id)
+		return fmt.Errorf("unregister memory: %w: no registered memory %d", hetero.ErrNotFound, id)
 	}
 	// Dependent objects must be notified, whether or not the caller still waits.
 	if err := region.Close(context.WithoutCancel(ctx)); err != nil {
@@ -173,13 +173,13 @@ func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.
 func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Region, error) {
 	region := c.memories[b.Memory]
 	if region == nil {
-		return nil, fmt.Errorf("%w: there is no memory %d", hetero.ErrInvalid, b.Memory)
+		return nil, fmt.Errorf("%w: no registered memory %d", hetero.ErrInvalid, b.Memory)
 	}
 	if on := region.Device(); on != device {
 		return nil, fmt.Errorf("%w: memory %d is on %s, not on %s", hetero.ErrInvalid, b.Memory, on, device)
 	}
 	if size := region.Size(); uint64(b.Off) > size || uint64(b.Size) > size-uint64(b.Off) {
-		return nil, fmt.Errorf("%w: %d bytes at %d of memory %d, which has %d",
+		return nil, fmt.Errorf("%w: %d bytes at offset %d exceed memory %d, which has %d",
 			hetero.ErrInvalid, b.Size, b.Off, b.Memory, size)
 	}
 	return region, nil

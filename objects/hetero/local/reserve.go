@@ -50,7 +50,7 @@ func (all *reservations) begin(key string) error {
 		return hetero.ErrClosed
 	}
 	if _, has := all.byKey[key]; has {
-		return fmt.Errorf("%w: this client has reserved it already", hetero.ErrInconsistent)
+		return fmt.Errorf("%w: this client has already reserved it", hetero.ErrInconsistent)
 	}
 	all.byKey[key] = nil
 	return nil
@@ -130,7 +130,7 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 		try: func(ctx context.Context, _ int) (err error) {
 			r.of, err = c.keys.Claim(ctx, c.holder, key, timeout > 0)
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = fmt.Errorf("another one is receiving %q: %w", key, objects.ErrBusy)
+				err = fmt.Errorf("another receiver has claimed %q: %w", key, objects.ErrBusy)
 			}
 			return err
 		},
@@ -159,7 +159,7 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 func (c *Client) DevFetch(ctx context.Context, key string, to hetero.DeviceBlobList) error {
 	set, err := c.checked([]string{key}, []hetero.DeviceBlobList{to}, true)
 	if err == nil && len(set[0].Blobs) != 1 {
-		err = fmt.Errorf("%w: %d blobs, and the call takes one", hetero.ErrInvalid, len(set[0].Blobs))
+		err = fmt.Errorf("%w: %d blobs, but the call accepts only one", hetero.ErrInvalid, len(set[0].Blobs))
 	}
 	if err != nil {
 		return err

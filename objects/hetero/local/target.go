@@ -47,7 +47,7 @@ func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
 	t := &target{client: c, place: os.NewFile(uintptr(fd), "target")}
 	st, err := t.stat()
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 0) {
-		err = fmt.Errorf("the target is no regular file without a name: %w", objects.ErrInvalid)
+		err = fmt.Errorf("the target is not a regular file without a name: %w", objects.ErrInvalid)
 	}
 	if err != nil {
 		t.close()
@@ -86,7 +86,7 @@ func (t *target) keep(ctx context.Context) error {
 		return nil
 	}
 	if err := t.client.holder.Keep(ctx, t.ino); err != nil {
-		return fmt.Errorf("the file that it was received into: %w", err)
+		return fmt.Errorf("keep the file with the received bytes: %w", err)
 	}
 	return nil
 }
@@ -122,5 +122,5 @@ func (c *Client) targetOf(id hetero.MemoryID) (*target, error) {
 	if t := c.targets[id]; t != nil {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: there is no target %d", hetero.ErrInvalid, id)
+	return nil, fmt.Errorf("%w: no registered target %d", hetero.ErrInvalid, id)
 }
