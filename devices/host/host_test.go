@@ -242,7 +242,7 @@ func TestBadSpecs(t *testing.T) {
 		"host:1,size=1MiB": "there is one host",
 		"host,sise=1MiB":   `no parameter "sise"`,
 		"host,size=1PB":    "unknown unit",
-		"host,size=900TiB": "900.0 TiB asked, the machine has ",
+		"host,size=900TiB": "900.0 TiB requested, the machine has ",
 		"host,mlock=maybe": "not true or false",
 	} {
 		if _, err := openErr(o, spec); err == nil || !strings.Contains(err.Error(), says) {
