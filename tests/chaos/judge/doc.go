@@ -1,8 +1,8 @@
-// Package judge holds the checks of the chaos test: each takes what was asked
-// of a cluster and what it answered, and returns what can't be explained.
+// Package judge holds the checks of the chaos test: each takes the requests to a cluster and
+// its answers, and returns those that no correct execution explains.
 //
-// An operation that ends with an error may have happened or not. What a check
-// can't tell it leaves open; what it reports has no innocent explanation.
+// An operation that ends with an error may or may not have happened. A check leaves open what
+// it cannot decide; every violation that it reports is an error of the cluster.
 //
 // # Lock order
 //
