@@ -71,7 +71,7 @@ func TestForbidden(t *testing.T) {
 		_ = f.Close()
 		t.Skip("needs a user that permissions stop")
 	}
-	if err := forbidden(cause, file); !errors.Is(err, cause) || !strings.Contains(err.Error(), "may not be opened") {
+	if err := forbidden(cause, file); !errors.Is(err, cause) || !strings.Contains(err.Error(), "may not open") {
 		t.Errorf("forbidden file: %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestOpen(t *testing.T) {
 	}
 	lib.set("fail=cuDevicePrimaryCtxRetain:1:46")
 	_, err := d.Open(t.Context(), devices.Spec{Family: Family})
-	if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), "another program has the card to itself") {
+	if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), "another program uses the card exclusively") {
 		t.Errorf("a card in use: %v", err)
 	}
 }

@@ -239,7 +239,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 func TestBadSpecs(t *testing.T) {
 	o := options(t, ModeQuota)
 	for spec, says := range map[string]string{
-		"host:1,size=1MiB": "there is one host",
+		"host:1,size=1MiB": "there is only one host",
 		"host,sise=1MiB":   `no parameter "sise"`,
 		"host,size=1PB":    "unknown unit",
 		"host,size=900TiB": "900.0 TiB requested, the machine has ",

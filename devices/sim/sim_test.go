@@ -55,7 +55,7 @@ func TestSpec(t *testing.T) {
 	reg := devices.NewRegistry(NewDriver())
 	for text, says := range map[string]string{
 		"sim:0,size=0":                     "size is 0",
-		"sim:0,latency=fast":               "not a time",
+		"sim:0,latency=fast":               "not a duration",
 		"sim:0,speed=1GB/s":                `no parameter "speed"`,
 		"sim:0,mapped=maybe":               "not true or false",
 		"sim:0,mapped=true,pinned=true":    "omit one of the two",

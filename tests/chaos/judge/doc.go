@@ -13,18 +13,18 @@ package judge
 type Violation struct {
 	// Property is one of a few words, such as "lost publication".
 	Property string
-	// Text names the operations that show it.
+	// Text names the operations that prove it.
 	Text string
 }
 
 // String names the property and the operations.
 func (v Violation) String() string { return v.Property + ": " + v.Text }
 
-// Outcome tells what the caller knows of an operation.
+// Outcome is the caller's knowledge of the result of an operation.
 type Outcome int
 
-// The outcomes. Unknown is that of every operation that ended with an error or
-// was killed, and the zero value.
+// The outcomes. Unknown, the zero value, applies to every operation that ended with an error or
+// was killed.
 const (
 	Unknown Outcome = iota
 	Done
