@@ -53,13 +53,13 @@ func (i Info) CheckUUID(uuid string) error {
 	case "", i.UUID:
 		return nil
 	case i.Card:
-		return fmt.Errorf("the memory is called by the card %s, and %s is a part of that card: give its own UUID, %s: %w",
+		return fmt.Errorf("the memory is identified by the card %s, and %s is a part of that card; give the UUID of the part, %s: %w",
 			uuid, i.Name, i.UUID, ErrHandle)
 	}
 	if i.UUID == "" {
 		return nil
 	}
-	return fmt.Errorf("the memory is of device %s, and %s is %s: %w", uuid, i.Name, i.UUID, ErrHandle)
+	return fmt.Errorf("the memory belongs to device %s, but %s is %s: %w", uuid, i.Name, i.UUID, ErrHandle)
 }
 
 // Usage is a device's memory at one moment, in bytes. Used + Free is Total, unless other
@@ -121,7 +121,7 @@ type Span struct {
 func (s Span) Sub(off Offset, n Size) (Span, error) {
 	r := Range{Off: off, Len: n}
 	if !r.Within(s.Len) {
-		return Span{}, fmt.Errorf("part %v of a span of %d bytes: %w", r, uint64(s.Len), ErrRange)
+		return Span{}, fmt.Errorf("range %v of a span of %d bytes: %w", r, uint64(s.Len), ErrRange)
 	}
 	return Span{Mem: s.Mem, Range: Range{Off: s.Off + off, Len: n}}, nil
 }
@@ -135,7 +135,7 @@ func (s Span) Check(d Device) error {
 	case s.Mem.device != d:
 		return fmt.Errorf("memory of %s used on %s: %w", s.Mem.name, d.Info().Name, ErrRange)
 	case !s.Within(s.Mem.size):
-		return fmt.Errorf("%v of %d bytes on %s: %w", s.Range, uint64(s.Mem.size), s.Mem.name, ErrRange)
+		return fmt.Errorf("range %v of %d bytes on %s: %w", s.Range, uint64(s.Mem.size), s.Mem.name, ErrRange)
 	}
 	return s.Mem.alive()
 }

@@ -70,7 +70,7 @@ func (m *Memory) Retain() {
 func (m *Memory) Release() error {
 	left := m.refs.Add(-1)
 	if left < 0 {
-		panic(fmt.Errorf("devices: memory of %s released too often", m.name))
+		panic(fmt.Errorf("devices: memory of %s released more often than retained", m.name))
 	}
 	if left > 0 || m.free == nil {
 		return nil
@@ -84,7 +84,7 @@ func (m *Memory) Release() error {
 // Span returns the part r of the memory.
 func (m *Memory) Span(r Range) (Span, error) {
 	if !r.Within(m.size) {
-		return Span{}, fmt.Errorf("%v of %d bytes on %s: %w", r, uint64(m.size), m.name, ErrRange)
+		return Span{}, fmt.Errorf("range %v of %d bytes on %s: %w", r, uint64(m.size), m.name, ErrRange)
 	}
 	return Span{Mem: m, Range: r}, nil
 }
@@ -99,7 +99,7 @@ func (m *Memory) alive() error {
 		return fmt.Errorf("memory of %s used after its release: %w", m.name, ErrClosed)
 	}
 	if now := m.device.Epoch(); m.epoch != now {
-		return fmt.Errorf("memory of %s is of epoch %d, the device is in %d: %w", m.name, m.epoch, now, ErrLost)
+		return fmt.Errorf("memory of %s is of epoch %d, and the device is in epoch %d: %w", m.name, m.epoch, now, ErrLost)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func ParseSize(text string) (Size, error) {
 	}
 	if whole, err := strconv.ParseUint(t[:cut], 10, 64); err == nil {
 		if Size(whole) > maxSize/unit {
-			return 0, fmt.Errorf("size %q: more than any device has", text)
+			return 0, fmt.Errorf("size %q: larger than any device", text)
 		}
 		return Size(whole) * unit, nil
 	}

@@ -37,9 +37,9 @@ func TestParseSize(t *testing.T) {
 		"1 GiB/s":               "unknown unit",
 		"4GiBs":                 "unknown unit",
 		"NaN":                   "unknown unit",
-		"9223372036854775808":   "more than any",
-		"18446744073709551615":  "more than any",
-		"8388608TiB":            "more than any",
+		"9223372036854775808":   "larger than any",
+		"18446744073709551615":  "larger than any",
+		"8388608TiB":            "larger than any",
 		"99999999999999999999":  "not a number",
 		"9999999999999999999.5": "not a number",
 	} {

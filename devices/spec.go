@@ -113,7 +113,7 @@ func (p *Params) Duration(key string, byDefault time.Duration) time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		p.fault(fmt.Errorf("%s=%s is not a time such as 5us", key, text))
+		p.fault(fmt.Errorf("%s=%s is not a duration such as 5us", key, text))
 	}
 	return d
 }

@@ -102,7 +102,7 @@ func TestParamsGatherFaults(t *testing.T) {
 	p.Bool("on", false)
 	const want = `device "sim:0,size=0,rate=fast,slow=soon,back=-1s,on=perhaps,zebra=1,ape=2": ` +
 		`size is 0; rate: size "fast": unknown unit "fast"; use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB; ` +
-		`slow=soon is not a time such as 5us; back=-1s is not a time such as 5us; on=perhaps is not true or false; ` +
+		`slow=soon is not a duration such as 5us; back=-1s is not a duration such as 5us; on=perhaps is not true or false; ` +
 		`sim has no parameter "ape"; sim has no parameter "zebra"`
 	for range 2 {
 		if err := p.Err(); err == nil || err.Error() != want {

@@ -80,7 +80,7 @@ func (s *Store) refillInos(ctx context.Context) error {
 	limit := s.alloc.limit.Load() + inoBatch
 	if w := s.witness.Load(); w != nil {
 		if err := (*w).Numbers(Ino(limit)); err != nil {
-			return fmt.Errorf("draw inode numbers: %w", err)
+			return fmt.Errorf("reserve inode numbers: %w", err)
 		}
 	}
 	err := s.kv.Update(ctx, func(kv KVTxn) error {

@@ -166,7 +166,7 @@ func (i *record) readNewer(r *wireReader) {
 		i.Taken = flags&inodeTaken != 0
 	}
 	if r.err == nil && i.version() != r.version {
-		r.fail("version without what it is for")
+		r.fail("version does not match its fields")
 	}
 }
 

@@ -134,7 +134,7 @@ func (n *Node) normalize() error {
 		n.Mode |= TypeRegular
 	}
 	if n.Mode&^(sIFMT|0o7777) != 0 {
-		return fmt.Errorf("%w: mode %o", ErrInvalid, uint32(n.Mode))
+		return fmt.Errorf("%w: invalid mode %o", ErrInvalid, uint32(n.Mode))
 	}
 	if n.Expires.Nsec >= 1e9 {
 		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, n.Expires.Nsec)
@@ -155,12 +155,12 @@ func (n *Node) normalize() error {
 	case TypeSymlink:
 		switch {
 		case n.Target == "":
-			return fmt.Errorf("%w: symlink to nothing", ErrInvalid)
+			return fmt.Errorf("%w: symlink with an empty target", ErrInvalid)
 		case len(n.Target) > MaxTarget:
 			return ErrNameTooLong
 		}
 		return nil
 	default:
-		return fmt.Errorf("%w: file type %o", ErrInvalid, uint32(typ))
+		return fmt.Errorf("%w: unsupported file type %o", ErrInvalid, uint32(typ))
 	}
 }

@@ -121,7 +121,7 @@ func publishDamages() []damage {
 		}, "wrong directory size"},
 		{"received elsewhere", func(d *damaged, t *txn) error {
 			return d.edit(t, d.other.Ino, func(r *record) { r.Taken = true })
-		}, "received outside of publish/"},
+		}, "marked as received, outside publish/"},
 	}
 }
 
@@ -133,13 +133,13 @@ func expiryDamages() []damage {
 		{"dangling expiry", func(d *damaged, t *txn) error {
 			return errors.Join(set(t, Timespec{Sec: 5}, d.other.Ino, 1, 1), set(t, pubEnds(), 999_999, 1, 1),
 				set(t, Timespec{Sec: 1 << 40, Nsec: 6}, d.pub.Ino, 1, 1))
-		}, strings.Repeat("; expiry of an inode that does not end then", 3)[2:]},
+		}, strings.Repeat("; expiry of an inode that does not expire then", 3)[2:]},
 		{"missing expiry", func(d *damaged, t *txn) error {
 			return t.kv.Delete(t.expiryKey(pubEnds(), d.pub.Ino))
 		}, "missing expiry"},
 		{"expiry of another time", func(d *damaged, t *txn) error {
 			return d.edit(t, d.pub.Ino, func(r *record) { r.Expires.Sec++ })
-		}, "expiry of an inode that does not end then; missing expiry"},
+		}, "expiry of an inode that does not expire then; missing expiry"},
 		{"corrupt expiry", func(d *damaged, t *txn) error {
 			return errors.Join(set(t, pubEnds(), d.pub.Ino, 1), set(t, Timespec{}, d.other.Ino, 1, 1),
 				set(t, Timespec{Nsec: 1e9}, d.other.Ino, 1, 1), t.kv.Set([]byte{kindExpiry, 1, 2}, []byte{1, 1}))
@@ -189,12 +189,12 @@ func entryDamages() []damage {
 		{"circle", func(d *damaged, t *txn) error {
 			return errors.Join(d.dropEntry(t, d.dir.Ino, "sub"), d.forgeEntry(t, d.deep.Ino, "sub", d.sub),
 				d.edit(t, d.sub.Ino, func(r *record) { r.Parent = d.deep.Ino }))
-		}, "directory within itself; wrong directory size; wrong directory size; " +
+		}, "directory inside itself; wrong directory size; wrong directory size; " +
 			"wrong link count; wrong link count"},
 		{"own parent", func(d *damaged, t *txn) error {
 			return errors.Join(d.dropEntry(t, d.sub.Ino, "deep"), d.forgeEntry(t, d.deep.Ino, "deep", d.deep),
 				d.edit(t, d.deep.Ino, func(r *record) { r.Parent = d.deep.Ino }))
-		}, "directory within itself; wrong directory size; wrong directory size; " +
+		}, "directory inside itself; wrong directory size; wrong directory size; " +
 			"wrong link count; wrong link count"},
 	}
 }

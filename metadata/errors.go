@@ -16,7 +16,7 @@ var (
 	// ErrTooLarge reports that a value, or a whole transaction, is too large to be stored.
 	ErrTooLarge = errors.New("metadata: too large")
 	// ErrNoSpace reports that the records' file system has no space for a change.
-	ErrNoSpace = errors.New("metadata: no space for records")
+	ErrNoSpace = errors.New("metadata: no space left for records")
 )
 
 // Errors of the namespace.
@@ -57,10 +57,10 @@ var (
 	// hash.
 	ErrFull = errors.New("metadata: directory is full")
 	// ErrQuota reports that a user has reached a limit of Limits.
-	ErrQuota = errors.New("metadata: limit of the user reached")
+	ErrQuota = errors.New("metadata: user limit reached")
 	// ErrXattrSpace reports that an inode has as many extended attributes, or bytes of
 	// them, as Limits allow.
-	ErrXattrSpace = errors.New("metadata: no room for the attribute")
+	ErrXattrSpace = errors.New("metadata: no space for the attribute")
 	// ErrChanged reports that the problem to be repaired has changed since it was found.
 	ErrChanged = errors.New("metadata: changed since it was checked")
 )
@@ -84,7 +84,7 @@ type VersionError struct {
 // Error names both versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("metadata: %s has format version %d, but this hmcfs"+
-		" understands versions up to %d only", e.What, e.Found, e.Supported)
+		" supports versions up to %d only", e.What, e.Found, e.Supported)
 }
 
 // Is reports whether target is ErrNewer.

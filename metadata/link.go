@@ -109,7 +109,7 @@ func (t *txn) promoteLink(rec *record) error {
 		return err
 	}
 	if link == nil {
-		return fmt.Errorf("%w: inode %d: links are missing", ErrCorrupt, rec.Ino)
+		return fmt.Errorf("%w: inode %d: link records are missing", ErrCorrupt, rec.Ino)
 	}
 	rec.Parent, rec.Name = Ino(keySecond(link)), name
 	return t.kv.Delete(link)

@@ -33,7 +33,7 @@ func Mend(ctx context.Context, kv KV) (gone []string, err error) {
 }
 
 const (
-	goneSuper = "the first record: all names are put back as their inodes have them"
+	goneSuper = "the superblock: all names are restored from their inodes"
 	goneRoot  = "the root directory's record"
 )
 

@@ -74,7 +74,7 @@ func (t *txn) removeInode(rec *record) error {
 // complete.
 func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
 	if err := s.purge(context.WithoutCancel(ctx), ino); err != nil {
-		s.log.Warn("records of a removed inode are left for the next start",
+		s.log.Warn("cannot remove all records of a removed inode; the next start removes the rest",
 			zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }

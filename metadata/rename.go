@@ -28,7 +28,7 @@ func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 	})
 }
 
-// MoveDevice is Rename of one inode to a directory of another device, to which its content
+// MoveDevice is Rename of one inode to a parent directory is on another device, to which its content
 // has been copied: in the same transaction the inode gets the device, the epoch and the
 // mappings, and a binding is removed. Allocated becomes the sum of the mappings' lengths.
 // The inode must have one link and must not be a directory.
@@ -40,7 +40,7 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 	epoch Epoch, maps []Mapping,
 ) (RenameResult, error) {
 	if r.Flags&Exchange != 0 {
-		return RenameResult{}, fmt.Errorf("%w: exchange across devices", ErrInvalid)
+		return RenameResult{}, fmt.Errorf("%w: exchange of files on different devices", ErrInvalid)
 	}
 	maps, err := sortedMappings(maps)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		}
 		switch {
 		case op.to.Device != device:
-			return fmt.Errorf("%w: directory of another device", ErrInvalid)
+			return fmt.Errorf("%w: parent directory is on another device", ErrInvalid)
 		case op.moved.IsDir():
 			return ErrIsDir
 		case op.moved.Nlink > 1:
@@ -122,7 +122,7 @@ func (r *Rename) validate() error {
 		return err
 	}
 	if r.Flags > Exchange || r.Flags == NoReplace|Exchange {
-		return fmt.Errorf("%w: rename flags %#x", ErrInvalid, uint32(r.Flags))
+		return fmt.Errorf("%w: unsupported rename flags %#x", ErrInvalid, uint32(r.Flags))
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("finish removals: %w", err)
 	}
 	if err := s.count(ctx); err != nil {
-		return nil, fmt.Errorf("count what users have: %w", err)
+		return nil, fmt.Errorf("count usage per user: %w", err)
 	}
 	return s, nil
 }
@@ -307,7 +307,7 @@ func (i *record) apply(fn func(*Inode) error) error {
 		fixed.Size = i.Size
 	}
 	if fixed != i.Inode {
-		return fmt.Errorf("%w: update of a field that is not the caller's", ErrInvalid)
+		return fmt.Errorf("%w: update of a field that callers may not set", ErrInvalid)
 	}
 	return nil
 }

@@ -68,10 +68,10 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"newer record", func(tx metadata.KVTxn) error {
 			return tx.Set([]byte("S"), []byte{9, 1})
-		}, metadata.ErrNewer, "superblock has format version 9, but this hmcfs understands versions up to 1"},
+		}, metadata.ErrNewer, "superblock has format version 9, but this hmcfs supports versions up to 1"},
 		{"newer format", func(tx metadata.KVTxn) error {
 			return tx.Set([]byte("S"), []byte{1, 42, 0, 0})
-		}, metadata.ErrNewer, "store has format version 42, but this hmcfs understands versions up to 2"},
+		}, metadata.ErrNewer, "store has format version 42, but this hmcfs supports versions up to 2"},
 		{"cut", func(tx metadata.KVTxn) error {
 			return tx.Set([]byte("S"), []byte{1, 1, 0})
 		}, metadata.ErrCorrupt, "superblock"},

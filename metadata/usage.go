@@ -169,7 +169,7 @@ func (t *txn) mayName(uid uint32) error {
 	if uid == 0 || t.using(uid).Names < most {
 		return nil
 	}
-	return t.refuse(limitUserNames, ErrQuota, "user %d has %d names", uid, most)
+	return t.refuse(limitUserNames, ErrQuota, "user %d has reached the limit of %d names", uid, most)
 }
 
 // mayGrow checks whether a user may have more bytes of attributes. Errors: ErrQuota.
@@ -188,7 +188,7 @@ func (t *txn) mayGrow(uid uint32, more int64) error {
 func (t *txn) growXattrs(rec *record, add int, more int64) error {
 	l := &t.s.usage.limits
 	if add > 0 && uint64(rec.xattrs) >= l.InodeXattrs {
-		return t.refuse(limitInodeXattrs, ErrXattrSpace, "an inode has at most %d", l.InodeXattrs)
+		return t.refuse(limitInodeXattrs, ErrXattrSpace, "an inode has at most %d attributes", l.InodeXattrs)
 	}
 	var has uint64
 	if more > 0 && rec.xattrs > 0 {
@@ -198,7 +198,7 @@ func (t *txn) growXattrs(rec *record, add int, more int64) error {
 		}
 	}
 	if more > 0 && has+uint64(more) > l.InodeXattrBytes {
-		return t.refuse(limitInodeXattrBytes, ErrXattrSpace, "those of an inode take at most %d bytes", l.InodeXattrBytes)
+		return t.refuse(limitInodeXattrBytes, ErrXattrSpace, "an inode's attributes take at most %d bytes", l.InodeXattrBytes)
 	}
 	if err := t.mayGrow(rec.UID, more); err != nil {
 		return err

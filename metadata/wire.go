@@ -56,7 +56,7 @@ func (r *wireReader) fail(why string) {
 
 func (r *wireReader) b() byte {
 	if len(r.rest) == 0 {
-		r.fail("cut off")
+		r.fail("truncated")
 		return 0
 	}
 	v := r.rest[0]
@@ -67,7 +67,7 @@ func (r *wireReader) b() byte {
 func (r *wireReader) u() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 {
-		r.fail("bad number")
+		r.fail("malformed number")
 		return 0
 	}
 	r.rest = r.rest[n:]
@@ -86,7 +86,7 @@ func (r *wireReader) u32() uint32 {
 func (r *wireReader) i() int64 {
 	v, n := binary.Varint(r.rest)
 	if n <= 0 {
-		r.fail("bad number")
+		r.fail("malformed number")
 		return 0
 	}
 	r.rest = r.rest[n:]
@@ -95,7 +95,7 @@ func (r *wireReader) i() int64 {
 
 func (r *wireReader) u64() uint64 {
 	if len(r.rest) < 8 {
-		r.fail("cut off")
+		r.fail("truncated")
 		return 0
 	}
 	v := binary.BigEndian.Uint64(r.rest)
@@ -106,7 +106,7 @@ func (r *wireReader) u64() uint64 {
 func (r *wireReader) str() string {
 	n := r.u()
 	if n > uint64(len(r.rest)) {
-		r.fail("string cut off")
+		r.fail("truncated string")
 		return ""
 	}
 	s := string(r.rest[:n])
@@ -125,7 +125,7 @@ func (r *wireReader) time() Timespec {
 // done returns the first fault; unread bytes are one.
 func (r *wireReader) done() error {
 	if r.err == nil && len(r.rest) > 0 {
-		r.fail("bytes left over")
+		r.fail("trailing bytes")
 	}
 	return r.err
 }

@@ -87,7 +87,7 @@ func TestCUDABindPartOfCard(t *testing.T) {
 		whole := m.Path("cuda0", "whole")
 		must(t, os.WriteFile(whole, nil, 0o600))
 		_, err := m.Run("bind", whole, "--handle", strings.Replace(value, part, "GPU-c0c3c6c9-cccf-d2d5-d8db-dee1e4e7ea00", 1))
-		if err == nil || !strings.Contains(err.Error(), "a part of that card: give its own UUID, "+part) {
+		if err == nil || !strings.Contains(err.Error(), "a part of that card; give the UUID of the part, "+part) {
 			t.Errorf("bind by the UUID of the whole card: %v", err)
 		}
 		must(t, os.Remove(whole))

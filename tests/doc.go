@@ -1,6 +1,5 @@
-// Package tests holds everything that needs a mount, a second process, a
-// network namespace or a GPU.
+// Package tests holds the tests that need a mount, a second process, a network namespace or a
+// GPU.
 //
-// Unit tests stand beside the code that they test; this tree drives the real
-// binary.
+// Unit tests are next to the code that they test; this tree drives the real binary.
 package tests

@@ -129,7 +129,7 @@ func (a *Arena) Alloc(ctx context.Context, n devices.Size) (Lease, error) {
 // device; otherwise the longest piece available. Errors are those of Alloc.
 func (a *Arena) AllocSome(ctx context.Context, n, least devices.Size) (Lease, error) {
 	if n == 0 || least == 0 || least > n {
-		return Lease{}, fmt.Errorf("lease of %d to %d bytes on %s: %w",
+		return Lease{}, fmt.Errorf("lease between %d and %d bytes on %s: %w",
 			uint64(least), uint64(n), a.info.Name, devices.ErrRange)
 	}
 	if least > a.largest {

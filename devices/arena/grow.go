@@ -126,7 +126,7 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 	defer a.mu.Unlock()
 	if err != nil {
 		a.held -= size
-		return Lease{}, fmt.Errorf("take a slab of %v: %w", size, err)
+		return Lease{}, fmt.Errorf("allocate a slab of %v: %w", size, err)
 	}
 	if err := a.ready(); err != nil {
 		a.refuse(mem, size)
@@ -134,7 +134,7 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 	}
 	if mem.Epoch() != a.epoch {
 		a.refuse(mem, size)
-		return Lease{}, fmt.Errorf("take a slab of %s: %w", a.info.Name, devices.ErrLost)
+		return Lease{}, fmt.Errorf("allocate a slab on %s: %w", a.info.Name, devices.ErrLost)
 	}
 	l, ok := a.leaseFrom(a.add(mem, size), a.toPages(n))
 	if !ok {

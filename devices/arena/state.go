@@ -156,7 +156,7 @@ func (a *Arena) locate(id SlabID, r devices.Range) (spot, error) {
 	case !ok:
 		return spot{}, fmt.Errorf("no slab %d on %s: %w", id, a.info.Name, ErrNotLeased)
 	case r.Len == 0 || (uint64(r.Off)|uint64(r.Len))&uint64(a.opts.PageSize-1) != 0:
-		return spot{}, fmt.Errorf("%v of slab %d of %s is not made of pages: %w",
+		return spot{}, fmt.Errorf("%v of slab %d of %s does not consist of whole pages: %w",
 			r, id, a.info.Name, devices.ErrRange)
 	case !r.Within(s.size):
 		return spot{}, fmt.Errorf("%v of slab %d of %s, %d bytes long: %w",

@@ -142,7 +142,7 @@ func load(from dl.Library) (*api, error) {
 		DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
 	}{}
 	if err = lib.Resolve(first); err != nil {
-		return nil, fmt.Errorf("%s is no CUDA driver: %w", lib.Name(), err)
+		return nil, fmt.Errorf("%s is not a CUDA driver: %w", lib.Name(), err)
 	}
 	a := &api{DriverGetVersion: first.DriverGetVersion}
 	version, err := a.driverVersion()

@@ -67,7 +67,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 		return e, err
 	}
 	if e.Total == 0 {
-		return e, fmt.Errorf("%s says that it has no memory", e.Model)
+		return e, fmt.Errorf("%s reports no memory", e.Model)
 	}
 	if e.UUID, e.Card, err = a.uuids(e.device); err != nil {
 		return e, err

@@ -85,7 +85,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	}
 	known, err := d.freeOf(entries)
 	if err != nil {
-		d.log.Info("free memory of cards is not known", zap.Error(err))
+		d.log.Info("the free memory of cards is unknown", zap.Error(err))
 	}
 	var found []devices.Found
 	for _, e := range entries {

@@ -28,14 +28,14 @@ func TestReasons(t *testing.T) {
 		"broken library": {library: broken, want: []string{"does not load"}},
 		"other library": {
 			library: filepath.Join(standin.Library(t, "byvalue", "libother.so"), "libother.so"),
-			want:    []string{"is no CUDA driver", "cuDriverGetVersion"},
+			want:    []string{"is not a CUDA driver", "cuDriverGetVersion"},
 		},
 		"no card":      {settings: []string{"devices=0"}, want: []string{"cuInit: CUDA_ERROR_NO_DEVICE (100)", "CUDA_VISIBLE_DEVICES"}},
 		"old driver":   {settings: []string{"version=10020"}, want: []string{"too old", "CUDA 10.2", "11.0 is needed", "450"}},
 		"mismatch":     {settings: []string{"fail=cuInit:0:803"}, want: []string{"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "driver versions"}},
 		"unknown code": {settings: []string{"fail=cuInit:0:4711"}, want: []string{"cuInit: unknown CUDA error (4711)"}},
 		"no count":     {settings: []string{"fail=cuDeviceGetCount:0:1"}, want: []string{"cuDeviceGetCount: CUDA_ERROR_INVALID_VALUE (1): invalid argument"}},
-		"no memory":    {settings: []string{"memory=0"}, want: []string{"Stand-in GPU 0 says that it has no memory", "card 1"}},
+		"no memory":    {settings: []string{"memory=0"}, want: []string{"Stand-in GPU 0 reports no memory", "card 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.library == "" {
@@ -71,7 +71,7 @@ func TestForbidden(t *testing.T) {
 		_ = f.Close()
 		t.Skip("needs a user that permissions stop")
 	}
-	if err := forbidden(cause, file); !errors.Is(err, cause) || !strings.Contains(err.Error(), "may not be opened") {
+	if err := forbidden(cause, file); !errors.Is(err, cause) || !strings.Contains(err.Error(), "may not open") {
 		t.Errorf("forbidden file: %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestOpen(t *testing.T) {
 	}
 	lib.set("fail=cuDevicePrimaryCtxRetain:1:46")
 	_, err := d.Open(t.Context(), devices.Spec{Family: Family})
-	if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), "another program has the card to itself") {
+	if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), "another program uses the card exclusively") {
 		t.Errorf("a card in use: %v", err)
 	}
 }

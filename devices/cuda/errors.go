@@ -66,17 +66,17 @@ func (c Code) Sticky() bool {
 func (c Code) hint() string {
 	switch c {
 	case codeStubLibrary:
-		return "libcuda.so.1 is the toolkit's stub: install the driver, or take the stubs out of LD_LIBRARY_PATH"
+		return "libcuda.so.1 is the toolkit's stub: install the driver, or remove the stubs from LD_LIBRARY_PATH"
 	case codeDeviceUnavailable:
-		return "another program has the card to itself, or its compute mode forbids contexts (nvidia-smi -q -d COMPUTE)"
+		return "another program uses the card exclusively, or its compute mode forbids contexts (nvidia-smi -q -d COMPUTE)"
 	case codeNoDevice:
-		return "no card is visible: see whether nvidia-smi lists one, and what CUDA_VISIBLE_DEVICES says"
+		return "no card is visible: check that nvidia-smi lists one, and the value of CUDA_VISIBLE_DEVICES"
 	case codeOperatingSystem, codeNotPermitted, codeUnknown:
-		return "see whether /dev/nvidia* and /dev/nvidia-uvm are there and may be opened (nvidia-modprobe -u makes the latter)"
+		return "check that /dev/nvidia* and /dev/nvidia-uvm exist and may be opened (nvidia-modprobe -u creates the latter)"
 	case codeSystemNotReady:
 		return "a machine with NVSwitch needs a running nvidia-fabricmanager"
 	case codeDriverMismatch, codeCompat:
-		return "the kernel's module and libcuda.so.1 are of different driver versions: " +
+		return "the kernel module and libcuda.so.1 are of different driver versions: " +
 			"restart after an update of the driver; in a container, use the host's library"
 	case codeMPSTerminated:
 		return "the MPS server has ended this client"
@@ -150,7 +150,7 @@ func forbidden(err error, control string) error {
 		return err
 	}
 	if errors.Is(oerr, os.ErrPermission) {
-		return fmt.Errorf("%w; %s may not be opened by this user", err, control)
+		return fmt.Errorf("%w; this user may not open %s", err, control)
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (d *device) linkPair(from *device) (bool, error) {
 			}
 		}
 	}
-	d.Log.Info("reaches a peer", zap.String("peer", string(from.Info().Name)))
+	d.Log.Info("peer access enabled", zap.String("peer", string(from.Info().Name)))
 	return true, nil
 }
 

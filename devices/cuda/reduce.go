@@ -48,7 +48,7 @@ func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
 			return 0, m.failed
 		}
 		if m.failed != nil {
-			d.Log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(m.failed))
+			d.Log.Warn("combining elements on the host", zap.Stringer("type", t), zap.Error(m.failed))
 		}
 		if ks.modules == nil {
 			ks.modules = map[elem.Type]*module{}
@@ -67,7 +67,7 @@ func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
 func (d *device) build(t elem.Type) *module {
 	m := &module{}
 	if !d.api.hasKernels() {
-		m.failed = errors.New("the driver's library can't load modules")
+		m.failed = errors.New("the driver's library cannot load modules")
 		return m
 	}
 	m.handle, m.failed = d.api.moduleLoad(ptx(t))

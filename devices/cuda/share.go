@@ -97,9 +97,9 @@ func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
 func (sharing) Check(h devices.Handle) error {
 	switch {
 	case h.Kind == devices.HandleIPC && len(h.Bytes) != ipcHandleSize:
-		return fmt.Errorf("it has %d bytes instead of %d: %w", len(h.Bytes), ipcHandleSize, devices.ErrHandle)
+		return fmt.Errorf("the handle has %d bytes instead of %d: %w", len(h.Bytes), ipcHandleSize, devices.ErrHandle)
 	case h.Kind == devices.HandleVMM && h.File == nil:
-		return fmt.Errorf("it has no descriptor: %w", devices.ErrHandle)
+		return fmt.Errorf("the handle has no descriptor: %w", devices.ErrHandle)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 	}
 	return s.d.OpenOnce(h, func(own bool) (card.Foreign, error) {
 		if own {
-			return card.Foreign{}, fmt.Errorf("this process has exported it, and CUDA opens it in others only: %w", devices.ErrHandle)
+			return card.Foreign{}, fmt.Errorf("this process has exported the handle, and CUDA opens it only in other processes: %w", devices.ErrHandle)
 		}
 		return s.openIPC(ipcHandleOf(h.Bytes))
 	})
@@ -130,7 +130,7 @@ func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 func (s sharing) openIPC(handle ipcHandle) (card.Foreign, error) {
 	p, err := s.d.api.ipcOpen(handle)
 	if err != nil {
-		return card.Foreign{}, refused("the driver opens no memory by it; its process may have ended, "+
+		return card.Foreign{}, refused("the driver does not accept the handle; the exporting process may have ended, "+
 			"be this one, or be on another machine", err)
 	}
 	// The driver may attribute memory before p to the same block.
@@ -161,7 +161,7 @@ func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, cerr)
 	}
 	if err != nil {
-		return nil, refused("the descriptor is of no memory of a card", err)
+		return nil, refused("the descriptor does not refer to memory of a card", err)
 	}
 	b, err := s.mapImported(physical, whole)
 	if err != nil {
@@ -175,14 +175,14 @@ func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 func (s sharing) mapImported(physical cuPhysical, n devices.Size) (*card.Block, error) {
 	p, err := s.d.api.properties(physical)
 	if err != nil {
-		return nil, refused("the memory does not tell where it is", err)
+		return nil, refused("the driver does not report where the memory is", err)
 	}
 	if p.Location.Type != cuLocationDevice || p.Location.ID != int32(s.d.entry.device) {
-		return nil, fmt.Errorf("the memory is of another card, number %d: %w", p.Location.ID, devices.ErrHandle)
+		return nil, fmt.Errorf("the memory belongs to another card, number %d: %w", p.Location.ID, devices.ErrHandle)
 	}
 	b, err := s.d.newMapped(physical, n)
 	if err != nil {
-		return nil, refused("the memory is smaller than the handle says, or can't be mapped", err)
+		return nil, refused("the memory is smaller than the handle says, or cannot be mapped", err)
 	}
 	return b, nil
 }

@@ -90,7 +90,7 @@ func (d *Driver) noDevice(t *table, err error) error {
 }
 
 // errNone is the reason if a runtime counts 0 devices without reporting an error.
-var errNone = errors.New("it counts 0")
+var errNone = errors.New("the runtime counts 0")
 
 // devices counts the available devices.
 func (d *Driver) devices() (*table, int, error) {
@@ -124,7 +124,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 		}
 		whole, free, err := d.describe(t, i)
 		if err != nil {
-			d.log.Warn("device does not answer", zap.Int("ordinal", i), zap.Error(err))
+			d.log.Warn("device does not respond", zap.Int("ordinal", i), zap.Error(err))
 			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
 			continue
 		}

@@ -55,7 +55,7 @@ func NewHIP(opts Options) *Driver {
 			},
 			Hint: "install ROCm, or DTK for a Hygon DCU (apt install libamdhip64-5)",
 		},
-		check: "is the amdgpu driver loaded, and may you open /dev/kfd?",
+		check: "is the amdgpu driver loaded, and may this user open /dev/kfd?",
 		adapt: adaptHIP,
 	}, opts)
 }

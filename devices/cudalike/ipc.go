@@ -62,9 +62,9 @@ func (s sharing) Name(b *card.Block, h *devices.Handle) (err error) {
 func (s sharing) Check(h devices.Handle) error {
 	switch ipc := s.d.t.ipc; {
 	case len(h.Bytes) != ipc.size:
-		return fmt.Errorf("it has %d bytes instead of %d: %w", len(h.Bytes), ipc.size, devices.ErrHandle)
+		return fmt.Errorf("the handle has %d bytes instead of %d: %w", len(h.Bytes), ipc.size, devices.ErrHandle)
 	case h.Allocation == 0 && ipc.extent == nil:
-		return fmt.Errorf(`the runtime does not tell how long the allocation is, so the handle must: "allocation" is missing: %w`,
+		return fmt.Errorf(`the runtime does not report the size of the allocation, and the handle lacks it: "allocation" is missing: %w`,
 			devices.ErrHandle)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (s sharing) open(handle []byte) (card.Foreign, error) {
 		n, xerr := ipc.extent(at)
 		f.Size = devices.Size(n)
 		if xerr == nil && n == 0 {
-			return fmt.Errorf("it names no bytes: %w", devices.ErrHandle)
+			return fmt.Errorf("the handle covers no bytes: %w", devices.ErrHandle)
 		}
 		return xerr
 	})

@@ -95,7 +95,7 @@ func (h *Handle) Lookup(symbol string) (Func, error) {
 	defer runtime.UnlockOSThread()
 	addr, err := purego.Dlsym(h.handle, symbol)
 	if err != nil {
-		text := fmt.Sprintf("%s has no %s, it is too old or another vendor's", h.name, symbol)
+		text := fmt.Sprintf("%s has no symbol %s: it is too old, or of another vendor", h.name, symbol)
 		if h.hint != "" {
 			text += "; " + h.hint
 		}

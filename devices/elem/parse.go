@@ -58,7 +58,7 @@ func ParseType(text string) (Type, error) {
 		}
 		known = append(known, t.String())
 	}
-	return 0, fmt.Errorf("type %q; known are %s: %w", text, strings.Join(known, ", "), ErrType)
+	return 0, fmt.Errorf("unknown type %q; known are %s: %w", text, strings.Join(known, ", "), ErrType)
 }
 
 // ParseOp parses the name of an operation, in upper or lower case. Errors: ErrType, which
@@ -72,5 +72,5 @@ func ParseOp(text string) (Op, error) {
 		}
 		known = append(known, o.String())
 	}
-	return 0, fmt.Errorf("operation %q; known are %s: %w", text, strings.Join(known, ", "), ErrType)
+	return 0, fmt.Errorf("unknown operation %q; known are %s: %w", text, strings.Join(known, ", "), ErrType)
 }

@@ -7,7 +7,7 @@ import (
 
 // ErrType reports a text that is not the name of a type or operation, or elements that
 // can't be combined.
-var ErrType = errors.New("elem: type or operation not known here")
+var ErrType = errors.New("elem: unknown type or operation")
 
 // Type is a type of elements. Its values are used on the wire.
 type Type uint8

@@ -81,7 +81,7 @@ func (d *Device) free(block *hostmem.Block, n devices.Size) error {
 func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error) {
 	fd, err := unix.Openat(int(d.store.root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("take %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
+		return nil, fmt.Errorf("allocate %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 	}
 	// The mapping keeps the file alive.
 	defer func() { _ = unix.Close(fd) }()
@@ -90,7 +90,7 @@ func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error
 			return nil, err
 		}
 		if err = devices.Fallocate(fd, 0, devices.Offset(off), min(allocPiece, n-off)); err != nil {
-			return nil, fmt.Errorf("take %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
+			return nil, fmt.Errorf("allocate %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 		}
 	}
 	mapping, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -101,7 +101,7 @@ func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error
 		return mapping, nil
 	}
 	if err := unix.Mlock(mapping); err != nil {
-		err = fmt.Errorf("mlock %v of %s: %w: %w; raise RLIMIT_MEMLOCK or leave mlock=true out", n, d.info.Name, devices.ErrDevice, err)
+		err = fmt.Errorf("mlock %v of %s: %w: %w; raise RLIMIT_MEMLOCK or omit mlock=true", n, d.info.Name, devices.ErrDevice, err)
 		return nil, errors.Join(err, unix.Munmap(mapping))
 	}
 	return mapping, nil

@@ -109,7 +109,7 @@ func asideOf(root *os.File, path string) ([]devices.AsideFile, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list what was set aside in %s: %w", path, err)
+			return nil, fmt.Errorf("list the files set aside in %s: %w", path, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (f files) RemoveAside(name string) error {
 
 func removeAside(root *os.File, name string) error {
 	if name != filepath.Base(name) {
-		return fmt.Errorf("remove what was set aside: %q is no name of a file", name)
+		return fmt.Errorf("remove a file that was set aside: %q is not a file name", name)
 	}
 	dir, err := openDir(int(root.Fd()), asideName)
 	if err == nil {
@@ -134,7 +134,7 @@ func removeAside(root *os.File, name string) error {
 		err = unix.Unlinkat(int(dir.Fd()), name, 0)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove what was set aside, %s: %w", name, err)
+		return fmt.Errorf("remove file %s that was set aside: %w", name, err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 		return nil, err
 	}
 	if spec.Ordinal != 0 {
-		return nil, fmt.Errorf("device %q: there is one host; write host,size=4GiB: %w", spec.Text, devices.ErrNoDevice)
+		return nil, fmt.Errorf("device %q: there is only one host; write host,size=4GiB: %w", spec.Text, devices.ErrNoDevice)
 	}
 	if d.opts.Dir == "" {
 		return nil, fmt.Errorf("device %q: no runtime directory is set", spec.Text)
@@ -118,7 +118,7 @@ func inMachine(spec devices.Spec, size devices.Size) error {
 		return err
 	}
 	if size > mem.total {
-		return fmt.Errorf("device %q: %v asked, the machine has %v of memory; ask for less, or leave size out for half of what is available",
+		return fmt.Errorf("device %q: %v requested, the machine has %v of memory; request less, or omit size to use half of the available memory",
 			spec.Text, size, mem.total)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (d *Driver) open(size devices.Size) (*Device, error) {
 	case !p.mounted && d.opts.NoMount:
 		why = "mounting is turned off"
 	case !p.mounted && p.quotaExists():
-		why = "adopted what an earlier mount without CAP_SYS_ADMIN left in " + p.quotaDir
+		why = "adopted the files that an earlier mount without CAP_SYS_ADMIN left in " + p.quotaDir
 	default:
 		var dev *Device
 		if dev, why, err = d.openTmpfs(p, size); dev != nil || err != nil {

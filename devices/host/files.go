@@ -100,7 +100,7 @@ const moreFiles = 1024
 func filesFor(size devices.Size) uint64 { return uint64(size/perFile) + moreFiles }
 
 func tooMany(path string) error {
-	return fmt.Errorf("host tier %s: it has as many files as it can, one for each %v of its size; remove some, or mount with a larger size=: %w",
+	return fmt.Errorf("host tier %s: it has its maximum number of files, one for each %v of its size; remove some, or mount with a larger size=: %w",
 		path, perFile, devices.ErrOutOfMemory)
 }
 

@@ -239,10 +239,10 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 func TestBadSpecs(t *testing.T) {
 	o := options(t, ModeQuota)
 	for spec, says := range map[string]string{
-		"host:1,size=1MiB": "there is one host",
+		"host:1,size=1MiB": "there is only one host",
 		"host,sise=1MiB":   `no parameter "sise"`,
 		"host,size=1PB":    "unknown unit",
-		"host,size=900TiB": "900.0 TiB asked, the machine has ",
+		"host,size=900TiB": "900.0 TiB requested, the machine has ",
 		"host,mlock=maybe": "not true or false",
 	} {
 		if _, err := openErr(o, spec); err == nil || !strings.Contains(err.Error(), says) {

@@ -28,7 +28,7 @@ func (f files) Number(name string) (uint64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("host tier %s: number %s: %w", f.d.store.path, name, err)
+		return 0, fmt.Errorf("host tier %s: read number %s: %w", f.d.store.path, name, err)
 	}
 	return uint64(st.Mtim.Sec), nil
 }
@@ -41,7 +41,7 @@ func (f files) SetNumber(name string, n uint64) error {
 	}
 	defer leave()
 	if n > math.MaxInt64 {
-		return fmt.Errorf("host tier %s: number %s of %d: %w", f.d.store.path, name, n, devices.ErrRange)
+		return fmt.Errorf("host tier %s: number %s is %d: %w", f.d.store.path, name, n, devices.ErrRange)
 	}
 	root := int(f.d.store.root.Fd())
 	err = setNumber(root, numberPrefix+name, n)
@@ -49,7 +49,7 @@ func (f files) SetNumber(name string, n uint64) error {
 		err = makeNumber(root, numberPrefix+name, n)
 	}
 	if err != nil {
-		return fmt.Errorf("host tier %s: keep number %s: %w", f.d.store.path, name, err)
+		return fmt.Errorf("host tier %s: store number %s: %w", f.d.store.path, name, err)
 	}
 	return nil
 }

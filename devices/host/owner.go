@@ -28,7 +28,7 @@ func (f files) Claim(owner string) error {
 	}
 	if err := eachFile(f.d.store, func(string, uint64) error { return errHasFiles }); err != nil {
 		if errors.Is(err, errHasFiles) {
-			return fmt.Errorf("host tier %s: %w; mount with the state directory that they belong to, or discard them: %s",
+			return fmt.Errorf("host tier %s: %w; mount with the state directory to which they belong, or discard them: %s",
 				f.d.store.path, devices.ErrForeign, f.d.discard())
 		}
 		return err
@@ -37,13 +37,13 @@ func (f files) Claim(owner string) error {
 		return fmt.Errorf("host tier %s: %w", f.d.store.path, err)
 	}
 	if err := unix.Symlinkat(owner, root, "owner"); err != nil {
-		return fmt.Errorf("host tier %s: note its owner: %w", f.d.store.path, err)
+		return fmt.Errorf("host tier %s: record its owner: %w", f.d.store.path, err)
 	}
 	return nil
 }
 
 // errHasFiles ends a listing at the first file.
-var errHasFiles = errors.New("host: the tier has files")
+var errHasFiles = errors.New("host: tier contains files")
 
 // discard returns the command that frees the tier manually.
 func (d *Device) discard() string {

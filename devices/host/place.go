@@ -67,7 +67,7 @@ func (d *Driver) quotaDir(mountDir string) (string, error) {
 	if isTmpfs(filepath.Dir(mountDir)) {
 		return filepath.Join(filepath.Dir(mountDir), "host-files"), nil
 	}
-	return "", fmt.Errorf("host tier: neither %s nor %s is a tmpfs that may be written: choose a runtime directory on a tmpfs",
+	return "", fmt.Errorf("host tier: neither %s nor %s is a writable tmpfs: choose a runtime directory on a tmpfs",
 		shm, filepath.Dir(mountDir))
 }
 
@@ -93,7 +93,7 @@ func ownName(base string) (string, error) {
 		}
 	}
 	if free == "" {
-		return "", fmt.Errorf("host tier: other users have made %s and the %d names after it first; give another --runtime-dir, for which the names are others",
+		return "", fmt.Errorf("host tier: other users have already created %s and the %d names after it; give another --runtime-dir, which yields other names",
 			base, ownNames-1)
 	}
 	return free, nil

@@ -31,7 +31,7 @@ func readMemInfo(path string) (memInfo, error) {
 		}
 	}
 	if m.total == 0 || m.available > m.total {
-		return memInfo{}, fmt.Errorf("read the machine's memory: %s makes no sense", path)
+		return memInfo{}, fmt.Errorf("read the machine's memory: cannot parse %s", path)
 	}
 	return m, nil
 }
@@ -59,7 +59,7 @@ func (m mountPoint) has(option string) bool {
 func findMount(mountinfo, dir string) (m mountPoint, found bool, err error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
-		return mountPoint{}, false, fmt.Errorf("read the mounts: %w", err)
+		return mountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
@@ -70,7 +70,7 @@ func findMount(mountinfo, dir string) (m mountPoint, found bool, err error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return mountPoint{}, false, fmt.Errorf("read the mounts: %w", err)
+		return mountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
 	}
 	return m, found, nil
 }

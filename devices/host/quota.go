@@ -102,7 +102,7 @@ func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
 	case size != 0 && size < filed:
 		return 0, tooSmall(l.store.path, size, filed)
 	case size != 0 && st.Blocks > 0 && size > room:
-		return 0, fmt.Errorf("host tier %s: size=%d is more than the %d bytes (%v) that its file system has room for",
+		return 0, fmt.Errorf("host tier %s: size=%d is more than the %d bytes (%v) available in its file system",
 			l.store.path, uint64(size), uint64(room), room)
 	case size != 0:
 		return size, nil

@@ -92,7 +92,7 @@ func (d *Driver) noteReads(dir string) error {
 		flags |= unix.MS_RELATIME
 	}
 	if err := d.mount("", dir, "", flags, ""); err != nil {
-		return fmt.Errorf("host tier %s: set which reads it notes: %w", dir, err)
+		return fmt.Errorf("host tier %s: set its atime mode: %w", dir, err)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (d *Driver) resize(p place, size devices.Size) error {
 }
 
 func tooSmall(path string, size, used devices.Size) error {
-	return fmt.Errorf("host tier %s: size=%d is less than the %d bytes (%v) that its files use; give at least that, or remove files first",
+	return fmt.Errorf("host tier %s: size=%d is less than the %d bytes (%v) that its files use; set at least that, or remove files first",
 		path, uint64(size), uint64(used), used)
 }
 

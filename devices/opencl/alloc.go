@@ -157,7 +157,7 @@ func (d *device) destroy(b *buffer) error {
 func (d *device) destroyLast(bufs []*buffer) {
 	for _, b := range bufs {
 		if err := d.destroy(b); err != nil {
-			d.log.Warn("buffer not given back", zap.Error(err))
+			d.log.Warn("buffer not released", zap.Error(err))
 		}
 	}
 }

@@ -62,7 +62,7 @@ func library() dl.Library {
 	return dl.Library{
 		Names: []string{"libOpenCL.so.1", "libOpenCL.so"},
 		Hint: "apt install ocl-icd-libopencl1, and the driver of the device " +
-			"(pocl-opencl-icd makes the CPU one)",
+			"(pocl-opencl-icd for the CPU)",
 	}
 }
 

@@ -83,7 +83,7 @@ func (d *device) Epoch() devices.Epoch { return d.epoch }
 
 // buffer returns the buffer of a checked span.
 func (d *device) buffer(s devices.Span) *buffer {
-	return s.Mem.Handle().(*buffer) //nolint:errcheck // Alloc gives each memory of this device one
+	return s.Mem.Handle().(*buffer) //nolint:errcheck // each memory of this device has one
 }
 
 // Usage returns the memory that this device has allocated, and how much is left of its size

@@ -158,7 +158,7 @@ func (a *api) describe(id deviceID, platform string, files system) (entry, error
 	case available == 0:
 		return entry{}, fmt.Errorf("%s is not available", e.model)
 	case !atLeast12(version):
-		return entry{}, fmt.Errorf("%s is %q, OpenCL 1.2 is needed", e.model, version)
+		return entry{}, fmt.Errorf("%s has %q, OpenCL 1.2 is needed", e.model, version)
 	}
 	// The query is deprecated; a driver that no longer has it is assumed not to share
 	// memory.

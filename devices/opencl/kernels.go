@@ -46,7 +46,7 @@ func (ks *kernels) find(d *device, t elem.Type, op elem.Op) (kernelID, error) {
 	if p == nil {
 		p = d.build(t)
 		if p.failed != nil {
-			d.log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(p.failed))
+			d.log.Warn("combining elements on the host", zap.Stringer("type", t), zap.Error(p.failed))
 		}
 		if ks.programs == nil {
 			ks.programs = map[elem.Type]*program{}

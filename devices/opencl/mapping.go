@@ -105,6 +105,6 @@ func setAll(p []byte, value byte) {
 // releaseMemory releases a view's reference to its memory.
 func (d *device) releaseMemory(m *devices.Memory) {
 	if err := m.Release(); err != nil {
-		d.log.Warn("memory of a view not given back", zap.Error(err))
+		d.log.Warn("memory of a view not released", zap.Error(err))
 	}
 }

@@ -45,7 +45,7 @@ func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 	}
 	defer leave()
 	if d.entry.isHost() {
-		return fmt.Errorf("%s is the host's processor: %w", d.info.Name, devices.ErrUnsupported)
+		return fmt.Errorf("%s is the host's own processor: %w", d.info.Name, devices.ErrUnsupported)
 	}
 	r := reduction{dst: d.place(dst), src: d.place(src), t: t, op: op}
 	return moves.Pieces(ctx, dst.Len, d.piece(), func(off, n devices.Size) error {

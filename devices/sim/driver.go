@@ -47,7 +47,7 @@ func (Driver) Family() devices.Family { return Family }
 
 // Discover finds none: simulated devices are created on request.
 func (Driver) Discover(context.Context) ([]devices.Found, error) {
-	return nil, errors.New("simulated devices are made on request: --device sim:0,size=1GiB")
+	return nil, errors.New("simulated devices exist only on request: --device sim:0,size=1GiB")
 }
 
 // Open creates the device that the spec describes, with new memory.
@@ -69,7 +69,7 @@ func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error)
 		return nil, fmt.Errorf("device %q: maxalloc %v is more than the size %v", spec.Text, p.MaxAlloc, p.Size)
 	}
 	if p.Mapped && p.Pinned {
-		return nil, fmt.Errorf("device %q: mapped memory needs no pinned host memory; leave one of the two out", spec.Text)
+		return nil, fmt.Errorf("device %q: mapped memory needs no pinned host memory; omit one of the two", spec.Text)
 	}
 	return New(spec.Ordinal, p), nil
 }

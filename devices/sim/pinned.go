@@ -59,7 +59,7 @@ func (d *PinnedDevice) PinHost(p []byte) (unpin func(), err error) {
 	defer d.pinMu.Unlock()
 	for old := range d.pins {
 		if fresh.first < old.end && old.first < fresh.end {
-			return nil, fmt.Errorf("%s: host memory is registered already: %w", d.info.Name, devices.ErrDevice)
+			return nil, fmt.Errorf("%s: host memory is already registered: %w", d.info.Name, devices.ErrDevice)
 		}
 	}
 	d.pins[fresh] = struct{}{}
@@ -73,7 +73,7 @@ func (d *PinnedDevice) unpin(p *pin) {
 	d.pinMu.Lock()
 	defer d.pinMu.Unlock()
 	if p.users > 0 {
-		d.fault = fmt.Errorf("%s: host memory was given back while %d copies used it: %w", d.info.Name, p.users, devices.ErrDevice)
+		d.fault = fmt.Errorf("%s: host memory was unregistered while %d copies used it: %w", d.info.Name, p.users, devices.ErrDevice)
 	}
 	delete(d.pins, p)
 	d.counts.Ranges--
@@ -102,14 +102,14 @@ func (d *PinnedDevice) begin(p []byte) (*pin, error) {
 			continue
 		}
 		if first < g.first || end > g.end {
-			return nil, fmt.Errorf("%s: host memory is registered in part: %w", d.info.Name, devices.ErrDevice)
+			return nil, fmt.Errorf("%s: host memory is registered only in part: %w", d.info.Name, devices.ErrDevice)
 		}
 		g.users++
 		d.counts.Pinned += devices.Size(len(p))
 		return g, nil
 	}
 	d.counts.Pageable += devices.Size(len(p))
-	return nil, nil //nolint:nilnil // plain memory is no error
+	return nil, nil //nolint:nilnil // unregistered memory is not an error
 }
 
 func (d *PinnedDevice) end(g *pin) {

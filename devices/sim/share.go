@@ -22,7 +22,7 @@ func (d *Device) ExportKinds() []devices.HandleKind {
 // AllocShared allocates n bytes, which are zero, as a memfd.
 func (d *Device) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	if kind != devices.HandleMemfd {
-		return nil, fmt.Errorf("share memory of %s as %s, it can do %s: %w",
+		return nil, fmt.Errorf("share memory of %s as %s, only %s is supported: %w",
 			d.info.Name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 	}
 	return d.alloc(ctx, n, mapShared)
@@ -46,7 +46,7 @@ func (d *Device) Export(_ context.Context, m *devices.Memory) (devices.Handle, e
 	case !live:
 		return devices.Handle{}, d.errLost()
 	case a.shared == nil:
-		return devices.Handle{}, fmt.Errorf("export memory of %s that was not taken for it: %w", d.info.Name, devices.ErrUnsupported)
+		return devices.Handle{}, fmt.Errorf("export memory of %s that was not allocated to be exported: %w", d.info.Name, devices.ErrUnsupported)
 	}
 	fd, err := unix.FcntlInt(a.shared.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

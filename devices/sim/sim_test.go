@@ -55,10 +55,10 @@ func TestSpec(t *testing.T) {
 	reg := devices.NewRegistry(NewDriver())
 	for text, says := range map[string]string{
 		"sim:0,size=0":                     "size is 0",
-		"sim:0,latency=fast":               "not a time",
+		"sim:0,latency=fast":               "not a duration",
 		"sim:0,speed=1GB/s":                `no parameter "speed"`,
 		"sim:0,mapped=maybe":               "not true or false",
-		"sim:0,mapped=true,pinned=true":    "leave one of the two out",
+		"sim:0,mapped=true,pinned=true":    "omit one of the two",
 		"sim:0,size=1MiB,maxalloc=2MiB":    "more than the size",
 		"sim:0,latency=-1s,bandwidth=much": "; ",
 	} {

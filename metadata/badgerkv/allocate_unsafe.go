@@ -32,7 +32,7 @@ type mmapper struct {
 }
 
 //go:linkname mapper golang.org/x/sys/unix.mapper
-var mapper *mmapper //nolint:gochecknoglobals // it is that of x/sys, which has no other way to it
+var mapper *mmapper //nolint:gochecknoglobals // x/sys exports no access to its mapper
 
 // allocateMaps makes maps allocate blocks from now on. It may be called repeatedly.
 func allocateMaps() {

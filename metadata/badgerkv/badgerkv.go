@@ -113,7 +113,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 		return nil, fmt.Errorf("finish a repair: %w", err)
 	}
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make store: %w", err)
+		return nil, fmt.Errorf("create store: %w", err)
 	}
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -221,7 +221,7 @@ func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err er
 	kv.stamp = w.id.stamp()
 	kv.cut.Store(w.cut)
 	if w.cut {
-		kv.log.Warn("records that were not whole were cut, or brought back: what has no record is kept", zap.String("dir", opts.Dir))
+		kv.log.Warn("incomplete records were truncated or restored from an older state; content without a record is kept", zap.String("dir", opts.Dir))
 	}
 	if known {
 		return nil
@@ -368,7 +368,7 @@ func (kv *KV) Close() error {
 		}
 		err := kv.space.finishable()
 		if err == nil && time.Now().After(limit) {
-			err = fmt.Errorf("the tables in %s were not written in %v", kv.space.dir, closeLimit)
+			err = fmt.Errorf("the tables in %s were not written within %v", kv.space.dir, closeLimit)
 		}
 		if err != nil {
 			return kv.leave(err)
@@ -379,7 +379,7 @@ func (kv *KV) Close() error {
 // leave gives up writing the last tables. A lack of space is no error: no data is lost.
 func (kv *KV) leave(err error) error {
 	if errors.Is(err, metadata.ErrNoSpace) {
-		kv.log.Warn("the records stay in their logs; the next start reads them", zap.Error(err))
+		kv.log.Warn("the last tables were not written; the next start reads these records from the logs", zap.Error(err))
 		return nil
 	}
 	return fmt.Errorf("write the last tables: %w", err)

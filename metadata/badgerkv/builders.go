@@ -14,7 +14,7 @@ import (
 // option to limit that. Its pool is a channel, from which this package receives.
 
 // errBuilders reports that Badger's pool does not have the expected structure.
-var errBuilders = errors.New("badgerkv: the pool of table builders is not there")
+var errBuilders = errors.New("badgerkv: Badger has no pool of table builders as expected")
 
 // freeBuilders frees the memory of each builder when it is done, until the database is
 // closed.

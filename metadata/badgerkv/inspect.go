@@ -128,7 +128,7 @@ func (r *records) readWitnesses(outside string) (err error) {
 		case in.was:
 			r.was, r.outside = in.was, nil
 		default:
-			r.damaged("these are other records than those that were here last, as %s says", outside)
+			r.damaged("these are not the records that were here last, according to %s", outside)
 		}
 	}
 	for _, w := range []*witness{r.outside, r.inside} {
@@ -203,7 +203,7 @@ func (r *records) readLogs() error {
 			r.damaged("log %s: %v", l.name, unreadable(l.unread))
 		}
 		if l.keyed {
-			r.damaged("log %s: its head is not one of ours", l.name)
+			r.damaged("log %s: its header was not written by hmcfs", l.name)
 		}
 		if l.size < logHeader {
 			r.useless = append(r.useless, l.name)
@@ -271,11 +271,11 @@ func (r *records) judge() {
 	switch {
 	case r.sure && r.highest < r.acknowledged:
 		if why == "" && r.highest == inTables {
-			why = ": a log, or a part of " + badger.ManifestFilename + ", is missing or is an older one"
+			why = ": a log, or a part of " + badger.ManifestFilename + ", is missing or outdated"
 		} else if why == "" {
-			why = ": the last log is missing or is an older one"
+			why = ": the last log is missing or outdated"
 		}
-		r.damaged("commits %s were acknowledged and are gone%s", span(r.highest+1, r.acknowledged), why)
+		r.damaged("commits %s were acknowledged and are missing%s", span(r.highest+1, r.acknowledged), why)
 	case !r.sure && why != "" && r.lastLog().behind(r.lastLog().end) > 0:
 		r.damaged("%s", strings.TrimPrefix(why, ": "))
 	case !r.sure && r.inside != nil && r.inside.sure && r.highest < r.inside.version:
@@ -298,9 +298,9 @@ func (r *records) judgeLogs() {
 		case before != nil && l.first <= before.last:
 			r.damaged("logs %s and %s hold the same commits", before.name, l.name)
 		case l.first > r.highest+1 && before != nil:
-			r.damaged("commits %s between logs %s and %s are gone%s", missing, before.name, l.name, before.why())
+			r.damaged("commits %s between logs %s and %s are missing%s", missing, before.name, l.name, before.why())
 		case l.first > r.highest+1 && known:
-			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing%s", missing, l.name, badger.ManifestFilename, l.earlier())
+			r.damaged("commits %s before log %s are missing: a table, a log or a part of %s was lost%s", missing, l.name, badger.ManifestFilename, l.earlier())
 		}
 		r.highest = max(r.highest, l.last)
 		// If all acknowledged commits are known to be present, the log is complete,
@@ -317,7 +317,7 @@ func (l *logScan) why() string {
 	if !l.torn() {
 		return ""
 	}
-	return fmt.Sprintf(": log %s has a bad record at %d, with %s and %d ends of commits behind it",
+	return fmt.Sprintf(": log %s has a bad record at %d, followed by %s with %d ends of commits",
 		l.name, l.end, humanize.IBytes(uint64(l.used-l.end)), l.behind(l.end))
 }
 
@@ -343,5 +343,5 @@ func (r *records) err() error {
 	if len(r.damage) == 0 {
 		return nil
 	}
-	return &CorruptError{Dir: r.dir, Err: fmt.Errorf("damaged, and left as it is: %s", strings.Join(r.damage, "; "))}
+	return &CorruptError{Dir: r.dir, Err: fmt.Errorf("damaged, and left unchanged: %s", strings.Join(r.damage, "; "))}
 }

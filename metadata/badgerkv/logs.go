@@ -23,7 +23,7 @@ const logSuffix = ".mem"
 // it is removed, when all of its content is in a table.
 func dropUseless(opts Options, names []string) error {
 	for _, name := range names {
-		opts.Logger.Info("removing a file that holds no record", zap.String("file", name))
+		opts.Logger.Info("removing a file without records", zap.String("file", name))
 		if err := os.Remove(filepath.Join(opts.Dir, name)); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func numbersOfLogs(dir string) ([]int, error) {
 	out := make([]int, len(names))
 	for i, name := range names {
 		if out[i], err = strconv.Atoi(strings.TrimSuffix(filepath.Base(name), logSuffix)); err != nil {
-			return nil, fmt.Errorf("number of log %s: %w", name, err)
+			return nil, fmt.Errorf("invalid number in the name of log %s: %w", name, err)
 		}
 	}
 	return out, nil
@@ -64,14 +64,14 @@ func enoughToOpen(opts Options, self *os.File) error {
 	for _, name := range names {
 		var st unix.Stat_t
 		if err = unix.Stat(name, &st); err != nil {
-			return fmt.Errorf("look at %s: %w", name, err)
+			return fmt.Errorf("stat %s: %w", name, err)
 		}
 		needed += uint64(min(st.Blocks*512, earlierLogRoom))
 	}
 	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
 	free, err := s.free()
 	if err == nil && free < needed {
-		err = s.noSpace("to open it takes " + humanize.IBytes(needed))
+		err = s.noSpace("opening the store takes " + humanize.IBytes(needed))
 	}
 	return err
 }

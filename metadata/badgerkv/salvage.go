@@ -82,7 +82,7 @@ func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out
 	}
 	aside, err := takePlace(opts.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("put the mended records in place: %w", err)
+		return nil, fmt.Errorf("move the repaired records into place: %w", err)
 	}
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
@@ -298,7 +298,7 @@ func (s *salvage) build(ctx context.Context, dir string, mend Mender) error {
 	path := filepath.Join(dir, witnessFile)
 	w, err := s.found.read.witness(path)
 	if err != nil || w == nil {
-		return errors.Join(err, errors.New("the witness of the mended records is gone"))
+		return errors.Join(err, errors.New("the witness of the repaired records is missing"))
 	}
 	w.cut, w.was = true, s.found.id
 	switch {

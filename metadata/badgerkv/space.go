@@ -153,7 +153,7 @@ func (s *space) awaitNextLocked(ctx context.Context) error {
 		case !busy:
 			return nil
 		case time.Now().After(limit):
-			return s.noSpace(fmt.Sprintf("no table was written in %v", stallLimit))
+			return s.noSpace(fmt.Sprintf("no table was written within %v", stallLimit))
 		}
 		s.mu.Unlock()
 		err = pause(ctx)
@@ -205,7 +205,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 		case errors.Is(err, unix.ENOENT):
 			return false, &GoneError{Dir: s.dir}
 		case err != nil:
-			return false, fmt.Errorf("look at the next log: %w", err)
+			return false, fmt.Errorf("stat the next log: %w", err)
 		case st.Size == 0:
 			return false, nil
 		}
@@ -223,7 +223,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 		return false, s.makeNextLocked()
 	}
 	if free, err := s.free(); err != nil || free < tableRoom {
-		return false, errors.Join(err, s.noSpace("Badger can't write a table"))
+		return false, errors.Join(err, s.noSpace("Badger cannot write a table"))
 	}
 	return true, nil
 }
@@ -238,7 +238,7 @@ func (s *space) makeNextLocked() error {
 	path := s.held(s.present + 1)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return s.wrap(fmt.Errorf("make the next log: %w", err))
+		return s.wrap(fmt.Errorf("create the next log: %w", err))
 	}
 	err = errors.Join(s.allocateLocked(f, 0, logRoom), s.extendManifestLocked())
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -271,7 +271,7 @@ func (s *space) allocateLocked(f *os.File, at, n int64) error {
 	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, at, n)
 	if cannotAllocate(err) {
 		if !s.sparse {
-			s.log.Warn("the file system of the state directory can't allocate; the daemon dies when it is full", zap.String("dir", s.dir))
+			s.log.Warn("the file system of the state directory cannot preallocate space; the daemon is killed if it becomes full", zap.String("dir", s.dir))
 		}
 		s.sparse = true
 		return nil
@@ -321,13 +321,13 @@ func (s *space) aboveReserve() error {
 	s.mu.Unlock()
 	if !low {
 		if was {
-			s.log.Info("there is space for new names again", zap.String("dir", s.dir), zap.Uint64("free", free))
+			s.log.Info("enough space is free again; accepting changes", zap.String("dir", s.dir), zap.Uint64("free", free))
 		}
 		return nil
 	}
 	err = s.noSpace("")
 	if !was {
-		s.log.Error("changes of names and attributes are refused", zap.Error(err))
+		s.log.Error("refusing changes of names and attributes", zap.Error(err))
 	}
 	return err
 }
@@ -365,7 +365,7 @@ func (s *space) finishable() error {
 	case st.Flags&unix.ST_RDONLY != 0:
 		return fmt.Errorf("%s: %w", s.dir, unix.EROFS)
 	case st.Bavail*uint64(st.Bsize) < tableRoom:
-		return s.noSpace("Badger can't write a table")
+		return s.noSpace("Badger cannot write a table")
 	}
 	return nil
 }
@@ -416,7 +416,7 @@ func (e *SpaceError) Error() string {
 	if e.Why != "" {
 		why = " (" + e.Why + ")"
 	}
-	return fmt.Sprintf("the file system of %s has %s free, and %s are kept for removals and the unmount%s; free some space there, or mount with a smaller --reserve or another --state-dir",
+	return fmt.Sprintf("the file system of %s has %s free, and %s are reserved for removals and unmounting%s; free some space there, or mount with a smaller --reserve or another --state-dir",
 		e.Dir, humanize.IBytes(e.Free), humanize.IBytes(e.Reserve), why)
 }
 
@@ -424,7 +424,7 @@ func (e *SpaceError) Error() string {
 func (e *SpaceError) Is(target error) bool { return target == metadata.ErrNoSpace }
 
 // ErrGone reports that the directory of an open store has disappeared.
-var ErrGone = errors.New("badgerkv: directory is gone")
+var ErrGone = errors.New("badgerkv: directory has disappeared")
 
 // GoneError reports that the directory of an open store was removed, renamed, or hidden by
 // another file system. It matches ErrGone.
@@ -432,7 +432,7 @@ type GoneError struct{ Dir string }
 
 // Error names the directory and the remedy.
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("the records' directory %s is gone, or another one is in its place: nothing can be changed; unmount, and mount again", e.Dir)
+	return fmt.Sprintf("the records' directory %s was removed or replaced: nothing can be changed; unmount and mount again", e.Dir)
 }
 
 // Is reports whether target is ErrGone.

@@ -70,7 +70,7 @@ func verifyTable(data []byte) (high uint64, err error) {
 	var o fb.BlockOffset
 	for i := range index.OffsetsLength() {
 		if !index.Offsets(&o, i) || int(o.Offset()) != at || int(o.Len()) > end-at {
-			return index.MaxVersion(), fmt.Errorf("block %d is not where block %d ends", i, i-1)
+			return index.MaxVersion(), fmt.Errorf("block %d does not start where block %d ends", i, i-1)
 		}
 		if _, err := blockOf(data[at : at+int(o.Len())]); err != nil {
 			return index.MaxVersion(), fmt.Errorf("block %d at %d: %w", i, at, err)
@@ -78,7 +78,7 @@ func verifyTable(data []byte) (high uint64, err error) {
 		at += int(o.Len())
 	}
 	if at == 0 || at != end {
-		return index.MaxVersion(), fmt.Errorf("blocks end at %d, before %d", at, end)
+		return index.MaxVersion(), fmt.Errorf("blocks end at %d instead of %d", at, end)
 	}
 	return index.MaxVersion(), nil
 }
@@ -93,7 +93,7 @@ func indexOf(data []byte) (*fb.TableIndex, int, error) {
 	switch {
 	case err != nil:
 	case len(index) < 8: // a file of zeros has the right checksum for an empty index
-		err = errors.New("there is none")
+		err = errors.New("missing")
 	default:
 		err = verifySum(index, sum)
 	}
@@ -117,12 +117,12 @@ func blockOf(block []byte) ([]byte, error) {
 // splitLast splits off the last part of data, which is followed by its length.
 func splitLast(data []byte) (rest, part []byte, err error) {
 	if len(data) < 4 {
-		return nil, nil, fmt.Errorf("%d bytes end before a length", len(data))
+		return nil, nil, fmt.Errorf("truncated: %d bytes, less than a length", len(data))
 	}
 	end := len(data) - 4
 	n := int64(binary.BigEndian.Uint32(data[end:]))
 	if n > int64(end) {
-		return nil, nil, fmt.Errorf("%d bytes should end at %d", n, end)
+		return nil, nil, fmt.Errorf("a part of %d bytes cannot end at %d", n, end)
 	}
 	return data[:end-int(n)], data[end-int(n) : end], nil
 }
@@ -133,7 +133,7 @@ func verifySum(data, sum []byte) error {
 		return err
 	}
 	if want.Algo != pb.Checksum_CRC32C && want.Algo != pb.Checksum_XXHash64 {
-		return errors.New("no checksum")
+		return errors.New("unknown kind of checksum")
 	}
 	return y.VerifyChecksum(data, &want)
 }

@@ -13,13 +13,13 @@ var (
 	// ErrExist: the name is already in use.
 	ErrExist = errors.New("coord: name taken")
 	// ErrChanged: the entry to be replaced has changed or no longer exists.
-	ErrChanged = errors.New("coord: changed meanwhile")
+	ErrChanged = errors.New("coord: entry has changed in the meantime")
 	// ErrUnavailable: the service does not answer.
 	ErrUnavailable = errors.New("coord: service unreachable")
 	// ErrCompacted: a watch needs history that the service has discarded.
-	ErrCompacted = errors.New("coord: history forgotten")
+	ErrCompacted = errors.New("coord: history has been compacted")
 	// ErrLease: the lease has ended.
-	ErrLease = errors.New("coord: lease ended")
+	ErrLease = errors.New("coord: lease has expired or was revoked")
 	// ErrDenied: the service denies access.
 	ErrDenied = errors.New("coord: access denied")
 	// ErrClosed: the service or watch is closed.

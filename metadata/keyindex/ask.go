@@ -100,7 +100,7 @@ func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bo
 	}
 	has, err := decodeTenant(got.Found.Value)
 	if err != nil {
-		r.strange.Found(r.o.Logger, "an entry of the index can't be read", got.Found, err)
+		r.strange.Found(r.o.Logger, "cannot decode an entry of the index", got.Found, err)
 		return answer{by: "?"}, false
 	}
 	r.strange.Gone(want.Name)

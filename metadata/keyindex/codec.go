@@ -10,7 +10,7 @@ import (
 )
 
 // errForeign reports an entry that is not in the listed space.
-var errForeign = errors.New("keyindex: not of this list")
+var errForeign = errors.New("keyindex: entry is not in the listed space")
 
 // nameOf returns a key's name in the service.
 func nameOf(s Space, key string) string { return string(s) + "/" + key }
@@ -35,7 +35,7 @@ func decodeTenant(value []byte) (tenant, error) {
 	epoch, err := strconv.ParseUint(number, 10, 64)
 	node := members.Name(name)
 	if !ok || err != nil || node.Validate() != nil {
-		return tenant{}, fmt.Errorf("keyindex: %q is no node and epoch", shortened(value))
+		return tenant{}, fmt.Errorf("keyindex: %q is not a node and an epoch", shortened(value))
 	}
 	return tenant{node: node, epoch: members.Epoch(epoch)}, nil
 }

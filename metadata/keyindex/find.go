@@ -130,7 +130,7 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 		has, err = decodeTenant(e.Value)
 	}
 	if err != nil {
-		r.strange.Found(r.o.Logger, "an entry of the index can't be read", e, err)
+		r.strange.Found(r.o.Logger, "cannot decode an entry of the index", e, err)
 	} else {
 		r.strange.Gone(e.Name)
 	}

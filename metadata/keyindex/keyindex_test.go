@@ -421,7 +421,7 @@ func TestStrangeOnce(t *testing.T) {
 		}
 		a.Have(keyindex.Keys, []string{name[len("keys/"):]})
 		pass(5 * time.Minute)
-		if n := told.FilterMessageSnippet("can't be read").Len(); n != 1 {
+		if n := told.FilterMessageSnippet("cannot decode").Len(); n != 1 {
 			t.Errorf("told %d times in 5 minutes", n)
 		}
 		for i := range 1000 {

@@ -156,7 +156,7 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 	results, err := r.o.Service.Delete(ctx, entries)
 	r.heard(cmp.Or(failed, err))
 	if err != nil {
-		r.o.Logger.Debug("keys could not be given up", zap.Int("keys", len(entries)), zap.Error(err))
+		r.o.Logger.Debug("keys could not be released", zap.Int("keys", len(entries)), zap.Error(err))
 	}
 	for i, e := range entries {
 		// An entry that has changed meanwhile no longer belongs to this node.
@@ -253,7 +253,7 @@ func (r *Registry) missed(name string, revision coord.Revision) {
 	still := c != nil && c.wanted && !c.busy && c.revision == revision
 	r.mu.Unlock()
 	if still {
-		r.o.Logger.Warn("keys are missing in the service; they are made again", zap.String("one", name))
+		r.o.Logger.Warn("keys are missing from the service; creating them again", zap.String("one", name))
 		r.renew()
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // errAddress reports an address that a node of another machine can't have.
-var errAddress = errors.New("members: no address of a node of the cluster")
+var errAddress = errors.New("members: not a valid address for a node of the cluster")
 
 // limitAddresses removes from a record the addresses that must not be connected to, and
 // returns them. Any client with write access to the service may list any address, and a

@@ -20,7 +20,7 @@ const (
 var errRecord = errors.New("members: invalid record")
 
 // errFull reports a record that exceeds the bounds of a view.
-var errFull = fmt.Errorf("members: a view has up to %d nodes, of %d bytes together", MaxNodes, maxBytes)
+var errFull = fmt.Errorf("members: a view is limited to %d nodes and %d bytes in total", MaxNodes, maxBytes)
 
 // prefix begins the names of records in the coordination service.
 const prefix = "nodes/"
@@ -32,7 +32,7 @@ func (r Record) Validate() error {
 		return err
 	}
 	if len(r.Addresses) > maxAddresses || len(r.Devices) > maxDevices {
-		return fmt.Errorf("node %s with %d addresses and %d devices; use up to %d and %d: %w",
+		return fmt.Errorf("node %s has %d addresses and %d devices; at most %d and %d are allowed: %w",
 			r.Name, len(r.Addresses), len(r.Devices), maxAddresses, maxDevices, errRecord)
 	}
 	texts := append([]string{r.ID, r.Version}, r.Addresses...)
@@ -41,7 +41,7 @@ func (r Record) Validate() error {
 	}
 	for _, text := range texts {
 		if len(text) > maxText {
-			return fmt.Errorf("node %s: a text of %d bytes; use up to %d: %w", r.Name, len(text), maxText, errRecord)
+			return fmt.Errorf("node %s: a text has %d bytes, at most %d are allowed: %w", r.Name, len(text), maxText, errRecord)
 		}
 	}
 	return nil
@@ -53,7 +53,7 @@ func encode(r Record) ([]byte, error) {
 		return nil, fmt.Errorf("members: encode record: %w", err)
 	}
 	if len(p) > maxRecord {
-		return nil, fmt.Errorf("a record of %d bytes; at most %d: %w", len(p), maxRecord, errRecord)
+		return nil, fmt.Errorf("the record has %d bytes, at most %d are allowed: %w", len(p), maxRecord, errRecord)
 	}
 	return p, nil
 }
@@ -62,14 +62,14 @@ func encode(r Record) ([]byte, error) {
 // later version and are ignored.
 func decode(name string, p []byte) (Record, error) {
 	if len(p) > maxRecord {
-		return Record{}, fmt.Errorf("a record of %d bytes: %w", len(p), errRecord)
+		return Record{}, fmt.Errorf("record of %d bytes: %w", len(p), errRecord)
 	}
 	var r Record
 	if err := json.Unmarshal(p, &r); err != nil {
 		return Record{}, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	if prefix+string(r.Name) != name {
-		return Record{}, fmt.Errorf("%q has a record of %q: %w", name, string(r.Name), errRecord)
+		return Record{}, fmt.Errorf("entry %q has the record of node %q: %w", name, string(r.Name), errRecord)
 	}
 	r.Lapsed = time.Time{} // each node determines that itself
 	return r, r.Validate()

@@ -195,7 +195,7 @@ func (m *Members) unwell(err error) {
 	defer m.mu.Unlock()
 	m.state.Problem = err.Error()
 	if errors.Is(err, ErrTaken) {
-		m.logger.Error("can't join again", zap.Error(err))
+		m.logger.Error("cannot join the cluster again", zap.Error(err))
 		return
 	}
 	if m.state.UnreachableSince.IsZero() {

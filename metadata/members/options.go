@@ -59,13 +59,13 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	faults := []error{o.Self.Validate()}
 	if o.Service == nil {
-		faults = append(faults, errors.New("members: no service"))
+		faults = append(faults, errors.New("members: no service given"))
 	}
 	if o.TTL < time.Second || o.TTL > time.Hour || o.TTL%time.Second != 0 {
-		faults = append(faults, fmt.Errorf("members: a lease of %v; use whole seconds, from 1s to 1h", o.TTL))
+		faults = append(faults, fmt.Errorf("members: invalid lease %v; use whole seconds, from 1s to 1h", o.TTL))
 	}
 	if o.Probe < time.Millisecond || o.Probe > o.TTL {
-		faults = append(faults, fmt.Errorf("members: a probe each %v; use 1ms to the lease's %v", o.Probe, o.TTL))
+		faults = append(faults, fmt.Errorf("members: invalid probe interval %v; use 1ms to the lease's %v", o.Probe, o.TTL))
 	}
 	return errors.Join(faults...)
 }

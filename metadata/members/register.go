@@ -32,7 +32,7 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 	m.withdraw(ctx)
 	lease, err := m.service.Grant(ctx, m.ttl)
 	if err != nil {
-		return false, fmt.Errorf("begin lease: %w", err)
+		return false, fmt.Errorf("create lease: %w", err)
 	}
 	if anew, err = m.occupy(ctx, lease, first, false); err != nil {
 		// Best effort: the lease expires.
@@ -112,15 +112,15 @@ func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, erro
 	m.mu.Unlock()
 	switch {
 	case held && (err != nil || !own):
-		m.logger.Warn("our record was altered in the service by something that is no node; it is written again",
+		m.logger.Warn("a client that is not a node has altered this node's record in the service; writing it again",
 			zap.String("found", coord.Shortened(string(found.Value))))
 	case err != nil:
-		return coord.Entry{}, fmt.Errorf("node %s is there, with a record that can't be read: %w", self.Name, ErrTaken)
+		return coord.Entry{}, fmt.Errorf("the service has a record of node %s that cannot be decoded: %w", self.Name, ErrTaken)
 	case own && old.Epoch > self.Epoch:
-		return coord.Entry{}, fmt.Errorf("node %s was started again elsewhere, from the same state directory: %w", self.Name, ErrTaken)
+		return coord.Entry{}, fmt.Errorf("node %s has been started elsewhere from the same state directory: %w", self.Name, ErrTaken)
 	case !own:
 		return coord.Entry{}, fmt.Errorf(
-			"another node is called %s, at %s; if that one is dead its name is free when its lease has ended: %w",
+			"another node named %s exists, at %s; if it is dead, its name becomes free when its lease expires: %w",
 			self.Name, strings.Join(old.Addresses, ", "), ErrTaken)
 	}
 	return m.entry()
@@ -139,7 +139,7 @@ func checkRank(self Name, all []coord.Entry) error {
 	for _, e := range all {
 		other, _ := nodeOf(e.Name)
 		if other != self && other.Rank() == self.Rank() {
-			return fmt.Errorf("node %s has the same rank as %s would have; use another name: %w", other, self, ErrTaken)
+			return fmt.Errorf("node %s already has the rank that the name %s yields; use another name: %w", other, self, ErrTaken)
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (m *Members) check(ctx context.Context) error {
 	m.mu.Unlock()
 	found, err := m.service.Get(ctx, written.Name)
 	if errors.Is(err, coord.ErrNotFound) || err == nil && found.Revision != written.Revision {
-		return fmt.Errorf("our record is gone: %w", coord.ErrLease)
+		return fmt.Errorf("this node's record was removed or replaced: %w", coord.ErrLease)
 	}
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (m *Members) check(ctx context.Context) error {
 	}
 	entry.Revision, err = m.replace(ctx, written, entry.Value, lease)
 	if errors.Is(err, coord.ErrChanged) {
-		return fmt.Errorf("our record is gone: %w", coord.ErrLease)
+		return fmt.Errorf("this node's record was removed or replaced: %w", coord.ErrLease)
 	}
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func (m *Members) run(ctx context.Context, w coord.Watch) {
 			m.seen = 0
 		}
 		if errors.Is(err, coord.ErrLease) || errors.Is(err, coord.ErrCompacted) {
-			m.logger.Info("beginning anew", zap.Error(err))
+			m.logger.Info("joining the cluster again", zap.Error(err))
 		} else {
 			m.unwell(err)
 		}
@@ -201,7 +201,7 @@ func (m *Members) belongs(e coord.Entry, so int) bool {
 		return true // to be repaired by this node, whatever it is
 	}
 	if err != nil {
-		m.strange.Found(m.logger, "a record is not used", e, err)
+		m.strange.Found(m.logger, "ignoring an invalid record", e, err)
 	}
 	return err == nil
 }
@@ -225,9 +225,9 @@ func (m *Members) note(e coord.Entry) bool {
 	}
 	switch {
 	case err != nil:
-		m.strange.Found(m.logger, "a record is not used", e, err)
+		m.strange.Found(m.logger, "ignoring an invalid record", e, err)
 	case len(refused) > 0:
-		m.strange.Found(m.logger, "addresses of a record are not used", e, fmt.Errorf("%q: %w", refused, errAddress))
+		m.strange.Found(m.logger, "ignoring invalid addresses of a record", e, fmt.Errorf("%q: %w", refused, errAddress))
 	default:
 		m.strange.Gone(e.Name)
 	}

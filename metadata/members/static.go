@@ -44,7 +44,7 @@ func (o *StaticOptions) Validate() error {
 		case taken && other == p.Name:
 			faults = append(faults, fmt.Errorf("node %s is listed twice: %w", p.Name, ErrTaken))
 		case taken:
-			faults = append(faults, fmt.Errorf("nodes %s and %s have one rank; rename one: %w", p.Name, other, ErrTaken))
+			faults = append(faults, fmt.Errorf("nodes %s and %s have the same rank; rename one of them: %w", p.Name, other, ErrTaken))
 		default:
 			ranks[p.Name.Rank()] = p.Name
 		}

@@ -133,7 +133,7 @@ func TestOptionsValidate(t *testing.T) {
 	o := members.Options{TTL: 1500 * time.Millisecond, Probe: -1, Self: members.Record{Name: "-"}}
 	o.EnsureDefaults()
 	err := o.Validate()
-	for _, want := range []string{"no service", "a lease of", "a probe each", "node name"} {
+	for _, want := range []string{"no service", "invalid lease", "invalid probe interval", "node name"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %q in %v", want, err)
 		}

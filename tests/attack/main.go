@@ -3,27 +3,26 @@
 //	go run ./tests/attack [-minutes 10] [-seed N] [-ratio 10] [-slack 30s]
 //	                      [-cgroup 512MiB] [-oom] [-keep] [-hmcfs PATH]
 //
-// Two nodes are mounted with --allow-other. On each a victim writes, reads back,
-// lists, sets keys and publishes, in its own directories and in one that all may
-// write to, here and on the other node. Then attackers of other users do all
-// that a user can do to it: see the list in acts.go.
+// Two nodes are mounted with --allow-other. On each, a victim writes, reads back, lists, sets
+// keys and publishes, in its own directories and in one that all users may write to, on its own
+// and on the other node. Then attackers with other user IDs do everything that a user can do to
+// the mount: see the list in acts.go.
 //
-// It checks that the victim finds its bytes, names, modes and owners and meets
-// no error, that nothing was allowed that modes and owners forbid, that the
-// victim's 99th percentile of each operation but moves between directories is at
-// most -ratio times that of before (0 reports it alone), that the daemons live, that their memory stays
-// bounded and their descriptors come back, that fsck has nothing to tell, and
-// that unmounting ends. With -cgroup each daemon runs in a memory cgroup of that
-// size, with its records below TMPDIR, which should be on a disk; with -oom one is
-// killed by the kernel for want of memory at the end, and the next mount has every
-// host file.
+// Attack checks that the victim's bytes, names, modes and owners are unchanged and it gets no
+// error; that nothing forbidden by modes and owners was permitted; that the victim's 99th
+// percentile of each operation, except for moves between directories, is at most -ratio times
+// the value before the attack (0 only reports it); that the daemons live, their memory stays
+// bounded and their descriptors are closed again; that fsck reports nothing; and that
+// unmounting completes. With -cgroup each daemon runs in a memory cgroup of that size, with its
+// records below TMPDIR, which should be on a disk. With -oom the kernel kills one for lack of
+// memory at the end, and the next mount must have every host file.
 //
-// It prints the seed and a summary; it ends with 1 where a property does not
-// hold, and then leaves the daemons' logs in a directory that it names. The seed
-// decides what is tried; how it interleaves is up to the machine.
+// It prints the seed and a summary. If a property does not hold, it exits with status 1 and
+// leaves the daemons' logs in a directory that it names. The seed determines the operations;
+// their interleaving depends on the machine.
 //
-// Everything runs in namespaces of its own: see package sandbox. It needs root,
-// FUSE, /dev/net/tun, ip and nsenter.
+// Everything runs in namespaces of its own: see package sandbox. It needs root, FUSE,
+// /dev/net/tun, ip and nsenter.
 package main
 
 import (

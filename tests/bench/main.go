@@ -1,5 +1,4 @@
-// Bench measures hmcfs against its speed and memory targets, and writes
-// docs/benchmarks.md:
+// Bench measures hmcfs against its speed and memory targets, and writes docs/benchmarks.md:
 //
 //	go run ./tests/bench [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
@@ -7,23 +6,20 @@
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
 //
-// The first measures a mount, the second the communicator between two
-// processes, the third keyed objects, the fourth mounts that know each other,
-// the fifth collectives, beside Open MPI and PyTorch with Gloo, which have to be
-// installed for it (openmpi-bin, libopenmpi-dev, python3-torch).
-// All need root and what make deps build makes. The first starts a
-// daemon of its own on a temporary mount, a tmpfs and go-fuse's loopback
-// example beside it; the second hmcfs perf serve, here and between two network
-// namespaces, beside iperf3 and ucx_perftest. Everything is taken away at the
-// end, also of one that is interrupted. The exit status is 1 when something
-// could not be measured; a target that is not reached is told in the table.
+// The first measures a mount, the second the communicator between two processes, the third keyed
+// objects, the fourth the mounts of a cluster, and the fifth collectives, in comparison with
+// Open MPI and PyTorch with Gloo, which must be installed for it (openmpi-bin, libopenmpi-dev,
+// python3-torch). All need root and the output of `make deps build`. The first starts a daemon
+// on a temporary mount, and for comparison a tmpfs and go-fuse's loopback example; the second
+// runs hmcfs perf serve, locally and between two network namespaces, and for comparison iperf3
+// and ucx_perftest. Everything is removed at the end, even after an interrupt. The exit status
+// is 1 when something could not be measured; a missed target is only reported in the table.
 //
 // # How it measures
 //
-// Each row has sides, hmcfs first. In every round every side has its turn,
-// the order rotating, and a ratio is the median of the rounds' own ratios:
-// what else the machine does hits both sides. What a row calls dd and cp are
-// these programs, run as processes of their own.
+// Each row has sides, hmcfs first. In every round each side has a turn, in rotating order, and a
+// ratio is the median of the ratios of the rounds: other load on the machine affects both sides.
+// In the rows, dd and cp are these programs, run as processes of their own.
 package main
 
 import (

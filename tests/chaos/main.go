@@ -1,26 +1,25 @@
-// Chaos attacks a cluster of three nodes and checks what it answers:
+// Chaos attacks a cluster of three nodes and checks its answers:
 //
 //	go run ./tests/chaos [-minutes 10] [-seed N] [-mode static|etcd|both]
 //	                     [-slack 30s] [-keep] [-hmcfs PATH]
 //
-// Programs on the real mounts of all nodes publish and receive, set and remove
-// keys, write, rename and copy files and combine them, while daemons are killed
-// and stopped, links go down and lose frames, and members of etcd are killed
-// and wiped. Package judge has the properties, package lab the cluster.
+// Programs on the real mounts of all nodes publish and receive, set and remove keys, write,
+// rename, copy and combine files, while daemons are killed and stopped, links go down and drop
+// frames, and members of etcd are killed and wiped. Package judge has the checked properties,
+// package lab the cluster.
 //
-// It prints the seed, a line for each fault, and a summary; it ends with 1
-// where a property does not hold, and then leaves the histories and the
-// daemons' logs in a directory that it names. The seed decides what is tried;
-// how it interleaves is up to the machine, so a seed need not show the same
-// twice.
+// It prints the seed, a line for each fault, and a summary. If a property does not hold, it
+// exits with status 1 and leaves the histories and the daemons' logs in a directory that it
+// names. The seed determines the operations and faults; their interleaving depends on the
+// machine, so a seed need not reproduce a failure.
 //
-// Everything runs in mount, process and network namespaces of its own, and so
-// ends with the program, however that ends. It needs root, FUSE, /dev/net/tun,
-// ip and nsenter, and for etcd Debian's etcd-server.
+// Everything runs in mount, process and network namespaces of its own, and so ends with the
+// program, however that ends. It needs root, FUSE, /dev/net/tun, ip and nsenter, and for etcd
+// Debian's etcd-server.
 //
 // # Lock order
 //
-// Each lock guards one thing, and none is taken under another.
+// Each lock guards one thing, and no lock is acquired while another is held.
 package main
 
 import (

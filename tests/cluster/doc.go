@@ -1,4 +1,3 @@
-// Package cluster tests many machines with one tree: the real program on
-// several machines, which are network namespaces at one switch, with a real
-// etcd. It has tests alone.
+// Package cluster tests several machines with one tree: the real program on each of several
+// network namespaces at one switch, with a real etcd. It contains only tests.
 package cluster

@@ -1,3 +1,3 @@
-// Package examples runs the programs below it as the ranks of jobs, as a person
-// would: docs/run.md shows them.
+// Package examples runs the programs below it as the ranks of jobs, in the way that docs/run.md
+// shows to users.
 package examples

@@ -6,13 +6,12 @@ import (
 	"testing"
 )
 
-// EachIndex runs body as a subtest with the first matching operation
-// failing, then with the second, and so on, until a run in which there was
-// none left to fail: that last one must succeed by itself. More than limit
-// runs fail the test.
+// EachIndex runs body as a subtest with the first matching operation failing, then with the
+// second, and so on, until a run in which no operation was left to fail; that last run must
+// succeed. More than limit runs fail the test.
 //
-// The body does the work through inj and demands an error or a right result,
-// and that nothing is lost or leaked either way.
+// The body works through inj, and requires an error or a correct result, and in both cases that
+// nothing is lost or leaked.
 func EachIndex[Op ~string](
 	t *testing.T, err error, limit int64, body func(t *testing.T, inj *Injector[Op]), when ...Matcher,
 ) {

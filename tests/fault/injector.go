@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Injector gives faults to operations named by Op. A nil Injector gives none.
+// Injector decides on faults of operations named by Op. A nil Injector injects none.
 type Injector[Op ~string] struct {
 	rules    atomic.Pointer[[]Rule]
 	injected atomic.Int64
@@ -25,14 +25,14 @@ func New[Op ~string](rules ...Rule) *Injector[Op] {
 	return i
 }
 
-// Set replaces the rules. Operations that are already being decided may
-// still follow the old ones.
+// Set replaces the rules. Operations that are being decided at that moment may still follow the
+// old ones.
 func (i *Injector[Op]) Set(rules ...Rule) { i.rules.Store(&rules) }
 
-// Before is called before an operation and says how it ends: nil means that
-// it is to be done, an error that it is to fail with that. It returns after
-// the delays that the rules ask for; a context that ends cuts them short and
-// gives its error. All rules see every operation up to the first that fails.
+// Before is called before an operation and determines its result: with nil the operation
+// proceeds, an error makes it fail with that error. It returns after the delays that the rules
+// require; the end of the context cuts them short, and its error is returned. All rules see
+// every operation, up to the first rule that fails it.
 func (i *Injector[Op]) Before(ctx context.Context, op Op) error {
 	if i == nil {
 		return nil
@@ -53,7 +53,7 @@ func (i *Injector[Op]) Before(ctx context.Context, op Op) error {
 // Injected returns how many times an effect has happened.
 func (i *Injector[Op]) Injected() int64 { return i.injected.Load() }
 
-// Seen returns how many operations of each kind have come by.
+// Seen returns the number of operations seen, by kind.
 func (i *Injector[Op]) Seen() map[Op]int64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -73,7 +73,7 @@ type Rule struct {
 	when   []Matcher
 }
 
-// matches says whether every matcher lets the operation through.
+// matches reports whether every matcher lets the operation through.
 func (r Rule) matches(op string) bool {
 	for _, m := range r.when {
 		if !m(op) {
@@ -88,7 +88,7 @@ func Fail(err error, when ...Matcher) Rule {
 	return Rule{when: when, effect: func(context.Context) error { return err }}
 }
 
-// Delay makes matching operations wait before they are done.
+// Delay delays matching operations.
 func Delay(d time.Duration, when ...Matcher) Rule {
 	return Rule{when: when, effect: func(ctx context.Context) error {
 		timer := time.NewTimer(d)
@@ -102,8 +102,8 @@ func Delay(d time.Duration, when ...Matcher) Rule {
 	}}
 }
 
-// Call makes matching operations call f, which may block, and fail if f does.
-// It lets a test act in the middle of an operation.
+// Call makes matching operations call f, which may block, and fail if f does. It lets a test
+// act in the middle of an operation.
 func Call(f func() error, when ...Matcher) Rule {
 	return Rule{when: when, effect: func(context.Context) error { return f() }}
 }

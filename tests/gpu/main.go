@@ -1,27 +1,26 @@
-// Gpu checks and measures hmcfs on a machine with an accelerator, from
-// programs that were carried there: no Go toolchain is needed. run.sh starts
-// it; by hand:
+// Gpu checks and measures hmcfs on a machine with an accelerator, using programs that were
+// copied there: no Go toolchain is needed. run.sh starts it; manually:
 //
 //	gpu --tools DIR --scratch DIR [--device cuda0] [--quick] [--out DIR]
 //
-// DIR of --tools holds hmcfs, truth, cudaraw and fileio (bundle.sh builds
-// them). It prints one table: a row for each check, with its verdict, and one
-// for each target of speed, with what was reached.
+// The directory of --tools holds hmcfs, truth, cudaraw and fileio (bundle.sh builds them). Gpu
+// prints one table: a row for each check with its verdict, and one for each speed target with
+// the measured value.
 //
-// # What decides
+// # Exit status
 //
-// The exit status is 1 when a check failed, 3 when the device is not there, 4
-// when checks that hmcfs is about could not run on the machine (no /dev/fuse, no
-// privilege to mount or to take descriptors, a card that takes one process, no
-// time left), 0 otherwise: a target of speed that is missed is told, and fails
-// nothing, and so is what a machine need not have (a package of Python's).
+// The exit status is 1 when a check failed, 3 when the device does not exist, 4 when essential
+// checks could not run on the machine (no /dev/fuse, no privilege to mount or to duplicate
+// descriptors, a card that admits only one process, no time left), and 0 otherwise. A missed
+// speed target is reported without failing, as is the lack of something optional (a Python
+// package).
 //
 // # How it measures
 //
-// Each row has sides, hmcfs first. In every round every side has its turn,
-// the order rotating; a ratio is the median of the rounds' own ratios. Files
-// are read and written by fileio, a C program with one buffer; copies are
-// timed with the start of their process. docs/gpu.md has the rest.
+// Each row has sides, hmcfs first. In every round each side has a turn, in rotating order; a
+// ratio is the median of the ratios of the rounds. Files are read and written by fileio, a C
+// program with one buffer; times of copies include the start of their process. docs/gpu.md has
+// the details.
 package main
 
 import (

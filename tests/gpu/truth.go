@@ -41,7 +41,7 @@ func (s *suite) conformance(ctx context.Context) (string, error) {
 		switch text := strings.TrimSpace(line); {
 		case strings.HasPrefix(text, "--- PASS: TestConformance/"):
 			passed++
-		case strings.HasPrefix(text, "elements are combined by the host"):
+		case strings.HasPrefix(text, "combining elements on the host"):
 			byHost = append(byHost, text)
 		case !strings.HasPrefix(text, "---") && !strings.HasPrefix(text, "==="):
 			failures = append(failures, text)

@@ -2,8 +2,8 @@ package kit
 
 import "encoding/binary"
 
-// The content is SplitMix64 in counter mode: the word at position i is the
-// mix of seed and i, so any offset is reached without what comes before it.
+// The content is SplitMix64 in counter mode: the word at position i is a mix of seed and i, so
+// any offset can be computed without the content before it.
 const (
 	splitGamma = 0x9e3779b97f4a7c15
 	splitMul1  = 0xbf58476d1ce4e5b9
@@ -12,16 +12,16 @@ const (
 	blockSize  = 4096
 )
 
-// Bytes returns the n bytes at offset off of the content that the seed names.
+// Bytes returns n bytes, from offset off, of the content with the given seed.
 func Bytes(seed uint64, off int64, n int) []byte {
 	p := make([]byte, n)
 	FillAt(p, seed, off)
 	return p
 }
 
-// FillAt fills p with the bytes at offset off of the content that the seed
-// names. A byte depends on its offset in the whole file, so bytes that land
-// in a wrong place, or are stale, are seen. The offset is not negative.
+// FillAt fills p with the bytes, from offset off, of the content with the given seed. A byte
+// depends on its offset in the whole file, so bytes that are in a wrong place or stale are
+// detected. The offset is not negative.
 func FillAt(p []byte, seed uint64, off int64) {
 	key := mix(seed + splitGamma)
 	index, skip := uint64(off)/wordSize, int(uint64(off)%wordSize)
@@ -34,8 +34,8 @@ func FillAt(p []byte, seed uint64, off int64) {
 	}
 }
 
-// DiffAt returns the index in p of the first byte that is not what FillAt
-// puts there, or -1.
+// DiffAt returns the index in p of the first byte that differs from the one that FillAt writes
+// there, or -1.
 func DiffAt(p []byte, seed uint64, off int64) int {
 	var want [blockSize]byte
 	for done := 0; done < len(p); {
@@ -49,9 +49,8 @@ func DiffAt(p []byte, seed uint64, off int64) int {
 	return -1
 }
 
-// FirstDiff returns the first index at which a and b differ, or -1 if they
-// are equal. If one is the beginning of the other, it is the length of the
-// shorter one.
+// FirstDiff returns the first index at which a and b differ, or -1 if they are equal. If one is
+// a prefix of the other, it returns the length of the shorter one.
 func FirstDiff(a, b []byte) int {
 	n := min(len(a), len(b))
 	var x, y [blockSize]byte
@@ -69,12 +68,11 @@ func FirstDiff(a, b []byte) int {
 	return -1
 }
 
-// fillWords fills p, which is whole words, with those from an index on.
+// fillWords fills p, which consists of whole words, with the words from an index on.
 //
-// The race detector would look at each byte that is written here, which took
-// most of the time of many tests. It need not: p is a block of the caller's
-// own, and it sees the caller copy between that and what others have. The same
-// goes for firstDiff.
+// The race detector would check each byte written here, which took most of the time of many
+// tests. That is unnecessary: p is a block of the caller's own, and the detector sees the
+// caller copy between that and shared memory. The same applies to firstDiff.
 //
 //go:norace
 func fillWords(p []byte, key, index uint64) {
@@ -83,8 +81,8 @@ func fillWords(p []byte, key, index uint64) {
 	}
 }
 
-// firstDiff returns the first index at which two slices of one length differ,
-// or their length.
+// firstDiff returns the first index at which two slices of the same length differ, or their
+// length.
 //
 //go:norace
 func firstDiff(a, b []byte) int {
@@ -98,11 +96,11 @@ func firstDiff(a, b []byte) int {
 	return i
 }
 
-// word is the content's word at an index.
+// word returns the content's word at an index.
 func word(key, index uint64) uint64 { return mix(key + index*splitGamma) }
 
-// mix is the finalizer of SplitMix64: a bijection in which every input bit
-// moves every output bit.
+// mix is the finalizer of SplitMix64: a bijection in which every input bit affects every output
+// bit.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * splitMul1
 	z = (z ^ z>>27) * splitMul2

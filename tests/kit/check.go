@@ -9,30 +9,29 @@ import (
 	"time"
 )
 
-// settle bounds the wait of Check for goroutines, descriptors and mounts to
-// go away after a test: a server that was told to stop needs a moment, and a
-// busy machine many of them.
+// settle bounds the time for which Check waits after a test for goroutines, descriptors and
+// mounts to end: a server that is shutting down needs a moment, and on a busy machine more.
 const settle = 30 * time.Second
 
-// Ignore is an exception for Check: leaks whose description contains the
-// text are left out. The description of a goroutine is its stack, that of a
-// descriptor the target of its link, that of a mount its mount point.
+// Ignore is an exception for Check: leaks whose description contains the text are ignored. The
+// description of a goroutine is its stack, that of a descriptor the target of its link, that of
+// a mount its mount point.
 type Ignore string
 
-// Check fails the test at its end if goroutines, file descriptors or mounts
-// are left that were not there when Check was called, and prints each of
-// them. It is the first line of a test, so that its own clean-up runs last.
+// Check fails the test at its end if there are goroutines, file descriptors or mounts that did
+// not exist when Check was called, and prints each of them. Call it in the first line of a
+// test, so that its own clean-up runs last.
 //
-// The counts are those of the process. A test that runs in parallel with
-// others must not use it. Of the mounts, all count where the process has a
-// mount namespace of its own (tests/mnt gives it one); elsewhere other
-// programs mount while the test runs, and those below t.TempDir count.
+// It compares the resources of the process, so a test that runs in parallel with others must
+// not use it. If the process has a mount namespace of its own (tests/mnt provides it), all
+// mounts count; otherwise, since other programs may mount while the test runs, only those in
+// the directories of t.TempDir count.
 func Check(t testing.TB, ignore ...Ignore) {
 	t.Helper()
 	check(t, settle, ignore)
 }
 
-// check is Check with the time that leaks get to go away.
+// check is Check with a limit on the wait for leaks to end.
 func check(t testing.TB, timeout time.Duration, ignore []Ignore) {
 	t.Helper()
 	within := mountsOf(t)
@@ -55,25 +54,24 @@ func check(t testing.TB, timeout time.Duration, ignore []Ignore) {
 	})
 }
 
-// resources has those that a process holds at one moment: description by identity.
+// resources holds the resources of a process at one moment: description by identity.
 type resources struct {
 	goroutines  map[string]string
 	descriptors map[string]string
 	mounts      map[string]string
 }
 
-// mountsOf returns the directory below which mounts are the test's.
+// mountsOf returns the directory below which mounts belong to the test.
 func mountsOf(t testing.TB) (within string) {
 	t.Helper()
 	if ownMounts() {
 		return "/"
 	}
-	// Every directory that TempDir returns to a test lies in one.
+	// All directories that TempDir returns to a test have this parent.
 	return filepath.Dir(t.TempDir())
 }
 
-// snapshot reads what the process holds now, of mounts those within a
-// directory.
+// snapshot reads the current resources of the process; of mounts, those within a directory.
 func snapshot(t testing.TB, within string) resources {
 	t.Helper()
 	fds, err := openDescriptors()
@@ -87,14 +85,14 @@ func snapshot(t testing.TB, within string) resources {
 	return resources{goroutines: goroutines(), descriptors: fds, mounts: mounts}
 }
 
-// left describes what is in after but not in r, in a stable order.
+// left describes the resources that are in after but not in r, in a stable order.
 func (r resources) left(after resources, ignore []Ignore) []string {
 	out := diff("goroutine", r.goroutines, after.goroutines, ignore)
 	out = append(out, diff("descriptor", r.descriptors, after.descriptors, ignore)...)
 	return append(out, diff("mount", r.mounts, after.mounts, ignore)...)
 }
 
-// diff describes what is in after but not in before.
+// diff describes the resources that are in after but not in before.
 func diff(kind string, before, after map[string]string, ignore []Ignore) []string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(after)) {
@@ -110,7 +108,7 @@ func diff(kind string, before, after map[string]string, ignore []Ignore) []strin
 	return out
 }
 
-// ignored says whether one of the exceptions names what.
+// ignored reports whether one of the exceptions matches a description.
 func ignored(what string, ignore []Ignore) bool {
 	return slices.ContainsFunc(ignore, func(i Ignore) bool {
 		return strings.Contains(what, string(i))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Context is the test's own, with a limit.
+// Context returns the test's context with a time limit.
 func Context(t testing.TB, limit time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

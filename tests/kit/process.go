@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process starts a process that has files as its descriptors 3, 4, … and does
-// nothing. It ends when kill is called, from any goroutine, or with the test.
-// When kill returns, nothing of it is left.
+// Process starts an idle process with files as its descriptors 3, 4, … It ends when kill is
+// called, from any goroutine, or with the test. When kill returns, no trace of it is left.
 func Process(t testing.TB, files ...*os.File) (pid int, kill func()) {
 	t.Helper()
 	cmd := exec.Command("cat") // until its input ends
@@ -36,8 +35,8 @@ func Process(t testing.TB, files ...*os.File) (pid int, kill func()) {
 	return cmd.Process.Pid, kill
 }
 
-// Build builds a program without cgo, from the folder that has it, and returns
-// its path. It is removed with the test.
+// Build builds the program in a directory without cgo, and returns the path of the binary. It
+// is removed at the end of the test.
 func Build(t testing.TB, folder string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), filepath.Base(folder))
@@ -49,7 +48,7 @@ func Build(t testing.TB, folder string) string {
 	return out
 }
 
-// Memfd makes shared memory with the content of a seed. It is closed with the test.
+// Memfd creates shared memory with the content of a seed. It is closed with the test.
 func Memfd(t testing.TB, seed uint64, size int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
@@ -64,10 +63,10 @@ func Memfd(t testing.TB, seed uint64, size int) *os.File {
 	return f
 }
 
-// stopLimit bounds how long a process may take to stop.
+// stopLimit bounds the time that a process may take to stop.
 const stopLimit = time.Minute
 
-// Stop stops a process until the test lets it go on, at its end at the latest.
+// Stop stops a process until proceed is called, at the latest at the end of the test.
 func Stop(t testing.TB, pid int) (proceed func()) {
 	t.Helper()
 	proceed = sync.OnceFunc(func() {
@@ -82,8 +81,8 @@ func Stop(t testing.TB, pid int) (proceed func()) {
 	return proceed
 }
 
-// StopProcess stops a process. The signal alone does not: threads that run go on
-// for a moment, and may answer what is asked of the process then.
+// StopProcess stops a process and waits until it has stopped. The signal alone is not enough:
+// running threads continue for a moment, and may still answer requests.
 func StopProcess(pid int) error {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		return fmt.Errorf("stop process %d: %w", pid, err)
@@ -96,8 +95,8 @@ func StopProcess(pid int) error {
 	}
 }
 
-// EveryThread fails unless something holds of a file that /proc has for each
-// thread of a process. Threads that end meanwhile are left out.
+// EveryThread returns an error unless holds is true for a file of each thread of a process in
+// /proc. Threads that end meanwhile are ignored.
 func EveryThread(pid int, file string, holds func(text string) bool) error {
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
 	if err != nil {

@@ -2,8 +2,8 @@ package kit
 
 import "runtime/debug"
 
-// Race says whether the test was built with the race detector, under which
-// allocation budgets and timings mean nothing.
+// Race reports whether the test was built with the race detector, under which allocation
+// budgets and timings are meaningless.
 func Race() bool {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -13,21 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RequireEnv is the environment variable that turns a skip into a failure: a
-// comma separated list of needs, or "all".
+// RequireEnv is the environment variable that turns a skip into a failure: a comma-separated
+// list of needs, or "all".
 const RequireEnv = "HMCFS_REQUIRE"
 
 // CheckEnv is the environment variable that make check sets.
 const CheckEnv = "HMCFS_CHECK"
 
-// Exhaustive says whether the whole of a product is to be tested, many rounds
-// of what is random, or the largest sizes: that is make check, which takes
-// longer than a person waits for make test. A test that asks goes through
-// everything in little otherwise.
+// Exhaustive reports whether to test all combinations, many rounds of random tests, or the
+// largest sizes, as `make check` demands, which takes longer than a person waits for `make
+// test`. Otherwise, tests that depend on it cover the same cases on a small scale.
 func Exhaustive() bool { return os.Getenv(CheckEnv) != "" }
 
-// Rounds returns how often something is done, or how much of it: with -short,
-// usually, and when the test is to be exhaustive.
+// Rounds returns a number of repetitions, or an amount: short with -short, all for an
+// exhaustive test, otherwise usual.
 func Rounds(short, usual, all int) int {
 	switch {
 	case testing.Short():
@@ -38,11 +37,11 @@ func Rounds(short, usual, all int) int {
 	return usual
 }
 
-// Require skips the test unless the machine has every need, or fails it if
-// HMCFS_REQUIRE says that the need must be there. The needs are:
+// Require skips the test unless the machine meets every need; if HMCFS_REQUIRE demands a need
+// that is missing, the test fails. The needs are:
 //
 //	fuse         /dev/fuse can be opened, and mounted with
-//	passthrough  the kernel takes FUSE passthrough from this process
+//	passthrough  the kernel grants FUSE passthrough to this process
 //	opencl       an OpenCL loader and at least one driver
 //	hip          AMD's libamdhip64, with a card or without
 //	cuda         an NVIDIA driver and a card
@@ -65,8 +64,8 @@ func Require(t testing.TB, needs ...string) {
 	}
 }
 
-// Demanded says whether a value of HMCFS_REQUIRE names the need. "all"
-// names every need but cuda, which no test machine can be given by a package.
+// Demanded reports whether a value of HMCFS_REQUIRE includes the need. "all" includes every
+// need except cuda, which no package can provide to a test machine.
 func Demanded(list, need string) bool {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
@@ -77,11 +76,11 @@ func Demanded(list, need string) bool {
 	return false
 }
 
-// errUnknownNeed is a mistake in the test itself.
+// errUnknownNeed reports a mistake in the test itself.
 var errUnknownNeed = errors.New("kit: no such need")
 
-// Missing returns nil if the machine has the need, else why it has not. It
-// is also what the conditions of scripts are made from.
+// Missing returns nil if the machine meets the need, and otherwise the reason. The conditions
+// of scripts are built on it, too.
 func Missing(need string) error {
 	switch need {
 	case "fuse":
@@ -190,8 +189,8 @@ func missingUCXHeaders() error {
 	return err
 }
 
-// missingLibrary looks for a shared library where Debian's and the other
-// distributions' loaders look.
+// missingLibrary looks for a shared library in the directories of the loaders of Debian and
+// other distributions.
 func missingLibrary(name string) error {
 	dirs := strings.Split(os.Getenv("LD_LIBRARY_PATH"), ":")
 	for _, pattern := range []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/usr/local/cuda/lib64"} {
@@ -239,8 +238,8 @@ func missingRoot() error {
 	return errors.New("no CapEff line in /proc/self/status")
 }
 
-// Python is the interpreter that has Debian's python3-numpy, which another one
-// earlier in PATH does not see; where there is none, the one in PATH.
+// Python returns the interpreter that has Debian's python3-numpy, which is invisible to another
+// one earlier in PATH; if there is none, the one in PATH.
 func Python() string {
 	const debians = "/usr/bin/python3"
 	if exec.Command(debians, "-c", "import numpy").Run() == nil {

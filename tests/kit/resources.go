@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// stackLimit bounds the memory that a dump of all stacks may take.
+// stackLimit bounds the size, in bytes, of a dump of all stacks.
 const stackLimit = 64 << 20
 
-// goroutines returns the stack of every goroutine that a test can answer
-// for, by goroutine number.
+// goroutines returns the stack of every goroutine that a test can be responsible for, by
+// goroutine number.
 func goroutines() map[string]string {
 	out := make(map[string]string)
 	for stack := range strings.SplitSeq(allStacks(), "\n\n") {
@@ -38,8 +38,8 @@ func allStacks() string {
 	}
 }
 
-// ofTheRuntime says whether a stack belongs to a goroutine that the standard
-// library starts once for the whole process and never ends.
+// ofTheRuntime reports whether a stack belongs to a goroutine that the standard library starts
+// once for the whole process and never ends.
 func ofTheRuntime(stack string) bool {
 	for _, frame := range []string{
 		"os/signal.signal_recv",
@@ -55,7 +55,7 @@ func ofTheRuntime(stack string) bool {
 	return false
 }
 
-// openDescriptors returns what each open file descriptor points to.
+// openDescriptors returns the target of each open file descriptor.
 func openDescriptors() (map[string]string, error) {
 	if err := startPoller(); err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func openDescriptors() (map[string]string, error) {
 	return out, nil
 }
 
-// startPoller makes the Go runtime open the descriptors of its network
-// poller, which it does on first use, so that no test is blamed for them.
+// startPoller makes the Go runtime open the descriptors of its network poller, which it does on
+// first use, so that they don't count as a leak of a test.
 func startPoller() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -92,8 +92,8 @@ func startPoller() error {
 	return errors.Join(r.Close(), w.Close())
 }
 
-// ownMounts says whether the process has a mount namespace of its own: it is
-// not that of the process that started it.
+// ownMounts reports whether the process has a mount namespace of its own, different from that
+// of its parent.
 func ownMounts() bool {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

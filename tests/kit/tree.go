@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Tree makes a tree like those of the kernel in a new directory, and returns it:
-// what a path of it has, with a newline behind it. What begins with "->" is a
-// symlink to another path of the tree.
+// Tree creates a tree like those of the kernel in a new directory, and returns it. files maps
+// each path to its content, to which a newline is appended. A content that begins with "->"
+// makes a symlink to another path of the tree.
 func Tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -7,20 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pauses between two looks at a condition.
+// The pauses between two checks of a condition.
 const (
 	shortestPause = time.Millisecond
 	longestPause  = 50 * time.Millisecond
 )
 
-// Condition is waited for by Eventually: true, or no error.
+// Condition is the type of a condition for Eventually: true, or no error.
 type Condition interface {
 	func() bool | func() error
 }
 
-// Eventually waits until the condition holds and fails the test at once if
-// it does not within the timeout. A condition that returns an error has its
-// last error printed.
+// Eventually waits until the condition holds. It fails the test immediately if that takes
+// longer than the timeout, and then prints the last error of a condition that returns one.
 func Eventually[C Condition](t testing.TB, timeout time.Duration, cond C) {
 	t.Helper()
 	for wait := newBackoff(timeout); ; {
@@ -45,16 +44,16 @@ func Eventually[C Condition](t testing.TB, timeout time.Duration, cond C) {
 	}
 }
 
-// ClockTick returns when the clock that the kernel stamps files with has passed the
-// present, so that the next change of a file gets a later time than the last one: that
-// may have been stamped with a finer clock, which a tick of the coarse one lags behind.
+// ClockTick returns when the clock from which the kernel takes file times has advanced, so
+// that the next change of a file gets a later time than the last one: that time may come from
+// a finer clock, which is ahead of the coarse one by up to a tick.
 func ClockTick(t testing.TB) {
 	t.Helper()
 	start := time.Now().UnixNano()
 	Eventually(t, time.Minute, func() bool { return coarseTime(t) > start })
 }
 
-// coarseTime reads the clock that the kernel stamps files with.
+// coarseTime reads the clock from which the kernel takes file times.
 func coarseTime(t testing.TB) int64 {
 	t.Helper()
 	var ts unix.Timespec
@@ -64,7 +63,7 @@ func coarseTime(t testing.TB) int64 {
 	return ts.Nano()
 }
 
-// backoff paces looks at a condition: often at first, then less so.
+// backoff paces the checks of a condition: frequent at first, then less so.
 type backoff struct {
 	deadline time.Time
 	pause    time.Duration
@@ -75,8 +74,8 @@ func newBackoff(timeout time.Duration) *backoff {
 	return &backoff{deadline: time.Now().Add(timeout), pause: shortestPause}
 }
 
-// next pauses and says whether another look is due. The last look is after
-// the deadline, so that a condition that held in time is never missed.
+// next pauses, and reports whether another check is due. The last check is after the deadline,
+// so that a condition that held in time is never missed.
 func (b *backoff) next() bool {
 	if time.Now().After(b.deadline) {
 		return false

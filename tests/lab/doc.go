@@ -1,12 +1,12 @@
-// Package lab is the cluster that tests/chaos and tests/attack attack: nodes with real
-// mounts, each in a network namespace of its own, joined by a relay, and
-// where they meet by etcd three members of it in namespaces of their own.
+// Package lab provides the cluster that tests/chaos and tests/attack attack: nodes with real
+// mounts, each in a network namespace of its own, connected by a relay. Clusters that use etcd
+// also have three members of it, in namespaces of their own.
 //
-// It is used in a process that has mount and process namespaces of its own:
-// what its Close leaves behind ends with that process.
+// The calling process must have mount and process namespaces of its own: whatever Close leaves
+// behind ends with that process.
 //
 // # Lock order
 //
-// Each Node has one lock, under which nothing waits but for the start and end
-// of its daemon.
+// Each Node has one lock. The only waits while it is held are those for the start and the end
+// of the node's daemon.
 package lab

@@ -14,35 +14,35 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// What the nodes are told, so that the end of something is soon.
+// Settings of the nodes with which failures are detected soon.
 const (
 	Lease       = 4 * time.Second
 	NodeTimeout = 3 * time.Second
 )
 
-// Options describe a Lab.
+// Options configures a Lab.
 type Options struct {
 	// Program is the path of hmcfs.
 	Program string
-	// Dir is the directory of everything, Logs that of the daemons' logs, and State
-	// that of the state directories, which is Dir by default.
+	// Dir is the directory for all files, Logs the one of the daemons' logs, and State the one of
+	// the state directories, by default Dir.
 	Dir, Logs, State string
-	// Nodes is their number.
+	// Nodes is the number of nodes.
 	Nodes int
-	// Flags are more of each mount.
+	// Flags are further flags of each mount.
 	Flags []string
-	// Before returns the first words of the command line of a node's daemon: a
-	// program that runs the rest. It may be nil.
+	// Before returns the first words of the command line of a node's daemon: a program that runs
+	// the rest. It may be nil.
 	Before func(node string) []string
-	// Etcd has the nodes meet by an etcd of three members, in place of a list.
+	// Etcd makes the nodes use an etcd of three members instead of a fixed list.
 	Etcd bool
 }
 
-// Lab is the cluster.
+// Lab is a running cluster.
 type Lab struct {
 	Net   *netns.Net
 	Nodes []*Node
-	// Etcd is nil with a fixed list; Members are where its servers are.
+	// Etcd is nil with a fixed list; Members are the spaces of its servers.
 	Etcd    *etcdkit.Cluster
 	Members []*netns.Space
 
@@ -55,7 +55,7 @@ const (
 	port    = "7070"
 )
 
-// New makes the machines and starts all daemons, or leaves nothing behind.
+// New creates the machines and starts all daemons. After an error nothing is left behind.
 func New(ctx context.Context, o Options) (_ *Lab, err error) {
 	if o.State == "" {
 		o.State = o.Dir
@@ -114,10 +114,10 @@ func (l *Lab) startEtcd(ctx context.Context) (err error) {
 	return err
 }
 
-// NodeName is the name of a node by its place among all.
+// NodeName returns the name of a node by its index.
 func NodeName(i int) string { return string(rune('a' + i)) }
 
-// flags are those by which a mount is a node.
+// flags returns the flags that make a mount a node.
 func (l *Lab) flags(name string) []string {
 	out := []string{
 		"--node", name, "--lease", Lease.String(), "--node-timeout", NodeTimeout.String(), "--squash", "none",
@@ -139,7 +139,7 @@ func (l *Lab) flags(name string) []string {
 	return append(out, l.opts.Flags...)
 }
 
-// Close ends all daemons and servers, and takes the mounts and networks away.
+// Close ends all daemons and servers, and removes the mounts and networks.
 func (l *Lab) Close() error {
 	var errs []error
 	for _, n := range l.Nodes {

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// startLimit bounds the start of a daemon on a machine with much to do.
+// startLimit bounds the start of a daemon on a busy machine.
 const startLimit = 60 * time.Second
 
 // Node is the mount of one machine.
@@ -40,16 +40,16 @@ type Node struct {
 	deaths int
 }
 
-// RuntimeDir is the daemon's.
+// RuntimeDir returns the daemon's runtime directory.
 func (n *Node) RuntimeDir() string { return filepath.Join(filepath.Dir(n.Dir), "run") }
 
-// StateDir is the daemon's.
+// StateDir returns the daemon's state directory.
 func (n *Node) StateDir() string { return filepath.Join(n.lab.opts.State, n.Name, "state") }
 
 // Address returns the address at which the daemon listens for other nodes.
 func (n *Node) Address() string { return n.Space.IPv4 + ":" + port }
 
-// PID is the daemon's process, or 0.
+// PID returns the daemon's process ID, or 0.
 func (n *Node) PID() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,12 +59,12 @@ func (n *Node) PID() int {
 	return n.process.Pid
 }
 
-// Path is one in the mount.
+// Path returns a path in the mount.
 func (n *Node) Path(elem ...string) string {
 	return filepath.Join(append([]string{n.Dir}, elem...)...)
 }
 
-// At is a path on another node, or this one, by this one.
+// At returns a path, in this node's mount, to a file of another node or of this one.
 func (n *Node) At(other *Node, elem ...string) string {
 	if other == n {
 		return n.Path(elem...)
@@ -72,7 +72,7 @@ func (n *Node) At(other *Node, elem ...string) string {
 	return n.Path(append([]string{"nodes", other.Name}, elem...)...)
 }
 
-// Command is hmcfs, to be started: it finds the mount by the paths or --mount.
+// Command returns a command that runs hmcfs: it finds the mount by the paths or --mount.
 func (n *Node) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, n.lab.opts.Program, args...)
 }
@@ -92,7 +92,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.answers(ctx, ended)
 }
 
-// answers waits until the mount answers, or its daemon has ended.
+// answers waits until the mount answers or its daemon has ended.
 func (n *Node) answers(ctx context.Context, ended chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -127,7 +127,7 @@ func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
 	args = append(append(args, n.lab.flags(n.Name)...), "--", n.Dir)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
-	// A signal at the terminal is not the daemon's.
+	// A signal at the terminal must not reach the daemon.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err = n.Space.Start(cmd); err != nil {
 		return nil, nil, err
@@ -179,14 +179,14 @@ func over(ctx context.Context, ended chan struct{}) error {
 	}
 }
 
-// Deaths counts the daemons that have ended.
+// Deaths returns the number of daemons that have ended.
 func (n *Node) Deaths() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.deaths
 }
 
-// Runs returns an error if the daemon has ended by itself.
+// Runs returns an error if the daemon has ended without being told to.
 func (n *Node) Runs() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -201,7 +201,7 @@ func (n *Node) Runs() error {
 	}
 }
 
-// Pause stops the daemon without ending it, or lets it go on.
+// Pause stops the daemon without ending it, or resumes it.
 func (n *Node) Pause(pause bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -214,7 +214,7 @@ func (n *Node) Pause(pause bool) error {
 	return n.process.Signal(unix.SIGCONT)
 }
 
-// Cluster returns what the node tells of the others.
+// Cluster returns the node's view of the cluster.
 func (n *Node) Cluster(ctx context.Context) (all adminapi.Cluster, err error) {
 	text, err := n.Command(ctx, "nodes", "--json", n.Dir).Output()
 	if err != nil {
@@ -223,7 +223,7 @@ func (n *Node) Cluster(ctx context.Context) (all adminapi.Cluster, err error) {
 	return all, json.Unmarshal(text, &all)
 }
 
-// close ends the daemon and takes the mount away.
+// close ends the daemon and removes the mount.
 func (n *Node) close() error {
 	n.Kill()
 	err := unix.Unmount(n.Dir, unix.MNT_DETACH)

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// library says whether a file is product code below the commands: it can't
-// end the process, read the environment or print. A conformance suite is a
-// test that is a package.
+// library reports whether a file is product code below the commands: such code must not end the
+// process, read the environment or print. A conformance suite is a test in the form of a
+// package.
 func (f *File) library() bool {
 	_, layer := below()[f.layer()]
 	return layer && f.layer() != "cmd" && !f.Test
 }
 
-// checkInit finds init functions: nothing happens before main.
+// checkInit finds init functions: nothing may happen before main.
 func checkInit(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		var out []Offence
@@ -53,7 +53,7 @@ func checkGlobals(t *Tree) []Offence {
 	})
 }
 
-// harmless says whether a package variable is one of the few allowed kinds.
+// harmless reports whether a package variable is of one of the few allowed kinds.
 func (f *File) harmless(gen *ast.GenDecl, spec *ast.ValueSpec) bool {
 	for _, doc := range []*ast.CommentGroup{gen.Doc, spec.Doc, spec.Comment} {
 		if commented(doc, "//go:embed ") || commented(doc, "//nolint:gochecknoglobals // ") {
@@ -74,14 +74,14 @@ func (f *File) harmless(gen *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return true
 }
 
-// commented says whether one of the comments begins with the text.
+// commented reports whether one of the comments begins with the text.
 func commented(doc *ast.CommentGroup, start string) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool {
 		return strings.HasPrefix(c.Text, start)
 	})
 }
 
-// constant says whether a value is a sentinel error, that of another package included, or a
+// constant reports whether a value is a sentinel error, possibly of another package, or a
 // compiled pattern.
 func (f *File) constant(value ast.Expr) bool {
 	if alias, ok := value.(*ast.SelectorExpr); ok {
@@ -102,9 +102,9 @@ func (f *File) constant(value ast.Expr) bool {
 	return slices.Contains([]string{"errors.New", "fmt.Errorf", "regexp.MustCompile"}, pkg.Name+"."+sel.Sel.Name)
 }
 
-// checkExit finds libraries that end the process or write to its log: those
-// are decisions of the commands. A panic with an error or a typed value is
-// left to bugs; one with a string is an error that nobody can handle.
+// checkExit finds libraries that end the process or write to its log: those decisions are left
+// to the commands. A panic with an error or a typed value is accepted for bugs; one with a
+// string is an error that cannot be handled.
 func checkExit(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if !f.library() {
@@ -139,7 +139,7 @@ func checkExit(t *Tree) []Offence {
 	})
 }
 
-// text says whether an expression is plainly a string.
+// text reports whether an expression is clearly a string.
 func text(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -155,8 +155,8 @@ func text(e ast.Expr) bool {
 	return false
 }
 
-// checkEnvironment finds libraries that read the environment or flags: they
-// are told by their options.
+// checkEnvironment finds libraries that read the environment or flags: they are configured by
+// their options.
 func checkEnvironment(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if !f.library() {
@@ -176,7 +176,7 @@ func checkEnvironment(t *Tree) []Offence {
 	})
 }
 
-// checkZapGlobals finds the logger that all share: a logger comes by options.
+// checkZapGlobals finds uses of the global logger: a logger must be passed in options.
 func checkZapGlobals(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		var out []Offence
@@ -188,8 +188,8 @@ func checkZapGlobals(t *Tree) []Offence {
 	})
 }
 
-// checkErrorText finds decisions that depend on the text of an error. Tests
-// may look at texts: that is how they check what a person reads.
+// checkErrorText finds decisions that depend on the text of an error. Tests may check texts,
+// since people read them.
 func checkErrorText(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if f.Test || f.layer() == "tests" {
@@ -222,7 +222,7 @@ func checkErrorText(t *Tree) []Offence {
 	})
 }
 
-// errorText says whether an expression is the text of an error.
+// errorText reports whether an expression is the text of an error.
 func errorText(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok || len(call.Args) != 0 {
@@ -232,7 +232,7 @@ func errorText(e ast.Expr) bool {
 	return ok && sel.Sel.Name == "Error"
 }
 
-// searches says whether a function looks for something in a text.
+// searches reports whether a function searches a text.
 func searches(fun ast.Expr) bool {
 	sel, ok := fun.(*ast.SelectorExpr)
 	if !ok {
@@ -247,7 +247,7 @@ func searches(fun ast.Expr) bool {
 		func(p string) bool { return strings.HasPrefix(sel.Sel.Name, p) })
 }
 
-// checkSleep finds tests that sleep instead of waiting for something.
+// checkSleep finds tests that sleep instead of waiting for an event.
 func checkSleep(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if !f.Test && f.layer() != "tests" || within(f.Dir, "tests/kit") {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// below says what each layer may import besides itself: what is to its
-// right in cmd → fs → objects → {transport → devices, metadata}.
+// below returns the layers that each layer may import besides itself: those to its right in
+// cmd → fs → objects → {transport → devices, metadata}.
 func below() map[string][]string {
 	return map[string][]string{
 		"cmd":       {"fs", "objects", "transport", "devices", "metadata"},
@@ -45,10 +45,9 @@ func checkLayers(t *Tree) []Offence {
 	})
 }
 
-// checkMeetingPoint finds packages besides those of objects in which
-// metadata and data meet. What stands above objects speaks of both in the
-// types that objects takes and returns, and the commands join the layers by
-// calling their constructors, so those are free to import all.
+// checkMeetingPoint finds packages outside objects that use both metadata and data. The layers
+// above objects refer to both by the types that objects accepts and returns, and the commands
+// connect the layers by calling their constructors, so those may import all of them.
 func checkMeetingPoint(t *Tree) []Offence {
 	type seen struct{ metadata, data *Offence }
 	packages := make(map[string]*seen)
@@ -84,7 +83,7 @@ func checkMeetingPoint(t *Tree) []Offence {
 	return out
 }
 
-// siblings are packages that implement one interface and must not know each
+// siblings returns packages that implement the same interface and must be independent of each
 // other.
 func siblings() map[string][]string {
 	return map[string][]string{
@@ -125,8 +124,8 @@ func checkSiblings(t *Tree) []Offence {
 	})
 }
 
-// transportLevels are the packages of transport, with those below them: each imports those
-// of earlier levels alone.
+// transportLevels returns the packages of transport by level, each with those below it: a
+// package imports only packages of earlier levels.
 func transportLevels() [][]string {
 	return [][]string{
 		{"transport/wire", "transport/topology", "transport/internal"},
@@ -146,8 +145,8 @@ func transportLevels() [][]string {
 	}
 }
 
-// transportLevel returns the level of a folder of transport, and the package of that level
-// that it belongs to; -1 is none.
+// transportLevel returns the level of a directory of transport, and the package of that level to
+// which it belongs; -1 if there is none.
 func transportLevel(dir string) (level int, of string) {
 	level = -1
 	for i, names := range transportLevels() {
@@ -163,8 +162,8 @@ func transportLevel(dir string) (level int, of string) {
 	return level, of
 }
 
-// checkTransport finds imports inside transport that go upward or sideways, and packages
-// that have no level.
+// checkTransport finds imports inside transport that go upward or sideways, and packages without
+// a level.
 func checkTransport(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if f.Test || f.layer() != "transport" {
@@ -189,7 +188,7 @@ func checkTransport(t *Tree) []Offence {
 	})
 }
 
-// checkTestOnly finds product code that imports what is made for tests.
+// checkTestOnly finds product code that imports test code.
 func checkTestOnly(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		if f.Test || f.layer() == "tests" {
@@ -209,8 +208,7 @@ func checkTestOnly(t *Tree) []Offence {
 	})
 }
 
-// checkShipped finds ways by which the binary reaches what is made for
-// tests, at any distance.
+// checkShipped finds chains of imports, of any length, from the binary to test code.
 func checkShipped(t *Tree) []Offence {
 	type edge struct {
 		to   string
@@ -246,7 +244,7 @@ func checkShipped(t *Tree) []Offence {
 	return out
 }
 
-// owner is a folder that alone may import a library.
+// owner is a directory that alone may import a library.
 type owner struct {
 	library string
 	dir     string
@@ -263,8 +261,7 @@ func owners() []owner {
 	}
 }
 
-// checkOwnedImports finds libraries that are used outside of the layer that
-// hides them.
+// checkOwnedImports finds libraries that are used outside the layer that hides them.
 func checkOwnedImports(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		var out []Offence
@@ -282,7 +279,7 @@ func checkOwnedImports(t *Tree) []Offence {
 	})
 }
 
-// checkUnsafe finds unsafe outside of the files that are named for it.
+// checkUnsafe finds uses of unsafe outside the files whose names permit it.
 func checkUnsafe(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		name := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.Path), ".go"), "_test")
@@ -293,8 +290,7 @@ func checkUnsafe(t *Tree) []Offence {
 	})
 }
 
-// checkCgo finds cgo: the binary is static and vendor libraries are opened
-// at run time.
+// checkCgo finds cgo: the binary is static, and vendor libraries are opened at run time.
 func checkCgo(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence { return f.importing("C", "cgo is not used here") })
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// checkPackageComment finds packages that have no comment, or several, or
-// have it in an unexpected file.
+// checkPackageComment finds packages without a package comment, with several, or with one in an
+// unexpected file.
 func checkPackageComment(t *Tree) []Offence {
 	packages := make(map[string][]*File)
 	for _, f := range t.Files {
@@ -73,8 +73,8 @@ func checkExportedComment(t *Tree) []Offence {
 	})
 }
 
-// exportedReceiver says whether a method can be seen from outside; a
-// function can.
+// exportedReceiver reports whether a method is visible outside its package; a function always
+// is.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return true
@@ -96,9 +96,8 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	}
 }
 
-// undocumented finds exported names of a declaration without a comment. The
-// comment of a group of constants or variables goes for all of them; a type
-// has its own.
+// undocumented finds exported names of a declaration without a comment. The comment of a group
+// of constants or variables covers all of them; each type needs its own.
 func (f *File) undocumented(d *ast.GenDecl) []Offence {
 	var out []Offence
 	for _, s := range d.Specs {
@@ -135,7 +134,7 @@ func checkBuildTags(t *Tree) []Offence {
 	})
 }
 
-// tags finds the tags in a build constraint that are not allowed.
+// tags finds tags in a build constraint that are not allowed.
 func (f *File) tags(c *ast.Comment) []Offence {
 	expr, err := constraint.Parse(c.Text)
 	if err != nil {
@@ -151,8 +150,8 @@ func (f *File) tags(c *ast.Comment) []Offence {
 	return out
 }
 
-// platform says whether a tag is an operating system or architecture that
-// someone may build this for.
+// platform reports whether a tag is an operating system or architecture for which this may be
+// built.
 func platform(tag string) bool {
 	return slices.Contains([]string{
 		"unix", "linux", "darwin", "freebsd", "windows",
@@ -160,14 +159,14 @@ func platform(tag string) bool {
 	}, tag)
 }
 
-// Sizes that no file and no function may have more lines than.
+// The maximum numbers of lines of files and functions.
 const (
 	maxFileLines = 800
 	maxFuncLines = 80
 )
 
-// checkSize finds files and functions that are too long. Lines of a function
-// that hold nothing but a comment don't count.
+// checkSize finds files and functions that are too long. Lines of a function that contain only a
+// comment don't count.
 func checkSize(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		var out []Offence
@@ -197,11 +196,11 @@ func checkSize(t *Tree) []Offence {
 	})
 }
 
-// maxMethods is the most methods that a type may have: one with more is several types.
+// maxMethods is the maximum number of methods of a type: one with more should be several types.
 const maxMethods = 90
 
-// checkMethods finds types of the product with too many methods, those of embedded types left
-// out.
+// checkMethods finds types of the product with too many methods; those of embedded types don't
+// count.
 func checkMethods(t *Tree) []Offence {
 	type receiver struct{ dir, name string }
 	found := map[receiver]int{}
@@ -243,7 +242,7 @@ func receiverOf(fn *ast.FuncDecl) string {
 	}
 }
 
-// commentLines returns the lines that hold nothing but a comment.
+// commentLines returns the lines that contain only a comment.
 func (f *File) commentLines() map[int]bool {
 	lines := strings.Split(string(f.Data), "\n")
 	out := make(map[int]bool)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Rule is something that holds for the whole tree.
+// Rule is a property that holds for the whole tree.
 type Rule struct {
 	Name  string
 	Check func(*Tree) []Offence
@@ -20,7 +20,7 @@ type Offence struct {
 	Text string
 }
 
-// String gives the place as editors understand it.
+// String returns the place in the format of editors, and the text.
 func (o Offence) String() string { return fmt.Sprintf("%s:%d: %s", o.Path, o.Line, o.Text) }
 
 // Rules lists every rule.
@@ -55,7 +55,7 @@ func Rules() []Rule {
 	}
 }
 
-// sorted orders offences by place and drops doubles.
+// sorted orders offences by place and removes duplicates.
 func sorted(list []Offence) []Offence {
 	slices.SortFunc(list, func(a, b Offence) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
@@ -63,7 +63,7 @@ func sorted(list []Offence) []Offence {
 	return slices.Compact(list)
 }
 
-// offence describes a breach at a position in the file.
+// offence describes an offence at a position in the file.
 func (f *File) offence(pos token.Pos, format string, args ...any) Offence {
 	return Offence{Path: f.Path, Line: f.line(pos), Text: fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkTodo finds work that is left and that no issue knows of.
+// checkTodo finds TODO comments that do not refer to an issue.
 func checkTodo(t *Tree) []Offence {
 	left := regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
 	issue := regexp.MustCompile(`#\d+|\bissue \d+`)
@@ -25,7 +25,7 @@ func checkTodo(t *Tree) []Offence {
 	})
 }
 
-// checkPronouns finds comments that speak of software as of a person.
+// checkPronouns finds comments that refer to software as to a person.
 func checkPronouns(t *Tree) []Offence {
 	person := regexp.MustCompile(`(?i)\b(he|him|his|himself|whom|whomever)\b`)
 	return t.each(func(f *File) []Offence {
@@ -41,8 +41,8 @@ func checkPronouns(t *Tree) []Offence {
 	})
 }
 
-// checkBeginnings finds comments that begin "X is what …": a comment says what X does or
-// means, by a verb or a noun.
+// checkBeginnings finds comments that begin "X is what …": a comment describes X by a verb or a
+// noun.
 func checkBeginnings(t *Tree) []Offence {
 	clause := regexp.MustCompile(`^// \w+ (is|are) (what|who|how|where|when|whether|which|whose)\b`)
 	return t.each(func(f *File) []Offence {
@@ -56,8 +56,7 @@ func checkBeginnings(t *Tree) []Offence {
 	})
 }
 
-// checkMachinePaths finds paths that only exist on the machine of whoever
-// wrote them.
+// checkMachinePaths finds paths that exist only on the machine of their author.
 func checkMachinePaths(t *Tree) []Offence {
 	// Put together so that this file is not an offender.
 	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=:,])(/` + `work/|/` + `root/|/` + `home/\w+/|/` + `Users/\w+/)`)
@@ -77,8 +76,8 @@ func checkMachinePaths(t *Tree) []Offence {
 	return out
 }
 
-// checkNamedTests finds tests that SECURITY.md names, as `FOLDER.TestName`, and
-// that are not there.
+// checkNamedTests finds tests that SECURITY.md names, as `FOLDER.TestName`, and that do not
+// exist.
 func checkNamedTests(t *Tree) []Offence {
 	there := map[string]bool{}
 	for _, f := range t.Files {

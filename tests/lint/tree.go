@@ -14,16 +14,16 @@ import (
 	"unicode/utf8"
 )
 
-// Module is the import path of the tree that is checked.
+// Module is the import path of the checked tree.
 const Module = "github.com/hmcfs/hmcfs"
 
-// Tree is the source tree: every Go file parsed, every other text as it is.
+// Tree is the source tree: parsed Go files, and the text of all other files.
 type Tree struct {
 	Files []*File
 	Texts []Text
 }
 
-// Text is a file as lines can be searched in it, Go files included.
+// Text is the text of a file, for searches by line. Go files are included.
 type Text struct {
 	Path string
 	Data []byte
@@ -46,11 +46,11 @@ type Import struct {
 	Pos  token.Pos
 }
 
-// largestText bounds what is searched: bigger files are data.
+// largestText bounds the size of searched files, in bytes: larger files are data.
 const largestText = 2 << 20
 
-// Load reads a tree. Left out are what git keeps for itself, build outputs
-// and nested modules, whose packages are not ours to import.
+// Load reads a tree. It skips git's own files, build outputs, and nested modules, whose packages
+// this module cannot import.
 func Load(fsys fs.FS) (*Tree, error) {
 	t := new(Tree)
 	fset := token.NewFileSet()
@@ -69,7 +69,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, err
 }
 
-// enter says whether the walk goes into a folder.
+// enter decides whether the walk enters a directory.
 func enter(fsys fs.FS, name string) error {
 	if slices.Contains([]string{".git", "bin", "dist"}, name) {
 		return fs.SkipDir
@@ -123,13 +123,13 @@ func (t *Tree) each(check func(*File) []Offence) []Offence {
 	return out
 }
 
-// line is the line of a position.
+// line returns the line of a position.
 func (f *File) line(pos token.Pos) int { return f.fset.Position(pos).Line }
 
-// layer is the first folder of the file's path, or "" for the root.
+// layer returns the first directory of the file's path, or "" for the root.
 func (f *File) layer() string { return layerOf(f.Dir) }
 
-// layerOf is the first folder of a path from the root.
+// layerOf returns the first directory of a path relative to the root.
 func layerOf(dir string) string {
 	first, _, _ := strings.Cut(dir, "/")
 	if first == "." {
@@ -151,7 +151,7 @@ func (f *File) imports() []Import {
 	return out
 }
 
-// ours returns the folder of an import of this module.
+// ours returns the directory of an import of this module.
 func (i Import) ours() (dir string, ok bool) {
 	if i.Path == Module {
 		return ".", true
@@ -159,12 +159,12 @@ func (i Import) ours() (dir string, ok bool) {
 	return strings.CutPrefix(i.Path, Module+"/")
 }
 
-// within says whether the import is the package or below it.
+// within reports whether the import is the package or one below it.
 func (i Import) within(pkg string) bool {
 	return i.Path == pkg || strings.HasPrefix(i.Path, pkg+"/")
 }
 
-// within says whether a folder is the given one or below it.
+// within reports whether a directory is parent or one below it.
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, parent+"/")
 }
@@ -179,8 +179,8 @@ func (f *File) inspect(visit func(ast.Node)) {
 	})
 }
 
-// importName returns the name by which the file calls an imported package,
-// or "" if it does not import it.
+// importName returns the name under which the file refers to an imported package, or "" if it
+// does not import it.
 func (f *File) importName(pkg string) string {
 	for _, spec := range f.Syntax.Imports {
 		if p, err := strconv.Unquote(spec.Path.Value); err != nil || p != pkg {
@@ -194,8 +194,8 @@ func (f *File) importName(pkg string) string {
 	return ""
 }
 
-// uses calls found for each mention of one of the names of a package: a
-// call, or the function taken as a value. No names means any name.
+// uses calls found for each use of one of the names of a package: a call, or the function as a
+// value. Without names, any name matches.
 func (f *File) uses(pkg string, names []string, found func(pos token.Pos, name string)) {
 	local := f.importName(pkg)
 	if local == "" || local == "_" {

@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// Client is one node's way to the service. All below server belongs to the
-// server's lock.
+// Client is the connection of one node to the service. The server's lock guards all fields
+// below server.
 type Client struct {
 	server  *Server
 	cut     bool
@@ -19,7 +19,7 @@ type Client struct {
 
 var _ coord.Service = (*Client)(nil)
 
-// SetCut cuts the way between this client and the service, or heals it.
+// SetCut cuts or restores the connection between this client and the service.
 func (c *Client) SetCut(cut bool) {
 	s := c.server
 	s.mu.Lock()
@@ -31,8 +31,8 @@ func (c *Client) SetCut(cut bool) {
 	s.tendLocked(c)
 }
 
-// Kill is the death of the client's process, seen when the time of its leases
-// has passed: they end now, and the client answers no more.
+// Kill simulates the death of the client's process after the time to live of its leases has
+// passed: they end immediately, and calls of the client fail.
 func (c *Client) Kill() {
 	s := c.server
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (c *Client) Kill() {
 	}
 }
 
-// Close ends watches and keeps leases no more; see coord.Service.
+// Close ends watches and stops keeping leases alive; see coord.Service.
 func (c *Client) Close() error {
 	s := c.server
 	s.mu.Lock()
@@ -89,8 +89,8 @@ func (c *Client) beginLocked(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf says which of the service's leases a caller means; false for one
-// that has ended or is of another service.
+// leaseOf returns the service's lease that a caller refers to; false for one that has ended or
+// is of another service.
 func (c *Client) leaseOf(l coord.Lease) (*lease, bool) {
 	if l == nil {
 		return nil, true
@@ -102,7 +102,7 @@ func (c *Client) leaseOf(l coord.Lease) (*lease, bool) {
 	return own, true
 }
 
-// Create makes entries; see coord.Service.
+// Create creates entries; see coord.Service.
 func (c *Client) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s := c.server
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (c *Client) Create(ctx context.Context, entries []coord.Entry, l coord.Leas
 	return results, nil
 }
 
-// Replace changes entries; see coord.Service.
+// Replace replaces entries; see coord.Service.
 func (c *Client) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s := c.server
 	s.mu.Lock()
@@ -173,7 +173,7 @@ func (c *Client) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Res
 	return results, nil
 }
 
-// Get reads an entry; see coord.Service. The value is not to be changed.
+// Get reads an entry; see coord.Service. The value must not be modified.
 func (c *Client) Get(ctx context.Context, name string) (coord.Entry, error) {
 	s := c.server
 	s.mu.Lock()

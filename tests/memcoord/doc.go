@@ -1,13 +1,13 @@
-// Package memcoord is a coord.Service in the memory of one process: for tests of
-// what is built on the seam, and for simulations of many nodes. A Server is
-// the service, a Client one node's way to it; both can be made to fail.
+// Package memcoord implements coord.Service in the memory of one process, for tests of the code
+// that uses the interface and for simulations of many nodes. A Server is the service, and a
+// Client the connection of one node to it; both can be made to fail.
 //
-// Leases are kept for as long as there is a way from the client to the server,
-// without a message. With the way cut, or the client closed, a lease ends after
-// its time; Kill ends it at once, as if that had passed.
+// A lease is kept, without messages, for as long as the client is connected to the server.
+// After the connection is cut or the client is closed, the lease expires after its time to
+// live; Kill ends it at once, as if that time had passed.
 //
 // # Lock order
 //
-// Server.mu alone. It guards everything that belongs to the server, also what
-// lies in clients, leases and watches.
+// Server.mu alone. It guards all state of the server, including the parts that are in clients,
+// leases and watches.
 package memcoord

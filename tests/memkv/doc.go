@@ -1,9 +1,9 @@
-// Package memkv is a metadata.KV in memory, for tests and for mounts that
-// keep nothing. Readers see snapshots of a copy-on-write tree and never wait;
-// writers run one after the other, so no transaction is ever repeated.
+// Package memkv implements metadata.KV in memory, for tests and for mounts without persistent
+// records. Readers see snapshots of a copy-on-write tree and never wait. Writers run one after
+// the other, so no transaction is ever retried.
 //
 // # Lock order
 //
-// KV.mu alone. It is held by the one transaction that writes, while its
-// function runs, so that function must not begin another one that writes.
+// KV.mu alone. The writing transaction holds it while its function runs, so that function must
+// not start another writing transaction.
 package memkv

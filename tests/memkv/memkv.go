@@ -19,9 +19,9 @@ type pair struct {
 
 func less(a, b pair) bool { return a.key < b.key }
 
-// KV is a metadata.KV in memory. Its contents are gone with the process.
+// KV is a metadata.KV in memory. Its contents are lost at the end of the process.
 type KV struct {
-	// current is the tree of the last commit; nobody writes to it.
+	// current is the tree of the last commit; it is never modified.
 	current atomic.Pointer[btree.BTreeG[pair]]
 	closed  atomic.Bool
 	mu      sync.Mutex // held by the one transaction that writes
@@ -38,7 +38,7 @@ func New() *KV {
 	return kv
 }
 
-// View runs fn over the last commit; see metadata.KV.
+// View runs fn on the last commit; see metadata.KV.
 func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := kv.begin(ctx); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return fn(&txn{tree: kv.current.Load(), readOnly: true})
 }
 
-// Update runs fn once on a copy, which becomes the store when fn succeeds;
-// see metadata.KV.
+// Update runs fn once, on a copy, which becomes the current tree if fn succeeds; see
+// metadata.KV.
 func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := kv.begin(ctx); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return nil
 }
 
-// Copy returns a store with what is in this one now.
+// Copy returns a store with the current contents of this one.
 func (kv *KV) Copy() *KV {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
@@ -81,7 +81,7 @@ func (kv *KV) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close makes all further calls answer ErrClosed.
+// Close makes all further calls return ErrClosed.
 func (kv *KV) Close() error {
 	if kv.closed.Swap(true) {
 		return metadata.ErrClosed

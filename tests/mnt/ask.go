@@ -23,8 +23,8 @@ type Stats struct {
 	Mount     fs.Status         `json:"mount"`
 }
 
-// Bytes returns how many bytes went through the host, and how many in all
-// ways, for device to device copies to be told apart.
+// Bytes returns the number of bytes that took a path, to distinguish device-to-device copies
+// from others.
 func (s Stats) Bytes(path string) uint64 {
 	var n uint64
 	for _, p := range s.Transfers.Paths {
@@ -35,7 +35,7 @@ func (s Stats) Bytes(path string) uint64 {
 	return n
 }
 
-// Status asks the daemon over its admin socket.
+// Status queries the daemon over its admin socket.
 func (m *M) Status() adminapi.Status {
 	m.t.Helper()
 	s, err := m.status()
@@ -47,7 +47,7 @@ func (m *M) Status() adminapi.Status {
 
 func (m *M) status() (adminapi.Status, error) { return m.Client().Status(m.t.Context(), true) }
 
-// Client speaks to the daemon's admin socket.
+// Client returns a client of the daemon's admin socket.
 func (m *M) Client() *client.Client {
 	return client.New(filepath.Join(m.RuntimeDir, "admin.sock"))
 }
@@ -78,14 +78,13 @@ func (m *M) Stats() Stats {
 	return s
 }
 
-// PID is the daemon's process.
+// PID returns the daemon's process ID.
 func (m *M) PID() int { return m.daemon.process.Pid }
 
-// Command is hmcfs, to be started.
+// Command returns a command that runs hmcfs.
 func (m *M) Command(args ...string) *exec.Cmd { return Itself(programName, args...) }
 
-// Run runs hmcfs and returns its standard output. The error has what it wrote
-// to its standard error.
+// Run runs hmcfs and returns its standard output. The error includes its standard error.
 func (m *M) Run(args ...string) (string, error) {
 	cmd := m.Command(args...)
 	var out, errs bytes.Buffer

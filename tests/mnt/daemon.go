@@ -12,7 +12,7 @@ import (
 // daemon is one run of hmcfs mount -f.
 type daemon struct {
 	process *os.Process
-	// done is closed when it has ended, with err.
+	// done is closed when the process has ended, with err.
 	done chan struct{}
 	err  error
 }
@@ -28,7 +28,7 @@ func (m *M) startDaemon(args, env []string) *daemon {
 	cmd := Itself(programName, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.Stdout, cmd.Stderr = log, log
-	// A signal at the tests' terminal is not the daemon's.
+	// A signal at the tests' terminal must not reach the daemon.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	d := &daemon{done: make(chan struct{})}
 	started := make(chan error)
@@ -39,8 +39,8 @@ func (m *M) startDaemon(args, env []string) *daemon {
 	return d
 }
 
-// run starts the command and waits for its end on one thread: a parent's death
-// signal comes with the end of the thread that has started the child.
+// run starts the command and waits for its end on one thread: the parent-death signal is sent at
+// the end of the thread that started the child.
 func (d *daemon) run(cmd *exec.Cmd, enter func() error, started chan<- error) {
 	var err error
 	if enter != nil {
@@ -60,7 +60,7 @@ func (d *daemon) run(cmd *exec.Cmd, enter func() error, started chan<- error) {
 	close(d.done)
 }
 
-// ended says whether the daemon is dead.
+// ended reports whether the daemon is dead.
 func (d *daemon) ended() bool {
 	select {
 	case <-d.done:
@@ -70,7 +70,7 @@ func (d *daemon) ended() bool {
 	}
 }
 
-// ends waits for the end, no longer than patience.
+// ends waits for the end, at most for the time patience, and reports whether it has come.
 func (d *daemon) ends() bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -82,7 +82,7 @@ func (d *daemon) ends() bool {
 	}
 }
 
-// await waits for the end and fails the test if it does not come.
+// await waits for the end, and fails the test if the daemon does not end.
 func (d *daemon) await(t testing.TB) {
 	t.Helper()
 	if !d.ends() {

@@ -1,15 +1,13 @@
-// Package mnt mounts hmcfs for tests: the real program, in a process of its
-// own, below a directory that is gone when the test process is, however that
-// ends.
+// Package mnt mounts hmcfs for tests: the real program, in a process of its own, below a
+// directory that disappears with the test process, however that ends.
 //
-// A test package that uses it hands its TestMain over:
+// A test package that uses it calls Main from its TestMain:
 //
 //	func TestMain(m *testing.M) { mnt.Main(m) }
 //
-// The test binary then is the program too: run under the name hmcfs it calls
-// cli.Run, with faults around its devices where a test asks for them (see
-// Faults). So the daemon of a test run with -race has the race detector in
-// it, and nothing is built twice.
+// The test binary then doubles as the program: run under the name hmcfs it calls cli.Run, with
+// faults around its devices if a test asks for them (see Faults). So the daemon of a test run
+// with -race includes the race detector, and nothing is built twice.
 //
 //	func TestSomething(t *testing.T) {
 //		kit.Check(t)

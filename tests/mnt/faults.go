@@ -16,25 +16,24 @@ import (
 	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 )
 
-// faultsEnv names the file with the faults of the daemon's devices. The
-// daemon looks at it before each operation of a device, so that a test turns
-// faults on and off while the mount is up.
+// faultsEnv names the file with the faults of the daemon's devices. The daemon checks the file
+// before each operation of a device, so that a test can turn faults on and off while the mount
+// is up.
 const faultsEnv = "HMCFS_TEST_FAULTS"
 
-// Faults is the file that tells a daemon which operations of its devices go
-// wrong. Each line is one rule:
+// Faults is the path of a file that selects the operations of a daemon's devices that fail.
+// Each line is one rule:
 //
 //	DEVICE KIND every N ERROR     each N-th operation
 //	DEVICE KIND at N ERROR        the N-th from now on, from 0
 //	DEVICE KIND from N ERROR      the N-th and all after it
-//	DEVICE KIND delay DURATION    all are late
+//	DEVICE KIND delay DURATION    all are delayed
 //
-// DEVICE is a name or *, KIND one of faulty's kinds with dashes for spaces
-// (copy-in, copy-out, copy, peer-copy, alloc, fill, map, …) or *, ERROR is
-// error, memory (out of memory) or lost.
+// DEVICE is a name or *, KIND one of faulty's kinds with dashes for spaces (copy-in, copy-out,
+// copy, peer-copy, alloc, fill, map, …) or *, ERROR is error, memory (out of memory) or lost.
 type Faults string
 
-// Set replaces the rules; none lets everything happen. Counting begins anew.
+// Set replaces the rules; without rules everything succeeds. Counting starts anew.
 func (f Faults) Set(t testing.TB, rules ...string) {
 	t.Helper()
 	if err := f.Write(rules...); err != nil {
@@ -42,7 +41,7 @@ func (f Faults) Set(t testing.TB, rules ...string) {
 	}
 }
 
-// Write is Set for those who have no test.
+// Write is Set for callers without a test.
 func (f Faults) Write(rules ...string) error {
 	next := string(f) + ".new"
 	if err := os.WriteFile(next, []byte(strings.Join(rules, "\n")), 0o644); err != nil {
@@ -51,7 +50,7 @@ func (f Faults) Write(rules ...string) error {
 	return os.Rename(next, string(f))
 }
 
-// Env is the environment of a daemon that obeys the file.
+// Env returns the environment variable that makes a daemon follow the file.
 func (f Faults) Env() string { return faultsEnv + "=" + string(f) }
 
 // NewFaults returns an empty file of faults in a directory.
@@ -62,8 +61,7 @@ func NewFaults(t testing.TB, dir string) Faults {
 	return f
 }
 
-// wrapDevice puts the faults that the file tells around devices; no file is
-// no wrapper.
+// wrapDevice returns a wrapper that injects the file's faults into devices; nil without a file.
 func wrapDevice(file string) func(devices.Device) devices.Device {
 	if file == "" {
 		return nil
@@ -95,7 +93,7 @@ func (w *watcher) before(op faulty.Op) error {
 	return rules.Before(context.Background(), strings.ReplaceAll(op.Kind.String(), " ", "-"))
 }
 
-// current returns the rules of the file as it is now.
+// current returns the current rules of the file.
 func (w *watcher) current() (*fault.Injector[string], error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

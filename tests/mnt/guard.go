@@ -17,18 +17,18 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// Base is the directory below which everything of this test process lies. It
-// and what is mounted below it are gone when the process is.
+// Base returns the directory below which all files of this test process are. The directory and
+// the mounts below it are removed when the process ends.
 func Base() string { return os.Getenv(baseEnv) }
 
-// startGuard makes the base directory and starts the process that clears it
-// away when this one ends: it holds the other end of a pipe.
+// startGuard creates the base directory and starts the process that removes it when this one
+// ends, which it detects by its end of a pipe.
 func startGuard() (stop func(), err error) {
 	base, err := os.MkdirTemp("", "hmcfs-test-")
 	if err != nil {
 		return nil, err
 	}
-	// Tests go in as other users.
+	// Tests access it as other users.
 	if err = os.Chmod(base, 0o755); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func startGuard() (stop func(), err error) {
 	}
 	cmd := Itself(guardName, append([]string{base}, programDir()...)...)
 	cmd.Stderr = os.Stderr
-	// A ^C is for the tests; the guard outlives it to clear up.
+	// A ^C is meant for the tests; the guard survives it, to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,8 +52,8 @@ func startGuard() (stop func(), err error) {
 	}, nil
 }
 
-// programDir returns the directory in which testscript.Main has put the program, for the case that
-// it can't clear up by itself.
+// programDir returns the directory in which testscript.Main has put the program, in case that
+// process cannot remove it itself.
 func programDir() []string {
 	path, err := exec.LookPath(programName)
 	if err != nil {
@@ -66,7 +66,7 @@ func programDir() []string {
 	return []string{dir}
 }
 
-// guard waits for the end of the test process and clears up after it.
+// guard waits for the end of the test process and cleans up after it.
 func guard() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if len(os.Args) < 2 || !filepath.IsAbs(os.Args[1]) {
@@ -83,8 +83,8 @@ func guard() {
 	}
 }
 
-// Clear ends every daemon that serves a mount below base, unmounts what is
-// mounted there and removes the directory.
+// Clear ends every daemon that serves a mount below base, unmounts everything that is mounted
+// there, and removes the directory.
 func Clear(base string) error {
 	killDaemons(base)
 	if err := unmountBelow(base); err != nil {
@@ -94,8 +94,8 @@ func Clear(base string) error {
 	return os.RemoveAll(base)
 }
 
-// killDaemons kills the processes under the program's name whose arguments or
-// working files name the base directory.
+// killDaemons kills the processes with the program's name whose arguments or working files
+// refer to the base directory.
 func killDaemons(base string) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -117,7 +117,7 @@ func killDaemons(base string) {
 	}
 }
 
-// unmountBelow takes away every mount below a directory, the last first.
+// unmountBelow unmounts everything below a directory, the newest mount first.
 func unmountBelow(base string) error {
 	mounts, err := place.Mounts()
 	if err != nil {
@@ -133,8 +133,8 @@ func unmountBelow(base string) error {
 	return nil
 }
 
-// removeLinks removes the links in the user's runtime directory that lead
-// below base: those of daemons that were killed.
+// removeLinks removes the links in the user's runtime directory that point below base: those of
+// daemons that were killed.
 func removeLinks(base string) {
 	host := place.Host{UID: os.Geteuid(), Getenv: os.Getenv}
 	paths, err := host.Of(base, base, "")

@@ -9,20 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolatedEnv says that the process has a mount namespace of its own.
+// isolatedEnv marks that the process has a mount namespace of its own.
 const isolatedEnv = "HMCFS_TEST_ISOLATED"
 
-// isolate starts the test process again in a mount namespace of its own, so
-// that tests of other packages, which run at the same time, and these don't
-// see each other's mounts, and that the kernel takes the mounts away when the
-// last process of the tests is gone. Without the privilege it does nothing:
-// then there are no mounts.
+// isolate restarts the test process in a mount namespace of its own, so that these tests and
+// those of other packages, which run at the same time, don't see each other's mounts, and the
+// kernel removes the mounts when the last process of the tests ends. Without the privilege it
+// does nothing: then there are no mounts.
 func isolate() error {
 	if os.Getenv(isolatedEnv) != "" || os.Geteuid() != 0 {
 		return nil
 	}
-	// The new namespace is that of this thread, which execve makes the only
-	// one.
+	// The new namespace belongs to this thread, which execve makes the only one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
-// The names under which the test binary is something else than the tests.
+// The names under which the test binary acts as another program.
 const (
 	programName = "hmcfs"
 	helperName  = "mount.hmcfs"
@@ -29,17 +29,17 @@ const (
 
 // The environment of the program under test.
 const (
-	// umaskEnv is the umask, in octal, that the program starts with.
+	// umaskEnv is the umask, in octal, with which the program starts.
 	umaskEnv = "HMCFS_TEST_UMASK"
-	// baseEnv is the variable with the directory of all that one test process has.
+	// baseEnv is the variable with the directory for all files of one test process.
 	baseEnv = "HMCFS_TEST_BASE"
 )
 
-// Main runs the tests of a package, each in a process of its own, or the
-// program, by the name that the process was started under; more are programs of
-// the tests' own, by theirs. It does not return.
+// Main selects by the name that the process was started under: it runs the tests of a package,
+// each in a process of its own, or the program, or one of the tests' own programs, which more
+// holds by name. It does not return.
 func Main(m *testing.M, more ...map[string]func()) {
-	// As in cmd/hmcfs the first thread is for signals alone.
+	// As in cmd/hmcfs, the first thread only handles signals.
 	runtime.LockOSThread()
 	programs := map[string]func(){programName: program, helperName: program, guardName: guard}
 	for _, p := range more {
@@ -57,10 +57,10 @@ func Main(m *testing.M, more ...map[string]func()) {
 	testscript.Main(tests{m}, programs)
 }
 
-// tests are a package's tests with the guard around them.
+// tests wraps a package's tests with the guard.
 type tests struct{ m *testing.M }
 
-// Run runs them.
+// Run runs the tests.
 func (r tests) Run() int {
 	stop, err := startGuard()
 	if err != nil {
@@ -71,7 +71,7 @@ func (r tests) Run() int {
 	return r.m.Run()
 }
 
-// program is hmcfs.
+// program runs hmcfs.
 func program() {
 	if text := os.Getenv(umaskEnv); text != "" {
 		mask, err := strconv.ParseUint(text, 8, 12)
@@ -89,7 +89,7 @@ func program() {
 	os.Exit(cli.Run(context.Background(), env))
 }
 
-// Itself is a command that runs the test binary under one of its names.
+// Itself returns a command that runs the test binary under one of its names.
 func Itself(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{name}, args...)

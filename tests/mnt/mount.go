@@ -16,34 +16,33 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience bounds the time that a daemon takes to mount or to end. It is generous:
-// the race detector and a busy machine slow both.
+// patience bounds the time that a daemon takes to mount or to end. It is generous: the race
+// detector and a busy machine slow both down.
 const patience = 60 * time.Second
 
-// Options describe a mount of a test.
+// Options configures a mount of a test.
 type Options struct {
-	// Devices are the devices' specs. Default: host, sim:0 and sim:1 of
-	// 64 MiB each.
+	// Devices are the device specs. Default: host, sim:0 and sim:1 of 64 MiB each.
 	Devices []string
-	// Found mounts what the machine has: no device is named.
+	// Found mounts the devices found on the machine: no device is given.
 	Found bool
-	// AllowOther lets other users in.
+	// AllowOther grants access to other users.
 	AllowOther bool
-	// Extra are more flags of hmcfs mount.
+	// Extra holds further flags of hmcfs mount.
 	Extra []string
 	// Env is added to the daemon's environment.
 	Env []string
-	// Enter, if not nil, is called on the thread that starts the daemon, to
-	// put it into a namespace: see netns.Space.
+	// Enter, if not nil, is called on the thread that starts the daemon, to move it into a
+	// namespace: see netns.Space.
 	Enter func() error
-	// Umask is that of the daemon; 0 is 022.
+	// Umask is the daemon's umask; 0 means 022.
 	Umask int
-	// Faulty puts a wrapper around each device that obeys M.Faults. Default
-	// is the devices as they are.
+	// Faulty puts a wrapper around each device that follows M.Faults. By default devices are not
+	// wrapped.
 	Faulty bool
 }
 
-// DefaultDevices are mounted where Options name none.
+// DefaultDevices returns the devices that are mounted if Options has none.
 func DefaultDevices() []string {
 	return []string{"host,size=64MiB", "sim:0,size=64MiB", "sim:1,size=64MiB"}
 }
@@ -52,9 +51,9 @@ func DefaultDevices() []string {
 type M struct {
 	// Dir is the mount point.
 	Dir string
-	// StateDir and RuntimeDir are the daemon's.
+	// StateDir and RuntimeDir are the directories of the daemon.
 	StateDir, RuntimeDir string
-	// Faults are those of the devices, with Options.Faulty.
+	// Faults controls the faults of the devices, with Options.Faulty.
 	Faults Faults
 
 	t      testing.TB
@@ -63,8 +62,8 @@ type M struct {
 	daemon *daemon
 }
 
-// Mount mounts and returns when the mount answers. The mount, its daemon and
-// all that they leave are gone at the end of the test.
+// Mount mounts, and returns when the mount answers. At the end of the test the mount, its
+// daemon and all their files are removed.
 func Mount(t testing.TB, o Options) *M {
 	t.Helper()
 	m := Prepare(t, o)
@@ -72,7 +71,7 @@ func Mount(t testing.TB, o Options) *M {
 	return m
 }
 
-// Prepare makes the directories of a mount without mounting.
+// Prepare creates the directories of a mount without mounting.
 func Prepare(t testing.TB, o Options) *M {
 	t.Helper()
 	kit.Require(t, "fuse", "root")
@@ -97,9 +96,9 @@ func Prepare(t testing.TB, o Options) *M {
 	return m
 }
 
-// TempDir returns a directory of the test's own that all users may enter,
-// unlike that of testing. It is short enough for a socket, and gone with all
-// that is mounted in it at the end of the test.
+// TempDir returns a directory for the test that all users may enter, unlike the one of package
+// testing. Its path is short enough for a socket. It is removed at the end of the test with
+// everything mounted in it.
 func TempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(Base(), "") //nolint:usetesting // that one is closed to others, and too long
@@ -122,11 +121,10 @@ func (m *M) Path(elem ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elem...)...)
 }
 
-// Start mounts again where a mount was ended or killed, with the same
-// options.
+// Start mounts again, with the same options, after a mount was ended or killed.
 func (m *M) Start() {
 	m.t.Helper()
-	// A test may know that the process has gone a moment before this does.
+	// The test may notice the end of the process a moment before this does.
 	if m.daemon != nil && !m.daemon.ends() {
 		m.t.Fatal("the daemon is still there")
 	}
@@ -137,14 +135,13 @@ func (m *M) Start() {
 	}
 }
 
-// Begin is Start that does not wait for the mount, which may not come about.
+// Begin is Start without the wait for the mount, which may fail.
 func (m *M) Begin() {
 	m.t.Helper()
 	m.daemon = m.startDaemon(m.args(), m.env())
 }
 
-// answers says that the mount can be used; a daemon that has ended ends the
-// wait too.
+// answers returns nil once the mount can be used. The end of the daemon ends the wait, too.
 func (m *M) answers() error {
 	if m.daemon.ended() {
 		return nil
@@ -175,16 +172,16 @@ func (m *M) env() []string {
 	return append(env, m.opts.Env...)
 }
 
-// Kill ends the daemon with SIGKILL and returns when it is dead. What it had
-// mounted stays, dead.
+// Kill ends the daemon with SIGKILL and returns when it is dead. Its mounts stay, without a
+// server.
 func (m *M) Kill() {
 	m.t.Helper()
 	m.daemon.signal(m.t, syscall.SIGKILL)
 	m.daemon.await(m.t)
 }
 
-// Umount runs hmcfs umount with more flags, such as --keep, and returns when
-// the daemon has ended; it ends with code 0.
+// Umount runs hmcfs umount with further flags, such as --keep, and returns when the daemon has
+// ended. The daemon must exit with code 0.
 func (m *M) Umount(flags ...string) {
 	m.t.Helper()
 	args := append(append([]string{"umount"}, flags...), "--", m.Dir)
@@ -197,14 +194,14 @@ func (m *M) Umount(flags ...string) {
 	}
 }
 
-// Remount unmounts, keeping what outlives a mount, and mounts again.
+// Remount unmounts, keeping everything that can outlive a mount, and mounts again.
 func (m *M) Remount() {
 	m.t.Helper()
 	m.Umount("--keep")
 	m.Start()
 }
 
-// Log returns what the daemon, and those before it, have written.
+// Log returns the output of the daemon and of its predecessors.
 func (m *M) Log() string {
 	data, err := os.ReadFile(m.logPath())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -215,8 +212,8 @@ func (m *M) Log() string {
 
 func (m *M) logPath() string { return filepath.Join(m.root, "log") }
 
-// clear ends the mount in the way of a user, or if that fails by force. A
-// test that has failed gets the daemon's log.
+// clear unmounts as a user does or, if that fails, by force. If the test has failed, it prints
+// the daemon's log.
 func (m *M) clear() {
 	m.t.Helper()
 	if m.daemon == nil {
@@ -244,7 +241,7 @@ func (m *M) clear() {
 	}
 }
 
-// mounted says whether something is mounted at the mount point.
+// mounted reports whether there is a mount at the mount point.
 func (m *M) mounted() bool { return len(MountedBelow(m.Dir)) > 0 }
 
 // MountedBelow lists the mount points at and below a directory.

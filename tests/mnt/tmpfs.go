@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Tmpfs mounts the kernel's own file system in memory and returns where: what
-// is expected of hmcfs is tried there too, so that the expectation itself is
-// checked. size is as in mount(8), such as 64m.
+// Tmpfs mounts the kernel's own in-memory file system and returns the mount point. Expectations
+// about hmcfs are tried on it, too, so that the expectations themselves are verified. size is
+// as in mount(8), such as 64m.
 func Tmpfs(t testing.TB, size string) string {
 	t.Helper()
 	kit.Require(t, "root")

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User is a user of the system that a test acts as.
+// User is a system user as which a test acts.
 type User struct {
 	UID, GID int
 	// Groups are the supplementary groups.
 	Groups []int
 }
 
-// Credential is the user for a command's SysProcAttr.
+// Credential returns the user for a command's SysProcAttr.
 func (u User) Credential() *syscall.Credential {
 	c := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, g := range u.Groups {
@@ -26,10 +26,9 @@ func (u User) Credential() *syscall.Credential {
 	return c
 }
 
-// AsUser runs fn on a thread that belongs to the user, without any
-// capability, and returns when fn has. The rest of the process keeps its
-// rights: fn must not start goroutines that need the user's. A process that fn
-// starts is the user's. The caller is root.
+// AsUser runs fn on a thread with the user's identity and without any capability, and returns
+// when fn does. The rest of the process keeps its rights: fn must not start goroutines that
+// need the user's. A process that fn starts runs as the user. The caller is root.
 //
 // fn may call t.Errorf, but neither t.Fatal nor t.Skip.
 func AsUser(t testing.TB, u User, fn func()) {
@@ -47,9 +46,9 @@ func AsUser(t testing.TB, u User, fn func()) {
 	}
 }
 
-// onThread runs fn on a thread that nobody else uses and that ends with the
-// goroutine, since it is never unlocked. That must not be the main thread: it
-// never ends, and its rights are those that /proc tells of the process.
+// onThread runs fn on a thread that nothing else uses and that ends with the goroutine, since it
+// is never unlocked. It must not be the main thread: that one never ends, and /proc reports its
+// rights as those of the process.
 func onThread(fn func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -65,8 +64,8 @@ func onThread(fn func()) {
 	runtime.UnlockOSThread()
 }
 
-// become gives the calling thread, and no other, the user's rights. The
-// wrappers of packages syscall and unix would do it to the whole process.
+// become gives the user's rights to the calling thread alone. The wrappers of packages syscall
+// and unix would change the whole process.
 func become(u User) error {
 	groups := make([]uint32, len(u.Groups), len(u.Groups)+1)
 	for i, g := range u.Groups {

@@ -12,37 +12,36 @@ import (
 	"syscall"
 )
 
-// ErrFailed is the end of a program that has printed what was wrong.
+// ErrFailed is the result of a program that has printed its findings itself.
 var ErrFailed = errors.New("properties do not hold")
 
-// Options describe a run.
+// Options configures a run.
 type Options struct {
-	// Name is that of the program, in the names of directories.
+	// Name is the program's name, used in the names of directories.
 	Name string
-	// Hmcfs is the path of hmcfs; it is built from the current directory by default.
+	// Hmcfs is the path of hmcfs; by default, it is built from the current directory.
 	Hmcfs string
 	// Args are the program's arguments. The path of hmcfs is added to them, as -hmcfs.
 	Args []string
-	// Keep leaves the directory also where all is well.
+	// Keep keeps the directory even if the run succeeds.
 	Keep bool
-	// Out takes what the program prints.
+	// Out receives the program's output.
 	Out io.Writer
 }
 
-// insideEnv names, for the process in the namespaces, the working directory.
+// insideEnv passes the working directory to the process in the namespaces.
 const insideEnv = "HMCFS_SANDBOX_INSIDE"
 
-// Inside returns the working directory of a program that Run has started, or
-// "". Logs that are left there outlive a run that fails.
+// Inside returns the working directory of a program that Run has started, or "". Logs in it
+// outlive a run that fails.
 func Inside() string { return os.Getenv(insideEnv) }
 
-// Scratch is a directory of a working directory that ends with the process: a
-// tmpfs, which is also where temporary files go.
+// Scratch returns a subdirectory of a working directory that disappears with the process: a
+// tmpfs, which also holds temporary files.
 func Scratch(dir string) string { return filepath.Join(dir, "run") }
 
-// Run runs the program again in namespaces of its own, and removes what it
-// leaves where nobody will want it. It returns ErrFailed where the program has
-// failed.
+// Run runs the program again in namespaces of its own, and removes its files unless they are
+// worth keeping. It returns ErrFailed if the program has failed.
 func Run(ctx context.Context, o Options) error {
 	dir, err := os.MkdirTemp("", "hmcfs-"+o.Name+"-")
 	if err != nil {
@@ -76,10 +75,9 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// attend runs the command, which ends with this process, and passes a signal on.
+// attend runs the command, which ends with this process, and forwards signals to it.
 func attend(ctx context.Context, cmd *exec.Cmd) error {
-	// A parent's death signal comes with the end of the thread that has started
-	// the child.
+	// The parent-death signal is sent at the end of the thread that started the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -94,8 +92,7 @@ func attend(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// Settle makes the namespaces fit for what runs there. It is the first that the
-// program calls inside.
+// Settle prepares the namespaces for use. The program calls it first, inside them.
 func Settle(dir string) error {
 	tmp := Scratch(dir)
 	if err := os.MkdirAll(tmp, 0o755); err != nil {

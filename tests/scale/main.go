@@ -1,14 +1,13 @@
-// Scale runs the code of membership and key index for many nodes in one
-// process, and writes docs/scale.md:
+// Scale runs the code of membership and key index for many nodes in one process, and writes
+// docs/scale.md:
 //
 //	go run ./tests/scale [-write] [-nodes 1000] [-keys 1000000]
 //	                     [-etcd-nodes 100] [-etcd-keys 100000]
 //
-// The first two are nodes and keys that meet at a service in the same process:
-// its network takes no time, so the times are what all nodes' work takes on
-// this machine's few processors. The other two meet at an etcd, which the
-// program starts; with none of them there is none. Everything is the product's
-// code but the service of the first.
+// The first two flags are the numbers of nodes and keys that use a service in the same process:
+// its network takes no time, so the times are those of the work of all nodes on this machine's
+// few processors. The other two are those that use an etcd, which the program starts unless
+// -etcd-nodes is 0. All code is the product's, except for the in-process service.
 package main
 
 import (

@@ -1,11 +1,10 @@
-// Package standin compiles stand-ins for the vendors' libraries: C sources
-// that have a vendor's ABI and keep device memory in the host's. A family is
-// tested against its stand-in where there is no hardware.
+// Package standin compiles stand-ins for vendor libraries: C sources with a vendor's ABI that
+// keep device memory in host memory. A family is tested against its stand-in where there is no
+// hardware.
 //
-// Each source checks what it is called with (sizes, kinds, the device of the
-// calling thread, double frees, overlapping copies) and fails a wrong call in
-// the way that it is told to by its environment variables, which stand at the
-// top of the source.
+// Each source checks its arguments (sizes, kinds, the device of the calling thread, double
+// frees, overlapping copies), and ends the process on a wrong call. The environment variables
+// that configure it and make calls fail are listed at the top of standin.h.
 //
 // # Lock order
 //

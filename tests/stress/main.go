@@ -1,23 +1,21 @@
-// Stress runs the tests that a change adds or touches, many times and several
-// at a time, while spinning goroutines keep the processors busy. It prints what
-// failed and ends with
+// Stress runs the tests that a change adds or touches, many times and several at a time, while
+// spinning goroutines keep the processors busy. It prints the failures and ends with
 //
 //	N passed, N failed, N skipped
 //
-// where each run of a test counts. The change is what differs between a commit
-// and the files in the directory:
+// where each run of a test counts. The change is the difference between a commit and the files
+// in the directory:
 //
 //	go run ./tests/stress [-count 50] [-limit 30m] [COMMIT]
 //
-// Without COMMIT it is where the branch left main or, on main itself, the
-// commit before the last one. A test is touched if one of its lines is, or if
-// it uses a function, a type or a variable of its file that is; files of
-// helpers without tests count for all tests of the package.
+// The default of COMMIT is the commit at which the branch left main or, on main itself, the
+// commit before the last one. A test is touched if one of its lines is, or if it uses a
+// function, type or variable of its file that is touched; helper files without tests count for
+// all tests of the package.
 //
-// Each run is a process of its own, so what runs at the same time are also
-// copies of one test. Tests take turns: where -limit ends the runs early, all
-// of them have run about as often. It fails if a test did, or if every run of
-// all of them was skipped.
+// Each run is a process of its own, so copies of one test also run at the same time. Tests take
+// turns: if -limit ends the runs early, all of them have run about equally often. Stress fails
+// if a test did, or if every run of all of them was skipped.
 package main
 
 import (

@@ -1,13 +1,13 @@
-// Tally runs go test and counts: it prints a line for each package, the
-// output of what failed and the reason of each skip, and ends with
+// Tally runs go test and counts: it prints a line for each package, the output of failures and
+// the reason of each skip, and ends with
 //
 //	N passed, N failed, N skipped
 //
-// where subtests count like tests, and a package that doesn't build or dies
-// counts as one failure. Arguments go to go test. With -counts FILE the
-// numbers are appended to a file too. With -using NAMES only tests that use one
-// of these run, such as kit.Rounds, of all packages below the working directory: which
-// those are is added to the arguments.
+// where subtests count like tests, and a package that doesn't build or crashes counts as one
+// failure. Arguments are passed to go test. With -counts FILE the numbers are also appended to a
+// file. With -using NAMES, only tests that use one of the names, such as kit.Rounds, run, of all
+// packages below the working directory: the matching packages and tests are added to the
+// arguments.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package testfiles finds the tests of a package by what they use: those that
-// changed lines touch, for tests/stress, and those that use an identifier, for
-// tests/tally. It reads files of tests alone and goes by names, without types, so
-// that it finds some tests too many, where names are alike.
+// Package testfiles finds tests of a package by the identifiers that they use: for tests/stress
+// those that use changed lines, and for tests/tally those that use a given identifier. It parses
+// test files alone and compares names, without types, so that it finds too many tests if
+// different things have the same name.
 package testfiles

@@ -56,7 +56,7 @@ func TestOpenSpecsNamesTheDeviceOnce(t *testing.T) {
 	reg := Families(host.Options{Dir: t.TempDir()}, nil)
 	for text, want := range map[string]string{
 		"sim:0,size=1MiB,maxalloc=2MiB": "maxalloc",
-		"host:1":                        "there is one host",
+		"host:1":                        "there is only one host",
 		"sim:0,nosuch=1":                "no parameter",
 		"nope:0":                        "unknown family",
 	} {

@@ -154,7 +154,7 @@ func (c *Card) Failed() error {
 
 // fail marks the card as failed and starts a new epoch.
 func (c *Card) fail(cause error) {
-	err := fmt.Errorf("%s has failed, and stays so until the next mount: %w", c.spec.Info.Name, cause)
+	err := fmt.Errorf("%s has failed, and remains unusable until the next mount: %w", c.spec.Info.Name, cause)
 	if !c.failure.CompareAndSwap(nil, &failure{err}) {
 		return
 	}

@@ -128,7 +128,7 @@ func (s Sharer) check(h devices.Handle) error {
 	part := devices.Range{Off: h.Offset, Len: h.Size}
 	switch {
 	case h.Size == 0:
-		return fmt.Errorf("it names no bytes: %w", devices.ErrHandle)
+		return fmt.Errorf("the handle covers no bytes: %w", devices.ErrHandle)
 	case h.Allocation != 0 && !part.Within(h.Allocation):
 		return Outside(part, h.Allocation)
 	}
@@ -137,7 +137,7 @@ func (s Sharer) check(h devices.Handle) error {
 
 // Outside returns an ErrHandle for a part that is outside of an allocation.
 func Outside(part devices.Range, whole devices.Size) error {
-	return fmt.Errorf("%v lies outside of the allocation of %d bytes: %w", part, uint64(whole), devices.ErrHandle)
+	return fmt.Errorf("%v is outside the allocation of %d bytes: %w", part, uint64(whole), devices.ErrHandle)
 }
 
 // Exported returns the handle of a block, created by export at the first call: a second

@@ -54,7 +54,7 @@ func (t *Table[D]) Pin(dev D, p []byte, register func() (unregister func() error
 		r.users[dev]++
 		t.mu.Unlock()
 	case begin(p) < begin(r.bytes) || end(p) > end(r.bytes):
-		return nil, fmt.Errorf("pin %d bytes of host memory, of which a part is pinned: %w", len(p), devices.ErrUnsupported)
+		return nil, fmt.Errorf("pin %d bytes of host memory, part of which is pinned already: %w", len(p), devices.ErrUnsupported)
 	default:
 		t.mu.Lock()
 		r.users[dev]++

@@ -37,18 +37,18 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	var faults []error
 	if len(o.Endpoints) == 0 {
-		faults = append(faults, errors.New("etcd: no endpoint"))
+		faults = append(faults, errors.New("etcd: no endpoint given"))
 	}
 	for _, e := range o.Endpoints {
 		if e == "" || strings.Contains(e, "/") {
-			faults = append(faults, fmt.Errorf("etcd: endpoint %q; use HOST:PORT", e))
+			faults = append(faults, fmt.Errorf("etcd: invalid endpoint %q; use HOST:PORT", e))
 		}
 	}
 	if len(o.Prefix) < 2 || !strings.HasPrefix(o.Prefix, "/") || !strings.HasSuffix(o.Prefix, "/") {
-		faults = append(faults, fmt.Errorf("etcd: prefix %q; use one like /hmcfs/NAME/", o.Prefix))
+		faults = append(faults, fmt.Errorf("etcd: invalid prefix %q; use one like /hmcfs/NAME/", o.Prefix))
 	}
 	if (o.Username == "") != (o.Password == "") {
-		faults = append(faults, errors.New("etcd: a user name and a password, or none of both"))
+		faults = append(faults, errors.New("etcd: give both a user name and a password, or neither"))
 	}
 	if o.Timeout < 0 {
 		faults = append(faults, fmt.Errorf("etcd: timeout %v must not be negative", o.Timeout))

@@ -74,7 +74,7 @@ const (
 )
 
 // errTooLarge reports an answer larger than maxMessage.
-var errTooLarge = errors.New("etcd: more than one answer may have")
+var errTooLarge = errors.New("etcd: response exceeds the size limit")
 
 func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if err := s.certain(ctx); err != nil {

@@ -1,8 +1,8 @@
-// Package judge holds the checks of the chaos test: each takes what was asked
-// of a cluster and what it answered, and returns what can't be explained.
+// Package judge holds the checks of the chaos test: each takes the requests to a cluster and
+// its answers, and returns those that no correct execution explains.
 //
-// An operation that ends with an error may have happened or not. What a check
-// can't tell it leaves open; what it reports has no innocent explanation.
+// An operation that ends with an error may or may not have happened. A check leaves open what
+// it cannot decide; every violation that it reports is an error of the cluster.
 //
 // # Lock order
 //
@@ -13,18 +13,18 @@ package judge
 type Violation struct {
 	// Property is one of a few words, such as "lost publication".
 	Property string
-	// Text names the operations that show it.
+	// Text names the operations that prove it.
 	Text string
 }
 
 // String names the property and the operations.
 func (v Violation) String() string { return v.Property + ": " + v.Text }
 
-// Outcome tells what the caller knows of an operation.
+// Outcome is the caller's knowledge of the result of an operation.
 type Outcome int
 
-// The outcomes. Unknown is that of every operation that ended with an error or
-// was killed, and the zero value.
+// The outcomes. Unknown, the zero value, applies to every operation that ended with an error or
+// was killed.
 const (
 	Unknown Outcome = iota
 	Done

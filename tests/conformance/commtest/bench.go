@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 )
 
-// Benchmark measures a way: puts of several sizes, and tags.
+// Benchmark measures puts of several sizes, and tags.
 func Benchmark(b *testing.B, w Way) {
 	for name, n := range map[string]devices.Size{"Put8B": 8, "Put4KiB": 4 << 10, "Put1MiB": 1 << 20, "Put64MiB": 64 << 20} {
 		b.Run(name, func(b *testing.B) {

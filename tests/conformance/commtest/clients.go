@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testClients has two ranks of one host that don't listen, and so have no
-// address of their own, connect to a third one: all stay connected.
+// testClients has two ranks of one host, which don't listen and so have no address, connect to a
+// third one: both stay connected.
 func testClients(t *testing.T, w Way) {
 	job := w.open(t, 1, nil)
 	for rank := range wire.Rank(2) {
@@ -35,8 +35,8 @@ func testClients(t *testing.T, w Way) {
 	}
 }
 
-// testStriped counts what goes by each connection: a transfer is on several
-// only where each has 512 KiB of it, and large ones use them all.
+// testStriped counts the bytes on each connection: a transfer is striped only if each connection
+// carries at least 512 KiB of it, and large transfers use all connections.
 func testStriped(t *testing.T, w Way) {
 	if w.Beside {
 		t.Skip("the bytes do not go by data connections")
@@ -47,15 +47,14 @@ func testStriped(t *testing.T, w Way) {
 	job.connect(t, 0, 1, between.address())
 	local, remote := job.host(t, 0, 64<<20), job.host(t, 1, 64<<20)
 	d := job.share(t, 1, 0, remote, both)
-	// put returns how many connections carried a part of it.
+	// put returns the number of connections that carried a part of it.
 	put := func(n int) (used int) {
 		before := between.each()
 		if err := job.ranks[0].Put(within(t), 1, comm.Op{Local: local, Remote: d, Size: devices.Size(n)}); err != nil {
 			t.Fatal(err)
 		}
 		for i, moved := range between.each() {
-			// Frames' heads are not counted, nor is what a session says when
-			// nothing moves.
+			// Ignore the headers of frames, and the messages of an idle session.
 			if moved-before[i] > 16<<10 {
 				used++
 			}
@@ -69,6 +68,6 @@ func testStriped(t *testing.T, w Way) {
 		}
 		transporttest.Check(t, remote, 0, 2*half-1, round, 0)
 	}
-	// Which connection takes how much is up to who is free.
+	// The share of each connection depends on which one is free.
 	kit.Eventually(t, patience, func() bool { return put(64<<20) == channels })
 }

@@ -1,7 +1,7 @@
-// Package commtest is the conformance list of the communicator: what holds
-// whichever way the bytes take between two ranks.
+// Package commtest is the conformance suite of the communicator: the requirements for every
+// transport between two ranks.
 //
-// A test calls [Run] once for each way. Content depends on its position, so a
-// byte in a wrong place, and one of an earlier round, are seen; where a peer
-// misbehaves, another pair works on and must not notice.
+// A test calls [Run] once for each transport. Content depends on its position, so that a byte
+// in a wrong place or of an earlier round is detected. When a peer misbehaves, another pair
+// keeps working and must not be affected.
 package commtest

@@ -20,8 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// putAndTell puts the content of a round and tells rank 1 of it, in one of the
-// ways that there are.
+// putAndTell puts the content of a round and notifies rank 1 of it, in one of the possible ways.
 func putAndTell(ctx context.Context, job *world, local *region.Buffer, d wire.Descriptor, round, off int) error {
 	n := sizeOf(round)
 	p := local.Host(devices.Offset(off), devices.Size(n))
@@ -49,7 +48,7 @@ func putAndTell(ctx context.Context, job *world, local *region.Buffer, d wire.De
 	return job.ranks[0].SendTag(ctx, 1, wire.Tag(round))
 }
 
-// bystander is a pair whose work must not be disturbed.
+// bystander is a pair of ranks whose work must not be disturbed.
 type bystander struct {
 	job           *world
 	a, b          int
@@ -64,7 +63,7 @@ func newBystander(t testing.TB, job *world, a, b int) *bystander {
 	return s
 }
 
-// works moves bytes both ways and a tag.
+// works moves bytes in both directions, and a tag.
 func (s *bystander) works(t testing.TB, seed uint64) {
 	t.Helper()
 	transporttest.Fill(t, s.local, seed)
@@ -93,7 +92,7 @@ func testTakenRank(t *testing.T, w Way) {
 	newBystander(t, job, 1, 0).works(t, 1)
 }
 
-// testBothConnect lets two ranks connect to each other at the same time.
+// testBothConnect has two ranks connect to each other at the same time.
 func testBothConnect(t *testing.T, w Way) {
 	for range 20 {
 		job := w.open(t, 2, nil)
@@ -133,7 +132,7 @@ func testWrongSecret(t *testing.T, w Way) {
 	other.works(t, 2)
 }
 
-// testForeignBytes speaks nonsense to a listener while others work.
+// testForeignBytes sends garbage to a listener while others work.
 func testForeignBytes(t *testing.T, w Way) {
 	job := w.pair(t)
 	other := newBystander(t, job, 1, 0)
@@ -148,7 +147,7 @@ func testForeignBytes(t *testing.T, w Way) {
 		_, _ = c.Write(kit.Bytes(seed, 0, 1<<16))
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 		for err == nil {
-			// TLS answers with an alert before it hangs up.
+			// TLS answers with an alert before it closes the connection.
 			_, err = c.Read(make([]byte, 100))
 		}
 		if os.IsTimeout(err) {
@@ -163,8 +162,8 @@ func testForeignBytes(t *testing.T, w Way) {
 	other.works(t, 2)
 }
 
-// testCutInTheMiddle breaks the connections in the middle of a put: every
-// request fails, the keys are void, another session works, and so do others.
+// testCutInTheMiddle breaks the connections in the middle of a put: every request fails, the
+// keys are void, and a new session works, as do other pairs.
 func testCutInTheMiddle(t *testing.T, w Way) {
 	job := w.open(t, 3, nil)
 	job.connect(t, 2, 1)
@@ -226,8 +225,8 @@ func reconnect(t testing.TB, job *world, by *relay) {
 	}
 }
 
-// testStalledPeer lets the network swallow everything: a request whose
-// context ends says so, and the session ends after its timeout.
+// testStalledPeer has the network drop everything: a request whose context ends returns that
+// error, and the session ends after its timeout.
 func testStalledPeer(t *testing.T, w Way) {
 	if w.Beside {
 		t.Skip("the bytes do not go through the relay; the transport's own tests stop the peer")
@@ -285,7 +284,7 @@ func testMissingPeer(t *testing.T, w Way) {
 	}
 }
 
-// testCloseUnderLoad closes a rank that several use.
+// testCloseUnderLoad closes a rank that several goroutines use.
 func testCloseUnderLoad(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 4 << 20

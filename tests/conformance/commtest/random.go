@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testRandom lets three ranks work on each other's memory at once, several
-// goroutines for each pair, with random operations. Each goroutine has a part
-// of the memory for itself and knows what it must hold.
+// testRandom has three ranks access each other's memory at once, several goroutines for each
+// pair, with random operations. Each goroutine has a part of the memory to itself and knows the
+// content that it must have.
 func testRandom(t *testing.T, w Way) {
 	steps := 300
 	if testing.Short() || kit.Race() {
@@ -68,13 +68,12 @@ type worker struct {
 	random *rand.Rand
 }
 
-// step puts some random bytes in one of the ways that there are, and gets
-// others.
+// step puts some random bytes in one of the possible ways, and gets others.
 func (w *worker) step(ctx context.Context, step uint64) error {
 	var requests []*comm.Request
 	off, n := w.place()
 	for range 1 + w.random.IntN(3) {
-		// Parts of one step don't overlap: they are not ordered.
+		// Parts of one step don't overlap, since their operations are not ordered.
 		if off+n > w.size {
 			break
 		}
@@ -109,13 +108,13 @@ func (w *worker) step(ctx context.Context, step uint64) error {
 	return nil
 }
 
-// place is a random part, often a small one.
+// place returns a random part, often a small one.
 func (w *worker) place() (off, n int) {
 	n = 1 + w.random.IntN(w.size>>w.random.IntN(16))
 	return w.random.IntN(w.size - n + 1), n
 }
 
-// op is n bytes between a place in the local memory and one of the part.
+// op returns an operation of n bytes between a place in the local memory and one of the part.
 func (w *worker) op(local, remote, n int) comm.Op {
 	return comm.Op{
 		Local: w.local, LocalOff: devices.Offset(local), Remote: w.remote, RemoteOff: w.base + uint64(remote), Size: devices.Size(n),

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// newEngine is one that lives as long as the test.
+// newEngine returns an engine that lives as long as the test.
 func newEngine(t testing.TB) *transport.Engine {
 	t.Helper()
 	e, err := transport.New(transport.Options{})
@@ -32,7 +32,7 @@ func newEngine(t testing.TB) *transport.Engine {
 	return e
 }
 
-// localEnds are the kinds of spans that are ends of copies with a peer.
+// localEnds returns the kinds of spans that can be ends of copies with a peer.
 func localEnds(t testing.TB) map[string]transporttest.End {
 	t.Helper()
 	plain, mapped := sim.New(7, sim.Params{Size: 64 * devices.MiB}), sim.New(8, sim.Params{Size: 64 * devices.MiB, Mapped: true})
@@ -47,9 +47,9 @@ func localEnds(t testing.TB) map[string]transporttest.End {
 	}
 }
 
-// testRemoteSpans copies by an engine between spans of every kind and memory of
-// every kind of a peer, at odd places: the bytes come over, those beside them
-// stay, and the copy is counted for the way that it took.
+// testRemoteSpans uses an engine to copy between spans of every kind and memory of every kind of
+// a peer, at odd offsets: the bytes arrive, those beside them do not change, and the copy is
+// counted for the path that it took.
 func testRemoteSpans(t *testing.T, w Way) {
 	job := w.pair(t)
 	size := large(5<<20) + 77
@@ -139,7 +139,7 @@ func remoteSpan(t *testing.T, job *world, end transporttest.End, remote *region.
 	}
 }
 
-// testRemoteErrors copies what can't be copied, and nothing is left of it.
+// testRemoteErrors tries copies that are impossible, and checks that nothing is left behind.
 func testRemoteErrors(t *testing.T, w Way) {
 	job := w.pair(t)
 	remote := job.host(t, 1, 10_000)
@@ -185,8 +185,8 @@ func testRemoteErrors(t *testing.T, w Way) {
 	transporttest.Check(t, remote, 0, 10_000, 2, 0)
 }
 
-// testRemoteIsCut ends copies in the middle: by the caller, and by the
-// connection. They return, and the memory here is not touched afterwards.
+// testRemoteIsCut ends copies in the middle: by the caller, and by the connection. They return,
+// and the local memory is not accessed afterwards.
 func testRemoteIsCut(t *testing.T, w Way) {
 	if w.Beside {
 		return

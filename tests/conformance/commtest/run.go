@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Run runs the list.
+// Run runs the suite.
 func Run(t *testing.T, w Way) {
 	for name, fn := range map[string]func(t *testing.T, w Way){
 		"Sizes":            testSizes,
@@ -56,8 +56,8 @@ func Run(t *testing.T, w Way) {
 		"LentFile":         testLentFile,
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A rank mounts nothing; others of the same run of tests mount
-			// their own meanwhile, below directories of this name.
+			// A rank mounts nothing; other tests of the same run mount meanwhile, below
+			// directories with this name.
 			kit.Check(t, kit.Ignore("/hmcfs-"))
 			fn(t, w)
 		})
@@ -92,8 +92,8 @@ func testSizes(t *testing.T, w Way) {
 	}
 }
 
-// testBounds tries every way out of a region, once as an honest rank, which
-// is refused at home, and once with a forged descriptor.
+// testBounds tries every access outside a region, once as an honest rank, which is refused
+// locally, and once with a forged descriptor.
 func testBounds(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 1 << 20
@@ -236,8 +236,8 @@ func testDeviceMemory(t *testing.T, w Way) {
 	}
 }
 
-// testTwoPeers waits for the later of two requests to two peers first, where
-// both have the same number on their connections.
+// testTwoPeers first waits for the later of two requests to two peers; both requests have the
+// same number on their connections.
 func testTwoPeers(t *testing.T, w Way) {
 	job := w.open(t, 3, nil)
 	job.connect(t, 0, 1)
@@ -270,9 +270,8 @@ func testTwoPeers(t *testing.T, w Way) {
 	}
 }
 
-// testNoWorkOnDataPath holds the counters of connections and registrations
-// still while thousands of operations run, and allocations at none, whatever
-// memory is at the two ends.
+// testNoWorkOnDataPath requires that no connection or registration is created and nothing is
+// allocated while thousands of operations run, for all kinds of memory at the two ends.
 func testNoWorkOnDataPath(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 100_000
@@ -300,7 +299,7 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 	}
 }
 
-// allocations returns the number of times that the process allocates for a put and a get.
+// allocations returns the number of allocations of the process for a put and a get.
 func allocations(ctx context.Context, t *testing.T, rank *comm.Communicator, op comm.Op) float64 {
 	t.Helper()
 	return testing.AllocsPerRun(500, func() {
@@ -365,7 +364,7 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 		}
 		requests[i] = r
 	}
-	// Backwards, every third one only, some twice and by two at once.
+	// Backwards, only every third one, some twice and by two at once.
 	for i := parts - 1; i >= 0; i -= 3 {
 		var both sync.WaitGroup
 		for range 2 {
@@ -387,8 +386,8 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 	transporttest.Check(t, local, 0, part*parts, 1, 0)
 }
 
-// testTagAfterPut sends tags after puts of changing data, as many as are on
-// their way at once, and looks at the bytes when the tag is there.
+// testTagAfterPut sends tags after puts of changing data, as many as can be in flight, and
+// checks the bytes when the tag has arrived.
 func testTagAfterPut(t *testing.T, w Way) {
 	rounds := 10_000
 	switch {
@@ -406,7 +405,7 @@ func testTagAfterPut(t *testing.T, w Way) {
 	var receiver sync.WaitGroup
 	defer receiver.Wait()
 	receiver.Go(func() {
-		// Who fails ends the wait of the other.
+		// A failure ends the wait of the other side.
 		defer func() {
 			if t.Failed() {
 				stop()
@@ -417,7 +416,7 @@ func testTagAfterPut(t *testing.T, w Way) {
 				t.Errorf("round %d: %v", i, err)
 				return
 			}
-			// A slot is written again when all of its half were looked at.
+			// A slot is overwritten only after all slots of its half were checked.
 			if i%(slots/2) == slots/2-1 {
 				if err := job.ranks[1].SendTag(ctx, 0, wire.Tag(i)); err != nil {
 					t.Error(err)
@@ -440,7 +439,7 @@ func testTagAfterPut(t *testing.T, w Way) {
 	}
 }
 
-// lookAfterTag receives the tag of a round and looks at its bytes.
+// lookAfterTag receives the tag of a round and checks its bytes.
 func lookAfterTag(ctx context.Context, job *world, remote *region.Buffer, round, off int) error {
 	tag, err := job.ranks[1].RecvTag(ctx, 0)
 	if err != nil || tag != wire.Tag(round) {
@@ -453,5 +452,5 @@ func lookAfterTag(ctx context.Context, job *world, remote *region.Buffer, round,
 	return nil
 }
 
-// sizeOf is the bytes of a round.
+// sizeOf returns the number of bytes of a round.
 func sizeOf(round int) int { return 8 + round*37%2900 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testManyShares shares, uses and takes back by many goroutines at once, both
-// ways, each in one of the ways that there are.
+// testManyShares shares, uses and revokes keys in many goroutines at once, in both directions,
+// each in one of the possible ways.
 func testManyShares(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 20_000
@@ -43,8 +43,8 @@ func testManyShares(t *testing.T, w Way) {
 	}
 }
 
-// shareOnce gives a key to a new buffer of the owner's, or in every fourth
-// round to one that others share too, uses it and takes it back.
+// shareOnce gives a key to a new buffer of the owner or, in every fourth round, to one that
+// others share, too; it uses the key and revokes it.
 func shareOnce(t *testing.T, job *world, owner int, local, common *region.Buffer, round int) error {
 	t.Helper()
 	b := common

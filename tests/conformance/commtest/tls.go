@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// TLS is a Way.Options that has the ranks of a job show certificates, without
-// a secret.
+// TLS returns a Way.Options with which the ranks of a job authenticate by certificates, without a
+// secret.
 func TLS(t testing.TB) func(t testing.TB, o *comm.Options) {
 	t.Helper()
 	job := newAuthority(t)
@@ -51,7 +51,7 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// sign makes a key and its certificate; the first one signs itself.
+// sign creates a key and its certificate; the first one is self-signed.
 func (a *authority) sign(t testing.TB, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,7 @@ func (a *authority) sign(t testing.TB, template *x509.Certificate) ([]byte, *ecd
 	return der, key
 }
 
-// config is the TLS of a rank.
+// config returns the TLS configuration of a rank.
 func (a *authority) config(t testing.TB, rank wire.Rank) *tls.Config {
 	t.Helper()
 	der, key := a.sign(t, &x509.Certificate{

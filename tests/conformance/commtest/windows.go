@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// putters put to a region until they fail, waiting for some and not for others.
+// putters put to a region until they fail; some wait for their puts, and some don't.
 type putters struct {
 	all    sync.WaitGroup
 	mu     sync.Mutex
@@ -78,7 +78,7 @@ func (p *putters) put(t *testing.T, job *world, op comm.Op, several bool) error 
 	return errors.Join(errs...)
 }
 
-// ended waits for all, and demands each to have failed in one way.
+// ended waits for all putters, and requires each to have failed with the given error.
 func (p *putters) ended(t *testing.T, want error) {
 	t.Helper()
 	p.all.Wait()
@@ -89,8 +89,8 @@ func (p *putters) ended(t *testing.T, want error) {
 	}
 }
 
-// testRevokeUnderLoad takes a key back while puts run: when Revoke returns,
-// the memory is the owner's alone.
+// testRevokeUnderLoad revokes a key while puts run: when Revoke returns, only the owner accesses
+// the memory.
 func testRevokeUnderLoad(t *testing.T, w Way) {
 	job := w.pair(t)
 	size := large(8 << 20)
@@ -108,8 +108,8 @@ func testRevokeUnderLoad(t *testing.T, w Way) {
 	newBystander(t, job, 0, 1).works(t, 1)
 }
 
-// testOwnerCloses closes a buffer while a peer puts to it: Close does not wait
-// for the peer to tire of it.
+// testOwnerCloses closes a buffer while a peer puts to it: Close does not wait for the peer to
+// stop.
 func testOwnerCloses(t *testing.T, w Way) {
 	job := w.pair(t)
 	b, err := job.ranks[1].Table().Alloc(devices.Size(large(8 << 20)))
@@ -128,8 +128,8 @@ func testOwnerCloses(t *testing.T, w Way) {
 	newBystander(t, job, 0, 1).works(t, 1)
 }
 
-// testRights uses keys for what they do not allow, with descriptors that say
-// that they do.
+// testRights uses keys for operations that they don't permit, with descriptors that claim that
+// they do.
 func testRights(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 100_000
@@ -156,8 +156,8 @@ func testRights(t *testing.T, w Way) {
 	transporttest.Check(t, remote, 0, size/2, 1, size/2)
 }
 
-// testTags fills every queue between two ranks: who sends waits, nothing is
-// lost or overtaken, and what came before the end is received after it.
+// testTags fills every queue between two ranks: senders wait, nothing is lost or overtaken, and
+// tags sent before the end are received after it.
 func testTags(t *testing.T, w Way) {
 	job := w.pair(t)
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -200,8 +200,8 @@ func testTags(t *testing.T, w Way) {
 	}
 }
 
-// receiveAtOnce lets several wait, who are served one after the other, and
-// leaves 10 tags.
+// receiveAtOnce has several receivers wait, which are served one after the other, and leaves 10
+// tags.
 func receiveAtOnce(t *testing.T, job *world) {
 	t.Helper()
 	var receivers sync.WaitGroup
@@ -222,7 +222,7 @@ func receiveAtOnce(t *testing.T, job *world) {
 	receivers.Wait()
 }
 
-// testNewSession ends a session and makes another: keys of the first are void.
+// testNewSession ends a session and creates another: keys of the first are void.
 func testNewSession(t *testing.T, w Way) {
 	job := w.pair(t)
 	const size = 1 << 20
@@ -247,7 +247,7 @@ func testNewSession(t *testing.T, w Way) {
 	newBystander(t, job, 0, 1).works(t, 6)
 }
 
-// file is n bytes of a rank's, from an odd place of a file.
+// file returns n bytes of a rank's file, from an odd offset on.
 func (w *world) file(t *testing.T, rank int, n devices.Size) (*os.File, *region.Buffer) {
 	t.Helper()
 	f := kit.Memfd(t, 77, int(n)+5000)
@@ -255,8 +255,8 @@ func (w *world) file(t *testing.T, rank int, n devices.Size) (*os.File, *region.
 	return f, closing(t, b, err)
 }
 
-// testFiles moves bytes between files, and from one that somebody has cut:
-// that is an error, and nobody dies of it.
+// testFiles moves bytes between files, and from a file that was truncated: that is an error, and
+// no process is killed by it.
 func testFiles(t *testing.T, w Way) {
 	job := w.pair(t)
 	size := large(6 << 20)
@@ -293,8 +293,8 @@ func testFiles(t *testing.T, w Way) {
 	newBystander(t, job, 0, 1).works(t, 3)
 }
 
-// testWindows counts what is open at the peer: what the transport can, and
-// nothing when it was taken back.
+// testWindows counts the windows open at the peer: as many as the transport supports, and none
+// after they were revoked.
 func testWindows(t *testing.T, w Way) {
 	if w.Transport != comm.SHM {
 		return

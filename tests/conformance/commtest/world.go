@@ -20,36 +20,36 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience bounds the wait for events that must happen, however busy the machine is.
 const patience = 60 * time.Second
 
-// both is all rights of a key.
+// both is the set of all rights of a key.
 const both = wire.Readable | wire.Writable
 
-// Way is the way in which the ranks of a run are connected.
+// Way defines how the ranks of a run are connected.
 type Way struct {
-	// Beside says that bytes go neither by the control connection nor by the
-	// data connections: a relay can't stop them.
+	// Beside reports whether bytes bypass both the control connection and the data connections, so
+	// that a relay cannot stop them.
 	Beside bool
-	// Address is that at which a rank listens.
+	// Address returns the address at which a rank listens.
 	Address func(t testing.TB) control.Address
-	// Options changes the options of every rank; nil leaves them.
+	// Options changes the options of every rank; nil leaves them unchanged.
 	Options func(t testing.TB, o *comm.Options)
-	// Transport is the one that two ranks must choose that are connected
-	// without a relay; empty is any.
+	// Transport is the one that two ranks connected without a relay must choose; empty means
+	// any.
 	Transport comm.Transport
-	// Allocates says that operations may take memory.
+	// Allocates reports whether operations may allocate memory.
 	Allocates bool
 }
 
-// world is some ranks of one job.
+// world holds the ranks of one job.
 type world struct {
 	way   Way
 	ranks []*comm.Communicator
 	at    []control.Address
 }
 
-// open makes n ranks that listen, and closes them at the test's end.
+// open creates n ranks that listen, and closes them at the end of the test.
 func (w Way) open(t testing.TB, n int, tweak func(*comm.Options)) *world {
 	t.Helper()
 	job := &world{way: w}
@@ -64,7 +64,7 @@ func (w Way) open(t testing.TB, n int, tweak func(*comm.Options)) *world {
 	return job
 }
 
-// rank makes one rank.
+// rank creates one rank.
 func (w Way) rank(t testing.TB, rank wire.Rank, tweak func(*comm.Options)) *comm.Communicator {
 	t.Helper()
 	e, err := transport.New(transport.Options{})
@@ -72,7 +72,7 @@ func (w Way) rank(t testing.TB, rank wire.Rank, tweak func(*comm.Options)) *comm
 		t.Fatal(err)
 	}
 	o := comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: e}
-	// What goes by a relay over TCP is protected as little as by the Unix socket.
+	// Traffic through a relay over TCP is as unprotected as that of the Unix socket.
 	o.Plain = w.Address(t).Network == control.Unix
 	if w.Options != nil {
 		w.Options(t, &o)
@@ -95,7 +95,7 @@ func (w Way) rank(t testing.TB, rank wire.Rank, tweak func(*comm.Options)) *comm
 	return c
 }
 
-// connect connects rank a to rank b, by way of an address if one is given.
+// connect connects rank a to rank b, through an address if one is given.
 func (w *world) connect(t testing.TB, a, b int, by ...control.Address) {
 	t.Helper()
 	at := w.at[b]
@@ -110,7 +110,7 @@ func (w *world) connect(t testing.TB, a, b int, by ...control.Address) {
 	}
 }
 
-// pair is two connected ranks.
+// pair returns two connected ranks.
 func (w Way) pair(t testing.TB) *world {
 	t.Helper()
 	job := w.open(t, 2, nil)
@@ -124,7 +124,7 @@ func (w Way) pair(t testing.TB) *world {
 	return job
 }
 
-// within gives a call the time of patience.
+// within returns a context with patience as its timeout.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	return kit.Context(t, patience)
@@ -146,14 +146,14 @@ func closing(t testing.TB, b *region.Buffer, err error) *region.Buffer {
 	return b
 }
 
-// host is n bytes of registered host memory of a rank.
+// host returns n bytes of registered host memory of a rank.
 func (w *world) host(t testing.TB, rank int, n devices.Size) *region.Buffer {
 	t.Helper()
 	b, err := w.ranks[rank].Table().Alloc(n)
 	return closing(t, b, err)
 }
 
-// sim is n bytes of registered memory of a simulated device.
+// sim returns n bytes of registered memory of a simulated device.
 func (w *world) sim(t testing.TB, rank int, n devices.Size) *region.Buffer {
 	t.Helper()
 	m := transporttest.Simulated(t, n, sim.Params{})
@@ -161,8 +161,7 @@ func (w *world) sim(t testing.TB, rank int, n devices.Size) *region.Buffer {
 	return closing(t, b, err)
 }
 
-// share gives rank `to` a key to a buffer of rank `from`, over the wire as
-// users do.
+// share gives rank `to` a key to a buffer of rank `from`, over the wire as users do.
 func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.Rights) wire.Descriptor {
 	t.Helper()
 	d, err := w.ranks[from].Share(within(t), wire.Rank(to), b, rights)
@@ -182,8 +181,7 @@ func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.
 	return d
 }
 
-// large is a size in bytes, less where the race detector makes every byte
-// slow.
+// large returns a size in bytes, reduced under the race detector, which slows down every byte.
 func large(n int) int {
 	if kit.Race() {
 		return n / 5
@@ -191,7 +189,7 @@ func large(n int) int {
 	return n
 }
 
-// relay stands between two ranks and can be cut or stopped.
+// relay forwards connections between two ranks, and can be cut or stopped.
 type relay struct {
 	listener net.Listener
 	target   control.Address
@@ -200,18 +198,18 @@ type relay struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// moved is the bytes that went through, by connection and way, in the order
-	// in which they were made.
+	// moved counts the forwarded bytes by connection and direction, in the order in which the
+	// connections were made.
 	// +checklocks:mu
 	moved []int
-	// stopped is closed while nothing is let through.
+	// stopped reports that nothing is forwarded at present.
 	// +checklocks:mu
 	stopped bool
 	resumed chan struct{}
 }
 
-// relay stands before rank 1, which listens at TCP for that: both ends of a
-// connection must be of one network.
+// relay starts a relay in front of rank 1, which listens on TCP for it: both ends of a
+// connection must use the same network.
 func (w *world) relay(t testing.TB) *relay {
 	t.Helper()
 	at := w.at[1]
@@ -224,7 +222,7 @@ func (w *world) relay(t testing.TB) *relay {
 	return newRelay(t, at)
 }
 
-// newRelay relays to an address until the test's end.
+// newRelay relays to an address until the end of the test.
 func newRelay(t testing.TB, target control.Address) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -266,7 +264,7 @@ func (r *relay) accept() {
 	}
 }
 
-// copy moves bytes one way, counts them at i, and cuts both ways at the end.
+// copy forwards bytes in one direction, counts them at i, and cuts both directions at the end.
 func (r *relay) copy(dst, src net.Conn, i int) {
 	defer func() { _, _ = dst.Close(), src.Close() }()
 	p := make([]byte, 64<<10)
@@ -288,14 +286,14 @@ func (r *relay) copy(dst, src net.Conn, i int) {
 	}
 }
 
-// stop lets nothing through any more.
+// stop stops forwarding.
 func (r *relay) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
 }
 
-// cut breaks every connection, as the death of a machine's kernel would.
+// cut breaks every connection, like a crash of a machine's kernel.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,14 +306,14 @@ func (r *relay) cut() {
 	r.conns = nil
 }
 
-// each says how many bytes went through each connection, each way.
+// each returns the number of bytes forwarded by each connection in each direction.
 func (r *relay) each() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.moved)
 }
 
-// through says how many bytes went through.
+// through returns the number of bytes forwarded.
 func (r *relay) through() (all int) {
 	for _, n := range r.each() {
 		all += n

@@ -38,7 +38,7 @@ func testCreate(t *testing.T, s suite) {
 	}
 }
 
-// testCreateMany makes more than fits into one step of any service.
+// testCreateMany creates more entries than fit into one step of any service.
 func testCreateMany(t *testing.T, s suite) {
 	s.create(t, "n/0077", "mine", nil)
 	const many = 350
@@ -98,7 +98,7 @@ func testReplace(t *testing.T, s suite) {
 	}
 }
 
-// testReplaceMany binds more to another lease than fits into one step.
+// testReplaceMany binds more entries to another lease than fit into one step.
 func testReplaceMany(t *testing.T, s suite) {
 	one, two := s.grant(t), s.grant(t)
 	const many = 250
@@ -222,7 +222,7 @@ func testLeaseEnds(t *testing.T, s suite) {
 	s.has(t, "x=")
 }
 
-// foreign is a lease of no service.
+// foreign is a lease that belongs to no service.
 type foreign struct{}
 
 func (foreign) Lost() <-chan struct{}        { return nil }
@@ -243,7 +243,7 @@ func testWatchOrder(t *testing.T, s suite) {
 	next(t, w, "-a")
 }
 
-// testWatchBehind has a watch begin behind a revision that is past.
+// testWatchBehind starts a watch after a past revision.
 func testWatchBehind(t *testing.T, s suite) {
 	s.create(t, "a", "1", nil)
 	_, revision := s.list(t, "", "", 1)
@@ -310,6 +310,6 @@ func testServiceCloses(t *testing.T, s suite) {
 	if i := slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, coord.ErrClosed) }); i >= 0 {
 		t.Errorf("call %d after close: %v", i, errs[i])
 	}
-	// Closing keeps the lease no more, and does not revoke it.
+	// Closing stops keeping the lease alive, and does not revoke it.
 	s.has(t, "x=")
 }

@@ -1,3 +1,3 @@
-// Package coordtest is the conformance suite of coord.Service: what its
-// contract says, as tests that every implementation runs.
+// Package coordtest is the conformance suite of coord.Service: the interface's contract as
+// tests that every implementation runs.
 package coordtest

@@ -11,17 +11,17 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// ttl is that of the suite's leases. None of them is meant to end by itself.
+// ttl is the time to live of the suite's leases. None of them is meant to expire.
 const ttl = time.Minute
 
-// limit bounds what should happen at once.
+// limit bounds operations that should complete immediately.
 const limit = 30 * time.Second
 
-// Open makes a service of its own for a test, and answers with what makes
-// clients of it. They are closed by the suite.
+// Open creates a service for a test, and returns a function that creates clients of it. The
+// suite closes the clients.
 type Open func(t *testing.T) (client func() coord.Service)
 
-// suite is one test's service with two clients.
+// suite holds one test's service with two clients.
 type suite struct {
 	coord.Service
 	other coord.Service
@@ -60,7 +60,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// create makes one entry that must not be there.
+// create creates one entry that must not exist yet.
 func (s suite) create(t *testing.T, name, value string, l coord.Lease) coord.Entry {
 	t.Helper()
 	e := coord.Entry{Name: name, Value: []byte(value)}
@@ -75,7 +75,7 @@ func (s suite) create(t *testing.T, name, value string, l coord.Lease) coord.Ent
 	return e
 }
 
-// replace changes one entry that must be as it is said to be.
+// replace replaces one entry, which must be equal to old.
 func (s suite) replace(t *testing.T, old coord.Entry, value string, l coord.Lease) coord.Revision {
 	t.Helper()
 	old.Value = []byte(value)
@@ -86,7 +86,7 @@ func (s suite) replace(t *testing.T, old coord.Entry, value string, l coord.Leas
 	return results[0].Revision
 }
 
-// remove removes one entry whatever it is.
+// remove removes one entry unconditionally.
 func (s suite) remove(t *testing.T, name string) {
 	t.Helper()
 	results, err := s.Delete(t.Context(), []coord.Entry{{Name: name}})
@@ -104,7 +104,7 @@ func (s suite) grant(t *testing.T) coord.Lease {
 	return l
 }
 
-// list is all that begins with a prefix, as name=value.
+// list returns all entries whose names begin with a prefix, as name=value.
 func (s suite) list(t *testing.T, prefix, after string, limit int) ([]string, coord.Revision) {
 	t.Helper()
 	entries, revision, err := s.List(t.Context(), prefix, after, limit)
@@ -118,7 +118,7 @@ func (s suite) list(t *testing.T, prefix, after string, limit int) ([]string, co
 	return out, revision
 }
 
-// has fails the test if the second client does not see just these.
+// has fails the test unless the second client sees exactly these entries.
 func (s suite) has(t *testing.T, want ...string) {
 	t.Helper()
 	got, _ := suite{Service: s.other}.list(t, "", "", 1<<20)
@@ -142,7 +142,7 @@ func (s suite) watch(t *testing.T, prefix string, after coord.Revision) coord.Wa
 	return w
 }
 
-// next reads changes, as name=value, and -name for what is gone.
+// next reads changes, as name=value, and as -name for a removal.
 func next(t *testing.T, w coord.Watch, want ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// checkMapHost holds views beside copies: both show the same bytes.
+// checkMapHost uses views together with copies: both show the same bytes.
 func checkMapHost(e *env) {
 	shadow := Bytes(e.within(200*kib+1), 1)
 	mem := e.filled(shadow)
@@ -55,8 +55,7 @@ func (e *env) view(s devices.Span, access devices.Access) devices.View {
 	return v
 }
 
-// checkPinHost copies from and to a buffer that is pinned where the device
-// can.
+// checkPinHost copies from and to a buffer that is pinned if the device supports it.
 func checkPinHost(e *env) {
 	buf := Bytes(3*64*kib, 1)
 	want := bytes.Clone(buf)
@@ -136,7 +135,7 @@ func checkFiles(e *env) {
 	}
 }
 
-// checkAside sets file 0 aside, and one that takes its number.
+// checkAside sets file 0 aside, and then a new file with the same number.
 func (e *env) checkAside(files devices.Files, want []byte) {
 	e.Helper()
 	for n := 1; n <= 2; n++ {
@@ -174,7 +173,7 @@ func (e *env) checkAside(files devices.Files, want []byte) {
 	}
 }
 
-// checkNumbers sets numbers, and reads them back.
+// checkNumbers sets numbers and reads them back.
 func (e *env) checkNumbers(numbers devices.Numbers) {
 	e.Helper()
 	for _, n := range []uint64{1 << 62, 7, 0, 1<<63 - 1} {
@@ -189,7 +188,7 @@ func (e *env) checkNumbers(numbers devices.Numbers) {
 	e.fails("a number that is too large", numbers.SetNumber("some", 1<<63), devices.ErrRange)
 }
 
-// createFile makes a file of the tier with the content given.
+// createFile creates a file of the tier with the given content.
 func (e *env) createFile(files devices.Files, id uint64, content []byte) {
 	e.Helper()
 	f, err := files.Open(id, true)

@@ -12,28 +12,27 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The other process of RunShared is the same test of the same binary with one
-// of these words as an argument.
+// The other process of RunShared runs the same test of the same binary, with one of these words
+// as an argument.
 const (
 	wordImport = "devicetest-import"
 	wordExport = "devicetest-export"
 )
 
-// acrossSize is the size of what the two processes share, in bytes: more than a unit of
-// anybody's, and no multiple of one.
+// acrossSize is the size, in bytes, of the memory that the two processes share: larger than any
+// device's allocation unit, and not a multiple of one.
 const acrossSize = 3<<20 + 4567
 
-// The seeds of what the owner and the other process write.
+// The seeds of the bytes that the owner and the other process write.
 const (
 	seedOwner = 11
 	seedOther = 12
 )
 
-// RunShared exports memory to another process, and imports memory of another
-// one: each sees what the other has written. It starts the test binary again
-// for the test that calls it, so it must be all that this top-level test does,
-// and open must open the same card in both processes. A device that can't
-// export is skipped.
+// RunShared exports memory to another process, and imports memory of another one: each sees the
+// bytes that the other has written. It starts the test binary again for the test that calls it,
+// so that top-level test must do nothing else, and open must open the same card in both
+// processes. It skips a device that cannot export.
 func RunShared(t *testing.T, open Opener) {
 	t.Helper()
 	e := &env{T: t, open: open, ctx: t.Context()}
@@ -60,12 +59,12 @@ func RunShared(t *testing.T, open Opener) {
 	}
 }
 
-// with is the same device in a subtest.
+// with returns an env with the same device for a subtest.
 func (e *env) with(t *testing.T) *env {
 	return &env{T: t, open: e.open, ctx: t.Context(), dev: e.dev}
 }
 
-// other is the test binary again. name is the top-level test.
+// other returns a command that runs the test binary again. name is the top-level test.
 func (e *env) other(word string) *exec.Cmd {
 	e.Helper()
 	name, _, _ := bytes.Cut([]byte(e.Name()), []byte("/"))
@@ -74,7 +73,7 @@ func (e *env) other(word string) *exec.Cmd {
 	return cmd
 }
 
-// exportAcross lets another process read and write memory of this one.
+// exportAcross has another process read and write memory of this one.
 func (e *env) exportAcross(kind devices.HandleKind) {
 	mem := e.shared(kind, Bytes(acrossSize, seedOwner))
 	defer func() { e.release(mem) }()
@@ -95,8 +94,7 @@ func (e *env) exportAcross(kind devices.HandleKind) {
 	e.sees(mem, seedOther)
 }
 
-// otherImports is the other process of exportAcross: it reads what the owner
-// has written, and writes.
+// otherImports is the other process of exportAcross: it reads the owner's bytes, and writes.
 func (e *env) otherImports() {
 	var h devices.Handle
 	e.ok(json.NewDecoder(os.Stdin).Decode(&h))
@@ -117,8 +115,8 @@ func (e *env) otherImports() {
 	e.release(mem)
 	e.sees(again, seedOther)
 	e.release(again)
-	// A handle can be opened again after its last user has gone, and a memory
-	// that is still open goes with the device.
+	// A handle can be opened again after its last user has released it, and memory that is still
+	// open is released with the device.
 	mem, err = devices.Import(e.ctx, e.dev, h)
 	e.ok(err)
 	e.sees(mem, seedOther)
@@ -136,7 +134,7 @@ func (e *env) sees(mem *devices.Memory, seed uint64) {
 	}
 }
 
-// importAcross uses memory of another process, until that has ended.
+// importAcross uses memory of another process until that process has ended.
 func (e *env) importAcross(kind devices.HandleKind) {
 	cmd := e.other(wordExport)
 	stdin, err := cmd.StdinPipe()
@@ -168,8 +166,8 @@ func (e *env) importAcross(kind devices.HandleKind) {
 	e.fails("Import from a process that has ended", err, devices.ErrHandle)
 }
 
-// otherExports is the other process of importAcross: it owns the memory until
-// its input ends, and then reads what the importer has written.
+// otherExports is the other process of importAcross: it owns the memory until its input ends,
+// and then reads the importer's bytes.
 func (e *env) otherExports() {
 	mem := e.shared(devices.HandleIPC, Bytes(acrossSize, seedOwner))
 	h, err := devices.Export(e.ctx, mem)

@@ -27,7 +27,7 @@ func checkFacts(e *env) {
 	}
 }
 
-// checkReferences retains and releases, and uses memory after its end.
+// checkReferences retains and releases memory, and uses it after its end.
 func checkReferences(e *env) {
 	before := e.used()
 	want := Bytes(1000, 1)
@@ -47,7 +47,7 @@ func checkReferences(e *env) {
 	})
 }
 
-// checkFull takes memory until there is none, and gives it back, twice.
+// checkFull allocates memory until none is left, and frees it, twice.
 func checkFull(e *env) {
 	before := e.used()
 	for range 2 {
@@ -65,7 +65,7 @@ func checkFull(e *env) {
 	}
 }
 
-// takeAll allocates ever smaller pieces until not even a page is left.
+// takeAll allocates ever smaller blocks until not even a page is left.
 func (e *env) takeAll() (mems []*devices.Memory, sum devices.Size) {
 	info := e.dev.Info()
 	piece := info.Total/5 + 1
@@ -98,7 +98,7 @@ func (e *env) outOfMemory(err error, asked devices.Size) {
 	}
 }
 
-// checkImpossible asks for what no device can give.
+// checkImpossible requests allocations that no device can satisfy.
 func checkImpossible(e *env) {
 	info, before := e.dev.Info(), e.used()
 	if mem, err := e.dev.Alloc(e.ctx, 0); err == nil {
@@ -123,8 +123,8 @@ func checkImpossible(e *env) {
 	}
 }
 
-// checkConcurrentAlloc takes and gives back from many goroutines on a device
-// that has too little for all of them.
+// checkConcurrentAlloc allocates and frees from many goroutines on a device that has too little
+// memory for all of them.
 func checkConcurrentAlloc(e *env) {
 	before := e.used()
 	n := e.within(64 << 20)

@@ -66,8 +66,8 @@ func checkCopy(e *env) {
 	e.release(src, dst)
 }
 
-// checkCopyOverlap shifts bytes inside one memory by all kinds of distances,
-// in both directions: memmove.
+// checkCopyOverlap shifts bytes within one memory by various distances, in both directions, as
+// memmove does.
 func checkCopyOverlap(e *env) {
 	for _, n := range []int{1, 100, 5000, 300 * kib, 9*1024*kib + 3} {
 		n = e.within(n)
@@ -124,7 +124,7 @@ func checkZeroLength(e *env) {
 	e.release(mem)
 }
 
-// each calls fn with every operation of the device on the span, by name.
+// each calls fn with the result of every operation of the device on the span, by name.
 func (e *env) each(s devices.Span, n int, fn func(what string, err error)) {
 	e.Helper()
 	buf := make([]byte, n)

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// checkConcurrent has goroutines work on disjoint, unaligned parts of one
-// memory at the same time, with every operation.
+// checkConcurrent runs all operations in several goroutines at the same time, on disjoint,
+// unaligned parts of one memory.
 func checkConcurrent(e *env) {
 	const workers = 6
 	piece := e.within(workers*70001) / workers / 2
@@ -32,7 +32,7 @@ func checkConcurrent(e *env) {
 	e.release(mem)
 }
 
-// work runs rounds of operations on two neighbouring spans; shadow follows.
+// work runs rounds of operations on two adjacent spans, and keeps shadow up to date.
 func (e *env) work(a, b devices.Span, shadow []byte, seed uint64) error {
 	piece := len(shadow) / 2
 	for round := range 15 {
@@ -58,7 +58,7 @@ func (e *env) work(a, b devices.Span, shadow []byte, seed uint64) error {
 	return nil
 }
 
-// checkCancelled calls everything with a context that has ended.
+// checkCancelled calls every operation with a context that has ended.
 func checkCancelled(e *env) {
 	want := Bytes(1000, 1)
 	mem, aside := e.filled(want), e.filled(want)

@@ -6,8 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Open opens the device that a spec names, such as "sim:0,size=1MiB". It is the
-// caller's to close.
+// Open opens the device of a spec such as "sim:0,size=1MiB". The caller closes it.
 func Open(t testing.TB, driver devices.Driver, text string) devices.Device {
 	t.Helper()
 	spec, err := devices.ParseSpec(text)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Pattern fills p with the bytes [off, off+len(p)) of the endless sequence
-// that seed names. They look random and are the same on every machine.
+// Pattern fills p with the bytes [off, off+len(p)) of the endless sequence with the given seed.
+// They look random and are the same on every machine.
 func Pattern(p []byte, seed, off uint64) {
 	for len(p) > 0 {
 		var word [8]byte
@@ -24,7 +24,7 @@ func Bytes(n int, seed uint64) []byte {
 	return p
 }
 
-// Compare says where got first differs from want.
+// Compare returns an error with the first difference between got and want.
 func Compare(got, want []byte) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d bytes instead of %d", len(got), len(want))
@@ -37,7 +37,7 @@ func Compare(got, want []byte) error {
 	return nil
 }
 
-// scramble is splitmix64 of a seed and a position.
+// scramble returns splitmix64 of a seed and a position.
 func scramble(seed, i uint64) uint64 {
 	z := seed*0xd1342543de82ef95 + (i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -45,10 +45,10 @@ func scramble(seed, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Rand is a small deterministic source of numbers for tests.
+// Rand is a small deterministic source of random numbers for tests.
 type Rand struct{ seed, n uint64 }
 
-// NewRand returns the source that seed names.
+// NewRand returns the source with the given seed.
 func NewRand(seed uint64) *Rand { return &Rand{seed: seed} }
 
 // Below returns a number in [0, n); n must not be 0.

@@ -9,15 +9,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// combining are the types whose elements combine.
+// combining returns the types whose elements can be combined.
 func combining() []elem.Type {
 	return []elem.Type{
 		elem.Int8, elem.Uint8, elem.Int32, elem.Int64, elem.Float16, elem.BFloat16, elem.Float32, elem.Float64,
 	}
 }
 
-// meeting are bits at which the rules of a type meet: zeros, infinities, NaNs,
-// the least and the largest numbers, and the ends of integers.
+// meeting returns the special values of a type, as bits: zeros, infinities, NaNs, the least and
+// the largest numbers, and the limits of integers.
 func meeting(t elem.Type) []uint64 {
 	switch t {
 	case elem.Float16:
@@ -40,8 +40,8 @@ func meeting(t elem.Type) []uint64 {
 	}
 }
 
-// elements are n elements: first those of meeting against each other, then
-// random ones. Two seeds make two operands that meet in all pairs.
+// elements returns n elements: first pairs of the special values, then random ones. The first
+// and the second operand together cover all pairs.
 func elements(t elem.Type, n int, second bool) []byte {
 	size := int(t.Size())
 	p := Bytes(n*size, uint64(t)+100)
@@ -59,8 +59,7 @@ func elements(t elem.Type, n int, second bool) []byte {
 	return p
 }
 
-// checkReduce compares the device with elem.Combine, whether it has the ability
-// or the host does the work.
+// checkReduce compares the device with elem.Combine, whether the device or the host combines.
 func checkReduce(e *env) {
 	for _, t := range combining() {
 		for op := elem.Sum; op <= elem.Avg; op++ {
@@ -99,8 +98,8 @@ func (e *env) holdsElements(mem *devices.Memory, want []byte, t elem.Type, op el
 	}
 }
 
-// reduceParts combines parts of memories, also of one with another part of it,
-// and where elements are not aligned.
+// reduceParts combines parts of memories, also two parts of the same one, and parts with
+// unaligned elements.
 func (e *env) reduceParts(t elem.Type) {
 	e.Helper()
 	size := int(t.Size())
@@ -116,12 +115,12 @@ func (e *env) reduceParts(t elem.Type) {
 		}
 		from, mem := other, src
 		if round%3 == 0 {
-			// The halves of one memory.
+			// The two halves of one memory.
 			from, mem = shadow, dst
 			a, b, length = 0, n/2/size*size, min(length, n/2/size*size)
 		}
 		e.ok(devices.Reduce(e.ctx, e.span(dst, a, length), e.span(mem, b, length), t, elem.Sum))
-		// Aligned copies: what is combined on the host must be.
+		// Aligned copies, as combining on the host requires.
 		x, y := bytes.Clone(shadow[a:a+length]), bytes.Clone(from[b:b+length])
 		e.ok(elem.Combine(elem.Sum, t, x, x, y))
 		copy(shadow[a:], x)

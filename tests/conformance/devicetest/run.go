@@ -8,8 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Opener opens a fresh device with at least a MiB of memory, whole and
-// unused. The suite closes it.
+// Opener opens a fresh, unused device with at least a MiB of memory. The suite closes it.
 type Opener func(t *testing.T) devices.Device
 
 // Run runs the whole suite.
@@ -57,7 +56,7 @@ func Run(t *testing.T, open Opener) {
 	}
 }
 
-// env is one check's device and its shorthands.
+// env holds one check's device, with helper methods.
 type env struct {
 	*testing.T
 	open Opener
@@ -65,7 +64,7 @@ type env struct {
 	dev  devices.Device
 }
 
-// another opens one more device, closed with the test.
+// another opens one more device, which is closed with the test.
 func (e *env) another() devices.Device {
 	e.Helper()
 	dev := e.open(e.T)
@@ -84,7 +83,7 @@ func (e *env) ok(err error) {
 	}
 }
 
-// fails checks that the error is the wanted one.
+// fails checks that the error is the expected one.
 func (e *env) fails(what string, err, want error) {
 	e.Helper()
 	if !errors.Is(err, want) {
@@ -92,7 +91,7 @@ func (e *env) fails(what string, err, want error) {
 	}
 }
 
-// alloc takes memory that is released with the test, unless it was before.
+// alloc allocates memory that is released with the test, unless it was released before.
 func (e *env) alloc(n int) *devices.Memory {
 	e.Helper()
 	mem, err := e.dev.Alloc(e.ctx, devices.Size(n))
@@ -123,7 +122,7 @@ func (e *env) span(mem *devices.Memory, off, n int) devices.Span {
 	return s
 }
 
-// fill allocates memory with the content given.
+// filled allocates memory with the given content.
 func (e *env) filled(content []byte) *devices.Memory {
 	e.Helper()
 	mem := e.alloc(len(content))
@@ -152,7 +151,7 @@ func (e *env) used() devices.Size {
 	return u.Used
 }
 
-// within returns n, or a quarter of the device where that is less.
+// within returns n, or a quarter of the device if that is less.
 func (e *env) within(n int) int {
 	info := e.dev.Info()
 	limit := info.Total / 4

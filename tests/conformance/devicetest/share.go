@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// checkExport takes memory of every kind that can be exported, and memory that
-// can't.
+// checkExport exports memory of every supported kind, and tries to export memory that cannot be
+// exported.
 func checkExport(e *env) {
 	kinds := devices.ExportKinds(e.dev)
 	_, err := devices.AllocShared(e.ctx, e.dev, 4096, "no-such-kind")
@@ -28,7 +28,7 @@ func checkExport(e *env) {
 	}
 }
 
-// exports checks one kind of export of which the owner is the only user.
+// exports checks one kind of export with the owner as the only user.
 func (e *env) exports(kind devices.HandleKind) {
 	e.Helper()
 	want := Bytes(e.within(1024*kib+777), 1)
@@ -49,8 +49,7 @@ func (e *env) exports(kind devices.HandleKind) {
 	e.release(mem)
 }
 
-// shared takes memory that can be exported, with the content given and zeros
-// behind it.
+// shared allocates exportable memory with the given content, followed by zeros.
 func (e *env) shared(kind devices.HandleKind, content []byte) *devices.Memory {
 	e.Helper()
 	mem, err := devices.AllocShared(e.ctx, e.dev, devices.Size(len(content)), kind)
@@ -81,7 +80,7 @@ func (e *env) checkHandle(h devices.Handle, kind devices.HandleKind, mem *device
 	}
 }
 
-// refusesToExport asks for what can't be.
+// refusesToExport tries to export memory that cannot be exported.
 func (e *env) refusesToExport(kind devices.HandleKind) {
 	e.Helper()
 	_, err := devices.AllocShared(e.ctx, e.dev, 0, kind)
@@ -105,7 +104,7 @@ func (e *env) refusesToExport(kind devices.HandleKind) {
 	e.release(mem)
 }
 
-// checkImport opens handles of this very process, good and bad.
+// checkImport opens valid and invalid handles of this process itself.
 func checkImport(e *env) {
 	if _, ok := e.dev.(devices.Importer); !ok {
 		_, err := devices.Import(e.ctx, e.dev, devices.Handle{Kind: devices.HandleIPC, Size: 1})
@@ -129,8 +128,8 @@ func checkImport(e *env) {
 	}
 }
 
-// imports opens a handle of this process and spoiled copies of it. A device may
-// give a kind that it can't open.
+// imports opens a handle of this process, and invalid variants of it. A device may export a kind
+// that it cannot open.
 func (e *env) imports(h devices.Handle, mem *devices.Memory, content []byte) {
 	e.Helper()
 	probe, err := devices.Import(e.ctx, e.dev, h)
@@ -150,8 +149,7 @@ func (e *env) imports(h devices.Handle, mem *devices.Memory, content []byte) {
 	e.refusesToImport(h)
 }
 
-// importsOwn opens a handle in the process that has made it: whole twice, and a
-// part.
+// importsOwn opens a handle in the process that created it: twice as a whole, and a part.
 func (e *env) importsOwn(h devices.Handle, mem *devices.Memory, content []byte) {
 	e.Helper()
 	one, err := devices.Import(e.ctx, e.dev, h)
@@ -164,7 +162,7 @@ func (e *env) importsOwn(h devices.Handle, mem *devices.Memory, content []byte) 
 		e.Fatalf("imports of %d and %d bytes", uint64(one.Size()), uint64(two.Size()))
 	}
 	e.holds(two, content[1001:6001])
-	// Written through one, read through all.
+	// Written through one mapping, read through all.
 	Pattern(content[2000:4000], 8, 0)
 	e.ok(e.dev.CopyIn(e.ctx, e.span(one, 2000, 2000), content[2000:4000]))
 	e.holds(two, content[1001:6001])
@@ -176,7 +174,7 @@ func (e *env) importsOwn(h devices.Handle, mem *devices.Memory, content []byte) 
 	e.ok(Compare(got, content))
 }
 
-// refusesToImport spoils a handle in every way.
+// refusesToImport makes a handle invalid in every possible way.
 func (e *env) refusesToImport(good devices.Handle) {
 	e.Helper()
 	null, err := os.Open(os.DevNull)

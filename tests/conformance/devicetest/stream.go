@@ -17,7 +17,7 @@ func (e *env) stream() devices.Stream {
 	return s
 }
 
-// checkStream does work in order and looks at it behind an event, and Sync.
+// checkStream queues work in order and checks it after an event, and after Sync.
 func checkStream(e *env) {
 	a, b := Bytes(e.within(100*kib), 1), Bytes(e.within(100*kib), 2)
 	n := len(a) &^ 7
@@ -41,14 +41,14 @@ func checkStream(e *env) {
 	e.ok(s.Fill(z.All(), 3))
 	e.ok(s.Sync(e.ctx))
 	e.holds(z, bytes.Repeat([]byte{3}, n))
-	// Memory is held until the work is done.
+	// Memory is retained until the work is done.
 	e.ok(s.Copy(x.All(), y.All()))
 	e.release(x, y, z)
 	e.ok(s.Sync(e.ctx))
 }
 
-// checkStreamOrder has a compute stream and a communication stream wait for each
-// other, and both for a signal of the host, many times.
+// checkStreamOrder has a compute stream and a communication stream wait for each other, and both
+// for a signal of the host, many times.
 func checkStreamOrder(e *env) {
 	n := e.within(32 * kib)
 	compute, comm := e.stream(), e.stream()
@@ -82,8 +82,8 @@ func checkStreamOrder(e *env) {
 	e.release(grad, sent)
 }
 
-// checkStreamEventClosed closes an event for which other streams are going to wait,
-// one of the device and one that the host drives: they go on to wait for it.
+// checkStreamEventClosed closes an event for which other streams are about to wait, one stream
+// of the device and one that the host drives: they still wait for it.
 func checkStreamEventClosed(e *env) {
 	want := Bytes(e.within(32*kib), 1)
 	n := len(want)
@@ -117,7 +117,7 @@ func checkStreamEventClosed(e *env) {
 	e.release(x, y, into[0], into[1])
 }
 
-// checkStreamFails has work fail, by a signal and by the end of the stream.
+// checkStreamFails makes work fail, by a signal and by the end of the stream.
 func checkStreamFails(e *env) {
 	want := Bytes(1000, 1)
 	mem := e.filled(want)

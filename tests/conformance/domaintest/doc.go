@@ -1,5 +1,5 @@
-// Package domaintest is the conformance list of domains: what holds whichever
-// way the bytes take between two ranks.
+// Package domaintest is the conformance suite of domains: the requirements for every transport
+// between two ranks.
 //
-// A test calls [Run] once for each way, as with commtest.
+// A test calls [Run] once for each transport, as with commtest.
 package domaintest

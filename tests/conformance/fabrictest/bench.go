@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Bench measures two ranks: a barrier of counters, a message there and back, and
-// streams in both directions at once.
+// Bench measures two ranks: a barrier of counters, a message there and back, and streams in both
+// directions at once.
 func Bench(b *testing.B, open Open) {
 	b.Helper()
 	b.Run("Barrier", func(b *testing.B) { benchBarrier(b, open) })
@@ -77,7 +77,7 @@ func benchBoth(b *testing.B, open Open) {
 	})
 }
 
-// bothWays sends and receives at once.
+// bothWays sends and receives at the same time.
 func bothWays(ctx context.Context, f fabric.Fabric, peer plan.Rank, out, in []byte) error {
 	l := f.Link(peer)
 	want := make([]fabric.Want, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 )
 
-// duplicates makes a copy at all ranks.
+// duplicates creates a copy at all ranks.
 func (w *World) duplicates(ctx context.Context, t testing.TB) *World {
 	t.Helper()
 	c := &World{Ranks: make([]fabric.Fabric, len(w.Ranks)), Alloc: w.Alloc}
@@ -29,8 +29,8 @@ func same(f, c fabric.Fabric) error {
 	return nil
 }
 
-// testDuplicate uses a fabric and copies of it at once: each has its own streams,
-// counters and shared memory, and ends by itself.
+// testDuplicate uses a fabric and copies of it at once: each has its own streams, counters and
+// shared memory, and ends independently.
 func testDuplicate(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	one, two := w.duplicates(ctx, t), w.duplicates(ctx, t)
@@ -59,7 +59,7 @@ func testDuplicate(t *testing.T, open Open) {
 	}
 }
 
-// use exchanges bytes, and shares memory where the fabric maps it.
+// use exchanges bytes, and shares memory if the fabric maps it.
 func (w *World) use(ctx context.Context, t testing.TB, f fabric.Fabric, turn uint64) error {
 	t.Helper()
 	if err := exchange(ctx, f, 50_000); err != nil || !f.Mapped() {
@@ -72,8 +72,7 @@ func (w *World) use(ctx context.Context, t testing.TB, f fabric.Fabric, turn uin
 	return errors.Join(meet(ctx, f, turn), s.Close())
 }
 
-// testDuplicateEnds closes a fabric that has a copy: the copy ends at the other ranks,
-// too.
+// testDuplicateEnds closes a fabric that has a copy: the copy ends at the other ranks, too.
 func testDuplicateEnds(t *testing.T, open Open) {
 	w, ctx := open(t, 2), within(t)
 	c := w.duplicates(ctx, t)
@@ -91,8 +90,8 @@ func testDuplicateEnds(t *testing.T, open Open) {
 	}
 }
 
-// testDuplicateLate has a rank not come to Duplicate: the others hear of it, and all
-// can do it after that.
+// testDuplicateLate has one rank not call Duplicate: the others get an error, and all can repeat
+// the call after that.
 func testDuplicateLate(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	for range 2 {

@@ -1,4 +1,4 @@
-// Package fabrictest is the conformance list of fabrics: what every fabric must
-// do, whichever way its bytes take. A test of a fabric calls [Run] once for each
-// way to join ranks.
+// Package fabrictest is the conformance suite of fabrics: the requirements for every fabric,
+// whichever route its bytes take. A test of a fabric calls [Run] once for each way to connect
+// ranks.
 package fabrictest

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// testClosed receives what came before the end of a rank, and then the end.
+// testClosed receives the bytes sent before the end of a rank, and then the end.
 func testClosed(t *testing.T, open Open) {
 	w, ctx := open(t, 2), within(t)
 	a, b := w.Ranks[0], w.Ranks[1]
@@ -52,7 +52,7 @@ func testClosed(t *testing.T, open Open) {
 	}
 }
 
-// flood sends until it can't.
+// flood sends until that fails.
 func flood(ctx context.Context, f fabric.Fabric, to plan.Rank) error {
 	p := make([]byte, 1<<16)
 	for {
@@ -62,7 +62,7 @@ func flood(ctx context.Context, f fabric.Fabric, to plan.Rank) error {
 	}
 }
 
-// drain receives until it can't.
+// drain receives until that fails.
 func drain(ctx context.Context, f fabric.Fabric, from plan.Rank) error {
 	p := make([]byte, 1<<16)
 	for {
@@ -72,7 +72,7 @@ func drain(ctx context.Context, f fabric.Fabric, from plan.Rank) error {
 	}
 }
 
-// testCut breaks a link, and makes it anew.
+// testCut breaks a link, and creates it anew.
 func testCut(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	if w.Cut == nil {
@@ -91,7 +91,7 @@ func testCut(t *testing.T, open Open) {
 					return err
 				}
 			}
-			// Half a message is on its way meanwhile.
+			// Half a message is in flight meanwhile.
 			if f.Rank() == 2 {
 				if err := send(ctx, f, 0, []byte{1, 2, 3}, nil); err != nil && !errors.Is(err, fabric.ErrLink) {
 					return err
@@ -112,7 +112,7 @@ func testReform(t *testing.T, open Open) {
 		w.each(t, func(f fabric.Fabric) error {
 			for p := range plan.Rank(3) {
 				if p != f.Rank() {
-					// Who is in Reform already has no links.
+					// A rank that is already in Reform has no links.
 					if err := send(ctx, f, p, []byte{9}, make([]byte, 1000)); err != nil && !errors.Is(err, fabric.ErrLink) {
 						return err
 					}
@@ -126,7 +126,7 @@ func testReform(t *testing.T, open Open) {
 	}
 }
 
-// testKilled has a rank die.
+// testKilled kills a rank.
 func testKilled(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	if w.Kill == nil {
@@ -144,7 +144,7 @@ func testKilled(t *testing.T, open Open) {
 	}
 }
 
-// testReforming has a rank begin to reform while the others wait for it.
+// testReforming has a rank start to reform while the others wait for it.
 func testReforming(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	w.each(t, func(f fabric.Fabric) error {

@@ -19,8 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// mapped is a world of ranks that see each other's memory; it skips the test
-// where they don't.
+// mapped returns a world of ranks that map each other's memory. It skips the test if they don't.
 func mapped(t *testing.T, open Open, n int) *World {
 	t.Helper()
 	w := open(t, n)
@@ -30,7 +29,7 @@ func mapped(t *testing.T, open Open, n int) *World {
 	return w
 }
 
-// near are the ranks on the host of one of them.
+// near returns the ranks on the host of one of them.
 func near(f fabric.Fabric) (ranks []plan.Rank) {
 	nodes := f.Nodes()
 	for r, n := range nodes {
@@ -41,22 +40,22 @@ func near(f fabric.Fabric) (ranks []plan.Rank) {
 	return ranks
 }
 
-// testSignals has the ranks write in turn, and see what was written before.
+// testSignals has the ranks write in turn, and see the values written before.
 func testSignals(t *testing.T, open Open) {
 	for _, n := range []int{2, 5} {
 		w, ctx := mapped(t, open, n), within(t)
 		if len(near(w.Ranks[0])) < n {
 			t.Skip("the ranks are on several hosts")
 		}
-		// It is read and written by who has the turn. That it is atomic is for the
-		// race detector, which does not see that counters are shared memory.
+		// The rank whose turn it is reads and writes it. It is atomic only for the race detector,
+		// which does not see that counters are shared memory.
 		var written atomic.Uint64
 		const rounds = 300
 		w.each(t, func(f fabric.Fabric) error {
 			s, me := f.Signals(), uint64(f.Rank())
 			before := plan.Rank((int(me) + n - 1) % n)
 			for round := range uint64(rounds) {
-				// The rank before has had its turn in this round, rank 0's in the last.
+				// The previous rank has had its turn in this round, or rank 0's in the last one.
 				need := round + 1
 				if me == 0 {
 					need = round
@@ -81,7 +80,7 @@ func testSignals(t *testing.T, open Open) {
 	}
 }
 
-// testShare has each rank write to the others' memory.
+// testShare has each rank write to the memory of the others.
 func testShare(t *testing.T, open Open) {
 	const n, part = 4, 10_000
 	w, ctx := mapped(t, open, n), within(t)
@@ -122,7 +121,7 @@ func meet(ctx context.Context, f fabric.Fabric, value uint64) error {
 	return nil
 }
 
-// testUnmapped shares memory that one rank can't.
+// testUnmapped shares memory that one rank cannot map.
 func testUnmapped(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	e, err := transport.New(transport.Options{})
@@ -155,7 +154,7 @@ func testUnmapped(t *testing.T, open Open) {
 	}
 }
 
-// testMissing shares and reforms where one rank does not come.
+// testMissing calls Share and Reform while one rank does not.
 func testMissing(t *testing.T, open Open) {
 	w := open(t, 3)
 	var missing *fabric.MissingError

@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Run runs the list.
+// Run runs the suite.
 func Run(t *testing.T, open Open) {
 	for name, fn := range map[string]func(t *testing.T, open Open){
 		"Facts":         testFacts,

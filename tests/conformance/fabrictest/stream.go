@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// seed is that of the bytes from one rank to another.
+// seed returns the seed of the bytes from one rank to another.
 func seed(from, to plan.Rank) uint64 { return uint64(from)<<8 | uint64(to) }
 
 func testFacts(t *testing.T, open Open) {
@@ -48,7 +48,7 @@ func testExchange(t *testing.T, open Open) {
 	}
 }
 
-// course is one rank's bytes with one peer.
+// course tracks one rank's bytes to and from one peer.
 type course struct {
 	peer      plan.Rank
 	out       []byte
@@ -120,7 +120,7 @@ func (c *course) step(f fabric.Fabric, random *rand.Rand) (moved bool, err error
 	return moved, nil
 }
 
-// testSizes sends messages of all lengths around those of heads and rings.
+// testSizes sends messages of all lengths around the sizes of headers and rings.
 func testSizes(t *testing.T, open Open) {
 	w, ctx := open(t, 2), within(t)
 	lengths := []int{0, 1, 15, 16, 17, 64, 4095, 4096, 4097, 65536, 1<<18 - 16, 1<<18 - 15, 1 << 18, 1<<18 + 1, 1 << 20}
@@ -145,7 +145,7 @@ func testSizes(t *testing.T, open Open) {
 	})
 }
 
-// testWakes has a rank sleep for bytes, and one for room.
+// testWakes has one rank sleep for bytes, and one for room.
 func testWakes(t *testing.T, open Open) {
 	w, ctx := open(t, 2), within(t)
 	const rounds = 200
@@ -178,7 +178,7 @@ func testWakes(t *testing.T, open Open) {
 	})
 }
 
-// idle lets the others go on, and fall asleep.
+// idle lets the others continue, and fall asleep.
 func idle(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -235,7 +235,7 @@ func testInterrupt(t *testing.T, open Open) {
 	}
 }
 
-// testAllocations bounces a message: a step takes no memory.
+// testAllocations bounces a message, and checks that a step allocates no memory.
 func testAllocations(t *testing.T, open Open) {
 	if kit.Race() {
 		t.Skip("the race detector takes memory")
@@ -269,7 +269,7 @@ func testAllocations(t *testing.T, open Open) {
 	}
 }
 
-// bounce sends a message and gets one, or the other way round.
+// bounce sends a message and receives one, or the reverse.
 func bounce(ctx context.Context, f fabric.Fabric, buf []byte, want []fabric.Want, first bool) error {
 	l := f.Link(want[0].Peer)
 	if first {

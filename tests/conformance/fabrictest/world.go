@@ -14,24 +14,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience bounds the wait for events that must happen, however busy the machine is.
 const patience = 60 * time.Second
 
-// World is the ranks of a fabric, all in this process.
+// World holds the ranks of a fabric, all in this process.
 type World struct {
 	Ranks []fabric.Fabric
-	// Alloc takes memory that can be shared, of a rank; it is closed at the end.
+	// Alloc allocates shareable memory of a rank, which is closed at the end.
 	Alloc func(t testing.TB, rank int, n devices.Size) *region.Buffer
-	// Allocates says that a message may take memory.
+	// Allocates reports whether a message may allocate memory.
 	Allocates bool
-	// Cut breaks the link between two ranks, who live on. Nil where that can't
-	// be.
+	// Cut breaks the link between two ranks, both of which stay alive. Nil if that is not
+	// possible.
 	Cut func(t testing.TB, a, b int)
-	// Kill has a rank end without a word. Nil where that can't be.
+	// Kill ends a rank without notice. Nil if that is not possible.
 	Kill func(t testing.TB, rank int)
 }
 
-// Open makes a world of n ranks, which ends with the test.
+// Open creates a world of n ranks, which ends with the test.
 type Open func(t testing.TB, n int) *World
 
 // each runs fn for every rank at the same time.
@@ -61,7 +61,7 @@ func shortly(t testing.TB) context.Context {
 	return kit.Context(t, 50*time.Millisecond)
 }
 
-// send sends all of some bytes.
+// send sends all of a message.
 func send(ctx context.Context, f fabric.Fabric, to plan.Rank, head, body []byte) error {
 	for len(head)+len(body) > 0 {
 		n, err := f.Link(to).TrySend(head, body)
@@ -96,7 +96,7 @@ func receive(ctx context.Context, f fabric.Fabric, from plan.Rank, p []byte) err
 	return nil
 }
 
-// lost says what is wrong with an error that a link to a rank must have.
+// lost describes what is wrong with an error that must be that of a link to a rank.
 func lost(err error, peer plan.Rank) error {
 	var l *fabric.LinkError
 	if !errors.Is(err, fabric.ErrLink) || !errors.As(err, &l) || l.Peer != peer {

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// asyncCases are calls that go on in the background.
+// asyncCases returns the cases of calls that continue in the background.
 func asyncCases() []testCase {
 	return []testCase{
 		{"C8 the descriptors are the caller's", checkDescriptors},
@@ -19,8 +19,8 @@ func asyncCases() []testCase {
 	}
 }
 
-// scratch hands copies of keys and lists to a call, and destroys them as soon
-// as it has returned.
+// scratch passes copies of keys and lists to a call, and overwrites them as soon as it has
+// returned.
 func scratch[T any](keys []string, lists []hetero.DeviceBlobList, call func([]string, []hetero.DeviceBlobList) (T, error)) (T, error) {
 	keys, lists = slices.Clone(keys), slices.Clone(lists)
 	for i := range lists {
@@ -81,7 +81,7 @@ func checkDescriptors(e *env) {
 	u.exist(keys, false)
 }
 
-// checkManyAsync has 16 calls under way at once.
+// checkManyAsync has 16 calls in progress at once.
 func checkManyAsync(e *env) {
 	u := e.user()
 	const calls = 16
@@ -107,7 +107,7 @@ func checkManyAsync(e *env) {
 	}
 }
 
-// sameShape is a buffer with the blobs of another one.
+// sameShape returns a buffer with the same shapes as another one.
 func (e *env) sameShape(u *user, of *buffer) *buffer {
 	e.Helper()
 	shapes := make([]shape, len(of.lists))
@@ -119,7 +119,7 @@ func (e *env) sameShape(u *user, of *buffer) *buffer {
 	return u.buffer(e.far(), shapes...)
 }
 
-// checkAsyncReturns starts what can't end by itself: the call returns before.
+// checkAsyncReturns starts calls that cannot complete on their own: they return nevertheless.
 func checkAsyncReturns(e *env) {
 	u := e.user()
 	keys := e.keys("k", 2)
@@ -136,7 +136,7 @@ func checkAsyncReturns(e *env) {
 	r, err = e.awaitBatch(b)
 	e.done(keys, r, err)
 	into.takeAll(from)
-	// A cancellation ends what goes on.
+	// A cancellation ends the calls in progress.
 	ctx, cancel = context.WithCancel(e.Context())
 	never := e.keys("never", 2)
 	b, err = u.AsyncMGetH2D(ctx, never, into.lists, hetero.GetOptions{Timeout: e.long()})

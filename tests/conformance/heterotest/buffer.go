@@ -10,16 +10,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// shape is the sizes of the blobs of one key, in bytes.
+// shape holds the sizes of the blobs of one key, in bytes.
 type shape []int
 
-// same is n keys of one shape.
+// same returns the shapes of n keys of one shape.
 func same(n int, s shape) []shape { return slices.Repeat([]shape{s}, n) }
 
-// even is n blobs of one size.
+// even returns the shape of n blobs of one size.
 func even(n, size int) shape { return slices.Repeat(shape{size}, n) }
 
-// shapes makes n random ones, of up to blobs blobs of up to size bytes.
+// shapes returns n random shapes, of up to blobs blobs of up to size bytes.
 func (e *env) shapes(n, blobs, size int) []shape {
 	out := make([]shape, n)
 	for i := range out {
@@ -31,24 +31,24 @@ func (e *env) shapes(n, blobs, size int) []shape {
 	return out
 }
 
-// buffer is memory of a user, all of whose bytes the case knows: the blobs of
-// some keys, and what is before, between and behind them.
+// buffer is memory of a user whose complete content the case knows: the blobs of some keys, and
+// the bytes before, between and after them.
 type buffer struct {
 	env *env
 	mem Memory
-	// lists are the blobs, a list for each key.
+	// lists holds the blobs, one list for each key.
 	lists []hetero.DeviceBlobList
 	// shadow has the bytes that the memory must hold.
 	shadow []byte
-	// loose says that nobody knows what the memory holds: its client was
-	// killed while it received.
+	// loose reports that the content of the memory is unknown: its client was killed while it
+	// received.
 	loose bool
 }
 
 // maxGap bounds the bytes between two blobs.
 const maxGap = 40
 
-// buffer takes memory for blobs on a device, and fills it.
+// buffer allocates memory for blobs on a device, and fills it.
 func (u *user) buffer(device devices.Name, shapes ...shape) *buffer {
 	u.env.Helper()
 	e := u.env
@@ -82,29 +82,29 @@ func (b *buffer) fill() {
 	b.mem.Write(b.env.TB, 0, b.shadow)
 }
 
-// blob returns what the k-th blob of the i-th key must hold.
+// blob returns the expected bytes of the k-th blob of the i-th key.
 func (b *buffer) blob(i, k int) []byte {
 	at := b.lists[i].Blobs[k]
 	return b.shadow[at.Off:][:at.Size]
 }
 
-// take notes that the i-th key has got the bytes of the j-th of another
-// buffer, from an offset of each blob on.
+// take records that the i-th key has received the bytes of the j-th key of another buffer, from
+// an offset of each blob on.
 func (b *buffer) take(i int, of *buffer, j, offset int) {
 	for k := range b.lists[i].Blobs {
 		copy(b.blob(i, k), of.blob(j, k)[offset:])
 	}
 }
 
-// takeAll notes that every key has got the bytes of the same key of another
-// buffer, and looks.
+// takeAll records that every key has received the bytes of the same key of another buffer, and
+// checks the memory.
 func (b *buffer) takeAll(of *buffer) {
 	b.env.Helper()
 	b.noteAll(of)
 	b.check()
 }
 
-// check compares all of the memory with what it must hold.
+// check compares all of the memory with its expected content.
 func (b *buffer) check() {
 	b.env.Helper()
 	got := make([]byte, len(b.shadow))
@@ -114,7 +114,7 @@ func (b *buffer) check() {
 	}
 }
 
-// place tells what an offset of the memory is.
+// place describes the part of the memory at an offset.
 func (b *buffer) place(at int) string {
 	for i := range b.lists {
 		for k, blob := range b.lists[i].Blobs {
@@ -126,8 +126,7 @@ func (b *buffer) place(at int) string {
 	return "between the blobs"
 }
 
-// has says whether a key's blobs hold the bytes of the j-th key of another
-// buffer by now.
+// has reports whether a key's blobs now hold the bytes of the j-th key of another buffer.
 func (b *buffer) has(i int, of *buffer, j int) bool {
 	for k, blob := range b.lists[i].Blobs {
 		got := make([]byte, blob.Size)
@@ -139,23 +138,22 @@ func (b *buffer) has(i int, of *buffer, j int) bool {
 	return true
 }
 
-// arrived waits until a key has got the bytes of the same key of another
-// buffer, and notes it.
+// arrived waits until a key has received the bytes of the same key of another buffer, and
+// records it.
 func (b *buffer) arrived(i int, of *buffer) {
 	b.env.Helper()
 	kit.Eventually(b.env.TB, b.env.patience, func() bool { return b.has(i, of, i) })
 	b.take(i, of, i, 0)
 }
 
-// part is the buffer with some of its keys.
+// part returns the buffer with some of its keys.
 func (b *buffer) part(from, to int) *buffer {
 	p := *b
 	p.lists = b.lists[from:to]
 	return &p
 }
 
-// verify looks at all memory of the case: whatever was done, the owners' bytes
-// are theirs.
+// verify checks all memory of the case: whatever was done, the owners' bytes must be unchanged.
 func (e *env) verify() {
 	e.Helper()
 	for _, b := range e.buffers {
@@ -165,21 +163,21 @@ func (e *env) verify() {
 	}
 }
 
-// noteAll notes that every key has got the bytes of the same key of another
-// buffer, without a look.
+// noteAll records that every key has received the bytes of the same key of another buffer,
+// without a check.
 func (b *buffer) noteAll(of *buffer) {
 	for i := range b.lists {
 		b.take(i, of, i, 0)
 	}
 }
 
-// numbers is a shape as errors tell it.
+// numbers formats a shape in the way that errors do.
 func numbers(s shape) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d blobs %v", len(s), []int(s[:min(len(s), 8)])), "]")
 }
 
-// unknown notes that nobody knows what the i-th key's blobs hold: a transfer
-// into them failed in the middle.
+// unknown records that the content of the i-th key's blobs is unknown: a transfer into them
+// failed in the middle.
 func (b *buffer) unknown(i int) {
 	b.env.Helper()
 	for k, blob := range b.lists[i].Blobs {

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// deviceCases are DevMSet, DevMGet and the removals.
+// deviceCases returns the cases of DevMSet, DevMGet and the removals.
 func deviceCases() []testCase {
 	return []testCase{
 		{"A1 set and get on one device", checkOneDevice},
@@ -46,7 +46,7 @@ func checkTwoDevices(e *env) {
 	from, into := owner.buffer(e.near(), shapes...), reader.buffer(e.far(), shapes...)
 	owner.set(keys, from)
 	reader.get(keys, into, from)
-	// No byte was copied by setting: what the owner writes now is what is read.
+	// Setting copies no bytes: reads return what the owner writes now.
 	from.fill()
 	reader.get(keys, into, from)
 }
@@ -59,7 +59,7 @@ func checkGetTwice(e *env) {
 	owner.set(keys, from)
 	reader.get(keys, one, from)
 	reader.get(keys, two, from)
-	// A read leaves nothing behind: the key ends with what its owner has.
+	// A read leaves no trace: the key ends with its owner's copy.
 	r, err := owner.DevLocalDelete(e.Context(), keys)
 	e.done(keys, r, err)
 	reader.cannotGet(keys, one, hetero.ErrNotFound)
@@ -157,8 +157,7 @@ func checkCount(e *env) {
 	e.bothShapes(r[2].Err, even(5, 13), even(4, 13))
 }
 
-// bothShapes checks that an error tells the blobs of the source and those that
-// were asked for.
+// bothShapes checks that an error contains the blobs of the source and the requested ones.
 func (e *env) bothShapes(err error, have, want shape) {
 	e.Helper()
 	for _, s := range []shape{have, want} {
@@ -180,9 +179,8 @@ func checkNobody(e *env) {
 	}
 }
 
-// checkSomeNever asks for 15 keys of which 9 are there, one comes late, and 5
-// never come. On a machine so slow that the late one comes too late it tries
-// again with more time.
+// checkSomeNever requests 15 keys of which 9 exist, one appears late, and 5 never do. If the
+// machine is so slow that the late one appears too late, it tries again with more time.
 func checkSomeNever(e *env) {
 	owner, reader := e.user(), e.user()
 	shapes := e.shapes(15, 3, 2000)
@@ -299,7 +297,7 @@ func checkSetTwice(e *env) {
 	r, err := u.DevMSet(e.Context(), keys, second.lists)
 	e.outcome(keys, r, err, failing(hetero.ErrInconsistent, keys...))
 	reader.get(keys, into, first)
-	// Only those that are set already fail.
+	// Only the keys that are already set fail.
 	more := append(e.keys("more", 1), keys[1:]...)
 	r, err = u.DevMSet(e.Context(), more, second.lists)
 	e.outcome(more, r, err, failing(hetero.ErrInconsistent, more[1:]...))
@@ -322,7 +320,7 @@ func checkUnregister(e *env) {
 	if err = u.Unregister(e.Context(), from.mem.ID()); !isErr(err, hetero.ErrNotFound) {
 		e.Errorf("memory let go twice: %v", err)
 	}
-	// What is lost gives way.
+	// A lost object can be replaced.
 	again := u.buffer(e.far(), shapes...)
 	u.set(keys[:1], again.part(0, 1))
 	reader.get(keys[:1], into.part(0, 1), again.part(0, 1))

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// directoryCases ask about keys.
+// directoryCases returns the cases of queries about keys.
 func directoryCases() []testCase {
 	return []testCase{
 		{"E1 the sizes of what is set", checkInfoOfSet},
@@ -25,7 +25,7 @@ func directoryCases() []testCase {
 	}
 }
 
-// sized makes lists by what GetMetaInfo tells, in a buffer of the reader.
+// sized makes lists from the result of GetMetaInfo, in a buffer of the reader.
 func (e *env) sized(reader *user, keys []string, published bool) *buffer {
 	e.Helper()
 	info, err := reader.GetMetaInfo(e.Context(), keys, published)
@@ -57,7 +57,7 @@ func checkInfoOfSet(e *env) {
 	u.set(keys[:10], from.part(0, 10))
 	u.store(keys[10:], from.part(10, 20), hetero.SetOptions{})
 	reader.get(keys, e.sized(reader, keys, false), from)
-	// Two that are not known.
+	// Two unknown keys.
 	more := append(e.keys("unknown", 2), keys[:3]...)
 	info, err := reader.GetMetaInfo(e.Context(), more, false)
 	e.ok(err)
@@ -91,7 +91,7 @@ func checkInfoOfPublished(e *env) {
 	reader.gone(keys)
 }
 
-// checkNoKeys gives every call nothing, and nonsense.
+// checkNoKeys passes empty and invalid lists of keys to every call.
 func checkNoKeys(e *env) {
 	u := e.user()
 	lists := u.buffer(e.near(), shape{7}).lists
@@ -113,7 +113,7 @@ func checkNoKeys(e *env) {
 	u.exist(key, false)
 }
 
-// refusesKeys checks that every call which takes keys alone refuses them.
+// refusesKeys checks that every call with keys as its only argument refuses them.
 func (u *user) refusesKeys(what string, keys []string) {
 	e, ctx := u.env, u.env.Context()
 	e.Helper()
@@ -140,7 +140,7 @@ func (u *user) refusesKeys(what string, keys []string) {
 	e.refused("Each with "+what, told, err, hetero.ErrInvalid)
 }
 
-// checkEvents listens to a life of a key and of a publication.
+// checkEvents listens to the events in the life of a key and of a publication.
 func checkEvents(e *env) {
 	u := e.user()
 	keys, shapes := e.keys("k", 2), same(2, shape{30, 12})
@@ -160,7 +160,7 @@ func checkEvents(e *env) {
 	e.heard(l, keys[1], "published", "consumed", "published", "withdrawn")
 }
 
-// heard checks what is heard next of a key.
+// heard checks the next events of a key.
 func (e *env) heard(l Listener, key string, kinds ...string) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.patience)
@@ -182,8 +182,8 @@ func (e *env) heard(l Listener, key string, kinds ...string) {
 	}
 }
 
-// checkRagged gives lists of other numbers of blobs than the keys have, beside
-// good ones: those alone fail.
+// checkRagged passes lists whose numbers of blobs differ from those of the keys, along with valid
+// ones: only the former fail.
 func checkRagged(e *env) {
 	u := e.user()
 	keys := e.keys("k", 4)

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// runPatience is the time that Run waits for what must happen, tryPatience how
-	// long Try does, which expects that it does not.
+	// runPatience is the time for which Run waits for events that must happen, and tryPatience
+	// that of Try, which expects that they may not happen.
 	runPatience = 60 * time.Second
 	tryPatience = time.Second
-	// moment is the time it waits for what must not.
+	// moment is the time for which a case waits for events that must not happen.
 	moment = 50 * time.Millisecond
 )
 
-// env is one case: its world, its keys, and the memory that it watches over.
+// env is one case: its world, its keys, and the memory that it checks.
 type env struct {
 	testing.TB
 	world World
 	rand  *rand.Rand
 	// prefix begins all keys of the case.
 	prefix string
-	// made are the keys that keys has made, but for those of very many.
+	// made holds the keys that keys has created, except for very large sets.
 	made []string
-	// patience is the time that the case waits for what must happen.
+	// patience is the time for which the case waits for events that must happen.
 	patience time.Duration
 	buffers  []*buffer
 }
@@ -43,19 +43,17 @@ func newEnv(t testing.TB, w World, patience time.Duration) *env {
 	return &env{TB: t, world: w, rand: rand.New(rand.NewPCG(seed, 1)), prefix: fmt.Sprintf("%016x", seed), patience: patience}
 }
 
-// long is a timeout of calls that is not reached: what they do must be seen
-// before.
+// long returns a timeout for calls that is never reached: their effects must be visible before.
 func (e *env) long() time.Duration { return 3 * e.patience }
 
-// near and far are the devices of a case: one device where the world has no
-// two.
+// near and far return the devices of a case: the same device if the world does not have two.
 func (e *env) near() devices.Name { return e.world.Devices()[0] }
 func (e *env) far() devices.Name  { return e.world.Devices()[len(e.world.Devices())-1] }
 
-// key makes a key of the case.
+// key returns a key of the case.
 func (e *env) key(name string) string { return e.prefix + "-" + name }
 
-// keys makes n of them.
+// keys returns n keys of the case.
 func (e *env) keys(name string, n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -67,11 +65,11 @@ func (e *env) keys(name string, n int) []string {
 	return out
 }
 
-// tidyKeys is the number of keys that tidy removes at a time. Cases of more remove them
+// tidyKeys is the number of keys that tidy removes at a time. Cases with more remove them
 // themselves.
 const tidyKeys = 1000
 
-// tidy removes the case's keys, so that they take no room from the next one.
+// tidy removes the case's keys, so that they use no space in the next one.
 func (e *env) tidy() {
 	e.Helper()
 	slices.Sort(e.made)
@@ -81,7 +79,7 @@ func (e *env) tidy() {
 	}
 }
 
-// ok ends the case unless all is well.
+// ok ends the case if there is an error.
 func (e *env) ok(err error) {
 	e.Helper()
 	if err != nil {
@@ -111,9 +109,9 @@ func (e *env) done(keys []string, r hetero.Results, err error) {
 	}
 }
 
-// outcome checks the results of a call: which keys failed, and with what; all
-// others succeeded. A call is never a success when all of it failed, and never
-// a failure when a part of it succeeded.
+// outcome checks the results of a call: the keys that failed, and their errors; all others
+// succeeded. A call must not succeed if all keys failed, and must not fail if some keys
+// succeeded.
 func (e *env) outcome(keys []string, r hetero.Results, err error, fails map[string]error) {
 	e.Helper()
 	if len(r) != len(keys) {
@@ -141,7 +139,7 @@ func (e *env) outcome(keys []string, r hetero.Results, err error, fails map[stri
 	}
 }
 
-// failing is one error for each of some keys.
+// failing returns the same error for each of some keys.
 func failing(err error, keys ...string) map[string]error {
 	out := make(map[string]error, len(keys))
 	for _, key := range keys {
@@ -167,7 +165,7 @@ func (e *env) await(f *hetero.Future) error {
 	return err
 }
 
-// awaitAll checks that futures are those of keys, and end as they should.
+// awaitAll checks that futures belong to keys, and end as expected.
 func (e *env) awaitAll(keys []string, futures []*hetero.Future, fails map[string]error) {
 	e.Helper()
 	if len(futures) != len(keys) {
@@ -212,7 +210,7 @@ func (e *env) awaitBatch(b *hetero.Batch) (hetero.Results, error) {
 	return r, err
 }
 
-// call is one that another goroutine makes.
+// call is a call that runs in another goroutine.
 type call struct {
 	env     *env
 	done    chan struct{}
@@ -220,7 +218,7 @@ type call struct {
 	err     error
 }
 
-// start makes a call in a goroutine of its own, which the case waits for.
+// start runs a call in a goroutine of its own, which the case waits for.
 func (e *env) start(f func() (hetero.Results, error)) *call {
 	c := &call{env: e, done: make(chan struct{})}
 	go func() {
@@ -231,7 +229,7 @@ func (e *env) start(f func() (hetero.Results, error)) *call {
 	return c
 }
 
-// wait returns what the call returned.
+// wait returns the results of the call.
 func (c *call) wait() (hetero.Results, error) {
 	c.env.Helper()
 	select {
@@ -242,7 +240,7 @@ func (c *call) wait() (hetero.Results, error) {
 	return c.results, c.err
 }
 
-// isErr says whether an error is one of some.
+// isErr reports whether an error is one of several.
 func isErr(err error, any ...error) bool {
 	return slices.ContainsFunc(any, func(want error) bool { return errors.Is(err, want) })
 }

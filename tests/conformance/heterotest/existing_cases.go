@@ -7,8 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// existingCases are keys that are there already, and those that go by
-// themselves.
+// existingCases returns the cases of keys that exist already, and of keys that expire.
 func existingCases() []testCase {
 	return []testCase{
 		{"C2 all exist", checkAllExist},
@@ -20,7 +19,7 @@ func existingCases() []testCase {
 	}
 }
 
-// skipped checks which keys of a set were left as they were.
+// skipped checks which keys of a set were left unchanged.
 func (e *env) skipped(r hetero.Results, want func(i int) bool) {
 	e.Helper()
 	for i, one := range r {
@@ -81,7 +80,7 @@ func checkReplace(e *env) {
 	}
 }
 
-// checkReplaceBound replaces what names memory of a client: its bytes stay.
+// checkReplaceBound replaces objects that refer to memory of a client: its bytes do not change.
 func checkReplaceBound(e *env) {
 	owner, u := e.user(), e.user()
 	keys, shapes := e.keys("k", 2), e.shapes(2, 3, 700)
@@ -138,7 +137,7 @@ func checkTTL(e *env) {
 	into.take(2, from, 2, 0)
 	r, err = u.Expire(e.Context(), mortal, time.Hour)
 	e.outcome(mortal, r, err, failing(hetero.ErrNotFound, mortal...))
-	// What is over is new again.
+	// An expired key is new again.
 	r = u.store(keys, from, hetero.SetOptions{})
 	e.skipped(r, func(i int) bool { return i == 2 })
 	u.load(keys, into, from)

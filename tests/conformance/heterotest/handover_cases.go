@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// handOverCases are DevPublish and DevSubscribe between clients that live.
+// handOverCases returns the cases of DevPublish and DevSubscribe between clients that live.
 func handOverCases() []testCase {
 	return []testCase{
 		{"B1 many keys of many sizes", checkManyKeys},
@@ -51,7 +51,7 @@ func checkManyKeys(e *env) {
 	}
 }
 
-// twoDevices are the near one and, if it is another, the far one.
+// twoDevices returns the near device and, if it is another one, the far one.
 func (e *env) twoDevices() []devices.Name {
 	if e.near() == e.far() {
 		return []devices.Name{e.near()}
@@ -100,7 +100,7 @@ func checkIllegalKey(e *env) {
 	futures, err = u.DevSubscribe(e.Context(), keys, from.lists, hetero.SubscribeOptions{})
 	e.refused("subscribe to an illegal key", futures, err, hetero.ErrInvalid)
 	u.gone(keys[:2])
-	// And one that has every character that a key can have.
+	// And a key with every permitted kind of character.
 	odd := []string{e.prefix + "-_!@#%^*()+=:;.azAZ09"}
 	from = u.buffer(e.near(), shape{8, 9})
 	given := u.publish(odd, from)
@@ -163,7 +163,7 @@ func checkOtherShape(e *env) {
 	}
 	into.take(1, from, 1, 0)
 	into.check()
-	// What was not received is still there.
+	// Publications that were not received still exist.
 	left := []string{keys[0], keys[2], keys[3]}
 	right := subscriber.buffer(e.far(), shapes[0], shapes[2], shapes[3])
 	e.awaitAll(left, subscriber.subscribe(left, right), nil)
@@ -180,7 +180,7 @@ func checkNobodyPublishes(e *env) {
 	futures, err := u.DevSubscribe(e.Context(), keys, into.lists, hetero.SubscribeOptions{Timeout: time.Millisecond})
 	e.ok(err)
 	e.awaitAll(keys, futures, failing(hetero.ErrTimeout, keys...))
-	// A cancellation ends it too.
+	// A cancellation also ends it.
 	ctx, cancel := context.WithCancel(e.Context())
 	futures, err = u.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.long()})
 	e.ok(err)
@@ -217,8 +217,8 @@ func checkSameKeyAgain(e *env) {
 	}
 }
 
-// checkTwoSubscribers has two clients subscribe to one key: one of them gets
-// it, and the other one nothing.
+// checkTwoSubscribers has two clients subscribe to one key: one of them gets it, and the other
+// one nothing.
 func checkTwoSubscribers(e *env) {
 	publisher, one, two := e.user(), e.user(), e.user()
 	for round := range 10 {

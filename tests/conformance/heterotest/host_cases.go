@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// hostCases are MSetD2H and MGetH2D.
+// hostCases returns the cases of MSetD2H and MGetH2D.
 func hostCases() []testCase {
 	return []testCase{
 		{"C1 no key exists", checkNoExist},
@@ -39,14 +39,14 @@ func checkNoExist(e *env) {
 	}
 	reader.exist(keys, true)
 	reader.load(keys, into, from)
-	// It is a copy: what the owner writes now does not matter.
+	// It is a copy: later writes of the owner have no effect.
 	old := *from
 	old.shadow = slices.Clone(from.shadow)
 	from.fill()
 	reader.load(keys, into, &old)
 }
 
-// badLists are lists for two keys that no call takes, by what is wrong.
+// badLists returns lists for two keys that every call must refuse, by their fault.
 func badLists(good *buffer, other devices.Name, huge devices.Size) map[string][]hetero.DeviceBlobList {
 	first := good.lists[0]
 	with := func(change func(l *hetero.DeviceBlobList)) []hetero.DeviceBlobList {
@@ -76,8 +76,8 @@ func badLists(good *buffer, other devices.Name, huge devices.Size) map[string][]
 	return lists
 }
 
-// checkBadLists gives every call lists that can't be: it is refused whole, and
-// nothing has moved.
+// checkBadLists passes invalid lists to every call: each is refused as a whole, and nothing has
+// moved.
 func checkBadLists(e *env) {
 	u := e.user()
 	keys := e.keys("k", 2)
@@ -98,7 +98,7 @@ func checkBadLists(e *env) {
 	u.drop(keys)
 }
 
-// refusesAll checks that every call which takes lists refuses them.
+// refusesAll checks that every call with lists as arguments refuses them.
 func (u *user) refusesAll(what string, keys []string, lists []hetero.DeviceBlobList) {
 	e, ctx := u.env, u.env.Context()
 	e.Helper()
@@ -142,7 +142,7 @@ func checkBadOffset(e *env) {
 		from.lists[0].SourceOffset = offset
 		u.refusesAll(fmt.Sprintf("source offset %d", offset), keys, from.lists)
 	}
-	// Where there is no source to be offset, or it is read whole.
+	// Calls that have no source to offset, or read it as a whole.
 	from.lists[0].SourceOffset = 7
 	for what, call := range map[string]func() (hetero.Results, error){
 		"DevMSet": func() (hetero.Results, error) { return u.DevMSet(e.Context(), keys, from.lists) },
@@ -164,7 +164,7 @@ func checkManyBlobs(e *env) {
 	from, into := u.buffer(e.near(), shapes...), u.buffer(e.far(), shapes...)
 	u.store(keys, from, hetero.SetOptions{})
 	u.load(keys, into, from)
-	// And many in one key.
+	// And many blobs in one key.
 	one := e.keys("one", 1)
 	wide := e.shapes(1, 1, 1)[0]
 	for range 511 {
@@ -272,8 +272,8 @@ func checkRoundsOfTwo(e *env) {
 	}
 }
 
-// checkHostParts reads a host object as device memory is read: keys are of one
-// kind.
+// checkHostParts reads a host object in the same way as device memory: there is only one kind of
+// key.
 func checkHostParts(e *env) {
 	u := e.user()
 	keys := e.keys("k", 2)
@@ -285,7 +285,7 @@ func checkHostParts(e *env) {
 	e.done(keys, r, err)
 	into.take(0, from, 0, 400)
 	into.take(1, from, 1, 40)
-	// What is bound is read whole by MGetH2D too.
+	// MGetH2D reads a bound object as a whole, too.
 	whole := u.buffer(e.near(), shape{70})
 	u.load(keys[1:], whole, from.part(1, 2))
 }

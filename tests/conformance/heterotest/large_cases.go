@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// largeCases have offsets that no 32 bits hold.
+// largeCases returns the cases with offsets that exceed 32 bits.
 func largeCases() []testCase {
 	return []testCase{
 		{"A4 behind 4 GiB", checkHuge},
@@ -14,7 +14,7 @@ func largeCases() []testCase {
 	}
 }
 
-// huge is memory of a user beyond 4 GiB, of which only some is written.
+// huge returns memory of a user beyond 4 GiB, of which only parts are written.
 func (u *user) huge(n devices.Size) (Memory, devices.Name) {
 	u.env.Helper()
 	device := u.env.world.Huge()
@@ -24,7 +24,7 @@ func (u *user) huge(n devices.Size) (Memory, devices.Name) {
 	return u.peer.Memory(u.env.TB, device, n), device
 }
 
-// checkHuge sets and publishes blobs that lie behind 4 GiB of their memory.
+// checkHuge sets and publishes blobs beyond the first 4 GiB of their memory.
 func checkHuge(e *env) {
 	owner, reader := e.user(), e.user()
 	mem, device := owner.huge(5 * devices.GiB)
@@ -48,7 +48,7 @@ func checkHuge(e *env) {
 	copy(into.blob(0, 0), content)
 }
 
-// checkHugeBlob reads a part behind 4 GiB of one blob, and writes there.
+// checkHugeBlob reads a part beyond the first 4 GiB of one blob, and writes there.
 func checkHugeBlob(e *env) {
 	owner, reader := e.user(), e.user()
 	const size, at, n = 5 << 30, 4<<30 + 77, 5000
@@ -67,7 +67,7 @@ func checkHugeBlob(e *env) {
 	into.check()
 	into.lists[0].SourceOffset = size - n + 1
 	reader.cannotGet(keys, into, hetero.ErrShape)
-	// The other way: into memory behind 4 GiB.
+	// The reverse: into memory beyond 4 GiB.
 	from, back := reader.buffer(e.far(), shape{n}), make([]byte, n)
 	key := e.keys("back", 1)
 	reader.set(key, from)

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// limitCases are the most that a call takes, and more.
+// limitCases returns the cases at the limits of a call, and beyond.
 func limitCases() []testCase {
 	return []testCase{
 		{"B7 too many keys", checkTooManyKeys},
@@ -19,14 +19,14 @@ func limitCases() []testCase {
 	}
 }
 
-// tiny is a buffer of n blobs of one byte, and some between.
+// tiny returns a buffer of n blobs of one byte, with gaps.
 func (u *user) tiny(n int) *buffer {
 	u.env.Helper()
 	return u.buffer(u.env.near(), same(n, shape{1})...)
 }
 
-// most returns the number of keys of a call: in a short run the fifth of it, which the
-// records hold in more than one transaction too.
+// most returns the number of keys of a call: in a short run a fifth of the maximum, for which the
+// records also need more than one transaction.
 func most() int {
 	if testing.Short() {
 		return hetero.MaxKeys / 5
@@ -45,7 +45,7 @@ func checkTooManyKeys(e *env) {
 	u.refusesAll("too many keys", keys, lists)
 	u.refusesKeys("too many keys", keys)
 	u.exist(keys[:hetero.MaxKeys], false)
-	// As many as there may be are looked at one by one.
+	// With the maximum number, each is checked.
 	lists[hetero.MaxKeys-1].Device = "-1"
 	u.refusesAll("the most keys, and one wrong device", keys[:hetero.MaxKeys], lists[:hetero.MaxKeys])
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// publisherCases are hand-overs one side of which ends.
+// publisherCases returns the cases of hand-overs one side of which ends.
 func publisherCases() []testCase {
 	return []testCase{
 		{"B9 close while waiting", checkCloseWaiting},
@@ -37,7 +37,7 @@ func checkCloseWaiting(e *env) {
 			e.Errorf("what was published ended with %v", err)
 		}
 	}
-	// The call may have begun only behind the end.
+	// The call may have begun only after the end.
 	if r, err := get.wait(); r == nil && !isErr(err, hetero.ErrClosed) || r != nil {
 		if r == nil {
 			e.Fatalf("a call behind the end: %v", err)
@@ -92,8 +92,8 @@ func checkPublisherKilled(e *env) {
 	into.takeAll(again)
 }
 
-// checkPublisherKilledInTheMiddle kills a publisher while its keys are
-// received: each key comes whole, or its future tells that nobody has it.
+// checkPublisherKilledInTheMiddle kills a publisher while its keys are received: each key
+// arrives whole, or its future reports that it was not delivered.
 func checkPublisherKilledInTheMiddle(e *env) {
 	publisher, subscriber := e.user(), e.user()
 	keys, shapes := e.keys("k", 12), same(12, shape{200_000, 1})
@@ -114,8 +114,8 @@ func checkPublisherKilledInTheMiddle(e *env) {
 	}
 }
 
-// checkSubscriberKilled kills a client that waits for keys which others then
-// get. On the way to its end it may receive one, but none is lost with it.
+// checkSubscriberKilled kills a client that waits for keys which others then get. Before it ends
+// it may receive one, but none is lost with it.
 func checkSubscriberKilled(e *env) {
 	publisher, killed, subscriber := e.user(), e.user(), e.user()
 	keys, shapes := e.keys("k", 6), e.shapes(6, 3, 2000)

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// raceCases are those in which several clients do something at once.
+// raceCases returns the cases in which several clients act at once.
 func raceCases() []testCase {
 	return []testCase{
 		{"A17 the owner deletes under a reader", checkDeleteUnderReader},
@@ -21,7 +21,7 @@ func raceCases() []testCase {
 	}
 }
 
-// together runs functions at once and returns behind the last one.
+// together runs functions at once and returns after the last one.
 func (e *env) together(n int, f func(i int)) {
 	e.Helper()
 	var all sync.WaitGroup
@@ -34,8 +34,8 @@ func (e *env) together(n int, f func(i int)) {
 	}
 }
 
-// readUntil reads a key again and again until it is gone, or the case has failed: each
-// read has all bytes of another buffer, or a clear error. It tells when it has read once.
+// readUntil reads a key repeatedly until it no longer exists or the case has failed: each read
+// returns all bytes of another buffer, or a clear error. It calls once after the first read.
 func (u *user) readUntil(key string, into, of *buffer, once func()) {
 	defer into.unknown(0)
 	defer once()
@@ -129,8 +129,7 @@ func checkDeletesAtOnce(e *env) {
 	users[2].exist(keys, false)
 }
 
-// checkEachOther has 2, 3 and 8 clients set a key each and get those of all
-// others, all at once.
+// checkEachOther has 2, 3 and 8 clients each set a key and get those of all others, all at once.
 func checkEachOther(e *env) {
 	for _, n := range []int{2, 3, 8} {
 		keys := e.keys(fmt.Sprint(n), n)
@@ -164,8 +163,8 @@ func checkEachOther(e *env) {
 	}
 }
 
-// checkReplaceUnderReaders replaces an object again and again while two
-// clients read it: they see the bytes of one version, never of two.
+// checkReplaceUnderReaders replaces an object repeatedly while two clients read it: each read
+// sees the bytes of one version, never of two.
 func checkReplaceUnderReaders(e *env) {
 	writer := e.user()
 	key, s := e.keys("k", 1), shape{100_000, 5, 100_000}
@@ -203,8 +202,8 @@ func checkReplaceUnderReaders(e *env) {
 	into[1].unknown(0)
 }
 
-// checkRacingSets has two clients set the same keys at once: one of them wins
-// each, and its bytes are there.
+// checkRacingSets has two clients set the same keys at once: for each key one of them wins, and
+// the key has its bytes.
 func checkRacingSets(e *env) {
 	users := []*user{e.user(), e.user()}
 	keys, shapes := e.keys("k", 40), e.shapes(40, 3, 2000)

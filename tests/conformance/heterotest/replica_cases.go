@@ -5,7 +5,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// replicaCases are those in which a key has several sources, or its owner ends.
+// replicaCases returns the cases in which a key has several sources, or its owner ends.
 func replicaCases() []testCase {
 	return []testCase{
 		{"A12 get after the reader's local delete", checkReaderDeletes},
@@ -120,7 +120,7 @@ func checkOwnerKilled(e *env) {
 	})
 	third.cannotGet(keys[2:], third.buffer(e.near(), shapes[2:]...), hetero.ErrLost)
 	third.get(keys[:2], third.buffer(e.near(), shapes[:2]...), into.part(0, 2))
-	// What is lost gives way, and can be deleted.
+	// A lost object can be replaced and deleted.
 	again := third.buffer(e.near(), shapes[2])
 	third.set(keys[2:3], again)
 	reader.get(keys[2:3], reader.buffer(e.near(), shapes[2]), again)

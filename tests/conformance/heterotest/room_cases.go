@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// room bounds the host device's size. The case is skipped where it
-// is too much to be filled.
+// room returns a bound for the host device's size. It skips the case if that is too large to be
+// filled.
 func (e *env) room() int {
 	e.Helper()
 	w, ok := e.world.(Limited)
@@ -18,14 +18,14 @@ func (e *env) room() int {
 	return int(w.HostRoom())
 }
 
-// repeated is a list that names one blob again and again, n bytes or more.
+// repeated returns a list that repeats one blob, with n bytes or more.
 func repeated(l hetero.DeviceBlobList, n int) hetero.DeviceBlobList {
 	l.Blobs = slices.Repeat(l.Blobs[:1], n/int(l.Blobs[0].Size)+1)
 	return l
 }
 
-// checkNoRoom sets an object that is larger than the device, between two that
-// are not: it alone fails, and nobody sees a part of it.
+// checkNoRoom sets an object that is larger than the device, between two that are not: it alone
+// fails, and no part of it becomes visible.
 func checkNoRoom(e *env) {
 	room := e.room()
 	u := e.user()
@@ -50,8 +50,8 @@ func checkNoRoom(e *env) {
 	u.drop(keys)
 }
 
-// checkTooMuch sets more than there is room for. Nothing is evicted: what is
-// there stays, and what is not fails, key by key.
+// checkTooMuch sets more than fits. Nothing is evicted: existing objects stay, and the others
+// fail, key by key.
 func checkTooMuch(e *env) {
 	room := e.room()
 	u := e.user()
@@ -67,8 +67,7 @@ func checkTooMuch(e *env) {
 	}
 }
 
-// fill sets keys to one blob until nothing fits any more, and returns those
-// that did.
+// fill sets keys to one blob until no more fit, and returns the keys that were set.
 func (e *env) fill(u *user, keys []string, l hetero.DeviceBlobList) (there []string) {
 	e.Helper()
 	r, err := u.MSetD2H(e.Context(), keys, slices.Repeat([]hetero.DeviceBlobList{l}, len(keys)), hetero.SetOptions{})

@@ -13,8 +13,8 @@ func Run(t *testing.T, w World) {
 	RunBut(t, w)
 }
 
-// RunBut runs the suite without the cases whose names begin so: what a world
-// does not promise.
+// RunBut runs the suite without the cases whose names begin with one of apart: those that a
+// world does not promise.
 func RunBut(t *testing.T, w World, apart ...string) {
 	t.Helper()
 	for _, c := range cases() {
@@ -25,8 +25,8 @@ func RunBut(t *testing.T, w World, apart ...string) {
 	}
 }
 
-// testCase is one case by its name, which begins with its letter and number
-// where the seed system has it.
+// testCase is one case with its name, which begins with its letter and number in the seed
+// system, if it has one.
 type testCase struct {
 	name string
 	run  func(*env)
@@ -41,7 +41,7 @@ func (c testCase) in(t testing.TB, w World, patience time.Duration) {
 	e.tidy()
 }
 
-// cases are the cases in the order in which they run.
+// cases returns the cases in the order in which they run.
 func cases() []testCase {
 	return slices.Concat(
 		deviceCases(), replicaCases(), raceCases(),

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Try runs one case of the suite in a world that may be wrong, and returns what
-// the case has found. It waits only briefly for what must happen. It is for
-// tests of the suite itself: a world that is wrong must be found out.
+// Try runs one case of the suite in a world that may be faulty, and returns the faults that the
+// case has found. It waits only briefly for events that must happen. It is for tests of the
+// suite itself, which must detect a faulty world.
 func Try(t testing.TB, w World, name string) (faults []string) {
 	t.Helper()
 	for _, c := range cases() {
@@ -24,8 +24,7 @@ func Try(t testing.TB, w World, name string) (faults []string) {
 	return nil
 }
 
-// recorder is a test whose failure is noted, and not the failure of the test
-// that it belongs to.
+// recorder is a testing.TB that records failures without failing the test to which it belongs.
 type recorder struct {
 	testing.TB
 	ctx context.Context //nolint:containedctx // as long as the case
@@ -37,8 +36,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// run runs a case in a goroutine of its own, which it may end, and then what
-// the case wants done behind it.
+// run runs a case in a goroutine of its own, which the case may end, and then its cleanups.
 func (r *recorder) run(body func()) {
 	ctx, cancel := context.WithCancel(r.TB.Context())
 	r.ctx = ctx

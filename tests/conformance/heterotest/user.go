@@ -11,7 +11,7 @@ type user struct {
 	peer Peer
 }
 
-// user makes a client.
+// user creates a client.
 func (e *env) user() *user {
 	e.Helper()
 	p := e.world.Join(e.TB)
@@ -25,7 +25,7 @@ func (u *user) set(keys []string, from *buffer) {
 	u.env.done(keys, r, err)
 }
 
-// get reads keys into a buffer, which then has the bytes of another one.
+// get reads keys into a buffer, which must then have the bytes of another one.
 func (u *user) get(keys []string, into, of *buffer) {
 	u.env.Helper()
 	r, err := u.DevMGet(u.env.Context(), keys, into.lists, hetero.GetOptions{})
@@ -33,14 +33,14 @@ func (u *user) get(keys []string, into, of *buffer) {
 	into.takeAll(of)
 }
 
-// cannotGet checks that no key can be read, and that nothing is touched.
+// cannotGet checks that no key can be read, and that the buffer is unchanged.
 func (u *user) cannotGet(keys []string, into *buffer, want error) {
 	u.env.Helper()
 	r, err := u.DevMGet(u.env.Context(), keys, into.lists, hetero.GetOptions{})
 	u.env.outcome(keys, r, err, failing(want, keys...))
 }
 
-// replicate is get that makes a replica.
+// replicate is like get, and makes a replica.
 func (u *user) replicate(keys []string, into, of *buffer) {
 	u.env.Helper()
 	r, err := u.DevMGet(u.env.Context(), keys, into.lists, hetero.GetOptions{Replica: true})
@@ -56,8 +56,7 @@ func (u *user) store(keys []string, from *buffer, o hetero.SetOptions) hetero.Re
 	return r
 }
 
-// load scatters host objects into a buffer, which then has the bytes of
-// another one.
+// load scatters host objects into a buffer, which must then have the bytes of another one.
 func (u *user) load(keys []string, into, of *buffer) {
 	u.env.Helper()
 	r, err := u.MGetH2D(u.env.Context(), keys, into.lists, hetero.GetOptions{})
@@ -72,7 +71,7 @@ func (u *user) drop(keys []string) {
 	u.env.done(keys, r, err)
 }
 
-// publish offers the blobs of a buffer; nobody has received them yet.
+// publish offers the blobs of a buffer, and checks that they have not been received yet.
 func (u *user) publish(keys []string, from *buffer) []*hetero.Future {
 	u.env.Helper()
 	futures, err := u.DevPublish(u.env.Context(), keys, from.lists)
@@ -83,8 +82,7 @@ func (u *user) publish(keys []string, from *buffer) []*hetero.Future {
 	return futures
 }
 
-// subscribe begins to receive keys into a buffer. The call returns whether or
-// not they are there.
+// subscribe starts to receive keys into a buffer. The call returns whether or not they exist.
 func (u *user) subscribe(keys []string, into *buffer) []*hetero.Future {
 	u.env.Helper()
 	var futures []*hetero.Future
@@ -97,14 +95,14 @@ func (u *user) subscribe(keys []string, into *buffer) []*hetero.Future {
 	return futures
 }
 
-// receive receives keys into a buffer, which then has the bytes of another one.
+// receive receives keys into a buffer, which must then have the bytes of another one.
 func (u *user) receive(keys []string, into, of *buffer) {
 	u.env.Helper()
 	u.env.awaitAll(keys, u.subscribe(keys, into), nil)
 	into.takeAll(of)
 }
 
-// exist asks for keys, all of which are there or none.
+// exist checks that all keys exist, or that none does.
 func (u *user) exist(keys []string, want bool) {
 	u.env.Helper()
 	there, err := u.Exist(u.env.Context(), keys)

@@ -8,58 +8,55 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// World is one mount, with clients. Its methods are called by one test
-// at a time.
+// World is one mount with clients. Its methods are called by one test at a time.
 type World interface {
-	// Devices names the devices whose memory clients can have, at least one.
-	// Cases that go across devices take the first and the last.
+	// Devices returns the devices on which clients can have memory, at least one. Cases that
+	// involve two devices use the first and the last.
 	Devices() []devices.Name
-	// Huge names a device of which Peer.Memory gives more than 4 GiB that take
-	// no room before they are written; empty where there is none.
+	// Huge returns a device of which Peer.Memory provides more than 4 GiB that occupy no space
+	// before they are written; empty if there is none.
 	Huge() devices.Name
-	// Join makes a client, as a process of its own has one. It ends with the
-	// test, unless it has ended before.
+	// Join creates a client, as if in a process of its own. It ends with the test, unless it has
+	// ended before.
 	Join(t testing.TB) Peer
-	// Listen begins to hear what happens to keys of the mount. It ends with the
-	// test.
+	// Listen starts to receive the events of the mount's keys. It ends with the test.
 	Listen(t testing.TB) Listener
 }
 
 // Limited is a world whose host device is small enough to be filled.
 type Limited interface {
-	// HostRoom bounds the bytes that the host device takes.
+	// HostRoom returns a bound for the number of bytes that the host device holds.
 	HostRoom() devices.Size
 }
 
 // Peer is one client with its memory. Its methods may be called from any
 // goroutine of the test.
 type Peer interface {
-	// Client is the same one each time. The cases may close it.
+	// Client returns the same client each time. The cases may close it.
 	Client() hetero.Client
-	// Memory takes n bytes of fresh memory on a device and registers it with
-	// the client. The memory lives as long as the test.
+	// Memory allocates n bytes of fresh memory on a device and registers it with the client.
+	// The memory lives as long as the test.
 	Memory(t testing.TB, device devices.Name, n devices.Size) Memory
-	// Kill ends the client as the death of its process does: nobody calls
-	// Close. It returns when whoever serves it may know; what follows from it
-	// may take a moment.
+	// Kill ends the client as the death of its process would: Close is not called. It returns
+	// when the server can have noticed; the consequences may take a moment.
 	Kill(t testing.TB)
 }
 
-// Memory is memory of a client, seen by its owner: not by way of the objects
-// that are made of it.
+// Memory is memory of a client as its owner accesses it: not through the objects that are made
+// of it.
 type Memory interface {
-	// ID returns the number by which blobs name it.
+	// ID returns the number by which blobs refer to it.
 	ID() hetero.MemoryID
-	// Write puts bytes at an offset.
+	// Write writes bytes at an offset.
 	Write(t testing.TB, off devices.Offset, p []byte)
 	// Read fills p with the bytes at an offset.
 	Read(t testing.TB, off devices.Offset, p []byte)
 }
 
-// Event is one thing that happened to a key, as objects.Event tells it.
+// Event is one event of a key, as objects.Event reports it.
 type Event struct {
-	// Kind is the word of it: "created", "removed", "expired", "lost",
-	// "published", "consumed", "withdrawn".
+	// Kind is its name: "created", "removed", "expired", "lost", "published", "consumed",
+	// "withdrawn".
 	Kind string
 	Key  string
 	Size uint64

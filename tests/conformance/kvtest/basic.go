@@ -93,7 +93,7 @@ func testBigValues(t *testing.T, kv metadata.KV) {
 	})
 }
 
-// testBigTransaction writes as many keys as every store has to take at once.
+// testBigTransaction writes as many keys as every store must accept at once.
 func testBigTransaction(t *testing.T, kv metadata.KV) {
 	const n = 8192
 	mustUpdate(t, kv, func(tx metadata.KVTxn) error {
@@ -142,8 +142,7 @@ func testContext(t *testing.T, kv metadata.KV) {
 	mustView(t, kv, func(tx metadata.KVTxn) error { return want(tx, "x", "old") })
 }
 
-// testValuesKept makes sure that a store does not go on using the caller's
-// slices after the transaction.
+// testValuesKept checks that a store does not use the caller's slices after the transaction.
 func testValuesKept(t *testing.T, kv metadata.KV) {
 	key, value := []byte("key"), []byte("value")
 	mustUpdate(t, kv, func(tx metadata.KVTxn) error { return tx.Set(key, value) })

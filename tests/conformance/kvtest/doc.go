@@ -1,3 +1,3 @@
-// Package kvtest is the conformance suite of metadata.KV: what its contract
-// says, as tests that every implementation runs.
+// Package kvtest is the conformance suite of metadata.KV: the interface's contract as tests
+// that every implementation runs.
 package kvtest

@@ -30,7 +30,7 @@ func mustView(t *testing.T, kv metadata.KV, fn func(metadata.KVTxn) error) {
 	}
 }
 
-// put sets pairs given as key, value, key, value and so on.
+// put sets pairs, passed as key, value, key, value and so on.
 func put(t *testing.T, kv metadata.KV, pairs ...string) {
 	t.Helper()
 	mustUpdate(t, kv, func(tx metadata.KVTxn) error {
@@ -43,8 +43,8 @@ func put(t *testing.T, kv metadata.KV, pairs ...string) {
 	})
 }
 
-// changeRandomly makes changes that draw gives, a nil value for a removal, in
-// one transaction, and in a model too.
+// changeRandomly makes changes that draw returns, where a nil value is a removal, in one
+// transaction, and also in a model.
 func changeRandomly(t *testing.T, kv metadata.KV, model map[string]string, changes int, draw func() (string, []byte)) {
 	t.Helper()
 	mustUpdate(t, kv, func(tx metadata.KVTxn) error {
@@ -66,7 +66,7 @@ func changeRandomly(t *testing.T, kv metadata.KV, model map[string]string, chang
 	})
 }
 
-// want fails unless the key has the value; "-" stands for no key.
+// want returns an error unless the key has the value; "-" means that the key must be absent.
 func want(tx metadata.KVTxn, key, value string) error {
 	got, err := tx.Get([]byte(key))
 	switch {
@@ -80,7 +80,7 @@ func want(tx metadata.KVTxn, key, value string) error {
 	return nil
 }
 
-// collect lists what a scan finds, at most limit pairs, 0 meaning all.
+// collect returns the results of a scan, at most limit pairs; 0 means all.
 func collect(tx metadata.KVTxn, prefix, from string, limit int) ([][2]string, error) {
 	var pairs [][2]string
 	var start []byte
@@ -102,7 +102,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// newRand returns random numbers that a failing test can be repeated with.
+// newRand returns random numbers with which a failed test can be repeated.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

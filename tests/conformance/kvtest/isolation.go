@@ -100,9 +100,8 @@ func testIncrements(t *testing.T, kv metadata.KV) {
 	})
 }
 
-// testWriteSkew lets each of two workers read both of two counters and raise
-// its own, as long as their sum is below a bound. Snapshots alone would let
-// the sum pass it.
+// testWriteSkew has each of two workers read two counters and raise its own as long as their
+// sum is below a bound. With snapshots alone the sum could exceed it.
 func testWriteSkew(t *testing.T, kv metadata.KV) {
 	const bound = 50
 	keys := [][]byte{[]byte("left"), []byte("right")}
@@ -138,8 +137,7 @@ func testWriteSkew(t *testing.T, kv metadata.KV) {
 	}
 }
 
-// testAbsentKey lets many create one key each time; exactly one may find it
-// absent.
+// testAbsentKey has many workers create the same key each time; exactly one may find it absent.
 func testAbsentKey(t *testing.T, kv metadata.KV) {
 	for round := range 40 {
 		key := fmt.Appendf(nil, "slot%d", round)
@@ -164,8 +162,8 @@ func testAbsentKey(t *testing.T, kv metadata.KV) {
 	}
 }
 
-// testTransfers moves amounts between accounts while others scan them all:
-// no view may see money come or go.
+// testTransfers moves amounts between accounts while other workers scan them all: no view may
+// see the total change.
 func testTransfers(t *testing.T, kv metadata.KV) {
 	const accounts, each = 16, 1000
 	account := func(i int) []byte { return fmt.Appendf(nil, "account%02d", i) }

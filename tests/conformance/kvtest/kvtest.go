@@ -6,27 +6,25 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Opener opens the store of one test. What it opened is closed by the test.
+// Opener opens the store of one test. The test closes it.
 type Opener func(t *testing.T) metadata.KV
 
-// Suite says how stores are opened.
+// Suite defines how stores are opened.
 type Suite struct {
-	// Open opens an empty store; each call another one.
+	// Open opens an empty store, a new one on each call.
 	Open Opener
-	// Persistent returns a function that opens one and the same store each
-	// time that it is called, the previous one having been closed; nil when
-	// nothing outlives Close.
+	// Persistent returns a function that opens the same store on every call, after the
+	// previous instance was closed; nil if nothing outlives Close.
 	Persistent func(t *testing.T) Opener
 }
 
-// Run runs the suite with stores that open returns, each empty.
+// Run runs the suite with stores from open, each empty.
 func Run(t *testing.T, open Opener) {
 	t.Helper()
 	RunSuite(t, Suite{Open: open})
 }
 
-// RunSuite runs the suite, and where stores are persistent, the tests of
-// that too.
+// RunSuite runs the suite and, for persistent stores, also the tests of persistence.
 func RunSuite(t *testing.T, s Suite) {
 	t.Helper()
 	tests := []struct {

@@ -69,7 +69,7 @@ func testScanOwnWrites(t *testing.T, kv metadata.KV) {
 		if got := fmt.Sprint(pairs); got != "[[p1 old1] [p2 new2] [p5 new5]]" || err != nil {
 			t.Errorf("scan with own writes = %s, %v", got, err)
 		}
-		// A scan may read, and the transaction goes on after it.
+		// A scan may read, and the transaction continues after it.
 		err = tx.Scan([]byte("p"), nil, func(key, value []byte) (bool, error) {
 			again, gerr := tx.Get(key)
 			if string(again) != string(value) {

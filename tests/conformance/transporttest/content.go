@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// Simulated is n bytes of a simulated device that has room for twice as many;
-// both end with the test. It may be given to another process.
+// Simulated returns n bytes of a simulated device that has room for twice as many; both end with
+// the test. The memory can be exported to another process.
 func Simulated(t testing.TB, n devices.Size, p sim.Params) *devices.Memory {
 	t.Helper()
 	p.Size = 2 * n
@@ -29,14 +29,13 @@ func Simulated(t testing.TB, n devices.Size, p sim.Params) *devices.Memory {
 	return m
 }
 
-// Fill writes the content that the seed names to a whole buffer.
+// Fill writes the content with the given seed to a whole buffer.
 func Fill(t testing.TB, b *region.Buffer, seed uint64) {
 	t.Helper()
 	FillPart(t, b, seed, int(b.Size()))
 }
 
-// FillPart writes the first n bytes of the content that the seed names to the
-// beginning of a buffer.
+// FillPart writes the first n bytes of the content with the given seed to the start of a buffer.
 func FillPart(t testing.TB, b *region.Buffer, seed uint64, n int) {
 	t.Helper()
 	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, n))); err != nil {
@@ -44,8 +43,8 @@ func FillPart(t testing.TB, b *region.Buffer, seed uint64, n int) {
 	}
 }
 
-// Check demands the n bytes from off of a buffer to be those that the content
-// of the seed has from at.
+// Check fails the test unless the n bytes of a buffer from off on equal those of the seed's
+// content from at on.
 func Check(t testing.TB, b *region.Buffer, off, n int, seed uint64, at int) {
 	t.Helper()
 	got := make([]byte, n)

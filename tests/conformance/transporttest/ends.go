@@ -10,21 +10,21 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// End is one end of a copy: a place that spans are made of.
+// End is one end of a copy: a place in which spans can be created.
 type End interface {
-	// Make returns a stretch of the place that holds the content.
+	// Make returns a stretch of the place with the given content.
 	Make(t testing.TB, content []byte) Stretch
 }
 
-// Stretch is some bytes of an End.
+// Stretch is a sequence of bytes of an End.
 type Stretch interface {
-	// Span is the n bytes from off.
+	// Span returns the n bytes from off on.
 	Span(t testing.TB, off, n int) transport.Span
 	// Read returns all bytes, read without the engine.
 	Read(t testing.TB) []byte
 }
 
-// HostBytes is the end of the caller's own bytes.
+// HostBytes returns the end for the caller's own bytes.
 func HostBytes() End { return hostEnd{} }
 
 type (
@@ -37,19 +37,18 @@ func (hostEnd) Make(_ testing.TB, content []byte) Stretch {
 	return hostStretch(append([]byte(nil), content...))
 }
 
-// Span is a part of the slice.
+// Span returns a part of the slice.
 func (s hostStretch) Span(_ testing.TB, off, n int) transport.Span {
 	return transport.HostSpan(s[off : off+n])
 }
 
-// Read is the slice.
+// Read returns the slice.
 func (s hostStretch) Read(testing.TB) []byte { return s }
 
-// Files is the end of files below a directory that belong to the device of
-// that name.
+// Files returns the end for files below a directory that belong to the device of that name.
 func Files(device devices.Name, dir string) End { return fileEnd{device: device, dir: dir} }
 
-// Registrable is Files whose pages devices may reach by themselves.
+// Registrable is like Files, with pages that devices may access directly.
 func Registrable(device devices.Name, dir string) End {
 	return fileEnd{device: device, dir: dir, registrable: true}
 }
@@ -82,7 +81,7 @@ func (e fileEnd) Make(t testing.TB, content []byte) Stretch {
 	return fileStretch{fileEnd: e, file: f}
 }
 
-// Span is a part of the file.
+// Span returns a part of the file.
 func (s fileStretch) Span(_ testing.TB, off, n int) transport.Span {
 	span := transport.FileSpan(s.device, s.file, int64(off), devices.Size(n))
 	if s.registrable {
@@ -101,7 +100,7 @@ func (s fileStretch) Read(t testing.TB) []byte {
 	return p
 }
 
-// Device is the end of a device's memory.
+// Device returns the end for a device's memory.
 func Device(d devices.Device) End { return deviceEnd{d} }
 
 type deviceEnd struct{ device devices.Device }
@@ -111,7 +110,7 @@ type deviceStretch struct{ mem *devices.Memory }
 // Make allocates memory and copies the content in.
 func (e deviceEnd) Make(t testing.TB, content []byte) Stretch {
 	t.Helper()
-	// An allocation has at least one byte, a content may have none.
+	// An allocation has at least one byte, while a content may be empty.
 	m, err := e.device.Alloc(context.Background(), devices.Size(max(len(content), 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +128,7 @@ func (e deviceEnd) Make(t testing.TB, content []byte) Stretch {
 	return deviceStretch{m}
 }
 
-// Span is a part of the allocation.
+// Span returns a part of the allocation.
 func (s deviceStretch) Span(t testing.TB, off, n int) transport.Span {
 	t.Helper()
 	d, err := s.mem.Span(devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
@@ -139,7 +138,7 @@ func (s deviceStretch) Span(t testing.TB, off, n int) transport.Span {
 	return transport.DeviceSpan(d)
 }
 
-// Read copies the memory out.
+// Read copies the bytes out of the memory.
 func (s deviceStretch) Read(t testing.TB) []byte {
 	t.Helper()
 	p := make([]byte, s.mem.Size())

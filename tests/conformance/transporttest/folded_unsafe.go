@@ -12,14 +12,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Fold is the distance of two addresses of Folded memory that are the same
-// bytes, in bytes.
+// Fold is the distance, in bytes, of two addresses of Folded memory that refer to the same
+// bytes.
 const Fold = 32 << 20
 
-// Folded is a range of folds × Fold bytes and one page, which is more than the
-// machine may have: all folds are the same memory, with the content of the
-// seed. The page is memory of its own, with the content of the next seed. It is
-// unmapped at the test's end.
+// Folded returns a range of folds × Fold bytes and one page, which may exceed the machine's
+// memory: all folds map the same memory, with the content of the seed. The page is separate
+// memory, with the content of the next seed. It is unmapped at the end of the test.
 func Folded(t testing.TB, folds int, seed uint64) []byte {
 	t.Helper()
 	page := os.Getpagesize()

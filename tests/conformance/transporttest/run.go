@@ -13,25 +13,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Pair is two ends and the engine that joins them.
+// Pair is two ends and the engine that connects them.
 type Pair struct {
 	Engine *transport.Engine
 	// Chunk is the engine's chunk size, for sizes around it.
 	Chunk    devices.Size
 	Dst, Src End
-	// Path is the way that every copy from Src to Dst takes.
+	// Path is the path that every copy from Src to Dst takes.
 	Path transport.Path
 	// Device is the device for which the engine counts those copies.
 	Device devices.Name
-	// SameEnd says that Dst and Src are one place, where spans may overlap.
+	// SameEnd reports whether Dst and Src are the same place, where spans may overlap.
 	SameEnd bool
 }
 
-// margin is the bytes on each side of a destination that must stay.
+// margin is the number of bytes on each side of a destination that must not change.
 const margin = 77
 
-// Run runs the list. open makes a fresh pair for each case; what it opens it
-// closes in t.Cleanup.
+// Run runs the suite. open creates a fresh pair for each case, and closes it in t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Pair) {
 	t.Helper()
 	cases := []struct {
@@ -57,8 +56,8 @@ func Run(t *testing.T, open func(t *testing.T) Pair) {
 	}
 }
 
-// Pattern is n bytes that depend on their position and on the seed, so that
-// no stretch of them is like another.
+// Pattern returns n bytes that depend on their position and on the seed, so that no two parts
+// are equal.
 func Pattern(seed uint64, n int) []byte {
 	p := make([]byte, n)
 	stream := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
@@ -66,8 +65,8 @@ func Pattern(seed uint64, n int) []byte {
 	return p
 }
 
-// copyOnce copies n bytes between fresh stretches at odd offsets and checks
-// every byte, those around the destination included.
+// copyOnce copies n bytes between fresh stretches at odd offsets and checks every byte,
+// including those around the destination.
 func copyOnce(t *testing.T, p Pair, seed uint64, n, dstOff, srcOff int) {
 	t.Helper()
 	from, want := Pattern(seed, srcOff+n+margin), Pattern(seed+1000, dstOff+n+margin)
@@ -162,8 +161,8 @@ func testCancelled(t *testing.T, p Pair) {
 	same(t, "destination", dst.Read(t), before)
 }
 
-// testCancelInTheMiddle cancels at some moment of the copy. The copy ends
-// whole or says that it was cancelled, and touches nothing around.
+// testCancelInTheMiddle cancels at some moment of the copy. The copy either completes or returns
+// the cancellation, and changes nothing around its destination.
 func testCancelInTheMiddle(t *testing.T, p Pair) {
 	n := 40 * int(p.Chunk)
 	from, before := Pattern(1, n), Pattern(2, margin+n+margin)
@@ -193,7 +192,7 @@ func testConcurrent(t *testing.T, p Pair) {
 	src, dst := p.Src.Make(t, Pattern(1, copies*n)), p.Dst.Make(t, Pattern(2, copies*n))
 	var all sync.WaitGroup
 	for i := range copies {
-		// Each copy turns the order of the parts around.
+		// Each copy reverses the order of the parts.
 		to, from := dst.Span(t, i*n, n), src.Span(t, (copies-1-i)*n, n)
 		all.Go(func() {
 			if path, err := p.Engine.Copy(t.Context(), to, from); err != nil || path != p.Path {

@@ -16,15 +16,15 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Rooted is a tree and an empty directory in it, below which operations are done.
+// Rooted is a tree and an empty directory in it, below which operations are performed.
 type Rooted struct {
 	Name string
 	Tree objects.Tree
 	Root objects.Ino
 }
 
-// Compare does n random operations, by a seed, in each of the trees, as root. It tells the
-// first one that does not end in the same way in all, with those that led there.
+// Compare performs n random operations, derived from a seed, in each of the trees, as root. It
+// reports the first one whose result differs, with the operations that led to it.
 func Compare(t *testing.T, trees []Rooted, seed uint64, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -56,14 +56,14 @@ func Compare(t *testing.T, trees []Rooted, seed uint64, n int) {
 	}
 }
 
-// arguments are those of an operation.
+// arguments are the arguments of an operation.
 type arguments struct {
 	path, other string
 	n           int
 	seed        uint64
 }
 
-// path draws a path of up to three names.
+// path returns a random path of up to three names.
 func path(r *rand.Rand) string {
 	names := make([]string, 1+r.IntN(3))
 	for i := range names {
@@ -72,12 +72,12 @@ func path(r *rand.Rand) string {
 	return strings.Join(names, "/")
 }
 
-// walker does operations in one tree.
+// walker performs operations in one tree.
 type walker struct {
 	Rooted
 
 	ctx context.Context //nolint:containedctx // the test's
-	// open are files that stay open, by slots.
+	// open holds files that stay open, by slot.
 	open map[int]objects.OpenFile
 }
 
@@ -89,7 +89,7 @@ func (w *walker) closeAll(t *testing.T) {
 	}
 }
 
-// who is root.
+// who returns root.
 func (*walker) who() objects.Caller { return objects.Caller{} }
 
 // find looks a path up.
@@ -113,7 +113,7 @@ func (w *walker) dir(path string) (dir objects.Ino, name string, err error) {
 	return a.Ino, path[i+1:], err
 }
 
-// result is an outcome in words: of an error the sentinel, as texts name inodes.
+// result describes an outcome: of an error only the sentinel, since texts contain inode numbers.
 func result(err error, format string, args ...any) string {
 	if err == nil {
 		return fmt.Sprintf(format, args...)
@@ -131,8 +131,8 @@ func result(err error, format string, args ...any) string {
 	return err.Error()
 }
 
-// facts are the attributes of an inode that all trees must tell alike. The time of the
-// last access is none: another node may keep what it was before a read for a moment.
+// facts returns the attributes of an inode that all trees must report alike. The time of the last
+// access is not among them: another node may report the one before a read for a moment.
 func facts(a *objects.Attr) string {
 	set := func(ts metadata.Timespec) any {
 		if ts.Sec < 2_000_000 { // one that an operation has set
@@ -144,7 +144,7 @@ func facts(a *objects.Attr) string {
 		a.Mode, a.Nlink, a.UID, a.GID, a.Size, a.Target, a.Rdev, set(a.Mtime), a.State, a.Device)
 }
 
-// operation is one that Compare draws.
+// operation is an operation that Compare can choose.
 type operation struct {
 	name string
 	do   func(w *walker, a arguments) string
@@ -264,7 +264,7 @@ func inodeOperations() []operation {
 			return result(err, "%s", facts(&got))
 		})
 	}
-	// The kernel lets user attributes of files and directories alone come to a tree.
+	// The kernel passes user attributes to a tree only for files and directories.
 	attribute := func(do func(w *walker, a arguments, ino objects.Ino) string) func(w *walker, a arguments) string {
 		return func(w *walker, a arguments) string {
 			at, err := w.find(a.path)
@@ -385,7 +385,7 @@ func fileOperations() []operation {
 	}
 }
 
-// keep puts an open file into its slot, and closes what was there.
+// keep puts an open file into its slot, and closes the file that was there.
 func (w *walker) keep(a arguments, f objects.OpenFile, err error) string {
 	if err != nil {
 		return result(err, "")

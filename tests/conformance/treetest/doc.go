@@ -1,3 +1,3 @@
-// Package treetest holds trees of files against each other: the same operations have the
-// same results in each, whoever has the files.
+// Package treetest compares trees of files: the same operations must have the same results in
+// each tree, whichever node owns the files.
 package treetest

@@ -1,5 +1,5 @@
-// Counted prints how many bytes a mount has moved by each path, from its
-// .hmcfs/stats: a line "PATH BYTES" for each, all devices together.
+// Counted prints the number of bytes that a mount has moved by each path, from its
+// .hmcfs/stats: a line "PATH BYTES" for each, summed over all devices.
 //
 //	counted MOUNTPOINT/.hmcfs/stats
 package main

@@ -1,10 +1,10 @@
-// Gen writes the demo's input: a NumPy file and a safetensors file of random
-// content, by their published formats and without any other program.
+// Gen writes the input of the demo: a NumPy file and a safetensors file of random content,
+// following their published formats, without any other program.
 //
 //	gen -dir DIR [-npy 256MiB] [-safetensors 256MiB] [-seed 1]
 //
-// The same seed gives the same bytes. Sizes are those of the data, rounded
-// down to whole rows; the headers come on top.
+// The same seed yields the same bytes. Sizes are those of the data, rounded down to whole rows;
+// headers are added to them.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package rank is what the examples have in common: a rank of `hmcfs run` with
-// its domain, its buffers and the windows of all.
+// Package rank holds the code that the examples share: a rank of `hmcfs run` with its domain,
+// its buffers and the windows of all ranks.
 //
 // # Lock order
 //

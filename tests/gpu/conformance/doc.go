@@ -1,6 +1,5 @@
-// Package conformance is the suite of tests/conformance/devicetest for one real device.
-// Its test binary is carried to machines without a toolchain, and needs no
-// mount there.
+// Package conformance runs the suite of tests/conformance/devicetest on one real device. Its
+// test binary is copied to machines without a toolchain, and needs no mount there.
 //
 // # Lock order
 //

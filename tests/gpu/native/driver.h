@@ -136,7 +136,7 @@ static void driver_open(void) {
 	DRIVER(LOAD)
 #undef LOAD
 	if (cu.Init == NULL || cu.DeviceGetCount == NULL)
-		die(FAILED, "libcuda.so.1 is no CUDA driver: it has no cuInit");
+		die(FAILED, "libcuda.so.1 is not a CUDA driver: it has no cuInit");
 	CUresult code = cu.Init(0);
 	if (code != 0)
 		die(NO_GPU, "cuInit: %s", cu_error(code));

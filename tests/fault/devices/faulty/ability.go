@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// mapper is the ability to map, faults included.
+// mapper implements the ability to map, including faults.
 type mapper struct{ c *core }
 
 // MapHost maps memory of the inner device.
@@ -24,10 +24,10 @@ func (m mapper) MapHost(ctx context.Context, s devices.Span, access devices.Acce
 	return devices.MapHost(ctx, inner, access)
 }
 
-// peer is the ability to copy from another device.
+// peer implements the ability to copy from another device.
 type peer struct{ c *core }
 
-// CopyPeer copies into the inner device; src may be wrapped too.
+// CopyPeer copies into the inner device; the device of src may be wrapped, too.
 func (p peer) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	to, err := p.c.open(dst)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p peer) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	return devices.CopyPeer(ctx, to, src)
 }
 
-// pinner is the ability to pin host memory.
+// pinner implements the ability to pin host memory.
 type pinner struct{ c *core }
 
 // PinHost pins p for the inner device.
@@ -62,11 +62,11 @@ func (n pinner) PinHost(p []byte) (unpin func(), err error) {
 	return able.PinHost(p)
 }
 
-// tier is the ability to keep memory in files.
+// tier implements the ability to keep memory in files.
 type tier struct{ c *core }
 
-// Files returns the files of the inner device. Only what goes through it can
-// be made to fail, not the reads and writes of an open file.
+// Files returns the files of the inner device. Only the operations on it can be made to fail,
+// not the reads and writes of an open file.
 func (t tier) Files() devices.Files {
 	inner, ok := devices.FilesOf(t.c.inner)
 	if !ok {
@@ -88,7 +88,7 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 	return f.inner.Open(id, create)
 }
 
-// Stat tells what is known of a file. It fails as opening does.
+// Stat returns the attributes of a file. It fails under the same faults as Open.
 func (f files) Stat(id uint64) (unix.Stat_t, error) {
 	if err := f.c.ask(OpenFile, 0, false); err != nil {
 		return unix.Stat_t{}, err
@@ -112,7 +112,7 @@ func (f files) Each(fn func(id uint64) error) error {
 	return f.inner.Each(fn)
 }
 
-// Reserve asks for room.
+// Reserve reserves space.
 func (f files) Reserve(n devices.Size) error {
 	if err := f.c.ask(ReserveFile, n, true); err != nil {
 		return err
@@ -120,10 +120,10 @@ func (f files) Reserve(n devices.Size) error {
 	return f.inner.Reserve(n)
 }
 
-// Claim says whose files these are.
+// Claim records the owner of the files.
 func (f files) Claim(owner string) error { return f.inner.Claim(owner) }
 
-// SetAside keeps a file's bytes. It fails as removing does.
+// SetAside keeps a file's bytes. It fails under the same faults as Remove.
 func (f files) SetAside(id uint64) error {
 	if err := f.c.ask(RemoveFile, 0, true); err != nil {
 		return err
@@ -131,14 +131,14 @@ func (f files) SetAside(id uint64) error {
 	return f.inner.SetAside(id)
 }
 
-// Aside lists what was set aside.
+// Aside lists the files that were set aside.
 func (f files) Aside() ([]devices.AsideFile, error) { return f.inner.Aside() }
 
-// RemoveAside removes what was set aside.
+// RemoveAside removes a file that was set aside.
 func (f files) RemoveAside(name string) error { return f.inner.RemoveAside(name) }
 
-// Number returns a number that is kept with the files.
+// Number returns a number that is stored with the files.
 func (f files) Number(name string) (uint64, error) { return f.inner.Number(name) }
 
-// SetNumber keeps a number with the files.
+// SetNumber stores a number with the files.
 func (f files) SetNumber(name string, n uint64) error { return f.inner.SetNumber(name, n) }

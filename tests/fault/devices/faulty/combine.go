@@ -2,7 +2,7 @@ package faulty
 
 import "github.com/hmcfs/hmcfs/devices"
 
-// has says which abilities a device has.
+// has records the abilities of a device.
 type has struct{ mapper, peer, pinner, tier bool }
 
 func abilitiesOf(d devices.Device) (h has) {
@@ -13,8 +13,8 @@ func abilitiesOf(d devices.Device) (h has) {
 	return h
 }
 
-// One type for each combination of abilities, since a type can't lose a
-// method at run time.
+// There is one type for each combination of abilities, since a type cannot lose a method at run
+// time.
 type (
 	withMapper struct {
 		*core

@@ -9,36 +9,35 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// Wrap returns a device that asks the hook before every operation of dev. It
-// owns dev: closing it closes dev. A nil hook lets everything happen.
+// Wrap returns a device that calls the hook before every operation of dev. It owns dev: closing
+// it closes dev. A nil hook lets everything happen.
 func Wrap(dev devices.Device, hook Hook) devices.Device {
 	c := &core{inner: dev, hook: hook}
 	c.self = c.with(abilitiesOf(dev))
 	return c.self
 }
 
-// core is the wrapper without abilities.
+// core is the wrapper without optional abilities.
 type core struct {
 	inner devices.Device
 	hook  Hook
 	seq   atomic.Uint64
-	// self is core with the abilities of inner: what memories name as their
-	// device.
+	// self is core with the abilities of inner: the device that memories report as theirs.
 	self devices.Device
 }
 
-// handle is that of the wrapper's memories.
+// handle is the handle of the wrapper's memories.
 type handle struct{ inner *devices.Memory }
 
-// Unwrap returns the device inside.
+// Unwrap returns the wrapped device.
 func (c *core) Unwrap() devices.Device { return c.inner }
 
-// ask lets the hook decide.
+// ask calls the hook.
 func (c *core) ask(kind Kind, bytes devices.Size, write bool) error {
 	return c.askOp(Op{Kind: kind, Bytes: bytes, Write: write})
 }
 
-// askOp is ask for an operation of which more is known.
+// askOp is like ask, for an operation with further details.
 func (c *core) askOp(op Op) error {
 	op.Seq = c.seq.Add(1)
 	if c.hook == nil {
@@ -56,8 +55,7 @@ func (c *core) askOp(op Op) error {
 	return fmt.Errorf("%v on %s: %w: %w", kind, name, devices.ErrDevice, err)
 }
 
-// open checks a span of the wrapper and returns it as one of the inner
-// device.
+// open checks a span of the wrapper and returns it as one of the inner device.
 func (c *core) open(s devices.Span) (devices.Span, error) {
 	if err := s.Check(c.self); err != nil {
 		return devices.Span{}, err
@@ -72,10 +70,10 @@ func (c *core) open(s devices.Span) (devices.Span, error) {
 // Info returns the facts of the inner device.
 func (c *core) Info() devices.Info { return c.inner.Info() }
 
-// Epoch returns the incarnation of the inner device.
+// Epoch returns the epoch of the inner device.
 func (c *core) Epoch() devices.Epoch { return c.inner.Epoch() }
 
-// Alloc takes memory of the inner device and wraps it.
+// Alloc allocates memory of the inner device and wraps it.
 func (c *core) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
 	if err := c.ask(Alloc, n, true); err != nil {
 		return nil, err
@@ -139,8 +137,8 @@ func (c *core) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return c.inner.Fill(ctx, to, value)
 }
 
-// Reduce combines elements on the inner device. One without the ability answers
-// devices.ErrUnsupported, which is the same to who asks.
+// Reduce combines elements on the inner device. If that lacks the ability, it returns
+// devices.ErrUnsupported, which callers treat in the same way.
 func (c *core) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
 	to, err := c.open(dst)
 	if err != nil {
@@ -160,7 +158,7 @@ func (c *core) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, o
 	return able.Reduce(ctx, to, from, t, op)
 }
 
-// Usage asks the inner device.
+// Usage returns the usage of the inner device.
 func (c *core) Usage() (devices.Usage, error) {
 	if err := c.ask(Usage, 0, false); err != nil {
 		return devices.Usage{}, err

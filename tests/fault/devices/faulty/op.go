@@ -49,24 +49,23 @@ func (k Kind) String() string {
 type Op struct {
 	Kind   Kind
 	Device devices.Name
-	// Bytes is the number that it moves, takes or frees; 0 where that says nothing.
+	// Bytes is the number of bytes moved, allocated or freed; 0 for other operations.
 	Bytes devices.Size
-	// Write says that it changes bytes or takes memory, for Map that the view
-	// may be written.
+	// Write reports whether it changes bytes or allocates memory; for Map, whether the view may
+	// be written.
 	Write bool
-	// Host is the host's side of CopyIn and CopyOut, and nil for all others. It is
-	// lent while the hook decides.
+	// Host is the host's side of CopyIn and CopyOut, and nil for all others. It is valid only
+	// until the hook returns.
 	Host []byte
-	// Seq counts the operations of the device from 1.
+	// Seq numbers the operations of the device, from 1.
 	Seq uint64
 }
 
-// Hook decides about an operation: nil lets it happen, an error is its
-// result. An error that is none of the devices package's becomes an
-// ErrDevice.
+// Hook decides about an operation: nil lets it happen, an error becomes its result. An error
+// that is not one of package devices is turned into an ErrDevice.
 type Hook func(op Op) error
 
-// EveryNth is a hook that fails each n-th operation of a kind with err.
+// EveryNth returns a hook that fails each n-th operation of a kind with err.
 func EveryNth(n uint64, kind Kind, err error) Hook {
 	var seen atomic.Uint64
 	return func(op Op) error {
@@ -77,7 +76,7 @@ func EveryNth(n uint64, kind Kind, err error) Hook {
 	}
 }
 
-// known says whether callers can tell the error apart.
+// known reports whether callers can identify the error.
 func known(err error) bool {
 	for _, sentinel := range []error{
 		devices.ErrOutOfMemory, devices.ErrRange, devices.ErrLost, devices.ErrClosed,

@@ -8,12 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// ExportKinds lists what the inner device can do; nothing where it can't
-// export.
+// ExportKinds lists the kinds that the inner device supports; none if it cannot export.
 func (c *core) ExportKinds() []devices.HandleKind { return devices.ExportKinds(c.inner) }
 
-// AllocShared takes memory of the inner device and wraps it. It fails as Alloc
-// does.
+// AllocShared allocates memory of the inner device and wraps it. It fails under the same faults
+// as Alloc.
 func (c *core) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
 	if err := c.ask(Alloc, n, true); err != nil {
 		return nil, err
@@ -25,7 +24,7 @@ func (c *core) AllocShared(ctx context.Context, n devices.Size, kind devices.Han
 	return c.wrap(inner), nil
 }
 
-// Export names a memory of the inner device.
+// Export exports a memory of the inner device.
 func (c *core) Export(ctx context.Context, m *devices.Memory) (devices.Handle, error) {
 	s, err := c.open(m.All())
 	if err != nil {
@@ -53,7 +52,7 @@ func (c *core) Import(ctx context.Context, h devices.Handle) (*devices.Memory, e
 	return c.wrap(inner), nil
 }
 
-// wrap makes the wrapper's memory of one of the inner device.
+// wrap returns the wrapper's memory around one of the inner device.
 func (c *core) wrap(inner *devices.Memory) *devices.Memory {
 	return devices.NewMemory(devices.MemorySpec{
 		Device: c.self,

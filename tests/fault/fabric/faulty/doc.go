@@ -1,10 +1,9 @@
-// Package faulty breaks fabrics on purpose: links that are cut at a byte, ranks
-// that stall, bytes that come late or changed.
+// Package faulty injects faults into fabrics: links that are cut at a given byte, ranks that
+// stall, and bytes that are delayed or altered.
 //
 //	faults, all := faulty.Wrap(fabrics)
 //	faults.CutAfter(0, 1, 4096)  // the link between 0 and 1, in both directions
 //
-// A cut is what the loss of a connection is: both ends get fabric.ErrLink, what
-// was on its way is gone, and Reform makes the link anew. A rank that is killed
-// is one whose fabric is closed.
+// A cut acts like the loss of a connection: both ends get fabric.ErrLink, bytes in flight are
+// lost, and Reform creates the link anew. To kill a rank, close its fabric.
 package faulty

@@ -12,39 +12,39 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// ErrCut is why a link was lost that was cut.
+// ErrCut is the cause of the loss of a link that was cut.
 var ErrCut = errors.New("faulty: cut")
 
-// Faults says what goes wrong among some ranks. Its methods may be called at any
-// time, from any goroutine.
+// Faults controls the faults among some ranks. Its methods may be called at any time, from any
+// goroutine.
 type Faults struct {
 	n int
-	// all lists the fabrics of each rank, with copies.
+	// all lists the fabrics of each rank, including copies.
 	all []*everyFabric
-	// pairs are by who sends times the number of ranks, plus who receives.
+	// pairs is indexed by the sender times the number of ranks, plus the receiver.
 	pairs []pair
 }
 
 // pair is one direction of a link.
 type pair struct {
-	// cut is set for the sender's end, and lost for the receiver's, until each of
-	// them has reformed.
+	// cut is set for the sender's end, and lost for the receiver's, until each of them has been
+	// reformed.
 	cut, lost atomic.Bool
-	// sent counts bytes, and cutAt and flipAt are the counts at which something
-	// happens; 0 is never.
+	// sent counts bytes. cutAt and flipAt are the counts at which the fault happens; 0 means
+	// never.
 	sent, cutAt, flipAt atomic.Uint64
-	// every and left say how often it is cut again: left times, every so many bytes.
+	// every and left schedule further cuts: left times, each after every bytes.
 	every atomic.Uint64
 	left  atomic.Int64
-	// pause is the time until there is room for one more byte; 0 is no
-	// limit. next is when, in nanoseconds since 1970.
+	// pause is the time until there is room for one more byte; 0 means no limit. next is the
+	// time of the next byte, in nanoseconds since 1970.
 	pause, next atomic.Int64
-	// lag is the number of looks for bytes that find none before one that does, and looks
-	// counts them.
+	// lag is the number of receive attempts that find no bytes before one that does, and looks
+	// counts the attempts.
 	lag, looks atomic.Int64
 }
 
-// Wrap breaks the fabrics of all ranks of a group.
+// Wrap injects faults into the fabrics of all ranks of a group.
 func Wrap(all []fabric.Fabric) (*Faults, []fabric.Fabric) {
 	n := len(all)
 	f := &Faults{n: n, pairs: make([]pair, n*n)}
@@ -69,10 +69,10 @@ func (f *Faults) wrap(inner fabric.Fabric) *ranked {
 // everyFabric holds the fabrics of one rank.
 type everyFabric struct {
 	mu sync.Mutex
-	// list holds the fabric that Wrap was given, unless it is closed, and its copies.
+	// list holds the fabric passed to Wrap, unless it is closed, and its copies.
 	// +checklocks:mu
 	list []*ranked
-	// base is the fabric that Wrap was given, once it has had a copy.
+	// base is the fabric passed to Wrap, once it has a copy.
 	// +checklocks:mu
 	base *ranked
 }
@@ -92,8 +92,8 @@ func (e *everyFabric) add(r *ranked) {
 	e.list = append(e.list, r)
 }
 
-// interrupt has the rank look at its links. A fabric that has had copies is there for
-// Duplicate alone, which an interrupt would end, also the next one.
+// interrupt makes the rank check its links. A fabric that has had copies is only used for
+// Duplicate, and an interrupt would end the current or the next call of that.
 func (e *everyFabric) interrupt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,14 +116,14 @@ func (f *Faults) Cut(a, b plan.Rank) {
 	f.all[b].interrupt()
 }
 
-// CutAfter cuts the link between two ranks when one of them has sent so many
-// bytes more to the other.
+// CutAfter cuts the link between two ranks when one of them has sent the given number of
+// further bytes to the other.
 func (f *Faults) CutAfter(from, to plan.Rank, bytes uint64) {
 	p := f.pair(from, to)
 	p.cutAt.Store(p.sent.Load() + max(bytes, 1))
 }
 
-// Heal removes all cuts, and those that are scheduled.
+// Heal removes all cuts, including scheduled ones.
 func (f *Faults) Heal() {
 	for i := range f.pairs {
 		p := &f.pairs[i]
@@ -134,8 +134,8 @@ func (f *Faults) Heal() {
 	}
 }
 
-// CutEach is CutAfter, done again for so many times in all, each time that many
-// bytes later.
+// CutEach works like CutAfter, and repeats the cut: times cuts in total, each after the given
+// number of further bytes.
 func (f *Faults) CutEach(from, to plan.Rank, bytes uint64, times int) {
 	p := f.pair(from, to)
 	p.every.Store(bytes)
@@ -143,20 +143,19 @@ func (f *Faults) CutEach(from, to plan.Rank, bytes uint64, times int) {
 	f.CutAfter(from, to, bytes)
 }
 
-// FlipAfter changes a byte on its way to another rank.
+// FlipAfter alters one byte on its way to another rank, after the given number of further bytes.
 func (f *Faults) FlipAfter(from, to plan.Rank, bytes uint64) {
 	p := f.pair(from, to)
 	p.flipAt.Store(p.sent.Load() + bytes + 1)
 }
 
-// Sent is the bytes that a rank has sent to another one so far.
+// Sent returns the number of bytes that a rank has sent to another one so far.
 func (f *Faults) Sent(from, to plan.Rank) uint64 { return f.pair(from, to).sent.Load() }
 
-// Lag has a rank find what another has sent only at every so many looks.
+// Lag makes a rank find received bytes only at every looks-th attempt.
 func (f *Faults) Lag(from, to plan.Rank, looks int) { f.pair(from, to).lag.Store(int64(looks)) }
 
-// Trickle has a link take a byte, and the next one after a pause only. 0 is no
-// pause.
+// Trickle makes a link accept one byte, and the next one only after a pause. 0 means no pause.
 func (f *Faults) Trickle(from, to plan.Rank, pause time.Duration) {
 	f.pair(from, to).pause.Store(int64(pause))
 	f.all[from].interrupt()
@@ -169,7 +168,7 @@ type ranked struct {
 	links  []*link
 }
 
-// Link is the broken link with a peer.
+// Link returns the link with a peer, subject to the faults.
 func (r *ranked) Link(peer plan.Rank) fabric.Link {
 	if peer == r.Rank() {
 		return nil
@@ -177,15 +176,15 @@ func (r *ranked) Link(peer plan.Rank) fabric.Link {
 	return r.links[peer]
 }
 
-// Park returns at once where a link is lost, or shows its bytes late, and when
-// the next byte may go where it trickles.
+// Park returns immediately if a link is lost or delays its bytes, and, for a link that
+// trickles, when the next byte may be sent.
 func (r *ranked) Park(ctx context.Context, want []fabric.Want) error {
 	for _, w := range want {
 		if r.links[w.Peer].ended() || r.faults.pair(w.Peer, r.Rank()).lag.Load() > 0 {
 			return ctx.Err()
 		}
 		if p := r.faults.pair(r.Rank(), w.Peer); w.Send && p.pause.Load() > 0 {
-			// The link within has room, at which its Park would return at once.
+			// The underlying link has room, so its Park would return at once.
 			late, cancel := context.WithDeadline(ctx, time.Unix(0, p.next.Load()))
 			defer cancel()
 			want = slices.DeleteFunc(slices.Clone(want), func(w fabric.Want) bool { return !w.Receive })
@@ -201,8 +200,8 @@ func (r *ranked) Park(ctx context.Context, want []fabric.Want) error {
 	return r.Fabric.Park(ctx, want)
 }
 
-// Duplicate breaks the copy in the same way: a link that is cut is so in all
-// fabrics, until one of them is reformed.
+// Duplicate applies the same faults to the copy: a link that is cut is cut in all fabrics,
+// until one of them is reformed.
 func (r *ranked) Duplicate(ctx context.Context) (fabric.Fabric, error) {
 	f, err := r.Fabric.Duplicate(ctx)
 	if err != nil {
@@ -217,7 +216,7 @@ func (r *ranked) Close() error {
 	return r.Fabric.Close()
 }
 
-// Reform makes links anew, also those that were cut.
+// Reform creates links anew, including those that were cut.
 func (r *ranked) Reform(ctx context.Context) error {
 	if err := r.Fabric.Reform(ctx); err != nil {
 		return err
@@ -229,15 +228,15 @@ func (r *ranked) Reform(ctx context.Context) error {
 	return nil
 }
 
-// link is a stream that breaks.
+// link is a stream that is subject to the faults.
 type link struct {
 	ranked *ranked
 	peer   plan.Rank
-	// flipped is a message's bytes with one of them changed.
+	// flipped holds a message's bytes with one of them altered.
 	flipped []byte
 }
 
-// ended says whether the link was cut, as we see it.
+// ended reports whether this end sees the link as cut.
 func (l *link) ended() bool {
 	return l.out().cut.Load() || l.in().lost.Load()
 }
@@ -249,7 +248,7 @@ func (l *link) inner() fabric.Link { return l.ranked.Fabric.Link(l.peer) }
 
 func (l *link) failure() error { return &fabric.LinkError{Peer: l.peer, Err: ErrCut} }
 
-// TrySend sends what there is to send before the cut, and cuts.
+// TrySend sends the bytes up to a scheduled cut, and then cuts the link.
 func (l *link) TrySend(head, body []byte) (int, error) {
 	out := l.out()
 	if l.ended() {
@@ -291,10 +290,10 @@ func (l *link) TrySend(head, body []byte) (int, error) {
 	return n, err
 }
 
-// TryLend is TrySend: what breaks is copied.
+// TryLend calls TrySend: bytes subject to faults are copied.
 func (l *link) TryLend(head, body []byte) (int, error) { return l.TrySend(head, body) }
 
-// TryReceive receives what has come, if it is time.
+// TryReceive receives the bytes that have arrived, unless Lag delays them.
 func (l *link) TryReceive(p []byte) (int, error) {
 	in := l.in()
 	if l.ended() {

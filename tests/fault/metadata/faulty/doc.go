@@ -1,3 +1,3 @@
-// Package faulty is a metadata.KV that fails when it is told to, for tests of
-// what is built on the seam.
+// Package faulty wraps a metadata.KV so that chosen operations fail, for tests of the code
+// that uses the interface.
 package faulty

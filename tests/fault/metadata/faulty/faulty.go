@@ -9,11 +9,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Op is one kind of operation of the seam.
+// Op is a kind of operation of a metadata.KV.
 type Op int
 
-// The operations. Commit is the moment at which an update's function has
-// succeeded and nothing has been written yet.
+// The operations. Commit is the moment at which an update's function has succeeded and nothing
+// has been written yet.
 const (
 	View Op = iota
 	Update
@@ -33,34 +33,33 @@ func (op Op) String() string {
 	return names[op]
 }
 
-// ErrInjected is the error of the injectors of this package.
+// ErrInjected is the error that this package's injectors return.
 var ErrInjected = errors.New("faulty: injected failure")
 
-// Injector is asked before each operation, and fails it by returning an
-// error. It is called by many goroutines at once.
+// Injector is called before each operation, and makes it fail by returning an error. It is
+// called concurrently.
 type Injector func(op Op) error
 
-// Counter is an injector that fails one operation, counted from the last call
-// of Arm. The zero Counter fails none.
+// Counter is an injector that fails one operation, counted from the last call of Arm. The zero
+// Counter fails none.
 type Counter struct {
 	left atomic.Int64
 	hit  atomic.Bool
 }
 
-// Arm lets the operation fail that comes after n others.
+// Arm makes the operation that follows n others fail.
 func (c *Counter) Arm(n int) {
 	c.hit.Store(false)
 	c.left.Store(int64(n) + 1)
 }
 
-// Disarm lets no operation fail any more, and says whether one has failed
-// since Arm.
+// Disarm makes no further operation fail, and reports whether one has failed since Arm.
 func (c *Counter) Disarm() bool {
 	c.left.Store(0)
 	return c.hit.Load()
 }
 
-// Inject is the Injector.
+// Inject implements Injector.
 func (c *Counter) Inject(op Op) error {
 	if c.left.Load() <= 0 || c.left.Add(-1) != 0 {
 		return nil
@@ -69,7 +68,7 @@ func (c *Counter) Inject(op Op) error {
 	return fmt.Errorf("%w: %v", ErrInjected, op)
 }
 
-// KV is a metadata.KV whose operations an injector can fail.
+// KV is a metadata.KV whose operations an injector can make fail.
 type KV struct {
 	kv     metadata.KV
 	inject Injector
@@ -77,10 +76,10 @@ type KV struct {
 
 var _ metadata.KV = (*KV)(nil)
 
-// Wrap makes the operations of kv fail when inject says so.
+// Wrap makes the operations of kv fail when inject returns an error.
 func Wrap(kv metadata.KV, inject Injector) *KV { return &KV{kv: kv, inject: inject} }
 
-// View is metadata.KV's, unless the injector fails it.
+// View calls the wrapped View, unless the injector makes it fail.
 func (k *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := k.inject(View); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (k *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return k.kv.View(ctx, func(t metadata.KVTxn) error { return fn(&txn{t, k.inject}) })
 }
 
-// Update is metadata.KV's, unless the injector fails it or its commit.
+// Update calls the wrapped Update, unless the injector makes it or its commit fail.
 func (k *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := k.inject(Update); err != nil {
 		return err
@@ -101,7 +100,7 @@ func (k *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	})
 }
 
-// Close closes what was wrapped.
+// Close closes the wrapped KV.
 func (k *KV) Close() error { return k.kv.Close() }
 
 type txn struct {
