@@ -30,7 +30,7 @@ func TestLibraryIsAnother(t *testing.T) {
 		d := v.driver(Options{})
 		d.family.library.Names = []string{"libc.so.6"}
 		_, err := d.Discover(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "libc.so.6 has no "+v.alloc) {
+		if err == nil || !strings.Contains(err.Error(), "libc.so.6 has no symbol "+v.alloc) {
 			t.Errorf("%s: %v", v.name, err)
 		}
 	}

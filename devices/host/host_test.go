@@ -231,7 +231,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		t.Cleanup(func() { _ = os.Remove(name) })
 	}
 	_, err = openErr(o, "host,size=8MiB")
-	if err == nil || !strings.Contains(err.Error(), "made "+path) {
+	if err == nil || !strings.Contains(err.Error(), "created "+path) {
 		t.Errorf("%v", err)
 	}
 }

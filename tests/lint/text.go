@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkTodo finds TODO comments that do not refer to an issue.
+// checkTodo finds comments about open work that do not refer to an issue.
 func checkTodo(t *Tree) []Offence {
 	left := regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
 	issue := regexp.MustCompile(`#\d+|\bissue \d+`)
