@@ -30,7 +30,7 @@ type Job struct {
 	Work func(ctx context.Context) error
 	// Told, if not nil, is called afterwards with the error of the work, or of a job before
 	// it.
-	Told func(error)
+	Done func(error)
 	// Hold lists memory that is released when the job has ended.
 	Hold []*Memory
 	// Event, if not nil, is the event that the work waits for or records. Add keeps it
@@ -152,8 +152,8 @@ func (q *Queue) do(ctx context.Context, j Job) {
 			q.Fail(err)
 		}
 	}
-	if j.Told != nil {
-		j.Told(err)
+	if j.Done != nil {
+		j.Done(err)
 	}
 }
 

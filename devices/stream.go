@@ -93,7 +93,7 @@ func (s *hostStream) Reduce(dst, src Span, t elem.Type, op elem.Op) error {
 // Record returns an event for all work submitted so far.
 func (s *hostStream) Record() (Event, error) {
 	e := NewSignal()
-	return e, s.queue.Add(Job{Told: e.Set})
+	return e, s.queue.Add(Job{Done: e.Set})
 }
 
 // After makes later work wait for an event.

@@ -25,7 +25,7 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 				return err
 			}
 		}
-		c.judge()
+		c.examine()
 		return nil
 	})
 	if err != nil {

@@ -99,10 +99,10 @@ func (c *checker) readExpiries(ctx context.Context) error {
 }
 
 // judge compares the inodes' records with what was found elsewhere.
-func (c *checker) judge() {
+func (c *checker) examine() {
 	for _, n := range c.sorted() {
-		c.judgeLinks(n)
-		c.judgeCounts(n)
+		c.checkLinks(n)
+		c.checkCounts(n)
 		if n.rec.Expires != (Timespec{}) && !n.expires {
 			c.report(Problem{Kind: MissingExpiry, Ino: n.rec.Ino})
 		}
@@ -122,10 +122,10 @@ func (c *checker) judge() {
 			})
 		}
 	}
-	c.judgeCircles()
+	c.checkCycles()
 }
 
-func (c *checker) judgeLinks(n *checkNode) {
+func (c *checker) checkLinks(n *checkNode) {
 	rec := &n.rec
 	p := Problem{Ino: rec.Ino, Parent: rec.Parent, Name: rec.Name}
 	if !isTop(rec.Ino) {
@@ -150,7 +150,7 @@ func (c *checker) judgeLinks(n *checkNode) {
 	}
 }
 
-func (c *checker) judgeCounts(n *checkNode) {
+func (c *checker) checkCounts(n *checkNode) {
 	rec := &n.rec
 	if uint64(rec.xattrs) != n.xattrs {
 		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.xattrs, Got: uint64(rec.xattrs)})
@@ -160,9 +160,9 @@ func (c *checker) judgeCounts(n *checkNode) {
 	}
 }
 
-// judgeCircles finds directories that are their own ancestors, and reports one of each
+// checkCycles finds directories that are their own ancestors, and reports one of each
 // circle.
-func (c *checker) judgeCircles() {
+func (c *checker) checkCycles() {
 	const onThisWay, done = 1, 2
 	state := map[Ino]int{}
 	for _, n := range c.sorted() {

@@ -9,11 +9,11 @@ import (
 // records may have used some of them.
 const skipInos = 1 << 32
 
-// Mend prepares restored records for Open, and returns descriptions of what is lost for
+// Repair prepares restored records for Open, and returns descriptions of what is lost for
 // good. Inconsistencies between records are left to Check and Repair. Without the
 // superblock, names can't be found by their hashes: then all entries are deleted, and
 // Repair restores every inode's entry from its Parent and Name.
-func Mend(ctx context.Context, kv KV) (gone []string, err error) {
+func Repair(ctx context.Context, kv KV) (gone []string, err error) {
 	left, err := lookOver(ctx, kv)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func Mend(ctx context.Context, kv KV) (gone []string, err error) {
 	s.log, s.now = opts.Logger, opts.Now
 	err = kv.Update(ctx, func(tx KVTxn) error {
 		gone = nil
-		return s.mend(tx, left, &gone)
+		return s.repair(tx, left, &gone)
 	})
 	if err == nil && len(gone) > 0 && gone[0] == goneSuper {
 		err = dropEntries(ctx, kv)
@@ -37,7 +37,7 @@ const (
 	goneRoot  = "the root directory's record"
 )
 
-func (s *Store) mend(tx KVTxn, left remains, gone *[]string) error {
+func (s *Store) repair(tx KVTxn, left remains, gone *[]string) error {
 	data, err := tx.Get([]byte{kindSuper})
 	if err == nil {
 		s.super, err = decodeSuperblock(data)
@@ -57,7 +57,7 @@ func (s *Store) mend(tx KVTxn, left remains, gone *[]string) error {
 	case err != nil:
 		return err
 	}
-	t := s.begunTxn(tx)
+	t := s.startTxn(tx)
 	if _, err = t.inode(RootIno); errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
 		*gone = append(*gone, goneRoot)
 		root := s.rootDir(t)

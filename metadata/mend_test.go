@@ -28,7 +28,7 @@ func TestMend(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone, err := Mend(ctx, d.s.kv)
+			gone, err := Repair(ctx, d.s.kv)
 			if err != nil || !slices.Equal(gone, test.gone) {
 				t.Fatalf("Mend = %q, %v, want %q", gone, err, test.gone)
 			}

@@ -105,14 +105,14 @@ func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
 // upgrade converts a store of format 1 to the current format.
 func (s *Store) upgrade(kv KVTxn) error {
 	s.super.format = formatVersion
-	t := s.begunTxn(kv)
+	t := s.startTxn(kv)
 	publish := t.publishDir()
 	return errors.Join(t.putInode(&publish), kv.Set([]byte{kindSuper}, s.super.encode()))
 }
 
 // create writes the records of an empty store.
 func (s *Store) create(kv KVTxn) error {
-	t := s.begunTxn(kv)
+	t := s.startTxn(kv)
 	root := s.rootDir(t)
 	publish := t.publishDir()
 	s.alloc.start(FirstIno)

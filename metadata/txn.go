@@ -30,7 +30,7 @@ const (
 	updateChunk = 1024
 )
 
-func (s *Store) begunTxn(kv KVTxn) *txn {
+func (s *Store) startTxn(kv KVTxn) *txn {
 	return &txn{s: s, kv: kv, now: TimespecOf(s.now()), chunk: updateChunk}
 }
 

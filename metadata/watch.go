@@ -49,7 +49,7 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	var used []usageChange
 	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
 		w.KVTxn, w.fresh = kv, w.fresh[:0]
-		t := s.begunTxn(&w)
+		t := s.startTxn(&w)
 		t.watch = &w
 		err = fn(t)
 		used = t.used

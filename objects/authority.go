@@ -182,9 +182,9 @@ func (c *claims) claimOne(ctx context.Context, space KeySpace, key string) (done
 	return done, nil
 }
 
-// authorityTold notifies the authority of an event that ends a key. It is called before
+// notifyAuthority notifies the authority of an event that ends a key. It is called before
 // listeners receive the event, so that they find the key free.
-func (h *events) authorityTold(kind EventKind, key string) {
+func (h *events) notifyAuthority(kind EventKind, key string) {
 	switch kind {
 	case EventRemoved, EventExpired, EventLost:
 		h.claims.keyWent(SpaceKeys, key)

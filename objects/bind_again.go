@@ -86,8 +86,8 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 }
 
 const (
-	// startPatience bounds the time for which a start waits for the files of one user.
-	startPatience = 30 * time.Second
+	// startWait bounds the time for which a start waits for the files of one user.
+	startWait = 30 * time.Second
 	// ownTime is the share of one search that does not count as waiting.
 	ownTime = 10 * time.Millisecond
 )
@@ -102,14 +102,14 @@ type userWaits map[uint32]time.Duration
 //
 // Errors: ErrLost; those of fn.
 func (w userWaits) look(uid uint32, fn func() error) error {
-	if w[uid] >= startPatience {
+	if w[uid] >= startWait {
 		return fmt.Errorf("file systems of user %d do not answer; skipped the search for the user's memory: %w", uid, ErrLost)
 	}
 	begun := time.Now()
 	err := fn()
 	w[uid] += max(0, time.Since(begun)-ownTime)
 	if errors.Is(err, owner.ErrSilent) {
-		w[uid] = startPatience
+		w[uid] = startWait
 	}
 	return err
 }

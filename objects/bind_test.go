@@ -21,7 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-const patience = time.Minute
+const claimWait = time.Minute
 
 // theirs is memory of another process on a card, as seen by that process.
 type theirs struct {
@@ -126,14 +126,14 @@ func TestBindVendorHandle(t *testing.T) {
 		t.Errorf("byte %d of the owner's memory is not what it should be", i)
 	}
 	kill()
-	kit.Eventually(t, patience, func() bool { return r.attr(ino).State == objects.StateLost })
+	kit.Eventually(t, claimWait, func() bool { return r.attr(ino).State == objects.StateLost })
 	if _, err := f.ReadAt(r.ctx(), make([]byte, 10), 0); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("read after the owner's end: %v", err)
 	}
 	if _, err := f.WriteAt(r.ctx(), make([]byte, 10), objects.Write{}); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("write after the owner's end: %v", err)
 	}
-	kit.Eventually(t, patience, func() bool { return th.opens() == 0 })
+	kit.Eventually(t, claimWait, func() bool { return th.opens() == 0 })
 	if i := kit.FirstDiff(th.bytes(t), before); i >= 0 {
 		t.Errorf("byte %d of the owner's memory has changed by unbinding", i)
 	}
@@ -157,7 +157,7 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	<-inside
 	mine.reading = nil
 	kill()
-	kit.Eventually(t, patience, func() bool { return r.attr(ino).State == objects.StateLost })
+	kit.Eventually(t, claimWait, func() bool { return r.attr(ino).State == objects.StateLost })
 	if n := th.opens(); n != 1 {
 		t.Errorf("the mapping is open %d times under a reader", n)
 	}
@@ -165,7 +165,7 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Errorf("the reader gets %v", err)
 	}
-	kit.Eventually(t, patience, func() bool { return th.opens() == 0 })
+	kit.Eventually(t, claimWait, func() bool { return th.opens() == 0 })
 }
 
 // A refused bind leaves the file, and everything that was opened, unchanged.

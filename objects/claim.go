@@ -28,10 +28,10 @@ type Claimed struct {
 // withdrawn; ErrBusy, without wait, while another caller of Claim has it; ErrLost if
 // its publisher has ended; ErrForbidden; ErrClosed; the context's.
 func (h *Holder) Claim(ctx context.Context, key string, wait bool) (*Claimed, error) {
-	return h.claim(ctx, key, claimant{reserves: true}, patience(wait))
+	return h.claim(ctx, key, claimant{reserves: true}, claimWait(wait))
 }
 
-func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience) (*Claimed, error) {
+func (h *Holder) claim(ctx context.Context, key string, me claimant, p claimWait) (*Claimed, error) {
 	a, err := h.published(ctx, key)
 	if err != nil {
 		return nil, err

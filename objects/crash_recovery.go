@@ -133,18 +133,18 @@ func (st *startup) tie(ctx context.Context, t *content.Tier) error {
 	return t.Files.SetNumber(bondNumber, now)
 }
 
-// reckon compares the files of the host tiers with the records, before objects can be
+// reconcile compares the files of the host tiers with the records, before objects can be
 // made. A daemon that died leaves files of objects that were removed, or were being
 // moved to or from another device: their record was removed first, or names the other
 // device. Such files are removed if the records are certain to be those that the files
 // were made with; otherwise a file may be all that is left of an object, and is set
 // aside.
-func (st *startup) reckon(ctx context.Context) error {
+func (st *startup) reconcile(ctx context.Context) error {
 	for _, t := range st.tiers {
 		if t.Files == nil {
 			continue
 		}
-		r := reckoning{startup: st, tier: t, known: st.host[t]}
+		r := reconciliation{startup: st, tier: t, known: st.host[t]}
 		err := r.compare(ctx)
 		if err == nil {
 			err = r.settle(ctx)
@@ -155,14 +155,14 @@ func (st *startup) reckon(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("compare the host memory of %s with the records: %w", t.Name, err)
 		}
-		r.tell()
+		r.log()
 	}
 	st.meta.Settle()
 	return nil
 }
 
-// reckoning is the comparison of one tier.
-type reckoning struct {
+// reconciliation is the comparison of one tier.
+type reconciliation struct {
 	startup *startup
 	tier    *content.Tier
 	known   *hostRecords
@@ -177,7 +177,7 @@ type reckoning struct {
 }
 
 // compare finds the records and files that do not match.
-func (r *reckoning) compare(ctx context.Context) error {
+func (r *reconciliation) compare(ctx context.Context) error {
 	err := r.tier.Files.Each(func(id uint64) error {
 		r.ids = append(r.ids, id)
 		return ctx.Err()
@@ -197,7 +197,7 @@ func (r *reckoning) compare(ctx context.Context) error {
 			at++
 		}
 		if unreadable == nil { // an unreadable record is for fsck to repair, and its file stays
-			r.judge(in, there)
+			r.classify(in, there)
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func (r *reckoning) compare(ctx context.Context) error {
 }
 
 // judge classifies one inode; there reports whether a file exists under its number.
-func (r *reckoning) judge(in metadata.Inode, there bool) {
+func (r *reconciliation) classify(in metadata.Inode, there bool) {
 	ours := in.IsRegular() && in.Device == r.tier.Name && in.Bound == metadata.Unbound
 	lost := IsLost(in, r.tier.Epoch())
 	switch {
@@ -222,14 +222,14 @@ func (r *reckoning) judge(in metadata.Inode, there bool) {
 }
 
 // settle acts on the findings of compare.
-func (r *reckoning) settle(ctx context.Context) error {
+func (r *reconciliation) settle(ctx context.Context) error {
 	for _, id := range r.strays {
-		if err := errors.Join(ctx.Err(), r.stray(id)); err != nil {
+		if err := errors.Join(ctx.Err(), r.removeStray(id)); err != nil {
 			return err
 		}
 	}
 	for _, ino := range r.missing {
-		if err := r.absent(ctx, ino); err != nil {
+		if err := r.markMissing(ctx, ino); err != nil {
 			return err
 		}
 	}
@@ -241,8 +241,8 @@ func (r *reckoning) settle(ctx context.Context) error {
 	return nil
 }
 
-// stray removes or sets aside one file. An empty file is always removed.
-func (r *reckoning) stray(id uint64) error {
+// removeStray removes or sets aside one file. An empty file is always removed.
+func (r *reconciliation) removeStray(id uint64) error {
 	st, there, err := content.StatHostFile(r.tier, id)
 	if err != nil || !there {
 		return err
@@ -257,10 +257,10 @@ func (r *reckoning) stray(id uint64) error {
 	return r.tier.Files.SetAside(id)
 }
 
-// absent handles an object whose file is missing: it is lost. An earlier hmcfs made
+// markMissing handles an object whose file is missing: it is lost. An earlier hmcfs made
 // files only when they were first opened; if the records are of that time, the object
 // gets an empty file.
-func (r *reckoning) absent(ctx context.Context, ino Ino) error {
+func (r *reconciliation) markMissing(ctx context.Context, ino Ino) error {
 	if !r.known.bonded && r.known.older == "" {
 		h, err := content.CreateHostFile(r.tier, r.startup.engine, uint64(ino))
 		if err != nil {
@@ -272,7 +272,7 @@ func (r *reckoning) absent(ctx context.Context, ino Ino) error {
 	return r.epoch(ctx, ino, r.tier.PastEpoch())
 }
 
-func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
+func (r *reconciliation) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
 	_, err := r.startup.meta.Update(ctx, ino, func(in *metadata.Inode) error {
 		in.Epoch = epoch
 		return nil
@@ -280,8 +280,8 @@ func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) er
 	return err
 }
 
-// tell logs the result.
-func (r *reckoning) tell() {
+// log logs the result.
+func (r *reconciliation) log() {
 	s := r.startup
 	if r.removed > 0 {
 		s.log.Info("freed the host memory of removed objects", zap.Int("objects", r.removed))

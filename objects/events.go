@@ -101,7 +101,7 @@ type Events struct {
 // records, under the lock that orders the changes of one key, so that the events of a
 // key have that order. It does not block.
 func (h *events) emit(kind EventKind, key string, in metadata.Inode) {
-	h.authorityTold(kind, key)
+	h.notifyAuthority(kind, key)
 	h.add(&Event{
 		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
 		mode: in.Mode, uid: in.UID, gid: in.GID,

@@ -50,8 +50,8 @@ func (o *object) endExport() error {
 	return e.handle.Close()
 }
 
-// letGo releases everything that is held for, or borrowed from, other processes.
-func (o *object) letGo() error {
+// release releases everything that is held for, or borrowed from, other processes.
+func (o *object) releaseShared() error {
 	err := o.endExport()
 	switch b := o.content().(type) {
 	case *content.Bound:

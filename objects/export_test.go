@@ -171,7 +171,7 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 		t.Errorf("cut while the second holds it: %v", err)
 	}
 	killSecond()
-	kit.Eventually(t, patience, cut)
+	kit.Eventually(t, claimWait, cut)
 	third, killThird := kit.Process(t)
 	r.export(f.Ino(), objects.ExportOptions{})
 	r.export(f.Ino(), objects.ExportOptions{Holder: third})

@@ -200,7 +200,7 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 		return false, err
 	}
 	// This precedes any copy; put judges again when the bytes are in place.
-	if skip, err = g.store.keyed.judge(ctx, g.place, k.Key); skip || err != nil {
+	if skip, err = g.store.keyed.decide(ctx, g.place, k.Key); skip || err != nil {
 		return skip, err
 	}
 	if err = g.fits(size); err != nil {

@@ -74,7 +74,7 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 	var victims []*victim
 	places := make([]int, 0, len(which))
 	for _, i := range which {
-		skip, err := ks.judge(ctx, p, files[i].Key)
+		skip, err := ks.decide(ctx, p, files[i].Key)
 		v := &victim{names: ks.names}
 		if err == nil && !skip {
 			v, err = ks.names.victim(ctx, p.dir, files[i].Name)
@@ -126,10 +126,10 @@ func (v *victim) of(ino Ino) *victim {
 	return &victim{names: v.names, unasked: true}
 }
 
-// judge decides whether a key is left as it is (skip), or why it can't be set; without
+// decide decides whether a key is left as it is (skip), or why it can't be set; without
 // either it is free, or the inode that has it will be replaced. The result is stable
 // while the caller has keyed.turn for writing.
-func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
+func (ks *keyed) decide(ctx context.Context, p placing, key string) (skip bool, err error) {
 	holder, err := ks.index.holder(ctx, key)
 	if err == nil {
 		skip, err = ks.givesWay(ctx, p.who, p.rule, holder)

@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// remains holds the rest of an inode that has become unreachable.
-type remains struct {
+// leftover holds the rest of an inode that has become unreachable.
+type leftover struct {
 	orphan *metadata.Inode // nil for nothing
 	obj    *object         // nil if it is not loaded
 	came   func()
@@ -23,11 +23,11 @@ func (e *entry) reachable() bool {
 
 // leave takes the content out of the entry of an orphan that is unreachable. The caller
 // has the lock of the shard, and passes the result to end without it.
-func (e *entry) leave() remains {
+func (e *entry) leave() leftover {
 	if e.reachable() || e.loading != nil {
-		return remains{}
+		return leftover{}
 	}
-	left := remains{orphan: e.orphan, obj: e.obj, came: e.came, xattrs: e.xattrs}
+	left := leftover{orphan: e.orphan, obj: e.obj, came: e.came, xattrs: e.xattrs}
 	if e.obj != nil {
 		last := *e.orphan
 		if err := e.obj.overlay(&last); err == nil {
@@ -51,7 +51,7 @@ func (e *entry) expect(t *content.Tier) {
 }
 
 // end frees the remains of an orphan.
-func (tb *table) end(left remains) {
+func (tb *table) end(left leftover) {
 	switch {
 	case left.orphan == nil:
 		return
@@ -102,7 +102,7 @@ func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 func (s *Store) Drop(ino Ino) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
-	var left remains
+	var left leftover
 	if e := sh.entries[ino]; e != nil && e.orphan != nil {
 		e.dropped = true
 		left = e.leave()
@@ -115,7 +115,7 @@ func (s *Store) Drop(ino Ino) {
 func (tb *table) endOrphans() {
 	for i := range tb.shards {
 		sh := &tb.shards[i]
-		var left []remains
+		var left []leftover
 		sh.mu.Lock()
 		for ino, e := range sh.entries {
 			if e.orphan != nil {

@@ -60,14 +60,14 @@ type claimant struct {
 	reserves bool
 }
 
-// patience says whether a claim waits while another claimant reserves the offer.
-type patience bool
+// claimWait says whether a claim waits while another claimant reserves the offer.
+type claimWait bool
 
 const (
 	// waits waits for the outcome of any other claim.
-	waits patience = true
+	waits claimWait = true
 	// asksOnce fails if the other claimant reserves, and waits for one that does not.
-	asksOnce patience = false
+	asksOnce claimWait = false
 )
 
 // newOffer makes the offer of a file in publish/.
@@ -100,7 +100,7 @@ func (f *offer) look(by *claimant) error {
 // caller has received the file already.
 //
 // Errors: those of look; ErrBusy while another one reserves it; the context's.
-func (f *offer) claim(ctx context.Context, by *claimant, p patience) (mine bool, err error) {
+func (f *offer) claim(ctx context.Context, by *claimant, p claimWait) (mine bool, err error) {
 	for {
 		f.mu.Lock()
 		switch {

@@ -31,7 +31,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.recover(ctx, st, o); err != nil {
 		err = errors.Join(err, s.owners.Close())
 		s.work.Wait()
-		return nil, errors.Join(err, s.table.letGo(), s.tiers.close())
+		return nil, errors.Join(err, s.table.releaseShared(), s.tiers.close())
 	}
 	s.recovery = st.recovery
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -91,7 +91,7 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := s.redoAll(ctx, st); err != nil {
 		return err
 	}
-	return st.reckon(ctx)
+	return st.reconcile(ctx)
 }
 
 // CloseOptions are the options of Close.
@@ -112,5 +112,5 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 		errs = append(errs, s.table.saveAll(ctx))
 	}
 	s.table.endOrphans()
-	return errors.Join(append(errs, s.table.letGo(), s.tiers.close())...)
+	return errors.Join(append(errs, s.table.releaseShared(), s.tiers.close())...)
 }

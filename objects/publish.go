@@ -67,16 +67,16 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 }
 
 // newcomer is an object that is about to be published.
-type newcomer struct {
+type offering struct {
 	bindJob
 	blobs []Blob
 	offer *offer
 }
 
 func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, errs []error) {
-	var made []*newcomer
+	var made []*offering
 	for i := range set {
-		n, err := h.newcomer(&set[i])
+		n, err := h.prepareOffering(&set[i])
 		if err != nil {
 			errs[i] = err
 			continue
@@ -111,7 +111,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 
 // claimOffered claims the names of newcomers, and returns the newcomers whose names
 // were granted.
-func (ps *publications) claimOffered(ctx context.Context, made []*newcomer, errs []error) (granted []*newcomer, done func()) {
+func (ps *publications) claimOffered(ctx context.Context, made []*offering, errs []error) (granted []*offering, done func()) {
 	keys := make([]string, len(made))
 	for i, n := range made {
 		keys[i] = n.file.Name
@@ -125,8 +125,8 @@ func (ps *publications) claimOffered(ctx context.Context, made []*newcomer, errs
 	return granted, done
 }
 
-// newcomer makes the content of a key, and the description of its record.
-func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
+// prepareOffering makes the content of a key, and the description of its record.
+func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 	}
 	file, err := h.describe(k, body)
 	file.Device = t.Name
-	return &newcomer{
+	return &offering{
 		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
 		offer: newOffer(k.Key, false, newPublication()),
 	}, err
@@ -144,7 +144,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 
 // adoptOffered puts the object, under a new inode number, into the table with its
 // offer, so that both are found as soon as the name is.
-func (ps *publications) adoptOffered(n *newcomer) {
+func (ps *publications) adoptOffered(n *offering) {
 	now := ps.meta.Now()
 	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.Length(), atime: now, mtime: now, ctime: now})
 	ps.table.peek(n.file.Ino).offer.Store(n.offer)
@@ -152,7 +152,7 @@ func (ps *publications) adoptOffered(n *newcomer) {
 
 // putPublished makes the names. Objects whose name can't be made are removed from the
 // table.
-func (ps *publications) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
+func (ps *publications) putPublished(ctx context.Context, made []*offering, all []*Publication, errs []error) {
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
 		files[i] = n.file
@@ -178,7 +178,7 @@ func (ps *publications) putPublished(ctx context.Context, made []*newcomer, all 
 // same publication. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
-func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
+func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*Publication, error) {
 	in, err := ps.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
 	if err != nil {
 		return nil, err

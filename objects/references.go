@@ -17,7 +17,7 @@ func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
 	last = true
-	var left remains
+	var left leftover
 	if e := sh.entries[ino]; e != nil {
 		e.lookups -= min(n, e.lookups)
 		last = e.lookups == 0

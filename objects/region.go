@@ -20,8 +20,8 @@ type Region struct {
 	// body is the memory; nil for the content of a file, which is ino.
 	body *content.Bound
 	ino  Ino
-	// told is closed when all content made of the region has been notified of its end.
-	told chan struct{}
+	// notified is closed when all content made of the region has been notified of its end.
+	notified chan struct{}
 	// left is closed when the memory is no longer read or written.
 	left chan struct{}
 
@@ -35,7 +35,7 @@ type Region struct {
 
 func (h *Holder) newRegion(t *content.Tier, size uint64) *Region {
 	return &Region{
-		holder: h, tier: t, size: size, told: make(chan struct{}), left: make(chan struct{}),
+		holder: h, tier: t, size: size, notified: make(chan struct{}), left: make(chan struct{}),
 		users: map[*content.Bound]func(context.Context){},
 	}
 }
@@ -136,12 +136,12 @@ func (r *Region) end(ctx context.Context) {
 		r.body.AfterReaders(func() { close(r.left) })
 	}
 	if len(users) == 0 {
-		close(r.told)
+		close(r.notified)
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	r.holder.store.work.Go(func() {
-		defer close(r.told)
+		defer close(r.notified)
 		for _, tell := range users {
 			tell(ctx)
 		}
@@ -150,7 +150,7 @@ func (r *Region) end(ctx context.Context) {
 
 // settled waits until everything that end has started is done.
 func (r *Region) settled(ctx context.Context) error {
-	for _, done := range []chan struct{}{r.told, r.left} {
+	for _, done := range []chan struct{}{r.notified, r.left} {
 		select {
 		case <-done:
 		case <-ctx.Done():

@@ -338,11 +338,11 @@ func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
 	}, true
 }
 
-// letGo releases everything that the table holds for other processes.
-func (tb *table) letGo() error {
+// release releases everything that the table holds for other processes.
+func (tb *table) releaseShared() error {
 	var errs []error
 	for _, o := range tb.loaded(func(e *entry) bool { return e.pins == 0 }) {
-		errs = append(errs, o.letGo())
+		errs = append(errs, o.releaseShared())
 	}
 	return errors.Join(errs...)
 }

@@ -45,9 +45,9 @@ func (h *headers) headerXattr(ctx context.Context, a Attr, name string) (string,
 	return t.ShapeText(), true
 }
 
-// isTold reports whether an attribute that was not set has a value from the file's
+// isComputed reports whether an attribute that was not set has a value from the file's
 // header.
-func (h *headers) isTold(ctx context.Context, ino Ino, name string) bool {
+func (h *headers) isComputed(ctx context.Context, ino Ino, name string) bool {
 	if name != xattrDtype && name != xattrShape {
 		return false
 	}

@@ -53,7 +53,7 @@ func (q *turns) end(t *turn) {
 // +checklocks:q.mu
 func (q *turns) grantLocked() {
 	for i, t := range q.queue {
-		if t.on || slices.ContainsFunc(q.queue[:i], t.meets) {
+		if t.on || slices.ContainsFunc(q.queue[:i], t.conflicts) {
 			continue
 		}
 		t.on = true
@@ -61,8 +61,8 @@ func (q *turns) grantLocked() {
 	}
 }
 
-// meets reports whether two turns conflict.
-func (t *turn) meets(other *turn) bool {
+// conflicts reports whether two turns conflict.
+func (t *turn) conflicts(other *turn) bool {
 	return touches(t.writes, other.reads) || touches(t.writes, other.writes) || touches(t.reads, other.writes)
 }
 

@@ -37,7 +37,7 @@ const (
 
 // told returns the attributes that are computed rather than stored; one with an empty
 // value does not exist.
-func (s *Store) told(a Attr) []struct{ name, value string } {
+func (s *Store) computedXattrs(a Attr) []struct{ name, value string } {
 	return []struct{ name, value string }{
 		{xattrDevice, string(a.Device)},
 		{xattrResident, strconv.FormatUint(a.Resident, 10)},
@@ -60,7 +60,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	if !a.IsRegular() {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 	}
-	for _, t := range s.told(a) {
+	for _, t := range s.computedXattrs(a) {
 		if t.name == name && t.value != "" {
 			return []byte(t.value), nil
 		}
@@ -252,7 +252,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 		return s.EndExport(ctx, ino)
 	}
 	err := s.attrs.removeXattr(ctx, ino, name)
-	if errors.Is(err, metadata.ErrNoXattr) && s.headers.isTold(ctx, ino, name) {
+	if errors.Is(err, metadata.ErrNoXattr) && s.headers.isComputed(ctx, ino, name) {
 		return fmt.Errorf("remove %s, which comes from the file's header: %w", name, ErrReadOnly)
 	}
 	return err

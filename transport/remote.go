@@ -21,21 +21,21 @@ type Remote interface {
 	Store(ctx context.Context, src Span, off devices.Offset) (Path, error)
 }
 
-// Lender is a Remote for which some calls of Fetch let the other machine write
+// DirectWriter is a Remote for which some calls of Fetch let the other machine write
 // into dst directly. This process can't verify that the bytes reported as written
 // are there.
-type Lender interface {
+type DirectWriter interface {
 	Remote
-	// Lends reports whether a Fetch of n bytes may do so.
-	Lends(n devices.Size) bool
+	// WritesDirectly reports whether a Fetch of n bytes may do so.
+	WritesDirectly(n devices.Size) bool
 }
 
-// IsLent reports whether a copy from the span may let another machine write into
+// WritesDirectly reports whether a copy from the span may let another machine write into
 // the destination: memory that holds bytes of something else is cleared before
 // that.
-func (s Span) IsLent() bool {
-	l, ok := s.remote.(Lender)
-	return ok && l.Lends(s.n)
+func (s Span) WritesDirectly() bool {
+	l, ok := s.remote.(DirectWriter)
+	return ok && l.WritesDirectly(s.n)
 }
 
 // RemoteSpan returns the span of n bytes from off of remote memory. Engine.Copy

@@ -39,7 +39,7 @@ func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 		return nil, err
 	}
 	d := &device{api: a, entry: e, context: context, lanes: newLanes()}
-	info := card.Lend(e.Info, size)
+	info := card.Describe(e.Info, size)
 	d.Card = card.New(card.Spec{
 		Info: info, Runtime: session{api: a, device: e.device, context: context}, Set: &r.cards,
 		Log: r.log.With(zap.String("device", string(info.Name))), Clear: d.clear,

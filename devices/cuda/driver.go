@@ -89,7 +89,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	}
 	var found []devices.Found
 	for _, e := range entries {
-		info := card.Lend(e.Info, card.ByDefault(e.Info))
+		info := card.Describe(e.Info, card.ByDefault(e.Info))
 		free, told := known[e.UUID]
 		if !told {
 			free = info.Total

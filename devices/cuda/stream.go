@@ -210,7 +210,7 @@ func (s *stream) destroy(e cuEvent) {
 // Record returns an event for all work so far.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
-	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
+	err := s.queue.Add(devices.Job{Work: e.record, Done: e.Recorded.Set, Event: e})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

@@ -128,7 +128,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
 			continue
 		}
-		info := card.Lend(whole, card.ByDefault(whole))
+		info := card.Describe(whole, card.ByDefault(whole))
 		found = append(found, devices.Found{
 			Info:  info,
 			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
@@ -172,7 +172,7 @@ func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, err
 	if err != nil {
 		return nil, err
 	}
-	info := card.Lend(whole, size)
+	info := card.Describe(whole, size)
 	d.log.Info("device opened", zap.String("device", string(info.Name)),
 		zap.String("model", info.Model), zap.Stringer("size", size))
 	return d.newDevice(t, c, info), nil

@@ -38,7 +38,7 @@ func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Ac
 		Bytes: b.bytes(s.Range),
 		Release: func() {
 			once.Do(func() {
-				d.letGo(b)
+				d.release(b)
 				d.releaseMemory(s.Mem)
 			})
 		},
@@ -56,7 +56,7 @@ func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte)
 	if err := d.hold(ctx, b); err != nil {
 		return err
 	}
-	defer d.letGo(b)
+	defer d.release(b)
 	to := b.bytes(dst.Range)
 	return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
 		copy(to[off:off+n], src[off:off+n])
@@ -75,7 +75,7 @@ func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span
 	if err := d.hold(ctx, b); err != nil {
 		return err
 	}
-	defer d.letGo(b)
+	defer d.release(b)
 	from := b.bytes(src.Range)
 	return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
 		copy(dst[off:off+n], from[off:off+n])
@@ -151,22 +151,22 @@ func (d *mappedDevice) either(ctx context.Context, command, host func() error, b
 	if err := d.hold(ctx, bufs...); err != nil {
 		return err
 	}
-	defer d.letGo(bufs...)
+	defer d.release(bufs...)
 	return host()
 }
 
-// hold makes the caller a host user of the buffers and maps them; letGo undoes that.
+// hold makes the caller a host user of the buffers and maps them; release undoes that.
 func (d *device) hold(ctx context.Context, bufs ...*buffer) error {
 	if err := d.gate.enterHost(ctx, bufs...); err != nil {
 		return err
 	}
 	for _, b := range bufs {
 		if err := d.mapWhole(b); err != nil {
-			d.letGo(bufs...)
+			d.release(bufs...)
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *device) letGo(bufs ...*buffer) { d.destroyLast(d.gate.leaveHost(bufs...)) }
+func (d *device) release(bufs ...*buffer) { d.destroyLast(d.gate.leaveHost(bufs...)) }

@@ -58,7 +58,7 @@ func (d *mappedDevice) populate(ctx context.Context, b *buffer) error {
 	if err := d.hold(ctx, b); err != nil {
 		return err
 	}
-	defer d.letGo(b)
+	defer d.release(b)
 	return moves.Pieces(ctx, b.size, sharedPiece, func(off, n devices.Size) error {
 		populatePages(b.bytes(devices.Range{Off: devices.Offset(off), Len: n}), int(b.pageOffset(off)))
 		return nil

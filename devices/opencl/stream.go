@@ -167,7 +167,7 @@ func (s *stream) reap() {
 // Record returns an event for all commands so far.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
-	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
+	err := s.queue.Add(devices.Job{Work: e.record, Done: e.Recorded.Set, Event: e})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

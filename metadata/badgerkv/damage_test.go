@@ -406,7 +406,7 @@ func (s *state) try(t *testing.T, work string, h harm, mend bool, sound map[stri
 // mend repairs a store, and checks all of it.
 func (s *state) mend(t *testing.T, h harm, opts badgerkv.Options) {
 	t.Helper()
-	got, err := badgerkv.Salvage(t.Context(), opts, nil, metadata.Mend)
+	got, err := badgerkv.Salvage(t.Context(), opts, nil, metadata.Repair)
 	if err != nil || got == nil {
 		t.Errorf("%s of %s: Salvage = %v, %v", h.name, h.file, got, err)
 		return

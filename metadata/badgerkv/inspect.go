@@ -80,7 +80,7 @@ func inspect(o Options) (*records, error) {
 	if err := errors.Join(r.readWitnesses(o.Witness), r.readManifest(), r.readLogs(), r.readValueLogs(), r.readRegistry()); err != nil {
 		return nil, err
 	}
-	r.judge()
+	r.assess()
 	return r, nil
 }
 
@@ -253,12 +253,12 @@ func (r *records) readRegistry() error {
 
 // judge decides whether the versions found are complete. It does so only if no damage was
 // found before, since without all tables they can't be.
-func (r *records) judge() {
+func (r *records) assess() {
 	if len(r.damage) > 0 {
 		return
 	}
 	inTables := r.highest
-	r.judgeLogs()
+	r.assessLogs()
 	for _, t := range r.others {
 		if t.err == nil && t.high > r.highest {
 			r.damaged("table %s has commits up to %d, and %s does not list it", t.name(), t.high, badger.ManifestFilename)
@@ -286,9 +286,9 @@ func (r *records) judge() {
 // lastLog returns the newest log with content.
 func (r *records) lastLog() *logScan { return r.logs[len(r.logs)-1] }
 
-// judgeLogs finds gaps between the commits in the tables and those in the logs, and from
+// assessLogs finds gaps between the commits in the tables and those in the logs, and from
 // one log to the next.
-func (r *records) judgeLogs() {
+func (r *records) assessLogs() {
 	known := r.inside != nil || r.outside != nil
 	var before *logScan
 	for _, l := range r.logs {

@@ -49,7 +49,7 @@ type salvage struct {
 //
 // Errors: ErrLocked (a *LockedError), those of the operating system, and mend's; in these
 // cases nothing has changed. If the new store can't be renamed, the next Open does it.
-func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out *Salvaged, err error) {
+func Salvage(ctx context.Context, opts Options, refused error, mend Repairer) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -87,9 +87,9 @@ func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
 
-// Mender changes a store so that its records are consistent, and returns descriptions, in
+// Repairer changes a store so that its records are consistent, and returns descriptions, in
 // plain words, of what it could not keep.
-type Mender func(context.Context, metadata.KV) (gone []string, err error)
+type Repairer func(context.Context, metadata.KV) (gone []string, err error)
 
 // RepairReport is a file that a repair adds to the damaged records it has moved aside. It
 // lists the damage and the losses, one per line, in case the process is killed after the
@@ -271,7 +271,7 @@ const (
 )
 
 // build creates a store of the salvaged records.
-func (s *salvage) build(ctx context.Context, dir string, mend Mender) error {
+func (s *salvage) build(ctx context.Context, dir string, mend Repairer) error {
 	kv, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
 		return err

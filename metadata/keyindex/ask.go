@@ -38,13 +38,13 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	if lease == nil || who == caller && r.isAway() {
 		return r.settle(names, map[string]answer{}, who)
 	}
-	me := tenant{node: r.o.Self, epoch: epoch}
+	me := keyOwner{node: r.o.Self, epoch: epoch}
 	entries := make([]coord.Entry, len(names))
 	for i, name := range names {
 		entries[i] = coord.Entry{Name: name, Value: me.encode()}
 	}
 	results, err := r.o.Service.Create(ctx, entries, lease)
-	r.heard(err)
+	r.observed(err)
 	told := make([]answer, len(names))
 	var old []coord.Entry // our own entries that exist already
 	var oldAt []int
@@ -54,14 +54,14 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 			continue
 		}
 		var again bool
-		if told[i], again = r.judge(entries[i], results[i]); again {
+		if told[i], again = r.resolve(entries[i], results[i]); again {
 			entries[i].Revision = results[i].Found.Revision
 			old, oldAt = append(old, entries[i]), append(oldAt, i)
 		}
 	}
 	if len(old) > 0 {
 		again, againErr := r.o.Service.Replace(ctx, old, lease)
-		r.heard(againErr)
+		r.observed(againErr)
 		err = errors.Join(err, againErr)
 		for n, i := range oldAt {
 			if n < len(again) && again[n].Err == nil && again[n].Revision != 0 {
@@ -90,7 +90,7 @@ type answer struct {
 
 // judge interprets a result. An existing entry of this node may be bound to a lease that is
 // about to end: it has to be written again, and until then the claim is unsure.
-func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bool) {
+func (r *Registry) resolve(want coord.Entry, got coord.Result) (a answer, again bool) {
 	switch {
 	case got.Err == nil:
 		r.strange.Gone(want.Name)
@@ -98,7 +98,7 @@ func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bo
 	case !errors.Is(got.Err, coord.ErrExist):
 		return answer{unsure: !errors.Is(got.Err, coord.ErrLease)}, false
 	}
-	has, err := decodeTenant(got.Found.Value)
+	has, err := decodeKeyOwner(got.Found.Value)
 	if err != nil {
 		r.strange.Found(r.o.Logger, "cannot decode an entry of the index", got.Found, err)
 		return answer{by: "?"}, false

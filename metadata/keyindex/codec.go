@@ -20,24 +20,24 @@ func keyIn(s Space, name string) (key string, ok bool) {
 	return strings.CutPrefix(name, string(s)+"/")
 }
 
-// tenant is the owner of a key.
-type tenant struct {
+// keyOwner is the owner of a key.
+type keyOwner struct {
 	node  members.Name
 	epoch members.Epoch
 }
 
-func (t tenant) encode() []byte {
+func (t keyOwner) encode() []byte {
 	return strconv.AppendUint(append([]byte(t.node), ' '), uint64(t.epoch), 10)
 }
 
-func decodeTenant(value []byte) (tenant, error) {
+func decodeKeyOwner(value []byte) (keyOwner, error) {
 	name, number, ok := strings.Cut(string(value), " ")
 	epoch, err := strconv.ParseUint(number, 10, 64)
 	node := members.Name(name)
 	if !ok || err != nil || node.Validate() != nil {
-		return tenant{}, fmt.Errorf("keyindex: %q is not a node and an epoch", shortened(value))
+		return keyOwner{}, fmt.Errorf("keyindex: %q is not a node and an epoch", shortened(value))
 	}
-	return tenant{node: node, epoch: members.Epoch(epoch)}, nil
+	return keyOwner{node: node, epoch: members.Epoch(epoch)}, nil
 }
 
 // shortened returns value, cut to a length that fits a message.

@@ -69,7 +69,7 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 		return Place{}, fmt.Errorf("find key %q: %w", key, coord.ErrUnavailable)
 	}
 	e, err := r.o.Service.Get(ctx, name)
-	r.heard(err)
+	r.observed(err)
 	var has Place
 	if err == nil {
 		has, err = r.placeOf(s, e)
@@ -98,7 +98,7 @@ func (r *Registry) List(ctx context.Context, s Space, after string, limit int) (
 	for from := nameOf(s, after); len(places) < limit; {
 		page := limit - len(places)
 		entries, _, err := r.o.Service.List(ctx, nameOf(s, ""), from, page)
-		r.heard(err)
+		r.observed(err)
 		if err != nil {
 			return nil, fmt.Errorf("list keys: %w", err)
 		}
@@ -125,9 +125,9 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	} else {
 		err = metadata.ValidKey(key)
 	}
-	var has tenant
+	var has keyOwner
 	if err == nil {
-		has, err = decodeTenant(e.Value)
+		has, err = decodeKeyOwner(e.Value)
 	}
 	if err != nil {
 		r.strange.Found(r.o.Logger, "cannot decode an entry of the index", e, err)
@@ -138,7 +138,7 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 }
 
 // heard records whether the service answers.
-func (r *Registry) heard(err error) {
+func (r *Registry) observed(err error) {
 	gone := errors.Is(err, coord.ErrUnavailable)
 	r.mu.Lock()
 	was := r.away

@@ -29,7 +29,7 @@ func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (Watch, er
 	var begun []coord.Watch
 	for _, p := range prefixes {
 		one, err := r.watchOne(ctx, nameOf(s, p))
-		r.heard(err)
+		r.observed(err)
 		if err != nil {
 			end()
 			for _, other := range begun {
@@ -110,7 +110,7 @@ func (w *watch) came(events []coord.Event) []Place {
 		if _, ok = w.keys[key]; !ok {
 			continue
 		}
-		has, err := decodeTenant(e.Value)
+		has, err := decodeKeyOwner(e.Value)
 		if err != nil || has.node == w.registry.o.Self {
 			continue
 		}

@@ -117,7 +117,7 @@ func (r *Registry) next() (claims, leaving []string) {
 // answers probes a service that did not answer before.
 func (r *Registry) answers(ctx context.Context) bool {
 	_, err := r.o.Service.Get(ctx, nameOf(Keys, ""))
-	r.heard(err)
+	r.observed(err)
 	return !r.isAway()
 }
 
@@ -154,7 +154,7 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 		entries = append(entries, e)
 	}
 	results, err := r.o.Service.Delete(ctx, entries)
-	r.heard(cmp.Or(failed, err))
+	r.observed(cmp.Or(failed, err))
 	if err != nil {
 		r.o.Logger.Debug("keys could not be released", zap.Int("keys", len(entries)), zap.Error(err))
 	}
@@ -205,7 +205,7 @@ func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	if t, err := decodeTenant(e.Value); err != nil || t.node != r.o.Self {
+	if t, err := decodeKeyOwner(e.Value); err != nil || t.node != r.o.Self {
 		return e, coord.ErrNotFound
 	}
 	return e, nil

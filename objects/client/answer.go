@@ -55,7 +55,7 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 		whole := a.stop()
 		s.put(w, false)
 		if refused {
-			return nil, false, s.told(said.Code, said.Text)
+			return nil, false, s.errorOf(said.Code, said.Text)
 		}
 		if !whole {
 			err = errors.Join(hetero.ContextError(ctx.Err()), err)
@@ -84,7 +84,7 @@ func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 		}
 		switch {
 		case l.Begun:
-			return true, a.session.told(l.Code, l.Error)
+			return true, a.session.errorOf(l.Code, l.Error)
 		case l.N < 0 || l.N >= len(a.keys):
 			return false, errAnswer
 		}
@@ -93,7 +93,7 @@ func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 }
 
 // told returns an error of the daemon with its code and text; nil for an empty code.
-func (s *Session) told(code, text string) error {
+func (s *Session) errorOf(code, text string) error {
 	if code == "" {
 		return nil
 	}
@@ -104,20 +104,20 @@ func (s *Session) told(code, text string) error {
 	case errors.Is(is, hetero.ErrClosed) && !closed:
 		is = hetero.ErrDisconnected // the daemon is ending
 	}
-	return &toldError{text: text, is: is}
+	return &daemonError{text: text, is: is}
 }
 
-// toldError is an error with the daemon's text.
-type toldError struct {
+// daemonError is an error with the daemon's text.
+type daemonError struct {
 	text string
 	is   error
 }
 
 // Error returns the daemon's text.
-func (e *toldError) Error() string { return e.text }
+func (e *daemonError) Error() string { return e.text }
 
 // Unwrap returns the sentinel for the error's code.
-func (e *toldError) Unwrap() error { return e.is }
+func (e *daemonError) Unwrap() error { return e.is }
 
 // sentinelOf returns the error for a code: one of a hetero.Status, or of an adminapi.Error.
 func sentinelOf(code string) error {
@@ -139,7 +139,7 @@ func sentinelOf(code string) error {
 func (c *Client) heteroError(err error) error {
 	err = c.explain(err)
 	if said, ok := errors.AsType[*Error](err); ok {
-		return &toldError{text: said.Text, is: sentinelOf(said.Code)}
+		return &daemonError{text: said.Text, is: sentinelOf(said.Code)}
 	}
 	return err
 }

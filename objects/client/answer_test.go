@@ -24,7 +24,7 @@ func TestTold(t *testing.T) {
 		{"ending, closed", closed, adminapi.CodeEnding, hetero.ErrDisconnected},
 		{"forbidden", closed, adminapi.CodeForbidden, hetero.ErrNotAuthorized},
 	} {
-		if err := c.session.told(c.code, "words"); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := c.session.errorOf(c.code, "words"); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}

@@ -45,7 +45,7 @@ func (a *answer) outcomes(each func(i int, r hetero.Result)) {
 	_, err := a.each(func(l adminapi.Line) {
 		if !told[l.N] {
 			told[l.N] = true
-			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.told(l.Code, l.Error), Skipped: l.Skipped})
+			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.errorOf(l.Code, l.Error), Skipped: l.Skipped})
 		}
 	})
 	a.end(errors.Is(err, io.EOF))
@@ -92,7 +92,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	}
 	line := func(l adminapi.Line) {
 		if settle[l.N] != nil {
-			settle[l.N](s.told(l.Code, l.Error))
+			settle[l.N](s.errorOf(l.Code, l.Error))
 			settle[l.N] = nil
 		}
 	}
@@ -247,7 +247,7 @@ func (s *Session) Exist(ctx context.Context, keys []string) ([]bool, error) {
 func (s *Session) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
 	infos, r := make([]hetero.MetaInfo, len(keys)), allFailed(keys, errAnswer)
 	err := s.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: keys, Published: published}, func(l adminapi.Line) {
-		r[l.N].Err = s.told(l.Code, l.Error)
+		r[l.N].Err = s.errorOf(l.Code, l.Error)
 		infos[l.N] = hetero.MetaInfo{Key: keys[l.N], Err: r[l.N].Err, Device: l.Device, Blobs: l.Blobs, Size: l.Size}
 	})
 	if err != nil {

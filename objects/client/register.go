@@ -60,7 +60,7 @@ func (s *Session) enter() error {
 // exchangeError converts the error of a request with descriptors.
 func (s *Session) exchangeError(ctx context.Context, err error) error {
 	if said, ok := errors.AsType[*Error](err); ok {
-		return s.told(said.Code, said.Text)
+		return s.errorOf(said.Code, said.Text)
 	}
 	if errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame) {
 		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // the request could not be sent

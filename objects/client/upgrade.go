@@ -21,7 +21,7 @@ const (
 	handshake = 10 * time.Second
 	// patience bounds the time until the answer if the context sets no deadline: content in
 	// several pieces is first moved into one.
-	patience = 2 * time.Minute
+	answerTimeout = 2 * time.Minute
 )
 
 // exchange is one request with descriptors, and its answer.
@@ -96,7 +96,7 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 	if err = adminapi.WriteFrame(x.conn, question, files); err != nil {
 		return err
 	}
-	if err = x.limit(ctx, patience); err != nil {
+	if err = x.limit(ctx, answerTimeout); err != nil {
 		return err
 	}
 	data, got, err := adminapi.ReadFrame(x.conn)

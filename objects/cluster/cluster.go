@@ -42,8 +42,8 @@ type Cluster struct {
 	hear atomic.Pointer[func(Invalidation)]
 	// serve is set by OnServed.
 	serve atomic.Pointer[func(objects.Notice)]
-	// stirred receives the nodes whose view has changed.
-	stirred news
+	// changed receives the nodes whose view has changed.
+	changed changedNodes
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -65,7 +65,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{
 		opts: o, log: o.Logger.Named("cluster"), codes: newCodes(),
-		stirred: newNews(), nodes: map[members.Name]*Node{}, ranks: map[wire.Rank]*Node{},
+		changed: newChangedNodes(), nodes: map[members.Name]*Node{}, ranks: map[wire.Rank]*Node{},
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	c.keys = newKeys(c)

@@ -128,14 +128,14 @@ func (c *Cluster) copyThere(ctx context.Context, dst, src End, n uint64) (uint64
 		})
 		return out, err
 	})
-	if done == 0 && cannotMeet(err) {
+	if done == 0 && cannotReach(err) {
 		return c.relay(ctx, dst, src, n)
 	}
 	return done, err
 }
 
-// cannotMeet reports whether a node has answered that it cannot reach the other one.
-func cannotMeet(err error) bool {
+// cannotReach reports whether a node has answered that it cannot reach the other one.
+func cannotReach(err error) bool {
 	_, answered := errors.AsType[*remoteError](err)
 	return answered && (errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNoNode))
 }

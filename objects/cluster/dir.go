@@ -93,7 +93,7 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	for i := range page {
 		if e := &page[i]; e.Attr != nil {
 			m.order = out.Entries[i].Attr.Order
-			n.heard(m, e.Attr)
+			n.noteSize(m, e.Attr)
 			n.cache.putName(m, user, d.ino, e.Name, e.Attr, out.Entries[i].Attr.Keep)
 		}
 	}

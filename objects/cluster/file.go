@@ -58,7 +58,7 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	m := n.cache.begin()
 	var out proto.OpenAnswer
 	s, err := n.askOne(ctx, question{method: proto.MethodCreateOpen, in: ask, out: &out})
-	n.stirred(dir)
+	n.dropNames(dir)
 	if err != nil {
 		return objects.Attr{}, nil, err
 	}

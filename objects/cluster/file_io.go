@@ -131,7 +131,7 @@ func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n u
 	}
 	a, err := f.n.received(&out, f.ino)
 	if err == nil {
-		f.n.inos.heard(&a, out.Order)
+		f.n.inos.noteSize(&a, out.Order)
 	}
 	return err
 }

@@ -78,8 +78,8 @@ func (s *inos) leave(ino objects.Ino) {
 	}
 }
 
-// heard updates a file from attributes that the node has sent.
-func (s *inos) heard(a *objects.Attr, order uint64) {
+// noteSize updates a file from attributes that the node has sent.
+func (s *inos) noteSize(a *objects.Attr, order uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.open[a.Ino]; o != nil {

@@ -39,7 +39,7 @@ func spaceOf(published bool) keyindex.Space {
 // start makes the store ask before it uses a key.
 func (k *keys) start(ctx context.Context) error {
 	if k.index == nil {
-		k.c.running.Go(k.meet)
+		k.c.running.Go(k.compare)
 	} else {
 		k.index.OnContested(k.contested)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// meetEvery is the interval between checks for nodes whose keys are to be compared.
-const meetEvery = time.Second
+// compareEvery is the interval between checks for nodes whose keys are to be compared.
+const compareEvery = time.Second
 
 // maxConflicts bounds the number of conflicts that are remembered in full.
 const maxConflicts = 16
@@ -145,8 +145,8 @@ func (k *keys) earlier(ours, theirs metadata.Timespec, by members.Name) bool {
 
 // meet compares our keys with those of every node with which that has not been done in the
 // present session, connecting to it if there is none. It runs until the cluster ends.
-func (k *keys) meet() {
-	look := time.NewTicker(meetEvery)
+func (k *keys) compare() {
+	look := time.NewTicker(compareEvery)
 	defer look.Stop()
 	for {
 		select {
@@ -163,15 +163,15 @@ func (k *keys) meet() {
 				_, _ = n.attempt() // the keys are compared once that has succeeded
 				continue
 			}
-			if err = k.meetNode(k.c.life, n); err != nil {
+			if err = k.compareNode(k.c.life, n); err != nil {
 				k.c.log.Debug("could not compare keys with a node", zap.String("node", string(n.name)), zap.Error(err))
 			}
 		}
 	}
 }
 
-// meetNode sends a node the keys that it may not have been asked for.
-func (k *keys) meetNode(ctx context.Context, n *Node) error {
+// compareNode sends a node the keys that it may not have been asked for.
+func (k *keys) compareNode(ctx context.Context, n *Node) error {
 	in, upTo := n.session.Load(), uint64(0)
 	for _, s := range []keyindex.Space{keyindex.Keys, keyindex.Publish} {
 		names, to := k.peers.since(n.name, s)
@@ -179,7 +179,7 @@ func (k *keys) meetNode(ctx context.Context, n *Node) error {
 			upTo = to
 		}
 		for part := range slices.Chunk(names, proto.MaxKeys) {
-			if err := k.meetPart(ctx, n, s, part); err != nil {
+			if err := k.comparePart(ctx, n, s, part); err != nil {
 				return err
 			}
 		}
@@ -188,7 +188,7 @@ func (k *keys) meetNode(ctx context.Context, n *Node) error {
 	return nil
 }
 
-func (k *keys) meetPart(ctx context.Context, n *Node, s keyindex.Space, names []string) error {
+func (k *keys) comparePart(ctx context.Context, n *Node, s keyindex.Space, names []string) error {
 	q := proto.MeetKeysAsk{Node: string(k.c.opts.View.Self().Name), Publish: s == keyindex.Publish}
 	for _, key := range names {
 		made, err := k.made(ctx, s, key)
@@ -222,9 +222,9 @@ func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata
 	return k.c.opts.Store.KeyMade(ctx, space, key)
 }
 
-// serveMeet compares the keys of another node with ours. Each node resolves its own side of
+// serveCompare compares the keys of another node with ours. Each node resolves its own side of
 // the conflicts found.
-func (k *keys) serveMeet(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
+func (k *keys) serveCompare(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if asker == nil || string(asker.name) != q.Node {
 		return nil, fmt.Errorf("the peer is not node %q, whose keys it compares: %w", q.Node, ErrDenied)

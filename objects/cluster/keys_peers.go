@@ -35,11 +35,11 @@ type peerKeys struct {
 	// met records, for each node, up to which turn our keys were compared with its own, and in
 	// which session.
 	// +checklocks:mu
-	met map[members.Name]meeting
+	met map[members.Name]keyComparison
 }
 
 // meeting records a comparison of keys with another node: of those up to a turn, in a session.
-type meeting struct {
+type keyComparison struct {
 	in   *session
 	turn uint64
 }
@@ -63,7 +63,7 @@ type ownKey struct {
 }
 
 func newPeerKeys(c *Cluster) *peerKeys {
-	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, met: map[members.Name]meeting{}}
+	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, met: map[members.Name]keyComparison{}}
 }
 
 // Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the same time learn
@@ -186,7 +186,7 @@ func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, t
 func (p *peerKeys) haveMet(node members.Name, in *session, turn uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.met[node] = meeting{in: in, turn: turn}
+	p.met[node] = keyComparison{in: in, turn: turn}
 }
 
 // Release releases keys; see keyindex.Index.

@@ -27,7 +27,7 @@ func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodDropKey:   answer(s, k.serveDrop),
 		proto.MethodExpireKey: answer(s, k.serveExpire),
 		proto.MethodHaveKeys:  answer(s, k.serveHave),
-		proto.MethodMeetKeys:  answer(s, k.serveMeet),
+		proto.MethodMeetKeys:  answer(s, k.serveCompare),
 		proto.MethodClaim:     answer(s, k.serveClaim),
 		proto.MethodTake:      answer(s, k.serveTake),
 	}

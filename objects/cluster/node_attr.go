@@ -33,7 +33,7 @@ func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.In
 	a, err := n.received(&out, ino)
 	if err == nil {
 		m.order = out.Order
-		n.heard(m, &a)
+		n.noteSize(m, &a)
 		n.cache.putAttr(m, userKey(who), &a, out.Keep)
 	}
 	return a, err
@@ -65,7 +65,7 @@ func (n *Node) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino,
 	a, err := n.received(&out, ino)
 	if err == nil {
 		m.order = out.Order
-		n.inos.heard(&a, m.order)
+		n.inos.noteSize(&a, m.order)
 		n.cache.putAttr(m, userKey(who), &a, out.Keep)
 	}
 	return a, err

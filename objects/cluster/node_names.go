@@ -28,7 +28,7 @@ func (n *Node) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	a, err := n.entered(&out, dir)
 	if err == nil {
 		m.order = out.Order
-		n.heard(m, &a)
+		n.noteSize(m, &a)
 		n.cache.putName(m, user, dir, name, &a, out.Keep)
 	}
 	return a, err
@@ -59,11 +59,11 @@ func (n *Node) entered(out *proto.Attr, dir objects.Ino) (objects.Attr, error) {
 	return a, err
 }
 
-// heard sets the size of a file that may be open from an answer, unless the inode was
+// noteSize sets the size of a file that may be open from an answer, unless the inode was
 // invalidated since the request began.
-func (n *Node) heard(m mark, a *objects.Attr) {
+func (n *Node) noteSize(m mark, a *objects.Attr) {
 	if !n.cache.overtaken(m, a.Ino) {
-		n.inos.heard(a, m.order)
+		n.inos.noteSize(a, m.order)
 	}
 }
 
@@ -86,7 +86,7 @@ func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	begun := n.cache.begin()
 	var out proto.Attr
 	err := n.ask(ctx, question{method: e.method, in: e.in, out: &out})
-	n.stirred(e.dir)
+	n.dropNames(e.dir)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -104,7 +104,7 @@ func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 
 // stirred drops cached answers about directories in which this node has, or may have, changed
 // names.
-func (n *Node) stirred(dirs ...objects.Ino) {
+func (n *Node) dropNames(dirs ...objects.Ino) {
 	n.cache.forget(Invalidation{Inos: dirs, Dirs: dirs})
 }
 
@@ -150,7 +150,7 @@ func (n *Node) remove(ctx context.Context, who objects.Caller, dir objects.Ino, 
 		method: proto.MethodRemove, out: &out,
 		in: &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
 	})
-	n.stirred(dir)
+	n.dropNames(dir)
 	n.touched(inosOf(out.Inos)...)
 	return err
 }
@@ -162,7 +162,7 @@ func (n *Node) Rename(ctx context.Context, who objects.Caller, r metadata.Rename
 		Cred: credToProto(who), From: uint64(r.From), Name: r.Name,
 		To: uint64(r.To), NewName: r.NewName, Flags: uint32(r.Flags),
 	}})
-	n.stirred(r.From, r.To)
+	n.dropNames(r.From, r.To)
 	n.touched(inosOf(out.Inos)...)
 	return err
 }

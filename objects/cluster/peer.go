@@ -26,9 +26,9 @@ const portWatch wire.Port = 64
 // retryAfter is the time for which a node that could not be reached is not tried again.
 const retryAfter = time.Second
 
-// meetAgain bounds the additional attempts to connect to a node if the session breaks before
+// compareAgain bounds the additional attempts to connect to a node if the session breaks before
 // the hello.
-const meetAgain = 3
+const compareAgain = 3
 
 // session is a session with a node that has answered hello.
 type session struct {
@@ -118,9 +118,9 @@ func (n *Node) try(a *attempt) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(n.c.life, n.c.opts.DialTimeout)
 	defer cancel()
-	s, err := n.meet(ctx)
-	for again := 0; again < meetAgain && ctx.Err() == nil && (errors.Is(err, control.ErrDisconnected) || errors.Is(err, comm.ErrNotConnected)); again++ {
-		s, err = n.meet(ctx) // the session that was found, or made, broke
+	s, err := n.establish(ctx)
+	for again := 0; again < compareAgain && ctx.Err() == nil && (errors.Is(err, control.ErrDisconnected) || errors.Is(err, comm.ErrNotConnected)); again++ {
+		s, err = n.establish(ctx) // the session that was found, or made, broke
 	}
 	if err != nil {
 		err = fmt.Errorf("connect: %w", n.c.codes.received(string(n.name), err))
@@ -158,8 +158,8 @@ func isOurs(err error) bool {
 	return false
 }
 
-// meet establishes a session, or uses the one that the node has established, and says hello.
-func (n *Node) meet(ctx context.Context) (*session, error) {
+// establish establishes a session, or uses the one that the node has established, and says hello.
+func (n *Node) establish(ctx context.Context) (*session, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
 	}

@@ -16,24 +16,24 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// news collects the names of nodes whose state has changed.
-type news struct {
+// changedNodes collects the names of nodes whose state has changed.
+type changedNodes struct {
 	kick chan struct{}
-	box  *newsBox
+	box  *nameSet
 }
 
-type newsBox struct {
+type nameSet struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	names map[members.Name]bool
 }
 
-func newNews() news {
-	return news{kick: make(chan struct{}, 1), box: &newsBox{names: map[members.Name]bool{}}}
+func newChangedNodes() changedNodes {
+	return changedNodes{kick: make(chan struct{}, 1), box: &nameSet{names: map[members.Name]bool{}}}
 }
 
 // add records a name. It does not block.
-func (n news) add(name members.Name) {
+func (n changedNodes) add(name members.Name) {
 	n.box.mu.Lock()
 	n.box.names[name] = true
 	n.box.mu.Unlock()
@@ -44,7 +44,7 @@ func (n news) add(name members.Name) {
 }
 
 // take returns and clears the recorded names.
-func (n news) take() []members.Name {
+func (n changedNodes) take() []members.Name {
 	n.box.mu.Lock()
 	defer n.box.mu.Unlock()
 	names := make([]members.Name, 0, len(n.box.names))
@@ -58,12 +58,12 @@ func (n news) take() []members.Name {
 // follow updates the nodes that the view reports changes of: a function that the view calls
 // must not call the view itself.
 func (c *Cluster) follow() {
-	cancel := c.opts.View.OnEvent(func(e members.Event) { c.stirred.add(e.Record.Name) })
+	cancel := c.opts.View.OnEvent(func(e members.Event) { c.changed.add(e.Record.Name) })
 	defer cancel()
 	for {
 		select {
-		case <-c.stirred.kick:
-			for _, name := range c.stirred.take() {
+		case <-c.changed.kick:
+			for _, name := range c.changed.take() {
 				c.see(name)
 			}
 		case <-c.life.Done():

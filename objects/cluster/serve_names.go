@@ -17,7 +17,7 @@ func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 // told encodes an inode for a session that will be notified when the inode changes. mark is
 // the pusher's mark from before the inode was read; names is true if the name by which the
 // inode was found has not changed since.
-func (s *server) told(g *servedSession, a *objects.Attr, mark uint64, names bool) proto.Attr {
+func (s *server) attrFor(g *servedSession, a *objects.Attr, mark uint64, names bool) proto.Attr {
 	var keep uint32
 	if s.push.remember(g, topicOf(a.Ino), mark) && names {
 		keep = s.keep(a)
@@ -35,7 +35,7 @@ func (s *server) changed(ctx context.Context, g *servedSession, a *objects.Attr)
 	if err != nil {
 		return attrToProto(a, 0)
 	}
-	return s.told(g, &now, mark, true)
+	return s.attrFor(g, &now, mark, true)
 }
 
 // keep returns the time for which an inode may be cached, in milliseconds: no longer than the
@@ -62,7 +62,7 @@ func (s *server) lookup(ctx context.Context, g *servedSession, q *proto.LookupAs
 	if err != nil {
 		return nil, err
 	}
-	return new(s.told(g, &a, mark, names)), nil
+	return new(s.attrFor(g, &a, mark, names)), nil
 }
 
 func (s *server) attr(ctx context.Context, g *servedSession, q *proto.InoAsk) (any, error) {
@@ -74,7 +74,7 @@ func (s *server) attr(ctx context.Context, g *servedSession, q *proto.InoAsk) (a
 	if err != nil {
 		return nil, err
 	}
-	return new(s.told(g, &a, mark, true)), nil
+	return new(s.attrFor(g, &a, mark, true)), nil
 }
 
 const (
@@ -119,7 +119,7 @@ func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDir
 		if know {
 			// An entry removed since is listed without attributes.
 			if a, err := s.o.Store.Attr(ctx, entries[i].Ino); err == nil {
-				entry.Attr = s.told(g, &a, mark, true)
+				entry.Attr = s.attrFor(g, &a, mark, true)
 			} else if ctx.Err() != nil {
 				return nil, err
 			}

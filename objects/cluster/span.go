@@ -31,18 +31,18 @@ func (f *File) Span(off, n uint64) transport.Span {
 // this node exposes the memory at the other end.
 type remote struct{ f *File }
 
-var _ transport.Lender = remote{}
+var _ transport.DirectWriter = remote{}
 
-// Lends reports whether a read exposes the caller's memory to the owner; a slot, which small
+// WritesDirectly reports whether a read exposes the caller's memory to the owner; a slot, which small
 // reads use instead, has no other data in it.
-func (remote) Lends(n devices.Size) bool { return n > slotSize }
+func (remote) WritesDirectly(n devices.Size) bool { return n > slotSize }
 
 // Fetch makes the owner put bytes of the file into dst.
 func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offset) (transport.Path, error) {
 	if dst.Len() <= slotSize {
 		return r.fetchSmall(ctx, dst, uint64(off))
 	}
-	return r.lend(ctx, dst, uint64(off), lending{
+	return r.expose(ctx, dst, uint64(off), exposure{
 		method: proto.MethodRead, rights: wire.Writable, staged: fetchStaged, pieces: readPieces, again: true,
 	})
 }
@@ -53,13 +53,13 @@ func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offse
 	if src.Len() <= slotSize {
 		return r.storeSmall(ctx, src, uint64(off))
 	}
-	return r.lend(ctx, src, uint64(off), lending{
+	return r.expose(ctx, src, uint64(off), exposure{
 		method: proto.MethodWrite, rights: wire.Readable, staged: storeStaged, pieces: 1,
 	})
 }
 
-// lending describes a move between the file and memory of ours that the owner carries out.
-type lending struct {
+// exposure describes a move between the file and memory of ours that the owner carries out.
+type exposure struct {
 	method rpc.Method
 	rights wire.Rights
 	// staged carries it out through memory that the owner can open.
@@ -70,9 +70,9 @@ type lending struct {
 	again bool
 }
 
-// lend shares a span with the owner while the owner moves bytes of the file to or from it, and
+// expose shares a span with the owner while the owner moves bytes of the file to or from it, and
 // returns when the span is no longer shared.
-func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l lending) (transport.Path, error) {
+func (r remote) expose(ctx context.Context, span transport.Span, off uint64, l exposure) (transport.Path, error) {
 	f := r.f
 	if span.Place().File != nil {
 		l.pieces = 1

@@ -68,7 +68,7 @@ func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (ui
 // this memory: bytes that it does not write would show old contents.
 func (x *Extents) clean(ctx context.Context, e extent, end uint64, src transport.Span) error {
 	data := e.off + e.written
-	if data >= end || !src.IsLent() {
+	if data >= end || !src.WritesDirectly() {
 		return nil
 	}
 	if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, end-data)), 0); err != nil {

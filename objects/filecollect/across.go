@@ -49,32 +49,32 @@ func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, kil
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err = k.prepare(ctx); err == nil {
-		err = k.each(ctx, cancel, func(ctx context.Context, p party) error { return p.work(ctx) })
+		err = k.each(ctx, cancel, func(ctx context.Context, p participant) error { return p.work(ctx) })
 	}
 	calm := context.WithoutCancel(ctx)
 	if err != nil {
 		c.measured.put(k.ask, nil, time.Now()) // the links may have changed
-		_ = k.each(calm, func() {}, func(ctx context.Context, p party) error { p.drop(ctx); return nil })
+		_ = k.each(calm, func() {}, func(ctx context.Context, p participant) error { p.drop(ctx); return nil })
 		return Report{}, err
 	}
-	if len(k.parties) > 1 {
-		c.measured.put(k.ask, k.parties[0].costs(), time.Now())
+	if len(k.participants) > 1 {
+		c.measured.put(k.ask, k.participants[0].costs(), time.Now())
 	}
-	err = k.each(calm, func() {}, func(ctx context.Context, p party) error { return p.commit(ctx) })
-	return k.parties[0].report(), err
+	err = k.each(calm, func() {}, func(ctx context.Context, p participant) error { return p.commit(ctx) })
+	return k.participants[0].report(), err
 }
 
 // collection is a collective that this node has initiated.
 type collection struct {
-	c       *Collector
-	parties []party
+	c            *Collector
+	participants []participant
 	// order has the indices of the parties, ordered by the names of their nodes.
 	order []int
 	ask   *proto.CollectAsk
 }
 
-// party is a node that takes part: this one, or another.
-type party interface {
+// participant is a node that takes part: this one, or another.
+type participant interface {
 	prepare(ctx context.Context) error
 	// work makes the results, and returns once they are complete.
 	work(ctx context.Context) error
@@ -90,7 +90,7 @@ type party interface {
 // collectives that use the same files of several nodes cannot deadlock.
 func (k *collection) prepare(ctx context.Context) error {
 	for _, i := range k.order {
-		if err := k.c.contained(func() error { return k.parties[i].prepare(ctx) }); err != nil {
+		if err := k.c.contained(func() error { return k.participants[i].prepare(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -136,9 +136,9 @@ func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*col
 		mine := ask
 		mine.Me = uint32(i)
 		if n == nil {
-			k.parties = append(k.parties, &ownParty{c: c, task: t, ask: &mine, ranks: ranks, killPriv: killPriv})
+			k.participants = append(k.participants, &localParticipant{c: c, task: t, ask: &mine, ranks: ranks, killPriv: killPriv})
 		} else {
-			k.parties = append(k.parties, &otherParty{c: c, n: n, ask: mine, ranks: ranks})
+			k.participants = append(k.participants, &remoteParticipant{c: c, n: n, ask: mine, ranks: ranks})
 		}
 	}
 	return k, nil
@@ -146,10 +146,10 @@ func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*col
 
 // each calls do for all parties concurrently. The first failure cancels it for the others;
 // errors that are only due to that are left out.
-func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do func(context.Context, party) error) error {
-	errs := make([]error, len(k.parties))
+func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do func(context.Context, participant) error) error {
+	errs := make([]error, len(k.participants))
 	var all sync.WaitGroup
-	for i, p := range k.parties {
+	for i, p := range k.participants {
 		all.Go(func() {
 			if errs[i] = k.c.contained(func() error { return do(ctx, p) }); errs[i] != nil {
 				cancel()
@@ -169,8 +169,8 @@ func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do fun
 	return errors.Join(told...)
 }
 
-// ownParty is this node as a party.
-type ownParty struct {
+// localParticipant is this node as a party.
+type localParticipant struct {
 	c        *Collector
 	task     Task
 	ask      *proto.CollectAsk
@@ -179,7 +179,7 @@ type ownParty struct {
 	part     *part
 }
 
-func (p *ownParty) prepare(ctx context.Context) (err error) {
+func (p *localParticipant) prepare(ctx context.Context) (err error) {
 	var places []Place
 	for rank, node := range p.ask.Of {
 		if node == p.ask.Me {
@@ -191,25 +191,25 @@ func (p *ownParty) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *ownParty) work(ctx context.Context) error {
+func (p *localParticipant) work(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.part.stop)()
 	return p.part.run()
 }
 
-func (p *ownParty) commit(ctx context.Context) error { return p.part.commit(ctx, p.killPriv) }
+func (p *localParticipant) commit(ctx context.Context) error { return p.part.commit(ctx, p.killPriv) }
 
-func (p *ownParty) drop(context.Context) {
+func (p *localParticipant) drop(context.Context) {
 	if p.part != nil {
 		p.part.drop()
 	}
 }
 
-func (p *ownParty) report() Report { return p.part.report() }
+func (p *localParticipant) report() Report { return p.part.report() }
 
-func (p *ownParty) costs() []byte { return p.part.costs }
+func (p *localParticipant) costs() []byte { return p.part.costs }
 
-// otherParty is another node as a party.
-type otherParty struct {
+// remoteParticipant is another node as a party.
+type remoteParticipant struct {
 	c     *Collector
 	n     *cluster.Node
 	ask   proto.CollectAsk
@@ -222,7 +222,7 @@ type otherParty struct {
 }
 
 // handles determines the handles of the node's ranks, which must belong to one session.
-func (p *otherParty) handles(ctx context.Context) error {
+func (p *remoteParticipant) handles(ctx context.Context) error {
 	p.ask.Files, p.in = nil, cluster.Session{}
 	for rank, node := range p.ask.Of {
 		if node != p.ask.Me {
@@ -250,7 +250,7 @@ func (p *otherParty) handles(ctx context.Context) error {
 	return nil
 }
 
-func (p *otherParty) prepare(ctx context.Context) error {
+func (p *remoteParticipant) prepare(ctx context.Context) error {
 	if err := p.handles(ctx); err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	}
 }
 
-func (p *otherParty) work(ctx context.Context) error {
+func (p *remoteParticipant) work(ctx context.Context) error {
 	// Half of the timeout of a request, so that time is left for the answer.
 	wait := uint32(max(1, min(p.c.o.Timeout/2, answerLimit)/time.Millisecond))
 	for {
@@ -282,7 +282,7 @@ func (p *otherParty) work(ctx context.Context) error {
 	}
 }
 
-func (p *otherParty) commit(ctx context.Context) error {
+func (p *remoteParticipant) commit(ctx context.Context) error {
 	p.enough()
 	for rank, node := range p.ask.Of {
 		if f := p.ranks[rank].Target.Remote; node == p.ask.Me && f != nil {
@@ -293,7 +293,7 @@ func (p *otherParty) commit(ctx context.Context) error {
 }
 
 // drop notifies the node; if that fails, the end of the session has the same effect.
-func (p *otherParty) drop(ctx context.Context) {
+func (p *remoteParticipant) drop(ctx context.Context) {
 	if p.enough != nil {
 		p.enough()
 	}
@@ -303,14 +303,14 @@ func (p *otherParty) drop(ctx context.Context) {
 	_ = p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job}, nil) // it is over, whatever the answer
 }
 
-func (p *otherParty) report() Report { return reportFromProto(&p.last) }
+func (p *remoteParticipant) report() Report { return reportFromProto(&p.last) }
 
-func (p *otherParty) costs() []byte { return p.last.Costs }
+func (p *remoteParticipant) costs() []byte { return p.last.Costs }
 
 // keep periodically confirms that the part is needed, until enough is called: before the part
 // starts, other collectives may hold the next node's files for long, and after it has ended,
 // other nodes may still be working on theirs.
-func (p *otherParty) keep(ctx context.Context) {
+func (p *remoteParticipant) keep(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	gone := make(chan struct{})
 	p.enough = func() {
@@ -319,7 +319,7 @@ func (p *otherParty) keep(ctx context.Context) {
 	}
 	go func() {
 		defer close(gone)
-		t := time.NewTicker(p.c.patience() / 8)
+		t := time.NewTicker(p.c.unwantedTimeout() / 8)
 		defer t.Stop()
 		for {
 			select {

@@ -77,7 +77,7 @@ func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession
 		j.part, err = c.newPart(ctx, t, q, places, turnLimit)
 	}
 	if err != nil {
-		j.letGo(ctx)
+		j.release(ctx)
 		c.unreserve(from)
 		if errors.Is(err, errTurn) {
 			return &proto.CollectAnswer{}, nil
@@ -120,8 +120,8 @@ func (j *collected) places(from cluster.ClientSession, q *proto.CollectAsk) ([]P
 	return places, nil
 }
 
-// letGo ends the use of the files.
-func (j *collected) letGo(ctx context.Context) {
+// release ends the use of the files.
+func (j *collected) release(ctx context.Context) {
 	for _, f := range j.files {
 		f.Done(ctx)
 	}
@@ -158,7 +158,7 @@ func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
 		j.part.stop()
 		<-j.ended
 	}
-	defer j.letGo(ctx)
+	defer j.release(ctx)
 	if !commit || j.err != nil {
 		j.part.drop()
 		return j.err
@@ -287,7 +287,7 @@ func (c *Collector) job(name jobName, take bool) (*collected, error) {
 	case take:
 		c.removeLocked(name, j)
 	case j.unwanted != nil:
-		j.unwanted.Reset(c.patience())
+		j.unwanted.Reset(c.unwantedTimeout())
 	}
 	return j, nil
 }
@@ -303,7 +303,7 @@ func (c *Collector) removeLocked(name jobName, j *collected) {
 	}
 }
 
-func (c *Collector) patience() time.Duration { return time.Duration(c.unwantedAfter.Load()) }
+func (c *Collector) unwantedTimeout() time.Duration { return time.Duration(c.unwantedAfter.Load()) }
 
 // expect starts the time after which a part without requests is dropped, unless it is taken,
 // or the session ends, before.
@@ -313,7 +313,7 @@ func (c *Collector) expect(name jobName, j *collected) {
 	if c.jobs[name] != j {
 		return
 	}
-	j.unwanted = time.AfterFunc(c.patience(), func() { c.expire(name, j) })
+	j.unwanted = time.AfterFunc(c.unwantedTimeout(), func() { c.expire(name, j) })
 }
 
 // expire drops a part that no request has asked for.
@@ -325,7 +325,7 @@ func (c *Collector) expire(name jobName, j *collected) {
 	}
 	begun := c.cluster.Go(func() {
 		c.o.Logger.Warn("dropped a collective that received no requests", zap.Stringer("collective", name),
-			zap.Duration("after", c.patience()))
+			zap.Duration("after", c.unwantedTimeout()))
 		_ = j.end(context.Background(), c, false) // there is no requester left to notify
 	})
 	if begun { // otherwise the end of the session drops it

@@ -38,7 +38,7 @@ func (d *directPath) do(ctx context.Context, r *running, w *way) (mapped bool, e
 
 // introduce describes our memory, and waits for the descriptors of all other ranks.
 func (d *directPath) introduce(ctx context.Context, r *running) error {
-	if !d.meet.entered {
+	if !d.sync.entered {
 		p := d.stamp(r.task.Count)
 		d.shares.locate(p[16:], r.source.view)
 		d.shares.locate(p[32:], r.result.view)
@@ -47,7 +47,7 @@ func (d *directPath) introduce(ctx context.Context, r *running) error {
 			p[48]++
 		}
 	}
-	return d.meet.sync(ctx, d.exec.phase)
+	return d.sync.sync(ctx, d.exec.phase)
 }
 
 // borrow finds the memory of all ranks.

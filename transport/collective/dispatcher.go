@@ -18,13 +18,13 @@ type dispatcher struct {
 	exec    *executor
 	scratch *scratch
 	planner *planner
-	meet    *hostSync
+	sync    *hostSync
 }
 
 // attempt executes a call once. It may be called again as long as the source is unchanged.
 func (d *dispatcher) attempt(ctx context.Context, r *running) error {
 	if !r.resumed {
-		d.meet.restart()
+		d.sync.restart()
 	}
 	if r.prepared.window {
 		return d.window.do(ctx, r)
@@ -72,7 +72,7 @@ func (d *dispatcher) stream(ctx context.Context, r *running, w *way) error {
 	if r.prepared.staged != (staging{}) {
 		path = pathStaged
 	}
-	r.lends = w.lends
+	r.zeroCopy = w.zeroCopy
 	if !r.resumed {
 		aside, err := d.scratch.bytes(ctx, w.plan.Scratch*w.prog.element)
 		if err != nil {

@@ -30,7 +30,7 @@ const (
 type executor struct {
 	fabric fabric.Fabric
 	seq    *sequence
-	meet   *hostSync
+	sync   *hostSync
 	watch  *watchdog
 
 	task *plan.Task
@@ -70,7 +70,7 @@ type linkEnd struct {
 
 func newExecutor(f fabric.Fabric, seq *sequence, meet *hostSync, watch *watchdog, o *Options) *executor {
 	x := &executor{
-		fabric: f, seq: seq, meet: meet, watch: watch,
+		fabric: f, seq: seq, sync: meet, watch: watch,
 		progress: progress{lanes: make([]cursor, f.Size())}, ends: make([]linkEnd, f.Size()), want: make([]fabric.Want, 0, f.Size()),
 	}
 	// The bytes after a header are at the beginning of a cache line.
@@ -113,7 +113,7 @@ func (x *executor) run(ctx context.Context) error {
 			return err
 		}
 		if p.sync {
-			if err := x.meet.sync(ctx, x.phase); err != nil {
+			if err := x.sync.sync(ctx, x.phase); err != nil {
 				return err
 			}
 		}
@@ -241,8 +241,8 @@ func (x *executor) send(p *lane) error {
 		head := e.out[e.sent:]
 		var n int
 		var err error
-		if s.lend {
-			n, err = e.link.TryLend(head, body)
+		if s.zeroCopy {
+			n, err = e.link.TrySendZeroCopy(head, body)
 		} else {
 			n, err = e.link.TrySend(head, body)
 		}

@@ -76,8 +76,8 @@ func newGroup(f fabric.Fabric, o Options) *Group {
 	exec := newExecutor(f, seq, meet, g.watch, &o)
 	memory := &scratch{table: region.NewTable(nil)}
 	common := &shares{fabric: f, watch: g.watch}
-	windows := &slots{fabric: f, seq: seq, meet: meet}
-	pass := &passPath{fabric: f, table: memory.table, shares: common, meet: meet, watch: g.watch, folder: exec.folder}
+	windows := &slots{fabric: f, seq: seq, sync: meet}
+	pass := &passPath{fabric: f, table: memory.table, shares: common, sync: meet, watch: g.watch, folder: exec.folder}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shares = common
@@ -85,10 +85,10 @@ func newGroup(f fabric.Fabric, o Options) *Group {
 	g.dispatcher = &dispatcher{
 		window: windowPath{slots: windows, exec: exec},
 		direct: directPath{slots: windows, shares: common, pass: pass, exec: exec},
-		pass:   pass, exec: exec, scratch: memory, planner: g.planner, meet: meet,
+		pass:   pass, exec: exec, scratch: memory, planner: g.planner, sync: meet,
 	}
 	g.guard = &guard{
-		fabric: f, opts: &g.opts, watch: g.watch, seq: seq, messages: messages, meet: meet,
+		fabric: f, opts: &g.opts, watch: g.watch, seq: seq, messages: messages, sync: meet,
 		recovery:   recovery{fabric: f, watch: g.watch, seq: seq, messages: messages, timeout: o.Timeout},
 		keeper:     &keeper{enabled: o.KeepSource && o.Retry >= 0, rank: f.Rank()},
 		dispatcher: g.dispatcher, frames: rows(f.Size(), frameSize),

@@ -20,7 +20,7 @@ type guard struct {
 	watch      *watchdog
 	seq        *sequence
 	messages   *messenger
-	meet       *hostSync
+	sync       *hostSync
 	recovery   recovery
 	keeper     *keeper
 	dispatcher *dispatcher
@@ -173,7 +173,7 @@ func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 		return comparing, err
 	}
 	if err := gd.dispatcher.attempt(ctx, d.run); err != nil {
-		return begun, err
+		return started, err
 	}
 	return gd.conclude(ctx, d.run)
 }
@@ -183,10 +183,10 @@ func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 // sent, before all ranks had received it. A rank that leaves the first settle knows that
 // all have received theirs, and a rank that leaves the second knows that all know.
 func (gd *guard) conclude(ctx context.Context, r *running) (stage, error) {
-	if r.lends {
+	if r.zeroCopy {
 		for range 2 {
 			if err := gd.messages.settle(ctx); err != nil {
-				return begun, err
+				return started, err
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) 
 	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || errors.As(err, &different) {
 		return false
 	}
-	if d.run != nil && d.run.task.Kind == plan.Barrier && at == begun {
+	if d.run != nil && d.run.task.Kind == plan.Barrier && at == started {
 		// The counters show which ranks are missing, and nothing was sent.
 		var late *TimeoutError
 		if ctx.Err() != nil || errors.As(err, &late) && late.Missing != nil {
@@ -282,7 +282,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(m.cause))
 	mine := standing{
 		call: gd.seq.call, at: m.at, again: verdictOn(failureOf(m.cause), m.at, d.run == nil || gd.keeper.repeatable(d.run)),
-		tries: uint16(min(m.tries, 1<<16-1)), counter: gd.meet.reached(), frame: gd.seq.ident.frame,
+		tries: uint16(min(m.tries, 1<<16-1)), counter: gd.sync.reached(), frame: gd.seq.ident.frame,
 	}
 	if d.waits(m.cause) {
 		// All ranks take part now, so the Barrier can complete.
@@ -303,7 +303,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	gd.seq.ident = gd.seq.intern(gd.seq.ident.frame)
 	gd.tries = 0
 	for _, s := range all {
-		gd.meet.raise(s.counter)
+		gd.sync.raise(s.counter)
 		if s.call == gd.seq.call {
 			gd.tries = max(gd.tries, int(s.tries))
 		}

@@ -24,7 +24,7 @@ func (m *hostSync) sync(ctx context.Context, step int) error {
 	s, met := m.fabric.Signals(), false
 	if !m.entered {
 		m.entered = true
-		met = s.Meet(m.base + 1)
+		met = s.Arrive(m.base + 1)
 	}
 	me := m.fabric.Rank()
 	for r := 0; !met && r < m.fabric.Size(); r++ {

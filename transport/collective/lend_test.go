@@ -36,7 +36,7 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 	t.Helper()
 	o := Options{Costs: someCosts(), Algorithm: algorithm}
 	w := groupsOf(t, overDomain(t, n, fabric.Options{Streams: true}), o)
-	task := plan.Task{Kind: kind, Ranks: n, Type: elem.Int32, Count: uint64(n)*lendSize/4 + 5, InPlace: kind != plan.AllToAll}
+	task := plan.Task{Kind: kind, Ranks: n, Type: elem.Int32, Count: uint64(n)*zeroCopySize/4 + 5, InPlace: kind != plan.AllToAll}
 	if kind.Combines() {
 		task.Op = elem.Sum
 	}
@@ -74,7 +74,7 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 	}
 	for r, g := range w.groups {
 		g.mu.Lock()
-		if p := g.running.prepared; p == nil || p.stream == nil || !p.stream.lends {
+		if p := g.running.prepared; p == nil || p.stream == nil || !p.stream.zeroCopy {
 			t.Errorf("rank %d has lent nothing", r)
 		}
 		g.mu.Unlock()
@@ -87,7 +87,7 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 func TestLentGivenUp(t *testing.T) {
 	t.Parallel()
 	w := groupsOf(t, overDomain(t, 2, fabric.Options{Streams: true}), Options{Costs: someCosts(), Algorithm: plan.Chain, Check: CheckOff})
-	large, v := broadcastOf(w, 4*lendSize), broadcastOf(w, 2*lendSize)
+	large, v := broadcastOf(w, 4*zeroCopySize), broadcastOf(w, 2*zeroCopySize)
 	for range 4 { // the sockets hold more each time
 		if err := together(2, func(r int) error { return w.groups[r].Broadcast(t.Context(), large[r], 0) }); err != nil {
 			t.Fatal(err)

@@ -15,13 +15,13 @@ type messenger struct {
 	seq    *sequence
 
 	// These fields are kept to avoid allocations.
-	talks   []talk
-	want    []fabric.Want
-	nothing [0]byte
+	exchanges []exchange
+	want      []fabric.Want
+	nothing   [0]byte
 }
 
 // talk is an exchange with a peer: one control message in each direction.
-type talk struct {
+type exchange struct {
 	peer plan.Rank
 	link fabric.Link
 	// out is the body to send and in the one to receive. Nil means no message, not even a
@@ -38,16 +38,16 @@ type talk struct {
 // Errors: ErrInconsistent for a rank that is in another call; those of park;
 // fabric.ErrLink.
 func (m *messenger) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
-	t := m.talks[:0]
+	t := m.exchanges[:0]
 	for r := range all {
 		if plan.Rank(r) == m.fabric.Rank() {
 			copy(all[r], mine)
 			continue
 		}
-		t = append(t, talk{peer: plan.Rank(r), out: mine, in: all[r][:len(mine)]})
+		t = append(t, exchange{peer: plan.Rank(r), out: mine, in: all[r][:len(mine)]})
 	}
-	m.talks = t
-	return m.talkAll(ctx, why, t)
+	m.exchanges = t
+	return m.exchangeAll(ctx, why, t)
 }
 
 // settle returns when every rank has called it: a dissemination barrier over links. A rank
@@ -55,19 +55,19 @@ func (m *messenger) exchange(ctx context.Context, why purpose, mine []byte, all 
 func (m *messenger) settle(ctx context.Context) error {
 	n, me := m.fabric.Size(), int(m.fabric.Rank())
 	for by := 1; by < n; by *= 2 {
-		t := append(m.talks[:0],
-			talk{peer: plan.Rank((me + by) % n), out: m.nothing[:]},
-			talk{peer: plan.Rank((me - by + n) % n), in: m.nothing[:]})
-		m.talks = t
-		if err := m.talkAll(ctx, forEnd, t); err != nil {
+		t := append(m.exchanges[:0],
+			exchange{peer: plan.Rank((me + by) % n), out: m.nothing[:]},
+			exchange{peer: plan.Rank((me - by + n) % n), in: m.nothing[:]})
+		m.exchanges = t
+		if err := m.exchangeAll(ctx, forEnd, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// talkAll runs all talks concurrently.
-func (m *messenger) talkAll(ctx context.Context, why purpose, all []talk) error {
+// exchangeAll runs all talks concurrently.
+func (m *messenger) exchangeAll(ctx context.Context, why purpose, all []exchange) error {
 	h := header{call: m.seq.call, kind: headControl, step: uint16(why)}
 	if why == forState {
 		h.call = 0 // the ranks may be in different calls
@@ -114,7 +114,7 @@ func (m *messenger) talkAll(ctx context.Context, why purpose, all []talk) error 
 }
 
 // try sends and receives what it can.
-func (t *talk) try(h header) error {
+func (t *exchange) try(h header) error {
 	if t.out != nil && t.sent < headSize+len(t.out) {
 		head, body := t.head[min(t.sent, headSize):], t.out[max(t.sent-headSize, 0):]
 		n, err := t.link.TrySend(head, body)

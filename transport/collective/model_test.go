@@ -314,7 +314,7 @@ func setOfPeers(ranks []int) (set uint8) {
 func (m *model) send(s *modelState, me, to int) *modelState {
 	c := s.clone()
 	r, link := &c.ranks[me], &c.links[me*m.ranks+to]
-	r.at = max(r.at, begun)
+	r.at = max(r.at, started)
 	r.sent |= 1 << to
 	// A rank sends on what it has received from ranks of the same call.
 	*link = append(slices.Clip(*link), modelMessage{number: r.call, end: r.at == settling, call: r.made, stale: r.stale || r.wrong})
@@ -325,7 +325,7 @@ func (m *model) receive(s *modelState, me, from int, x modelMessage) (*modelStat
 	c := s.clone()
 	r, link := &c.ranks[me], &c.links[from*m.ranks+me]
 	*link = (*link)[1:]
-	r.at = max(r.at, begun)
+	r.at = max(r.at, started)
 	if x.number != r.call || x.end != (r.at == settling) {
 		if s.aligned {
 			return nil, fmt.Errorf("rank %d is in call %d and meets rank %d in call %d, though all have recovered together", me, r.call, from, x.number)

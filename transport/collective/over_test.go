@@ -97,7 +97,7 @@ func newDomains(t testing.TB, rank wire.Rank, book map[wire.Rank]control.Address
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := domain.New(c, domain.Options{Book: book})
+	d, err := domain.New(c, domain.Options{AddressBook: book})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ type passPath struct {
 	fabric fabric.Fabric
 	table  *region.Table
 	shares *shares
-	meet   *hostSync
+	sync   *hostSync
 	watch  *watchdog
 	folder *folder
 
@@ -158,7 +158,7 @@ func (p *passPath) do(ctx context.Context, r *running) (ok bool, err error) {
 	}
 	if err == nil {
 		// A device error in the last segment thus fails the call at all ranks.
-		err = p.meet.sync(ctx, passStep)
+		err = p.sync.sync(ctx, passStep)
 	}
 	r.report.note(counters{}, pathPassed)
 	return true, err
@@ -174,13 +174,13 @@ func (p *passPath) passAll(ctx context.Context, r *running, segments int) error 
 		if err := p.passed(k); err != nil {
 			return err
 		}
-		if err := p.meet.sync(ctx, passStep); err != nil {
+		if err := p.sync.sync(ctx, passStep); err != nil {
 			return err
 		}
 		if err := p.combine(r, k); err != nil {
 			return err
 		}
-		if err := p.meet.sync(ctx, passStep); err != nil {
+		if err := p.sync.sync(ctx, passStep); err != nil {
 			return err
 		}
 		p.store(ctx, r, k)

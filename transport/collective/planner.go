@@ -35,13 +35,13 @@ type way struct {
 	prog      *program
 	because   string
 	predicted time.Duration
-	// lends reports that ranks may send without copying.
-	lends bool
+	// zeroCopy reports that ranks may send without copying.
+	zeroCopy bool
 }
 
-// lendSize is the number of bytes per rank from which on links send without copying. Fewer
+// zeroCopySize is the number of bytes per rank from which on links send without copying. Fewer
 // bytes are in a cache, so that copying them takes no longer than looking up their pages.
-const lendSize = 2 << 20
+const zeroCopySize = 2 << 20
 
 // planner chooses and caches the plans of calls. All ranks choose the same plans, as they
 // have the same options, places and costs. It belongs to one group; Group.mu guards it.
@@ -170,10 +170,10 @@ func (p *planner) streamWay(t *plan.Task, st staging) (*way, error) {
 func (p *planner) translate(w *way, st staging) {
 	rank := p.places.Rank()
 	w.prog = newProgram(w.plan.Program(rank), rank, w.plan.Task.Type.Size(), st)
-	w.lends = p.lends(w.plan)
-	if w.lends && st == (staging{}) {
-		for i, lend := range w.plan.Lendable(rank) {
-			w.prog.steps[i].lend = lend
+	w.zeroCopy = p.zeroCopy(w.plan)
+	if w.zeroCopy && st == (staging{}) {
+		for i, lend := range w.plan.ZeroCopy(rank) {
+			w.prog.steps[i].zeroCopy = lend
 		}
 	}
 }
@@ -236,11 +236,11 @@ func compile(t plan.Task, s plan.Shape, e plan.Estimate, because string) (*way, 
 // argument turns an error of plan into ErrArgument.
 func argument(err error) error { return fmt.Errorf("%w: %w", ErrArgument, err) }
 
-// lends reports whether ranks may send without copying in a plan: the same at all of them,
+// zeroCopy reports whether ranks may send without copying in a plan: the same at all of them,
 // since such a call ends only when all ranks have received everything. After that a caller
 // may modify its memory, and a rank that gives up before must announce it.
-func (p *planner) lends(of *plan.Plan) bool {
+func (p *planner) zeroCopy(of *plan.Plan) bool {
 	t := &of.Task
-	return !oneHost(p.places) && t.Count*t.Type.Size()/uint64(t.Ranks) >= lendSize &&
+	return !oneHost(p.places) && t.Count*t.Type.Size()/uint64(t.Ranks) >= zeroCopySize &&
 		slices.Contains([]plan.Algorithm{plan.Ring, plan.NHR, plan.Chain, plan.Pairwise}, of.Algorithm)
 }

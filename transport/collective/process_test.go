@@ -71,7 +71,7 @@ func beRank(dir, name string, streams bool) error {
 	if err != nil {
 		return err
 	}
-	domains, err := domain.New(c, domain.Options{Book: book})
+	domains, err := domain.New(c, domain.Options{AddressBook: book})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func waitsOf(steps []step, i int) []wait {
 func conflict(a, b *step) (meet, follow bool) {
 	follow = true
 	pair := func(x, y span) {
-		if x.meets(y) {
+		if x.overlaps(y) {
 			meet = true
 			follow = follow && x == y
 		}

@@ -50,7 +50,7 @@ const (
 	// comparing: no element has been sent or received.
 	comparing
 	// begun: elements may have been sent or received.
-	begun
+	started
 	// settling: the rank has received everything.
 	settling
 )
@@ -88,7 +88,7 @@ func verdictOn(f failure, at stage, kept bool) verdict {
 		return hasTimedOut
 	case f == ownFailure:
 		return hasFailed
-	case at >= begun && !kept:
+	case at >= started && !kept:
 		return hasOverwritten
 	}
 	return canAgain

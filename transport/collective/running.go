@@ -24,9 +24,9 @@ type running struct {
 	apart bool
 
 	prepared *prepared
-	// lends reports that ranks may have sent without copying: the call ends only when all
+	// zeroCopy reports that ranks may have sent without copying: the call ends only when all
 	// have received everything.
-	lends bool
+	zeroCopy bool
 	// plain reports that source and result are host memory.
 	plain          bool
 	source, result memory
@@ -143,7 +143,7 @@ func (r *running) repeats(c *Call) bool {
 
 // again prepares the call for one that repeats it.
 func (r *running) again(c *Call, rank plan.Rank) error {
-	r.call, r.resumed, r.lends = *c, false, false
+	r.call, r.resumed, r.zeroCopy = *c, false, false
 	err := r.source.again(r.task.SourceLen(rank), c.Source)
 	if err == nil {
 		err = r.result.again(r.task.ResultLen(rank), c.Result)

@@ -37,7 +37,7 @@ func fitsWindow(t *plan.Task) bool {
 type slots struct {
 	fabric fabric.Fabric
 	seq    *sequence
-	meet   *hostSync
+	sync   *hostSync
 	// window is the group's own memory that all ranks have mapped; nil if they map none.
 	window *shared
 }
@@ -61,7 +61,7 @@ func (s *slots) close(ctx context.Context) error {
 }
 
 // mine returns our slot for the current call.
-func (s *slots) mine() []byte { return s.at(s.fabric.Rank(), s.meet.base) }
+func (s *slots) mine() []byte { return s.at(s.fabric.Rank(), s.sync.base) }
 
 func (s *slots) at(of plan.Rank, base uint64) []byte {
 	at := (base & 1) * slotSize
@@ -79,7 +79,7 @@ func (s *slots) stamp(count uint64) []byte {
 //
 // Errors: an OutOfStepError.
 func (s *slots) described(of plan.Rank, count uint64) ([]byte, error) {
-	p := s.at(of, s.meet.base-1)
+	p := s.at(of, s.sync.base-1)
 	if of == s.fabric.Rank() {
 		return p, nil
 	}

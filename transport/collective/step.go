@@ -12,7 +12,7 @@ type span struct {
 func (s span) end() uint64 { return s.off + s.len }
 
 // meets reports whether two spans overlap.
-func (s span) meets(o span) bool {
+func (s span) overlaps(o span) bool {
 	return s.buffer == o.buffer && s.len > 0 && o.len > 0 && s.off < o.end() && o.off < s.end()
 }
 
@@ -30,7 +30,7 @@ type step struct {
 	// nth is the index of the message among those of its link and direction.
 	nth uint16
 	// lend reports that the step may be sent without copying: see plan.Lendable.
-	lend bool
+	zeroCopy bool
 }
 
 // wait is an earlier step that must be complete or, if follow is set, may be followed byte

@@ -199,15 +199,15 @@ func (w *watchdog) unhalt() {
 	w.moved.Add(1)
 }
 
-// sight is a snapshot of the state that the watchdog observes.
-type sight struct {
+// snapshot is a snapshot of the state that the watchdog observes.
+type snapshot struct {
 	call         uint32
 	moved, waits uint64
 }
 
 // goesOn reports whether there was progress since another sight. A rank that was not
 // waiting at any time in between was working on its own, and counts as progressing.
-func (s sight) goesOn(since sight) bool {
+func (s snapshot) goesOn(since snapshot) bool {
 	return s.call != since.call || s.moved != since.moved || s.call == 0 || s.waits == since.waits && s.waits%2 == 0
 }
 
@@ -217,7 +217,7 @@ func (w *watchdog) run() {
 	limit := min(w.stuck, w.timeout)
 	tick := time.NewTicker(min(max(limit/8, time.Millisecond), time.Second))
 	defer tick.Stop()
-	var last sight
+	var last snapshot
 	since, tell := time.Now(), w.stuck
 	for {
 		select {
@@ -225,7 +225,7 @@ func (w *watchdog) run() {
 			return
 		case <-tick.C:
 		}
-		now := sight{w.call.Load(), w.moved.Load(), w.waits.Load()}
+		now := snapshot{w.call.Load(), w.moved.Load(), w.waits.Load()}
 		on := now.goesOn(last)
 		last = now
 		if on {

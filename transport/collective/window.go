@@ -28,10 +28,10 @@ func (w *windowPath) do(ctx context.Context, r *running) error {
 			copy(src, r.source.bytes)
 		}
 	}
-	if !w.meet.entered {
+	if !w.sync.entered {
 		w.stamp(r.task.Count)
 	}
-	if err := w.meet.sync(ctx, w.exec.phase); err != nil {
+	if err := w.sync.sync(ctx, w.exec.phase); err != nil {
 		return err
 	}
 	r.report.note(counters{}, "window")

@@ -23,7 +23,7 @@ func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	}
 	s := c.sessions[h.From]
 	if h.Role != wire.RoleControl {
-		if s == nil || h.Role == wire.RoleStream && !s.is(h.Session) || h.Role != wire.RoleStream && !s.book(h) {
+		if s == nil || h.Role == wire.RoleStream && !s.is(h.Session) || h.Role != wire.RoleStream && !s.admit(h) {
 			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the connection already exists"}
 		}
 		return h.Session, nil
@@ -95,20 +95,20 @@ func (s *session) is(id wire.Session) bool {
 }
 
 // book admits a connection to join the session, each place once.
-func (s *session) book(h wire.Hello) bool {
+func (s *session) admit(h wire.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := int(h.Channel)
 	if h.Role == wire.RoleSide {
-		if i = len(s.booked) - 1; !s.sidedLocked() {
+		if i = len(s.reserved) - 1; !s.sidedLocked() {
 			return false
 		}
-	} else if i == len(s.booked)-1 {
+	} else if i == len(s.reserved)-1 {
 		return false
 	}
-	if s.cause != nil || s.id == 0 || s.id != h.Session || i >= len(s.booked) || s.booked[i] {
+	if s.cause != nil || s.id == 0 || s.id != h.Session || i >= len(s.reserved) || s.reserved[i] {
 		return false
 	}
-	s.booked[i] = true
+	s.reserved[i] = true
 	return true
 }

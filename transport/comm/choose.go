@@ -93,7 +93,7 @@ func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 		if why == "" && r.driver != nil {
 			var err error
 			if w.Facts, err = r.driver.Propose(s); err != nil {
-				why = told(r.id, err)
+				why = bareError(r.id, err)
 			}
 		}
 		if w.Usable = why == ""; !w.Usable {
@@ -106,7 +106,7 @@ func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 
 // judge chooses among the transports that a peer proposes, and returns the answer
 // to it.
-func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.Ways) (answer wire.Ways, way *chosen) {
+func (c *Communicator) evaluate(s window.Setting, cover wire.Cover, proposal wire.Ways) (answer wire.Ways, way *chosen) {
 	way = &chosen{}
 	for _, r := range c.routes {
 		theirs, known := proposal.Find(r.id)
@@ -118,8 +118,8 @@ func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.W
 		case !theirs.Usable:
 			why = wire.Printable(string(theirs.Facts), ' ')
 		case r.driver != nil:
-			if err := r.driver.Judge(s, theirs.Facts); err != nil {
-				why = told(r.id, err)
+			if err := r.driver.Evaluate(s, theirs.Facts); err != nil {
+				why = bareError(r.id, err)
 			}
 		}
 		if why == "" {
@@ -150,7 +150,7 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 }
 
 // told returns a transport's error without its own name, which reason adds.
-func told(t wire.Transport, err error) string {
+func bareError(t wire.Transport, err error) string {
 	return strings.TrimPrefix(err.Error(), fmt.Sprintf("transport %s: ", t))
 }
 
@@ -195,7 +195,7 @@ func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 	if err = s.decide(way); err != nil {
 		return err
 	}
-	s.talked()
+	s.leaveControl()
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 			return err
 		}
 		var answer wire.Ways
-		answer, way = s.c.judge(s.setting(conn), conn.Cover, proposal)
+		answer, way = s.c.evaluate(s.setting(conn), conn.Cover, proposal)
 		// The peer's next connections may arrive before the write returns.
 		if err = s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
 			return err
@@ -226,13 +226,13 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 	if err = way.agreed(s.peer); err != nil {
 		return err
 	}
-	s.talked()
+	s.leaveControl()
 	return nil
 }
 
-// talked leaves the control connection to the link, since the agreement is
+// leaveControl leaves the control connection to the link, since the agreement is
 // complete.
-func (s *session) talked() {
+func (s *session) leaveControl() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agreed = true

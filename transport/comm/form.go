@@ -37,7 +37,7 @@ func (s *session) dial(ctx context.Context, at control.Address) error {
 		if err != nil {
 			return err
 		}
-		if err := s.meet(ctx, c); err != nil {
+		if err := s.handshake(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (s *session) sidedLocked() bool { return s.way != nil && s.way.route.driver
 func (s *session) join(c *control.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := len(s.booked)
+	place := len(s.reserved)
 	switch c.Role {
 	case wire.RoleControl:
 		place = 0
@@ -96,7 +96,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 		case wire.RoleControl:
 			err = s.choose(ctx, c)
 		case wire.RoleSide:
-			err = s.meet(ctx, c)
+			err = s.handshake(ctx, c)
 		default:
 		}
 		if err == nil {
@@ -115,7 +115,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 
 // meet introduces the transport's two sides to each other over the side
 // connection.
-func (s *session) meet(ctx context.Context, c *control.Conn) error {
+func (s *session) handshake(ctx context.Context, c *control.Conn) error {
 	s.mu.Lock()
 	if s.cause != nil {
 		defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *session) meet(ctx context.Context, c *control.Conn) error {
 	if err != nil {
 		return err
 	}
-	provider, err := side.Meet(ctx, c.Conn, starter, s.c.opts.HandshakeTimeout)
+	provider, err := side.Handshake(ctx, c.Conn, starter, s.c.opts.HandshakeTimeout)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *session) tryBegin() (began bool, err error) {
 	switch {
 	case s.cause != nil:
 		return false, s.errLocked()
-	case s.conns == nil || !s.agreed || s.sidedLocked() != (s.provider != nil) || slices.Contains(s.conns[:len(s.booked)], nil):
+	case s.conns == nil || !s.agreed || s.sidedLocked() != (s.provider != nil) || slices.Contains(s.conns[:len(s.reserved)], nil):
 		return false, nil
 	case s.c.sessions[s.peer] != s:
 		return false, fmt.Errorf("%s: %w", s.peer, control.ErrCrossing)

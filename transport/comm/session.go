@@ -63,9 +63,9 @@ type session struct {
 	// transport has one.
 	// +checklocks:mu
 	conns []*control.Conn
-	// booked marks the admitted connections, without the control connection.
+	// reserved marks the admitted connections, without the control connection.
 	// +checklocks:mu
-	booked []bool
+	reserved []bool
 	// way is the transport, once it is chosen, and agreed is set when the
 	// negotiation on the control connection is over.
 	// +checklocks:mu
@@ -110,7 +110,7 @@ func newSession(c *Communicator, peer wire.Rank, channels int) *session {
 	c.running.Add(1)
 	return &session{
 		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}), arrived: make(chan struct{}),
-		conns: make([]*control.Conn, 1+channels+1), booked: make([]bool, channels+1), eras: []*era{newEra()},
+		conns: make([]*control.Conn, 1+channels+1), reserved: make([]bool, channels+1), eras: []*era{newEra()},
 	}
 }
 

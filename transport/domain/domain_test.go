@@ -42,7 +42,7 @@ func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Book: book}
+		o := Options{AddressBook: book}
 		if tweak != nil {
 			tweak(&o)
 		}

@@ -117,7 +117,7 @@ func newRing(dir string, n int, o domain.Options) (ring []*member, end func() er
 		}
 		return errors.Join(errs...)
 	}
-	o.Book = map[wire.Rank]control.Address{}
+	o.AddressBook = map[wire.Rank]control.Address{}
 	var hosts []*domain.Domains
 	var ranks []wire.Rank
 	for i := range wire.Rank(n) {
@@ -136,7 +136,7 @@ func newRing(dir string, n int, o domain.Options) (ring []*member, end func() er
 		}
 		closers = append(closers, d.Close)
 		at := control.Address{Network: control.Unix, Addr: filepath.Join(dir, fmt.Sprint(n, "-", uint32(i)))}
-		if o.Book[i], err = c.Listen(context.Background(), at); err != nil {
+		if o.AddressBook[i], err = c.Listen(context.Background(), at); err != nil {
 			return nil, end, err
 		}
 		m := &member{memory: make([]byte, 4*elements), received: make([]byte, 4*elements)}

@@ -192,7 +192,7 @@ func (c *Comm) meet(ctx context.Context, p *pair) error {
 //
 // The higher of two ranks connects, so that no two connections cross.
 func (c *Comm) reach(ctx context.Context, p *pair) error {
-	at, known := c.d.opts.Book[p.world]
+	at, known := c.d.opts.AddressBook[p.world]
 	var err error
 	if known && c.d.c.Rank() > p.world {
 		err = c.d.c.Connect(ctx, p.world, at)

@@ -23,10 +23,10 @@ const (
 
 // Options configures the domains of a communicator.
 type Options struct {
-	// Book holds the addresses of the ranks. The higher of two ranks connects to the lower
+	// AddressBook holds the addresses of the ranks. The higher of two ranks connects to the lower
 	// one, so each rank needs the addresses of those below it, except for ranks that are
 	// connected already.
-	Book map[wire.Rank]control.Address
+	AddressBook map[wire.Rank]control.Address
 	// Eager is the most bytes of a host buffer that are sent without a request from the
 	// receiver. Default 64 KiB. A message that does not fit into the free part of the
 	// receiver's Window, less an eighth of the window, is not sent eagerly.

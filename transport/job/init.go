@@ -25,8 +25,8 @@ import (
 const (
 	// secretBytes is the size, in bytes, of a generated secret.
 	secretBytes = 32
-	// glance is the interval at which a file that another process will write is polled.
-	glance = 5 * time.Millisecond
+	// polls is the interval at which a file that another process will write is polled.
+	polls = 5 * time.Millisecond
 	// worldName is the name of the domain of all ranks.
 	worldName = "world"
 )
@@ -74,7 +74,7 @@ func (j *Job) enter(ctx context.Context) (err error) {
 		return err
 	}
 	book := map[wire.Rank]control.Address{}
-	if j.domains, err = domain.New(j.comm, domain.Options{Book: book, Logger: o.Logger}); err != nil {
+	if j.domains, err = domain.New(j.comm, domain.Options{AddressBook: book, Logger: o.Logger}); err != nil {
 		return err
 	}
 	if err = j.listen(ctx, book); err != nil {
@@ -134,8 +134,8 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 
 // address returns the address at which a rank listens.
 func (o *Options) address(r int) (control.Address, error) {
-	if o.Book != nil {
-		return o.Book[r], nil
+	if o.AddressBook != nil {
+		return o.AddressBook[r], nil
 	}
 	path, err := control.SocketPath(o.Dir, wire.Rank(r))
 	return control.Address{Network: control.Unix, Addr: path}, err
@@ -172,7 +172,7 @@ func lookUp(ctx context.Context, path string) (control.Address, error) {
 
 // pause sleeps before the next poll.
 func pause(ctx context.Context) error {
-	t := time.NewTimer(glance)
+	t := time.NewTimer(polls)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -59,9 +59,9 @@ type Options struct {
 	// Dir is a directory that all ranks of this host can access: each has a socket in it,
 	// or with TCP a file with its address. It may be empty if Book has all addresses.
 	Dir string
-	// Book holds the address of each rank. Nil means sockets in Dir. With TCP, a Unix
+	// AddressBook holds the address of each rank. Nil means sockets in Dir. With TCP, a Unix
 	// socket in Book is replaced by an address published in Dir.
-	Book []control.Address
+	AddressBook []control.Address
 	// Listen holds further addresses of this rank, for ranks that have them in their Book:
 	// those of other hosts can't reach a socket in Dir.
 	Listen []control.Address
@@ -113,10 +113,10 @@ func (o *Options) validate() error {
 	if o.Backend != Auto && o.Backend != SHM && o.Backend != TCP {
 		fault("transport %q; use %s, %s or %s", o.Backend, Auto, SHM, TCP)
 	}
-	if o.Book != nil && len(o.Book) != o.World {
-		fault("%d addresses for %d ranks", len(o.Book), o.World)
+	if o.AddressBook != nil && len(o.AddressBook) != o.World {
+		fault("%d addresses for %d ranks", len(o.AddressBook), o.World)
 	}
-	if o.Dir == "" && (o.Book == nil || o.Secret == nil) {
+	if o.Dir == "" && (o.AddressBook == nil || o.Secret == nil) {
 		fault("either a directory, or addresses and a secret must be given")
 	}
 	if o.Timeout < 0 {
@@ -142,7 +142,7 @@ func FromEnv(getenv func(string) string) (Options, error) {
 			errs = append(errs, fmt.Errorf("%s=%q is not a number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
 		}
 	}
-	for name, into := range map[string]*[]control.Address{"HMCFS_BOOK": &o.Book, "HMCFS_LISTEN": &o.Listen} {
+	for name, into := range map[string]*[]control.Address{"HMCFS_BOOK": &o.AddressBook, "HMCFS_LISTEN": &o.Listen} {
 		text := getenv(name)
 		if text == "" {
 			continue

@@ -345,7 +345,7 @@ func TestOptions(t *testing.T) {
 		"negative":    func(o *job.Options) { o.Rank = -1 },
 		"backend":     func(o *job.Options) { o.Backend = "mpi" },
 		"no place":    func(o *job.Options) { o.Dir = "" },
-		"short book":  func(o *job.Options) { o.Book = make([]control.Address, 1) },
+		"short book":  func(o *job.Options) { o.AddressBook = make([]control.Address, 1) },
 		"in the past": func(o *job.Options) { o.Timeout = -1 },
 	} {
 		o := good
@@ -371,7 +371,7 @@ func TestFromEnv(t *testing.T) {
 		"HMCFS_SECRET_FILE": secret, "HMCFS_TRANSPORT": "tcp",
 	}
 	o, err := job.FromEnv(func(k string) string { return env[k] })
-	if err != nil || o.Rank != 1 || o.World != 2 || o.Dir != "/run/j" || o.Backend != job.TCP || len(o.Book) != 2 || len(o.Secret) != 16 {
+	if err != nil || o.Rank != 1 || o.World != 2 || o.Dir != "/run/j" || o.Backend != job.TCP || len(o.AddressBook) != 2 || len(o.Secret) != 16 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for name, value := range map[string]string{"HMCFS_RANK": "", "HMCFS_WORLD": "x", "HMCFS_BOOK": "unix:", "HMCFS_SECRET_FILE": "/nowhere"} {

@@ -122,7 +122,7 @@ func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if err = w.judge(got, failed); err != nil {
+	if err = w.evaluate(got, failed); err != nil {
 		return err
 	}
 	if d.fabric.Mapped() {
@@ -132,7 +132,7 @@ func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error
 }
 
 // judge reads the announcements of the other ranks. All ranks reach the same verdict.
-func (w *Windows) judge(got [][]byte, failed error) error {
+func (w *Windows) evaluate(got [][]byte, failed error) error {
 	for r, p := range got {
 		const head = 1 + 8
 		if len(p) < head {

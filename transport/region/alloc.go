@@ -113,8 +113,8 @@ type Source struct {
 	File   *os.File
 	Off    uint64
 	Sealed bool
-	// Lent means that the file is borrowed for one transfer, which may extend it.
-	Lent bool
+	// Borrowed means that the file is borrowed for one transfer, which may extend it.
+	Borrowed bool
 	// Device is device memory; its Mem is nil for every other kind of memory.
 	Device devices.Span
 }
@@ -124,7 +124,7 @@ type Source struct {
 func (b *Buffer) Source() Source {
 	switch {
 	case b.file != nil:
-		return Source{File: b.file, Off: b.start, Lent: b.lent}
+		return Source{File: b.file, Off: b.start, Borrowed: b.borrowed}
 	case b.host != nil && b.reg.file != nil:
 		return Source{File: b.reg.file, Off: b.start - b.reg.start, Sealed: true}
 	}

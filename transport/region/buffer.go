@@ -30,8 +30,8 @@ type Buffer struct {
 	rest transport.Span
 	dev  devices.Span
 	file *os.File
-	// lent means that the file's pages may be sent without copying.
-	lent bool
+	// borrowed means that the file's pages may be sent without copying.
+	borrowed bool
 	// own, if not nil, releases what the buffer itself holds.
 	own  func() error
 	gate gate.Gate
@@ -90,7 +90,7 @@ func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 //
 // Preconditions: the buffer is held, and the range was checked.
 func (b *Buffer) File(off devices.Offset) (f *os.File, at int64, lent bool) {
-	return b.file, int64(b.start) + int64(off), b.lent
+	return b.file, int64(b.start) + int64(off), b.borrowed
 }
 
 // View maps n bytes from off of device memory in place; ok is false for every

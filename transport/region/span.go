@@ -26,7 +26,7 @@ func (t *Table) RegisterSpan(s transport.Span) (*Buffer, error) {
 	case p.File != nil:
 		b, err := t.RegisterFile(p.Name, p.File, p.Off, s.Len())
 		if err == nil {
-			b.lent = true
+			b.borrowed = true
 		}
 		return b, err
 	}

@@ -104,7 +104,7 @@ func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 		switch {
 		case src.Sealed:
 			at.how = byMap
-		case src.Lent:
+		case src.Borrowed:
 			at.how = byLent
 		}
 		file, err := x.restrict(src.File, rights)

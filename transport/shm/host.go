@@ -89,7 +89,7 @@ func sameUser(c net.Conn) (*unix.Ucred, error) {
 
 // judge returns the reason why the process of the facts can't share memory with
 // us over the connection, or nil.
-func judge(c net.Conn, peer facts) error {
+func evaluate(c net.Conn, peer facts) error {
 	cred, err := sameUser(c)
 	if err != nil {
 		return err

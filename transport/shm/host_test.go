@@ -18,7 +18,7 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tr.Judge(setting(), good); err != nil {
+	if err := tr.Evaluate(setting(), good); err != nil {
 		t.Errorf("the same host and user: %v", err)
 	}
 	for name, tc := range map[string]struct {
@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 		"another host":    {func(p []byte) []byte { p[5]++; return p }, "different hosts"},
 		"a relay":         {func(p []byte) []byte { p[28]++; return p }, "relays"},
 	} {
-		err := tr.Judge(setting(), tc.change([]byte(string(good))))
+		err := tr.Evaluate(setting(), tc.change([]byte(string(good))))
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 	}
 	s := setting()
 	s.Conn = overTCP
-	if err := tr.Judge(s, good); err == nil {
+	if err := tr.Evaluate(s, good); err == nil {
 		t.Error("taken over TCP")
 	}
 }

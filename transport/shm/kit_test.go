@@ -79,7 +79,7 @@ func sides(t *testing.T) (a, b *side) {
 	offers := [2]window.Offer{passed(t, starters[0].Start()), passed(t, starters[1].Start())}
 	var out [2]*side
 	for i, s := range starters {
-		p, err := s.Meet(offers[1-i])
+		p, err := s.Handshake(offers[1-i])
 		if err != nil {
 			t.Fatal(err)
 		}

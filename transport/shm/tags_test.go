@@ -229,7 +229,7 @@ func TestHostileStart(t *testing.T) {
 		}
 		o := passed(t, peer.Start())
 		change(&o)
-		if p, err := s.Meet(o); err == nil {
+		if p, err := s.Handshake(o); err == nil {
 			t.Errorf("%s: met", name)
 			p.Close()
 		}

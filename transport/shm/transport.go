@@ -38,12 +38,12 @@ func (t *Transport) Propose(s window.Setting) ([]byte, error) {
 }
 
 // Judge checks that the peer is on this host and of this user.
-func (t *Transport) Judge(s window.Setting, proposal []byte) error {
+func (t *Transport) Evaluate(s window.Setting, proposal []byte) error {
 	peer, err := parseFacts(proposal)
 	if err != nil {
 		return err
 	}
-	return judge(s.Conn, peer)
+	return evaluate(s.Conn, peer)
 }
 
 // Open allocates our ring.
@@ -76,7 +76,7 @@ func (s *starter) Start() window.Offer {
 }
 
 // Meet opens the peer's ring.
-func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
+func (s *starter) Handshake(peer window.Offer) (window.Provider, error) {
 	var out *ring
 	err := errors.New("the peer's ring has a different format")
 	if len(peer.Blob) == startSize && binary.LittleEndian.Uint32(peer.Blob) == version &&

@@ -14,13 +14,13 @@ import (
 // Meet exchanges the first frames of a side connection, within the timeout, and
 // returns the provider. It ends the starter. When the context ends, the
 // connection becomes unusable.
-func Meet(ctx context.Context, c net.Conn, s window.Starter, timeout time.Duration) (window.Provider, error) {
+func Handshake(ctx context.Context, c net.Conn, s window.Starter, timeout time.Duration) (window.Provider, error) {
 	peer, err := exchange(ctx, c, s.Start(), timeout)
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("open the side connection: %w", err)
 	}
-	p, err := s.Meet(peer)
+	p, err := s.Handshake(peer)
 	if err != nil {
 		return nil, fmt.Errorf("process the peer's START: %w", err)
 	}

@@ -202,16 +202,16 @@ func TestWindowThatStays(t *testing.T) {
 	}
 }
 
-// meeting is a starter that offers some files.
-type meeting struct {
+// starter is a starter that offers some files.
+type starter struct {
 	offer  window.Offer
 	got    window.Offer
 	closed bool
 }
 
-func (m *meeting) Start() window.Offer { return m.offer }
-func (m *meeting) Close()              { m.closed = true }
-func (m *meeting) Meet(o window.Offer) (window.Provider, error) {
+func (m *starter) Start() window.Offer { return m.offer }
+func (m *starter) Close()              { m.closed = true }
+func (m *starter) Handshake(o window.Offer) (window.Provider, error) {
 	m.got = o
 	closeFiles(o.Files)
 	return newFiles(), nil
@@ -221,13 +221,13 @@ func TestMeet(t *testing.T) {
 	kit.Check(t)
 	near, far := pair(t)
 	f := kit.Memfd(t, 1, 100)
-	a, b := &meeting{offer: window.Offer{Blob: []byte("a"), Files: []*os.File{f, f}}}, &meeting{offer: window.Offer{Blob: []byte("b")}}
+	a, b := &starter{offer: window.Offer{Blob: []byte("a"), Files: []*os.File{f, f}}}, &starter{offer: window.Offer{Blob: []byte("b")}}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Meet(t.Context(), near, a, patience)
+		_, err := Handshake(t.Context(), near, a, patience)
 		ended <- err
 	}()
-	if _, err := Meet(t.Context(), far, b, patience); err != nil {
+	if _, err := Handshake(t.Context(), far, b, patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
@@ -257,12 +257,12 @@ func TestMeetHostile(t *testing.T) {
 			if tc.frame != nil {
 				send(t, far, tc.frame, tc.files)
 			}
-			m := &meeting{}
+			m := &starter{}
 			limit := patience
 			if tc.frame == nil {
 				limit = 50 * time.Millisecond
 			}
-			if _, err := Meet(t.Context(), near, m, limit); !errors.Is(err, tc.want) || !m.closed {
+			if _, err := Handshake(t.Context(), near, m, limit); !errors.Is(err, tc.want) || !m.closed {
 				t.Errorf("%v, closed %v", err, m.closed)
 			}
 		})
@@ -270,7 +270,7 @@ func TestMeetHostile(t *testing.T) {
 	near, _ := pair(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Meet(ended, near, &meeting{}, patience); !errors.Is(err, context.Canceled) {
+	if _, err := Handshake(ended, near, &starter{}, patience); !errors.Is(err, context.Canceled) {
 		t.Errorf("by the context: %v", err)
 	}
 }

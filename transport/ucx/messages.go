@@ -46,7 +46,7 @@ func (h *head) size() uint64        { return binary.LittleEndian.Uint64(h[32:]) 
 
 // talk holds the operations in progress by messages. Only the worker's goroutine
 // uses it.
-type talk struct {
+type messageOps struct {
 	last uint64
 	// asked holds our operations that the peer has not answered.
 	asked map[uint64]*op
@@ -78,7 +78,7 @@ type task struct {
 
 // ask sends an operation to the peer.
 func (p *Provider) ask(o *op) {
-	t := &p.talk
+	t := &p.messages
 	t.last++
 	t.asked[t.last] = o
 	o.head = makeHead(o.kind, 0, t.last, o.window, o.at, uint64(len(o.mem)))
@@ -124,7 +124,7 @@ func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status 
 	default:
 		p.end(fmt.Errorf("transport ucx: invalid message from the peer: %w: unexpected %s", ErrOffer, h.kind()))
 	}
-	p.talk.tasks = append(p.talk.tasks, t)
+	p.messages.tasks = append(p.messages.tasks, t)
 	if fetched {
 		return statusInProgress
 	}
@@ -143,7 +143,7 @@ func (p *Provider) served(t *task, h *head, need wire.Rights, n uint64) {
 
 // answered handles the answer to an operation of ours, with n bytes.
 func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
-	o := p.talk.asked[h.number()]
+	o := p.messages.asked[h.number()]
 	var want uint64
 	if h.kind() == wire.KindData && h.status() == wire.StatusOK && o != nil {
 		want = uint64(len(o.mem))
@@ -152,7 +152,7 @@ func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
 		p.end(fmt.Errorf("transport ucx: invalid message from the peer: %w: unexpected answer", ErrOffer))
 		return
 	}
-	delete(p.talk.asked, h.number())
+	delete(p.messages.asked, h.number())
 	o.refusal = h.status()
 	t.op = o
 	if want > 0 {
@@ -162,19 +162,19 @@ func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
 }
 
 func (p *Provider) newTask() *task {
-	n := len(p.talk.spare)
+	n := len(p.messages.spare)
 	if n == 0 {
 		return &task{}
 	}
-	t := p.talk.spare[n-1]
-	p.talk.spare = p.talk.spare[:n-1]
+	t := p.messages.spare[n-1]
+	p.messages.spare = p.messages.spare[:n-1]
 	return t
 }
 
 // attend advances the tasks, and completes the operations in told. It returns the
 // number of tasks that ended.
 func (p *Provider) attend() (n int) {
-	t := &p.talk
+	t := &p.messages
 	kept := t.tasks[:0]
 	for _, k := range t.tasks {
 		if !p.advance(k) {
@@ -244,10 +244,10 @@ func (p *Provider) finish(k *task) {
 		if k.status.failed() {
 			k.op.status = k.status
 		}
-		p.talk.told = append(p.talk.told, k.op)
+		p.messages.told = append(p.messages.told, k.op)
 	}
 	*k = task{}
-	p.talk.spare = append(p.talk.spare, k)
+	p.messages.spare = append(p.messages.spare, k)
 }
 
 // conclude completes an operation that was answered.

@@ -122,7 +122,7 @@ func (p *Provider) begin(o *op) {
 func (p *Provider) post() {
 	l := &p.line
 	if !p.ctx.direct() {
-		for l.more() && len(p.talk.asked) < maxAsked {
+		for l.more() && len(p.messages.asked) < maxAsked {
 			p.ask(l.next())
 		}
 		return

@@ -51,8 +51,8 @@ type Provider struct {
 	// detached makes callbacks do nothing.
 	detached bool
 	// failure is the first failure that the library has reported.
-	failure Status
-	talk    talk
+	failure  Status
+	messages messageOps
 
 	mu sync.Mutex
 	// cause is the reason why the provider has ended.
@@ -88,7 +88,7 @@ var _ window.Provider = (*Provider)(nil)
 func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
-		keys: map[remoteKey]struct{}{}, exports: map[uint64]*export{}, talk: talk{asked: map[uint64]*op{}}, call: newCaller(c.api),
+		keys: map[remoteKey]struct{}{}, exports: map[uint64]*export{}, messages: messageOps{asked: map[uint64]*op{}}, call: newCaller(c.api),
 	}
 	p.ctx.mu.Lock()
 	err := p.openLocked()

@@ -58,7 +58,7 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 // Judge returns the reason why there is no library on this side. Whether the two
 // can reach each other is found out only by Meet: a trial endpoint that is ended
 // at once can end the process that it leads to.
-func (t *Transport) Judge(_ window.Setting, facts []byte) error {
+func (t *Transport) Evaluate(_ window.Setting, facts []byte) error {
 	if len(facts) == 0 {
 		return fmt.Errorf("%w: the library version is missing", ErrOffer)
 	}
@@ -101,7 +101,7 @@ type starter struct{ p *Provider }
 func (s *starter) Start() window.Offer { return window.Offer{Blob: s.p.Address()} }
 
 // Meet connects the worker to the peer's worker.
-func (s *starter) Meet(peer window.Offer) (window.Provider, error) {
+func (s *starter) Handshake(peer window.Offer) (window.Provider, error) {
 	err := closeFiles(peer)
 	if err == nil {
 		err = s.p.Connect(peer.Blob)

@@ -214,13 +214,13 @@ func (p *Provider) abandon() {
 // messages. No more are started.
 func (p *Provider) quiesced() bool {
 	done := true
-	for _, o := range p.talk.asked {
+	for _, o := range p.messages.asked {
 		done = p.call.settled(&o.req, &o.status) && done
 	}
-	for _, o := range p.talk.told {
+	for _, o := range p.messages.told {
 		done = p.call.settled(&o.req, &o.status) && done
 	}
-	for _, k := range p.talk.tasks {
+	for _, k := range p.messages.tasks {
 		done = p.call.settled(&k.req, &k.status) && done
 	}
 	return done
@@ -229,7 +229,7 @@ func (p *Provider) quiesced() bool {
 // giveUp completes the operations in progress by messages.
 func (p *Provider) giveUp() {
 	cause := p.Err()
-	for _, k := range p.talk.tasks {
+	for _, k := range p.messages.tasks {
 		if k.export != nil {
 			p.unuse(k.export)
 		}
@@ -237,11 +237,11 @@ func (p *Provider) giveUp() {
 			k.op.done.Complete(cause)
 		}
 	}
-	for _, o := range p.talk.told {
+	for _, o := range p.messages.told {
 		o.done.Complete(cause)
 	}
-	for _, o := range p.talk.asked {
+	for _, o := range p.messages.asked {
 		o.done.Complete(cause)
 	}
-	p.talk = talk{}
+	p.messages = messageOps{}
 }

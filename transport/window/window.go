@@ -123,7 +123,7 @@ type Transport interface {
 	Propose(s Setting) ([]byte, error)
 	// Judge returns the reason why a proposal of the peer, which is not trusted,
 	// can't be accepted; nil if it can.
-	Judge(s Setting, facts []byte) error
+	Evaluate(s Setting, facts []byte) error
 	// Open starts our side of a session. Meet or Close ends the returned Starter.
 	Open(s Setting) (Starter, error)
 }
@@ -136,7 +136,7 @@ type Starter interface {
 	Start() Offer
 	// Meet makes the provider. The offer comes from the peer, and is not trusted;
 	// its files belong to the callee, even if it fails.
-	Meet(peer Offer) (Provider, error)
+	Handshake(peer Offer) (Provider, error)
 	// Close ends a starter that will not be used.
 	Close()
 }

@@ -124,7 +124,7 @@ func Run(ctx context.Context, env Env) int {
 
 // patience is the time that a command may take to end after a signal; if it is orderly,
 // after a second one.
-const patience = 3 * time.Second
+const endTimeout = 3 * time.Second
 
 // runWithSignals runs the command while it handles signals: the first one cancels the
 // context, the second closes force. A command that still does not end hangs in a system
@@ -148,11 +148,11 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 				}
 				cancel()
 				if !a.orderly.Load() {
-					late = time.After(patience)
+					late = time.After(endTimeout)
 				}
 			case 2:
 				close(a.force)
-				late = time.After(patience)
+				late = time.After(endTimeout)
 			}
 		}
 	}

@@ -75,9 +75,9 @@ func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Versio
 	return v, unresponsive
 }
 
-// whileHeard runs a request to a daemon that may take long, and gives up with an
+// whileResponsive runs a request to a daemon that may take long, and gives up with an
 // *unresponsiveError if the daemon stops answering in the meantime.
-func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(context.Context) error) error {
+func whileResponsive(ctx context.Context, c *client.Client, p place.Paths, ask func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {

@@ -197,7 +197,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	if err != nil {
 		return nil, err
 	}
-	m, err := perf.NewJudge(ctx, g, &last, o)
+	m, err := perf.NewMeter(ctx, g, &last, o)
 	if err != nil {
 		return nil, errors.Join(err, g.Close()) //nolint:contextcheck // as above
 	}

@@ -112,7 +112,7 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths, r adminapi.UmountRequest) error {
 	var st adminapi.Status
 	var done adminapi.UmountAnswer
-	err := whileHeard(ctx, c, p, func(ctx context.Context) (err error) {
+	err := whileResponsive(ctx, c, p, func(ctx context.Context) (err error) {
 		if st, err = c.Status(ctx, false); err == nil {
 			done, err = c.Umount(ctx, r)
 		}

@@ -30,17 +30,17 @@ func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
 
 // Listen subscribes to the events that a user may see.
 func (k keyed) Listen(by objects.Caller) admin.EventQueue {
-	return &heard{queue: k.d.store.Listen(), by: by}
+	return &visibleEvents{queue: k.d.store.Listen(), by: by}
 }
 
 // heard is a queue of the events that a user may see.
-type heard struct {
+type visibleEvents struct {
 	queue *objects.Events
 	by    objects.Caller
 }
 
 // Next waits for the next event.
-func (h *heard) Next(ctx context.Context) (objects.Event, error) {
+func (h *visibleEvents) Next(ctx context.Context) (objects.Event, error) {
 	for {
 		e, err := h.queue.Next(ctx)
 		if err != nil || e.MayRead(h.by) {
@@ -50,7 +50,7 @@ func (h *heard) Next(ctx context.Context) (objects.Event, error) {
 }
 
 // Close ends the queue.
-func (h *heard) Close() { h.queue.Close() }
+func (h *visibleEvents) Close() { h.queue.Close() }
 
 // keys returns the keys of all nodes.
 func (d *Daemon) keys() objects.Keys { return cluster.NewKeys(d.store, d.otherNodes()) }

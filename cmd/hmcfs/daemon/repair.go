@@ -28,7 +28,7 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
 		return meta, nil, refused
 	}
-	salvaged, err := badgerkv.Salvage(ctx, opts, refused, metadata.Mend)
+	salvaged, err := badgerkv.Salvage(ctx, opts, refused, metadata.Repair)
 	if err != nil {
 		return nil, nil, errors.Join(refused, err)
 	}
@@ -79,7 +79,7 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			c.mend(ctx, p, at(p))
+			c.repairRecords(ctx, p, at(p))
 		}
 		var err error
 		if found, err = c.problems(ctx); err != nil {
@@ -101,8 +101,8 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 	return nil
 }
 
-// mend repairs one problem and records the outcome.
-func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Problem) {
+// repairRecords repairs one problem and records the outcome.
+func (c *checker) repairRecords(ctx context.Context, p metadata.Problem, row *adminapi.Problem) {
 	err := c.meta.Repair(ctx, p)
 	if errors.Is(err, metadata.ErrChanged) {
 		row.Repaired, row.Fault = true, ""

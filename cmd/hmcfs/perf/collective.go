@@ -83,8 +83,8 @@ const (
 	together = 200
 )
 
-// Judge measures at one of the ranks.
-type Judge struct {
+// Meter measures at one of the ranks.
+type Meter struct {
 	g    *collective.Group
 	o    *CollectiveOptions
 	last *collective.Report
@@ -100,11 +100,11 @@ type Judge struct {
 	taken []*region.Buffer
 }
 
-// NewJudge allocates the memory for measuring a group. Every rank calls it, with the same
+// NewMeter allocates the memory for measuring a group. Every rank calls it, with the same
 // options. last is the report to which the group's Options.Observe copies each report.
 // Close frees the memory.
-func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report, o CollectiveOptions) (m *Judge, err error) {
-	m = &Judge{g: g, o: &o, last: last}
+func NewMeter(ctx context.Context, g *collective.Group, last *collective.Report, o CollectiveOptions) (m *Meter, err error) {
+	m = &Meter{g: g, o: &o, last: last}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close(context.WithoutCancel(ctx)))
@@ -124,7 +124,7 @@ func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report,
 
 // Collectives measures the options' kinds and sizes. The operation is elem.Sum, and every
 // element of every result is verified.
-func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err error) {
+func (m *Meter) Collectives(ctx context.Context) (rows []CollectiveRow, err error) {
 	for _, kind := range m.o.Kinds {
 		sizes := m.o.Sizes
 		if kind == plan.Barrier {
@@ -143,7 +143,7 @@ func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err erro
 
 // allocate allocates the memory: twice the largest size, as the results of some kinds are
 // always separate, and those of AllToAll may be larger by one element for each rank.
-func (m *Judge) allocate() (err error) {
+func (m *Meter) allocate() (err error) {
 	const page = 4 * devices.KiB
 	most := slices.Max(append([]devices.Size{page}, m.o.Sizes...))
 	most = (most + devices.Size(m.g.Size())*8 + page - 1) / page * page
@@ -166,7 +166,7 @@ func (m *Judge) allocate() (err error) {
 }
 
 // Close frees the memory. The group must be closed before, since it holds shared buffers.
-func (m *Judge) Close(ctx context.Context) error {
+func (m *Meter) Close(ctx context.Context) error {
 	var errs []error
 	for _, b := range m.taken {
 		errs = append(errs, b.Close(ctx))
@@ -175,7 +175,7 @@ func (m *Judge) Close(ctx context.Context) error {
 }
 
 // slowest returns the maximum of all ranks' times.
-func (m *Judge) slowest(ctx context.Context, mine float64) (float64, error) {
+func (m *Meter) slowest(ctx context.Context, mine float64) (float64, error) {
 	var p [8]byte
 	binary.LittleEndian.PutUint64(p[:], math.Float64bits(mine))
 	if err := m.took.Store(ctx, 0, transport.HostSpan(p[:])); err != nil {

@@ -86,7 +86,7 @@ func (c *content) want(kind plan.Kind, rank int, count, at uint64) int {
 }
 
 // call returns the call of a kind for a size, in the given memory.
-func (m *Judge) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (*collective.Call, error) {
+func (m *Meter) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (*collective.Call, error) {
 	c := &collective.Call{Kind: kind}
 	if kind == plan.Barrier {
 		return c, nil
@@ -122,7 +122,7 @@ func (m *Judge) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (
 }
 
 // prove fills the source, makes a call, and verifies every element of the result.
-func (m *Judge) prove(ctx context.Context, v *variant) error {
+func (m *Meter) prove(ctx context.Context, v *variant) error {
 	c := v.call
 	if c.Kind == plan.Barrier {
 		return m.do(ctx, v)
@@ -152,7 +152,7 @@ func (m *Judge) prove(ctx context.Context, v *variant) error {
 
 // elements calls fn for each element of a view, with its bytes: those of the view, or with
 // write a buffer that is then written to it.
-func (m *Judge) elements(ctx context.Context, v domain.View, fn func(p []byte, at uint64) error, write bool) error {
+func (m *Meter) elements(ctx context.Context, v domain.View, fn func(p []byte, at uint64) error, write bool) error {
 	each := devices.Size(m.o.Type.Size())
 	return inPieces(v.Size(), func(p []byte, off devices.Offset) error {
 		if !write {

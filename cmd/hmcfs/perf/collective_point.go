@@ -25,7 +25,7 @@ type variant struct {
 
 // point measures one size of one kind, in all requested variants, the first of which is the
 // group's own choice.
-func (m *Judge) point(ctx context.Context, kind plan.Kind, size devices.Size) ([]CollectiveRow, error) {
+func (m *Meter) point(ctx context.Context, kind plan.Kind, size devices.Size) ([]CollectiveRow, error) {
 	all, err := m.variants(ctx, kind, size)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func overFastest(rows []CollectiveRow) {
 
 // variants returns the variants of a call: the group's own choice, then those to compare
 // with it. All ranks get the same list.
-func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size) ([]*variant, error) {
+func (m *Meter) variants(ctx context.Context, kind plan.Kind, size devices.Size) ([]*variant, error) {
 	call, err := m.call(m.all, kind, size)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size)
 }
 
 // turn measures a variant once, and records the result if counts is set.
-func (m *Judge) turn(ctx context.Context, v *variant, calls int, counts bool) error {
+func (m *Meter) turn(ctx context.Context, v *variant, calls int, counts bool) error {
 	if err := m.prove(ctx, v); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (row *CollectiveRow) describe(r *collective.Report) {
 }
 
 // do executes a variant once.
-func (m *Judge) do(ctx context.Context, v *variant) error {
+func (m *Meter) do(ctx context.Context, v *variant) error {
 	if v.bounce == nil {
 		return m.g.Do(ctx, v.call)
 	}
@@ -161,7 +161,7 @@ func (m *Judge) do(ctx context.Context, v *variant) error {
 }
 
 // hasResult reports whether this rank has a result.
-func (m *Judge) hasResult(k plan.Kind) bool { return k != plan.Reduce || m.g.Rank() == 0 }
+func (m *Meter) hasResult(k plan.Kind) bool { return k != plan.Reduce || m.g.Rank() == 0 }
 
 // whole copies a view to the same place of host memory, or back.
 func whole(ctx context.Context, host, v domain.View, load bool) error {
@@ -177,7 +177,7 @@ func whole(ctx context.Context, host, v domain.View, load bool) error {
 
 // round makes some calls, and returns the seconds per call, and the number of heap
 // allocations.
-func (m *Judge) round(ctx context.Context, v *variant, calls int) (each float64, heap uint64, err error) {
+func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64, heap uint64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	// Reading the statistics stops the process, and a rank that reaches the first barrier

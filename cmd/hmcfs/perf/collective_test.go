@@ -19,7 +19,7 @@ import (
 
 // judged measures at n ranks of this process, and returns the rows of rank 0; change may
 // modify the Judge of each rank first.
-func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func(rank int, m *Judge)) ([]CollectiveRow, error) {
+func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func(rank int, m *Meter)) ([]CollectiveRow, error) {
 	t.Helper()
 	all, err := fabric.Local(n)
 	if err != nil {
@@ -35,7 +35,7 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 		if err != nil {
 			return err
 		}
-		m, err := NewJudge(ctx, g, &last, o(r))
+		m, err := NewMeter(ctx, g, &last, o(r))
 		if err != nil {
 			return errors.Join(err, g.Close()) //nolint:contextcheck // the end is not the context's
 		}
@@ -58,7 +58,7 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 	return first, errors.Join(failed...)
 }
 
-func noChange(int, *Judge) {}
+func noChange(int, *Meter) {}
 
 // newTable returns a table in which memory is registered.
 func newTable(t *testing.T) *region.Table {
@@ -157,7 +157,7 @@ func TestJudge(t *testing.T) {
 			o := every(newTable(t).Alloc)
 			o.Kinds, o.Sizes = []plan.Kind{k}, o.Sizes[1:]
 			return o
-		}, func(rank int, m *Judge) {
+		}, func(rank int, m *Meter) {
 			if rank == 1 {
 				m.made.numbers[1][0]++
 			}

@@ -21,7 +21,7 @@ const (
 
 // Gradients measures the reductions of one training step, with 1000 tensors of 16 KiB: the
 // first row with fusion, the second tensor by tensor.
-func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
+func (m *Meter) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
 	b, err := m.o.Memory(gradients * gradientSize)
 	if err != nil {
 		return nil, fmt.Errorf("memory of the gradients: %w", err)
@@ -52,7 +52,7 @@ func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []Coll
 }
 
 // fused measures steps with one fuser, whose buffers are allocated once, as in training.
-func (m *Judge) fused(ctx context.Context, table *region.Table, views []domain.View) (row CollectiveRow, err error) {
+func (m *Meter) fused(ctx context.Context, table *region.Table, views []domain.View) (row CollectiveRow, err error) {
 	f, err := fusion.New(ctx, m.g, table, fusion.Options{Type: elem.Float32, Op: elem.Sum, Window: -1})
 	if err != nil {
 		return row, err
@@ -72,7 +72,7 @@ func step(ctx context.Context, f *fusion.Fuser, views []domain.View) error {
 }
 
 // steps measures a step repeatedly.
-func (m *Judge) steps(ctx context.Context, name string, run func() error) (CollectiveRow, error) {
+func (m *Meter) steps(ctx context.Context, name string, run func() error) (CollectiveRow, error) {
 	row := CollectiveRow{Kind: name, Ranks: m.g.Size(), Bytes: gradients * gradientSize, Type: elem.Float32.String()}
 	var took []float64
 	for round := -m.o.WarmUp; round < m.o.Rounds; round++ {

@@ -63,7 +63,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	}
 	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d, carrier: carrier}
 	if r.wants(OpSend, OpRecv) {
-		if err = p.meet(ctx); err != nil {
+		if err = p.connect(ctx); err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
 		defer func() { err = errors.Join(err, p.domain.Destroy()) }() //nolint:contextcheck // the end is not the context's
@@ -78,7 +78,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 }
 
 // meet makes the domain, together with the server.
-func (p *pair) meet(ctx context.Context) error {
+func (p *pair) connect(ctx context.Context) error {
 	if err := p.send(ctx, ask{Do: askJoin}); err != nil {
 		return err
 	}

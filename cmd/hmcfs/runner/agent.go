@@ -155,5 +155,5 @@ func (l *link) reader(silence time.Duration) *bufio.Reader {
 	if l.agent == nil {
 		silence = 0 // the host is in this process
 	}
-	return bufio.NewReaderSize(&patient{from: l.from, limit: silence}, piece)
+	return bufio.NewReaderSize(&timedReader{from: l.from, limit: silence}, piece)
 }

@@ -56,11 +56,11 @@ type host struct {
 	ended     []bool
 	addresses []string
 	verdicts  []*Verdict
-	visits    visits
+	arrivals  arrivals
 }
 
-// visits holds the ranks of a host that wait at barriers.
-type visits struct {
+// arrivals holds the ranks of a host that wait at barriers.
+type arrivals struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	waiting map[uint64]waiter
@@ -73,26 +73,26 @@ type waiter struct {
 }
 
 // arrive adds a rank to a barrier. An error means that the host violates the protocol.
-func (h *host) arrive(m *jobBarriers, v *visit) error {
-	h.visits.mu.Lock()
-	defer h.visits.mu.Unlock()
-	_, double := h.visits.waiting[v.ID]
-	if double || len(h.visits.waiting) >= mostArrivals {
-		return fmt.Errorf("more ranks at barriers than it can have: %w", ErrTalk)
+func (h *host) arrive(m *jobBarriers, v *numberedArrival) error {
+	h.arrivals.mu.Lock()
+	defer h.arrivals.mu.Unlock()
+	_, double := h.arrivals.waiting[v.ID]
+	if double || len(h.arrivals.waiting) >= mostArrivals {
+		return fmt.Errorf("more ranks at barriers than it can have: %w", ErrProtocol)
 	}
 	ch, fault := m.come(v.Arrival)
 	if fault != "" {
 		return h.tell(kindAnswer, passage{ID: v.ID, Answer: answer{Fault: fault}})
 	}
-	if h.visits.waiting == nil {
-		h.visits.waiting = map[uint64]waiter{}
+	if h.arrivals.waiting == nil {
+		h.arrivals.waiting = map[uint64]waiter{}
 	}
-	h.visits.waiting[v.ID] = waiter{v.Arrival, ch}
+	h.arrivals.waiting[v.ID] = waiter{v.Arrival, ch}
 	h.waits.Go(func() {
 		got := <-ch
-		h.visits.mu.Lock()
-		delete(h.visits.waiting, v.ID)
-		h.visits.mu.Unlock()
+		h.arrivals.mu.Lock()
+		delete(h.arrivals.waiting, v.ID)
+		h.arrivals.mu.Unlock()
 		_ = h.tell(kindAnswer, passage{ID: v.ID, Answer: got}) // it can be encoded
 	})
 	return nil
@@ -100,9 +100,9 @@ func (h *host) arrive(m *jobBarriers, v *visit) error {
 
 // leave removes a rank from a barrier, if it still waits.
 func (h *host) leave(m *jobBarriers, id uint64) {
-	h.visits.mu.Lock()
-	w, waits := h.visits.waiting[id]
-	h.visits.mu.Unlock()
+	h.arrivals.mu.Lock()
+	w, waits := h.arrivals.waiting[id]
+	h.arrivals.mu.Unlock()
 	if waits {
 		m.leave(w.arrival, w.ch)
 	}
@@ -272,21 +272,21 @@ func (h *host) take(f frame) error {
 	case kindLoaded, kindVerified, kindSaved:
 		h.saved.asked.Store(false)
 		if len(f.body) > 0 || f.kind == kindSaved && !h.saved.complete() {
-			return fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
+			return fmt.Errorf("a message of kind %d: %w", f.kind, ErrProtocol)
 		}
 	case kindReady:
 		e.what, err = checked(f, func(r *ready) error { return checkAddresses(r.Addresses, h.listens()) })
 	case kindEnded:
 		e.what, err = checked(f, func(v *Ending) error {
 			if !h.has(v.Rank) {
-				return fmt.Errorf("an end of rank %d: %w", v.Rank, ErrTalk)
+				return fmt.Errorf("an end of rank %d: %w", v.Rank, ErrProtocol)
 			}
 			return v.check()
 		})
 	case kindArrive:
-		e.what, err = checked(f, func(v *visit) error {
+		e.what, err = checked(f, func(v *numberedArrival) error {
 			if !h.has(v.Arrival.Rank) || len(v.Arrival.Name) > longestArrival {
-				return fmt.Errorf("rank %d at a barrier: %w", v.Arrival.Rank, ErrTalk)
+				return fmt.Errorf("rank %d at a barrier: %w", v.Arrival.Rank, ErrProtocol)
 			}
 			return nil
 		})
@@ -300,7 +300,7 @@ func (h *host) take(f frame) error {
 	case kindDone:
 		e.what, err = decode[done](f)
 	default:
-		return fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
+		return fmt.Errorf("a message of kind %d: %w", f.kind, ErrProtocol)
 	}
 	if err != nil {
 		return err
@@ -337,7 +337,7 @@ func (h *host) listens() int {
 // output passes on the output of a rank.
 func (h *host) output(p []byte) error {
 	if len(p) < 2 || !h.has(int(p[0])) || p[1] > 1 || len(p)-2 > piece {
-		return fmt.Errorf("output of no rank: %w", ErrTalk)
+		return fmt.Errorf("output of no rank: %w", ErrProtocol)
 	}
 	_, err := h.streams[2*(int(p[0])-h.first)+int(p[1])].Write(p[2:])
 	return err
@@ -369,7 +369,7 @@ func (h *host) inTime(k, wanted kind) error {
 	default:
 	}
 	if !ok {
-		return fmt.Errorf("a message of kind %d at the wrong time: %w", k, ErrTalk)
+		return fmt.Errorf("a message of kind %d at the wrong time: %w", k, ErrProtocol)
 	}
 	return nil
 }

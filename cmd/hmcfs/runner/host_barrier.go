@@ -73,7 +73,7 @@ func (d *hostBarrier) serve(c net.Conn) answer {
 		return answer{Fault: fault}
 	}
 	defer d.forget(id)
-	if err = d.tell(kindArrive, visit{ID: id, Arrival: a}); err != nil {
+	if err = d.tell(kindArrive, numberedArrival{ID: id, Arrival: a}); err != nil {
 		return answer{Fault: "the runner has exited"}
 	}
 	over := make(chan struct{})

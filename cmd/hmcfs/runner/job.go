@@ -32,8 +32,8 @@ type job struct {
 	count int
 	host  int
 	hosts int
-	// book holds the addresses of all ranks; nil if there is one host.
-	book []string
+	// addressBook holds the addresses of all ranks; nil if there is one host.
+	addressBook []string
 	// env holds variables that come from the runner.
 	env    []string
 	id     string
@@ -53,7 +53,7 @@ type job struct {
 // removes them.
 func newJob(p *Plan, b *brief, all []string) (*job, error) {
 	j := &job{
-		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, book: all, env: b.Env,
+		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, addressBook: all, env: b.Env,
 		id: b.Job, secret: b.Secret,
 	}
 	if err := j.make(); err != nil {
@@ -206,8 +206,8 @@ func (j *job) addresses() ([]string, error) {
 	out := make([]string, j.plan.Ranks)
 	for r := range out {
 		here := r >= j.first && r < j.first+j.count
-		if j.book != nil && (!here || j.plan.Transport == "tcp") {
-			out[r] = tcpAddress(j.book[r])
+		if j.addressBook != nil && (!here || j.plan.Transport == "tcp") {
+			out[r] = tcpAddress(j.addressBook[r])
 			continue
 		}
 		path, err := control.SocketPath(j.dir, wire.Rank(r))
@@ -237,10 +237,10 @@ func (j *job) environment(rank int) ([]string, error) {
 		"HMCFS_CONTEXT=" + j.contextPath(rank),
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
 	}
-	if j.book != nil {
+	if j.addressBook != nil {
 		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.id, j.host))
-		if book[rank] != tcpAddress(j.book[rank]) {
-			env = append(env, "HMCFS_LISTEN="+tcpAddress(j.book[rank]))
+		if book[rank] != tcpAddress(j.addressBook[rank]) {
+			env = append(env, "HMCFS_LISTEN="+tcpAddress(j.addressBook[rank]))
 		}
 	}
 	if j.plan.Transport != "" {

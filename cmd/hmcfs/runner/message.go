@@ -89,8 +89,8 @@ func (w *words) UnmarshalJSON(p []byte) error {
 // host.
 type ready struct{ Addresses []string }
 
-// book holds the addresses at which the ranks of all hosts listen.
-type book struct{ Addresses []string }
+// addressBook holds the addresses at which the ranks of all hosts listen.
+type addressBook struct{ Addresses []string }
 
 // departure announces a rank that no longer waits at a barrier.
 type departure struct{ ID uint64 }
@@ -101,8 +101,8 @@ type passage struct {
 	Answer answer
 }
 
-// visit is an arrival with its number at the host.
-type visit struct {
+// numberedArrival is an arrival with its number at the host.
+type numberedArrival struct {
 	ID      uint64
 	Arrival arrival
 }
@@ -154,7 +154,7 @@ func (b *brief) plan(o *HostOptions) (*Plan, error) {
 		return nil, err
 	}
 	if b.Count < 1 || b.First < 0 || b.First > p.Ranks-b.Count || b.Host < 0 || b.Host >= b.Hosts || b.Hosts > p.Ranks {
-		return nil, fmt.Errorf("ranks %d to %d of %d on host %d of %d: %w", b.First, b.First+b.Count-1, p.Ranks, b.Host, b.Hosts, ErrTalk)
+		return nil, fmt.Errorf("ranks %d to %d of %d on host %d of %d: %w", b.First, b.First+b.Count-1, p.Ranks, b.Host, b.Hosts, ErrProtocol)
 	}
 	return p, nil
 }
@@ -174,12 +174,12 @@ func (p *Plan) config() Config {
 // checkAddresses checks the addresses of some ranks: each must be an IP address and a port.
 func checkAddresses(all []string, ranks int) error {
 	if len(all) != ranks {
-		return fmt.Errorf("%d addresses for %d ranks: %w", len(all), ranks, ErrTalk)
+		return fmt.Errorf("%d addresses for %d ranks: %w", len(all), ranks, ErrProtocol)
 	}
 	for i, text := range all {
 		at, err := netip.ParseAddrPort(text)
 		if err != nil || at.Port() == 0 || slices.Contains(all[:i], text) {
-			return fmt.Errorf("address %q: %w", shorten(text), ErrTalk)
+			return fmt.Errorf("address %q: %w", shorten(text), ErrProtocol)
 		}
 	}
 	return nil
@@ -193,11 +193,11 @@ func tcpAddress(at string) string {
 // check validates a host's report of the end of one of its ranks.
 func (e *Ending) check() error {
 	if e.Code < -1 || e.Code > 255 {
-		return fmt.Errorf("rank %d ended with exit code %d: %w", e.Rank, e.Code, ErrTalk)
+		return fmt.Errorf("rank %d ended with exit code %d: %w", e.Rank, e.Code, ErrProtocol)
 	}
 	e.Signal, e.Error, e.Host = shorten(e.Signal), shorten(e.Error), ""
 	if e.Code == 0 && (e.Signal != "" || e.Error != "") {
-		return fmt.Errorf("rank %d both succeeded and failed: %w", e.Rank, ErrTalk)
+		return fmt.Errorf("rank %d both succeeded and failed: %w", e.Rank, ErrProtocol)
 	}
 	return nil
 }
@@ -209,13 +209,13 @@ func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
 		largest = max(largest, p.buffer(name).Count)
 	}
 	if v.Compared > largest || v.Wrong > v.Compared || uint64(len(v.First)) != min(v.Wrong, shown) {
-		return fmt.Errorf("%d of %d elements differ, and %d are shown: %w", v.Wrong, v.Compared, len(v.First), ErrTalk)
+		return fmt.Errorf("%d of %d elements differ, and %d are shown: %w", v.Wrong, v.Compared, len(v.First), ErrProtocol)
 	}
 	for i := range v.First {
 		m := &v.First[i]
 		b := p.buffer(m.Buffer)
 		if b == nil || m.Rank < first || m.Rank >= first+count || m.Index >= b.Count || !slices.Contains(p.Outputs, m.Buffer) {
-			return fmt.Errorf("a difference in %q of rank %d: %w", shorten(m.Buffer), m.Rank, ErrTalk)
+			return fmt.Errorf("a difference in %q of rank %d: %w", shorten(m.Buffer), m.Rank, ErrProtocol)
 		}
 		m.Got, m.Want = shorten(m.Got), shorten(m.Want)
 	}

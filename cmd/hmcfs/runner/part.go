@@ -59,7 +59,7 @@ func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions)
 	if err != nil {
 		return fmt.Errorf("the runner has exited: %w", err)
 	}
-	listens := &patient{from: in, limit: DefaultPatience}
+	listens := &timedReader{from: in, limit: DefaultHostTimeout}
 	if _, pipe := in.(*io.PipeReader); pipe {
 		listens.limit = 0 // the runner is in this process
 	}
@@ -102,10 +102,10 @@ func (s *serving) beat(stop <-chan struct{}) {
 }
 
 // obey executes the runner's orders, until the runner ends the part.
-func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient) error {
+func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *timedReader) error {
 	f, room, err := readFrame(from, nil)
 	if err == nil && f.kind != kindBrief {
-		err = fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
+		err = fmt.Errorf("a message of kind %d: %w", f.kind, ErrProtocol)
 	}
 	if err == nil {
 		s.brief, err = decode[brief](f)
@@ -148,7 +148,7 @@ func (s *serving) order(ctx context.Context, f frame) error {
 			s.barrier.answer(p.ID, p.Answer)
 		}
 	case kindBook:
-		b, err := decode[book](f)
+		b, err := decode[addressBook](f)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (s *serving) order(ctx context.Context, f frame) error {
 			})
 		})
 	default:
-		return fmt.Errorf("an order of kind %d: %w", f.kind, ErrTalk)
+		return fmt.Errorf("an order of kind %d: %w", f.kind, ErrProtocol)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 }
 
 // enter creates the job's memory, starts the supervisors and loads the inputs.
-func (s *serving) enter(ctx context.Context, all *book) (err error) {
+func (s *serving) enter(ctx context.Context, all *addressBook) (err error) {
 	if s.brief.Hosts > 1 {
 		if err = checkAddresses(all.Addresses, s.plan.Ranks); err != nil {
 			return err
@@ -279,7 +279,7 @@ func (s *serving) pass(rank, stream int, from io.Reader) error {
 func (s *serving) start() error {
 	s.work.Wait()
 	if s.started || len(s.ranks) < s.brief.Count {
-		return fmt.Errorf("unexpected request to start: %w", ErrTalk)
+		return fmt.Errorf("unexpected request to start: %w", ErrProtocol)
 	}
 	s.started = true
 	s.tell(start)

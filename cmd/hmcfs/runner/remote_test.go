@@ -216,7 +216,7 @@ func TestHostsRefuse(t *testing.T) {
 		"address":   {func(o *Options) { o.Hosts[0].Address = "203.0.113.7" }, nil, "host a: listen on 203.0.113.7: cannot assign"},
 		"not a host": {func(o *Options) {
 			o.RemoteCommand = []string{"sh", "-c", "echo hello; exec sleep 1000"}
-			o.Patience = time.Second
+			o.HostTimeout = time.Second
 		}, ErrHost, "does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {

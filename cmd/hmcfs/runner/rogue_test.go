@@ -104,10 +104,10 @@ func tricks() map[string]func(r *rogue) error {
 		"a third stream":                 at(kindStart, func(r *rogue) error { return r.to.sendPiece(kindOutput, outputHead(2, 2), []byte("me\n")) }),
 		"the end of another's rank":      say(kindStart, kindEnded, Ending{Rank: 1}),
 		"an end twice":                   at(kindNow, func(r *rogue) error { return r.to.send(kindEnded, Ending{Rank: 3}) }),
-		"a rank of another at a barrier": say(kindStart, kindArrive, visit{1, arrival{Rank: 0}}),
+		"a rank of another at a barrier": say(kindStart, kindArrive, numberedArrival{1, arrival{Rank: 0}}),
 		"a crowd at barriers": at(kindStart, func(r *rogue) error {
 			for i := range uint64(2 * mostArrivals) {
-				if err := r.to.send(kindArrive, visit{i, arrival{Rank: 2, Name: fmt.Sprint(i)}}); err != nil {
+				if err := r.to.send(kindArrive, numberedArrival{i, arrival{Rank: 2, Name: fmt.Sprint(i)}}); err != nil {
 					return err
 				}
 			}
@@ -157,7 +157,7 @@ func TestHostileHosts(t *testing.T) {
 				Golden: &Source{Values: map[string]string{"x": "0"}}, Verify: "all",
 			}
 			_, err := w.run(t.Context(), c)
-			if err == nil || !strings.Contains(err.Error(), "host b is lost: ") || !strings.Contains(err.Error(), ErrTalk.Error()) {
+			if err == nil || !strings.Contains(err.Error(), "host b is lost: ") || !strings.Contains(err.Error(), ErrProtocol.Error()) {
 				t.Errorf("%v, %s", err, w.errs.String())
 			}
 			if strings.Contains(w.out.String(), "me") {
@@ -252,7 +252,7 @@ func FuzzHost(f *testing.F) {
 	all = append(all, must(encode(kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
 	all = append(all, must(encode(kindLoaded, nil))...)
 	all = appendFrame(all, kindOutput, outputHead(2, 1), []byte("hello\nyou"))
-	all = append(all, must(encode(kindArrive, visit{1, arrival{Rank: 2, Name: "n"}}))...)
+	all = append(all, must(encode(kindArrive, numberedArrival{1, arrival{Rank: 2, Name: "n"}}))...)
 	all = append(all, must(encode(kindLeave, departure{1}))...)
 	all = append(all, must(encode(kindEnded, Ending{Rank: 2, Code: -1, Signal: "SIGKILL"}))...)
 	all = append(all, must(encode(kindVerdict, Verdict{Compared: 4, Wrong: 1, First: []Mismatch{{Rank: 2, Buffer: "x", Got: "1", Want: "2"}}}))...)

@@ -69,11 +69,11 @@ type Options struct {
 	// by the agent. Export holds variables for all ranks, as NAME=VALUE.
 	WorkDir string
 	Export  []string
-	// Patience bounds the wait for a host to become ready; 0 means DefaultPatience. Silence
+	// HostTimeout bounds the wait for a host to become ready; 0 means DefaultHostTimeout. Silence
 	// bounds the time without a message in either direction of a connection; 0 means
 	// DefaultSilence.
-	Patience time.Duration
-	Silence  time.Duration
+	HostTimeout time.Duration
+	Silence     time.Duration
 	// Out and Errors receive the output of the ranks.
 	Out    io.Writer
 	Errors io.Writer

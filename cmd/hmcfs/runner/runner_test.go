@@ -417,7 +417,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	h := &host{part: part{count: 3}, out: make(chan []byte, mostQueued)}
 	d := must(newHostBarrier(socket, 0, 4, func(k kind, v any) error {
 		switch v := v.(type) {
-		case visit:
+		case numberedArrival:
 			return h.arrive(m, &v)
 		case departure:
 			h.leave(m, v.ID)

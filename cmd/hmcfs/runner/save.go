@@ -56,13 +56,13 @@ type saver struct {
 func (s *saver) take(p []byte) error {
 	const head = 3
 	if !s.asked.Load() || s.complete() || len(p) <= head || int(p[0]) != s.rank || int(binary.BigEndian.Uint16(p[1:])) != s.buffer {
-		return fmt.Errorf("a buffer that was not requested: %w", ErrTalk)
+		return fmt.Errorf("a buffer that was not requested: %w", ErrProtocol)
 	}
 	s.moved.Store(true)
 	p = p[head:]
 	b := &s.plan.Buffers[s.buffer]
 	if uint64(len(p)) > b.size()-s.at {
-		return fmt.Errorf("more data of %q than its size: %w", b.Name, ErrTalk)
+		return fmt.Errorf("more data of %q than its size: %w", b.Name, ErrProtocol)
 	}
 	if s.failed == nil {
 		s.failed = s.write(b, p)

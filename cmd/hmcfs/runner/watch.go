@@ -14,8 +14,8 @@ import (
 
 // Timeouts for hosts.
 const (
-	// DefaultPatience bounds the wait for a host to become ready.
-	DefaultPatience = 2 * time.Minute
+	// DefaultHostTimeout bounds the wait for a host to become ready.
+	DefaultHostTimeout = 2 * time.Minute
 	// farewell bounds the time for a host to clean up, and to report the end of ranks that
 	// were killed.
 	farewell = 10 * time.Second
@@ -133,16 +133,16 @@ func (p *Plan) silence() time.Duration {
 
 // course runs the job step by step: a step ends when all hosts have completed it.
 func (w *watch) course() error {
-	patience := w.plan.Patience
+	patience := w.plan.HostTimeout
 	if patience == 0 {
-		patience = DefaultPatience
+		patience = DefaultHostTimeout
 	}
 	w.giveUp = time.After(patience)
 	w.until(kindReady)
 	if w.giveUp = nil; w.cause != nil {
 		return w.cause
 	}
-	var all book
+	var all addressBook
 	for _, h := range w.hosts {
 		all.Addresses = append(all.Addresses, h.addresses...)
 	}
@@ -298,13 +298,13 @@ func (w *watch) take(e event) error {
 		h.addresses = v.Addresses
 	case *Ending:
 		return w.note(h, *v)
-	case *visit:
+	case *numberedArrival:
 		return h.arrive(w.barriers, v)
 	case *departure:
 		h.leave(w.barriers, v.ID)
 	case *Verdict:
 		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
-			return fmt.Errorf("more verdicts than outputs: %w", ErrTalk)
+			return fmt.Errorf("more verdicts than outputs: %w", ErrProtocol)
 		}
 		h.verdicts = append(h.verdicts, v)
 		return nil
@@ -328,7 +328,7 @@ func (w *watch) take(e event) error {
 // note records that a rank has ended.
 func (w *watch) note(h *host, e Ending) error {
 	if h.ended[e.Rank-h.first] {
-		return fmt.Errorf("rank %d has ended twice: %w", e.Rank, ErrTalk)
+		return fmt.Errorf("rank %d has ended twice: %w", e.Rank, ErrProtocol)
 	}
 	h.ended[e.Rank-h.first] = true
 	w.barriers.end(e.Rank)

@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// ErrTalk reports a host or a runner that violates the protocol.
-var ErrTalk = errors.New("not understood")
+// ErrProtocol reports a host or a runner that violates the protocol.
+var ErrProtocol = errors.New("not understood")
 
 // The first line of a host. Anything before it is noise of the agent, such as a login
 // banner.
@@ -101,14 +101,14 @@ func readFrame(from io.Reader, room []byte) (frame, []byte, error) {
 	f := frame{kind: kind(head[0])}
 	n := binary.BigEndian.Uint32(head[1:])
 	if uint64(n) > uint64(f.kind.most()) {
-		return f, room, fmt.Errorf("a message of kind %d with %d bytes: %w", f.kind, n, ErrTalk)
+		return f, room, fmt.Errorf("a message of kind %d with %d bytes: %w", f.kind, n, ErrProtocol)
 	}
 	if int(n) > cap(room) {
 		room = make([]byte, n)
 	}
 	f.body = room[:n]
 	if _, err := io.ReadFull(from, f.body); err != nil {
-		return f, room, fmt.Errorf("a truncated message: %w", errors.Join(ErrTalk, err))
+		return f, room, fmt.Errorf("a truncated message: %w", errors.Join(ErrProtocol, err))
 	}
 	return f, room, nil
 }
@@ -146,7 +146,7 @@ func encode(k kind, v any) ([]byte, error) {
 func decode[T any](f frame) (*T, error) {
 	v := new(T)
 	if err := adminapi.Unmarshal(f.body, v); err != nil {
-		return nil, fmt.Errorf("a message of kind %d: %w: %w", f.kind, ErrTalk, err)
+		return nil, fmt.Errorf("a message of kind %d: %w: %w", f.kind, ErrProtocol, err)
 	}
 	return v, nil
 }
@@ -197,15 +197,15 @@ func (e *silentError) Error() string {
 	return fmt.Sprintf("no message was received from it for %v", e.after)
 }
 
-// patient is a reader that fails if nothing arrives for limit; 0 means no limit.
-type patient struct {
+// timedReader is a reader that fails if nothing arrives for limit; 0 means no limit.
+type timedReader struct {
 	from  io.Reader
 	limit time.Duration
 }
 
 // Read reads. If this process itself was stopped for a while, bytes that have arrived
 // meanwhile are still read.
-func (p *patient) Read(b []byte) (int, error) {
+func (p *timedReader) Read(b []byte) (int, error) {
 	d, can := p.from.(interface{ SetReadDeadline(time.Time) error })
 	if p.limit == 0 || !can {
 		return p.from.Read(b)
@@ -233,7 +233,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 		text := strings.TrimRight(string(line), "\r\n")
 		if _, says, ok := strings.Cut(text, greeting); ok && err == nil {
 			if says != version {
-				return "", fmt.Errorf("hmcfs there uses version %s of run-host, but this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrTalk)
+				return "", fmt.Errorf("hmcfs there uses version %s of run-host, but this one %s: %w", wire.Printable(shorten(says), '?'), version, ErrProtocol)
 			}
 			return "", nil
 		}
@@ -244,7 +244,7 @@ func awaitGreeting(from *bufio.Reader) (noise string, err error) {
 			return shorten(noise), err
 		}
 	}
-	return shorten(noise), fmt.Errorf("no answer from hmcfs: %w", ErrTalk)
+	return shorten(noise), fmt.Errorf("no answer from hmcfs: %w", ErrProtocol)
 }
 
 // longestText bounds the size, in bytes, of a remote text that is shown.

@@ -7,9 +7,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Lend returns the description of a card of which n bytes are used; whole describes the
+// Describe returns the description of a card of which n bytes are used; whole describes the
 // entire card.
-func Lend(whole devices.Info, n devices.Size) devices.Info {
+func Describe(whole devices.Info, n devices.Size) devices.Info {
 	whole.Total, whole.MaxAlloc = n, n
 	return whole
 }

@@ -64,7 +64,7 @@ func (w *world) rank(t testing.TB, rank wire.Rank, tweak func(*domain.Options)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	do := domain.Options{Book: w.book, Grace: patience}
+	do := domain.Options{AddressBook: w.book, Grace: patience}
 	if tweak != nil {
 		tweak(&do)
 	}

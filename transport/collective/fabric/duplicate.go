@@ -40,9 +40,9 @@ func (o *over) duplicate(ctx context.Context) (*over, error) {
 	}
 	f.parent = o
 	o.reg.addCopy(f)
-	o.meetings.again()
+	o.series.again()
 	number := binary.LittleEndian.AppendUint64(nil, f.nonce)
-	got, err := o.meet(ctx, func(plan.Rank) []byte { return number })
+	got, err := o.rendezvous(ctx, func(plan.Rank) []byte { return number })
 	if err == nil {
 		err = o.formCopy(ctx, f, got)
 	}
@@ -59,7 +59,7 @@ func (o *over) duplicate(ctx context.Context) (*over, error) {
 func (o *over) formCopy(ctx context.Context, f *over, numbers [][]byte) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	m.forming = cancel
 	if m.newest > m.epoch {
@@ -86,7 +86,7 @@ func (o *over) formCopy(ctx context.Context, f *over, numbers [][]byte) error {
 }
 
 // again begins a new epoch if a rendezvous of the current one has failed.
-func (m *meetings) again() {
+func (m *rendezvousSeries) again() {
 	m.mu.Lock()
 	failed := m.failed || m.newest > m.epoch
 	m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *meetings) again() {
 
 // introduce records the numbers of the other ranks' copies in a copy.
 func (o *over) introduce(numbers [][]byte) error {
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for r, b := range numbers {

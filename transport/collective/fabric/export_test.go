@@ -37,8 +37,8 @@ func Unhook(f Fabric, peer plan.Rank) error {
 // Hear passes the goodbye packet of a rank to a fabric.
 func Hear(f Fabric, from plan.Rank) {
 	o, _ := f.(*over)
-	o.meetings.mu.Lock()
-	p := o.meetings.peers[from]
-	o.meetings.mu.Unlock()
+	o.series.mu.Lock()
+	p := o.series.peers[from]
+	o.series.mu.Unlock()
 	o.packet(comm.Origin{Rank: p.world}, &packet{kind: kindBye, from: p.nonce, to: o.nonce, name: o.name})
 }

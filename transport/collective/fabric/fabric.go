@@ -87,11 +87,11 @@ type Link interface {
 	//
 	// Errors: ErrLink.
 	TrySend(head, body []byte) (int, error)
-	// TryLend is TrySend without the obligation to copy body: body must not change until
+	// TrySendZeroCopy is TrySend without the obligation to copy body: body must not change until
 	// the peer has received it, and the unsent rest of it must be what is sent next.
 	//
 	// Errors: ErrLink.
-	TryLend(head, body []byte) (int, error)
+	TrySendZeroCopy(head, body []byte) (int, error)
 	// TryReceive receives the bytes that have arrived, up to the length of p. 0 without an
 	// error means that there are none.
 	//
@@ -104,9 +104,9 @@ type Link interface {
 type Signals interface {
 	// Set sets our own counter, which must only grow, and wakes the ranks that wait for it.
 	Set(value uint64)
-	// Meet is Set, and then polls briefly for the counters of all ranks to be as high. It
+	// Arrive is Set, and then polls briefly for the counters of all ranks to be as high. It
 	// reports false if they are not yet: Await waits for longer.
-	Meet(value uint64) bool
+	Arrive(value uint64) bool
 	// Get returns the counter of a rank.
 	Get(of plan.Rank) uint64
 	// Await waits until the counter of a rank is at least value. It does not allocate.

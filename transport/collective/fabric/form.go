@@ -105,7 +105,7 @@ func (o *over) form(ctx context.Context) error {
 		return err
 	}
 	blob := own.encode()
-	got, err := o.meet(ctx, func(plan.Rank) []byte { return blob })
+	got, err := o.rendezvous(ctx, func(plan.Rank) []byte { return blob })
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (o *over) share(ctx context.Context) error {
 		if serr != nil {
 			return fmt.Errorf("rank %d: %w", r, serr)
 		}
-		o.segments.all[r], o.seats[r] = s, s.seat()
+		o.segments.all[r], o.states[r] = s, s.rankState()
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (o *over) connect(ctx context.Context) error {
 	if err == nil {
 		good[0] = 1
 	}
-	got, merr := o.meet(ctx, func(plan.Rank) []byte { return good })
+	got, merr := o.rendezvous(ctx, func(plan.Rank) []byte { return good })
 	if err != nil || merr != nil {
 		return errors.Join(err, merr)
 	}
@@ -250,7 +250,7 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 // stream makes the socket connection with a rank: either the link itself, or the doorbell
 // of a link that is a ring.
 func (o *over) stream(ctx context.Context, l *link, bell bool) error {
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	world := m.peers[l.peer].world
 	// The name is the same at both ends, and differs from that of any other stream of the

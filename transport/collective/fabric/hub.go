@@ -17,8 +17,8 @@ type pipe struct {
 
 // hub holds the state that the ranks of Local share.
 type hub struct {
-	seats []*seat
-	bells []chan struct{}
+	states []*rankState
+	bells  []chan struct{}
 	// rings is indexed by sender × ranks + receiver. Rings have no memory until wire is
 	// called.
 	rings []pipe
@@ -30,11 +30,11 @@ type hub struct {
 	closed []bool
 	// meeting is the current rendezvous.
 	// +checklocks:mu
-	meeting *meeting
+	rendezvous *rendezvous
 }
 
 // meeting is a rendezvous of all ranks for a Share, Reform or Duplicate.
-type meeting struct {
+type rendezvous struct {
 	offers []offer
 	here   []bool
 	count  int
@@ -67,10 +67,10 @@ const (
 func newHub(n int) *hub {
 	h := &hub{rings: make([]pipe, n*n), all: make([]*local, n), closed: make([]bool, n)}
 	for range n {
-		h.seats = append(h.seats, &seat{})
+		h.states = append(h.states, &rankState{})
 		h.bells = append(h.bells, make(chan struct{}, 1))
 	}
-	h.meeting = newMeeting(n)
+	h.rendezvous = newRendezvous(n)
 	for from := range n {
 		for to := range n {
 			if from != to {
@@ -103,12 +103,12 @@ func (h *hub) wire() {
 	})
 }
 
-func newMeeting(n int) *meeting {
-	return &meeting{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
+func newRendezvous(n int) *rendezvous {
+	return &rendezvous{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
 }
 
 // meet waits until all ranks have come, and returns their offers.
-func (h *hub) meet(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
+func (h *hub) join(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
 	m, err := h.come(me, mine)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (h *hub) meet(ctx context.Context, me plan.Rank, mine offer) ([]offer, erro
 	cause := h.all[me].until(ctx, m.over)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.meeting != m {
+	if h.rendezvous != m {
 		return m.offers, m.err
 	}
 	m.here[me] = false
@@ -140,7 +140,7 @@ func (l *local) until(ctx context.Context, over chan struct{}) error {
 }
 
 // missing returns the ranks, other than but, that have not come.
-func (m *meeting) missing(but plan.Rank) (ranks []plan.Rank) {
+func (m *rendezvous) missing(but plan.Rank) (ranks []plan.Rank) {
 	for r, here := range m.here {
 		if !here && r != int(but) {
 			ranks = append(ranks, plan.Rank(r))
@@ -150,7 +150,7 @@ func (m *meeting) missing(but plan.Rank) (ranks []plan.Rank) {
 }
 
 // come adds a rank to the current rendezvous.
-func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
+func (h *hub) come(me plan.Rank, mine offer) (*rendezvous, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed[me] {
@@ -165,7 +165,7 @@ func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
 	if gone != nil {
 		return nil, &MissingError{Ranks: gone, Err: errEnded}
 	}
-	m := h.meeting
+	m := h.rendezvous
 	m.offers[me], m.here[me] = mine, true
 	m.count++
 	if m.count == len(m.here) {
@@ -177,7 +177,7 @@ func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
 // concludeLocked ends a rendezvous to which all ranks have come.
 //
 // +checklocks:h.mu
-func (h *hub) concludeLocked(m *meeting) {
+func (h *hub) concludeLocked(m *rendezvous) {
 	purpose := m.offers[0].purpose
 	for r, o := range m.offers {
 		switch {
@@ -204,7 +204,7 @@ func (h *hub) concludeLocked(m *meeting) {
 }
 
 // hold holds each buffer once for every rank but its own, which holds it already.
-func (m *meeting) hold() error {
+func (m *rendezvous) hold() error {
 	for r, o := range m.offers {
 		for i := range len(m.offers) - 1 {
 			err := o.buffer.Hold()
@@ -226,8 +226,8 @@ func (m *meeting) hold() error {
 }
 
 // +checklocks:h.mu
-func (h *hub) endLocked(m *meeting) {
-	h.meeting = newMeeting(len(m.here))
+func (h *hub) endLocked(m *rendezvous) {
+	h.rendezvous = newRendezvous(len(m.here))
 	close(m.over)
 }
 
@@ -236,7 +236,7 @@ func (h *hub) leave(me plan.Rank) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed[me] = true
-	if m := h.meeting; m.count > 0 {
+	if m := h.rendezvous; m.count > 0 {
 		m.err = &MissingError{Ranks: []plan.Rank{me}, Err: errEnded}
 		h.endLocked(m)
 	}

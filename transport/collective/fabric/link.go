@@ -32,8 +32,8 @@ func (l *ringLink) TrySend(head, body []byte) (int, error) {
 	return n, nil
 }
 
-// TryLend copies, as a ring can't avoid it.
-func (l *ringLink) TryLend(head, body []byte) (int, error) { return l.TrySend(head, body) }
+// TrySendZeroCopy copies, as a ring can't avoid it.
+func (l *ringLink) TrySendZeroCopy(head, body []byte) (int, error) { return l.TrySend(head, body) }
 
 // TryReceive takes the available bytes out of the ring.
 func (l *ringLink) TryReceive(p []byte) (int, error) {
@@ -104,7 +104,7 @@ func (n *node) park(ctx context.Context, links []*ringLink, want []Want) error {
 			return nil
 		}
 	}
-	mine := n.seats[n.me]
+	mine := n.states[n.me]
 	before := mine.rung.Load()
 	mine.asleep.Store(asleepAtBell)
 	defer mine.asleep.Store(0)

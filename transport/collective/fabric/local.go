@@ -38,8 +38,8 @@ type local struct {
 }
 
 func newLocal(h *hub, me plan.Rank) *local {
-	n := len(h.seats)
-	l := &local{node: newNode(me, h.seats, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
+	n := len(h.states)
+	l := &local{node: newNode(me, h.states, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
 	l.yields = true
 	if n <= runtime.GOMAXPROCS(0) {
 		l.spin = DefaultSpin
@@ -114,7 +114,7 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 		mine.err = fmt.Errorf("host memory required, not memory of %s: %w", b.Device(), ErrUnmapped)
 		b.Drop()
 	}
-	all, err := l.hub.meet(ctx, l.me, mine)
+	all, err := l.hub.join(ctx, l.me, mine)
 	if err != nil {
 		if mine.err == nil {
 			b.Drop()
@@ -132,13 +132,13 @@ func (l *local) Reform(ctx context.Context) error {
 			l.lose(plan.Rank(r), errAnew)
 		}
 	}
-	_, err := l.hub.meet(ctx, l.me, offer{purpose: forReform})
+	_, err := l.hub.join(ctx, l.me, offer{purpose: forReform})
 	return err
 }
 
 // Duplicate waits for the other ranks, and returns this rank's part of the copy.
 func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
-	all, err := l.hub.meet(ctx, l.me, offer{purpose: forDuplicate})
+	all, err := l.hub.join(ctx, l.me, offer{purpose: forDuplicate})
 	if err != nil {
 		return nil, err
 	}

@@ -10,14 +10,14 @@ import (
 
 // Compile-time checks that the types fit into their space of a segment.
 const (
-	_ uint = seatSpace - uint(unsafe.Sizeof(seat{}))
+	_ uint = rankStateSpace - uint(unsafe.Sizeof(rankState{}))
 	_ uint = flowSpace - uint(unsafe.Sizeof(flow{}))
 )
 
-// seatAt and flowAt interpret the beginning of some memory.
+// rankStateAt and flowAt interpret the beginning of some memory.
 //
 // Preconditions: it is long enough and aligned to 64 bytes.
-func seatAt(p []byte) *seat { return (*seat)(unsafe.Pointer(unsafe.SliceData(p))) }
+func rankStateAt(p []byte) *rankState { return (*rankState)(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func flowAt(p []byte) *flow { return (*flow)(unsafe.Pointer(unsafe.SliceData(p))) }
 

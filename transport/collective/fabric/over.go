@@ -63,8 +63,8 @@ type over struct {
 	event int
 	polls []unix.PollFd
 	// gate is entered by users of links and seats, and shut by Close.
-	gate     gate.Gate
-	meetings meetings
+	gate   gate.Gate
+	series rendezvousSeries
 	// changed holds a token when something has arrived for a rendezvous.
 	changed chan struct{}
 	// parent is the fabric that Duplicate was called on; nil for the fabric of a domain.
@@ -111,15 +111,15 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(number[:])
 	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
-	seats := make([]*seat, n)
-	seats[me] = &seat{}
+	seats := make([]*rankState, n)
+	seats[me] = &rankState{}
 	f.node = newNode(me, seats, nil)
 	f.bells = &futexes{node: f.node, knock: f.knock}
 	f.yields = true
 	f.links = make([]*link, n)
-	f.meetings.sent = map[uint32][][]byte{}
+	f.series.sent = map[uint32][][]byte{}
 	for r, world := range ranks {
-		f.meetings.peers = append(f.meetings.peers, peer{world: world})
+		f.series.peers = append(f.series.peers, peer{world: world})
 		if r != int(f.me) {
 			f.links[r] = &link{o: f, peer: plan.Rank(r)}
 		}
@@ -142,11 +142,11 @@ func (o *over) rankOf(world wire.Rank) (plan.Rank, bool) {
 }
 
 func (o *over) worlds() []wire.Rank {
-	o.meetings.mu.Lock()
-	defer o.meetings.mu.Unlock()
-	all := make([]wire.Rank, len(o.meetings.peers))
+	o.series.mu.Lock()
+	defer o.series.mu.Unlock()
+	all := make([]wire.Rank, len(o.series.peers))
 	for i := range all {
-		all[i] = o.meetings.peers[i].world
+		all[i] = o.series.peers[i].world
 	}
 	return all
 }
@@ -233,14 +233,14 @@ func (o *over) Reform(ctx context.Context) error {
 }
 
 func (o *over) reform(ctx context.Context) error {
-	o.meetings.begin()
+	o.series.begin()
 	for r, l := range o.links {
 		if l != nil {
 			l.end()
 			o.lose(plan.Rank(r), errAnew)
 		}
 	}
-	if _, err := o.meet(ctx, func(plan.Rank) []byte { return []byte{} }); err != nil {
+	if _, err := o.rendezvous(ctx, func(plan.Rank) []byte { return []byte{} }); err != nil {
 		return err
 	}
 	for r := range o.gone {
@@ -288,10 +288,10 @@ func (o *over) Close() error {
 func (o *over) bye() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	o.meetings.mu.Lock()
-	peers := slices.Clone(o.meetings.peers)
-	epoch := o.meetings.epoch
-	o.meetings.mu.Unlock()
+	o.series.mu.Lock()
+	peers := slices.Clone(o.series.peers)
+	epoch := o.series.epoch
+	o.series.mu.Unlock()
 	for r, p := range peers {
 		if r != int(o.me) && p.nonce != 0 && !p.left {
 			text := (&packet{kind: kindBye, have: true, epoch: epoch, from: o.nonce, to: p.nonce, name: o.name}).encode()

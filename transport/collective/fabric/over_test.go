@@ -68,7 +68,7 @@ func (w way) members(t testing.TB, n int) []*member {
 		if m.comm, err = comm.New(o); err != nil {
 			t.Fatal(err)
 		}
-		if m.domains, err = domain.New(m.comm, domain.Options{Book: book}); err != nil {
+		if m.domains, err = domain.New(m.comm, domain.Options{AddressBook: book}); err != nil {
 			t.Fatal(err)
 		}
 		if book[wire.Rank(i)], err = m.comm.Listen(t.Context(), w.Address(t)); err != nil {

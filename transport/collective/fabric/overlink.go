@@ -63,8 +63,8 @@ func (l *link) end() {
 // TrySend sends as much as there is room for.
 func (l *link) TrySend(head, body []byte) (int, error) { return l.send(head, body, false) }
 
-// TryLend sends as much as there is room for, over a socket without copying.
-func (l *link) TryLend(head, body []byte) (int, error) { return l.send(head, body, true) }
+// TrySendZeroCopy sends as much as there is room for, over a socket without copying.
+func (l *link) TrySendZeroCopy(head, body []byte) (int, error) { return l.send(head, body, true) }
 
 func (l *link) send(head, body []byte, lend bool) (n int, err error) {
 	if !l.o.gate.Enter() {
@@ -79,7 +79,7 @@ func (l *link) send(head, body []byte, lend bool) (n int, err error) {
 	}
 	switch {
 	case l.socket != nil && lend:
-		n, err = l.socket.lend(&l.o.pipes, head, body)
+		n, err = l.socket.sendZeroCopy(&l.o.pipes, head, body)
 	case l.socket != nil:
 		n, err = l.socket.send(head, body)
 	case l.relay != nil:
@@ -153,19 +153,19 @@ func (s *signals) Set(value uint64) {
 	}
 }
 
-// Meet sets our own counter, and checks those of all other ranks.
-func (s *signals) Meet(value uint64) bool {
+// Arrive sets our own counter, and checks those of all other ranks.
+func (s *signals) Arrive(value uint64) bool {
 	if !s.gate.Enter() {
 		return false
 	}
-	met := s.node.Meet(value)
+	met := s.node.Arrive(value)
 	s.gate.Leave()
 	return met
 }
 
 // Get returns the counter of a rank.
 func (s *signals) Get(of plan.Rank) uint64 {
-	if s.seats[of] == nil || !s.gate.Enter() {
+	if s.states[of] == nil || !s.gate.Enter() {
 		return 0
 	}
 	defer s.gate.Leave()
@@ -175,7 +175,7 @@ func (s *signals) Get(of plan.Rank) uint64 {
 // Await waits until the counter of a rank is at least value.
 func (s *signals) Await(ctx context.Context, of plan.Rank, value uint64) error {
 	switch {
-	case s.seats[of] == nil:
+	case s.states[of] == nil:
 		return &LinkError{of, ErrUnmapped}
 	case !s.gate.Enter():
 		return &LinkError{of, ErrClosed}

@@ -29,7 +29,7 @@ func (o *over) Park(ctx context.Context, want []Want) error {
 			break
 		}
 	}
-	mine := o.seats[o.me]
+	mine := o.states[o.me]
 	before := mine.rung.Load()
 	defer mine.asleep.Store(0)
 	if o.sockets(want) {

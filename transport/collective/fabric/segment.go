@@ -16,9 +16,9 @@ import (
 // The layout of a segment: the owner's seat, the counters of the rings from each rank of
 // the host to the owner, and the rings.
 const (
-	seatSpace = 4096
-	flowSpace = 256
-	pageSize  = 4096
+	rankStateSpace = 4096
+	flowSpace      = 256
+	pageSize       = 4096
 )
 
 // segment is memory of one rank through which the ranks of its host reach it.
@@ -32,14 +32,14 @@ type segment struct {
 // host.
 func segmentSize(n int) int { return ringsAt(n) + n*ringSize(n) }
 
-func ringsAt(n int) int { return seatSpace + (n*flowSpace+pageSize-1)/pageSize*pageSize }
+func ringsAt(n int) int { return rankStateSpace + (n*flowSpace+pageSize-1)/pageSize*pageSize }
 
-func (s *segment) seat() *seat { return seatAt(s.bytes) }
+func (s *segment) rankState() *rankState { return rankStateAt(s.bytes) }
 
 // pipe returns the ring from the i-th rank of the host to the owner.
 func (s *segment) pipe(i int) pipe {
 	at := ringsAt(s.flows) + i*s.size
-	return pipe{flow: flowAt(s.bytes[seatSpace+i*flowSpace:]), data: s.bytes[at : at+s.size : at+s.size]}
+	return pipe{flow: flowAt(s.bytes[rankStateSpace+i*flowSpace:]), data: s.bytes[at : at+s.size : at+s.size]}
 }
 
 // newSegment returns the segment in memory p, which must have the right size.
@@ -96,7 +96,7 @@ func (b *futexes) ring(of plan.Rank, how uint32) {
 		}
 		return
 	}
-	s := b.node.seats[of]
+	s := b.node.states[of]
 	s.rung.Add(1)
 	futexWake(&s.rung)
 }
@@ -105,7 +105,7 @@ func (b *futexes) sleep(ctx context.Context, before uint32) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := futexWait(&b.node.seats[b.node.me].rung, before, slice)
+	err := futexWait(&b.node.states[b.node.me].rung, before, slice)
 	if err == nil || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ETIMEDOUT) {
 		return ctx.Err()
 	}

@@ -71,7 +71,7 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 			}
 		}
 	}()
-	got, err := o.meet(ctx, func(to plan.Rank) []byte {
+	got, err := o.rendezvous(ctx, func(to plan.Rank) []byte {
 		if !can {
 			return []byte{0}
 		}
@@ -85,7 +85,7 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	if ok {
 		verdict[0] = 1
 	}
-	if got, err = o.meet(ctx, func(plan.Rank) []byte { return verdict }); err != nil {
+	if got, err = o.rendezvous(ctx, func(plan.Rank) []byte { return verdict }); err != nil {
 		return maps, false, err
 	}
 	for _, p := range got {

@@ -25,8 +25,8 @@ type socket struct {
 	asked int
 	// failed is the error that ended the stream.
 	failed error
-	// lender sends memory without copying.
-	lender lender
+	// zeroCopier sends memory without copying.
+	zeroCopier zeroCopier
 }
 
 // newSocket takes over a connection. conn is closed in any case.
@@ -53,7 +53,7 @@ func (s *socket) near() {
 }
 
 func (s *socket) close() {
-	s.lender.close()
+	s.zeroCopier.close()
 	if s.fd >= 0 {
 		// The connection is being discarded: its errors no longer matter.
 		_ = unix.Close(s.fd)

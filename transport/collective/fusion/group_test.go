@@ -71,7 +71,7 @@ func overTCP(t testing.TB) []fabric.Fabric {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if domains[r], err = domain.New(c, domain.Options{Book: book}); err != nil {
+		if domains[r], err = domain.New(c, domain.Options{AddressBook: book}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closed(t, domains[r].Close(), c.Close(), e.Close()) })

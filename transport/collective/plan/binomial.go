@@ -31,10 +31,10 @@ func (b *builder) rootOwn() {
 }
 
 // distance returns the number of positions from rank of to our own in the ring.
-func (c crowd) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ranks, of)) }
+func (c rankSet) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ranks, of)) }
 
 // grow passes something from the root to all ranks.
-func (c crowd) grow(root Rank, send, receive func(peer Rank)) {
+func (c rankSet) grow(root Rank, send, receive func(peer Rank)) {
 	d, n := c.distance(root), len(c.ranks)
 	for s := range rounds(n) {
 		half := 1 << s
@@ -48,7 +48,7 @@ func (c crowd) grow(root Rank, send, receive func(peer Rank)) {
 }
 
 // fall passes something from all ranks to the root: grow in reverse.
-func (c crowd) fall(root Rank, send, receive func(peer Rank)) {
+func (c rankSet) fall(root Rank, send, receive func(peer Rank)) {
 	d, n := c.distance(root), len(c.ranks)
 	for s := rounds(n) - 1; s >= 0; s-- {
 		half := 1 << s
@@ -62,7 +62,7 @@ func (c crowd) fall(root Rank, send, receive func(peer Rank)) {
 }
 
 // shrink combines the sources of all ranks into the root's result, and divides it.
-func (c crowd) shrink(root Rank) {
+func (c rankSet) shrink(root Rank) {
 	b := c.b
 	s := b.wholeSum(root)
 	c.fall(root, func(to Rank) { b.sendAll(to, s.at[0]) }, func(from Rank) { s.combine(from, 0) })
@@ -81,28 +81,28 @@ func (b *builder) wholeSum(root Rank) *sums {
 	return s
 }
 
-// words is a rank's message in a Barrier: that it has come, and so have all ranks whose
+// barrierMessages is a rank's message in a Barrier: that it has come, and so have all ranks whose
 // messages it has received. A received message is copied to the block that is sent: so a
 // send comes after everything received before it, but no message must be received before
 // its rank can receive one.
-type words struct {
-	b           *builder
-	told, heard Block
+type barrierMessages struct {
+	b              *builder
+	sent, received Block
 }
 
-func (b *builder) words() words { return words{b, b.take(1), b.take(1)} }
+func (b *builder) barrierMessages() barrierMessages { return barrierMessages{b, b.take(1), b.take(1)} }
 
-func (w words) tell(to Rank) { w.b.send(to, w.told) }
+func (w barrierMessages) send(to Rank) { w.b.send(to, w.sent) }
 
-func (w words) hear(from Rank) {
-	w.b.receive(from, w.heard)
-	w.b.copyFrom(w.told, w.heard)
+func (w barrierMessages) receive(from Rank) {
+	w.b.receive(from, w.received)
+	w.b.copyFrom(w.sent, w.received)
 }
 
 // disseminate has each rank send to one other rank in each round.
-func (c crowd) disseminate(w words) {
+func (c rankSet) disseminate(w barrierMessages) {
 	for s := range rounds(len(c.ranks)) {
-		w.tell(c.at(c.me + 1<<s))
-		w.hear(c.at(c.me - 1<<s))
+		w.send(c.at(c.me + 1<<s))
+		w.receive(c.at(c.me - 1<<s))
 	}
 }

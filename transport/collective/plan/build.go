@@ -17,7 +17,7 @@ type builder struct {
 }
 
 // everybody returns the crowd of all ranks, in the order of the ring.
-func (b *builder) everybody() crowd { return crowd{b, b.order, b.pos} }
+func (b *builder) everybody() rankSet { return rankSet{b, b.order, b.pos} }
 
 func newBuilder(p *Plan, r Rank) *builder {
 	b := &builder{plan: p, task: &p.Task, rank: r, n: p.Task.Ranks, order: p.Shape.order(p.Task.Ranks)}

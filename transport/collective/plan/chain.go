@@ -49,7 +49,7 @@ func (b *builder) pieces() int {
 
 // line returns the chain of a reduction: in the order of the ranks if the task requires it,
 // otherwise with the root at the end.
-func (b *builder) line() crowd {
+func (b *builder) line() rankSet {
 	ranks := make([]Rank, b.n)
 	for i := range ranks {
 		switch {
@@ -65,11 +65,11 @@ func (b *builder) line() crowd {
 }
 
 // place returns the position of a rank in the ring.
-func (c crowd) place(r Rank) int { return slices.Index(c.ranks, r) }
+func (c rankSet) place(r Rank) int { return slices.Index(c.ranks, r) }
 
 // up combines our own piece with the one from the previous rank of the line, and passes it
 // on; the last rank divides.
-func (b *builder) up(c crowd, own, sum pieces) {
+func (b *builder) up(c rankSet, own, sum pieces) {
 	s := &sums{b: b, at: []pieces{own}, place: []pieces{sum}, mine: []bool{false}}
 	if c.me > 0 {
 		s.combine(c.ranks[c.me-1], 0)
@@ -83,7 +83,7 @@ func (b *builder) up(c crowd, own, sum pieces) {
 }
 
 // down passes the result of the last rank of the line back to the first.
-func (b *builder) down(c crowd, k Block) {
+func (b *builder) down(c rankSet, k Block) {
 	if c.me < b.n-1 {
 		b.receive(c.ranks[c.me+1], k)
 	}

@@ -27,16 +27,16 @@ func (b *builder) lanes() lanes {
 }
 
 // inside returns the crowd of the ranks of our node.
-func (l lanes) inside() crowd { return crowd{l.b, l.nodes[l.node], l.place} }
+func (l lanes) inside() rankSet { return rankSet{l.b, l.nodes[l.node], l.place} }
 
 // between returns the crowd of the ranks of our lane, one of each node. We must be one of
 // them.
-func (l lanes) between() crowd {
+func (l lanes) between() rankSet {
 	ranks := make([]Rank, len(l.nodes))
 	for x := range l.nodes {
 		ranks[x] = l.nodes[x][l.place]
 	}
-	return crowd{l.b, ranks, l.node}
+	return rankSet{l.b, ranks, l.node}
 }
 
 // goes reports whether we communicate between the nodes.
@@ -73,12 +73,12 @@ func (b *builder) hierarchical() {
 			b.averageAll(s.at[0])
 		}
 	case Barrier:
-		w := b.words()
-		l.fallInside(w.tell, w.hear)
+		w := b.barrierMessages()
+		l.fallInside(w.send, w.receive)
 		if in, leader := l.leaders(); leader {
 			in.disseminate(w)
 		}
-		l.growInside(w.tell, w.hear)
+		l.growInside(w.send, w.receive)
 	case AllToAll:
 	}
 }
@@ -95,12 +95,12 @@ func (l lanes) leader(node int) Rank {
 }
 
 // leaders returns the crowd of the leaders of all nodes, and whether we are one.
-func (l lanes) leaders() (crowd, bool) {
+func (l lanes) leaders() (rankSet, bool) {
 	ranks := make([]Rank, len(l.nodes))
 	for x := range l.nodes {
 		ranks[x] = l.leader(x)
 	}
-	return crowd{l.b, ranks, l.node}, ranks[l.node] == l.b.rank
+	return rankSet{l.b, ranks, l.node}, ranks[l.node] == l.b.rank
 }
 
 func (l lanes) growInside(send, receive func(Rank)) {

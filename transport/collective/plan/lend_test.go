@@ -10,7 +10,7 @@ func lentRunner(p *Plan, r *rand.Rand) *runner {
 	x := newRunner(p, p.all(), r)
 	x.wire = make(map[[2]Rank][]sent)
 	for q := range p.Task.Ranks {
-		x.lent = append(x.lent, p.Lendable(Rank(q)))
+		x.lent = append(x.lent, p.ZeroCopy(Rank(q)))
 	}
 	return x
 }
@@ -63,7 +63,7 @@ func TestLendRing(t *testing.T) {
 		for r := range n {
 			k, _ := countSent(p.Program(Rank(r)))
 			messages += k
-			for _, l := range p.Lendable(Rank(r)) {
+			for _, l := range p.ZeroCopy(Rank(r)) {
 				if l {
 					lends++
 				}

@@ -13,7 +13,7 @@ func (b *builder) nhr() {
 
 // round calls do for each slice that a rank sends to the one 1<<s before it in round s,
 // with the slice's distance before the receiver.
-func (c crowd) round(s int, do func(back int)) {
+func (c rankSet) round(s int, do func(back int)) {
 	for i := range (len(c.ranks) - 1 + 1<<s) >> (s + 1) {
 		do(i << (s + 1))
 	}
@@ -22,7 +22,7 @@ func (c crowd) round(s int, do func(back int)) {
 // scatterNHR combines each slice for its owner. In round s a rank passes on the slices of
 // the ranks 1<<s, 3<<s, 5<<s, … before it: half of those it still has, whatever the number
 // of ranks.
-func (c crowd) scatterNHR(s *sums) {
+func (c rankSet) scatterNHR(s *sums) {
 	for r := range rounds(len(c.ranks)) {
 		to, from := c.me-1<<r, c.me+1<<r
 		c.round(r, func(back int) {
@@ -34,7 +34,7 @@ func (c crowd) scatterNHR(s *sums) {
 }
 
 // gatherNHR is scatterNHR in reverse.
-func (c crowd) gatherNHR(all []pieces) {
+func (c rankSet) gatherNHR(all []pieces) {
 	for r := rounds(len(c.ranks)) - 1; r >= 0; r-- {
 		from, to := c.me-1<<r, c.me+1<<r
 		c.round(r, func(back int) {

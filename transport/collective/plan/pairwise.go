@@ -69,7 +69,7 @@ func (s *sums) inOrder(me int) {
 }
 
 // scatterPairwise combines each slice at its owner, which receives it from all others.
-func (c crowd) scatterPairwise(s *sums) {
+func (c rankSet) scatterPairwise(s *sums) {
 	c.others(func(i int) {
 		c.b.sendAll(c.ranks[i], s.at[i])
 		s.combine(c.at(2*c.me-i), c.me)
@@ -78,7 +78,7 @@ func (c crowd) scatterPairwise(s *sums) {
 }
 
 // gatherPairwise has each rank send its own slice to all others.
-func (c crowd) gatherPairwise(all []pieces) {
+func (c rankSet) gatherPairwise(all []pieces) {
 	c.others(func(i int) {
 		c.b.sendAll(c.ranks[i], all[c.me])
 		from := c.wrap(2*c.me - i)

@@ -32,7 +32,7 @@ func (b *builder) gatherOwn() {
 
 // scatterRing combines each slice for its owner: a rank first sends the slice of the rank
 // before it, and combines its own slice last.
-func (c crowd) scatterRing(s *sums) {
+func (c rankSet) scatterRing(s *sums) {
 	left, right := c.at(c.me-1), c.at(c.me+1)
 	for i := range len(c.ranks) - 1 {
 		c.b.sendAll(right, s.at[c.wrap(c.me-1-i)])
@@ -42,7 +42,7 @@ func (c crowd) scatterRing(s *sums) {
 }
 
 // gatherRing passes the slices around, each rank beginning with its own.
-func (c crowd) gatherRing(all []pieces) {
+func (c rankSet) gatherRing(all []pieces) {
 	left, right := c.at(c.me-1), c.at(c.me+1)
 	for i := range len(c.ranks) - 1 {
 		c.b.sendAll(right, all[c.wrap(c.me-i)])

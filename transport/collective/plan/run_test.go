@@ -78,7 +78,7 @@ func (x *runner) free(r, i int) bool {
 			continue
 		}
 		if x.waits == nil {
-			if meet, same := s.meets(e); meet && (!same || x.done[r][j] <= next) {
+			if meet, same := s.overlaps(e); meet && (!same || x.done[r][j] <= next) {
 				return false
 			}
 		}

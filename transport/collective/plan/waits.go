@@ -20,7 +20,7 @@ func (p Program) Waits() [][]Wait {
 	for j := range p {
 		full[j], follow[j] = newSet(len(p)), newSet(len(p))
 		for i := j - 1; i >= 0; i-- {
-			meet, same := p[j].meets(&p[i])
+			meet, same := p[j].overlaps(&p[i])
 			if !meet || full[j].has(i) || same && follow[j].has(i) {
 				continue
 			}
@@ -40,7 +40,7 @@ func (p Program) Waits() [][]Wait {
 
 // meets reports whether a step must come after an earlier one, and whether it may follow it
 // element by element.
-func (s *Step) meets(earlier *Step) (meet, same bool) {
+func (s *Step) overlaps(earlier *Step) (meet, same bool) {
 	if s.Action == Sync || earlier.Action == Sync {
 		return true, false
 	}

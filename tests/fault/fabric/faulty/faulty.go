@@ -290,8 +290,8 @@ func (l *link) TrySend(head, body []byte) (int, error) {
 	return n, err
 }
 
-// TryLend calls TrySend: bytes subject to faults are copied.
-func (l *link) TryLend(head, body []byte) (int, error) { return l.TrySend(head, body) }
+// TrySendZeroCopy calls TrySend: bytes subject to faults are copied.
+func (l *link) TrySendZeroCopy(head, body []byte) (int, error) { return l.TrySend(head, body) }
 
 // TryReceive receives the bytes that have arrived, unless Lag delays them.
 func (l *link) TryReceive(p []byte) (int, error) {

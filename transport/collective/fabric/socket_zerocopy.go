@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// lendFrom is the smallest body that is sent without copying, in bytes: below it a copy
+	// zeroCopyFrom is the smallest body that is sent without copying, in bytes: below it a copy
 	// is faster.
-	lendFrom = 32 << 10
-	// lendPiece is the most bytes that enter the pipe at a time.
-	lendPiece = 128 << 10
+	zeroCopyFrom = 32 << 10
+	// zeroCopyPiece is the most bytes that enter the pipe at a time.
+	zeroCopyPiece = 128 << 10
 )
 
-// lender sends memory without copying, by passing its pages through a pipe. The bytes that
+// zeroCopier sends memory without copying, by passing its pages through a pipe. The bytes that
 // have entered the pipe and are not sent yet are the beginning of the next body, as
-// Link.TryLend requires.
-type lender struct {
+// Link.TrySendZeroCopy requires.
+type zeroCopier struct {
 	pool *pages.Pool
 	pipe *pages.Pipe
 	// never reports that pages can't be passed: no pipe is available, or the socket does
@@ -28,7 +28,7 @@ type lender struct {
 	never bool
 }
 
-func (l *lender) close() {
+func (l *zeroCopier) close() {
 	if l.pipe != nil {
 		l.pool.Put(l.pipe)
 		l.pipe = nil
@@ -36,7 +36,7 @@ func (l *lender) close() {
 }
 
 // open gets a pipe from the pool, and reports whether there is one.
-func (l *lender) open(pool *pages.Pool) bool {
+func (l *zeroCopier) open(pool *pages.Pool) bool {
 	if l.pipe == nil && !l.never {
 		pipe, ok := pool.Get()
 		l.never = !ok
@@ -48,10 +48,10 @@ func (l *lender) open(pool *pages.Pool) bool {
 }
 
 // lend sends as much as there is room for: head by copying, body by passing its pages.
-func (s *socket) lend(pool *pages.Pool, head, body []byte) (int, error) {
-	l := &s.lender
+func (s *socket) sendZeroCopy(pool *pages.Pool, head, body []byte) (int, error) {
+	l := &s.zeroCopier
 	begun := l.pipe != nil && l.pipe.Held() > 0
-	if !begun && (len(body) < lendFrom || !l.open(pool)) {
+	if !begun && (len(body) < zeroCopyFrom || !l.open(pool)) {
 		return s.send(head, body)
 	}
 	if s.failed != nil {
@@ -66,18 +66,18 @@ func (s *socket) lend(pool *pages.Pool, head, body []byte) (int, error) {
 			return n, nil
 		}
 	}
-	n, err := s.lendBody(body)
+	n, err := s.sendBodyZeroCopy(body)
 	if err != nil && len(head) == 0 {
 		return n, err
 	}
 	return len(head) + n, nil // the next call gets the error again
 }
 
-// lendBody sends some of body by passing its pages.
-func (s *socket) lendBody(body []byte) (int, error) {
-	l := &s.lender
+// sendBodyZeroCopy sends some of body by passing its pages.
+func (s *socket) sendBodyZeroCopy(body []byte) (int, error) {
+	l := &s.zeroCopier
 	if l.pipe.Held() == 0 {
-		if err := l.pipe.FromMemory(body[:min(len(body), lendPiece)]); err != nil {
+		if err := l.pipe.FromMemory(body[:min(len(body), zeroCopyPiece)]); err != nil {
 			// The pages of a device's memory can't be passed.
 			n, serr := s.send(nil, body)
 			if serr != nil {

@@ -2,27 +2,27 @@ package plan
 
 import "slices"
 
-// crowd is a set of ranks, including our own, that do a part of a plan together, as a ring.
-type crowd struct {
+// rankSet is a set of ranks, including our own, that do a part of a plan together, as a ring.
+type rankSet struct {
 	b     *builder
 	ranks []Rank
 	me    int
 }
 
 // among returns the crowd of some ranks, which must include our own.
-func (b *builder) among(ranks []Rank) crowd {
-	return crowd{b, ranks, slices.Index(ranks, b.rank)}
+func (b *builder) among(ranks []Rank) rankSet {
+	return rankSet{b, ranks, slices.Index(ranks, b.rank)}
 }
 
 // wrap returns an index of the crowd, modulo its size.
-func (c crowd) wrap(i int) int { n := len(c.ranks); return (i%n + n) % n }
+func (c rankSet) wrap(i int) int { n := len(c.ranks); return (i%n + n) % n }
 
 // at returns the rank at a position of the ring, modulo its size.
-func (c crowd) at(i int) Rank { return c.ranks[c.wrap(i)] }
+func (c rankSet) at(i int) Rank { return c.ranks[c.wrap(i)] }
 
 // others calls do for the other ranks. Each rank begins with the next one in the ring, so
 // that not all use the same peer at once.
-func (c crowd) others(do func(i int)) {
+func (c rankSet) others(do func(i int)) {
 	for i := 1; i < len(c.ranks); i++ {
 		do(c.wrap(c.me + i))
 	}

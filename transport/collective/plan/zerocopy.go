@@ -1,24 +1,24 @@
 package plan
 
-// Lendable reports for each step of a rank's program whether it is a Send whose elements
+// ZeroCopy reports for each step of a rank's program whether it is a Send whose elements
 // need not be copied: until the peer has received them, they are not overwritten, except by
 // values that depend on the peer having received them. It does not consider what happens
 // after the last step, or in another plan.
 //
 // It reasons about single elements, as steps may follow each other element by element, and
 // may miss some sends that qualify.
-func (p *Plan) Lendable(r Rank) []bool {
-	l := lending{plan: p, programs: make([]Program, p.Task.Ranks)}
+func (p *Plan) ZeroCopy(r Rank) []bool {
+	l := zeroCopyCheck{plan: p, programs: make([]Program, p.Task.Ranks)}
 	mine := l.program(r)
 	out := make([]bool, len(mine))
 	for i := range mine {
-		out[i] = mine[i].Action == Send && l.lendable(spot{r, i})
+		out[i] = mine[i].Action == Send && l.allows(spot{r, i})
 	}
 	return out
 }
 
 // lending holds the programs inspected so far.
-type lending struct {
+type zeroCopyCheck struct {
 	plan     *Plan
 	programs []Program
 }
@@ -29,17 +29,17 @@ type spot struct {
 	step int
 }
 
-func (l *lending) program(r Rank) Program {
+func (l *zeroCopyCheck) program(r Rank) Program {
 	if l.programs[r] == nil {
 		l.programs[r] = l.plan.Program(r)
 	}
 	return l.programs[r]
 }
 
-func (l *lending) at(p spot) *Step { return &l.program(p.rank)[p.step] }
+func (l *zeroCopyCheck) at(p spot) *Step { return &l.program(p.rank)[p.step] }
 
-// lendable checks the first step that overwrites the elements of a Send.
-func (l *lending) lendable(send spot) bool {
+// allows checks the first step that overwrites the elements of a Send.
+func (l *zeroCopyCheck) allows(send spot) bool {
 	s := l.at(send)
 	for i := send.step + 1; i < len(l.program(send.rank)); i++ {
 		writer := spot{send.rank, i}
@@ -64,7 +64,7 @@ func (s *Step) writes(b Block) bool {
 
 // comes reports whether each element that the step from writes becomes available only after
 // step to of any rank has processed the same element: it traces the elements back.
-func (l *lending) comes(from, to spot) bool {
+func (l *zeroCopyCheck) comes(from, to spot) bool {
 	for range len(l.programs) * 2 {
 		if from == to {
 			return true
@@ -86,7 +86,7 @@ func (l *lending) comes(from, to spot) bool {
 func (s *Step) receives() bool { return s.Action == Receive || s.Action == ReceiveCombine }
 
 // writer returns the step that produced the elements of a Send, apart from a division.
-func (l *lending) writer(send spot) (spot, bool) {
+func (l *zeroCopyCheck) writer(send spot) (spot, bool) {
 	block := l.at(send).Block
 	for i := send.step - 1; i >= 0; i-- {
 		w := spot{send.rank, i}
@@ -102,7 +102,7 @@ func (l *lending) writer(send spot) (spot, bool) {
 }
 
 // other returns the other end of a message.
-func (l *lending) other(p spot) (spot, bool) {
+func (l *zeroCopyCheck) other(p spot) (spot, bool) {
 	s := l.at(p)
 	nth := 0
 	for _, e := range l.program(p.rank)[:p.step] {

@@ -9,9 +9,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// seat is the state of a rank that the other ranks of its node see. The memory may be
+// rankState is the state of a rank that the other ranks of its node see. The memory may be
 // writable by them.
-type seat struct {
+type rankState struct {
 	// count is the rank's counter of Signals.
 	count atomic.Uint64
 	_     [56]byte
@@ -35,9 +35,9 @@ type bells interface {
 // node holds the ranks of one host, from the view of one of them. It implements Signals.
 type node struct {
 	me plan.Rank
-	// seats is indexed by rank; nil for ranks of other hosts.
-	seats []*seat
-	bells bells
+	// states is indexed by rank; nil for ranks of other hosts.
+	states []*rankState
+	bells  bells
 	// spin is the time that a waiter polls before it sleeps.
 	spin time.Duration
 	// yields makes a polling waiter yield to other goroutines: the ranks it waits for are
@@ -51,32 +51,32 @@ type node struct {
 	interrupted chan struct{}
 }
 
-func newNode(me plan.Rank, seats []*seat, b bells) *node {
-	return &node{me: me, seats: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
+func newNode(me plan.Rank, seats []*rankState, b bells) *node {
+	return &node{me: me, states: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
 }
 
 // Set sets our own counter.
 func (n *node) Set(value uint64) {
-	n.seats[n.me].count.Store(value)
-	for r, s := range n.seats {
+	n.states[n.me].count.Store(value)
+	for r, s := range n.states {
 		if s != nil && r != int(n.me) {
 			n.wake(plan.Rank(r))
 		}
 	}
 }
 
-// glance is the number of polls for which Meet waits for a counter: about the time that a
+// polls is the number of polls for which Meet waits for a counter: about the time that a
 // rank takes which is about to set it. Reading the clock would take longer.
-const glance = 1000
+const polls = 1000
 
-// Meet sets our own counter, and checks those of all other ranks.
-func (n *node) Meet(value uint64) bool {
+// Arrive sets our own counter, and checks those of all other ranks.
+func (n *node) Arrive(value uint64) bool {
 	n.Set(value)
 	turns := 1
 	if n.spin > 0 {
-		turns = glance
+		turns = polls
 	}
-	for _, s := range n.seats {
+	for _, s := range n.states {
 		if s == nil {
 			return false
 		}
@@ -90,11 +90,11 @@ func (n *node) Meet(value uint64) bool {
 }
 
 // Get returns the counter of a rank.
-func (n *node) Get(of plan.Rank) uint64 { return n.seats[of].count.Load() }
+func (n *node) Get(of plan.Rank) uint64 { return n.states[of].count.Load() }
 
 // wake rings a rank's bell if it sleeps.
 func (n *node) wake(of plan.Rank) {
-	s := n.seats[of]
+	s := n.states[of]
 	if s.asleep.Load() == 0 {
 		return
 	}
@@ -126,7 +126,7 @@ func (n *node) lose(of plan.Rank, cause error) {
 
 // Await waits until the counter of a rank is at least value.
 func (n *node) Await(ctx context.Context, of plan.Rank, value uint64) error {
-	count := &n.seats[of].count
+	count := &n.states[of].count
 	s := n.spinner()
 	for count.Load() < value {
 		if !s.again() {
@@ -138,7 +138,7 @@ func (n *node) Await(ctx context.Context, of plan.Rank, value uint64) error {
 
 // await is the part of Await that sleeps.
 func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
-	mine, count := n.seats[n.me], &n.seats[of].count
+	mine, count := n.states[n.me], &n.states[of].count
 	defer mine.asleep.Store(0)
 	for {
 		before := mine.rung.Load()

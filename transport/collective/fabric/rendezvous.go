@@ -35,10 +35,10 @@ type part struct {
 	blob       []byte
 }
 
-// meetings are the rendezvous of the ranks of a fabric. In each, every rank brings a
+// rendezvousSeries are the rendezvous of the ranks of a fabric. In each, every rank brings a
 // contribution for every other rank, and receives those of all others. An epoch lasts from
 // one Reform to the next; rendezvous are numbered within it.
-type meetings struct {
+type rendezvousSeries struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	epoch, seq uint32
@@ -129,7 +129,7 @@ func (o *over) packet(from comm.Origin, in *packet) {
 // took records a packet. It returns the answer to it, and the reason why the links with its
 // sender are lost, if they are.
 func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := &m.peers[rank]
@@ -166,16 +166,16 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 
 // partLocked returns the packet with our contribution for a rank.
 //
-// +checklocks:o.meetings.mu
+// +checklocks:o.series.mu
 func (o *over) partLocked(to plan.Rank, seq uint32, have bool) *packet {
-	m := &o.meetings
+	m := &o.series
 	return &packet{
 		kind: kindPart, have: have, epoch: m.epoch, seq: seq, from: o.nonce, to: m.peers[to].nonce, name: o.name, blob: m.sent[seq][to],
 	}
 }
 
 // begin begins a new epoch: the next one, or a later one that other ranks are in already.
-func (m *meetings) begin() {
+func (m *rendezvousSeries) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch, m.seq = max(m.epoch+1, m.newest), 0
@@ -190,8 +190,8 @@ func (m *meetings) begin() {
 //
 // Errors: errAnew if a rank has begun a later epoch; a MissingError; ErrInterrupted;
 // ErrLink if an earlier rendezvous has failed.
-func (o *over) meet(ctx context.Context, bring func(to plan.Rank) []byte) ([][]byte, error) {
-	m := &o.meetings
+func (o *over) rendezvous(ctx context.Context, bring func(to plan.Rank) []byte) ([][]byte, error) {
+	m := &o.series
 	m.mu.Lock()
 	if m.failed {
 		m.mu.Unlock()
@@ -254,7 +254,7 @@ func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 
 // collect returns the contributions to a rendezvous, and the ranks whose are missing.
 func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error) {
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.newest > m.epoch {
@@ -291,7 +291,7 @@ func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error
 // tell sends our contribution to some ranks. If a rank can't be reached, it is reconnected
 // in the background.
 func (o *over) tell(seq uint32, ranks []plan.Rank) {
-	m := &o.meetings
+	m := &o.series
 	for _, r := range ranks {
 		m.mu.Lock()
 		_, have := m.peers[r].find(m.epoch, seq)
@@ -316,7 +316,7 @@ func (o *over) callBack(r plan.Rank, world wire.Rank) {
 	ctx, cancel := context.WithTimeout(o.life, grace)
 	defer cancel()
 	err := o.c.Reconnect(ctx, world)
-	m := &o.meetings
+	m := &o.series
 	m.mu.Lock()
 	m.peers[r].away, m.peers[r].dead = false, err
 	m.mu.Unlock()
