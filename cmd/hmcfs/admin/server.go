@@ -196,7 +196,7 @@ func (s *Server) checked(next http.Handler) http.Handler {
 		letIn := s.opts.Open && forOthers(r.URL.Path) && c.peer.UID >= 0
 		if !c.trusted && !letIn {
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-				"only root and the user who mounted may ask; run this as one of them")
+				"only root and the user who mounted it may do this; run the command as one of them")
 			return
 		}
 		// The previous answer on this connection may have set a deadline.

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	errForbidden = errors.New("not allowed to this user")
+	errForbidden = errors.New("not permitted for this user")
 	errInvalid   = errors.New("invalid request")
 	errEnding    = errors.New("the daemon is shutting down")
 )
