@@ -124,7 +124,7 @@ func withoutStateDir(t *testing.T, away func(dir string) error, keep bool) {
 	if err := os.Mkdir(m.Path("sim0", "new"), 0o700); !errors.Is(err, unix.EIO) {
 		t.Errorf("mkdir = %v, want EIO", err)
 	}
-	if log := m.Log(); !strings.Contains(log, m.StateDir+"/metadata is gone") {
+	if log := m.Log(); !strings.Contains(log, m.StateDir+"/metadata was removed or replaced") {
 		t.Errorf("the log does not name the directory:\n%s", log)
 	}
 	if got, err := os.ReadFile(m.Path("sim0", "file")); err != nil || !bytes.Equal(got, data) {

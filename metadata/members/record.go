@@ -36,12 +36,12 @@ func (n Name) Validate() error {
 	for _, r := range string(n) {
 		alnum := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		if !alnum && (first || !strings.ContainsRune("._-", r)) {
-			return fmt.Errorf("invalid node name %q: use letters, digits, '.', '_' and '-': %w", string(n), ErrName)
+			return fmt.Errorf("node name %q: use letters, digits, '.', '_' and '-': %w", string(n), ErrName)
 		}
 		first = false
 	}
 	if first || len(n) > maxName {
-		return fmt.Errorf("invalid node name %q: use 1 to %d characters: %w", string(n), maxName, ErrName)
+		return fmt.Errorf("node name %q: use 1 to %d characters: %w", string(n), maxName, ErrName)
 	}
 	return nil
 }
