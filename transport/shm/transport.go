@@ -37,7 +37,7 @@ func (t *Transport) Propose(s window.Setting) ([]byte, error) {
 	return own.append(nil), nil
 }
 
-// Judge checks that the peer is on this host and of this user.
+// Evaluate checks that the peer is on this host and of this user.
 func (t *Transport) Evaluate(s window.Setting, proposal []byte) error {
 	peer, err := parseFacts(proposal)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Meet exchanges the first frames of a side connection, within the timeout, and
+// Handshake exchanges the first frames of a side connection, within the timeout, and
 // returns the provider. It ends the starter. When the context ends, the
 // connection becomes unusable.
 func Handshake(ctx context.Context, c net.Conn, s window.Starter, timeout time.Duration) (window.Provider, error) {

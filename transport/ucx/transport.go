@@ -55,7 +55,7 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 	return []byte(version), err
 }
 
-// Judge returns the reason why there is no library on this side. Whether the two
+// Evaluate returns the reason why there is no library on this side. Whether the two
 // can reach each other is found out only by Meet: a trial endpoint that is ended
 // at once can end the process that it leads to.
 func (t *Transport) Evaluate(_ window.Setting, facts []byte) error {
