@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -72,4 +73,79 @@ func (s Span) Device() devices.Name {
 		return s.dev.Mem.Device().Info().Name
 	}
 	return s.name
+}
+
+// kind is the kind of a span's memory.
+type kind int
+
+const (
+	kindHost kind = iota
+	kindFile
+	kindDevice
+	kindRemote
+)
+
+func (s Span) kind() kind {
+	switch {
+	case s.remote != nil:
+		return kindRemote
+	case s.dev.Mem != nil:
+		return kindDevice
+	case s.file != nil:
+		return kindFile
+	}
+	return kindHost
+}
+
+// check reports whether the span may be used now.
+func (s Span) check() error {
+	switch s.kind() {
+	case kindDevice:
+		return s.dev.Check(s.dev.Mem.Device())
+	case kindFile:
+		r := devices.Range{Off: devices.Offset(s.off), Len: s.n}
+		if s.off < 0 || !r.WellFormed() {
+			return fmt.Errorf("invalid range of a file: %d bytes from %d: %w", uint64(s.n), s.off, devices.ErrRange)
+		}
+	case kindRemote:
+		if r := (devices.Range{Off: s.remoteOff, Len: s.n}); !r.WellFormed() {
+			return fmt.Errorf("invalid range of remote memory: %d bytes from %d: %w", uint64(s.n), uint64(s.remoteOff), devices.ErrRange)
+		}
+	case kindHost:
+		if s.n != devices.Size(len(s.host)) {
+			return fmt.Errorf("span of %d bytes without matching memory: %w", uint64(s.n), devices.ErrRange)
+		}
+	}
+	return nil
+}
+
+// end names this end of a copy, for messages.
+func (s Span) end() string {
+	switch s.kind() {
+	case kindRemote:
+		return "remote memory"
+	case kindDevice:
+		return string(s.Device())
+	case kindFile:
+		return "a file of " + string(s.name)
+	case kindHost:
+	}
+	return "host memory"
+}
+
+// sub returns the n bytes from off. The caller stays inside the span.
+func (s Span) sub(off, n devices.Size) Span {
+	switch s.kind() {
+	case kindDevice:
+		s.dev.Off += devices.Offset(off)
+		s.dev.Len = n
+	case kindFile:
+		s.off += int64(off)
+	case kindRemote:
+		s.remoteOff += devices.Offset(off)
+	case kindHost:
+		s.host = s.host[off : off+n]
+	}
+	s.n = n
+	return s
 }
