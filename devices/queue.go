@@ -28,7 +28,7 @@ type Queue struct {
 type Job struct {
 	// Work executes it. Its context ends with the queue.
 	Work func(ctx context.Context) error
-	// Told, if not nil, is called afterwards with the error of the work, or of a job before
+	// Done, if not nil, is called afterwards with the error of the work, or of a job before
 	// it.
 	Done func(error)
 	// Hold lists memory that is released when the job has ended.

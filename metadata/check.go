@@ -102,7 +102,7 @@ func (c *checker) readInodes(ctx context.Context) error {
 		return err
 	})
 	if n := c.nodes[PublishIno]; n == nil || !n.rec.isPublishDir() {
-		// This problem is reported first, and the directory's entries are judged as if it
+		// This problem is reported first, and the directory's entries are checked as if it
 		// existed, so that Repair creates it before it handles them.
 		c.report(Problem{Kind: MissingPublish, Ino: PublishIno})
 		c.nodes[PublishIno] = &checkNode{rec: c.t.publishDir()}

@@ -98,7 +98,7 @@ func (c *checker) readExpiries(ctx context.Context) error {
 	})
 }
 
-// judge compares the inodes' records with what was found elsewhere.
+// examine compares the inodes' records with what was found elsewhere.
 func (c *checker) examine() {
 	for _, n := range c.sorted() {
 		c.checkLinks(n)

@@ -205,7 +205,7 @@ func (r *reconciliation) compare(ctx context.Context) error {
 	return err
 }
 
-// judge classifies one inode; there reports whether a file exists under its number.
+// classify classifies one inode; there reports whether a file exists under its number.
 func (r *reconciliation) classify(in metadata.Inode, there bool) {
 	ours := in.IsRegular() && in.Device == r.tier.Name && in.Bound == metadata.Unbound
 	lost := IsLost(in, r.tier.Epoch())

@@ -199,7 +199,7 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 	if err != nil {
 		return false, err
 	}
-	// This precedes any copy; put judges again when the bytes are in place.
+	// This precedes any copy; put decides again when the bytes are in place.
 	if skip, err = g.store.keyed.decide(ctx, g.place, k.Key); skip || err != nil {
 		return skip, err
 	}

@@ -46,7 +46,7 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 		if err = s.keyed.vacate(ctx, in); err == nil {
 			return nil
 		}
-		// If it was renamed or replaced meanwhile, the new state must be judged; if nothing
+		// If it was renamed or replaced meanwhile, the new state must be examined; if nothing
 		// has changed, the error is that of the removal.
 		if now, again := s.index.holder(ctx, key); again != nil || now.Ino == in.Ino && now.Parent == in.Parent && now.Name == in.Name {
 			if errors.Is(again, metadata.ErrNotExist) {

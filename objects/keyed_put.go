@@ -66,7 +66,7 @@ func putResult(results []metadata.PutResult, i int, err error) metadata.PutResul
 
 // putContested makes those files, by index, whose key or name belongs to another inode
 // that may be replaced. It excludes other changes of keys, so that the inode replaced
-// is the one that was judged.
+// is the one that was examined.
 func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.NewFile, which []int, done []placed) {
 	ks.turn.Lock()
 	unlock := ks.names.lock(p.dir, p.dir)

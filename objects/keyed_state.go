@@ -22,7 +22,7 @@ type keyed struct {
 	names   *names
 	changes *changes
 	// turn is held for reading while a free key is assigned to a file, and for writing
-	// while a key is taken from a file that was judged before. No device copy runs under
+	// while a key is taken from a file that was examined before. No device copy runs under
 	// it.
 	turn   sync.RWMutex
 	expiry expiry

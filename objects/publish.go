@@ -66,7 +66,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 	return err
 }
 
-// newcomer is an object that is about to be published.
+// offering is an object that is about to be published.
 type offering struct {
 	bindJob
 	blobs []Blob

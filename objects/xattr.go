@@ -35,7 +35,7 @@ const (
 	XattrHandle = hmcPrefix + "handle"
 )
 
-// told returns the attributes that are computed rather than stored; one with an empty
+// computedXattrs returns the attributes that are computed rather than stored; one with an empty
 // value does not exist.
 func (s *Store) computedXattrs(a Attr) []struct{ name, value string } {
 	return []struct{ name, value string }{

@@ -251,7 +251,7 @@ func (r *records) readRegistry() error {
 	return err
 }
 
-// judge decides whether the versions found are complete. It does so only if no damage was
+// assess decides whether the versions found are complete. It does so only if no damage was
 // found before, since without all tables they can't be.
 func (r *records) assess() {
 	if len(r.damage) > 0 {

@@ -88,7 +88,7 @@ type answer struct {
 	unsure   bool
 }
 
-// judge interprets a result. An existing entry of this node may be bound to a lease that is
+// resolve interprets a result. An existing entry of this node may be bound to a lease that is
 // about to end: it has to be written again, and until then the claim is unsure.
 func (r *Registry) resolve(want coord.Entry, got coord.Result) (a answer, again bool) {
 	switch {

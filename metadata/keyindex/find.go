@@ -137,7 +137,7 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	return Place{Key: key, Node: has.node}, err
 }
 
-// heard records whether the service answers.
+// observed records whether the service answers.
 func (r *Registry) observed(err error) {
 	gone := errors.Is(err, coord.ErrUnavailable)
 	r.mu.Lock()

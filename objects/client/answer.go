@@ -92,7 +92,7 @@ func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 	}
 }
 
-// told returns an error of the daemon with its code and text; nil for an empty code.
+// errorOf returns an error of the daemon with its code and text; nil for an empty code.
 func (s *Session) errorOf(code, text string) error {
 	if code == "" {
 		return nil

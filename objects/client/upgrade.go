@@ -19,7 +19,7 @@ import (
 const (
 	// handshake bounds the time until the daemon is ready for descriptors.
 	handshake = 10 * time.Second
-	// patience bounds the time until the answer if the context sets no deadline: content in
+	// answerTimeout bounds the time until the answer if the context sets no deadline: content in
 	// several pieces is first moved into one.
 	answerTimeout = 2 * time.Minute
 )

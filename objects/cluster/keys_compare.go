@@ -143,7 +143,7 @@ func (k *keys) earlier(ours, theirs metadata.Timespec, by members.Name) bool {
 	return theirs.After(ours)
 }
 
-// meet compares our keys with those of every node with which that has not been done in the
+// compare compares our keys with those of every node with which that has not been done in the
 // present session, connecting to it if there is none. It runs until the cluster ends.
 func (k *keys) compare() {
 	look := time.NewTicker(compareEvery)

@@ -38,7 +38,7 @@ type peerKeys struct {
 	met map[members.Name]keyComparison
 }
 
-// meeting records a comparison of keys with another node: of those up to a turn, in a session.
+// keyComparison records a comparison of keys with another node: of those up to a turn, in a session.
 type keyComparison struct {
 	in   *session
 	turn uint64

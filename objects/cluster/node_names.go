@@ -102,7 +102,7 @@ func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	return a, nil
 }
 
-// stirred drops cached answers about directories in which this node has, or may have, changed
+// dropNames drops cached answers about directories in which this node has, or may have, changed
 // names.
 func (n *Node) dropNames(dirs ...objects.Ino) {
 	n.cache.forget(Invalidation{Inos: dirs, Dirs: dirs})

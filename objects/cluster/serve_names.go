@@ -14,7 +14,7 @@ import (
 
 func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// told encodes an inode for a session that will be notified when the inode changes. mark is
+// attrFor encodes an inode for a session that will be notified when the inode changes. mark is
 // the pusher's mark from before the inode was read; names is true if the name by which the
 // inode was found has not changed since.
 func (s *server) attrFor(g *servedSession, a *objects.Attr, mark uint64, names bool) proto.Attr {

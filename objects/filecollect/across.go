@@ -68,7 +68,7 @@ func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, kil
 type collection struct {
 	c            *Collector
 	participants []participant
-	// order has the indices of the parties, ordered by the names of their nodes.
+	// order has the indices of the participants, ordered by the names of their nodes.
 	order []int
 	ask   *proto.CollectAsk
 }
@@ -144,7 +144,7 @@ func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*col
 	return k, nil
 }
 
-// each calls do for all parties concurrently. The first failure cancels it for the others;
+// each calls do for all participants concurrently. The first failure cancels it for the others;
 // errors that are only due to that are left out.
 func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do func(context.Context, participant) error) error {
 	errs := make([]error, len(k.participants))

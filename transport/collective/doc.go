@@ -109,7 +109,7 @@
 // A rank that has its result may have moved on when another rank needs its bytes again.
 // Therefore calls over links of at least Options.Settle bytes end with a barrier (settle),
 // once all ranks have their results; for smaller calls this would take longer than the
-// call itself. If ranks have sent without copying (plan.Lendable, from lendSize on), all
+// call itself. If ranks have sent without copying (plan.ZeroCopy, from zeroCopySize on), all
 // ranks always settle, twice, before they have a result: once so that all have received
 // their bytes, and once so that all know this. Until then they repeat the call or fail.
 //

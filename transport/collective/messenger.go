@@ -20,7 +20,7 @@ type messenger struct {
 	nothing   [0]byte
 }
 
-// talk is an exchange with a peer: one control message in each direction.
+// exchange is an exchange with a peer: one control message in each direction.
 type exchange struct {
 	peer plan.Rank
 	link fabric.Link
@@ -66,7 +66,7 @@ func (m *messenger) settle(ctx context.Context) error {
 	return nil
 }
 
-// exchangeAll runs all talks concurrently.
+// exchangeAll runs all exchanges concurrently.
 func (m *messenger) exchangeAll(ctx context.Context, why purpose, all []exchange) error {
 	h := header{call: m.seq.call, kind: headControl, step: uint16(why)}
 	if why == forState {

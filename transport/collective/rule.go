@@ -49,7 +49,7 @@ const (
 	fresh stage = iota + 1
 	// comparing: no element has been sent or received.
 	comparing
-	// begun: elements may have been sent or received.
+	// started: elements may have been sent or received.
 	started
 	// settling: the rank has received everything.
 	settling

@@ -11,7 +11,7 @@ type span struct {
 
 func (s span) end() uint64 { return s.off + s.len }
 
-// meets reports whether two spans overlap.
+// overlaps reports whether two spans overlap.
 func (s span) overlaps(o span) bool {
 	return s.buffer == o.buffer && s.len > 0 && o.len > 0 && s.off < o.end() && o.off < s.end()
 }
@@ -29,7 +29,7 @@ type step struct {
 	waits []wait
 	// nth is the index of the message among those of its link and direction.
 	nth uint16
-	// lend reports that the step may be sent without copying: see plan.Lendable.
+	// zeroCopy reports that the step may be sent without copying: see plan.Plan.ZeroCopy.
 	zeroCopy bool
 }
 

@@ -205,7 +205,7 @@ type snapshot struct {
 	moved, waits uint64
 }
 
-// goesOn reports whether there was progress since another sight. A rank that was not
+// goesOn reports whether there was progress since another snapshot. A rank that was not
 // waiting at any time in between was working on its own, and counts as progressing.
 func (s snapshot) goesOn(since snapshot) bool {
 	return s.call != since.call || s.moved != since.moved || s.call == 0 || s.waits == since.waits && s.waits%2 == 0

@@ -94,7 +94,7 @@ func (s *session) is(id wire.Session) bool {
 	return s.id == id
 }
 
-// book admits a connection to join the session, each place once.
+// admit admits a connection to join the session, each place once.
 func (s *session) admit(h wire.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

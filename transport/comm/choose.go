@@ -104,7 +104,7 @@ func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 	return out
 }
 
-// judge chooses among the transports that a peer proposes, and returns the answer
+// evaluate chooses among the transports that a peer proposes, and returns the answer
 // to it.
 func (c *Communicator) evaluate(s window.Setting, cover wire.Cover, proposal wire.Ways) (answer wire.Ways, way *chosen) {
 	way = &chosen{}
@@ -149,7 +149,7 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 	return way, nil
 }
 
-// told returns a transport's error without its own name, which reason adds.
+// bareError returns a transport's error without its own name, which reason adds.
 func bareError(t wire.Transport, err error) string {
 	return strings.TrimPrefix(err.Error(), fmt.Sprintf("transport %s: ", t))
 }

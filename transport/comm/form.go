@@ -113,7 +113,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 	})
 }
 
-// meet introduces the transport's two sides to each other over the side
+// handshake introduces the transport's two sides to each other over the side
 // connection.
 func (s *session) handshake(ctx context.Context, c *control.Conn) error {
 	s.mu.Lock()

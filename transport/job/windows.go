@@ -131,7 +131,7 @@ func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error
 	return err
 }
 
-// judge reads the announcements of the other ranks. All ranks reach the same verdict.
+// evaluate reads the announcements of the other ranks. All ranks reach the same verdict.
 func (w *Windows) evaluate(got [][]byte, failed error) error {
 	for r, p := range got {
 		const head = 1 + 8

@@ -87,7 +87,7 @@ func sameUser(c net.Conn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// judge returns the reason why the process of the facts can't share memory with
+// evaluate returns the reason why the process of the facts can't share memory with
 // us over the connection, or nil.
 func evaluate(c net.Conn, peer facts) error {
 	cred, err := sameUser(c)

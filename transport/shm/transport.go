@@ -75,7 +75,7 @@ func (s *starter) Start() window.Offer {
 	}
 }
 
-// Meet opens the peer's ring.
+// Handshake opens the peer's ring.
 func (s *starter) Handshake(peer window.Offer) (window.Provider, error) {
 	var out *ring
 	err := errors.New("the peer's ring has a different format")

@@ -44,7 +44,7 @@ func (h *head) window() uint64      { return binary.LittleEndian.Uint64(h[16:]) 
 func (h *head) offset() uint64      { return binary.LittleEndian.Uint64(h[24:]) }
 func (h *head) size() uint64        { return binary.LittleEndian.Uint64(h[32:]) }
 
-// talk holds the operations in progress by messages. Only the worker's goroutine
+// messageOps holds the operations in progress by messages. Only the worker's goroutine
 // uses it.
 type messageOps struct {
 	last uint64

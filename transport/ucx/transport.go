@@ -100,7 +100,7 @@ type starter struct{ p *Provider }
 // Start returns the worker's address.
 func (s *starter) Start() window.Offer { return window.Offer{Blob: s.p.Address()} }
 
-// Meet connects the worker to the peer's worker.
+// Handshake connects the worker to the peer's worker.
 func (s *starter) Handshake(peer window.Offer) (window.Provider, error) {
 	err := closeFiles(peer)
 	if err == nil {

@@ -121,7 +121,7 @@ type Transport interface {
 	// use the transport, at most wire.MaxFacts bytes; or an error with the
 	// reason, in one line, why this side can't.
 	Propose(s Setting) ([]byte, error)
-	// Judge returns the reason why a proposal of the peer, which is not trusted,
+	// Evaluate returns the reason why a proposal of the peer, which is not trusted,
 	// can't be accepted; nil if it can.
 	Evaluate(s Setting, facts []byte) error
 	// Open starts our side of a session. Meet or Close ends the returned Starter.
@@ -134,7 +134,7 @@ type Starter interface {
 	// wire.MaxStart bytes, and the files belong to the starter until Meet or
 	// Close.
 	Start() Offer
-	// Meet makes the provider. The offer comes from the peer, and is not trusted;
+	// Handshake makes the provider. The offer comes from the peer, and is not trusted;
 	// its files belong to the callee, even if it fails.
 	Handshake(peer Offer) (Provider, error)
 	// Close ends a starter that will not be used.

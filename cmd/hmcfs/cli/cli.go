@@ -122,7 +122,7 @@ func Run(ctx context.Context, env Env) int {
 	return a.runWithSignals(ctx, cancel)
 }
 
-// patience is the time that a command may take to end after a signal; if it is orderly,
+// endTimeout is the time that a command may take to end after a signal; if it is orderly,
 // after a second one.
 const endTimeout = 3 * time.Second
 

@@ -33,7 +33,7 @@ func (k keyed) Listen(by objects.Caller) admin.EventQueue {
 	return &visibleEvents{queue: k.d.store.Listen(), by: by}
 }
 
-// heard is a queue of the events that a user may see.
+// visibleEvents is a queue of the events that a user may see.
 type visibleEvents struct {
 	queue *objects.Events
 	by    objects.Caller

@@ -77,7 +77,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	return p.rows(ctx)
 }
 
-// meet makes the domain, together with the server.
+// connect makes the domain, together with the server.
 func (p *pair) connect(ctx context.Context) error {
 	if err := p.send(ctx, ask{Do: askJoin}); err != nil {
 		return err

@@ -185,7 +185,7 @@ func checkAddresses(all []string, ranks int) error {
 	return nil
 }
 
-// tcpAddress converts an address of a book to the form that ranks parse.
+// tcpAddress converts an address of an addressBook to the form that ranks parse.
 func tcpAddress(at string) string {
 	return control.Address{Network: control.TCP, Addr: at}.String()
 }

@@ -7,7 +7,7 @@
 //
 // A stream is raw: both ends know from their plan what comes next. It delivers bytes in
 // order, or ends with an error; the group must then redo what was lost. Bytes sent with
-// Link.TryLend are not copied: the peer may read them later than the sender expects.
+// Link.TrySendZeroCopy are not copied: the peer may read them later than the sender expects.
 //
 // # Waiting
 //

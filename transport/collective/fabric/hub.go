@@ -28,12 +28,12 @@ type hub struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed []bool
-	// meeting is the current rendezvous.
+	// rendezvous is the current rendezvous.
 	// +checklocks:mu
 	rendezvous *rendezvous
 }
 
-// meeting is a rendezvous of all ranks for a Share, Reform or Duplicate.
+// rendezvous is a rendezvous of all ranks for a Share, Reform or Duplicate.
 type rendezvous struct {
 	offers []offer
 	here   []bool
@@ -107,7 +107,7 @@ func newRendezvous(n int) *rendezvous {
 	return &rendezvous{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
 }
 
-// meet waits until all ranks have come, and returns their offers.
+// join waits until all ranks have come, and returns their offers.
 func (h *hub) join(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
 	m, err := h.come(me, mine)
 	if err != nil {

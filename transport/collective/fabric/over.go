@@ -54,7 +54,7 @@ type over struct {
 	mapped   bool
 	local    []plan.Rank
 	segments segments
-	// seated is set when seats no longer change. No rank sleeps before that.
+	// seated is set when states no longer change. No rank sleeps before that.
 	seated atomic.Bool
 	links  []*link
 	// pipes are used by sockets to pass pages without copying.
@@ -62,7 +62,7 @@ type over struct {
 	// event wakes a sleeper in poll; -1 where no rank sleeps there.
 	event int
 	polls []unix.PollFd
-	// gate is entered by users of links and seats, and shut by Close.
+	// gate is entered by users of links and states, and shut by Close.
 	gate   gate.Gate
 	series rendezvousSeries
 	// changed holds a token when something has arrived for a rendezvous.

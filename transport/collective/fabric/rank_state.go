@@ -25,7 +25,7 @@ type rankState struct {
 
 // bells puts ranks to sleep and wakes them.
 type bells interface {
-	// ring wakes a rank that was asleep in the way that its seat named.
+	// ring wakes a rank that was asleep in the way that its state named.
 	ring(of plan.Rank, how uint32)
 	// sleep sleeps until our bell rings, or returns at once if the counter rung has changed
 	// from before. It may return early.

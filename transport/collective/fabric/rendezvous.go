@@ -105,7 +105,7 @@ func (p *peer) keep(in part) {
 }
 
 // packet handles a packet of a peer, in the goroutine that receives from it. The fabric may
-// have been closed, and its seats freed, since the packet was assigned to it.
+// have been closed, and its states freed, since the packet was assigned to it.
 func (o *over) packet(from comm.Origin, in *packet) {
 	if !o.gate.Enter() {
 		return
@@ -185,7 +185,7 @@ func (m *rendezvousSeries) begin() {
 	}
 }
 
-// meet takes part in the next rendezvous with a contribution for each rank, and returns the
+// rendezvous takes part in the next rendezvous with a contribution for each rank, and returns the
 // contributions of all ranks.
 //
 // Errors: errAnew if a rank has begun a later epoch; a MissingError; ErrInterrupted;

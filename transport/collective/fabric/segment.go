@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// The layout of a segment: the owner's seat, the counters of the rings from each rank of
+// The layout of a segment: the owner's rankState, the counters of the rings from each rank of
 // the host to the owner, and the rings.
 const (
 	rankStateSpace = 4096
@@ -76,14 +76,14 @@ func (s *segments) close() error {
 const slice = 50 * time.Millisecond
 
 // futexes are bells for ranks that may be in different processes: each sleeps on a word of
-// its own seat.
+// its own rankState.
 type futexes struct {
 	node *node
 	// knock wakes a rank that sleeps in poll; nil where none does.
 	knock func(of plan.Rank)
 }
 
-// The values of seat.asleep, which name how a rank sleeps.
+// The values of rankState.asleep, which name how a rank sleeps.
 const (
 	asleepAtBell uint32 = 1
 	asleepInPoll uint32 = 2

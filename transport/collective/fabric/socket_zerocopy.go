@@ -47,7 +47,7 @@ func (l *zeroCopier) open(pool *pages.Pool) bool {
 	return l.pipe != nil
 }
 
-// lend sends as much as there is room for: head by copying, body by passing its pages.
+// sendZeroCopy sends as much as there is room for: head by copying, body by passing its pages.
 func (s *socket) sendZeroCopy(pool *pages.Pool, head, body []byte) (int, error) {
 	l := &s.zeroCopier
 	begun := l.pipe != nil && l.pipe.Held() > 0

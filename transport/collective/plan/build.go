@@ -16,7 +16,7 @@ type builder struct {
 	scratch uint64
 }
 
-// everybody returns the crowd of all ranks, in the order of the ring.
+// everybody returns the rankSet of all ranks, in the order of the ring.
 func (b *builder) everybody() rankSet { return rankSet{b, b.order, b.pos} }
 
 func newBuilder(p *Plan, r Rank) *builder {

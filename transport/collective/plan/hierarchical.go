@@ -26,10 +26,10 @@ func (b *builder) lanes() lanes {
 	return l
 }
 
-// inside returns the crowd of the ranks of our node.
+// inside returns the rankSet of the ranks of our node.
 func (l lanes) inside() rankSet { return rankSet{l.b, l.nodes[l.node], l.place} }
 
-// between returns the crowd of the ranks of our lane, one of each node. We must be one of
+// between returns the rankSet of the ranks of our lane, one of each node. We must be one of
 // them.
 func (l lanes) between() rankSet {
 	ranks := make([]Rank, len(l.nodes))
@@ -94,7 +94,7 @@ func (l lanes) leader(node int) Rank {
 	return l.nodes[node][0]
 }
 
-// leaders returns the crowd of the leaders of all nodes, and whether we are one.
+// leaders returns the rankSet of the leaders of all nodes, and whether we are one.
 func (l lanes) leaders() (rankSet, bool) {
 	ranks := make([]Rank, len(l.nodes))
 	for x := range l.nodes {

@@ -9,12 +9,12 @@ type rankSet struct {
 	me    int
 }
 
-// among returns the crowd of some ranks, which must include our own.
+// among returns the rankSet of some ranks, which must include our own.
 func (b *builder) among(ranks []Rank) rankSet {
 	return rankSet{b, ranks, slices.Index(ranks, b.rank)}
 }
 
-// wrap returns an index of the crowd, modulo its size.
+// wrap returns an index of the rankSet, modulo its size.
 func (c rankSet) wrap(i int) int { n := len(c.ranks); return (i%n + n) % n }
 
 // at returns the rank at a position of the ring, modulo its size.
@@ -49,7 +49,7 @@ func (b *builder) averageAll(all pieces) {
 	}
 }
 
-// sums holds a rank's values of the slices that a crowd combines, indexed by the position
+// sums holds a rank's values of the slices that a rankSet combines, indexed by the position
 // of the rank that owns each slice in the end: where the present value is, and where the
 // combined one goes. A slice without a place goes to scratch.
 type sums struct {
@@ -119,7 +119,7 @@ func (s *sums) settle(i int) {
 	s.at[i], s.mine[i] = to, true
 }
 
-// sums returns the sums of a task that combines, for a crowd of all ranks.
+// sums returns the sums of a task that combines, for the rankSet of all ranks.
 func (b *builder) sums() *sums {
 	t := b.task
 	s := &sums{b: b, at: make([]pieces, b.n), place: make([]pieces, b.n), mine: make([]bool, b.n)}

@@ -38,7 +38,7 @@ func (p Program) Waits() [][]Wait {
 	return all
 }
 
-// meets reports whether a step must come after an earlier one, and whether it may follow it
+// overlaps reports whether a step must come after an earlier one, and whether it may follow it
 // element by element.
 func (s *Step) overlaps(earlier *Step) (meet, same bool) {
 	if s.Action == Sync || earlier.Action == Sync {

@@ -17,7 +17,7 @@ func (p *Plan) ZeroCopy(r Rank) []bool {
 	return out
 }
 
-// lending holds the programs inspected so far.
+// zeroCopyCheck holds the programs inspected so far.
 type zeroCopyCheck struct {
 	plan     *Plan
 	programs []Program
