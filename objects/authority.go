@@ -193,3 +193,17 @@ func (h *events) notifyAuthority(kind EventKind, key string) {
 	default: // the key is new, or stays
 	}
 }
+
+// setAuthority implements Store.SetAuthority.
+func (c *claims) setAuthority(ctx context.Context, a KeyAuthority) error {
+	c.mu.Lock()
+	c.authority = a
+	c.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	if err := c.tellKeys(ctx); err != nil {
+		return fmt.Errorf("announce the existing keys: %w", err)
+	}
+	return nil
+}

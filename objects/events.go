@@ -241,3 +241,19 @@ func (h *events) close() {
 		h.wakeLocked(e)
 	}
 }
+
+// listen implements Store.Listen.
+func (h *events) listen() *Events {
+	e := &Events{hub: h, came: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.ended = h.closed; e.ended {
+		return e
+	}
+	if h.queues == nil {
+		h.queues = map[*Events]struct{}{}
+	}
+	h.queues[e] = struct{}{}
+	e.next = h.seq + 1
+	return e
+}

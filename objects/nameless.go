@@ -96,11 +96,9 @@ func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	tb.end(left)
 }
 
-// Drop reports that an inode may have lost its last name without a request of the
-// kernel, which may therefore keep the name: content without names is then freed with
-// the last handle.
-func (s *Store) Drop(ino Ino) {
-	sh := s.table.shard(ino)
+// drop implements Store.Drop.
+func (tb *table) drop(ino Ino) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	var left leftover
 	if e := sh.entries[ino]; e != nil && e.orphan != nil {
@@ -108,7 +106,7 @@ func (s *Store) Drop(ino Ino) {
 		left = e.leave()
 	}
 	sh.mu.Unlock()
-	s.table.end(left)
+	tb.end(left)
 }
 
 // endOrphans frees the orphans to which only the kernel refers.

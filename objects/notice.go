@@ -1,8 +1,11 @@
 package objects
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // Notice is a change that may invalidate a cache.
@@ -58,5 +61,31 @@ func (ch *changes) tell(ino Ino, lost bool) {
 	defer ch.notifying.RUnlock()
 	if ch.notify != nil {
 		ch.notify(ino, lost)
+	}
+}
+
+// set implements Store.OnChange.
+func (ch *changes) set(fn func(ino Ino, lost bool)) {
+	ch.notifying.Lock()
+	defer ch.notifying.Unlock()
+	ch.notify = fn
+}
+
+// listen implements Store.OnNotice.
+func (ns *notices) listen(meta *metadata.Store, fn func(Notice)) (cancel func()) {
+	mine := &fn
+	ns.mu.Lock()
+	ns.listeners = append(slices.Clone(ns.listeners), mine)
+	ns.count.Store(int32(len(ns.listeners)))
+	meta.OnWrite(ns.sendWritten)
+	ns.mu.Unlock()
+	return func() {
+		ns.mu.Lock()
+		defer ns.mu.Unlock()
+		ns.listeners = slices.DeleteFunc(slices.Clone(ns.listeners), func(l *func(Notice)) bool { return l == mine })
+		ns.count.Store(int32(len(ns.listeners)))
+		if len(ns.listeners) == 0 {
+			meta.OnWrite(nil)
+		}
 	}
 }

@@ -6,27 +6,12 @@ import "context"
 // inode without names stays usable: an O_PATH descriptor or a working directory is not
 // a handle, but its inode can still be opened.
 func (s *Store) Reference(ino Ino, n uint64) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	sh.getLocked(ino).lookups += n
-	sh.mu.Unlock()
+	s.table.reference(ino, n)
 }
 
 // Forget drops n references of the kernel, and reports whether those were the last.
 func (s *Store) Forget(ino Ino, n uint64) (last bool) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	last = true
-	var left leftover
-	if e := sh.entries[ino]; e != nil {
-		e.lookups -= min(n, e.lookups)
-		last = e.lookups == 0
-		left = e.leave()
-		sh.sweepLocked(ino, e)
-	}
-	sh.mu.Unlock()
-	s.table.end(left)
-	if last {
+	if last = s.table.forget(ino, n); last {
 		s.headers.forget(ino)
 	}
 	return last
@@ -35,21 +20,12 @@ func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 // ReferencePart counts a reference to a view of the inode elsewhere. While there is
 // any, the attributes of an inode without names remain available.
 func (s *Store) ReferencePart(ino Ino) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.getLocked(ino).parts++
+	s.table.referencePart(ino)
 }
 
 // ForgetPart drops a reference counted by ReferencePart.
 func (s *Store) ForgetPart(ino Ino) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if e := sh.entries[ino]; e != nil {
-		e.parts -= min(1, e.parts)
-		sh.sweepLocked(ino, e)
-	}
+	s.table.forgetPart(ino)
 }
 
 // Nameless reports whether an inode to which the kernel refers has no name any more,
@@ -61,3 +37,8 @@ func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
 	_, known := s.table.orphanOf(ino)
 	return known, s.table.isOpen(ino)
 }
+
+// Drop reports that an inode may have lost its last name without a request of the
+// kernel, which may therefore keep the name: content without names is then freed with
+// the last handle.
+func (s *Store) Drop(ino Ino) { s.table.drop(ino) }

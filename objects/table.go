@@ -368,3 +368,47 @@ func (tb *table) isLeaving(ino Ino) bool {
 	_, leaving := tb.orphanOf(ino)
 	return leaving
 }
+
+// reference implements Store.Reference.
+func (tb *table) reference(ino Ino, n uint64) {
+	sh := tb.shard(ino)
+	sh.mu.Lock()
+	sh.getLocked(ino).lookups += n
+	sh.mu.Unlock()
+}
+
+// referencePart implements Store.ReferencePart.
+func (tb *table) referencePart(ino Ino) {
+	sh := tb.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.getLocked(ino).parts++
+}
+
+// forgetPart implements Store.ForgetPart.
+func (tb *table) forgetPart(ino Ino) {
+	sh := tb.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		e.parts -= min(1, e.parts)
+		sh.sweepLocked(ino, e)
+	}
+}
+
+// forget drops n references of the kernel, and reports whether those were the last.
+func (tb *table) forget(ino Ino, n uint64) (last bool) {
+	sh := tb.shard(ino)
+	sh.mu.Lock()
+	last = true
+	var left leftover
+	if e := sh.entries[ino]; e != nil {
+		e.lookups -= min(n, e.lookups)
+		last = e.lookups == 0
+		left = e.leave()
+		sh.sweepLocked(ino, e)
+	}
+	sh.mu.Unlock()
+	tb.end(left)
+	return last
+}
