@@ -2,28 +2,94 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// answer is one call in progress. It must not be used concurrently.
+// leaveLimit bounds the time that the daemon takes to end a call that the caller has
+// cancelled: copies in progress are completed.
+const leaveLimit = 30 * time.Second
+
+// answer is one call in progress. Only add, fail and cancel may be used concurrently with other
+// methods.
 type answer struct {
 	session *Session
-	wire    *wire
-	resp    *http.Response
-	lines   *json.Decoder
+	id      uint64
 	keys    []string
+	// ctx is that of the call, for why.
+	ctx context.Context //nolint:containedctx // an answer is the rest of a call
 	// stop ends the watch on the call's context.
 	stop func() bool
-	// why returns the error of keys for which no line arrived.
-	why func(error) error
+	// over is true when the last frame has been read.
+	over bool
+	// came has a buffer of one: it signals that there are parts, or that err is set.
+	came chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	parts []part
+	// err is set when no more parts will arrive although the last one has not.
+	// +checklocks:mu
+	err error
+}
+
+// part is a frame of an answer.
+type part struct {
+	kind frames.Kind
+	body []byte
+}
+
+// add adds a frame that has arrived.
+func (a *answer) add(kind frames.Kind, body []byte) {
+	a.mu.Lock()
+	a.parts = append(a.parts, part{kind, body})
+	a.mu.Unlock()
+	a.signal()
+}
+
+// fail ends the answer early.
+func (a *answer) fail(err error) {
+	a.mu.Lock()
+	if a.err == nil {
+		a.err = err
+	}
+	a.mu.Unlock()
+	a.signal()
+}
+
+func (a *answer) signal() {
+	select {
+	case a.came <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for the next frame.
+func (a *answer) next() (part, error) {
+	for {
+		a.mu.Lock()
+		if len(a.parts) > 0 {
+			p := a.parts[0]
+			a.parts = a.parts[1:]
+			a.mu.Unlock()
+			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure
+			return p, nil
+		}
+		err := a.err
+		a.mu.Unlock()
+		if err != nil {
+			return part{}, err
+		}
+		<-a.came
+	}
 }
 
 // ask makes a call. The caller must end the answer.
@@ -36,60 +102,117 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if len(q.Keys) > hetero.MaxKeys {
 		return nil, false, fmt.Errorf("%w: %d keys, the maximum is %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
 	}
-	body, err := json.Marshal(q)
-	switch {
-	case err != nil:
-		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
-	case len(body) > adminapi.MaxCall:
-		return nil, false, fmt.Errorf("%w: the call has %d bytes, the maximum is %d", hetero.ErrInvalid, len(body), adminapi.MaxCall)
-	}
-	w, err := s.take(ctx)
-	if err != nil {
+	a = &answer{session: s, keys: slices.Clone(q.Keys), ctx: ctx, came: make(chan struct{}, 1)}
+	if err = s.start(a); err != nil {
 		return nil, false, err
 	}
-	a = &answer{session: s, wire: w, keys: slices.Clone(q.Keys), stop: context.AfterFunc(ctx, w.leave)}
-	a.why = func(cause error) error { return s.broken(ctx, cause) }
-	a.resp, err = w.request(http.MethodPost, adminapi.PathCall+string(verb), s.id, body)
+	frame, err := frameOf(verb, a.id, q)
 	if err != nil {
-		said, refused := errors.AsType[*Error](err)
-		whole := a.stop()
-		s.put(w, false)
-		if refused {
-			return nil, false, s.errorOf(said.Code, said.Text)
-		}
-		if !whole {
-			err = errors.Join(hetero.ContextError(ctx.Err()), err)
-		}
-		return nil, true, a.why(err)
+		s.forget(a)
+		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
-	a.lines = json.NewDecoder(a.resp.Body)
-	return a, true, nil
+	a.stop = context.AfterFunc(ctx, a.cancel)
+	s.send(frame)
+	first, err := a.next()
+	if err == nil && first.kind != frames.KindFailure {
+		a.mu.Lock()
+		a.parts = slices.Insert(a.parts, 0, first)
+		a.mu.Unlock()
+		return a, true, nil
+	}
+	if err == nil {
+		asked, err = false, s.failureOf(first.body)
+	} else {
+		asked, err = true, a.why(err)
+	}
+	a.end()
+	return nil, asked, err
 }
 
-// end ends the use of the connection, which can be used for another call if the answer was
-// read completely.
-func (a *answer) end(whole bool) {
-	wanted := a.stop()
-	_ = a.resp.Body.Close() // it has been read, or is not needed
-	a.session.put(a.wire, whole && wanted && !a.resp.Close)
+// frameOf returns the frame of a call.
+func frameOf(verb adminapi.Verb, id uint64, q *adminapi.Call) ([]byte, error) {
+	frame, err := frames.AppendCall(frames.Begin(nil, frames.KindCall, frames.VerbNumber(verb), id), q)
+	if err != nil {
+		return nil, err
+	}
+	if size := len(frame) - frames.HeaderSize; size > frames.MaxBody {
+		return nil, fmt.Errorf("the call has %d bytes, the maximum is %d", size, frames.MaxBody)
+	}
+	return frame, frames.Finish(frame, 0)
 }
 
-// each passes the lines of keys to line, up to a line without a key, or to the end. begun is
-// true if there was such a line; err is its error, or that of the connection.
+// cancel tells the daemon that the rest of the answer is no longer needed. What it answers to
+// that can be read for a while.
+func (a *answer) cancel() {
+	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	time.AfterFunc(leaveLimit, func() { a.fail(errLate) })
+}
+
+// errLate reports that the daemon does not end a call that was cancelled.
+var errLate = errors.New("the daemon did not end a cancelled call in time")
+
+// end ends the use of the answer. A call that is not over is cancelled.
+func (a *answer) end() {
+	a.stop()
+	if !a.over {
+		a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	}
+	a.session.forget(a)
+}
+
+// each passes the lines of keys to line, up to the report that the call continues in the
+// background, or to the end. begun is true if there was such a report; err is its error, or that
+// of the connection, or io.EOF.
 func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 	for {
-		var l adminapi.Line
-		if err = a.lines.Decode(&l); err != nil {
+		p, err := a.next()
+		if err != nil {
 			return false, err
 		}
-		switch {
-		case l.Begun:
-			return true, a.session.errorOf(l.Code, l.Error)
-		case l.N < 0 || l.N >= len(a.keys):
+		switch p.kind {
+		case frames.KindLines, frames.KindLast:
+			err = frames.ParseLines(p.body, len(a.keys), func(l adminapi.Line) error {
+				line(l)
+				return nil
+			})
+			if err != nil {
+				return false, fmt.Errorf("%w: %w", errAnswer, err)
+			}
+			if p.kind == frames.KindLast {
+				return false, io.EOF
+			}
+		case frames.KindBegun:
+			return true, a.session.failureOf(p.body)
+		case frames.KindFailure:
+			return false, a.session.failureOf(p.body)
+		default:
 			return false, errAnswer
 		}
-		line(l)
 	}
+}
+
+// why returns the error of keys for which no line arrived.
+func (a *answer) why(cause error) error {
+	s := a.session
+	switch {
+	case errors.Is(cause, io.ErrUnexpectedEOF): // the session has ended
+		<-s.gone
+		return s.ended()
+	case a.ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", hetero.ContextError(a.ctx.Err()), cause)
+	case errors.Is(cause, io.EOF), errors.Is(cause, errAnswer):
+		return fmt.Errorf("%w: %w", hetero.ErrIO, errors.Join(errAnswer, cause))
+	}
+	return cause
+}
+
+// failureOf returns the error that a frame has; nil for an empty body.
+func (s *Session) failureOf(body []byte) error {
+	f, err := frames.ParseFailure(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", hetero.ErrIO, err)
+	}
+	return s.errorOf(f.Code, f.Text)
 }
 
 // errorOf returns an error of the daemon with its code and text; nil for an empty code.
@@ -142,31 +265,4 @@ func (c *Client) heteroError(err error) error {
 		return &daemonError{text: said.Text, is: sentinelOf(said.Code)}
 	}
 	return err
-}
-
-// settling bounds the wait that determines whether the end of a connection is the end of the
-// daemon.
-const settling = time.Second
-
-// broken returns the error of a call that got no answer.
-func (s *Session) broken(ctx context.Context, cause error) error {
-	if err := s.ended(); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", hetero.ContextError(ctx.Err()), cause)
-	}
-	if errors.Is(cause, errAnswer) {
-		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
-	}
-	timer := time.NewTimer(settling)
-	defer timer.Stop()
-	select {
-	case <-s.gone:
-		return s.ended()
-	case <-timer.C:
-	}
-	// The session still exists, and this connection does not: the daemon closes the
-	// connections of a user that has too many.
-	return fmt.Errorf("%w: the daemon closed the connection: %w", hetero.ErrBusy, cause)
 }

@@ -48,7 +48,7 @@ func (a *answer) outcomes(each func(i int, r hetero.Result)) {
 			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.errorOf(l.Code, l.Error), Skipped: l.Skipped})
 		}
 	})
-	a.end(errors.Is(err, io.EOF))
+	a.end()
 	var why error
 	for i, key := range a.keys {
 		if told[i] {
@@ -70,7 +70,7 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 	}
 	begun, err := a.each(func(adminapi.Line) {})
 	if !begun {
-		a.end(false)
+		a.end()
 		return nil, a.why(err)
 	}
 	b, settle := hetero.NewBatch()
@@ -98,7 +98,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	}
 	begun, whole := a.each(line)
 	if !begun {
-		a.end(false)
+		a.end()
 		return nil, a.why(whole)
 	}
 	if !lasting {
@@ -107,7 +107,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	}
 	go func() {
 		_, err := a.each(line)
-		a.end(errors.Is(err, io.EOF))
+		a.end()
 		var why error
 		for _, end := range settle {
 			if end != nil {
@@ -264,7 +264,7 @@ func (s *Session) listed(ctx context.Context, verb adminapi.Verb, q *adminapi.Ca
 	}
 	_, err = a.each(line)
 	whole := errors.Is(err, io.EOF)
-	a.end(whole)
+	a.end()
 	if !whole {
 		return a.why(err)
 	}

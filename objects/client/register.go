@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -71,4 +72,31 @@ func (s *Session) exchangeError(ctx context.Context, err error) error {
 // Unregister releases memory.
 func (s *Session) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	return s.listed(ctx, adminapi.VerbUnregister, &adminapi.Call{Memory: id}, func(adminapi.Line) {})
+}
+
+// settling bounds the wait that determines whether the end of a connection is the end of the
+// daemon.
+const settling = time.Second
+
+// broken returns the error of a request on a connection of its own that got no answer.
+func (s *Session) broken(ctx context.Context, cause error) error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", hetero.ContextError(ctx.Err()), cause)
+	}
+	if errors.Is(cause, errAnswer) {
+		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
+	}
+	timer := time.NewTimer(settling)
+	defer timer.Stop()
+	select {
+	case <-s.gone:
+		return s.ended()
+	case <-timer.C:
+	}
+	// The session still exists, and this connection does not: the daemon closes the
+	// connections of a user that has too many.
+	return fmt.Errorf("%w: the daemon closed the connection: %w", hetero.ErrBusy, cause)
 }

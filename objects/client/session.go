@@ -1,54 +1,54 @@
 package client
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// Session is a hetero.Client of this process. It exists as long as one connection does: it
+// Session is a hetero.Client of this process. It exists as long as its connection does: it
 // ends with Close, and when the process exits for any reason. If the daemon exits, all later
 // calls are hetero.ErrDisconnected; the session does not reconnect, since its state is gone.
 type Session struct {
 	client *Client
 	id     string
-	held   *wire
+	conn   *net.UnixConn
 	// gone is closed when the daemon, or Close, has ended the session.
 	gone chan struct{}
 	once sync.Once
+	// sending is held while a frame is written.
+	sending sync.Mutex
 
 	mu sync.Mutex
 	// closed is set by Close.
 	// +checklocks:mu
 	closed bool
-	// idle holds connections for further calls, ordered by their last use, oldest first.
+	// last is the number of the last call.
 	// +checklocks:mu
-	idle []*wire
-	// under holds the connections of calls in progress.
+	last uint64
+	// answers are those of the calls in progress, by number; nil once the session has ended.
 	// +checklocks:mu
-	under map[*wire]struct{}
-	calls sync.WaitGroup
+	answers map[uint64]*answer
+	calls   sync.WaitGroup
 }
 
 var _ hetero.Client = (*Session)(nil)
 
-// The limits of connections.
 const (
-	// maxIdle bounds the connections that are kept for further calls.
-	maxIdle = 16
-	// idleLimit is the time for which they are kept: the daemon closes them later.
-	idleLimit = 30 * time.Second
 	// endLimit bounds the time that the daemon takes to end a session.
 	endLimit = 30 * time.Second
-	// lastLimit bounds the time that its last answers take after that.
-	lastLimit = 10 * time.Second
+	// sessionBuffer is the size, in bytes, of the buffer for received frames.
+	sessionBuffer = 64 << 10
 )
 
 // OpenSession opens a session with the daemon that listens at a socket: a client of
@@ -65,39 +65,91 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	w, err := c.dial(ctx)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, c.heteroError(err)
 	}
-	s := &Session{client: c, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
-	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(http.MethodPost, adminapi.PathSession)
-	var first adminapi.SessionLine
-	if err == nil {
-		err = lines.Decode(&first)
-	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	in := bufio.NewReaderSize(conn, sessionBuffer)
+	hello, err := greet(conn, in)
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
-	if err == nil && first.Session == "" {
-		err = errAnswer
-	}
 	if err != nil {
-		_ = w.conn.Close() // the failure is returned
+		_ = conn.Close() // the failure is returned
 		return nil, c.heteroError(err)
 	}
-	s.id = first.Session
-	go s.attend(lines)
+	s := &Session{client: c, id: hello.Session, conn: conn, gone: make(chan struct{}), answers: map[uint64]*answer{}}
+	go s.receive(in)
 	return s, nil
 }
 
-// attend waits for the end of the session.
-func (s *Session) attend(lines *json.Decoder) {
-	defer close(s.gone)
-	var line adminapi.SessionLine
-	for lines.Decode(&line) == nil && !line.Ended {
+// greet requests a session, and reads the greeting of the daemon.
+func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
+	const request = "POST " + adminapi.PathSession + " HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: " +
+		frames.Protocol + "\r\nContent-Length: 0\r\n\r\n"
+	if _, err := io.WriteString(conn, request); err != nil {
+		return frames.Hello{}, err
 	}
-	s.dropIdle()
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return frames.Hello{}, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+		_ = resp.Body.Close() // it has been read
+		return frames.Hello{}, errors.Join(err, failure(resp.StatusCode, data))
+	}
+	h, body, err := readFrame(in)
+	if err != nil {
+		return frames.Hello{}, err
+	}
+	if h.Kind != frames.KindHello {
+		return frames.Hello{}, errAnswer
+	}
+	return frames.ParseHello(body)
+}
+
+// readFrame reads one frame, whose body becomes the caller's.
+func readFrame(in *bufio.Reader) (frames.Header, []byte, error) {
+	head, err := in.Peek(frames.HeaderSize)
+	if err != nil {
+		return frames.Header{}, nil, err
+	}
+	h, err := frames.ParseHeader(head)
+	if err != nil {
+		return frames.Header{}, nil, err
+	}
+	if _, err = in.Discard(frames.HeaderSize); err != nil {
+		return frames.Header{}, nil, err
+	}
+	body := make([]byte, h.Size)
+	_, err = io.ReadFull(in, body)
+	return h, body, err
+}
+
+// receive passes frames to the answers they belong to, until the session ends.
+func (s *Session) receive(in *bufio.Reader) {
+	for {
+		h, body, err := readFrame(in)
+		if err != nil || h.Kind == frames.KindEnded {
+			break
+		}
+		s.mu.Lock()
+		a := s.answers[h.ID]
+		s.mu.Unlock()
+		if a != nil {
+			a.add(h.Kind, body)
+		}
+	}
+	s.mu.Lock()
+	left := s.answers
+	s.answers = nil
+	s.mu.Unlock()
+	close(s.gone)
+	for _, a := range left {
+		a.fail(io.ErrUnexpectedEOF)
+	}
 }
 
 // Close ends the session and returns once the daemon has released everything that belonged to
@@ -111,31 +163,16 @@ func (s *Session) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	_ = s.held.conn.CloseWrite() // an error means that the session has ended
+	_ = s.conn.CloseWrite() // an error means that the session has ended
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
 	select {
 	case <-s.gone:
 	case <-timer.C:
 	}
-	_ = s.held.conn.Close() // no more data will arrive
+	_ = s.conn.Close() // no more data will arrive
 	<-s.gone
-	s.mu.Lock()
-	for w := range s.under {
-		_ = w.conn.SetReadDeadline(time.Now().Add(lastLimit)) // for answers that the daemon has already sent
-	}
-	s.mu.Unlock()
 	s.calls.Wait()
-	s.dropIdle()
-}
-
-func (s *Session) dropIdle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.idle {
-		_ = w.conn.Close() // it is not in use
-	}
-	s.idle = nil
 }
 
 // ended returns the reason why no call can be made, or nil.
@@ -157,61 +194,39 @@ func (s *Session) isClosed() bool {
 	return s.closed
 }
 
-// take returns a connection for a call. The caller must pass it to put.
-func (s *Session) take(ctx context.Context) (*wire, error) {
-	if err := s.ended(); err != nil {
-		return nil, err
-	}
-	w := s.takeIdle()
-	if w == nil {
-		var err error
-		if w, err = s.client.dial(ctx); err != nil {
-			return nil, s.broken(ctx, s.client.heteroError(err))
-		}
-	}
+// start counts a call and gives it a number. The caller calls forget at the end.
+func (s *Session) start(a *answer) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		_ = w.conn.Close() // nothing was sent on it
-		return nil, hetero.ErrClosed
-	}
-	s.under[w] = struct{}{}
-	s.calls.Add(1)
-	return w, nil
-}
-
-// takeIdle returns the connection that was used last, or nil.
-func (s *Session) takeIdle() *wire {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.idle)
-	if n == 0 {
+	closed := s.closed
+	if !closed && s.answers != nil {
+		s.last++
+		a.id = s.last
+		s.answers[a.id] = a
+		s.calls.Add(1)
+		s.mu.Unlock()
 		return nil
 	}
-	w := s.idle[n-1]
-	s.idle = s.idle[:n-1]
-	if time.Since(w.rested) < idleLimit {
-		return w
+	s.mu.Unlock()
+	if closed {
+		return hetero.ErrClosed
 	}
-	// The earlier ones have been idle for longer.
-	_ = w.conn.Close() // it is not in use
-	for _, old := range s.idle {
-		_ = old.conn.Close() // it is not in use
-	}
-	s.idle = nil
-	return nil
+	<-s.gone
+	return s.ended()
 }
 
-// put ends the use of a connection. It is kept for another call if good.
-func (s *Session) put(w *wire, good bool) {
+// forget ends a call: frames that still arrive for it are dropped.
+func (s *Session) forget(a *answer) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.under, w)
-	if good && !s.closed && len(s.idle) < maxIdle {
-		w.rested = time.Now()
-		s.idle = append(s.idle, w)
-	} else {
-		_ = w.conn.Close() // no more data will arrive
-	}
+	delete(s.answers, a.id)
+	s.mu.Unlock()
 	s.calls.Done()
+}
+
+// send writes a frame. If that fails the session ends.
+func (s *Session) send(frame []byte) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if _, err := s.conn.Write(frame); err != nil {
+		_ = s.conn.CloseRead() // which ends receive, if the daemon has not done so already
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -46,7 +45,7 @@ func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, 
 		return nil, nil, c.heteroError(err)
 	}
 	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(http.MethodGet, path)
+	lines, err := w.stream(path)
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}

@@ -133,6 +133,13 @@ func (c *fakeClient) fail(err error) {
 	c.whole = err
 }
 
+// ended returns how often the client was closed.
+func (c *fakeClient) ended() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closes
+}
+
 // waiting returns the number of calls in progress.
 func (c *fakeClient) waiting() int {
 	c.mu.Lock()

@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// session serves a session from beginning to end. The response names it and then stays
-// open: the session ends when the connection of the request ends, in either direction.
+// session serves a session from beginning to end: the session ends when the connection of the
+// request ends, in either direction. The response names the session and then stays open; after
+// an upgrade the connection carries frames.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	if r.ContentLength != 0 {
@@ -41,19 +44,29 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	// From here on only this function reads from the connection, so that its end is not
 	// missed.
-	if _, _, err = http.NewResponseController(w).Hijack(); err != nil {
+	_, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
 		s.sessions.close(one)
 		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
 		return
 	}
 	defer func() { _ = c.Close() }()
-	if err = s.attend(r.Context(), c, one); err != nil {
+	attend, ended := s.attend, s.sendEnded
+	if strings.EqualFold(r.Header.Get("Upgrade"), frames.Protocol) {
+		attend, ended = s.attendFrames, s.sendFrameEnded
+	}
+	if buffered.Reader.Buffered() > 0 {
+		err = fmt.Errorf("%w: bytes before the session began", errInvalid)
+	} else {
+		err = attend(r.Context(), c, one)
+	}
+	if err != nil {
 		s.opts.Logger.Info("session ended abnormally", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	if err = s.endSession(context.WithoutCancel(r.Context()), one); err != nil {
 		s.opts.Logger.Warn("session left resources behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
-	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // a client that has disconnected does not need it
+	_ = ended(c) // a client that has disconnected does not need it
 }
 
 // attend sends the name of a session and returns when it must end.
@@ -71,6 +84,11 @@ func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
 		_ = c.CloseRead() // which ends the read, even if it begins later
 		return <-over
 	}
+}
+
+// sendEnded sends the last line of a session.
+func (s *Server) sendEnded(c *conn) error {
+	return s.sendLine(c, "", adminapi.SessionLine{Ended: true})
 }
 
 // sendLine sends a line on the connection that holds a session.
@@ -116,7 +134,7 @@ func (s *Server) call(do verb) http.HandlerFunc {
 		defer s.sessions.exit(c, one)
 		q, taken, err := s.readCall(w, r, one.user.memory)
 		if err == nil {
-			err = do(r.Context(), one.client, q, newLines(w))
+			err = do(r.Context(), one.client, q, &answer{to: newLines(w)})
 		}
 		one.user.memory.give(taken)
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -105,6 +106,8 @@ type Server struct {
 	http     *http.Server
 	shares   shares
 	sessions sessions
+	// numbered has the verbs of calls by their number in frames less one.
+	numbered []verb
 	done     chan struct{}
 }
 
@@ -290,8 +293,12 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+adminapi.PathRegister, s.register)
 	mux.HandleFunc("GET "+adminapi.PathKeys, s.keys)
 	mux.HandleFunc("GET "+adminapi.PathEvents, s.events)
-	for name, do := range verbs() {
+	all := verbs()
+	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(do))
+	}
+	for _, name := range frames.Verbs() {
+		s.numbered = append(s.numbered, all[name])
 	}
 }
 

@@ -160,6 +160,13 @@ func (s *sessions) enter(c *conn, id string) (*session, error) {
 	return one, nil
 }
 
+// track makes cut close the connection that holds a session, too.
+func (s *sessions) track(c *conn, one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.under[c] = struct{}{}
+}
+
 // exit ends a call.
 func (s *sessions) exit(c *conn, one *session) {
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 
 // verb executes a call and answers it. Its error concerns the whole call: nothing has been
 // answered then.
-type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error
+type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error
 
 // verbs returns all calls.
 func verbs() map[adminapi.Verb]verb {
@@ -20,38 +20,38 @@ func verbs() map[adminapi.Verb]verb {
 		adminapi.VerbSubscribe: subscribe,
 		adminapi.VerbClaim:     claim,
 		adminapi.VerbFetch:     fetch,
-		adminapi.VerbSettle: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbSettle: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			key, err := onlyKey(q)
 			if err == nil {
 				err = c.DevSettle(ctx, key, q.Received)
 			}
 			return out.results(nil, err)
 		},
-		adminapi.VerbMSet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbMSet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(c.DevMSet(ctx, q.Keys, q.Lists))
 		},
-		adminapi.VerbMGet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbMGet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(c.DevMGet(ctx, q.Keys, q.Lists, getOptions(q)))
 		},
-		adminapi.VerbDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			if q.Async {
 				b, err := c.AsyncDevDelete(ctx, q.Keys)
 				return out.batch(ctx, b, err)
 			}
 			return out.results(c.DevDelete(ctx, q.Keys))
 		},
-		adminapi.VerbLocalDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbLocalDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(c.DevLocalDelete(ctx, q.Keys))
 		},
 		adminapi.VerbMSetD2H: gather,
 		adminapi.VerbMGetH2D: scatter,
 		adminapi.VerbExist:   exist,
 		adminapi.VerbInfo:    info,
-		adminapi.VerbExpire: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbExpire: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(c.Expire(ctx, q.Keys, time.Duration(q.TTL)))
 		},
 		adminapi.VerbWait: wait,
-		adminapi.VerbUnregister: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+		adminapi.VerbUnregister: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(nil, c.Unregister(ctx, q.Memory))
 		},
 	}
@@ -63,14 +63,14 @@ func getOptions(q *adminapi.Call) hetero.GetOptions {
 
 // publish lasts as long as what is published, or the connection. A client that has
 // disconnected by then needs no answer; its publications belong to its session.
-func publish(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func publish(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	futures, err := c.DevPublish(ctx, q.Keys, q.Lists)
 	return out.futures(futures, err, ctx.Done())
 }
 
 // subscribe lasts until the bytes have arrived, or until nothing is copied any more: the
 // end of the connection ends the futures.
-func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // even if the client does not read the answer
 	futures, err := c.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
@@ -79,7 +79,7 @@ func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *line
 
 // wait answers with each key as it appears. The call is made here, where a panic ends only
 // the answer.
-func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	e := newEndings()
 	end := e.write(out)
 	defer end()
@@ -101,7 +101,7 @@ func onlyKey(q *adminapi.Call) (string, error) {
 	return q.Keys[0], nil
 }
 
-func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	key, err := onlyKey(q)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 	return nil
 }
 
-func fetch(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func fetch(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	key, err := onlyKey(q)
 	if err == nil && len(q.Lists) != 1 {
 		err = fmt.Errorf("%w: %d lists of blobs, and the call takes one", hetero.ErrInvalid, len(q.Lists))
@@ -126,7 +126,7 @@ func fetch(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 	return out.results(nil, c.DevFetch(ctx, key, q.Lists[0]))
 }
 
-func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	o := hetero.SetOptions{Existing: q.Existing, TTL: time.Duration(q.TTL)}
 	if q.Async {
 		b, err := c.AsyncMSetD2H(ctx, q.Keys, q.Lists, o)
@@ -135,7 +135,7 @@ func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) 
 	return out.results(c.MSetD2H(ctx, q.Keys, q.Lists, o))
 }
 
-func scatter(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func scatter(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	if q.Async {
 		b, err := c.AsyncMGetH2D(ctx, q.Keys, q.Lists, getOptions(q))
 		return out.batch(ctx, b, err)
@@ -143,7 +143,7 @@ func scatter(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines)
 	return out.results(c.MGetH2D(ctx, q.Keys, q.Lists, getOptions(q)))
 }
 
-func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	found, err := c.Exist(ctx, q.Keys)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 	return nil
 }
 
-func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	if err := hetero.CheckKeys(q.Keys); err != nil {
 		return err
 	}

@@ -1,0 +1,340 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+const (
+	// maxCalls bounds the calls of a framed session that are in progress.
+	maxCalls = 1024
+	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
+	frameBuffer = 64 << 10
+)
+
+// framed is a session whose calls are frames on the connection that holds it.
+type framed struct {
+	server *Server
+	conn   *conn
+	one    *session
+	verbs  []verb // by their number less one
+
+	// The following fields belong to the reading goroutine.
+	in    *bufio.Reader
+	names frames.Names
+
+	// sending is held while a frame is written.
+	sending sync.Mutex
+	// deadline is the time at which writes fail.
+	// +checklocks:sending
+	deadline time.Time
+
+	mu sync.Mutex
+	// calls are the calls in progress by their number.
+	// +checklocks:mu
+	calls map[uint64]context.CancelFunc
+}
+
+// attendFrames serves the frames of a session and returns when the session must end.
+func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
+	f := &framed{
+		server: s, conn: c, one: one, verbs: s.numbered,
+		in: bufio.NewReaderSize(c.UnixConn, frameBuffer), calls: map[uint64]context.CancelFunc{},
+	}
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n\r\n"
+	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
+	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: maxCalls})
+	if err := frames.Finish(hello, len(switching)); err != nil {
+		return err
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	s.sessions.track(c, one)
+	if err := f.send(hello); err != nil {
+		return err
+	}
+	over := make(chan error, 1)
+	go func() { over <- f.receive(ctx) }()
+	select {
+	case err := <-over:
+		return err
+	case <-one.end:
+		_ = c.CloseRead() // which ends the read, even if it begins later
+		return <-over
+	}
+}
+
+// receive serves frames until the client sends no more.
+func (f *framed) receive(ctx context.Context) error {
+	for {
+		head, err := f.in.Peek(frames.HeaderSize)
+		if len(head) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || ctx.Err() != nil) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("receive a frame: %w", err)
+		}
+		h, err := frames.ParseHeader(head)
+		if err == nil {
+			_, err = f.in.Discard(frames.HeaderSize)
+		}
+		switch {
+		case err != nil:
+		case h.Kind == frames.KindCall:
+			err = f.call(ctx, h)
+		case h.Kind == frames.KindCancel && h.Size == 0:
+			f.cancel(h.ID)
+		default:
+			err = fmt.Errorf("%w: kind %d with %d bytes, from a client", frames.ErrFrame, h.Kind, h.Size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// framedCall is one call in progress.
+type framedCall struct {
+	framed *framed
+	id     uint64
+	do     verb
+	q      *adminapi.Call
+	// taken is the memory reserved from the budget of the user.
+	taken int64
+	out   frameSink
+}
+
+// call starts a call. Its error ends the session.
+func (f *framed) call(ctx context.Context, h frames.Header) error {
+	c := &framedCall{framed: f, id: h.ID, q: new(adminapi.Call), out: frameSink{framed: f, id: h.ID}}
+	fault, err := f.read(ctx, h, c)
+	if err != nil {
+		return err
+	}
+	switch i := int(h.Verb) - 1; {
+	case fault != nil:
+	case i < 0 || i >= len(f.verbs):
+		fault = fmt.Errorf("%w: unknown verb %d", hetero.ErrInvalid, h.Verb)
+	default:
+		c.do = f.verbs[i]
+		ctx, fault = f.admit(ctx, h.ID)
+	}
+	if fault != nil {
+		f.one.user.memory.give(c.taken)
+		return c.out.refuse(fault)
+	}
+	f.one.calls.Add(1)
+	go c.run(ctx)
+	return nil
+}
+
+// read receives the body of a call and decodes it. fault is a reason to refuse the call, err
+// one to end the session.
+func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (fault, err error) {
+	n := int(h.Size)
+	// Decoding needs up to twice the memory of a body, beside the body.
+	taken := 3 * int64(n)
+	ctx, cancel := context.WithTimeout(ctx, bodyLimit)
+	defer cancel()
+	if fault = f.one.user.memory.take(ctx, taken); fault != nil {
+		f.server.opts.Refusals.add(boundCallBytes)
+		if _, err = f.in.Discard(n); err != nil {
+			return nil, fmt.Errorf("receive a call: %w", err)
+		}
+		if errors.Is(fault, errInvalid) {
+			return fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.memory.whole/3), nil
+		}
+		return fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, fault), nil
+	}
+	c.taken = taken
+	body, err := f.body(n)
+	if err == nil {
+		fault = frames.ParseCall(body, c.q, &f.names)
+		if n <= frameBuffer {
+			_, err = f.in.Discard(n)
+		}
+	}
+	if err != nil {
+		f.one.user.memory.give(c.taken)
+		return nil, fmt.Errorf("receive a call: %w", err)
+	}
+	if fault != nil {
+		return fmt.Errorf("%w: %w", hetero.ErrInvalid, fault), nil
+	}
+	if keep := weight(c.q); keep < c.taken {
+		f.one.user.memory.give(c.taken - keep)
+		c.taken = keep
+	}
+	return nil, nil
+}
+
+// body receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
+// and the caller discards it.
+func (f *framed) body(n int) ([]byte, error) {
+	if n <= f.in.Buffered() {
+		return f.in.Peek(n)
+	}
+	if err := f.conn.SetReadDeadline(time.Now().Add(bodyLimit)); err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.conn.SetReadDeadline(time.Time{}) }() // a closed connection fails the next read
+	if n <= frameBuffer {
+		return f.in.Peek(n)
+	}
+	body := make([]byte, n)
+	_, err := io.ReadFull(f.in, body)
+	return body, err
+}
+
+// admit counts a call, and returns its context, which cancel ends.
+func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls[id] != nil {
+		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
+	}
+	if len(f.calls) >= maxCalls {
+		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, maxCalls)
+	}
+	ctx, f.calls[id] = context.WithCancel(ctx)
+	return ctx, nil
+}
+
+// cancel ends a call early, if it is in progress.
+func (f *framed) cancel(id uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if end := f.calls[id]; end != nil {
+		end()
+	}
+}
+
+// run executes a call and answers it.
+func (c *framedCall) run(ctx context.Context) {
+	f := c.framed
+	defer f.one.calls.Done()
+	defer func() {
+		f.one.user.memory.give(c.taken)
+		if fault := recover(); fault != nil {
+			f.server.opts.Logger.Error("call of a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
+			_ = f.conn.Close() // which ends the session: what the call has done is unknown
+		}
+	}()
+	err := c.do(ctx, f.one.client, c.q, &answer{to: &c.out})
+	// The number may be used again as soon as the client has the last frame.
+	f.mu.Lock()
+	end := f.calls[c.id]
+	delete(f.calls, c.id)
+	f.mu.Unlock()
+	end()
+	if err != nil {
+		err = c.out.refuse(err)
+	} else {
+		err = c.out.last()
+	}
+	if err != nil {
+		_ = f.conn.Close() // the client has not read for too long, or is gone
+	}
+}
+
+// send writes frames.
+func (f *framed) send(b []byte) error {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	// The deadline is renewed before it has used up half of its time.
+	if now := time.Now(); f.deadline.Sub(now) < writeLimit/2 {
+		f.deadline = now.Add(writeLimit)
+		if err := f.conn.SetWriteDeadline(f.deadline); err != nil {
+			return err
+		}
+	}
+	_, err := f.conn.Write(b)
+	return err
+}
+
+// sendFrameEnded sends the last frame of a session, whose calls have ended.
+func (s *Server) sendFrameEnded(c *conn) error {
+	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
+	}
+	_, err := c.Write(frames.Begin(nil, frames.KindEnded, 0, 0))
+	return err
+}
+
+// frameSink sends the lines of one call as frames.
+type frameSink struct {
+	framed *framed
+	id     uint64
+	buf    []byte
+}
+
+func (k *frameSink) line(one adminapi.Line) error {
+	if one.Begun {
+		if err := k.flush(); err != nil {
+			return err
+		}
+		b := frames.Begin(k.buf[:0], frames.KindBegun, 0, k.id)
+		if one.Code != "" {
+			b = frames.AppendFailure(b, frames.Failure{Code: one.Code, Text: one.Error})
+		}
+		return k.send(b)
+	}
+	if len(k.buf) == 0 {
+		k.buf = frames.Begin(k.buf, frames.KindLines, 0, k.id)
+	}
+	k.buf = frames.AppendLine(k.buf, &one)
+	if len(k.buf) >= lineBuffer {
+		return k.flush()
+	}
+	return nil
+}
+
+// send sends the frame in b, whose memory is used for the next one.
+func (k *frameSink) send(b []byte) error {
+	err := frames.Finish(b, 0)
+	if err == nil {
+		err = k.framed.send(b)
+	}
+	k.buf = b[:0]
+	return err
+}
+
+func (k *frameSink) flush() error {
+	if len(k.buf) == 0 {
+		return nil
+	}
+	return k.send(k.buf)
+}
+
+func (k *frameSink) end() {}
+
+// last sends the rest of the lines and ends the answer.
+func (k *frameSink) last() error {
+	if len(k.buf) == 0 {
+		k.buf = frames.Begin(k.buf, frames.KindLast, 0, k.id)
+	} else {
+		frames.SetKind(k.buf, frames.KindLast)
+	}
+	return k.send(k.buf)
+}
+
+// refuse ends the answer with an error of the whole call.
+func (k *frameSink) refuse(fault error) error {
+	_, code := k.framed.server.fault(fault)
+	b := frames.Begin(k.buf[:0], frames.KindFailure, 0, k.id)
+	return k.send(frames.AppendFailure(b, frames.Failure{Code: code, Text: fault.Error()}))
+}

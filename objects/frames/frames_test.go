@@ -1,0 +1,336 @@
+package frames_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// calls are calls that use every field.
+func calls() []adminapi.Call {
+	rng := rand.New(rand.NewPCG(1, 2))
+	many := adminapi.Call{}
+	for range 300 {
+		key := make([]byte, 1+rng.IntN(255))
+		for i := range key {
+			key[i] = byte(rng.Uint32())
+		}
+		many.Keys = append(many.Keys, string(key))
+		l := hetero.DeviceBlobList{Device: "cuda13", SourceOffset: rng.Int64()}
+		for range rng.IntN(9) {
+			l.Blobs = append(l.Blobs, hetero.Blob{
+				Memory: hetero.MemoryID(rng.Uint64()), Off: devices.Offset(rng.Uint64()), Size: devices.Size(rng.Uint64()),
+			})
+		}
+		many.Lists = append(many.Lists, l)
+	}
+	return []adminapi.Call{
+		{},
+		{Keys: []string{"a"}, Lists: []hetero.DeviceBlobList{{Device: "sim0", Blobs: []hetero.Blob{{Memory: 1, Off: 4096, Size: 1 << 40}}}}},
+		{Keys: []string{"", "ключ", "a/b"}, Timeout: adminapi.Duration(20 * time.Second), Replica: true},
+		{Keys: []string{"x"}, TTL: adminapi.Duration(time.Hour), Existing: hetero.ExistingReplace, Async: true},
+		{Keys: []string{"x"}, Existing: hetero.ExistingFail, Published: true},
+		{Keys: []string{"x"}, Existing: hetero.ExistingSkip, Received: true, Memory: 1<<64 - 1, Timeout: -1},
+		many,
+	}
+}
+
+func appended(t testing.TB, q adminapi.Call) []byte {
+	t.Helper()
+	b, err := frames.AppendCall(nil, &q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// normal replaces empty slices, which the format does not distinguish from nil ones.
+func normal(q adminapi.Call) adminapi.Call {
+	if len(q.Keys) == 0 {
+		q.Keys = nil
+	}
+	if len(q.Lists) == 0 {
+		q.Lists = nil
+	}
+	lists := append([]hetero.DeviceBlobList(nil), q.Lists...)
+	for i := range lists {
+		if len(lists[i].Blobs) == 0 {
+			lists[i].Blobs = nil
+		}
+	}
+	q.Lists = lists
+	return q
+}
+
+// TestCallRoundTrip decodes every call, into fresh memory and into that of the call before.
+func TestCallRoundTrip(t *testing.T) {
+	var reused adminapi.Call
+	var names frames.Names
+	for i, want := range calls() {
+		body := appended(t, want)
+		var got adminapi.Call
+		for _, into := range []*adminapi.Call{&got, &reused} {
+			if err := frames.ParseCall(body, into, &names); err != nil {
+				t.Fatalf("call %d: %v", i, err)
+			}
+			if !reflect.DeepEqual(normal(*into), normal(want)) {
+				t.Errorf("call %d: %+v is read as %+v", i, want, *into)
+			}
+		}
+	}
+}
+
+// TestCallIsOfItsOwn changes a body after it was decoded.
+func TestCallIsOfItsOwn(t *testing.T) {
+	want := calls()[1]
+	body := appended(t, want)
+	var got adminapi.Call
+	if err := frames.ParseCall(body, &got, new(frames.Names)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range body {
+		body[i] = 0xff
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestCallIsCut decodes every prefix of a body, and a body with one byte more.
+func TestCallIsCut(t *testing.T) {
+	body := appended(t, calls()[2])
+	var q adminapi.Call
+	for n := range body {
+		if err := frames.ParseCall(body[:n], &q, new(frames.Names)); !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%d of %d bytes: %v", n, len(body), err)
+		}
+	}
+	if err := frames.ParseCall(append(body, 0), &q, new(frames.Names)); !errors.Is(err, frames.ErrFrame) {
+		t.Errorf("one byte more: %v", err)
+	}
+}
+
+// TestCallIsRefused encodes what the format has no room for.
+func TestCallIsRefused(t *testing.T) {
+	for name, q := range map[string]adminapi.Call{
+		"rule":   {Existing: "perhaps"},
+		"key":    {Keys: []string{strings.Repeat("k", 1<<16)}},
+		"device": {Lists: []hetero.DeviceBlobList{{Device: devices.Name(strings.Repeat("d", 256))}}},
+	} {
+		if _, err := frames.AppendCall(nil, &q); !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCallBytes compares a call with the bytes that docs/wire.md shows.
+func TestCallBytes(t *testing.T) {
+	q := adminapi.Call{
+		Keys:    []string{"kv"},
+		Lists:   []hetero.DeviceBlobList{{Device: "sim0", Blobs: []hetero.Blob{{Memory: 1, Size: 4096}}}},
+		Timeout: adminapi.Duration(2 * time.Second),
+	}
+	b := frames.Begin(nil, frames.KindCall, frames.VerbNumber(adminapi.VerbMGet), 7)
+	b, err := frames.AppendCall(b, &q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = frames.Finish(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := []byte{
+		0x55, 0, 0, 0, 1, 7, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+		0, 0x94, 0x35, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		2, 0, 'k', 'v',
+		4, 's', 'i', 'm', '0', 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+		1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
+	}
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded as\n% x, want\n% x", b, want)
+	}
+}
+
+func lines() []adminapi.Line {
+	return []adminapi.Line{
+		{N: 0},
+		{N: 3, Skipped: true},
+		{N: 2, Exists: true},
+		{N: 1, Code: "not_found", Error: "can't find objects"},
+		{N: 4, Device: "cuda0", Size: 12, Blobs: []devices.Size{5, 7}},
+		{N: 5, Size: 9, Blobs: []devices.Size{9}, Code: "lost", Error: ""},
+	}
+}
+
+// TestLineRoundTrip decodes all kinds of lines, in one body.
+func TestLineRoundTrip(t *testing.T) {
+	var body []byte
+	for _, l := range lines() {
+		body = frames.AppendLine(body, &l)
+	}
+	var got []adminapi.Line
+	keep := func(l adminapi.Line) error {
+		got = append(got, l)
+		return nil
+	}
+	if err := frames.ParseLines(body, 6, keep); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, lines()) {
+		t.Errorf("%+v", got)
+	}
+	// A line of a key that the call does not have.
+	if err := frames.ParseLines(body, 5, keep); !errors.Is(err, frames.ErrFrame) {
+		t.Errorf("%v", err)
+	}
+	want := errors.New("enough")
+	if err := frames.ParseLines(body, 6, func(adminapi.Line) error { return want }); !errors.Is(err, want) {
+		t.Errorf("%v", err)
+	}
+	whole := 0
+	for n := range body {
+		if frames.ParseLines(body[:n], 6, func(adminapi.Line) error { return nil }) == nil {
+			whole++ // it ends between two lines
+		}
+	}
+	if whole != len(lines()) {
+		t.Errorf("%d of %d prefixes are whole lines, want %d", whole, len(body), len(lines()))
+	}
+}
+
+// TestFailureIsBounded sends a text and a code that are too long.
+func TestFailureIsBounded(t *testing.T) {
+	long := frames.Failure{Code: strings.Repeat("c", 300), Text: strings.Repeat("t", 1<<20)}
+	got, err := frames.ParseFailure(frames.AppendFailure(nil, long))
+	if err != nil || len(got.Code) != 255 || len(got.Text) != 4096 {
+		t.Errorf("%d, %d, %v", len(got.Code), len(got.Text), err)
+	}
+	if got, err = frames.ParseFailure(nil); err != nil || got != (frames.Failure{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestHeader decodes headers that are none.
+func TestHeader(t *testing.T) {
+	good := frames.Header{Size: 3, Kind: frames.KindCall, Verb: 2, ID: 1 << 63}
+	if got, err := frames.ParseHeader(good.Append(nil)); err != nil || got != good {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, change := range map[string]func(b []byte){
+		"kind 0":      func(b []byte) { b[4] = 0 },
+		"kind 9":      func(b []byte) { b[4] = 9 },
+		"size":        func(b []byte) { b[3] = 0x10 },
+		"padding":     func(b []byte) { b[6] = 1 },
+		"cancel verb": func(b []byte) { b[4] = byte(frames.KindCancel) },
+	} {
+		b := good.Append(nil)
+		change(b)
+		if _, err := frames.ParseHeader(b); !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	large := make([]byte, frames.HeaderSize+frames.MaxBody+1)
+	if err := frames.Finish(large, 0); !errors.Is(err, frames.ErrFrame) {
+		t.Errorf("too large a body: %v", err)
+	}
+}
+
+// TestHello decodes greetings.
+func TestHello(t *testing.T) {
+	want := frames.Hello{Session: "3f", Calls: 9}
+	body := frames.AppendHello(nil, want)
+	if got, err := frames.ParseHello(body); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range [][]byte{nil, body[:4], body[:3], append([]byte{0, 0, 0, 0}, "id"...)} {
+		if _, err := frames.ParseHello(bad); !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("% x: %v", bad, err)
+		}
+	}
+}
+
+// TestNoAllocation decodes the same call again, which needs no memory.
+func TestNoAllocation(t *testing.T) {
+	body := appended(t, calls()[1])
+	var q adminapi.Call
+	var names frames.Names
+	var b []byte
+	line := lines()[3]
+	if n := testing.AllocsPerRun(100, func() {
+		if frames.ParseCall(body, &q, &names) != nil {
+			t.Fatal("it was decoded before")
+		}
+		b, _ = frames.AppendCall(b[:0], &q)
+		b = frames.AppendLine(b, &line)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzCall decodes arbitrary bodies: an accepted one is encoded to the same bytes again.
+func FuzzCall(f *testing.F) {
+	for _, q := range calls() {
+		f.Add(appended(f, q))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var q adminapi.Call
+		if err := frames.ParseCall(body, &q, new(frames.Names)); err != nil {
+			if !errors.Is(err, frames.ErrFrame) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if again := appended(t, q); !bytes.Equal(again, body) {
+			t.Errorf("% x is encoded as % x", body, again)
+		}
+	})
+}
+
+// FuzzAnswer decodes arbitrary bodies of the daemon: what is accepted is the same after it was
+// encoded again.
+func FuzzAnswer(f *testing.F) {
+	var all []byte
+	for _, l := range lines() {
+		f.Add(frames.AppendLine(nil, &l))
+		all = frames.AppendLine(all, &l)
+	}
+	f.Add(all)
+	f.Add(frames.AppendFailure(nil, frames.Failure{Code: "io", Text: "x"}))
+	f.Add(frames.AppendHello(nil, frames.Hello{Session: "s", Calls: 1}))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		parse := func(b []byte) (got []adminapi.Line, err error) {
+			err = frames.ParseLines(b, hetero.MaxKeys, func(l adminapi.Line) error {
+				if len(l.Blobs) == 0 {
+					l.Blobs = nil
+				}
+				got = append(got, l)
+				return nil
+			})
+			return got, err
+		}
+		if got, err := parse(body); err == nil {
+			var b []byte
+			for _, l := range got {
+				b = frames.AppendLine(b, &l)
+			}
+			if again, err := parse(b); err != nil || !reflect.DeepEqual(got, again) {
+				t.Errorf("%+v is read as %+v, %v", got, again, err)
+			}
+		}
+		if _, err := frames.ParseFailure(body); err != nil && !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%v", err)
+		}
+		if _, err := frames.ParseHello(body); err != nil && !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%v", err)
+		}
+	})
+}
