@@ -63,7 +63,8 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	s.sessions.track(c, one)
+	ctx, abandon := context.WithCancel(ctx)
+	s.sessions.track(c, one, abandon)
 	if err := f.send(hello); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -129,6 +131,39 @@ func TestSessionCarriesCalls(t *testing.T) {
 		if verb, asked := r.last().last(); verb != c.verb || !reflect.DeepEqual(asked, c.want) {
 			t.Errorf("%s: asked %s %+v, want %+v", c.verb, verb, asked, c.want)
 		}
+	}
+}
+
+// TestSessionOverHTTP makes the calls with JSON, and compares what the client behind the session
+// receives with the same calls in frames.
+func TestSessionOverHTTP(t *testing.T) {
+	r := newKeyedRig(t, 0)
+	h := holdByHand(t, r.socket)
+	f := openFrames(t, r.socket)
+	byHTTP, byFrames := r.clients[0], r.clients[1]
+	keys := []string{"a", keySkipped}
+	lists := listOf(2)
+	lists[0].SourceOffset = 1 << 40
+	for i, verb := range frames.Verbs() {
+		q := adminapi.Call{
+			Keys: keys, Lists: lists, Timeout: adminapi.Duration(time.Minute), TTL: adminapi.Duration(time.Hour),
+			Existing: hetero.ExistingFail, Replica: true, Published: true, Memory: 5, Received: true,
+		}
+		switch verb {
+		case adminapi.VerbClaim, adminapi.VerbSettle:
+			q.Keys = keys[:1]
+		case adminapi.VerbFetch:
+			q.Keys, q.Lists = keys[:1], lists[:1]
+		}
+		body, err := json.Marshal(q)
+		fatal(t, err)
+		fatal(t, h.write(adminapi.PathCall+string(verb), h.id, string(body)).SetDeadline(time.Now().Add(sessionPatience)))
+		f.write(callOf(t, verb, uint64(i+1), q))
+		kit.Eventually(t, sessionPatience, func() bool {
+			a, one := byHTTP.last()
+			b, other := byFrames.last()
+			return a == b && strings.HasPrefix(a, string(verb)) && reflect.DeepEqual(one, other)
+		})
 	}
 }
 

@@ -48,6 +48,8 @@ type session struct {
 	// calls are the calls in progress, and under their connections, guarded by sessions.mu.
 	calls sync.WaitGroup
 	under map[*conn]struct{}
+	// abandon ends the contexts of calls in frames; guarded by sessions.mu.
+	abandon context.CancelFunc
 }
 
 // user is shared by the sessions of one user.
@@ -107,7 +109,7 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	s.held.Add(1)
 	return &session{
 		id: hex.EncodeToString(secret), uid: c.peer.UID, user: u,
-		end: make(chan struct{}), under: map[*conn]struct{}{},
+		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {},
 	}, nil
 }
 
@@ -137,6 +139,7 @@ func (s *sessions) close(one *session) {
 func (s *sessions) leave(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	one.abandon()
 	if one.user.sessions--; one.user.sessions == 0 {
 		delete(s.users, one.uid)
 	}
@@ -160,11 +163,12 @@ func (s *sessions) enter(c *conn, id string) (*session, error) {
 	return one, nil
 }
 
-// track makes cut close the connection that holds a session, too.
-func (s *sessions) track(c *conn, one *session) {
+// track makes cut close the connection that holds a session, too, and end the contexts of the
+// calls in its frames.
+func (s *sessions) track(c *conn, one *session, abandon context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.under[c] = struct{}{}
+	one.under[c], one.abandon = struct{}{}, abandon
 }
 
 // exit ends a call.
@@ -175,10 +179,11 @@ func (s *sessions) exit(c *conn, one *session) {
 	one.calls.Done()
 }
 
-// cut closes the connections of a session's calls.
+// cut ends what is left of a session's calls, and closes their connections.
 func (s *sessions) cut(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	one.abandon()
 	for c := range one.under {
 		_ = c.Close() // the next write on it fails
 	}
