@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +22,10 @@ const leaveLimit = 30 * time.Second
 type answer struct {
 	session *Session
 	id      uint64
-	keys    []string
+	// keys are the caller's. An answer that outlives the call has keys of its own.
+	keys []string
+	// first is the first frame, which ask has read, until each takes it.
+	first part
 	// ctx is that of the call, for why.
 	ctx context.Context //nolint:containedctx // an answer is the rest of a call
 	// stop ends the watch on the call's context.
@@ -102,26 +104,23 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if len(q.Keys) > hetero.MaxKeys {
 		return nil, false, fmt.Errorf("%w: %d keys, the maximum is %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
 	}
-	a = &answer{session: s, keys: slices.Clone(q.Keys), ctx: ctx, came: make(chan struct{}, 1)}
+	a = &answer{session: s, keys: q.Keys, ctx: ctx, came: make(chan struct{}, 1), stop: func() bool { return true }}
 	if err = s.start(a); err != nil {
 		return nil, false, err
 	}
-	frame, err := frameOf(verb, a.id, q)
-	if err != nil {
+	if err = s.sendCall(verb, a.id, q); err != nil {
 		s.forget(a)
 		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
-	a.stop = context.AfterFunc(ctx, a.cancel)
-	s.send(frame)
-	first, err := a.next()
-	if err == nil && first.kind != frames.KindFailure {
-		a.mu.Lock()
-		a.parts = slices.Insert(a.parts, 0, first)
-		a.mu.Unlock()
+	if ctx.Done() != nil {
+		a.stop = context.AfterFunc(ctx, a.cancel)
+	}
+	a.first, err = a.next()
+	if err == nil && a.first.kind != frames.KindFailure {
 		return a, true, nil
 	}
 	if err == nil {
-		asked, err = false, s.failureOf(first.body)
+		asked, err = false, s.failureOf(a.first.body)
 	} else {
 		asked, err = true, a.why(err)
 	}
@@ -129,16 +128,24 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	return nil, asked, err
 }
 
-// frameOf returns the frame of a call.
-func frameOf(verb adminapi.Verb, id uint64, q *adminapi.Call) ([]byte, error) {
-	frame, err := frames.AppendCall(frames.Begin(nil, frames.KindCall, frames.VerbNumber(verb), id), q)
+// sendCall sends a call. Its error is that of encoding.
+func (s *Session) sendCall(verb adminapi.Verb, id uint64, q *adminapi.Call) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	frame, err := frames.AppendCall(frames.Begin(s.out[:0], frames.KindCall, frames.VerbNumber(verb), id), q)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if cap(frame) <= sessionBuffer {
+		s.out = frame
 	}
 	if size := len(frame) - frames.HeaderSize; size > frames.MaxBody {
-		return nil, fmt.Errorf("the call has %d bytes, the maximum is %d", size, frames.MaxBody)
+		return fmt.Errorf("the call has %d bytes, the maximum is %d", size, frames.MaxBody)
 	}
-	return frame, frames.Finish(frame, 0)
+	if err = frames.Finish(frame, 0); err == nil {
+		s.writeLocked(frame)
+	}
+	return err
 }
 
 // cancel tells the daemon that the rest of the answer is no longer needed. What it answers to
@@ -165,9 +172,11 @@ func (a *answer) end() {
 // of the connection, or io.EOF.
 func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 	for {
-		p, err := a.next()
-		if err != nil {
-			return false, err
+		p := a.first
+		if a.first = (part{}); p.kind == 0 {
+			if p, err = a.next(); err != nil {
+				return false, err
+			}
 		}
 		switch p.kind {
 		case frames.KindLines, frames.KindLast:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -73,6 +74,7 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 		a.end()
 		return nil, a.why(err)
 	}
+	a.keys = slices.Clone(a.keys)
 	b, settle := hetero.NewBatch()
 	go func() { settle(a.results()) }()
 	return b, nil
@@ -105,6 +107,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 		a.stop()
 		a.stop = func() bool { return true }
 	}
+	a.keys = slices.Clone(a.keys)
 	go func() {
 		_, err := a.each(line)
 		a.end()

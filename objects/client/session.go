@@ -28,6 +28,9 @@ type Session struct {
 	once sync.Once
 	// sending is held while a frame is written.
 	sending sync.Mutex
+	// out is memory for the frames of calls.
+	// +checklocks:sending
+	out []byte
 
 	mu sync.Mutex
 	// closed is set by Close.
@@ -226,6 +229,13 @@ func (s *Session) forget(a *answer) {
 func (s *Session) send(frame []byte) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
+	s.writeLocked(frame)
+}
+
+// writeLocked writes a frame.
+//
+// +checklocks:s.sending
+func (s *Session) writeLocked(frame []byte) {
 	if _, err := s.conn.Write(frame); err != nil {
 		_ = s.conn.CloseRead() // which ends receive, if the daemon has not done so already
 	}

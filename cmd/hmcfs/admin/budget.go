@@ -32,14 +32,13 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	if n > b.whole {
 		return errInvalid
 	}
-	b.mu.Lock()
-	if len(b.waiting) == 0 && n <= b.left {
-		b.left -= n
-		b.mu.Unlock()
+	if b.tryTake(n) {
 		return nil
 	}
+	b.mu.Lock()
 	s := &part{n: n, given: make(chan struct{})}
 	b.waiting = append(b.waiting, s)
+	b.serveLocked() // some may have been given back meanwhile
 	b.mu.Unlock()
 	select {
 	case <-s.given:
@@ -57,6 +56,17 @@ func (b *budget) take(ctx context.Context, n int64) error {
 		b.give(n)
 	}
 	return ctx.Err()
+}
+
+// tryTake reserves n for the caller, who returns it with give, if it need not wait.
+func (b *budget) tryTake(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 || n > b.left {
+		return false
+	}
+	b.left -= n
+	return true
 }
 
 // give returns n to the budget.

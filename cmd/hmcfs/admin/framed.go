@@ -21,6 +21,10 @@ import (
 const (
 	// maxCalls bounds the calls of a framed session that are in progress.
 	maxCalls = 1024
+	// maxIdle bounds the calls of a session that are kept to be used again, and largestIdle
+	// the keys and blobs of each.
+	maxIdle     = 8
+	largestIdle = 256
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
 	frameBuffer = 64 << 10
 )
@@ -30,7 +34,7 @@ type framed struct {
 	server *Server
 	conn   *conn
 	one    *session
-	verbs  []verb // by their number less one
+	verbs  []numberedVerb // by their number less one
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
@@ -46,6 +50,9 @@ type framed struct {
 	// calls are the calls in progress by their number.
 	// +checklocks:mu
 	calls map[uint64]context.CancelFunc
+	// idle are calls whose memory is used again, at most maxIdle.
+	// +checklocks:mu
+	idle []*framedCall
 }
 
 // attendFrames serves the frames of a session and returns when the session must end.
@@ -108,20 +115,77 @@ func (f *framed) receive(ctx context.Context) error {
 	}
 }
 
+// numberedVerb is a verb of frames.
+type numberedVerb struct {
+	name adminapi.Verb
+	do   verb
+	// lasting is true if calls of the verb continue in the background.
+	lasting bool
+}
+
+// numberedVerbs returns all verbs, by their number in frames less one.
+func numberedVerbs(all map[adminapi.Verb]verb) []numberedVerb {
+	names := frames.Verbs()
+	out := make([]numberedVerb, len(names))
+	for i, name := range names {
+		out[i] = numberedVerb{name, all[name], name == adminapi.VerbPublish || name == adminapi.VerbSubscribe}
+	}
+	return out
+}
+
 // framedCall is one call in progress.
 type framedCall struct {
 	framed *framed
-	id     uint64
 	do     verb
-	q      *adminapi.Call
+	q      adminapi.Call
+	// lasting is true if the call may be referred to after its answer.
+	lasting bool
 	// taken is the memory reserved from the budget of the user.
-	taken int64
-	out   frameSink
+	taken  int64
+	out    frameSink
+	answer answer
+}
+
+// newCall returns a call with a number.
+func (f *framed) newCall(id uint64) *framedCall {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var c *framedCall
+	if n := len(f.idle); n > 0 {
+		c = f.idle[n-1]
+		f.idle = f.idle[:n-1]
+	} else {
+		c = &framedCall{framed: f, out: frameSink{framed: f}}
+	}
+	c.out.id, c.answer = id, answer{to: &c.out}
+	return c
+}
+
+// finish removes a call from those in progress: its number may be used again.
+func (f *framed) finish(id uint64) {
+	f.mu.Lock()
+	end := f.calls[id]
+	delete(f.calls, id)
+	f.mu.Unlock()
+	end()
+}
+
+// keep makes the memory of a call available to later ones, if nothing else refers to it.
+func (f *framed) keep(c *framedCall) {
+	small := len(c.q.Keys) <= largestIdle && len(c.q.Lists) <= largestIdle && cap(c.out.buf) <= 2*lineBuffer
+	for i := range c.q.Lists {
+		small = small && len(c.q.Lists[i].Blobs) <= largestIdle
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if small && len(f.idle) < maxIdle {
+		f.idle = append(f.idle, c)
+	}
 }
 
 // call starts a call. Its error ends the session.
 func (f *framed) call(ctx context.Context, h frames.Header) error {
-	c := &framedCall{framed: f, id: h.ID, q: new(adminapi.Call), out: frameSink{framed: f, id: h.ID}}
+	c := f.newCall(h.ID)
 	fault, err := f.read(ctx, h, c)
 	if err != nil {
 		return err
@@ -131,7 +195,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 	case i < 0 || i >= len(f.verbs):
 		fault = fmt.Errorf("%w: unknown verb %d", hetero.ErrInvalid, h.Verb)
 	default:
-		c.do = f.verbs[i]
+		c.do, c.lasting = f.verbs[i].do, c.q.Async || f.verbs[i].lasting
 		ctx, fault = f.admit(ctx, h.ID)
 	}
 	if fault != nil {
@@ -149,9 +213,7 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 	n := int(h.Size)
 	// Decoding needs up to twice the memory of a body, beside the body.
 	taken := 3 * int64(n)
-	ctx, cancel := context.WithTimeout(ctx, bodyLimit)
-	defer cancel()
-	if fault = f.one.user.memory.take(ctx, taken); fault != nil {
+	if fault = f.reserve(ctx, taken); fault != nil {
 		f.server.opts.Refusals.add(boundCallBytes)
 		if _, err = f.in.Discard(n); err != nil {
 			return nil, fmt.Errorf("receive a call: %w", err)
@@ -164,7 +226,7 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 	c.taken = taken
 	body, err := f.body(n)
 	if err == nil {
-		fault = frames.ParseCall(body, c.q, &f.names)
+		fault = frames.ParseCall(body, &c.q, &f.names)
 		if n <= frameBuffer {
 			_, err = f.in.Discard(n)
 		}
@@ -176,11 +238,21 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 	if fault != nil {
 		return fmt.Errorf("%w: %w", hetero.ErrInvalid, fault), nil
 	}
-	if keep := weight(c.q); keep < c.taken {
+	if keep := weight(&c.q); keep < c.taken {
 		f.one.user.memory.give(c.taken - keep)
 		c.taken = keep
 	}
 	return nil, nil
+}
+
+// reserve takes memory from the budget of the user.
+func (f *framed) reserve(ctx context.Context, n int64) error {
+	if f.one.user.memory.tryTake(n) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bodyLimit)
+	defer cancel()
+	return f.one.user.memory.take(ctx, n)
 }
 
 // body receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
@@ -226,22 +298,20 @@ func (f *framed) cancel(id uint64) {
 
 // run executes a call and answers it.
 func (c *framedCall) run(ctx context.Context) {
-	f := c.framed
+	f, done := c.framed, false
 	defer f.one.calls.Done()
 	defer func() {
 		f.one.user.memory.give(c.taken)
+		if done && !c.lasting {
+			f.keep(c)
+		}
 		if fault := recover(); fault != nil {
 			f.server.opts.Logger.Error("call of a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
 			_ = f.conn.Close() // which ends the session: what the call has done is unknown
 		}
 	}()
-	err := c.do(ctx, f.one.client, c.q, &answer{to: &c.out})
-	// The number may be used again as soon as the client has the last frame.
-	f.mu.Lock()
-	end := f.calls[c.id]
-	delete(f.calls, c.id)
-	f.mu.Unlock()
-	end()
+	err := c.do(ctx, f.one.client, &c.q, &c.answer)
+	f.finish(c.out.id) // before the client has the last frame
 	if err != nil {
 		err = c.out.refuse(err)
 	} else {
@@ -250,6 +320,7 @@ func (c *framedCall) run(ctx context.Context) {
 	if err != nil {
 		_ = f.conn.Close() // the client has not read for too long, or is gone
 	}
+	done = true
 }
 
 // send writes frames.

@@ -21,7 +21,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
-	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -107,7 +106,7 @@ type Server struct {
 	shares   shares
 	sessions sessions
 	// numbered has the verbs of calls by their number in frames less one.
-	numbered []verb
+	numbered []numberedVerb
 	done     chan struct{}
 }
 
@@ -297,9 +296,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(do))
 	}
-	for _, name := range frames.Verbs() {
-		s.numbered = append(s.numbered, all[name])
-	}
+	s.numbered = numberedVerbs(all)
 }
 
 func addProfiles(mux *http.ServeMux) {
