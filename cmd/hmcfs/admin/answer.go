@@ -23,10 +23,15 @@ type answer struct {
 	to lineSink
 	// failed is the error after which nothing more is sent.
 	failed error
+	// keysFailed is the number of keys that failed.
+	keysFailed int
 }
 
 // put adds a line.
 func (a *answer) put(line adminapi.Line) {
+	if line.Code != "" && !line.Begun {
+		a.keysFailed++
+	}
 	if a.failed == nil {
 		a.failed = a.to.line(line)
 	}

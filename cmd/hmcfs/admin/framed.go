@@ -136,10 +136,8 @@ func numberedVerbs(all map[adminapi.Verb]verb) []numberedVerb {
 // framedCall is one call in progress.
 type framedCall struct {
 	framed *framed
-	do     verb
+	verb   numberedVerb
 	q      adminapi.Call
-	// lasting is true if the call may be referred to after its answer.
-	lasting bool
 	// taken is the memory reserved from the budget of the user.
 	taken  int64
 	out    frameSink
@@ -195,7 +193,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 	case i < 0 || i >= len(f.verbs):
 		fault = fmt.Errorf("%w: unknown verb %d", hetero.ErrInvalid, h.Verb)
 	default:
-		c.do, c.lasting = f.verbs[i].do, c.q.Async || f.verbs[i].lasting
+		c.verb = f.verbs[i]
 		ctx, fault = f.admit(ctx, h.ID)
 	}
 	if fault != nil {
@@ -302,7 +300,7 @@ func (c *framedCall) run(ctx context.Context) {
 	defer f.one.calls.Done()
 	defer func() {
 		f.one.user.memory.give(c.taken)
-		if done && !c.lasting {
+		if done && !c.verb.lasting && !c.q.Async {
 			f.keep(c)
 		}
 		if fault := recover(); fault != nil {
@@ -310,7 +308,9 @@ func (c *framedCall) run(ctx context.Context) {
 			_ = f.conn.Close() // which ends the session: what the call has done is unknown
 		}
 	}()
-	err := c.do(ctx, f.one.client, &c.q, &c.answer)
+	begun := time.Now()
+	err := c.verb.do(ctx, f.one.client, &c.q, &c.answer)
+	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)
 	f.finish(c.out.id) // before the client has the last frame
 	if err != nil {
 		err = c.out.refuse(err)

@@ -123,7 +123,7 @@ func (s *Server) endSession(ctx context.Context, one *session) error {
 }
 
 // call serves a call of a session.
-func (s *Server) call(do verb) http.HandlerFunc {
+func (s *Server) call(name adminapi.Verb, do verb) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
 		one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
@@ -134,7 +134,9 @@ func (s *Server) call(do verb) http.HandlerFunc {
 		defer s.sessions.exit(c, one)
 		q, taken, err := s.readCall(w, r, one.user.memory)
 		if err == nil {
-			err = do(r.Context(), one.client, q, &answer{to: newLines(w)})
+			begun, out := time.Now(), answer{to: newLines(w)}
+			err = do(r.Context(), one.client, q, &out)
+			s.opts.Calls.record(c.peer, name, q, begun, out.keysFailed, err)
 		}
 		one.user.memory.give(taken)
 		if err != nil {

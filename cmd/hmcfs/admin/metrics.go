@@ -31,6 +31,8 @@ type Metrics struct {
 	// Cluster fails if the mount is not part of a cluster.
 	Cluster func() (adminapi.Cluster, error)
 	Limits  func() []metadata.LimitStatus
+	// Calls has the metrics of sessions; nil has none.
+	Calls *Calls
 }
 
 // Registry returns a new registry with the metrics of hmcfs, of the Go runtime and of the
@@ -44,6 +46,9 @@ func (m Metrics) Registry() *prometheus.Registry {
 	)
 	if m.Cluster != nil {
 		r.MustRegister(newClusterCollector(m.Cluster))
+	}
+	if m.Calls != nil {
+		r.MustRegister(m.Calls)
 	}
 	return r
 }

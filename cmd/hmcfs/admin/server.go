@@ -91,6 +91,8 @@ type Options struct {
 	Handshake time.Duration
 	// Refusals counts refused requests; nil counts nothing.
 	Refusals *Refusals
+	// Calls measures the calls of sessions; nil measures nothing.
+	Calls *Calls
 	// Gatherer provides the metrics; nil disables them.
 	Gatherer prometheus.Gatherer
 	// Debug enables profiles.
@@ -294,7 +296,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+adminapi.PathEvents, s.events)
 	all := verbs()
 	for name, do := range all {
-		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(do))
+		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
 	s.numbered = numberedVerbs(all)
 }

@@ -40,6 +40,12 @@ type keyedRig struct {
 
 func newKeyedRig(t testing.TB, uid int) *keyedRig {
 	t.Helper()
+	return newKeyedRigWith(t, uid, func(*admin.Options) {})
+}
+
+// newKeyedRigWith is newKeyedRig with changed options.
+func newKeyedRigWith(t testing.TB, uid int, change func(*admin.Options)) *keyedRig {
+	t.Helper()
 	kit.Check(t)
 	dir, err := os.MkdirTemp("", "hmcfs-admin-") //nolint:usetesting // a socket's path is short
 	if err != nil {
@@ -48,13 +54,15 @@ func newKeyedRig(t testing.TB, uid int) *keyedRig {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &keyedRig{fakeKeyed: &fakeKeyed{queue: make(chan objects.Event, 100)}, socket: filepath.Join(dir, "s")}
 	r.uid.Store(int64(uid))
-	r.server, err = admin.Listen(t.Context(), admin.Options{
+	options := admin.Options{
 		Socket: r.socket, Backend: &backend{}, Keyed: r.fakeKeyed, Owner: owner, Open: true,
 		Peer: func(*net.UnixConn) (admin.Peer, error) {
 			n := int(r.uid.Load())
 			return admin.Peer{UID: n, GID: n, PID: os.Getpid(), Groups: []uint32{5}}, nil
 		},
-	})
+	}
+	change(&options)
+	r.server, err = admin.Listen(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

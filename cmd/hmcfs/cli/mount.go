@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -90,9 +93,14 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
 	defer func() { _ = log.Sync() }() // it fails for a terminal
+	calls, closeCalls, err := accessLog(s)
+	if err != nil {
+		return err
+	}
+	defer closeCalls()
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
-		LogFile: s.LogFile, Logger: log, Guard: m.guardCommand, Force: m.force,
+		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
 				m.note("%s", w)
@@ -121,9 +129,14 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	defer func() { _ = to.Close() }()
 	log := newLogger(to, s.LogLevel, false)
 	defer func() { _ = log.Sync() }() // a failure cannot be reported anywhere else
+	calls, closeCalls, err := accessLog(s)
+	if err != nil {
+		return err
+	}
+	defer closeCalls()
 	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
-		LogFile: logPath(s, p), Logger: log, Guard: m.guardCommand, Force: m.force,
+		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
 			_ = pipe.Close()
@@ -133,6 +146,22 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 		writeReady(pipe, readyMessage{Error: err.Error(), Code: exitCode(err)})
 	}
 	return err
+}
+
+// accessLog opens the access log; the logger is nil if there is none.
+func accessLog(s *config.Settings) (log *zap.Logger, end func(), err error) {
+	if s.AccessLog == "" {
+		return nil, func() {}, nil
+	}
+	f, err := openLog(s.AccessLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	to := rotateLog(f, maxLog)
+	c := zap.NewProductionEncoderConfig()
+	c.EncodeTime, c.LevelKey, c.MessageKey = zapcore.RFC3339NanoTimeEncoder, "", ""
+	log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(c), zapcore.Lock(zapcore.AddSync(to)), zapcore.InfoLevel))
+	return log, func() { _ = to.Close() }, nil
 }
 
 // logPath returns the path of the log of a daemon in the background.

@@ -35,6 +35,7 @@ type Options struct {
 	Limits        []string
 	LogLevel      string
 	LogFile       string
+	AccessLog     string
 	Debug         bool
 	Topology      string
 	NUMA          string
@@ -100,7 +101,7 @@ func (o *Options) Validate(families []Family) error {
 		add(fmt.Errorf("max-background: %d is not between 1 and 65535", o.MaxBackground))
 	}
 	for _, p := range []struct{ name, path string }{
-		{"state-dir", o.StateDir}, {"runtime-dir", o.RuntimeDir}, {"log-file", o.LogFile}, {"topology", o.Topology},
+		{"state-dir", o.StateDir}, {"runtime-dir", o.RuntimeDir}, {"log-file", o.LogFile}, {"access-log", o.AccessLog}, {"topology", o.Topology},
 	} {
 		if p.path != "" && !filepath.IsAbs(p.path) {
 			add(fmt.Errorf("%s: %q is not an absolute path", p.name, p.path))

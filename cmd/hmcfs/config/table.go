@@ -126,6 +126,8 @@ func localTable() []*Option {
 			"Least severe level of messages to log: debug, info, warn or error."),
 		text("log-file", kindText, "", func(o *Options) *string { return &o.LogFile },
 			"Log file of the daemon. Default: hmcfs.log in the state directory, or standard error with -f."),
+		text("access-log", kindText, "", func(o *Options) *string { return &o.AccessLog },
+			"File that gets a line of JSON for each call of a session: time, verb, keys, failed keys, bytes, microseconds, outcome, user and process. Default: none."),
 		flag("debug", func(o *Options) *bool { return &o.Debug },
 			"Log every request of the kernel, and serve /debug/pprof/ on the admin socket."),
 	}

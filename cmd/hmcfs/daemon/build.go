@@ -298,14 +298,15 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 }
 
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
+	calls := admin.NewCalls(d.opts.AccessLog)
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.limits,
+		Cluster: d.Cluster, Limits: d.limits, Calls: calls,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
 		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
-		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
+		Calls: calls, Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err
 }

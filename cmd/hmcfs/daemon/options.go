@@ -29,6 +29,8 @@ type Options struct {
 	Guard func() *exec.Cmd
 	// LogFile is the path of the log, for the status.
 	LogFile string
+	// AccessLog gets a message for each call of a session; nil gets none.
+	AccessLog *zap.Logger
 	// Logger gets the messages of all layers; nil is silent.
 	Logger *zap.Logger
 	// Ready is called once, when the mount answers, with warnings for the user.

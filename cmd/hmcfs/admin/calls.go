@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
+)
+
+// Calls measures the calls of sessions: as metrics, and one by one in an access log. Its methods
+// may be called from any goroutine.
+type Calls struct {
+	log   *zap.Logger
+	verbs map[adminapi.Verb]verbMetrics
+	all   []prometheus.Collector
+}
+
+// verbMetrics are the metrics of one verb.
+type verbMetrics struct {
+	seconds              prometheus.Observer
+	refused, keys, fault prometheus.Counter
+}
+
+// NewCalls returns a measurement that has seen no call. Calls are also written to log, at level
+// info; nil writes none.
+func NewCalls(log *zap.Logger) *Calls {
+	vec := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hmcfs_session_" + name, Help: help}, []string{"verb"})
+	}
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "hmcfs_session_call_seconds",
+		Help:    "Time from a call of a session to its answer, by verb; publish, subscribe and wait include waiting.",
+		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 12), // 2 us to 8 s
+	}, []string{"verb"})
+	refused := vec("calls_refused_total", "Calls of sessions that failed as a whole, by verb.")
+	keys := vec("keys_total", "Keys that calls of sessions named, by verb.")
+	fault := vec("keys_failed_total", "Keys of calls of sessions that failed, by verb.")
+	c := &Calls{
+		log: log, verbs: map[adminapi.Verb]verbMetrics{},
+		all: []prometheus.Collector{seconds, refused, keys, fault},
+	}
+	for _, verb := range frames.Verbs() {
+		label := string(verb)
+		c.verbs[verb] = verbMetrics{
+			seconds.WithLabelValues(label), refused.WithLabelValues(label), keys.WithLabelValues(label), fault.WithLabelValues(label),
+		}
+	}
+	return c
+}
+
+// Describe describes the metrics.
+func (c *Calls) Describe(to chan<- *prometheus.Desc) {
+	for _, one := range c.all {
+		one.Describe(to)
+	}
+}
+
+// Collect returns the metrics.
+func (c *Calls) Collect(to chan<- prometheus.Metric) {
+	for _, one := range c.all {
+		one.Collect(to)
+	}
+}
+
+// record counts a call that has been answered. failed is the number of its keys that failed, err
+// the error of the whole call.
+func (c *Calls) record(by Peer, verb adminapi.Verb, q *adminapi.Call, begun time.Time, failed int, err error) {
+	if c == nil {
+		return
+	}
+	took := time.Since(begun)
+	m := c.verbs[verb]
+	m.seconds.Observe(took.Seconds())
+	m.keys.Add(float64(len(q.Keys)))
+	m.fault.Add(float64(failed))
+	outcome := "ok"
+	if err != nil {
+		m.refused.Inc()
+		_, outcome = statusOf(err)
+	}
+	if c.log == nil {
+		return
+	}
+	var size uint64
+	for i := range q.Lists {
+		size += uint64(q.Lists[i].Size())
+	}
+	c.log.Info("call", zap.String("verb", string(verb)), zap.Int("keys", len(q.Keys)), zap.Int("failed", failed),
+		zap.Uint64("bytes", size), zap.Int64("us", took.Microseconds()), zap.String("outcome", outcome),
+		zap.Int("uid", by.UID), zap.Int("pid", by.PID))
+}
