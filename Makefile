@@ -12,6 +12,9 @@ MODULE   := github.com/hmcfs/hmcfs
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
 BIN      := bin/hmcfs
+WHEELS   ?= bin/wheel
+# Debian's, which has what make deps installs.
+PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
 TOOLS    := bin/tools/golangci-lint bin/tools/checklocks bin/tools/govulncheck
 
 # One binary: no cgo but where the race detector needs it.
@@ -19,7 +22,7 @@ export CGO_ENABLED := 0
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,ucx,ucx-headers$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,ucx,ucx-headers,pytest,pip,setuptools,wheel$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 PKGS          ?= ./...
 TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
@@ -32,7 +35,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +45,12 @@ deps: ## Install what tests and demo need (Debian, Ubuntu)
 
 build: ## Build bin/hmcfs
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+
+# Building in place would leave folders behind, and one that is left tests what it had.
+wheel: ## Build the Python package into bin/wheel, without a network
+	@rm -rf bin/wheel-source && mkdir -p $(WHEELS) bin && cp -r objects/client/python bin/wheel-source
+	@$(PYTHON) -m pip wheel -q --no-index --no-deps --no-build-isolation -w $(WHEELS) ./bin/wheel-source
+	@rm -rf bin/wheel-source
 
 demo: deps build ## Mount, copy tensors across devices, show it, unmount
 	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh

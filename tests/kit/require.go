@@ -99,8 +99,8 @@ func Missing(need string) error {
 		return missingUCXHeaders()
 	case "root":
 		return missingRoot()
-	case "numpy":
-		return missingNumPy()
+	case "numpy", "pytest", "pip", "setuptools", "wheel":
+		return missingModule(need)
 	}
 	if tool, ok := strings.CutPrefix(need, "tool:"); ok {
 		_, err := exec.LookPath(tool)
@@ -248,8 +248,8 @@ func Python() string {
 	return "python3"
 }
 
-func missingNumPy() error {
-	out, err := exec.Command(Python(), "-c", "import numpy").CombinedOutput()
+func missingModule(name string) error {
+	out, err := exec.Command(Python(), "-c", "import "+name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}

@@ -1,0 +1,15 @@
+"""Device memory as files and keys: a client of hmcfs."""
+
+from ._errors import (
+    Busy, Closed, Disconnected, Exists, HmcfsError, Inconsistent, Interrupted, Invalid, Lost, NoMemory,
+    NotAuthorized, NotFound, NotMounted, NotOwner, OwnerGone, Shape, Timeout, Unsupported, Withdrawn,
+)
+from ._files import File
+from ._fs import Event, FileSystem, Future, connect
+
+__version__ = "0.1.0"
+__all__ = [
+    "Busy", "Closed", "Disconnected", "Event", "Exists", "File", "FileSystem", "Future", "HmcfsError",
+    "Inconsistent", "Interrupted", "Invalid", "Lost", "NoMemory", "NotAuthorized", "NotFound", "NotMounted",
+    "NotOwner", "OwnerGone", "Shape", "Timeout", "Unsupported", "Withdrawn", "connect",
+]

@@ -1,0 +1,151 @@
+"""Errors, one class for each code that the daemon answers with."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+class HmcfsError(Exception):
+    """An operation failed. ``key`` is the key that it concerns, or None."""
+
+    code = "io"
+    errno = errno.EIO
+
+    def __init__(self, text: str, key: str | None = None) -> None:
+        super().__init__(f"key {key!r}: {text}" if key is not None else text)
+        self.key = key
+
+
+class NotMounted(HmcfsError, FileNotFoundError):
+    """There is no mount, or several and none was named."""
+
+    code = "not_mounted"
+
+
+class Disconnected(HmcfsError, ConnectionError):
+    """The daemon does not answer, or has ended."""
+
+    code = "disconnected"
+
+
+class Closed(HmcfsError, ValueError):
+    """The object was closed."""
+
+    code = "closed"
+
+
+class Invalid(HmcfsError, ValueError):
+    """An argument is wrong."""
+
+    code = "invalid"
+
+
+class Shape(HmcfsError, ValueError):
+    """The memory does not have the sizes of the blobs of the key."""
+
+    code = "shape"
+
+
+class Inconsistent(HmcfsError):
+    """The key exists in another state than the call assumes."""
+
+    code = "inconsistent"
+
+
+class NotFound(HmcfsError, KeyError):
+    """The key does not exist."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:  # KeyError would show the text quoted
+        return Exception.__str__(self)
+
+
+class Exists(HmcfsError, FileExistsError):
+    """The key exists already."""
+
+    code = "exists"
+
+
+class Timeout(HmcfsError, TimeoutError):
+    """The key was not there in time."""
+
+    code = "timeout"
+
+
+class Interrupted(HmcfsError):
+    """The call was cancelled."""
+
+    code = "interrupted"
+
+
+class OwnerGone(HmcfsError):
+    """The client that owned the memory has ended."""
+
+    code = "owner_gone"
+
+
+class Withdrawn(HmcfsError):
+    """The publication was withdrawn before it was received."""
+
+    code = "withdrawn"
+
+
+class Lost(HmcfsError):
+    """The content is lost, because its memory no longer exists."""
+
+    code = "lost"
+
+
+class NoMemory(HmcfsError, MemoryError):
+    """The device, or a limit of this user, has no more room."""
+
+    code = "no_memory"
+
+
+class NotAuthorized(HmcfsError, PermissionError):
+    """This user may not do that."""
+
+    code = "not_authorized"
+
+
+class NotOwner(HmcfsError, PermissionError):
+    """The key belongs to another client."""
+
+    code = "not_owner"
+
+
+class Busy(HmcfsError):
+    """In use, or a limit is reached; trying again may succeed."""
+
+    code = "busy"
+
+
+class Unsupported(HmcfsError):
+    """The device, or the file, does not support that."""
+
+    code = "unsupported"
+
+
+def _classes() -> dict[str, type[HmcfsError]]:
+    found = {c.code: c for c in HmcfsError.__subclasses__()}
+    found["forbidden"] = NotAuthorized
+    found["ending"] = found["no_session"] = Disconnected
+    return found
+
+
+_BY_CODE = _classes()
+
+
+def of(code: str, text: str, key: str | None = None) -> HmcfsError:
+    """Return the error of a code of the daemon."""
+    return _BY_CODE.get(code, HmcfsError)(text, key)
+
+
+def of_os(error: OSError, what: str) -> HmcfsError:
+    """Return the error of a failed system call on the daemon's socket."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return NotAuthorized(f"{what}: {reason}; mount with --allow-other to give other users access")
+    return Disconnected(f"{what}: {reason}")

@@ -1,0 +1,115 @@
+"""The binary frames of a session; docs/wire.md describes them byte by byte."""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, NamedTuple, Sequence
+
+PROTOCOL = "hmcfs-frames-1"
+MAX_BODY = 64 << 20
+HEADER = struct.Struct("<IBBHQ")
+_CALL = struct.Struct("<BBHIIIqqQ")
+_LIST = struct.Struct("<qI")
+_BLOB = struct.Struct("<QQQ")
+_LINE = struct.Struct("<IB")
+
+CALL, CANCEL, HELLO, LINES, LAST, BEGUN, FAILURE, ENDED = range(1, 9)
+
+VERBS = {
+    name: number
+    for number, name in enumerate(
+        (
+            "publish", "subscribe", "claim", "fetch", "settle", "mset", "mget", "delete", "local-delete",
+            "d2h", "h2d", "exist", "info", "expire", "wait", "unregister",
+        ),
+        1,
+    )
+}
+RULES = {None: 0, "skip": 1, "replace": 2, "fail": 3}
+
+
+class Blobs(NamedTuple):
+    """The memory of one key: blobs of (memory, offset, size), all on one device."""
+
+    device: str
+    blobs: Sequence[tuple[int, int, int]]
+
+
+class Line(NamedTuple):
+    """What an answer says of one key."""
+
+    index: int
+    code: str
+    text: str
+    skipped: bool
+    exists: bool
+    device: str
+    size: int
+    blobs: tuple[int, ...]
+
+
+def call(
+    verb: str,
+    number: int,
+    keys: Sequence[bytes] = (),
+    lists: Sequence[Blobs] = (),
+    *,
+    timeout: float = 0,
+    ttl: float = 0,
+    memory: int = 0,
+    existing: str | None = None,
+    published: bool = False,
+    asynchronous: bool = False,
+) -> bytes:
+    """Return the frame of a call; times are seconds."""
+    bits = (2 if published else 0) | (4 if asynchronous else 0)
+    parts = [b"", _CALL.pack(bits, RULES[existing], 0, len(keys), len(lists), 0, round(timeout * 1e9), round(ttl * 1e9), memory)]
+    for key in keys:
+        parts.append(len(key).to_bytes(2, "little"))
+        parts.append(key)
+    for one in lists:
+        device = one.device.encode()
+        parts.append(bytes((len(device),)) + device)
+        parts.append(_LIST.pack(0, len(one.blobs)))
+        for blob in one.blobs:
+            parts.append(_BLOB.pack(*blob))
+    size = sum(map(len, parts))
+    if size > MAX_BODY:
+        raise ValueError(f"the call has {size} bytes, the maximum is {MAX_BODY}")
+    parts[0] = HEADER.pack(size, CALL, VERBS[verb], 0, number)
+    return b"".join(parts)
+
+
+def cancel(number: int) -> bytes:
+    """Return the frame that ends a call early."""
+    return HEADER.pack(0, CANCEL, 0, 0, number)
+
+
+def failure(body: bytes, at: int = 0) -> tuple[str, str, int]:
+    """Return the code and text of a failure, and where it ends."""
+    end = at + 1 + body[at]
+    code = body[at + 1 : end].decode()
+    size = int.from_bytes(body[end : end + 2], "little")
+    text = body[end + 2 : end + 2 + size]
+    if len(text) != size:
+        raise ValueError("a failure ends too early")
+    return code, text.decode(errors="replace"), end + 2 + size
+
+
+def lines(body: bytes) -> Iterator[Line]:
+    """Decode the lines of an answer."""
+    at = 0
+    while at < len(body):
+        index, bits = _LINE.unpack_from(body, at)
+        at += _LINE.size
+        code = text = device = ""
+        size, blobs = 0, ()
+        if bits & 1:
+            code, text, at = failure(body, at)
+        if bits & 8:
+            end = at + 1 + body[at]
+            device = body[at + 1 : end].decode()
+            size, count = struct.unpack_from("<QI", body, end)
+            blobs = struct.unpack_from(f"<{count}Q", body, end + 12)
+            at = end + 12 + 8 * count
+        yield Line(index, code, text, bool(bits & 2), bool(bits & 4), device, size, blobs)

@@ -1,0 +1,367 @@
+"""The client of one mount."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from typing import Any, Iterator, Mapping, Sequence
+
+from . import _errors, _frames
+from ._files import File
+from ._memory import Region, Slots, address, flat
+from ._session import Answer, Session
+
+
+class Future:
+    """The outcome of one key of a call in progress; ``await`` it, or call result()."""
+
+    def __init__(self, session: Session, answer: Answer, index: int, key: str, keep: Any) -> None:
+        self._session, self._answer, self._index, self.key = session, answer, index, key
+        self._keep = keep  # memory that is in use until then
+
+    def _line(self) -> _frames.Line | None:
+        return next((one for one in self._answer.lines if one.index == self._index), None)
+
+    def _ready(self) -> bool:
+        return self._answer.over or self._line() is not None
+
+    def done(self) -> bool:
+        """Report whether there is an outcome."""
+        return self._ready() or self._session.read_until(self._ready, 0)
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the outcome: return, or raise the error of the key."""
+        if not self._session.read_until(self._ready, timeout):
+            raise _errors.Timeout("not done in time", self.key)
+        line = self._line()
+        if line is not None and line.code:
+            raise _errors.of(line.code, line.text, self.key)
+        if line is None:
+            raise self._answer.fault or _errors.HmcfsError("the answer of the daemon is incomplete", self.key)
+
+    wait = result
+
+    def __await__(self) -> Any:
+        return asyncio.get_running_loop().run_in_executor(None, self.result).__await__()
+
+
+class Event(dict):
+    """An event of a key: ``event``, ``key``, ``time``, ``device``, ``size``, …"""
+
+    __getattr__ = dict.__getitem__
+
+
+class FileSystem:
+    """One mount: its files, and its keys. Its methods may be called from any thread.
+
+    Calls about several keys have an outcome for each: keys that fail raise together, after the others
+    are done, as the first one's error, whose ``failures`` has all of them by key.
+    """
+
+    def __init__(self, path: str, socket_path: str) -> None:
+        self.path = path
+        self.socket_path = socket_path
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._slots: Slots | None = None
+        self._regions: dict[int, Region] = {}
+
+    def __enter__(self) -> "FileSystem":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session: what this process published and set from its memory is gone."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _open(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = Session(self.socket_path)
+                self._slots = Slots(self._session)
+            return self._session
+
+    # Files
+
+    def open(self, path: str) -> File:
+        """Map the memory of a file, without a copy. A path may be relative to the mount."""
+        return File(self.socket_path, os.path.join(self.path, path))
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file; between files of one mount the bytes do not pass through this process."""
+        with open(os.path.join(self.path, source), "rb") as from_, open(os.path.join(self.path, target), "wb") as to:
+            left = os.fstat(from_.fileno()).st_size
+            while left > 0:
+                n = os.copy_file_range(from_.fileno(), to.fileno(), left)
+                if n == 0:
+                    break
+                left -= n
+
+    # Memory
+
+    def empty(self, shape: Any, dtype: Any = "u1") -> Any:
+        """Return an array in memory that the daemon can reach: keys and publications use it without a copy."""
+        import numpy
+
+        kind = numpy.dtype(dtype)
+        size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
+        if size == 0:
+            raise _errors.Invalid("an array of no bytes")
+        region = Region(self._open(), size)
+        with self._lock:
+            self._regions[region.start] = region
+        return numpy.frombuffer(region.view, kind).reshape(shape)
+
+    def _registered(self, view: memoryview) -> _frames.Blobs | None:
+        """Return the blob of bytes inside memory of empty(); None for other memory."""
+        if view.readonly or not self._regions:
+            return None
+        at = address(view)
+        with self._lock:
+            for start, region in self._regions.items():
+                if start <= at and at + view.nbytes <= start + region.size:
+                    return region.blobs(at - start, view.nbytes)
+        return None
+
+    # Keys
+
+    def set(self, key: str, data: Any, *, ttl: float = 0, existing: str = "replace") -> None:
+        """Keep a copy of data under a key, in host memory."""
+        self.d2h({key: data}, ttl=ttl, existing=existing)
+
+    def get(self, key: str) -> bytes:
+        """Return the bytes of a key."""
+        session = self._open()
+        line = self._one(session.call("info", [key]), key)
+        assert self._slots is not None
+        with self._slots.take(line.size) as slot:
+            memory, at, _ = slot.blobs.blobs[0]
+            blobs, offset = [], at
+            for size in line.blobs:
+                blobs.append((memory, offset, size))
+                offset += size
+            self._one(session.call("mget", [key], [_frames.Blobs("host", blobs)]), key)
+            return bytes(slot.view)
+
+    def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "skip") -> None:
+        """Keep copies of data under keys, in host memory."""
+        self._out("d2h", data, ttl=ttl, existing=existing)
+
+    def mset(self, data: Mapping[str, Any]) -> None:
+        """Make keys name memory, which must be of empty(): it stays this process's, and nothing is copied."""
+        lists = []
+        for key, x in data.items():
+            blobs = self._registered(flat(x, True, f"key {key!r}"))
+            if blobs is None:
+                raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
+            lists.append(blobs)
+        self._raise(self._open().call("mset", list(data), lists), list(data))
+
+    def mget(self, keys: Sequence[str], out: Sequence[Any], *, timeout: float = 0) -> None:
+        """Copy the bytes of keys, however they were set, into arrays of the same sizes."""
+        self._in("mget", list(keys), list(out), timeout=timeout)
+
+    def h2d(self, data: Mapping[str, Any], *, timeout: float = 0) -> None:
+        """Copy objects in host memory into arrays of the same sizes."""
+        self._in("h2d", list(data), list(data.values()), timeout=timeout)
+
+    def _out(self, verb: str, data: Mapping[str, Any], **options: Any) -> None:
+        session, keys, lists, slots = self._open(), list(data), [], []
+        assert self._slots is not None
+        try:
+            for key, x in data.items():
+                view = flat(x, False, f"key {key!r}")
+                blobs = self._registered(view)
+                if blobs is None:
+                    slot = self._slots.take(view.nbytes)
+                    slots.append(slot)
+                    slot.view[:] = view
+                    blobs = slot.blobs
+                lists.append(blobs)
+            self._raise(session.call(verb, keys, lists, **options), keys)
+        finally:
+            for slot in slots:
+                slot.__exit__()
+
+    def _in(self, verb: str, keys: list[str], out: list[Any], **options: Any) -> None:
+        if len(keys) != len(out):
+            raise _errors.Invalid(f"{len(keys)} keys, but {len(out)} arrays")
+        session, lists, slots = self._open(), [], []
+        assert self._slots is not None
+        try:
+            for key, x in zip(keys, out):
+                view = flat(x, True, f"key {key!r}")
+                blobs = self._registered(view)
+                if blobs is None:
+                    slot = self._slots.take(view.nbytes)
+                    slots.append((slot, view, len(lists)))
+                    blobs = slot.blobs
+                lists.append(blobs)
+            lines = session.call(verb, keys, lists, **options)
+            failed = {one.index for one in lines if one.code}
+            for slot, view, index in slots:
+                if index not in failed:
+                    view[:] = slot.view
+            self._raise(lines, keys)
+        finally:
+            for slot, _, _ in slots:
+                slot.__exit__()
+
+    def delete(self, *keys: str) -> None:
+        """Remove keys. A key that does not exist is none to remove."""
+        self._raise(self._open().call("delete", keys), keys)
+
+    def exists(self, *keys: str) -> Any:
+        """Report whether the bytes of a key are there; for several keys a list."""
+        found = [False] * len(keys)
+        for one in self._open().call("exist", keys):
+            found[one.index] = one.exists
+        return found[0] if len(keys) == 1 else found
+
+    def expire(self, ttl: float, *keys: str) -> None:
+        """Set the time to live of keys from now on, in whole seconds; 0 is for ever."""
+        self._raise(self._open().call("expire", keys, ttl=ttl), keys)
+
+    def wait(self, keys: Sequence[str], timeout: float = 60) -> None:
+        """Wait until all keys are there, or raise Timeout."""
+        self._raise(self._open().call("wait", list(keys), timeout=timeout), list(keys))
+
+    def publish(self, key: str, x: Any) -> Future:
+        """Offer memory to one subscriber. The future is done when the subscriber has the bytes.
+
+        Memory of empty() is offered itself; of other memory a copy is.
+        """
+        session = self._open()
+        view = flat(x, False, f"key {key!r}")
+        blobs, keep = self._registered(view), None
+        if blobs is None:
+            keep = Region(session, view.nbytes)
+            keep.view[:] = view
+            blobs = keep.blobs(0, view.nbytes)
+        return self._begun(session.start("publish", [key], [blobs]), key, keep)
+
+    def subscribe(self, key: str, out: Any, timeout: float = 20) -> Any:
+        """Receive a publication into an array, and return the array."""
+        view = flat(out, True, f"key {key!r}")
+        blobs, session = self._registered(view), self._open()
+        if blobs is not None:
+            self._begun(session.start("subscribe", [key], [blobs], timeout=timeout), key, None).result()
+            return out
+        assert self._slots is not None
+        with self._slots.take(view.nbytes) as slot:
+            self._begun(session.start("subscribe", [key], [slot.blobs], timeout=timeout), key, slot).result()
+            view[:] = slot.view
+        return out
+
+    def _begun(self, answer: Answer, key: str, keep: Any) -> Future:
+        answer._session.read_until(lambda: answer.begun or answer.over, None)
+        future = Future(answer._session, answer, 0, key, keep)
+        if future._line() is not None or answer.fault is not None:
+            future.result()
+        return future
+
+    def watch(self, prefix: str = "") -> Iterator[Event]:
+        """Return the events of keys that begin with a prefix, from now on, without end."""
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            s.connect(self.socket_path)
+            s.sendall(b"GET /v1/events HTTP/1.0\r\nHost: hmcfs\r\n\r\n")
+            stream = s.makefile("rb")
+            status = stream.readline()
+            if b" 200 " not in status:
+                raise _errors.NotAuthorized(f"{self.socket_path}: {status.decode().strip()}")
+            while stream.readline().strip():
+                pass
+        except OSError as e:
+            s.close()
+            raise _errors.of_os(e, self.socket_path) from e
+        return self._events(s, stream, prefix)
+
+    @staticmethod
+    def _events(s: socket.socket, stream: Any, prefix: str) -> Iterator[Event]:
+        with s, stream:
+            for line in stream:
+                event = Event(json.loads(line))
+                if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
+                    yield event
+
+    @staticmethod
+    def _one(lines: Sequence[_frames.Line], key: str) -> _frames.Line:
+        if not lines:
+            raise _errors.HmcfsError("the answer of the daemon is incomplete", key)
+        if lines[0].code:
+            raise _errors.of(lines[0].code, lines[0].text, key)
+        return lines[0]
+
+    @staticmethod
+    def _raise(lines: Sequence[_frames.Line], keys: Sequence[str]) -> None:
+        failures = {keys[one.index]: _errors.of(one.code, one.text, keys[one.index]) for one in lines if one.code}
+        if failures:
+            first = next(iter(failures.values()))
+            first.failures = failures  # type: ignore[attr-defined]
+            raise first
+
+
+def connect(path: str | None = None) -> FileSystem:
+    """Return the client of a mount.
+
+    It is that of ``path`` (a mount point, a path below one, or the daemon's socket), else of
+    ``$HMCFS_MOUNT``, else of the current directory, else the only mount that there is.
+    """
+    path = path or os.environ.get("HMCFS_MOUNT")
+    if path is None:
+        found = _mount_of(os.getcwd()) or _only(_mounts())
+        return FileSystem(found, _socket_of(found))
+    path = os.path.abspath(path)
+    try:
+        is_socket = os.stat(path).st_mode & 0o170000 == 0o140000
+    except OSError as e:
+        raise _errors.NotMounted(f"{path}: {e.strerror}") from e
+    if is_socket:
+        return FileSystem("/", path)
+    found = _mount_of(path)
+    if found is None:
+        raise _errors.NotMounted(f"{path} is not on an hmcfs mount; mount one with hmcfs mount")
+    return FileSystem(found, _socket_of(found))
+
+
+def _mounts() -> list[str]:
+    found = []
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+        for line in f:
+            before, _, after = line.partition(" - ")
+            if after.split(" ")[0] in ("fuse.hmcfs", "hmcfs"):
+                point = before.split(" ")[4]
+                for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+                    point = point.replace(code, char)
+                found.append(point)
+    return found
+
+
+def _mount_of(path: str) -> str | None:
+    best = [m for m in _mounts() if path == m or path.startswith(m.rstrip("/") + "/")]
+    return max(best, key=len) if best else None
+
+
+def _only(mounts: list[str]) -> str:
+    if len(mounts) == 1:
+        return mounts[0]
+    if not mounts:
+        raise _errors.NotMounted("there is no hmcfs mount; mount one with hmcfs mount")
+    raise _errors.NotMounted(f"there are {len(mounts)} mounts; give one of {', '.join(mounts)}, or set HMCFS_MOUNT")
+
+
+def _socket_of(mount: str) -> str:
+    try:
+        with open(os.path.join(mount, ".hmcfs", "config"), "rb") as f:
+            return str(json.load(f)["socket"])
+    except (OSError, ValueError, KeyError) as e:
+        raise _errors.NotMounted(f"{mount}: the daemon's socket is unknown: {e}") from e

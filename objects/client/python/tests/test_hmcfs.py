@@ -1,0 +1,274 @@
+"""Tests of the package against a real mount, which $HMCFS_MOUNT names: host, sim0 and sim1."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import hmcfs
+
+np = pytest.importorskip("numpy")
+MOUNT = os.environ["HMCFS_MOUNT"]
+
+
+def content(seed: int, size: int) -> bytes:
+    return np.random.default_rng(seed).integers(0, 256, size, dtype="u1").tobytes()
+
+
+def array(seed: int, shape, dtype="f4"):
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer(content(seed, size), "u1").view(dtype).reshape(shape).copy()
+
+
+@pytest.fixture
+def fs():
+    with hmcfs.connect() as one:
+        yield one
+
+
+def path(name: str) -> str:
+    return os.path.join(MOUNT, name)
+
+
+def test_connect(fs, monkeypatch):
+    assert fs.path == MOUNT
+    assert hmcfs.connect(path("sim0")).path == MOUNT
+    assert hmcfs.connect(fs.socket_path).exists("none") is False
+    monkeypatch.delenv("HMCFS_MOUNT")
+    monkeypatch.chdir(path("host"))
+    assert hmcfs.connect().path == MOUNT
+    with pytest.raises(hmcfs.NotMounted, match="not on an hmcfs mount"):
+        hmcfs.connect("/usr")
+    with pytest.raises(hmcfs.NotMounted, match="No such file"):
+        hmcfs.connect("/nowhere/at/all")
+
+
+@pytest.mark.parametrize("size", [1, 4096, 65536, 65537, 3_000_001])
+def test_set_and_get(fs, size):
+    data = content(size, size)
+    fs.set("kv", data)
+    assert fs.get("kv") == data
+    assert open(path("keys/kv"), "rb").read() == data
+    assert fs.exists("kv") and fs.exists("kv", "none") == [True, False]
+    fs.set("kv", data[::-1])
+    assert fs.get("kv") == data[::-1]
+    fs.delete("kv", "none")
+    assert not fs.exists("kv")
+    with pytest.raises(hmcfs.NotFound, match="kv") as e:
+        fs.get("kv")
+    assert e.value.key == "kv" and isinstance(e.value, KeyError)
+
+
+def test_many_keys(fs):
+    arrays = {f"many-{i}": array(i, (1 + i, 33)) for i in range(50)}
+    fs.d2h(arrays)
+    out = {key: np.zeros_like(a) for key, a in arrays.items()}
+    fs.h2d(out)
+    for key, a in arrays.items():
+        assert a.tobytes() == out[key].tobytes()
+    missing = np.zeros(5, "u1")
+    with pytest.raises(hmcfs.NotFound) as e:
+        fs.mget(["many-0", "none"], [out["many-0"], missing])
+    assert set(e.value.failures) == {"none"}
+    with pytest.raises(hmcfs.Shape):
+        fs.h2d({"many-1": np.zeros(7, "u1")})
+    fs.delete(*arrays)
+
+
+def test_keys_name_memory(fs):
+    x = fs.empty((100, 1000), "f4")
+    x[:] = array(1, x.shape)
+    fs.mset({"live": x})
+    assert fs.get("live") == x.tobytes()
+    x[50, 5] = 7.5  # the key is the memory
+    assert np.frombuffer(fs.get("live"), "f4").reshape(x.shape)[50, 5] == 7.5
+    y = np.zeros_like(x)
+    fs.mget(["live"], out=[y])
+    assert x.tobytes() == y.tobytes()
+    with pytest.raises(hmcfs.Invalid, match="empty"):
+        fs.mset({"other": y})
+    fs.delete("live")
+
+
+def test_publish(fs):
+    x = array(2, (1024, 256))
+    offered = fs.publish("step1", x)
+    assert not offered.done()
+    with hmcfs.connect() as other:
+        y = other.subscribe("step1", out=np.zeros_like(x))
+    offered.result(timeout=20)
+    assert offered.done() and x.tobytes() == y.tobytes()
+    with pytest.raises(hmcfs.Timeout):
+        fs.subscribe("never", out=y, timeout=0.05)
+    gone = hmcfs.connect()
+    left = gone.publish("step2", x)
+    gone.close()
+    with pytest.raises(hmcfs.HmcfsError):
+        left.result(timeout=5)
+
+
+def test_await(fs):
+    x = array(3, 70_000)
+
+    async def hand_over():
+        offered = fs.publish("async", x)
+        received = await asyncio.get_running_loop().run_in_executor(None, lambda: hmcfs.connect().subscribe("async", np.zeros_like(x)))
+        await offered
+        return received
+
+    assert asyncio.run(hand_over()).tobytes() == x.tobytes()
+
+
+def test_threads_share_a_session(fs):
+    def work(n):
+        for i in range(20):
+            key, data = f"thread-{n}", content(100 * n + i, 5000 + i)
+            fs.set(key, data)
+            assert fs.get(key) == data
+        fs.delete(key)
+        done.append(n)
+
+    done = []
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    late = threading.Thread(target=lambda: fs.wait(["late"], timeout=60) or done.append("late"))
+    for t in [late, *threads]:
+        t.start()
+    for t in threads:
+        t.join()
+    fs.set("late", b"x")
+    late.join()
+    assert sorted(map(str, done)) == sorted([*map(str, range(8)), "late"])
+    fs.delete("late")
+
+
+@pytest.mark.parametrize("device", ["host", "sim0"])
+def test_open(fs, device):
+    x = array(4, (37, 1009), "f8")
+    np.save(path(f"{device}/x.npy"), x)
+    with fs.open(f"{device}/x.npy") as f:
+        assert f.device == device and f.state == "live" and f.size == os.stat(path(f"{device}/x.npy")).st_size
+        y = f.numpy()
+        assert y.dtype == x.dtype and y.shape == x.shape and y.tobytes() == x.tobytes()
+        assert bytes(f.memory()) == open(path(f"{device}/x.npy"), "rb").read()
+        y[3, 3] = 33.25  # the array is the file
+        assert np.load(path(f"{device}/x.npy"))[3, 3] == 33.25
+        with pytest.raises(OSError):
+            os.truncate(path(f"{device}/x.npy"), 10)
+    os.remove(path(f"{device}/x.npy"))
+    assert y[3, 3] == 33.25  # it outlives the file
+
+
+def test_raw_files(fs):
+    data = content(5, 24_000)
+    with open(path("host/raw"), "wb") as f:
+        f.write(data)
+    os.setxattr(path("host/raw"), "user.hmc.dtype", b"float32")
+    os.setxattr(path("host/raw"), "user.hmc.shape", b"20,300")
+    with fs.open("host/raw") as f:
+        assert f.dtype == "float32" and f.shape == (20, 300)
+        assert f.numpy().shape == (20, 300) and f.numpy().tobytes() == data
+    open(path("host/none"), "wb").close()
+    assert fs.open("host/none").memory().nbytes == 0
+    fs.copy("host/raw", "sim0/raw")
+    assert open(path("sim0/raw"), "rb").read() == data
+    for name in ("host/raw", "host/none", "sim0/raw"):
+        os.remove(path(name))
+
+
+def test_safetensors(fs):
+    import json
+
+    a, b = array(6, (8, 16)), array(7, (100,), "i2")
+    header = json.dumps({
+        "a": {"dtype": "F32", "shape": [8, 16], "data_offsets": [0, a.nbytes]},
+        "b": {"dtype": "I16", "shape": [100], "data_offsets": [a.nbytes, a.nbytes + b.nbytes]},
+    }).encode()
+    with open(path("sim0/m.safetensors"), "wb") as f:
+        f.write(len(header).to_bytes(8, "little") + header + a.tobytes() + b.tobytes())
+    with fs.open("sim0/m.safetensors") as f:
+        got = dict(f.tensors())
+    assert got["a"].tobytes() == a.tobytes() and got["a"].shape == (8, 16)
+    assert got["b"].tobytes() == b.tobytes() and got["b"].dtype == np.int16
+    os.remove(path("sim0/m.safetensors"))
+
+
+def test_watch(fs):
+    events = fs.watch("seen-")
+    fs.set("unseen", b"1")
+    fs.set("seen-1", b"22")
+    event = next(events)
+    assert event.event == "created" and event.key == "seen-1" and event.size == 2
+    events.close()
+    fs.delete("unseen", "seen-1")
+
+
+def test_wrong_arguments(fs):
+    readonly = np.zeros(10, "u1")
+    readonly.flags.writeable = False
+    for call, error, text in [
+        (lambda: fs.mget(["k"], [readonly]), hmcfs.Invalid, "read-only"),
+        (lambda: fs.set("k", np.zeros((4, 4))[:, ::2]), hmcfs.Invalid, "contiguous"),
+        (lambda: fs.set("k", 5), hmcfs.Invalid, "no buffer"),
+        (lambda: fs.set("k", b""), hmcfs.Invalid, "no bytes"),
+        (lambda: fs.set("k" * 256, b"x"), hmcfs.Invalid, "255"),
+        (lambda: fs.set("a/b", b"x"), hmcfs.Invalid, "a/b"),
+        (lambda: fs.d2h({"k": b"x"}, existing="perhaps"), hmcfs.Invalid, "perhaps"),
+        (lambda: fs.mget(["k"], []), hmcfs.Invalid, "0 arrays"),
+        (lambda: fs.expire(0.5, "k"), hmcfs.Invalid, "whole seconds"),
+        (lambda: fs.open("host/nothing"), FileNotFoundError, "nothing"),
+    ]:
+        with pytest.raises(error, match=text):
+            call()
+    assert fs.exists("k") is False  # the session goes on
+
+
+def test_fork_is_refused(fs):
+    fs.set("forked", b"x")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            fs.get("forked")
+        except hmcfs.Closed:
+            with hmcfs.connect() as own:
+                os._exit(0 if own.get("forked") == b"x" else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert fs.get("forked") == b"x"
+    fs.delete("forked")
+
+
+def test_closed(fs):
+    fs.set("closed", b"x")
+    fs.delete("closed")
+    session = fs._open()
+    fs.close()
+    with pytest.raises(hmcfs.Closed):
+        session.call("exist", ["x"])
+    assert fs.exists("x") is False  # a new session
+
+
+def test_no_descriptor_leaks(fs):
+    with open(path("host/leak"), "wb") as f:
+        f.write(b"x" * 5000)
+    before = None
+    for i in range(300):
+        fs.open("host/leak").close()
+        with hmcfs.connect() as other:
+            other.set("leak", b"y" * 70_000)
+            assert other.get("leak") == b"y" * 70_000
+        if i == 10:
+            before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    os.remove(path("host/leak"))
+    fs.delete("leak")
+
+
+def test_another_process(fs):
+    fs.set("theirs", content(8, 10_000))
+    code = "import hmcfs, sys; sys.stdout.buffer.write(hmcfs.connect().get('theirs'))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env={**os.environ})
+    assert out.stdout == content(8, 10_000)
+    fs.delete("theirs")
