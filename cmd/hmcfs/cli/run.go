@@ -100,8 +100,10 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	}
 	o := runner.Options{
 		Program: args, Ranks: f.ranks, Timeout: f.timeout, Grace: f.grace, Dir: f.dir, LogDir: f.logDir, Save: f.save,
-		TempDir: a.jobsDir(), Out: a.Stdout, Errors: a.Stderr,
-		Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
+		Out: a.Stdout, Errors: a.Stderr,
+		HostOptions: runner.HostOptions{
+			TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
+		},
 	}
 	if asJSON {
 		o.Out = a.Stderr // standard output is for the report

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
 // shown bounds the differences reported for a buffer.
@@ -39,7 +41,7 @@ func (v *Verdict) Passed() bool { return v.Wrong == 0 }
 // verify compares the outputs of this host's ranks that are to be verified: the root, or
 // all. The expected values depend on the plan alone, and must be complete for each buffer.
 func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
-	for rank := j.first; rank < j.first+j.count; rank++ {
+	for rank := j.First; rank < j.First+j.Count; rank++ {
 		if !j.plan.VerifyAll && rank != j.plan.Root {
 			continue
 		}
@@ -89,10 +91,10 @@ func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
 // same reports whether an element is as expected: integers exactly, floating point values
 // like NumPy's isclose, in which NaN is close to nothing.
 func (p *Plan) same(b *Buffer, got, want []byte) bool {
-	if !isFloat(b.kind) {
+	if !b.kind.Floating() {
 		return bytes.Equal(got, want)
 	}
-	g, w := get(got, b.kind), get(want, b.kind)
+	g, w := elem.GetFloat(b.kind, got), elem.GetFloat(b.kind, want)
 	if math.IsInf(w, 0) || math.IsInf(g, 0) {
 		return g == w
 	}

@@ -26,19 +26,12 @@ const (
 
 // job is the state of a job on one host, other than its ranks.
 type job struct {
+	*brief
+
 	plan *Plan
-	// first and count give the ranks of this host, which has the index host among hosts.
-	first int
-	count int
-	host  int
-	hosts int
 	// addressBook holds the addresses of all ranks; nil if there is one host.
 	addressBook []string
-	// env holds variables that come from the runner.
-	env    []string
-	id     string
-	secret string
-	dir    string
+	dir         string
 	// outside is the directory of windows and buffers that are files; empty if they are
 	// anonymous.
 	outside string
@@ -52,10 +45,7 @@ type job struct {
 // newJob creates the directory and the memory of a host's part of a job. On failure it
 // removes them.
 func newJob(p *Plan, b *brief, all []string) (*job, error) {
-	j := &job{
-		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, addressBook: all, env: b.Env,
-		id: b.Job, secret: b.Secret,
-	}
+	j := &job{brief: b, plan: p, layout: p.layout(), addressBook: all}
 	if err := j.make(); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
@@ -84,7 +74,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(j.secret+"\n"), 0o600); err != nil {
+	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(j.Secret+"\n"), 0o600); err != nil {
 		return err
 	}
 	if j.plan.Dir != "" {
@@ -92,7 +82,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	for rank := j.first; rank < j.first+j.count; rank++ {
+	for rank := j.First; rank < j.First+j.Count; rank++ {
 		if err = j.makeRank(rank); err != nil {
 			return fmt.Errorf("memory of rank %d: %w", rank, err)
 		}
@@ -107,9 +97,9 @@ func (j *job) goOutside() error {
 	if err != nil {
 		return err
 	}
-	name := outsidePrefix + j.id
-	if j.hosts > 1 {
-		name += fmt.Sprintf(".%d", j.host) // the hosts may share the directory
+	name := outsidePrefix + j.Job
+	if j.Hosts > 1 {
+		name += fmt.Sprintf(".%d", j.Host) // the hosts may share the directory
 	}
 	dir = filepath.Join(dir, name)
 	if err = os.WriteFile(filepath.Join(j.dir, elsewhere), []byte(dir+"\n"), 0o600); err != nil {
@@ -194,9 +184,9 @@ type spot struct {
 // spot returns the location of a buffer of a rank.
 func (j *job) spot(rank int, b *Buffer) spot {
 	if b.inWindow() {
-		return spot{path: j.windowPath(rank), file: j.windows[rank-j.first], off: j.layout.offsets[b.Name], size: b.size()}
+		return spot{path: j.windowPath(rank), file: j.windows[rank-j.First], off: j.layout.offsets[b.Name], size: b.size()}
 	}
-	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.first][b.Name], size: b.size()}
+	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.First][b.Name], size: b.size()}
 }
 
 // addresses returns the addresses of all ranks, as used by the ranks of this host: sockets
@@ -205,7 +195,7 @@ func (j *job) spot(rank int, b *Buffer) spot {
 func (j *job) addresses() ([]string, error) {
 	out := make([]string, j.plan.Ranks)
 	for r := range out {
-		here := r >= j.first && r < j.first+j.count
+		here := r >= j.First && r < j.First+j.Count
 		if j.addressBook != nil && (!here || j.plan.Transport == "tcp") {
 			out[r] = tcpAddress(j.addressBook[r])
 			continue
@@ -227,8 +217,8 @@ func (j *job) environment(rank int) ([]string, error) {
 	}
 	env := []string{
 		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.Root),
-		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.first), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.count),
-		"HMCFS_JOB=" + j.id, "HMCFS_JOB_DIR=" + j.dir,
+		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.First), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.Count),
+		"HMCFS_JOB=" + j.Job, "HMCFS_JOB_DIR=" + j.dir,
 		"HMCFS_SECRET_FILE=" + filepath.Join(j.dir, secretFile),
 		"HMCFS_BOOK=" + strings.Join(book, ","),
 		"HMCFS_WINDOWS=" + filepath.Join(j.dir, windowsDir), "HMCFS_WINDOW=" + j.windowPath(rank),
@@ -238,7 +228,7 @@ func (j *job) environment(rank int) ([]string, error) {
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
 	}
 	if j.addressBook != nil {
-		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.id, j.host))
+		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.Job, j.Host))
 		if book[rank] != tcpAddress(j.addressBook[rank]) {
 			env = append(env, "HMCFS_LISTEN="+tcpAddress(j.addressBook[rank]))
 		}

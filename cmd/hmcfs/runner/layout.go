@@ -57,7 +57,7 @@ func (j *job) context(rank int) []byte {
 	binary.LittleEndian.PutUint32(p[atRank:], uint32(rank))
 	binary.LittleEndian.PutUint32(p[atRanks:], uint32(j.plan.Ranks))
 	binary.LittleEndian.PutUint64(p[atWinSize:], j.layout.window)
-	for r := j.first; r < j.first+j.count; r++ {
+	for r := j.First; r < j.First+j.Count; r++ {
 		at := windowBase + uint64(r)*j.layout.stride()
 		binary.LittleEndian.PutUint64(p[atIn+8*r:], at)
 		binary.LittleEndian.PutUint64(p[atOut+8*r:], at)

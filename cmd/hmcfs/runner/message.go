@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +21,7 @@ type brief struct {
 	Secret string
 	// Config is the whole job, including the effect of options.
 	Config  Config
-	Program words
+	Program []word
 	Window  devices.Size
 	Grace   time.Duration
 	// First and Count give the ranks of the host; Host is its index among Hosts.
@@ -33,7 +32,7 @@ type brief struct {
 	// WorkDir is the current directory of ranks; empty means that of the host.
 	WorkDir word
 	// Env holds variables of the runner, in addition to those of the config.
-	Env       words
+	Env       []word
 	Dir       word
 	Transport string
 	Unbound   bool
@@ -48,41 +47,24 @@ type brief struct {
 }
 
 // word is a system string, such as a path or an argument. It may not be valid UTF-8, which
-// JSON would modify.
-type word string
+// JSON would modify in a string.
+type word []byte
 
-// MarshalJSON encodes the bytes unmodified.
-func (w word) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(w)) }
-
-// UnmarshalJSON decodes the result of MarshalJSON.
-func (w *word) UnmarshalJSON(p []byte) error {
-	var b []byte
-	err := json.Unmarshal(p, &b)
-	*w = word(b)
-	return err
+// wordsOf converts strings to words.
+func wordsOf(all []string) []word {
+	out := make([]word, len(all))
+	for i, text := range all {
+		out[i] = word(text)
+	}
+	return out
 }
 
-// words is a list of such strings.
-type words []string
-
-// MarshalJSON encodes the bytes unmodified.
-func (w words) MarshalJSON() ([]byte, error) {
-	all := make([]word, len(w))
-	for i, text := range w {
-		all[i] = word(text)
+// stringsOf converts words to strings.
+func stringsOf(all []word) (out []string) {
+	for _, w := range all {
+		out = append(out, string(w))
 	}
-	return json.Marshal(all)
-}
-
-// UnmarshalJSON decodes the result of MarshalJSON.
-func (w *words) UnmarshalJSON(p []byte) error {
-	var all []word
-	err := json.Unmarshal(p, &all)
-	*w = nil
-	for _, text := range all {
-		*w = append(*w, string(text))
-	}
-	return err
+	return out
 }
 
 // ready holds the addresses at which a host's ranks will listen; empty if there is one
@@ -134,7 +116,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// faultError is a host's fault at the runner.
+// faultError is an error with a text of its own, such as a host's fault at the runner.
 type faultError struct {
 	text  string
 	class error
@@ -147,8 +129,8 @@ func (e *faultError) Unwrap() error { return e.class }
 // plan returns the plan of a host's part, checked like the runner's.
 func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	p, err := NewPlan(Options{
-		Program: b.Program, Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
-		TempDir: o.TempDir, Supervisor: o.Supervisor, Executable: o.Executable,
+		Program: stringsOf(b.Program), Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
+		HostOptions: *o,
 	}, &b.Config)
 	if err != nil {
 		return nil, err

@@ -198,7 +198,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 	if s.plan, err = b.plan(s.opts); err != nil {
 		return err
 	}
-	if b.WorkDir != "" {
+	if len(b.WorkDir) > 0 {
 		if err = os.Chdir(string(b.WorkDir)); err != nil {
 			return fmt.Errorf("the ranks' current directory: %w; %w, with --workdir", err, ErrPlace)
 		}

@@ -14,7 +14,7 @@ import (
 // save sends all buffers of this host's ranks.
 func (j *job) save(send func(head, p []byte) error) error {
 	room := make([]byte, piece)
-	for rank := j.first; rank < j.first+j.count; rank++ {
+	for rank := j.First; rank < j.First+j.Count; rank++ {
 		for i := range j.plan.Buffers {
 			at := j.spot(rank, &j.plan.Buffers[i])
 			from := io.NewSectionReader(at.file, int64(at.off), int64(at.size))
@@ -82,29 +82,16 @@ func (s *saver) take(p []byte) error {
 // complete reports that everything has arrived.
 func (s *saver) complete() bool { return s.rank > s.last || len(s.plan.Buffers) == 0 }
 
-// write writes the next bytes of a buffer.
+// write writes the next bytes of a buffer. No part of the file's name comes from the host.
 func (s *saver) write(b *Buffer, p []byte) (err error) {
 	if s.file == nil {
-		if s.file, err = s.create(b); err != nil {
+		name := filepath.Join("rank_"+strconv.Itoa(s.rank), b.Name+".bin")
+		if s.file, err = create(s.plan.Save, name); err != nil {
 			return fmt.Errorf("save %q of rank %d: %w", b.Name, s.rank, err)
 		}
 	}
 	_, err = s.file.Write(p)
 	return err
-}
-
-// create creates the file of a buffer. No part of its name comes from the host.
-func (s *saver) create(b *Buffer) (*os.File, error) {
-	in, err := os.OpenRoot(s.plan.Save)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = in.Close() }()
-	of := "rank_" + strconv.Itoa(s.rank)
-	if err = in.MkdirAll(of, 0o777); err != nil {
-		return nil, err
-	}
-	return create(in, filepath.Join(of, b.Name+".bin"), 0o666)
 }
 
 // finish closes the current file.

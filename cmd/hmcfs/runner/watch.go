@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (w *watch) open(ctx context.Context) error {
 				h.streams = append(h.streams, &stream{to: to, prefix: prefixOf(rank, p.Ranks), log: log})
 			}
 		}
-		if err := h.open(ctx, &HostOptions{TempDir: p.TempDir, Supervisor: p.Supervisor, Executable: p.Executable}, streams[1]); err != nil {
+		if err := h.open(ctx, streams[1]); err != nil {
 			return err
 		}
 		w.hosts = append(w.hosts, h)
@@ -88,7 +89,7 @@ func (w *watch) log(rank int) (io.Writer, error) {
 	if w.plan.LogDir == "" {
 		return nil, nil //nolint:nilnil // a writer that is not there
 	}
-	f, err := createAt(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log", 0o666)
+	f, err := create(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log")
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +101,15 @@ func (w *watch) log(rank int) (io.Writer, error) {
 func (w *watch) brief() error {
 	p := w.plan
 	b := brief{
-		Config: p.config(), Program: p.Program, Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
+		Config: p.config(), Program: wordsOf(p.Program), Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
 		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
 	}
 	b.Job, b.Secret = identify()
 	for i, h := range w.hosts {
 		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
-		b.WorkDir, b.Env = word(p.WorkDir), p.Export
+		b.WorkDir, b.Env = word(p.WorkDir), wordsOf(p.Export)
 		if h.here() {
-			b.WorkDir, b.Silence = "", 0
+			b.WorkDir, b.Silence = nil, 0
 		}
 		b.Peers = nil
 		for _, other := range w.hosts {
@@ -124,20 +125,11 @@ func (w *watch) brief() error {
 }
 
 // silence returns the time for which a host may be silent.
-func (p *Plan) silence() time.Duration {
-	if p.Silence == 0 {
-		return DefaultSilence
-	}
-	return p.Silence
-}
+func (p *Plan) silence() time.Duration { return cmp.Or(p.Silence, DefaultSilence) }
 
 // course runs the job step by step: a step ends when all hosts have completed it.
 func (w *watch) course() error {
-	patience := w.plan.HostTimeout
-	if patience == 0 {
-		patience = DefaultHostTimeout
-	}
-	w.giveUp = time.After(patience)
+	w.giveUp = time.After(cmp.Or(w.plan.HostTimeout, DefaultHostTimeout))
 	w.until(kindReady)
 	if w.giveUp = nil; w.cause != nil {
 		return w.cause
@@ -209,11 +201,8 @@ func (w *watch) save() error {
 	return errors.Join(errs...)
 }
 
-// step makes all hosts execute an order, unless the job is ending.
+// step makes all hosts execute an order.
 func (w *watch) step(order kind, what any, answer kind) {
-	if w.cause != nil && order != kindSave {
-		return
-	}
 	w.tell(order, what)
 	w.until(answer)
 }
@@ -299,9 +288,9 @@ func (w *watch) take(e event) error {
 	case *Ending:
 		return w.note(h, *v)
 	case *numberedArrival:
-		return h.arrive(w.barriers, v)
+		return w.barriers.come(h, v)
 	case *departure:
-		h.leave(w.barriers, v.ID)
+		w.barriers.leave(h, v.ID)
 	case *Verdict:
 		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
 			return fmt.Errorf("more verdicts than outputs: %w", ErrProtocol)
@@ -374,11 +363,7 @@ func (w *watch) end(cause error) {
 		return
 	}
 	w.tell(kindSoon, nil)
-	grace := w.plan.Grace
-	if grace == 0 {
-		grace = DefaultGrace
-	}
-	w.kill = time.After(grace)
+	w.kill = time.After(cmp.Or(w.plan.Grace, DefaultGrace))
 }
 
 // close ends what is left of the job, on all hosts.
