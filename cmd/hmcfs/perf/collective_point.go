@@ -3,7 +3,6 @@ package perf
 import (
 	"context"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -43,7 +42,7 @@ func (m *Meter) point(ctx context.Context, kind plan.Kind, size devices.Size) ([
 	}
 	rows := make([]CollectiveRow, len(all))
 	for i, v := range all {
-		v.row.summarise(v.took)
+		v.row.Seconds, v.row.P99 = quantiles(v.took)
 		v.row.Allocations = float64(v.heap) / float64(m.o.Rounds*calls)
 		if v.row.Seconds > 0 {
 			r := collective.Report{Task: plan.Task{Kind: kind, Ranks: m.g.Size(), Type: m.o.Type, Count: uint64(size) / m.o.Type.Size()}}
@@ -196,10 +195,4 @@ func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64,
 	each = time.Since(begin).Seconds() / float64(calls)
 	runtime.ReadMemStats(&after)
 	return each, after.Mallocs - before.Mallocs, nil
-}
-
-// summarise computes the median and the 99th percentile.
-func (row *CollectiveRow) summarise(took []float64) {
-	slices.Sort(took)
-	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
 }
