@@ -4,9 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 //go:embed others/allreduce.c
@@ -29,7 +28,7 @@ var glooSource []byte
 // collectives are those with which the rows are measured: groups of
 // ranks of one host, of hmcfs and of others.
 type collectives struct {
-	undo
+	measure.Undo
 
 	opts   options
 	dir    string
@@ -75,40 +74,31 @@ func sizesFor(ranks int) []devices.Size {
 	return allSizes()
 }
 
-// newCollectives makes the others' programs, or leaves nothing behind.
-func newCollectives(ctx context.Context, o options) (c *collectives, err error) {
-	c = &collectives{opts: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	if c.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return c, err
-	}
-	if c.dir, err = c.folder(); err != nil {
-		return c, err
+// setUp makes the others' programs.
+func (c *collectives) setUp(ctx context.Context) (err error) {
+	if c.dir, err = c.Folder(); err != nil {
+		return err
 	}
 	for _, tool := range []string{"mpicc", "mpirun"} {
 		if err = installed(tool); err != nil {
-			return c, fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)
+			return fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)
 		}
 	}
 	source, program := filepath.Join(c.dir, "allreduce.c"), filepath.Join(c.dir, "allreduce")
 	if err = os.WriteFile(source, mpiSource, 0o600); err != nil {
-		return c, err
+		return err
 	}
-	if _, err = output(exec.CommandContext(ctx, "mpicc", "-O3", "-march=native", "-o", program, source)); err != nil {
-		return c, err
+	if _, err = measure.Output(exec.CommandContext(ctx, "mpicc", "-O3", "-march=native", "-o", program, source)); err != nil {
+		return err
 	}
 	if err = os.WriteFile(filepath.Join(c.dir, "allreduce.py"), glooSource, 0o600); err != nil {
-		return c, err
+		return err
 	}
 	c.groups = []*group{
 		c.hmcfs(hmcfsShared, "shm"), c.hmcfs(hmcfsTCP, "tcp"),
 		c.mpi(mpiShared, "self,vader"), c.mpi(mpiTCP, "self,tcp"), c.gloo(),
 	}
-	return c, nil
+	return nil
 }
 
 // The groups' names.
@@ -144,7 +134,7 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective",
 		"--report", file, "--warm-up", "2",
 	}, args...)
-	if _, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
+	if _, err := measure.Output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(file)
@@ -186,11 +176,11 @@ func (c *collectives) mpi(name, btl string) *group {
 			"--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(ranks), "--mca", "btl", btl,
 			"--mca", "mpi_yield_when_idle", yield, filepath.Join(c.dir, "allreduce"), "in", strconv.Itoa(c.opts.times),
 		}
-		out, err := output(exec.CommandContext(ctx, "mpirun", append(args, plain(sizes)...)...))
+		out, err := measure.Output(exec.CommandContext(ctx, "mpirun", append(args, plain(sizes)...)...))
 		if err != nil {
 			return nil, err
 		}
-		return secondsBySize(string(out))
+		return secondsBySize(out)
 	}
 	return g
 }
@@ -224,11 +214,11 @@ func (c *collectives) gloo() *group {
 			}
 			others = append(others, cmd)
 		}
-		out, err := output(rank(0))
+		out, err := measure.Output(rank(0))
 		if err != nil {
 			return nil, fmt.Errorf("%w (PyTorch is Debian's python3-torch)", err)
 		}
-		return secondsBySize(string(out))
+		return secondsBySize(out)
 	}
 	return g
 }
@@ -280,31 +270,12 @@ func (c *collectives) measure(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// runCollectives measures the rows of collectives, and writes them and the
-// picture where that is asked for.
-func runCollectives(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	c, err := newCollectives(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err = table(ctx, o, c, collectivesBegin, out, progress); err != nil || !o.write || !c.measured {
-		return err
-	}
-	f, err := os.Create(o.collectivesPicture)
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.draw(f), f.Close())
-}
-
 // facts looks at the machine and its programs.
 func (c *collectives) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, c.opts.hmcfs)
+	f := newFacts(ctx, c.opts)
 	f.add("Go", runtime.Version())
-	f.add("Open MPI", said(ctx, "mpirun", "--version"))
-	f.add("PyTorch, with Gloo", said(ctx, "/usr/bin/python3", "-c", "import torch; print(torch.__version__)"))
+	f.add("Open MPI", measure.Said(ctx, "mpirun", "--version"))
+	f.add("PyTorch, with Gloo", measure.Said(ctx, "/usr/bin/python3", "-c", "import torch; print(torch.__version__)"))
 	f.last = fmt.Sprintf("- medians of %d rounds, in each of which every program is started anew and its median of %d calls counts; "+
 		"ranks are processes of this host; float32, sum, in place\n\n", c.opts.rounds, c.opts.times)
 	return f

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective"
@@ -61,23 +60,16 @@ func (c *collectives) stall(ctx context.Context, rounds int) (res result, err er
 	if err = every(halves, func(rank int, h *half) error { return h.open(ctx, dir, rank) }); err != nil {
 		return res, err
 	}
-	var alone, beside bench.Series
-	for range 5 * rounds {
-		s, err := pairTime(ctx, halves[2:])
+	return together(ctx, 5*rounds, "beside it", "alone", func(ctx context.Context) (float64, float64, error) {
+		alone, err := pairTime(ctx, halves[2:])
 		if err != nil {
-			return res, err
+			return 0, 0, err
 		}
-		alone = append(alone, s)
 		over := make(chan error, 1)
 		go func() { over <- halves[0].reduce(ctx) }()
-		s, err = pairTime(ctx, halves[2:])
-		if err = errors.Join(err, halves[1].reduce(ctx), <-over); err != nil {
-			return res, err
-		}
-		beside = append(beside, s)
-	}
-	res.figures = []figure{{"beside it", beside}, {"alone", alone}}
-	return res, nil
+		beside, err := pairTime(ctx, halves[2:])
+		return beside, alone, errors.Join(err, halves[1].reduce(ctx), <-over)
+	})
 }
 
 // every does something for some ranks at the same time.

@@ -166,8 +166,7 @@ func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 			views[i] = append(views[i], v)
 		}
 	}
-	together, single := figure{name: "SendMulti"}, figure{name: "Send"}
-	for range rounds {
+	return together(ctx, rounds, "SendMulti", "Send", func(ctx context.Context) (float64, float64, error) {
 		fast, err := messages(func() error {
 			return t.both(func(i int) error {
 				if i == 0 {
@@ -177,16 +176,11 @@ func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 			})
 		})
 		if err != nil {
-			return res, err
+			return 0, 0, err
 		}
 		slow, err := messages(func() error { return t.both(func(i int) error { return t.one(ctx, i, views[i]) }) })
-		if err != nil {
-			return res, err
-		}
-		together.series, single.series = append(together.series, fast), append(single.series, slow)
-	}
-	res.figures = []figure{together, single}
-	return res, nil
+		return fast, slow, err
+	})
 }
 
 // one sends, or receives, one message after the other.

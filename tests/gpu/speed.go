@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // target is the least that a ratio should be: side of over side against.
@@ -19,23 +20,19 @@ type target struct {
 }
 
 // side is one thing that is measured, in bytes a second.
-type side struct {
-	name    string
-	prepare func(context.Context) error
-	run     func(context.Context) (float64, error)
-}
+type side = bench.Probe
 
 // compare measures sides in turns and adds a row for each target. The
 // figures of all sides are in the first row.
 func (s *suite) compare(ctx context.Context, what string, sides []side, targets ...target) {
 	all, err := s.turns(ctx, sides)
 	if err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		s.fail(ctx, what, err)
 		return
 	}
 	figures := make([]string, len(sides))
 	for i, p := range sides {
-		figures[i] = p.name + " " + rate(all[p.name].Median())
+		figures[i] = p.Name + " " + rate(all[p.Name].Median())
 	}
 	text := "; " + strings.Join(figures, ", ")
 	for _, t := range targets {
@@ -61,17 +58,13 @@ func (s *suite) turns(ctx context.Context, sides []side) (map[string]bench.Serie
 	if err := s.inTime(ctx); err != nil {
 		return nil, err
 	}
-	probes := make([]bench.Probe, len(sides))
-	for i, p := range sides {
-		probes[i] = bench.Probe{Name: p.name, Prepare: p.prepare, Run: p.run}
-	}
-	series, err := bench.Interleave(ctx, s.opts.rounds, probes)
+	series, err := bench.Interleave(ctx, s.opts.rounds, sides)
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[string]bench.Series)
 	for i, p := range sides {
-		out[p.name] = series[i]
+		out[p.Name] = series[i]
 	}
 	return out, nil
 }
@@ -83,7 +76,7 @@ func (s *suite) pinned(kind string, size, call devices.Size) []side {
 	if s.raw == nil {
 		return nil
 	}
-	return []side{{name: "cuMemcpy" + rawNames()[kind], run: func(context.Context) (float64, error) {
+	return []side{{Name: "cuMemcpy" + rawNames()[kind], Run: func(context.Context) (float64, error) {
 		answer, err := s.raw.ask(fmt.Sprintf("%s %d %d", kind, uint64(size), uint64(call)))
 		if err != nil {
 			return 0, err
@@ -107,7 +100,7 @@ func parseRate(answer string) (float64, error) {
 
 // fileio runs that program.
 func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
-	answer, err := output(s.tool(ctx, "fileio", args...))
+	answer, err := measure.Output(s.tool(ctx, "fileio", args...))
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +109,7 @@ func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
 
 // reading reads files at once, each by a thread.
 func (s *suite) reading(name string, call devices.Size, files ...string) side {
-	return side{name: name, run: func(ctx context.Context) (float64, error) {
+	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
 	}}
 }
@@ -124,9 +117,9 @@ func (s *suite) reading(name string, call devices.Size, files ...string) side {
 // writing writes a new file.
 func (s *suite) writing(name string, call devices.Size, file string) side {
 	return side{
-		name:    name,
-		prepare: func(context.Context) error { return remove(file) },
-		run: func(ctx context.Context) (float64, error) {
+		Name:    name,
+		Prepare: func(context.Context) error { return remove(file) },
+		Run: func(ctx context.Context) (float64, error) {
 			return s.fileio(ctx, "write", bytes(call), bytes(s.sizes.file), file)
 		},
 	}
@@ -135,9 +128,9 @@ func (s *suite) writing(name string, call devices.Size, file string) side {
 // copying times the process that copies a file to a new one.
 func copying(name string, size devices.Size, target string, command func(context.Context) error) side {
 	return side{
-		name:    name,
-		prepare: func(context.Context) error { return remove(target) },
-		run: func(ctx context.Context) (float64, error) {
+		Name:    name,
+		Prepare: func(context.Context) error { return remove(target) },
+		Run: func(ctx context.Context) (float64, error) {
 			begin := time.Now()
 			if err := command(ctx); err != nil {
 				return 0, err
@@ -168,7 +161,7 @@ func (s *suite) readSpeed(ctx context.Context) {
 	for _, call := range []devices.Size{devices.MiB, 16 * devices.MiB} {
 		what := fmt.Sprintf("read of a device file, calls of %v, one reader", call)
 		if err := s.makeFiles(ctx, s.sizes.file, on, beside); err != nil {
-			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+			s.fail(ctx, what, err)
 			return
 		}
 		sides := append([]side{s.reading(throughMount, call, on), s.reading(onTmpfs, call, beside)},
@@ -210,7 +203,7 @@ func (s *suite) manyReaders(ctx context.Context) {
 	}
 	defer func() { _ = remove(append(on, beside...)...) }()
 	if err := s.makeFiles(ctx, s.sizes.file/2, append(on, beside...)...); err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		s.fail(ctx, what, err)
 		return
 	}
 	s.compare(ctx, what, []side{
@@ -224,12 +217,12 @@ func (s *suite) insideSpeed(ctx context.Context) {
 	from, to, again := s.path("from"), s.path("to"), s.path("again")
 	defer func() { _ = remove(from, to, again) }()
 	if err := s.makeFiles(ctx, s.sizes.large, from, again); err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		s.fail(ctx, what, err)
 		return
 	}
 	sides := []side{
 		copying("cp", s.sizes.large, to, func(ctx context.Context) error { return s.command(ctx, "cp", from, to) }),
-		{name: "copy_file_range alone", run: func(ctx context.Context) (float64, error) {
+		{Name: "copy_file_range alone", Run: func(ctx context.Context) (float64, error) {
 			return s.fileio(ctx, "copy", from, again)
 		}},
 	}
@@ -246,7 +239,7 @@ func (s *suite) tierSpeed(ctx context.Context) {
 	} {
 		what := fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what)
 		if err := s.makeFiles(ctx, s.sizes.staged, way.from); err != nil {
-			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+			s.fail(ctx, what, err)
 			return
 		}
 		copies := copying("hmcfs cp", s.sizes.staged, way.to, func(ctx context.Context) error {
