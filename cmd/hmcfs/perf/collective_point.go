@@ -1,8 +1,10 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -57,17 +59,12 @@ func (m *Meter) point(ctx context.Context, kind plan.Kind, size devices.Size) ([
 
 // overFastest computes the ratio of each row to the fastest of them.
 func overFastest(rows []CollectiveRow) {
-	if len(rows) < 2 {
+	least := slices.MinFunc(rows, func(a, b CollectiveRow) int { return cmp.Compare(a.Seconds, b.Seconds) }).Seconds
+	if len(rows) < 2 || least <= 0 {
 		return
 	}
-	least := rows[0].Seconds
 	for i := range rows {
-		least = min(least, rows[i].Seconds)
-	}
-	for i := range rows {
-		if least > 0 {
-			rows[i].Fastest = rows[i].Seconds / least
-		}
+		rows[i].Fastest = rows[i].Seconds / least
 	}
 }
 

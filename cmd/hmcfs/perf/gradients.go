@@ -22,11 +22,10 @@ const (
 // Gradients measures the reductions of one training step, with 1000 tensors of 16 KiB: the
 // first row with fusion, the second tensor by tensor.
 func (m *Meter) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
-	b, err := m.o.Memory(gradients * gradientSize)
+	b, err := m.take(m.o.Memory, gradients*gradientSize)
 	if err != nil {
 		return nil, fmt.Errorf("memory of the gradients: %w", err)
 	}
-	m.taken = append(m.taken, b)
 	if _, err = m.g.Share(ctx, b); err != nil {
 		return nil, err
 	}

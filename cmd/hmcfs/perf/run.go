@@ -122,11 +122,7 @@ func (r *runner) connected(at control.Address) error {
 
 // because formats the reasons why transports are not used.
 func because(reasons []string) string {
-	var line strings.Builder
-	for _, why := range reasons {
-		line.WriteString("; not " + why)
-	}
-	return line.String()
+	return strings.Join(append([]string{""}, reasons...), "; not ")
 }
 
 func (r *runner) all(ctx context.Context) error {

@@ -55,9 +55,7 @@ func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
 			if err != nil {
 				return err
 			}
-			var v Verdict
-			j.compare(&v, rank, b, got, want[name])
-			if err = tell(&v); err != nil {
+			if err = tell(j.compare(rank, b, got, want[name])); err != nil {
 				return err
 			}
 		}
@@ -73,8 +71,8 @@ func (v *Verdict) add(more *Verdict) {
 }
 
 // compare compares one buffer, element by element.
-func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
-	size, before := b.kind.Size(), v.Wrong
+func (j *job) compare(rank int, b *Buffer, got, want []byte) *Verdict {
+	v, size := &Verdict{}, b.kind.Size()
 	for i := range b.Count {
 		g, w := got[i*size:(i+1)*size], want[i*size:(i+1)*size]
 		v.Compared++
@@ -82,10 +80,11 @@ func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
 			continue
 		}
 		v.Wrong++
-		if v.Wrong-before <= shown {
+		if v.Wrong <= shown {
 			v.First = append(v.First, Mismatch{Rank: rank, Buffer: b.Name, Index: i, Got: show(g, b.kind), Want: show(w, b.kind)})
 		}
 	}
+	return v
 }
 
 // same reports whether an element is as expected: integers exactly, floating point values

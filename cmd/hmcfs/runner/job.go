@@ -5,12 +5,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -270,13 +273,9 @@ func (j *job) args(rank int) []string {
 
 // close frees all that newJob has created.
 func (j *job) close() error {
-	for _, f := range j.windows {
-		_ = f.Close() // no data is lost
-	}
+	adminapi.CloseAll(j.windows) // no data is lost
 	for _, own := range j.buffers {
-		for _, f := range own {
-			_ = f.Close() // no data is lost
-		}
+		adminapi.CloseAll(slices.Collect(maps.Values(own)))
 	}
 	var errs []error
 	for _, dir := range []string{j.outside, j.dir} {

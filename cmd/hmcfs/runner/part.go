@@ -179,15 +179,14 @@ func (s *serving) do(ctx context.Context, answer kind, what func(ctx context.Con
 	s.work.Go(func() {
 		defer cancel()
 		err := what(ctx)
-		switch {
-		case ctx.Err() != nil:
-			err = s.to.send(kindFault, faultOf(ErrStopped))
-		case err != nil:
-			err = s.to.send(kindFault, faultOf(err))
-		default:
-			err = s.to.send(answer, nil)
+		if ctx.Err() != nil {
+			err = ErrStopped
 		}
-		_ = err // the end of the other direction reveals it too
+		if err != nil {
+			_ = s.to.send(kindFault, faultOf(err)) // the end of the other direction reveals it too
+			return
+		}
+		_ = s.to.send(answer, nil) // as above
 	})
 }
 

@@ -35,7 +35,6 @@ type watch struct {
 	report *Report
 	// started reports that the programs were started.
 	started bool
-	begun   time.Time
 	// cause is the reason why the job is ended early.
 	cause error
 	// closing reports that the job is over; remains are the errors since then.
@@ -142,24 +141,19 @@ func (w *watch) course() error {
 	if w.cause != nil {
 		return w.cause
 	}
-	w.begin()
-	w.until(kindEnded)
-	w.report.Seconds = time.Since(w.begun).Seconds()
+	w.started = true
+	if w.plan.Timeout > 0 {
+		w.late = time.After(w.plan.Timeout)
+	}
+	begin := time.Now()
+	w.step(kindStart, nil, kindEnded)
+	w.report.Seconds = time.Since(begin).Seconds()
 	slices.SortFunc(w.report.Endings, func(a, b Ending) int { return a.Rank - b.Rank })
 	if w.cause == nil && w.plan.Golden != nil {
 		w.step(kindVerify, nil, kindVerified)
 		w.verdict()
 	}
 	return errors.Join(w.cause, w.save())
-}
-
-// begin starts all programs.
-func (w *watch) begin() {
-	w.started, w.begun = true, time.Now()
-	w.tell(kindStart, nil)
-	if w.plan.Timeout > 0 {
-		w.late = time.After(w.plan.Timeout)
-	}
 }
 
 // verdict combines the verdicts of all hosts, in the order of their ranks.
