@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
@@ -42,10 +43,16 @@ type group struct {
 	name string
 	// run measures all-reduce of some sizes, 0 bytes being a barrier, with so
 	// many ranks: seconds by bytes.
-	run func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error)
+	run runGroup
 	// ranks are the numbers of ranks that it is measured with.
 	ranks []int
 	took  map[point]bench.Series
+}
+
+type runGroup func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error)
+
+func newGroup(name string, ranks []int, run runGroup) *group {
+	return &group{name: name, ranks: ranks, run: run, took: map[point]bench.Series{}}
 }
 
 // point is one measurement.
@@ -112,8 +119,7 @@ const (
 
 // hmcfs is the program that is measured, by a transport.
 func (c *collectives) hmcfs(name, transport string) *group {
-	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
+	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		rows, err := c.perf(ctx, transport, ranks, "--operation", "barrier", "--operation", "allreduce", "--sizes", sizeList(sizes),
 			"--rounds", strconv.Itoa(c.opts.times))
 		took := map[devices.Size]float64{}
@@ -121,8 +127,7 @@ func (c *collectives) hmcfs(name, transport string) *group {
 			took[rows[i].Bytes] = rows[i].Seconds
 		}
 		return took, err
-	}
-	return g
+	})
 }
 
 // perf runs hmcfs perf collective at some ranks.
@@ -152,22 +157,13 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 
 // sizeList is sizes but 0, as flags have them.
 func sizeList(sizes []devices.Size) string {
-	var texts []string
-	for _, n := range sizes {
-		if n != 0 {
-			texts = append(texts, strconv.FormatUint(uint64(n), 10))
-		}
-	}
-	return strings.Join(texts, ",")
+	return strings.Join(plain(slices.DeleteFunc(slices.Clone(sizes), func(n devices.Size) bool { return n == 0 })), ",")
 }
 
 // mpi is Open MPI with some of its transports. It does not spin where there are
 // more ranks than processors.
 func (c *collectives) mpi(name, btl string) *group {
-	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		defer stop()
+	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		yield := "0"
 		if ranks > runtime.NumCPU() {
 			yield = "1"
@@ -181,16 +177,12 @@ func (c *collectives) mpi(name, btl string) *group {
 			return nil, err
 		}
 		return secondsBySize(out)
-	}
-	return g
+	})
 }
 
 // gloo is Gloo, by PyTorch.
 func (c *collectives) gloo() *group {
-	g := &group{name: glooTCP, ranks: []int{2}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		defer stop()
+	return newGroup(glooTCP, []int{2}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		port, err := freePort(ctx)
 		if err != nil {
 			return nil, err
@@ -219,8 +211,7 @@ func (c *collectives) gloo() *group {
 			return nil, fmt.Errorf("%w (PyTorch is Debian's python3-torch)", err)
 		}
 		return secondsBySize(out)
-	}
-	return g
+	})
 }
 
 // plain is sizes as numbers.
@@ -251,22 +242,29 @@ func (c *collectives) measure(ctx context.Context, rounds int) error {
 	if c.measured {
 		return nil
 	}
-	for round := range rounds {
-		for turn := range c.groups {
-			g := c.groups[(round+turn)%len(c.groups)]
-			for _, ranks := range g.ranks {
-				took, err := g.run(ctx, ranks, sizesFor(ranks))
-				if err != nil {
-					return fmt.Errorf("%s, %d ranks: %w", g.name, ranks, err)
-				}
-				for n, s := range took {
-					at := point{ranks, n}
-					g.took[at] = append(g.took[at], s)
-				}
-			}
+	var turns []side
+	for _, g := range c.groups {
+		turns = append(turns, side{Name: g.name, Run: func(ctx context.Context) (float64, error) { return 0, g.measure(ctx) }})
+	}
+	_, err := bench.Interleave(ctx, rounds, turns)
+	c.measured = err == nil
+	return err
+}
+
+// measure measures all sizes with each number of ranks.
+func (g *group) measure(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, time.Duration(len(g.ranks))*patience)
+	defer stop()
+	for _, ranks := range g.ranks {
+		took, err := g.run(ctx, ranks, sizesFor(ranks))
+		if err != nil {
+			return fmt.Errorf("%d ranks: %w", ranks, err)
+		}
+		for n, s := range took {
+			at := point{ranks, n}
+			g.took[at] = append(g.took[at], s)
 		}
 	}
-	c.measured = true
 	return nil
 }
 

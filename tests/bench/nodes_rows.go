@@ -15,11 +15,9 @@ func (n *nodes) cp(name string, m *member, source file, dst string) side {
 	return side{
 		Name:    name,
 		Prepare: func(ctx context.Context) error { return n.ready(ctx, m, source, dst) },
-		Run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
-			err := m.shell(ctx, "cp", source.path, dst)
-			return float64(n.opts.size) / time.Since(begin).Seconds(), err
-		},
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			return int64(n.opts.size), m.shell(ctx, "cp", source.path, dst)
+		}),
 	}
 }
 

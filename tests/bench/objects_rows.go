@@ -152,15 +152,8 @@ func (b *lobby) lanes() []*lane {
 func (b *lobby) handOverRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
-		rows = append(rows, row{
-			name: fmt.Sprintf("subscribe, %s %s", short(b.opts.large), l.name()), unit: gigabytes,
-			sides: []side{
-				{Name: "subscribe", Prepare: l.publish, Run: l.moved(l.subscribe)},
-				{Name: "engine copy", Prepare: l.open, Run: l.moved(l.engineCopy)},
-			},
-			wants: []want{{of: "subscribe", against: "engine copy", bound: 0.85}},
-			notes: []string{fmt.Sprintf("%d keys received one after the other; the copy is transport.Engine's, between the same memory.", times)},
-		})
+		rows = append(rows, l.row("subscribe", l.publish, l.subscribe,
+			fmt.Sprintf("%d keys received one after the other; the copy is transport.Engine's, between the same memory.", times)))
 	}
 	return rows
 }
@@ -169,17 +162,24 @@ func (b *lobby) handOverRows() []row {
 func (b *lobby) sharedRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
-		rows = append(rows, row{
-			name: fmt.Sprintf("mget, %s %s", short(b.opts.large), l.name()), unit: gigabytes, after: l.forget,
-			sides: []side{
-				{Name: "mget", Prepare: l.set, Run: l.moved(l.get)},
-				{Name: "engine copy", Prepare: l.open, Run: l.moved(l.engineCopy)},
-			},
-			wants: []want{{of: "mget", against: "engine copy", bound: 0.85}},
-			notes: []string{fmt.Sprintf("%d keys read one after the other.", times)},
-		})
+		r := l.row("mget", l.set, l.get, fmt.Sprintf("%d keys read one after the other.", times))
+		r.after = l.forget
+		rows = append(rows, r)
 	}
 	return rows
+}
+
+// row puts a call beside the engine's copy.
+func (l *lane) row(call string, prepare, run func(context.Context) error, note string) row {
+	return row{
+		name: fmt.Sprintf("%s, %s %s", call, short(l.lobby.opts.large), l.name()), unit: gigabytes,
+		sides: []side{
+			{Name: call, Prepare: prepare, Run: l.moved(run)},
+			{Name: "engine copy", Prepare: l.open, Run: l.moved(l.engineCopy)},
+		},
+		wants: []want{{of: call, against: "engine copy", bound: 0.85}},
+		notes: []string{note},
+	}
 }
 
 // hostRows are copies to the host and back.

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"time"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
@@ -75,11 +75,10 @@ func (l *lab) cp(name, src, dst string) side {
 	return side{
 		Name:    name,
 		Prepare: func(ctx context.Context) error { return errors.Join(l.ensure(ctx, src), removeAll(dst)) },
-		Run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
 			_, err := measure.Output(exec.CommandContext(ctx, "cp", src, dst))
-			return float64(l.opts.size) / time.Since(begin).Seconds(), err
-		},
+			return int64(l.opts.size), err
+		}),
 	}
 }
 

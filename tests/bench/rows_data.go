@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os/exec"
 	"sync"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
@@ -133,21 +132,16 @@ func (l *lab) reading(name string, paths ...string) side {
 			}
 			return nil
 		},
-		Run: func(ctx context.Context) (float64, error) { return l.readers(ctx, paths...) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			errs := make([]error, len(paths))
+			var all sync.WaitGroup
+			for i, path := range paths {
+				all.Go(func() {
+					_, errs[i] = measure.Output(exec.CommandContext(ctx, "dd", "if="+path, "of=/dev/null", "bs=1M"))
+				})
+			}
+			all.Wait()
+			return int64(l.opts.size) * int64(len(paths)), errors.Join(errs...)
+		}),
 	}
-}
-
-// readers runs a dd for each file at once and returns bytes a second of all.
-func (l *lab) readers(ctx context.Context, paths ...string) (float64, error) {
-	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	begin := time.Now()
-	for i, path := range paths {
-		all.Go(func() {
-			_, errs[i] = measure.Output(exec.CommandContext(ctx, "dd", "if="+path, "of=/dev/null", "bs=1M"))
-		})
-	}
-	all.Wait()
-	took := time.Since(begin).Seconds()
-	return float64(l.opts.size) * float64(len(paths)) / took, errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
@@ -130,13 +129,7 @@ func copying(name string, size devices.Size, target string, command func(context
 	return side{
 		Name:    name,
 		Prepare: func(context.Context) error { return remove(target) },
-		Run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
-			if err := command(ctx); err != nil {
-				return 0, err
-			}
-			return float64(size) / time.Since(begin).Seconds(), nil
-		},
+		Run:     bench.Timed(func(ctx context.Context) (int64, error) { return int64(size), command(ctx) }),
 	}
 }
 

@@ -219,13 +219,10 @@ func (t *trial) death(ctx context.Context) error {
 func (t *trial) gone(ctx context.Context, i int) error {
 	prefix := "keys/" + key(i, 0)
 	prefix = prefix[:len(prefix)-6]
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	return await(ctx, time.Millisecond, func() (bool, error) {
 		found, _, err := t.nodes[0].service.List(ctx, prefix, "", 1)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-	}
-	return errors.New("keys stay")
+		return len(found) == 0, err
+	})
 }
 
 // rest looks what nodes do that have nothing to do.
@@ -304,26 +301,22 @@ func (t *trial) lost(ctx context.Context) error {
 // complete waits until the service has so many entries.
 func (t *trial) complete(ctx context.Context, s coord.Service, prefix string, want int) error {
 	count := 0
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	err := await(ctx, 50*time.Millisecond, func() (bool, error) {
 		count = 0
 		for after, more := "", true; more; {
 			found, _, err := s.List(ctx, prefix, after, 10_000)
 			if err != nil && !errors.Is(err, coord.ErrUnavailable) {
-				return err
+				return false, err
 			}
 			count += len(found)
 			if more = len(found) == 10_000; more {
 				after = found[len(found)-1].Name
 			}
 		}
-		if count == want {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
+		return count == want, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%d of %d entries in %s: %w", count, want, prefix, err)
 	}
-	return fmt.Errorf("%d of %d entries in %s", count, want, prefix)
+	return err
 }

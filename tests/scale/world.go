@@ -153,22 +153,34 @@ func each(n int, do func(i int) error) error {
 
 // until waits until something holds for every node.
 func (w *world) until(ctx context.Context, holds func(n *node) bool) error {
-	late := time.Now().Add(patience)
-	for i := 0; i < len(w.nodes); {
-		if holds(w.nodes[i]) {
+	i := 0
+	err := await(ctx, 2*time.Millisecond, func() (bool, error) {
+		for i < len(w.nodes) && holds(w.nodes[i]) {
 			i++
-			continue
+		}
+		return i == len(w.nodes), nil
+	})
+	if err != nil {
+		err = fmt.Errorf("node %d: %w", i, err)
+	}
+	return err
+}
+
+// await waits until something is done, and looks from time to time.
+func await(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
+	for late := time.Now().Add(patience); ; {
+		if ok, err := done(); ok || err != nil {
+			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("node %d is not so after %v", i, patience)
+			return fmt.Errorf("not so after %v", patience)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
-	return nil
 }
 
 // close ends what is left of the world, without leaving in order.
