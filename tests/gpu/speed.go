@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,10 +108,14 @@ func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
 }
 
 // reading reads files at once, each by a thread.
-func (s *suite) reading(name string, call devices.Size, files ...string) side {
-	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
-		return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
-	}}
+func (s *suite) reading(name string, size, call devices.Size, files ...string) side {
+	return side{
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return s.makeFiles(ctx, size, files...) },
+		Run: func(ctx context.Context) (float64, error) {
+			return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
+		},
+	}
 }
 
 // writing writes a new file.
@@ -124,12 +129,15 @@ func (s *suite) writing(name string, call devices.Size, file string) side {
 	}
 }
 
-// copying times the process that copies a file to a new one.
-func copying(name string, size devices.Size, target string, command func(context.Context) error) side {
+// copying times the process that copies a file to a new one: a program with its first
+// arguments.
+func (s *suite) copying(name string, size devices.Size, from, to string, program ...string) side {
 	return side{
 		Name:    name,
-		Prepare: func(context.Context) error { return remove(target) },
-		Run:     bench.Timed(func(ctx context.Context) (int64, error) { return int64(size), command(ctx) }),
+		Prepare: func(ctx context.Context) error { return errors.Join(s.makeFiles(ctx, size, from), remove(to)) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			return int64(size), s.command(ctx, program[0], append(program[1:len(program):len(program)], from, to)...)
+		}),
 	}
 }
 
@@ -152,14 +160,10 @@ func (s *suite) readSpeed(ctx context.Context) {
 	on, beside := s.path("read"), filepath.Join(s.tmpfs, "read")
 	defer func() { _ = remove(on, beside) }()
 	for _, call := range []devices.Size{devices.MiB, 16 * devices.MiB} {
-		what := fmt.Sprintf("read of a device file, calls of %v, one reader", call)
-		if err := s.makeFiles(ctx, s.sizes.file, on, beside); err != nil {
-			s.fail(ctx, what, err)
-			return
-		}
-		sides := append([]side{s.reading(throughMount, call, on), s.reading(onTmpfs, call, beside)},
+		sides := append([]side{s.reading(throughMount, s.sizes.file, call, on), s.reading(onTmpfs, s.sizes.file, call, beside)},
 			s.pinned("dtoh", s.sizes.file, call)...)
-		s.compare(ctx, what, sides, target{throughMount, onTmpfs, 0.6}, target{throughMount, "cuMemcpyDtoH", 0})
+		s.compare(ctx, fmt.Sprintf("read of a device file, calls of %v, one reader", call), sides,
+			target{throughMount, onTmpfs, 0.6}, target{throughMount, "cuMemcpyDtoH", 0})
 	}
 }
 
@@ -188,40 +192,32 @@ func (s *suite) writeSpeed(ctx context.Context) {
 }
 
 func (s *suite) manyReaders(ctx context.Context) {
-	const what = "4 readers of 4 files, calls of 1 MiB"
 	var on, beside []string
 	for i := range 4 {
 		on = append(on, s.path(fmt.Sprint("many", i)))
 		beside = append(beside, filepath.Join(s.tmpfs, fmt.Sprint("many", i)))
 	}
 	defer func() { _ = remove(append(on, beside...)...) }()
-	if err := s.makeFiles(ctx, s.sizes.file/2, append(on, beside...)...); err != nil {
-		s.fail(ctx, what, err)
-		return
-	}
-	s.compare(ctx, what, []side{
-		s.reading("four", devices.MiB, on...), s.reading("one", devices.MiB, on[0]),
-		s.reading("tmpfs, four", devices.MiB, beside...), s.reading("tmpfs, one", devices.MiB, beside[0]),
+	reading := func(name string, files ...string) side { return s.reading(name, s.sizes.file/2, devices.MiB, files...) }
+	s.compare(ctx, "4 readers of 4 files, calls of 1 MiB", []side{
+		reading("four", on...), reading("one", on[0]), reading("tmpfs, four", beside...), reading("tmpfs, one", beside[0]),
 	}, target{"four", "one", 2.5}, target{"tmpfs, four", "tmpfs, one", 0})
 }
 
 func (s *suite) insideSpeed(ctx context.Context) {
-	what := fmt.Sprintf("D2D cp of %v inside the device", s.sizes.large)
 	from, to, again := s.path("from"), s.path("to"), s.path("again")
 	defer func() { _ = remove(from, to, again) }()
-	if err := s.makeFiles(ctx, s.sizes.large, from, again); err != nil {
-		s.fail(ctx, what, err)
-		return
-	}
 	sides := []side{
-		copying("cp", s.sizes.large, to, func(ctx context.Context) error { return s.command(ctx, "cp", from, to) }),
-		{Name: "copy_file_range alone", Run: func(ctx context.Context) (float64, error) {
-			return s.fileio(ctx, "copy", from, again)
-		}},
+		s.copying("cp", s.sizes.large, from, to, "cp"),
+		{
+			Name:    "copy_file_range alone",
+			Prepare: func(ctx context.Context) error { return s.makeFiles(ctx, s.sizes.large, from, again) },
+			Run:     func(ctx context.Context) (float64, error) { return s.fileio(ctx, "copy", from, again) },
+		},
 	}
 	sides = append(sides, s.pinned("dtod", s.sizes.large, s.sizes.large)...)
-	s.compare(ctx, what, sides, target{"cp", "cuMemcpyDtoD", 0.9}, target{"copy_file_range alone", "cuMemcpyDtoD", 0},
-		target{"cp", "copy_file_range alone", 0})
+	s.compare(ctx, fmt.Sprintf("D2D cp of %v inside the device", s.sizes.large), sides,
+		target{"cp", "cuMemcpyDtoD", 0.9}, target{"copy_file_range alone", "cuMemcpyDtoD", 0}, target{"cp", "copy_file_range alone", 0})
 }
 
 func (s *suite) tierSpeed(ctx context.Context) {
@@ -230,19 +226,11 @@ func (s *suite) tierSpeed(ctx context.Context) {
 	for _, way := range []struct{ what, from, to, raw string }{
 		{"host tier to device", host, on, "htod"}, {"device to host tier", on, host, "dtoh"},
 	} {
-		what := fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what)
-		if err := s.makeFiles(ctx, s.sizes.staged, way.from); err != nil {
-			s.fail(ctx, what, err)
-			return
-		}
-		copies := copying("hmcfs cp", s.sizes.staged, way.to, func(ctx context.Context) error {
-			return s.command(ctx, "hmcfs", "cp", way.from, way.to)
-		})
-		plain := copying("cp", s.sizes.staged, way.to, func(ctx context.Context) error {
-			return s.command(ctx, "cp", way.from, way.to)
-		})
-		sides := append([]side{copies, plain}, s.pinned(way.raw, s.sizes.staged, 16*devices.MiB)...)
-		s.compare(ctx, what, sides, target{"hmcfs cp", "cuMemcpy" + rawNames()[way.raw], 0.9}, target{"hmcfs cp", "cp", 0})
+		sides := append([]side{
+			s.copying("hmcfs cp", s.sizes.staged, way.from, way.to, "hmcfs", "cp"), s.copying("cp", s.sizes.staged, way.from, way.to, "cp"),
+		}, s.pinned(way.raw, s.sizes.staged, 16*devices.MiB)...)
+		s.compare(ctx, fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what), sides,
+			target{"hmcfs cp", "cuMemcpy" + rawNames()[way.raw], 0.9}, target{"hmcfs cp", "cp", 0})
 		if err := remove(way.from); err != nil {
 			return
 		}
