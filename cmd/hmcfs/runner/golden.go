@@ -42,14 +42,14 @@ func (v *Verdict) Passed() bool { return v.Wrong == 0 }
 // all. The expected values depend on the plan alone, and must be complete for each buffer.
 func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
 	for rank := j.First; rank < j.First+j.Count; rank++ {
-		if !j.plan.VerifyAll && rank != j.plan.Root {
+		if j.plan.config.Verify != verifyAll && rank != j.plan.config.Root {
 			continue
 		}
-		want, err := j.bring(ctx, "golden", j.plan.Golden, j.plan.Outputs, rank)
+		want, err := j.bring(ctx, "golden", j.plan.config.Golden, j.plan.config.Outputs, rank)
 		if err != nil {
 			return err
 		}
-		for _, name := range j.plan.Outputs {
+		for _, name := range j.plan.config.Outputs {
 			b := j.plan.buffer(name)
 			got, err := j.read(rank, b)
 			if err != nil {

@@ -38,7 +38,6 @@ type job struct {
 	// outside is the directory of windows and buffers that are files; empty if they are
 	// anonymous.
 	outside string
-	layout  layout
 	// windows are those of this host's ranks.
 	windows []*os.File
 	// buffers holds the buffers of each rank here that are in no window, by name.
@@ -48,7 +47,7 @@ type job struct {
 // newJob creates the directory and the memory of a host's part of a job. On failure it
 // removes them.
 func newJob(p *Plan, b *brief, all []string) (*job, error) {
-	j := &job{brief: b, plan: p, layout: p.layout(), addressBook: all}
+	j := &job{brief: b, plan: p, addressBook: all}
 	if err := j.make(); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
@@ -117,7 +116,7 @@ func (j *job) goOutside() error {
 
 // makeRank creates the window, the buffers and the context of a rank.
 func (j *job) makeRank(rank int) error {
-	window, err := j.makeFile(fmt.Sprintf("window.%d", rank), j.windowPath(rank), int64(j.layout.window))
+	window, err := j.makeFile(fmt.Sprintf("window.%d", rank), j.windowPath(rank), int64(j.plan.Window))
 	if err != nil {
 		return err
 	}
@@ -127,8 +126,8 @@ func (j *job) makeRank(rank int) error {
 	if err = os.Mkdir(filepath.Join(j.dir, buffersDir, fmt.Sprint(rank)), 0o700); err != nil {
 		return err
 	}
-	for i := range j.plan.Buffers {
-		b := &j.plan.Buffers[i]
+	for i := range j.plan.config.Buffers {
+		b := &j.plan.config.Buffers[i]
 		if b.inWindow() {
 			continue
 		}
@@ -187,7 +186,7 @@ type spot struct {
 // spot returns the location of a buffer of a rank.
 func (j *job) spot(rank int, b *Buffer) spot {
 	if b.inWindow() {
-		return spot{path: j.windowPath(rank), file: j.windows[rank-j.First], off: j.layout.offsets[b.Name], size: b.size()}
+		return spot{path: j.windowPath(rank), file: j.windows[rank-j.First], off: b.off, size: b.size()}
 	}
 	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.First][b.Name], size: b.size()}
 }
@@ -219,14 +218,14 @@ func (j *job) environment(rank int) ([]string, error) {
 		return nil, err
 	}
 	env := []string{
-		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.Root),
+		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.config.Root),
 		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.First), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.Count),
 		"HMCFS_JOB=" + j.Job, "HMCFS_JOB_DIR=" + j.dir,
 		"HMCFS_SECRET_FILE=" + filepath.Join(j.dir, secretFile),
 		"HMCFS_BOOK=" + strings.Join(book, ","),
 		"HMCFS_WINDOWS=" + filepath.Join(j.dir, windowsDir), "HMCFS_WINDOW=" + j.windowPath(rank),
-		fmt.Sprintf("HMCFS_WINDOW_SIZE=%d", uint64(j.layout.window)), fmt.Sprintf("HMCFS_WINDOW_SYNC=%d", j.plan.WinSyncPrefix),
-		fmt.Sprintf("HMCFS_WINDOW_BASE=%#x", uint64(windowBase)), fmt.Sprintf("HMCFS_WINDOW_STRIDE=%#x", j.layout.stride()),
+		fmt.Sprintf("HMCFS_WINDOW_SIZE=%d", uint64(j.plan.Window)), fmt.Sprintf("HMCFS_WINDOW_SYNC=%d", j.plan.config.WinSyncPrefix),
+		fmt.Sprintf("HMCFS_WINDOW_BASE=%#x", uint64(windowBase)), fmt.Sprintf("HMCFS_WINDOW_STRIDE=%#x", j.plan.stride()),
 		"HMCFS_CONTEXT=" + j.contextPath(rank),
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
 	}
@@ -239,28 +238,28 @@ func (j *job) environment(rank int) ([]string, error) {
 	if j.plan.Transport != "" {
 		env = append(env, "HMCFS_TRANSPORT="+j.plan.Transport)
 	}
-	for i := range j.plan.Buffers {
-		b := &j.plan.Buffers[i]
+	for i := range j.plan.config.Buffers {
+		b := &j.plan.config.Buffers[i]
 		at := j.spot(rank, b)
 		name := "HMCFS_BUFFER_" + strings.ToUpper(b.Name)
 		env = append(env, name+"="+at.path, fmt.Sprintf("%s_OFFSET=%d", name, at.off), fmt.Sprintf("%s_BYTES=%d", name, at.size),
 			fmt.Sprintf("%s_COUNT=%d", name, b.Count), fmt.Sprintf("%s_DTYPE=%s", name, b.kind))
 	}
-	for _, name := range sortedKeys(j.plan.Env) {
-		env = append(env, name+"="+j.plan.Env[name])
+	for _, name := range sortedKeys(j.plan.config.Env) {
+		env = append(env, name+"="+j.plan.config.Env[name])
 	}
 	return env, nil
 }
 
 // args returns the arguments that the config adds to the program's own.
 func (j *job) args(rank int) []string {
-	out := make([]string, 0, len(j.plan.Args))
-	for _, token := range j.plan.Args {
+	out := make([]string, 0, len(j.plan.config.Args))
+	for _, token := range j.plan.config.Args {
 		switch token {
 		case argRanks:
 			out = append(out, fmt.Sprint(j.plan.Ranks))
 		case argRoot:
-			out = append(out, fmt.Sprint(j.plan.Root))
+			out = append(out, fmt.Sprint(j.plan.config.Root))
 		case argContext:
 			out = append(out, j.contextPath(rank))
 		default:

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -141,16 +142,12 @@ func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	return p, nil
 }
 
-// config converts a plan to a config that makes the same plan.
-func (p *Plan) config() Config {
-	verify := "root"
-	if p.VerifyAll {
-		verify = "all"
-	}
-	return Config{
-		Ranks: &p.Ranks, Root: p.Root, WinSyncPrefix: p.WinSyncPrefix, Buffers: p.Buffers, Inputs: p.Inputs, Outputs: p.Outputs,
-		Args: p.Args, Env: p.Env, Generate: p.Generate, Golden: p.Golden, Atol: &p.Atol, Rtol: &p.Rtol, Verify: verify,
-	}
+// sent returns a config that makes the same plan on a host.
+func (p *Plan) sent() Config {
+	c := p.config
+	c.Ranks, c.Atol, c.Rtol, c.Verify = &p.Ranks, &p.Atol, &p.Rtol, cmp.Or(c.Verify, verifyRoot)
+	c.Program, c.Timeout, c.Window = nil, "", ""
+	return c
 }
 
 // checkAddresses checks the addresses of some ranks: each must be an IP address and a port.
@@ -187,7 +184,7 @@ func (e *Ending) check() error {
 // checkVerdict validates a verdict about one buffer of a host's ranks.
 func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
 	var largest uint64 // a larger count would overflow the sum over hosts
-	for _, name := range p.Outputs {
+	for _, name := range p.config.Outputs {
 		largest = max(largest, p.buffer(name).Count)
 	}
 	if v.Compared > largest || v.Wrong > v.Compared || uint64(len(v.First)) != min(v.Wrong, shown) {
@@ -196,7 +193,7 @@ func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
 	for i := range v.First {
 		m := &v.First[i]
 		b := p.buffer(m.Buffer)
-		if b == nil || m.Rank < first || m.Rank >= first+count || m.Index >= b.Count || !slices.Contains(p.Outputs, m.Buffer) {
+		if b == nil || m.Rank < first || m.Rank >= first+count || m.Index >= b.Count || !slices.Contains(p.config.Outputs, m.Buffer) {
 			return fmt.Errorf("a difference in %q of rank %d: %w", shorten(m.Buffer), m.Rank, ErrProtocol)
 		}
 		m.Got, m.Want = shorten(m.Got), shorten(m.Want)

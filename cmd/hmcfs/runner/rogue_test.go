@@ -303,7 +303,7 @@ func FuzzHost(f *testing.F) {
 // FuzzBrief feeds arbitrary messages of a runner to a host, up to the start of programs.
 func FuzzBrief(f *testing.F) {
 	p := must(NewPlan(Options{Ranks: 4, Program: []string{"true"}}, &Config{Buffers: []Buffer{{Name: "x", DType: "int8", Count: 4}}}))
-	f.Add(must(encode(kindBrief, &brief{Job: "j", Config: p.config(), Program: wordsOf(p.Program), Count: 4, Hosts: 1}))[frameHead:])
+	f.Add(must(encode(kindBrief, &brief{Job: "j", Config: p.sent(), Program: wordsOf(p.Program), Count: 4, Hosts: 1}))[frameHead:])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b, err := decode[brief](frame{kindBrief, text})
 		if err != nil {

@@ -143,7 +143,7 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 		return nil, err
 	}
 	p := make([]byte, b.size())
-	values := [4]float64{1: float64(rank), 2: float64(j.plan.Ranks), 3: float64(j.plan.Root)}
+	values := [4]float64{1: float64(rank), 2: float64(j.plan.Ranks), 3: float64(j.plan.config.Root)}
 	for i := range b.Count {
 		values[0] = float64(i)
 		if err = put(p[i*b.kind.Size():], b.kind, f(&values)); err != nil {
@@ -156,7 +156,7 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 // load stores the inputs of all ranks in their buffers.
 func (j *job) load(ctx context.Context) error {
 	for rank := j.First; rank < j.First+j.Count; rank++ {
-		values, err := j.bring(ctx, "generate", j.plan.Generate, j.plan.Inputs, rank)
+		values, err := j.bring(ctx, "generate", j.plan.config.Generate, j.plan.config.Inputs, rank)
 		if err != nil {
 			return err
 		}

@@ -184,8 +184,7 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := p.layout()
-	if l.offsets["a"] != 256 || l.offsets["c"] != 259 || len(l.offsets) != 2 || l.window != 275 || l.stride() != 2<<20 {
-		t.Errorf("%+v", l)
+	if p.buffer("a").off != 256 || p.buffer("b").off != 0 || p.buffer("c").off != 259 || p.Window != 275 || p.stride() != 2<<20 {
+		t.Errorf("%+v", p)
 	}
 }

@@ -100,7 +100,7 @@ func (w *watch) log(rank int) (io.Writer, error) {
 func (w *watch) brief() error {
 	p := w.plan
 	b := brief{
-		Config: p.config(), Program: wordsOf(p.Program), Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
+		Config: p.sent(), Program: wordsOf(p.Program), Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
 		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
 	}
 	b.Job, b.Secret = identify()
@@ -149,7 +149,7 @@ func (w *watch) course() error {
 	w.step(kindStart, nil, kindEnded)
 	w.report.Seconds = time.Since(begin).Seconds()
 	slices.SortFunc(w.report.Endings, func(a, b Ending) int { return a.Rank - b.Rank })
-	if w.cause == nil && w.plan.Golden != nil {
+	if w.cause == nil && w.plan.config.Golden != nil {
 		w.step(kindVerify, nil, kindVerified)
 		w.verdict()
 	}
@@ -286,7 +286,7 @@ func (w *watch) take(e event) error {
 	case *departure:
 		w.barriers.leave(h, v.ID)
 	case *Verdict:
-		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
+		if len(h.verdicts) > h.count*len(w.plan.config.Outputs) {
 			return fmt.Errorf("more verdicts than outputs: %w", ErrProtocol)
 		}
 		h.verdicts = append(h.verdicts, v)
