@@ -120,7 +120,7 @@ func (m *Meter) turn(ctx context.Context, v *variant, calls int, counts bool) er
 	if err := m.prove(ctx, v); err != nil {
 		return err
 	}
-	times, heap, err := m.round(ctx, v, calls)
+	times, heap, err := m.round(ctx, calls, func() error { return m.do(ctx, v) })
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func whole(ctx context.Context, host, v domain.View, load bool) error {
 
 // round makes some calls, and returns the seconds per call, and the number of heap
 // allocations.
-func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64, heap uint64, err error) {
+func (m *Meter) round(ctx context.Context, calls int, call func() error) (each float64, heap uint64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	// Reading the statistics stops the process, and a rank that reaches the first barrier
@@ -185,7 +185,7 @@ func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64,
 	}
 	begin := time.Now()
 	for range calls {
-		if err = m.do(ctx, v); err != nil {
+		if err = call(); err != nil {
 			return 0, 0, err
 		}
 	}
