@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -121,17 +120,14 @@ func buildRecords(ctx context.Context, state string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	errs := make([]error, builders)
-	var all sync.WaitGroup
-	for i := range builders {
-		all.Go(func() {
-			for first := i * perDir; first < n && errs[i] == nil; first += builders * perDir {
-				errs[i] = buildDir(ctx, s, root.Ino, first, min(perDir, n-first))
+	return measure.AtOnce(builders, func(i int) error {
+		for first := i * perDir; first < n; first += builders * perDir {
+			if err := buildDir(ctx, s, root.Ino, first, min(perDir, n-first)); err != nil {
+				return err
 			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+		}
+		return nil
+	})
 }
 
 func buildDir(ctx context.Context, s *metadata.Store, root metadata.Ino, first, n int) error {

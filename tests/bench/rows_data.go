@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os/exec"
-	"sync"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
@@ -133,15 +131,10 @@ func (l *lab) reading(name string, paths ...string) side {
 			return nil
 		},
 		Run: bench.Timed(func(ctx context.Context) (int64, error) {
-			errs := make([]error, len(paths))
-			var all sync.WaitGroup
-			for i, path := range paths {
-				all.Go(func() {
-					_, errs[i] = measure.Output(exec.CommandContext(ctx, "dd", "if="+path, "of=/dev/null", "bs=1M"))
-				})
-			}
-			all.Wait()
-			return int64(l.opts.size) * int64(len(paths)), errors.Join(errs...)
+			return int64(l.opts.size) * int64(len(paths)), measure.AtOnce(len(paths), func(i int) error {
+				_, err := measure.Output(exec.CommandContext(ctx, "dd", "if="+paths[i], "of=/dev/null", "bs=1M"))
+				return err
+			})
 		}),
 	}
 }

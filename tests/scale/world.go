@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // patience bounds every wait.
@@ -138,16 +138,13 @@ func (w *world) converge(ctx context.Context, kind members.Kind, i, others int, 
 // each does something for each number below n, some at a time.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
-	var wg sync.WaitGroup
 	var next atomic.Int64
-	for range min(atOnce, n) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				errs[i] = do(i)
-			}
-		})
-	}
-	wg.Wait()
+	_ = measure.AtOnce(min(atOnce, n), func(int) error { // errs has the errors
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			errs[i] = do(i)
+		}
+		return nil
+	})
 	return errors.Join(errs...)
 }
 
