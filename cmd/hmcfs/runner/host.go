@@ -222,7 +222,7 @@ func (h *host) take(f frame) error {
 			return fmt.Errorf("a message of kind %d: %w", f.kind, ErrProtocol)
 		}
 	case kindReady:
-		e.what, err = checked(f, func(r *ready) error { return checkAddresses(r.Addresses, h.listens()) })
+		e.what, err = checked(f, func(r *addressBook) error { return checkAddresses(r.Addresses, h.listens()) })
 	case kindEnded:
 		e.what, err = checked(f, func(v *Ending) error {
 			if !h.has(v.Rank) {

@@ -68,11 +68,8 @@ func stringsOf(all []word) (out []string) {
 	return out
 }
 
-// ready holds the addresses at which a host's ranks will listen; empty if there is one
-// host.
-type ready struct{ Addresses []string }
-
-// addressBook holds the addresses at which the ranks of all hosts listen.
+// addressBook holds the addresses at which ranks listen: those of one host when it is ready,
+// then those of all hosts. It is empty if there is one host.
 type addressBook struct{ Addresses []string }
 
 // departure announces a rank that no longer waits at a barrier.

@@ -207,7 +207,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.plan.Program = append([]string{program}, s.plan.Program[1:]...)
-	var r ready
+	var r addressBook
 	if b.Hosts > 1 {
 		getenv := s.opts.Getenv
 		if getenv == nil {

@@ -39,7 +39,7 @@ func (r *rogue) reach(last kind) error {
 		order, answer kind
 		what          any
 	}{
-		{kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}},
+		{kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8"}}},
 		{kindBook, kindLoaded, nil},
 		{kindStart, kindBeat, nil},
 		{kindNow, kindEnded, Ending{Rank: 2}},
@@ -93,8 +93,8 @@ func tricks() map[string]func(r *rogue) error {
 		return at(last, func(r *rogue) error { return r.to.sendPiece(kindData, head, p) })
 	}
 	return map[string]func(r *rogue) error{
-		"addresses that are none":        say(kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "$(reboot):1"}}),
-		"too many addresses":             say(kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9"}}),
+		"addresses that are none":        say(kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "$(reboot):1"}}),
+		"too many addresses":             say(kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9"}}),
 		"a field that nobody knows":      at(kindBrief, func(r *rogue) error { return raw(r, appendFrame(nil, kindReady, []byte(`{"Addresses":null,"X":1}`))) }),
 		"a step before its time":         say(kindBrief, kindLoaded, nil),
 		"a message that nobody knows":    say(kindBook, 200, nil),
@@ -249,7 +249,7 @@ func TestSaveAfterAFailure(t *testing.T) {
 // accept more than a host may send.
 func FuzzHost(f *testing.F) {
 	var all []byte
-	all = append(all, must(encode(kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
+	all = append(all, must(encode(kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
 	all = append(all, must(encode(kindLoaded, nil))...)
 	all = appendFrame(all, kindOutput, outputHead(2, 1), []byte("hello\nyou"))
 	all = append(all, must(encode(kindArrive, numberedArrival{1, arrival{Rank: 2, Name: "n"}}))...)

@@ -277,7 +277,7 @@ func (w *watch) take(e event) error {
 		return err
 	}
 	switch v := e.what.(type) {
-	case *ready:
+	case *addressBook:
 		h.addresses = v.Addresses
 	case *Ending:
 		return w.note(h, *v)
