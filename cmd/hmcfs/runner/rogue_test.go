@@ -221,6 +221,22 @@ func bench(t testing.TB, dir string) (*watch, *host) {
 	return w, h
 }
 
+// TestHostsAreToldTheSilenceLimit has a host after this one, which has no limit, and needs no
+// folder: the limit of one host was once that of all hosts after it.
+func TestHostsAreToldTheSilenceLimit(t *testing.T) {
+	w, h := bench(t, t.TempDir())
+	w.plan.WorkDir = "/work"
+	local := &host{part: w.plan.parts()[0], plan: w.plan}
+	w.hosts = []*host{local, h}
+	all := brief{Silence: w.plan.silence()}
+	if b := w.briefOf(all, 0); b.Silence != 0 || b.WorkDir != nil || !slices.Equal(b.Peers, []string{"b"}) {
+		t.Errorf("this host: %+v", b)
+	}
+	if b := w.briefOf(all, 1); b.Silence != DefaultSilence || string(b.WorkDir) != "/work" || len(b.Peers) != 0 || b.Host != 1 {
+		t.Errorf("the other host: %+v", b)
+	}
+}
+
 // TestSaveAfterAFailure: saving buffers has a timeout of its own, apart from the grace
 // period of ranks, and hosts that send nothing are given up.
 func TestSaveAfterAFailure(t *testing.T) {

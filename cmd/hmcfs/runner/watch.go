@@ -99,28 +99,34 @@ func (w *watch) log(rank int) (io.Writer, error) {
 // brief sends each host its part.
 func (w *watch) brief() error {
 	p := w.plan
-	b := brief{
+	all := brief{
 		Config: p.sent(), Program: wordsOf(p.Program), Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
 		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
 	}
-	b.Job, b.Secret = identify()
+	all.Job, all.Secret = identify()
 	for i, h := range w.hosts {
-		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
-		b.WorkDir, b.Env = word(p.WorkDir), wordsOf(p.Export)
-		if h.here() {
-			b.WorkDir, b.Silence = nil, 0
-		}
-		b.Peers = nil
-		for _, other := range w.hosts {
-			if other != h && !other.here() {
-				b.Peers = append(b.Peers, other.Name)
-			}
-		}
+		b := w.briefOf(all, i)
 		if err := h.tell(kindBrief, &b); err != nil {
 			return fmt.Errorf("the job is too large to be sent to its hosts: %w", err)
 		}
 	}
 	return nil
+}
+
+// briefOf returns the brief of one host, from what all hosts are told.
+func (w *watch) briefOf(b brief, i int) brief {
+	h := w.hosts[i]
+	b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
+	b.WorkDir, b.Env = word(w.plan.WorkDir), wordsOf(w.plan.Export)
+	if h.here() {
+		b.WorkDir, b.Silence = nil, 0
+	}
+	for _, other := range w.hosts {
+		if other != h && !other.here() {
+			b.Peers = append(b.Peers, other.Name)
+		}
+	}
+	return b
 }
 
 // silence returns the time for which a host may be silent.
