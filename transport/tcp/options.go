@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -38,12 +39,8 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.InFlight == 0 {
-		o.InFlight = DefaultInFlight
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 }
 
 // Validate reports every fault of the options at once, joined.
