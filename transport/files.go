@@ -44,19 +44,6 @@ func fileError(err error) error {
 	return err
 }
 
-// control runs fn on a descriptor that stays open meanwhile.
-func control(f *os.File, fn func(fd int) error) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := conn.Control(func(fd uintptr) { inner = fn(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
-}
-
 func fileToHost(ctx context.Context, dst, src Span) error {
 	return inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
 		return readFile(dst.host[off:off+n], src.sub(off, n))
@@ -67,30 +54,6 @@ func hostToFile(ctx context.Context, dst, src Span) error {
 	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
 		return writeFile(dst.sub(off, n), src.host[off:off+n])
 	})
-}
-
-func (e *Engine) fileToDevice(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, dst, devices.ReadWrite)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.ownPages(ctx, dst, src)
-	}
-	defer view.Release()
-	return fileToHost(ctx, HostSpan(view.Bytes), src)
-}
-
-func (e *Engine) deviceToFile(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, src, devices.ReadOnly)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.ownPages(ctx, dst, src)
-	}
-	defer view.Release()
-	return hostToFile(ctx, dst, HostSpan(view.Bytes))
 }
 
 // fileToFile lets the kernel copy, and copies the rest itself.

@@ -143,10 +143,8 @@ func (r *regions) roomLocked(f *pinnedFile, size devices.Size) (victims []*regio
 // the bytes then go through slots.
 func (r *regions) make(c claim, w want) *region {
 	g := c.region
-	for _, victim := range c.victims {
-		r.counts.evicted.Add(1)
-		r.end(victim)
-	}
+	r.counts.evicted.Add(uint64(len(c.victims)))
+	r.end(c.victims...)
 	_, err := r.pagemap()
 	if err == nil {
 		err = g.register(w)

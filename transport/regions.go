@@ -139,18 +139,20 @@ func (r *regions) dropLocked(g *region) (unused bool) {
 	return g.users == 0
 }
 
-// end releases a dropped region's pages. The kernel refuses to unmap only what
-// isn't mapped, so the error is ignored.
-func (r *regions) end(g *region) {
-	_ = g.unregister()
-	r.mu.Lock()
-	if !g.uncounted {
-		r.total -= g.size
+// end releases the pages of dropped regions. The kernel refuses to unmap only
+// what isn't mapped, so the error is ignored.
+func (r *regions) end(dropped ...*region) {
+	for _, g := range dropped {
+		_ = g.unregister()
+		r.mu.Lock()
+		if !g.uncounted {
+			r.total -= g.size
+		}
+		delete(g.file.leaving, g)
+		r.sweepLocked(g.file)
+		r.mu.Unlock()
+		close(g.gone)
 	}
-	delete(g.file.leaving, g)
-	r.sweepLocked(g.file)
-	r.mu.Unlock()
-	close(g.gone)
 }
 
 // close releases all pages. No copy is in progress any more.
@@ -175,9 +177,7 @@ func (r *regions) forget(meant func(*region) bool) {
 		unused = append(unused, r.dropOfLocked(f, meant)...)
 	}
 	r.mu.Unlock()
-	for _, g := range unused {
-		r.end(g)
-	}
+	r.end(unused...)
 }
 
 // dropOfLocked drops regions of a file and returns those without users, for the

@@ -3,8 +3,6 @@ package transport
 import (
 	"context"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -127,64 +125,37 @@ func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
 	})
 }
 
-// pipeline is one staged copy in progress.
+// pipeline is one staged copy in progress, with a worker for each slot.
 type pipeline struct {
+	pieces
+
 	dst, src Span
-	size     devices.Size
-	// next is the offset at which the next chunk begins.
-	next atomic.Uint64
+	slots    []*Slot
 	// reading and writing hold a token for each worker in that stage.
 	reading, writing chan struct{}
-	cancel           context.CancelFunc
-	first            sync.Once
-	err              error
 }
 
 // sideBySide runs one worker for each slot, the first on the caller's goroutine,
 // which has already entered the node; the others enter it by enter.
 func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() (leave func())) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	width := (len(slots) + 1) / 2
 	p := &pipeline{
-		dst: dst, src: src,
-		size:    devices.Size(len(slots[0].Bytes())),
+		dst: dst, src: src, slots: slots,
 		reading: make(chan struct{}, width),
 		writing: make(chan struct{}, width),
-		cancel:  cancel,
 	}
-	var workers sync.WaitGroup
-	for _, s := range slots[1:] {
-		workers.Go(func() {
-			defer enter()()
-			p.work(ctx, s)
-		})
-	}
-	p.work(ctx, slots[0])
-	workers.Wait()
-	return p.err
+	size := uint64(len(slots[0].Bytes()))
+	p.count = (uint64(src.n) + size - 1) / size
+	return p.move(ctx, len(slots), enter, p)
 }
 
-// work moves one chunk after another through one slot.
-func (p *pipeline) work(ctx context.Context, slot *Slot) {
-	for {
-		end := p.next.Add(uint64(p.size))
-		c := chunk{slot: slot, off: devices.Size(end) - p.size}
-		if c.off >= p.src.n {
-			return
-		}
-		c.n = min(p.size, p.src.n-c.off)
-		if err := p.move(ctx, c); err != nil {
-			p.fail(err)
-			return
-		}
-	}
-}
-
-// move passes one chunk through both stages.
-func (p *pipeline) move(ctx context.Context, c chunk) error {
-	err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) })
-	if err != nil {
+// movePiece passes one chunk through both stages, in the slot of the worker.
+func (p *pipeline) movePiece(ctx context.Context, worker int, number uint64) error {
+	c := chunk{slot: p.slots[worker]}
+	size := devices.Size(len(c.slot.Bytes()))
+	c.off = devices.Size(number) * size
+	c.n = min(size, p.src.n-c.off)
+	if err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) }); err != nil {
 		return err
 	}
 	return within(ctx, p.writing, func() error { return drain(ctx, p.dst, c) })
@@ -202,11 +173,4 @@ func within(ctx context.Context, stage chan struct{}, fn func() error) error {
 	}
 	defer func() { <-stage }()
 	return fn()
-}
-
-// fail keeps the first error of all workers, since later ones are mostly caused
-// by its cancellation, and stops the rest.
-func (p *pipeline) fail(err error) {
-	p.first.Do(func() { p.err = err })
-	p.cancel()
 }
