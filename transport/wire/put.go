@@ -31,19 +31,10 @@ const (
 
 // String describes the result.
 func (s Status) String() string {
-	switch s {
-	case StatusOK:
-		return "done"
-	case StatusKey:
-		return "unknown or revoked key"
-	case StatusRights:
-		return "the key does not allow this"
-	case StatusRange:
-		return "range outside the region"
-	case StatusDevice:
-		return "the device failed"
-	}
-	return fmt.Sprintf("status %d", uint16(s))
+	return nameOf(s, "status", []string{
+		StatusOK: "done", StatusKey: "unknown or revoked key", StatusRights: "the key does not allow this",
+		StatusRange: "range outside the region", StatusDevice: "the device failed",
+	})
 }
 
 // DataHeaderSize is the size of a DataHeader, in bytes.

@@ -19,17 +19,9 @@ const (
 
 // String names the transport as users do.
 func (t Transport) String() string {
-	switch t {
-	case TransportRDMA:
-		return "rdma"
-	case TransportSHM:
-		return "shm"
-	case TransportUCX:
-		return "ucx"
-	case TransportTCP:
-		return "tcp"
-	}
-	return fmt.Sprintf("transport %d", uint8(t))
+	return nameOf(t, "transport", []string{
+		TransportRDMA: "rdma", TransportSHM: "shm", TransportUCX: "ucx", TransportTCP: "tcp",
+	})
 }
 
 // MaxFacts is the maximum size, in bytes, of a proposal's data for one transport.
