@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/shm"
@@ -254,13 +253,5 @@ func (s *session) decide(way *chosen) error {
 
 // timely runs an exchange within the handshake timeout and the context.
 func (s *session) timely(ctx context.Context, conn net.Conn, fn func() error) error {
-	if err := conn.SetDeadline(time.Now().Add(s.c.opts.HandshakeTimeout)); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err := fn()
-	if !stop() {
-		return errors.Join(ctx.Err(), err)
-	}
-	return errors.Join(err, conn.SetDeadline(time.Time{}))
+	return control.Timely(ctx, conn, s.c.opts.HandshakeTimeout, fn)
 }

@@ -74,15 +74,11 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	c.mu.RLock()
 	s, closed := c.sessions[to], c.closed
 	c.mu.RUnlock()
-	switch {
-	case closed:
+	if closed {
 		return false, errClosed()
-	case s == nil:
-		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
-	case s.state() == stateForming:
-		return false, nil
-	case s.link == nil:
-		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
+	}
+	if ok, err := s.formed(to); !ok {
+		return false, err
 	}
 	sent, err = s.link.TryPacket(port, parts...)
 	return sent, s.seen(err)

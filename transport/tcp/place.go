@@ -73,7 +73,7 @@ func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
 	j, status := p.frag.job, p.status
 	p.live, p.frag = false, fragment{}
 	c.free = append(c.free, uint16(i))
-	if !c.jobs.empty() {
+	if !c.jobs.Empty() {
 		c.wakeLocked()
 	}
 	c.stager.nudge()

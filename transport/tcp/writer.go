@@ -113,24 +113,24 @@ func (c *Channel) write() {
 func (c *Channel) gather(b *batch) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.writing = false
 		return false
 	}
 	chunk := devices.Size(c.conn.Chunk)
-	for !c.out.empty() && !b.full(chunk) {
-		b.add(c.out.pop())
+	for !c.out.Empty() && !b.full(chunk) {
+		b.add(c.out.Pop())
 	}
-	for !c.jobs.empty() && len(c.free) > 0 && !b.full(chunk) {
+	for !c.jobs.Empty() && len(c.free) > 0 && !b.full(chunk) {
 		// Transfers take turns, so that a small one does not wait for all of a
 		// large one.
-		j := c.jobs.pop()
+		j := c.jobs.Pop()
 		f, ok := j.next(chunk)
 		if !ok {
 			continue
 		}
 		if j.more() {
-			c.jobs.push(j)
+			c.jobs.Push(j)
 		}
 		id := c.takePlaceLocked(f)
 		fr := frame{head: f.header(id)}

@@ -3,9 +3,11 @@ package ucx
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -95,7 +97,7 @@ func (c *Context) acquire(p []byte, rights wire.Rights) (*mapping, error) {
 	if c.closed {
 		return nil, fmt.Errorf("ucx context: %w", devices.ErrClosed)
 	}
-	start := address(p)
+	start := region.Address(p)
 	end := start + uint64(len(p))
 	for _, m := range c.maps {
 		if m.start <= start && end <= m.end && (m.own || m.rights == rights) {
@@ -133,12 +135,7 @@ func (c *Context) release(m *mapping) error {
 	if m.refs--; m.refs > 0 || c.closed {
 		return nil
 	}
-	for i, other := range c.maps {
-		if other == m {
-			c.maps = append(c.maps[:i], c.maps[i+1:]...)
-			break
-		}
-	}
+	c.maps = slices.DeleteFunc(c.maps, func(other *mapping) bool { return other == m })
 	return c.unmapLocked(m)
 }
 
@@ -169,7 +166,7 @@ func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error)
 		return nil, nil, fmt.Errorf("allocate %v: %w", n, err)
 	}
 	clear(p)
-	start := address(p)
+	start := region.Address(p)
 	m, err := c.addLocked(&mapping{start: start, end: start + uint64(n), own: true, handle: handle, refs: 1})
 	if err != nil {
 		return nil, nil, err

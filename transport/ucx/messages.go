@@ -86,11 +86,9 @@ func (p *Provider) ask(o *op) {
 	if o.kind == wire.KindPut {
 		payload = o.mem
 	}
-	if o.req = p.call.send(p.endpoint, &o.head, payload); !o.req.under() {
-		o.status, o.req = o.req.status(), 0
-		if o.status.failed() {
-			p.end(p.lost("ucp_am_send_nbx", o.status))
-		}
+	o.req, o.status = p.call.send(p.endpoint, &o.head, payload).started()
+	if o.status.failed() {
+		p.end(p.lost("ucp_am_send_nbx", o.status))
 	}
 }
 
@@ -230,9 +228,7 @@ func (p *Provider) advance(k *task) bool {
 // start stores the request that the task waits for.
 func (k *task) start(r request) {
 	k.begun = true
-	if k.req = r; !r.under() {
-		k.status, k.req = r.status(), 0
-	}
+	k.req, k.status = r.started()
 }
 
 // finish releases what a task has held.

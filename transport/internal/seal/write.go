@@ -74,7 +74,7 @@ func (c *Conn) pushLocked() error {
 	if len(c.records) == 0 {
 		return nil
 	}
-	n, err := c.now.write(c.records)
+	n, err := c.now.Write(c.records)
 	if err != nil {
 		c.writeError = err
 		return err
@@ -108,7 +108,7 @@ func (c *Conn) endLocked() {
 	var err error
 	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
 		// Without it the peer considers the connection cut, which is then true.
-		_, _ = c.now.write(c.records)
+		_, _ = c.now.Write(c.records)
 	}
 	c.writeError = errEnded
 }
