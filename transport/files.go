@@ -100,17 +100,10 @@ func (e *Engine) withinFile(ctx context.Context, dst, src Span) error {
 		return err
 	}
 	defer slot.Release()
-	walk := inPieces
 	if dst.off > src.off {
-		walk = inPiecesBackward
+		return oneByOne(ctx, inPiecesBackward, dst, src, slot)
 	}
-	return walk(ctx, src.n, devices.Size(len(slot.Bytes())), func(off, n devices.Size) error {
-		p := slot.Bytes()[:n]
-		if err := readFile(p, src.sub(off, n)); err != nil {
-			return err
-		}
-		return writeFile(dst.sub(off, n), p)
-	})
+	return oneByOne(ctx, inPieces, dst, src, slot)
 }
 
 // kernelCopy copies as much as copy_file_range can and returns how much that was:

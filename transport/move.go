@@ -12,6 +12,9 @@ import (
 // take effect within milliseconds.
 const piece = 4 * devices.MiB
 
+// walker calls fn for one piece of n bytes after another, each of at most size bytes.
+type walker func(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error
+
 // inPieces calls fn for one piece of n bytes after another.
 func inPieces(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error {
 	for off := devices.Size(0); off < n; off += size {

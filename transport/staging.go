@@ -7,13 +7,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// chunk is a part of a staged copy that is held in a slot.
-type chunk struct {
-	slot *Slot
-	off  devices.Size
-	n    devices.Size
-}
-
 // staged copies through pinned slots, with one worker for each, concurrently:
 //
 //	worker 0   read chunk 0 │ write chunk 0 │ read chunk 2 │ write chunk 2
@@ -40,7 +33,7 @@ func (e *Engine) staged(ctx context.Context, dst, src Span) error {
 		}
 	}()
 	if len(slots) == 1 {
-		return oneByOne(ctx, dst, src, slots[0])
+		return oneByOne(ctx, inPieces, dst, src, slots[0])
 	}
 	return sideBySide(ctx, dst, src, slots, func() func() { return e.opts.Enter(node) })
 }
@@ -97,31 +90,29 @@ func (e *Engine) takeSlots(ctx context.Context, dst, src Span) ([]*Slot, error) 
 }
 
 // fill and drain implement the two stages for one chunk.
-func fill(ctx context.Context, src Span, c chunk) error {
-	p, part := c.slot.Bytes()[:c.n], src.sub(c.off, c.n)
-	if part.kind() == kindDevice {
-		return copyOut(ctx, p, part)
+func fill(ctx context.Context, p []byte, src Span) error {
+	if src.kind() == kindDevice {
+		return copyOut(ctx, p, src)
 	}
-	return readFile(p, part)
+	return readFile(p, src)
 }
 
-func drain(ctx context.Context, dst Span, c chunk) error {
-	p, part := c.slot.Bytes()[:c.n], dst.sub(c.off, c.n)
-	if part.kind() == kindDevice {
-		return copyIn(ctx, part, p)
+func drain(ctx context.Context, dst Span, p []byte) error {
+	if dst.kind() == kindDevice {
+		return copyIn(ctx, dst, p)
 	}
-	return writeFile(part, p)
+	return writeFile(dst, p)
 }
 
-// oneByOne performs the copy with a single slot.
-func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
-	size := devices.Size(len(slot.Bytes()))
-	return inPieces(ctx, src.n, size, func(off, n devices.Size) error {
-		c := chunk{slot: slot, off: off, n: n}
-		if err := fill(ctx, src, c); err != nil {
+// oneByOne performs the copy with a single slot, in the order of walk: inPieces or
+// inPiecesBackward.
+func oneByOne(ctx context.Context, walk walker, dst, src Span, slot *Slot) error {
+	return walk(ctx, src.n, devices.Size(len(slot.Bytes())), func(off, n devices.Size) error {
+		p := slot.Bytes()[:n]
+		if err := fill(ctx, p, src.sub(off, n)); err != nil {
 			return err
 		}
-		return drain(ctx, dst, c)
+		return drain(ctx, dst.sub(off, n), p)
 	})
 }
 
@@ -151,14 +142,13 @@ func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() 
 
 // movePiece passes one chunk through both stages, in the slot of the worker.
 func (p *pipeline) movePiece(ctx context.Context, worker int, number uint64) error {
-	c := chunk{slot: p.slots[worker]}
-	size := devices.Size(len(c.slot.Bytes()))
-	c.off = devices.Size(number) * size
-	c.n = min(size, p.src.n-c.off)
-	if err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) }); err != nil {
+	mem := p.slots[worker].Bytes()
+	off := devices.Size(number) * devices.Size(len(mem))
+	n := min(devices.Size(len(mem)), p.src.n-off)
+	if err := within(ctx, p.reading, func() error { return fill(ctx, mem[:n], p.src.sub(off, n)) }); err != nil {
 		return err
 	}
-	return within(ctx, p.writing, func() error { return drain(ctx, p.dst, c) })
+	return within(ctx, p.writing, func() error { return drain(ctx, p.dst.sub(off, n), mem[:n]) })
 }
 
 // within runs fn while it holds a token of the stage.

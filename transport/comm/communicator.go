@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -245,10 +246,7 @@ func (c *Communicator) Close() error {
 		c.announce()
 	}
 	c.mu.RLock()
-	sessions := make([]*session, 0, len(c.sessions))
-	for _, s := range c.sessions {
-		sessions = append(sessions, s)
-	}
+	sessions := slices.Collect(maps.Values(c.sessions))
 	c.mu.RUnlock()
 	for _, s := range sessions {
 		s.end(errClosed())

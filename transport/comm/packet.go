@@ -3,6 +3,8 @@ package comm
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -171,10 +173,7 @@ func (s *session) packet(port wire.Port, p []byte) error {
 // tellEnded notifies the handlers that the session has ended.
 func (s *session) tellEnded() {
 	s.c.mu.RLock()
-	all := make([]Handler, 0, len(s.c.handlers))
-	for _, h := range s.c.handlers {
-		all = append(all, h)
-	}
+	all := slices.Collect(maps.Values(s.c.handlers))
 	s.c.mu.RUnlock()
 	for _, h := range all {
 		h.Ended(s.origin(), s.err())

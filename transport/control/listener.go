@@ -60,26 +60,23 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 func open(ctx context.Context, at Address, limit time.Duration) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive(limit)}
 	socket, err := lc.Listen(ctx, string(at.Network), at.Addr)
-	if at.Network != Unix || err == nil {
-		if err == nil && at.Network == Unix {
-			err = os.Chmod(at.Addr, 0o600)
-		}
+	if at.Network != Unix {
 		return socket, err
 	}
-	if !errors.Is(err, unix.EADDRINUSE) {
-		return nil, err
+	if errors.Is(err, unix.EADDRINUSE) {
+		probe, alive := net.DialTimeout(string(Unix), at.Addr, time.Second)
+		switch {
+		case alive == nil:
+			return nil, errors.Join(err, probe.Close())
+		case !errors.Is(alive, unix.ECONNREFUSED):
+			return nil, err
+		}
+		if err = os.Remove(at.Addr); err != nil {
+			return nil, err
+		}
+		socket, err = lc.Listen(ctx, string(Unix), at.Addr)
 	}
-	probe, alive := net.DialTimeout(string(Unix), at.Addr, time.Second)
-	if alive == nil {
-		return nil, errors.Join(err, probe.Close())
-	}
-	if !errors.Is(alive, unix.ECONNREFUSED) {
-		return nil, err
-	}
-	if err = os.Remove(at.Addr); err != nil {
-		return nil, err
-	}
-	if socket, err = lc.Listen(ctx, string(Unix), at.Addr); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return socket, os.Chmod(at.Addr, 0o600)

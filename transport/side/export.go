@@ -46,7 +46,7 @@ func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) e
 	if err != nil {
 		return err
 	}
-	limited, cancel := s.withTimeout(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, ErrStalled)
 	defer cancel()
 	select {
 	case <-e.answered:

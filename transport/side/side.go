@@ -210,9 +210,3 @@ func (s *Side) answer(frame []byte) error {
 	defer s.mu.Unlock()
 	return s.sendLocked(message{frame: frame})
 }
-
-// withTimeout returns the caller's context, bounded by the time that the peer
-// has.
-func (s *Side) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.opts.Timeout, ErrStalled)
-}

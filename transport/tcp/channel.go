@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 	"github.com/hmcfs/hmcfs/transport/internal/pages"
@@ -52,9 +51,7 @@ type Channel struct {
 	stager stager
 	lander lander
 	// pages are the sockets for pages of files, nil if the connection has none.
-	// ownPipes means that the pool of pipes belongs to the channel.
-	pages    struct{ in, out *pages.Socket }
-	ownPipes bool
+	pages struct{ in, out *pages.Socket }
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -114,9 +111,6 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	}
 	ch.in = &reader{conn: c, from: from, moved: &ch.moved}
 	ch.pages.in, ch.pages.out = pages.Receiver(c.Conn), pages.Sender(c.Conn)
-	if ch.ownPipes = o.Pipes == nil; ch.ownPipes {
-		ch.opts.Pipes = &pages.Pool{}
-	}
 	// Their errors are those of a connection that has ended.
 	ch.turn = turn.New(func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = c.SetReadDeadline(time.Time{}) })
 	for i := range ch.places {
@@ -195,12 +189,12 @@ func (c *Channel) wakeLocked() {
 //
 // +checklocksrelease:c.mu
 func (c *Channel) postSmallLocked(j job) {
-	f, ok := j.next(devices.Size(c.conn.Chunk))
+	c.jobs.Push(j)
+	f, id, ok := c.cutLocked(&c.jobs)
 	if !ok {
 		c.mu.Unlock()
 		return
 	}
-	id := c.takePlaceLocked(f)
 	head := f.header(id)
 	head.Encode(c.small[:])
 	p := c.small[:wire.DataHeaderSize]
@@ -210,8 +204,7 @@ func (c *Channel) postSmallLocked(j job) {
 	// The bytes have been copied: the local memory is no longer needed.
 	c.places[id.place()].written = true
 	err := c.pushBytesLocked(p)
-	if j.more() {
-		c.jobs.Push(j)
+	if !c.jobs.Empty() {
 		c.wakeLocked()
 	}
 	c.mu.Unlock()

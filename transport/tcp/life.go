@@ -61,9 +61,6 @@ func (c *Channel) bury() {
 	for _, j := range jobs {
 		j.abort(err)
 	}
-	if c.ownPipes {
-		c.opts.Pipes.Close()
-	}
 	close(c.done)
 }
 

@@ -26,8 +26,7 @@ type Options struct {
 	Keys *region.Keys
 	// Engine provides pinned slots for device memory. Required.
 	Engine *transport.Engine
-	// Pipes carry the pages of files, shared by channels. By default a channel
-	// has its own pool.
+	// Pipes carry the pages of files, shared by channels. Required.
 	Pipes *pages.Pool
 	// InFlight is the number of fragments that may await their answer, from 1 to
 	// 256. Default 32.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -46,6 +48,24 @@ func (c *Channel) takePlaceLocked(f fragment) requestID {
 	p := &c.places[i]
 	*p = place{frag: f, round: p.round + 1, live: true}
 	return requestID(p.round<<placeBits | uint64(i))
+}
+
+// cutLocked cuts the next fragment of some jobs, and assigns a place to it; ok is
+// false if there is none, or no place is free. The jobs take turns, so that a small
+// one does not wait for all of a large one.
+//
+// +checklocks:c.mu
+func (c *Channel) cutLocked(jobs *queue.Queue[job]) (f fragment, id requestID, ok bool) {
+	for !ok && !jobs.Empty() && len(c.free) > 0 {
+		j := jobs.Pop()
+		if f, ok = j.next(devices.Size(c.conn.Chunk)); ok {
+			id = c.takePlaceLocked(f)
+		}
+		if j.more() {
+			jobs.Push(j)
+		}
+	}
+	return f, id, ok
 }
 
 // findLocked returns the place that an answer belongs to.

@@ -86,22 +86,12 @@ func (s *stager) step() bool {
 		s.stageGet(g)
 		return true
 	}
-	for !s.jobs.Empty() && len(c.free) > 0 {
-		j := s.jobs.Pop()
-		f, ok := j.next(devices.Size(c.conn.Chunk))
-		if !ok {
-			continue
-		}
-		if j.more() {
-			s.jobs.Push(j)
-		}
-		id := c.takePlaceLocked(f)
-		c.mu.Unlock()
-		s.stagePut(f, id)
-		return true
-	}
+	f, id, ok := c.cutLocked(&s.jobs)
 	c.mu.Unlock()
-	return false
+	if ok {
+		s.stagePut(f, id)
+	}
+	return ok
 }
 
 // stage makes the payload of a frame from n bytes of a buffer, from off. The

@@ -121,18 +121,11 @@ func (c *Channel) gather(b *batch) bool {
 	for !c.out.Empty() && !b.full(chunk) {
 		b.add(c.out.Pop())
 	}
-	for !c.jobs.Empty() && len(c.free) > 0 && !b.full(chunk) {
-		// Transfers take turns, so that a small one does not wait for all of a
-		// large one.
-		j := c.jobs.Pop()
-		f, ok := j.next(chunk)
+	for !b.full(chunk) {
+		f, id, ok := c.cutLocked(&c.jobs)
 		if !ok {
-			continue
+			break
 		}
-		if j.more() {
-			c.jobs.Push(j)
-		}
-		id := c.takePlaceLocked(f)
 		fr := frame{head: f.header(id)}
 		if f.kind == wire.KindPut {
 			fr.payload, fr.put = f.local.Host(f.off, f.n), true

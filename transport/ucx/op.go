@@ -45,6 +45,20 @@ type batch struct {
 	status Status
 }
 
+// spares holds values for reuse.
+type spares[T any] []*T
+
+// take returns one of them, or a new value.
+func (s *spares[T]) take() *T {
+	n := len(*s)
+	if n == 0 {
+		return new(T)
+	}
+	v := (*s)[n-1]
+	*s = (*s)[:n-1]
+	return v
+}
+
 // line holds the waiting and running operations, in order of arrival. Only the
 // worker's goroutine uses it.
 type line struct {
@@ -53,20 +67,9 @@ type line struct {
 	// flushing holds the batches that wait for their flush.
 	flushing queue.Queue[*batch]
 	// spare holds batches for reuse.
-	spare []*batch
+	spare spares[batch]
 	// over holds ops that have completed, for reuse.
 	over []*op
-}
-
-// fresh returns an empty batch.
-func (l *line) fresh() *batch {
-	n := len(l.spare)
-	if n == 0 {
-		return &batch{}
-	}
-	b := l.spare[n-1]
-	l.spare = l.spare[:n-1]
-	return b
 }
 
 // recycle keeps an empty batch for reuse.
@@ -97,7 +100,7 @@ func (p *Provider) post() {
 		return
 	}
 	for !l.waiting.Empty() && l.flushing.Len() < maxFlushes {
-		b := l.fresh()
+		b := l.spare.take()
 		for bytes := 0; !l.waiting.Empty() && bytes < batchBytes && len(b.ops) < batchOps; {
 			o := l.waiting.Pop()
 			p.begin(o)

@@ -63,7 +63,7 @@ type Provider struct {
 	taken []*op
 	// idle holds ops for reuse.
 	// +checklocks:mu
-	idle []*op
+	idle spares[op]
 	// asleep means that the worker's goroutine waits for its wakeup, or is about
 	// to.
 	// +checklocks:mu

@@ -152,12 +152,7 @@ func (p *Provider) submit(from op) {
 		from.done.Complete(err)
 		return
 	}
-	var o *op
-	if n := len(p.idle); n > 0 {
-		o, p.idle = p.idle[n-1], p.idle[:n-1]
-	} else {
-		o = &op{}
-	}
+	o := p.idle.take()
 	*o = from
 	p.ops = append(p.ops, o)
 	p.stall.busy++

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -91,10 +92,8 @@ func ParseWays(body []byte) (Ways, error) {
 
 // Find returns the list's entry for a transport; ok is false if there is none.
 func (w Ways) Find(t Transport) (way Way, ok bool) {
-	for _, way := range w {
-		if way.Transport == t {
-			return way, true
-		}
+	if i := slices.IndexFunc(w, func(way Way) bool { return way.Transport == t }); i >= 0 {
+		return w[i], true
 	}
 	return Way{}, false
 }
