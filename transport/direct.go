@@ -59,19 +59,14 @@ func (e *Engine) ownPages(ctx context.Context, dst, src Span) error {
 		device: device, file: file.file, id: FileIDOf(st),
 		off: uint64(file.off), n: file.n, into: dst.kind() == kindFile,
 	}}
-	err = d.run(ctx)
+	// The boundaries of pieces are multiples of a region's size in the file.
+	d.count = (d.want.end()-1)/uint64(regionSize) - d.want.off/uint64(regionSize) + 1
+	anywhere := func() func() { return func() {} }
+	err = d.move(ctx, int(min(d.count, directWorkers)), anywhere, d)
 	if d.wrote.Load() {
 		err = errors.Join(err, written(file.file))
 	}
 	return err
-}
-
-// run moves the pieces, whose boundaries are multiples of a region's size in the
-// file.
-func (d *direct) run(ctx context.Context) error {
-	d.count = (d.want.end()-1)/uint64(regionSize) - d.want.off/uint64(regionSize) + 1
-	anywhere := func() func() { return func() {} }
-	return d.move(ctx, int(min(d.count, directWorkers)), anywhere, d)
 }
 
 func (d *direct) movePiece(ctx context.Context, _ int, number uint64) error {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // rangePiece is the number of bytes requested from one copy_file_range.
@@ -133,21 +134,12 @@ func kernelCopy(ctx context.Context, dst, src Span) (done devices.Size, err erro
 // copyFileRange calls copy_file_range once. It holds both descriptors, so that
 // they can't be closed and reused for other files meanwhile.
 func copyFileRange(dst, src Span) (devices.Size, error) {
-	to, err := dst.file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	from, err := src.file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var copied int
-	var innerErr, copyErr error
-	outerErr := to.Control(func(toFD uintptr) {
-		innerErr = from.Control(func(fromFD uintptr) {
-			copied, copyErr = unix.CopyFileRange(int(fromFD), &src.off, int(toFD), &dst.off,
-				int(min(src.n, rangePiece)), 0)
+	err := descriptor.Use(dst.file, func(to int) error {
+		return descriptor.Use(src.file, func(from int) (err error) {
+			copied, err = unix.CopyFileRange(from, &src.off, to, &dst.off, int(min(src.n, rangePiece)), 0)
+			return err
 		})
 	})
-	return devices.Size(max(copied, 0)), errors.Join(outerErr, innerErr, copyErr)
+	return devices.Size(max(copied, 0)), err
 }

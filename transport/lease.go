@@ -33,7 +33,9 @@ func (r *regions) lease(ctx context.Context, w want) (*region, devices.Size) {
 			r.counts.hits.Add(1)
 			return c.region, c.n
 		}
-		r.drop(c.region)
+		r.mu.Lock()
+		r.dropLocked(c.region)
+		r.mu.Unlock()
 		r.leave(c.region)
 	}
 }

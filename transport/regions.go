@@ -107,16 +107,9 @@ func (r *regions) sweepLocked(f *pinnedFile) {
 	}
 }
 
-// drop removes a region from the table: it can't be found any more, and it ends
-// with its last user. The caller is one of its users.
-func (r *regions) drop(g *region) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dropLocked(g)
-}
-
-// dropLocked reports whether the region has no users, so that the caller must end
-// it.
+// dropLocked removes a region from the table: it can't be found any more, and it
+// ends with its last user. It reports whether there is none, so that the caller must
+// end it.
 //
 // +checklocks:r.mu
 func (r *regions) dropLocked(g *region) (unused bool) {

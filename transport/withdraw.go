@@ -43,14 +43,10 @@ func (e *Engine) Share(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return fmt.Errorf("share a file: %w", err)
 	}
-	e.regions.share(FileIDOf(st))
+	e.regions.mu.Lock()
+	defer e.regions.mu.Unlock()
+	e.regions.fileLocked(FileIDOf(st)).shared = true
 	return nil
-}
-
-func (r *regions) share(id FileID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fileLocked(id).shared = true
 }
 
 // Forget drops every registered page of a file that is about to be removed. A

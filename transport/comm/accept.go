@@ -67,14 +67,11 @@ func (s *session) admitted(id wire.Session, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id = id
-	s.expiry = time.AfterFunc(limit, func() { s.expire() })
-}
-
-// expire ends a session whose peer has not made all its connections.
-func (s *session) expire() {
-	if s.state() == stateForming {
-		s.end(errors.New("the peer has not established all its connections in time"))
-	}
+	s.expiry = time.AfterFunc(limit, func() {
+		if s.state() == stateForming {
+			s.end(errors.New("the peer has not established all its connections in time"))
+		}
+	})
 }
 
 func (s *session) is(id wire.Session) bool {

@@ -14,26 +14,23 @@ import (
 // choose the rest of their address.
 const sourceBits = 64
 
-// source identifies connections that one party may have made: an IPv4 address, or
-// the network of an IPv6 one. The zero value stands for this machine's processes
-// on a Unix socket.
-type source struct{ netip.Prefix }
-
-// sourceOf returns the source of a connection.
-func sourceOf(c net.Conn) source {
+// sourceOf returns the source of a connection, by which connections are identified
+// that one party may have made: an IPv4 address, or the network of an IPv6 one. The
+// zero value stands for this machine's processes on a Unix socket.
+func sourceOf(c net.Conn) netip.Prefix {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return source{}
+		return netip.Prefix{}
 	}
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
 	// It fails for an invalid address.
 	p, _ := ip.Prefix(min(ip.BitLen(), sourceBits))
-	return source{p}
+	return p
 }
 
 // group is a set of candidates with the same properties.
 type group struct {
-	source source
+	source netip.Prefix
 	// heard is set if they have sent something.
 	heard bool
 }

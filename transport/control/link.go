@@ -150,10 +150,8 @@ func (l *Link) Stop() {
 		l.unsent = wire.Header{Kind: wire.KindBye}.Append(l.unsent)
 	}
 	l.mu.Unlock()
-	l.fail(errClosedHere())
+	l.fail(errors.New("closed on this side"))
 }
-
-func errClosedHere() error { return errors.New("closed on this side") }
 
 // fail starts the end: the first cause is kept.
 func (l *Link) fail(cause error) {

@@ -29,7 +29,13 @@ func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	}
 	// Memory that may be swapped works, but is slower.
 	_ = unix.Mlock(mem)
-	fresh := &registration{file: file, release: func() error { return errors.Join(unix.Munmap(mem), closeFile(file)) }}
+	fresh := &registration{file: file, release: func() error {
+		err := unix.Munmap(mem)
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+		return err
+	}}
 	return t.insert(space{}, Address(mem), n, &Buffer{host: mem}, fresh), nil
 }
 
@@ -52,13 +58,6 @@ func allocate(n int) (mem []byte, file *os.File, err error) {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return mem, file, nil
-}
-
-func closeFile(f *os.File) error {
-	if f == nil {
-		return nil
-	}
-	return f.Close()
 }
 
 // RegisterFile registers n bytes from off of a file of a device's FileTier, open

@@ -44,8 +44,6 @@ type lane struct {
 	waiting []*question
 }
 
-func newPeer(limit int) *peer { return &peer{limit: limit} }
-
 // admission is the decision about a request.
 type admission int
 
@@ -221,22 +219,15 @@ func (q *question) answer() {
 	}
 }
 
-// handle calls the handler, unless it is too late.
-func (q *question) handle() ([]byte, error) {
+// handle calls the handler, unless it is too late. Input from a peer must not end
+// the process: a handler that panics fails with errPanic, and the session continues.
+func (q *question) handle() (answer []byte, err error) {
 	if err := q.ctx.Err(); err != nil {
 		return nil, err
 	}
 	q.s.e.stats.answered.Add(1)
-	defer func() { q.body = nil }()
-	return q.guarded()
-}
-
-// guarded runs the handler. Input from a peer must not end the process: a handler
-// that panics fails, and the session continues.
-//
-// Errors: errPanic.
-func (q *question) guarded() (answer []byte, err error) {
 	defer func() {
+		q.body = nil
 		if p := recover(); p != nil {
 			q.s.e.panicked(q.method, p)
 			answer, err = nil, errPanic

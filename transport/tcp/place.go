@@ -21,7 +21,8 @@ type place struct {
 	round             uint64
 	live              bool
 	written, answered bool
-	status            wire.Status
+	// err is the result.
+	err error
 }
 
 // placeBits is the number of low bits of a request's id that select the place; the
@@ -58,10 +59,11 @@ func (c *Channel) takePlaceLocked(f fragment) requestID {
 func (c *Channel) cutLocked(jobs *queue.Queue[job]) (f fragment, id requestID, ok bool) {
 	for !ok && !jobs.Empty() && len(c.free) > 0 {
 		j := jobs.Pop()
-		if f, ok = j.next(devices.Size(c.conn.Chunk)); ok {
+		var more bool
+		if f, more, ok = j.next(devices.Size(c.conn.Chunk)); ok {
 			id = c.takePlaceLocked(f)
 		}
-		if j.more() {
+		if more {
 			jobs.Push(j)
 		}
 	}
@@ -82,22 +84,24 @@ func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error)
 	return nil, fmt.Errorf("%s for an unknown request: %w", h.Kind, ErrProtocol)
 }
 
-// leaveLocked frees the place of a fragment that is written and answered, and
-// returns its job and status.
+// leaveLocked frees the place of a fragment that is written and answered, unlocks,
+// and ends the fragment.
 //
-// +checklocks:c.mu
-func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
+// +checklocksrelease:c.mu
+func (c *Channel) leaveLocked(p *place, id requestID) {
 	if !p.written || !p.answered {
-		return job{}, 0, false
+		c.mu.Unlock()
+		return
 	}
-	j, status := p.frag.job, p.status
-	p.live, p.frag = false, fragment{}
-	c.free = append(c.free, uint16(i))
+	j, err := p.frag.job, p.err
+	p.live, p.frag, p.err = false, fragment{}, nil
+	c.free = append(c.free, uint16(id.place()))
 	if !c.jobs.Empty() {
 		c.wakeLocked()
 	}
 	c.stager.nudge()
-	return j, status, true
+	c.mu.Unlock()
+	j.ended(err)
 }
 
 // answered handles an ACK.
@@ -108,12 +112,8 @@ func (c *Channel) answered(h *wire.DataHeader) error {
 		c.mu.Unlock()
 		return err
 	}
-	p.answered, p.status = true, h.Status
-	j, status, end := c.leaveLocked(p, requestID(h.ID).place())
-	c.mu.Unlock()
-	if end {
-		j.ended(region.StatusError(status))
-	}
+	p.answered, p.err = true, region.StatusError(h.Status)
+	c.leaveLocked(p, requestID(h.ID))
 	return nil
 }
 
@@ -169,10 +169,6 @@ func (c *Channel) wanted(id requestID) bool {
 func (c *Channel) gotten(id requestID, err error) {
 	c.mu.Lock()
 	p := &c.places[id.place()]
-	p.answered, p.written = true, true
-	j, _, end := c.leaveLocked(p, id.place())
-	c.mu.Unlock()
-	if end {
-		j.ended(err)
-	}
+	p.answered, p.written, p.err = true, true, err
+	c.leaveLocked(p, id)
 }

@@ -95,20 +95,14 @@ func (t *Transfer) moreLocked(round uint64) bool {
 	return t.round == round && !t.completed && t.err == nil && t.cut < t.plan.Size
 }
 
-// more reports whether there is more to cut.
-func (j job) more() bool {
-	j.t.mu.Lock()
-	defer j.t.mu.Unlock()
-	return j.t.moreLocked(j.round)
-}
-
-// next cuts the next fragment; ok is false if nothing is left to do.
-func (j job) next(chunk devices.Size) (f fragment, ok bool) {
+// next cuts the next fragment; ok is false if nothing is left to do, and more
+// reports whether there is more to cut.
+func (j job) next(chunk devices.Size) (f fragment, more, ok bool) {
 	t := j.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.moreLocked(j.round) {
-		return fragment{}, false
+		return fragment{}, false, false
 	}
 	p := &t.plan
 	f = fragment{
@@ -117,7 +111,7 @@ func (j job) next(chunk devices.Size) (f fragment, ok bool) {
 	}
 	t.cut += f.n
 	t.flying++
-	return f, true
+	return f, t.moreLocked(j.round), true
 }
 
 // ended records that a fragment was answered, or never will be.

@@ -4,7 +4,6 @@ import (
 	"net"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -156,9 +155,5 @@ func (c *Channel) writtenPut(id requestID) {
 	c.mu.Lock()
 	p := &c.places[id.place()]
 	p.written = true
-	j, status, end := c.leaveLocked(p, id.place())
-	c.mu.Unlock()
-	if end {
-		j.ended(region.StatusError(status))
-	}
+	c.leaveLocked(p, id)
 }

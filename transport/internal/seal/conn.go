@@ -151,27 +151,16 @@ func (c *Conn) readLocked(p []byte, from func([]byte) (int, error)) (int, error)
 		if err != nil {
 			return 0, err
 		}
-		if err = c.openLocked(record); err != nil {
-			c.readError = err
+		// The bytes of the record are returned next.
+		if c.plain, err = c.in.open(nil, record); err == nil && kind(record[0]) == kindEnd {
+			err = io.EOF
 		}
+		c.readError = err
 	}
 	n := copy(p, c.plain)
 	c.plain = c.plain[n:]
 	c.held.Store(int64(len(c.plain) + c.w - c.r))
 	return n, nil
-}
-
-// openLocked decrypts a record, whose bytes are returned next.
-//
-// +checklocks:c.reading
-func (c *Conn) openLocked(record []byte) (err error) {
-	if c.plain, err = c.in.open(nil, record); err != nil {
-		return err
-	}
-	if kind(record[0]) == kindEnd {
-		return io.EOF
-	}
-	return nil
 }
 
 // recordLocked returns the next record, which is valid until more is read.
@@ -258,7 +247,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// tryEnd sends an END record, unless a write is in progress or bytes are left.
+// tryEnd sends an END record, if there is room for it, unless a write is in
+// progress or bytes are left.
 //
 // +checklocksignore: the checker does not know TryLock.
 func (c *Conn) tryEnd() {
@@ -266,7 +256,14 @@ func (c *Conn) tryEnd() {
 		return
 	}
 	defer c.writing.Unlock()
-	if c.writeError == nil && len(c.left) == 0 && c.now != nil {
-		c.endLocked()
+	if c.writeError != nil || len(c.left) > 0 || c.now == nil {
+		return
 	}
+	c.growLocked(0)
+	var err error
+	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
+		// Without it the peer considers the connection cut, which is then true.
+		_, _ = c.now.Write(c.records)
+	}
+	c.writeError = errEnded
 }

@@ -100,19 +100,6 @@ func (c *Conn) flushLocked() error {
 	return c.writeError
 }
 
-// endLocked sends an END record, if there is room for it.
-//
-// +checklocks:c.writing
-func (c *Conn) endLocked() {
-	c.growLocked(0)
-	var err error
-	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
-		// Without it the peer considers the connection cut, which is then true.
-		_, _ = c.now.Write(c.records)
-	}
-	c.writeError = errEnded
-}
-
 // place is the position up to which the parts of a write have been consumed.
 type place struct{ part, off int }
 
