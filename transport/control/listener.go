@@ -127,7 +127,7 @@ var errSurplus = errors.New("too many concurrent handshakes")
 // begin starts a handshake for a connection, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
 	l.mu.Lock()
-	place, surplus := l.handshakes.add(c)
+	one, surplus := l.handshakes.add(c)
 	l.mu.Unlock()
 	if surplus != nil {
 		_ = surplus.Close()
@@ -136,13 +136,13 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 		conn, err := l.opts.accept(ctx, c, l.handler, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.handshakes.hear(place)
+			l.handshakes.hear(one)
 		})
 		if err == nil {
 			err = giveUp(c, conn.Role, l.opts.Timeout)
 		}
 		l.mu.Lock()
-		dropped := l.handshakes.remove(place)
+		dropped := l.handshakes.remove(one)
 		l.mu.Unlock()
 		if err != nil {
 			_ = c.Close()

@@ -44,18 +44,10 @@ type lane struct {
 	waiting []*question
 }
 
-// admission is the decision about a request.
-type admission int
-
-const (
-	runs admission = iota
-	waits
-	refused
-)
-
-// admit assigns a request its place. If there is none, waiting requests whose
-// deadline has passed are dropped first: their answers are no longer needed.
-func (p *peer) admit(q *question, in Lane) admission {
+// admit starts to answer a request, or lets it wait for a place. It returns false if
+// too many wait: those whose deadline has passed are dropped before, since their
+// answers are no longer needed.
+func (p *peer) admit(q *question, in Lane) bool {
 	p.mu.Lock()
 	l := &p.lanes[in]
 	full := len(l.waiting) >= p.limit
@@ -68,13 +60,13 @@ func (p *peer) admit(q *question, in Lane) admission {
 	switch {
 	case l.running < p.limit:
 		l.running++
-		return runs
+		go p.work(q, in)
 	case len(l.waiting) < p.limit:
 		l.waiting = append(l.waiting, q)
-		return waits
 	default:
-		return refused
+		return false
 	}
+	return true
 }
 
 // work answers a request, and then those that wait for its place.
@@ -136,15 +128,10 @@ func (s *session) question(p *packet) error {
 		q.cancel()
 		return err
 	}
-	in := s.e.opts.Lanes[m]
-	switch s.peer.admit(q, in) {
-	case runs:
-		go s.peer.work(q, in)
-	case refused:
+	if !s.peer.admit(q, s.e.opts.Lanes[m]) {
 		q.finish()
 		s.e.stats.refused.Add(1)
 		return s.post(failure(q.id, CodeBusy, "too many requests from one node"))
-	case waits:
 	}
 	return nil
 }
