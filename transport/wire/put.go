@@ -111,7 +111,8 @@ func (h *DataHeader) consistent() bool {
 // DescriptorSize is the size of a Descriptor, in bytes.
 const DescriptorSize = 24
 
-// Descriptor holds the information that a peer needs to use a region.
+// Descriptor holds the information that a peer needs to use a region. The fields
+// have the order of the frame.
 type Descriptor struct {
 	Key  Key
 	Size uint64
