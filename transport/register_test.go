@@ -324,10 +324,6 @@ func TestRegisteredLost(t *testing.T) {
 	if s := c.stats(); s.Stale == 0 || s.Registered != 4 || s.Bytes != 16*mib {
 		t.Errorf("%+v", s)
 	}
-	c.engine.ForgetDevice(c.dev)
-	if s := c.stats(); s.Bytes != 0 {
-		t.Errorf("registered for a device that is forgotten: %+v", s)
-	}
 }
 
 // TestRegisteredBehindTheBack takes pages from the file without notice, as a

@@ -1,4 +1,4 @@
-package trywrite
+package nowait
 
 import (
 	"io"
@@ -31,7 +31,7 @@ func pair(t *testing.T) (a, b net.Conn) {
 func TestWritesWhatFits(t *testing.T) {
 	kit.Check(t)
 	a, b := pair(t)
-	w, err := New(a)
+	w, err := NewWriter(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestWritesWhatFits(t *testing.T) {
 func TestWhatIsNoSocket(t *testing.T) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
-	w, err := New(a)
+	w, err := NewWriter(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestWhatIsNoSocket(t *testing.T) {
 func TestParts(t *testing.T) {
 	kit.Check(t)
 	a, b := pair(t)
-	w, err := New(a)
+	w, err := NewWriter(a)
 	if err != nil {
 		t.Fatal(err)
 	}

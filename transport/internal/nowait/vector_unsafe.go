@@ -1,4 +1,4 @@
-package trywrite
+package nowait
 
 import (
 	"unsafe"
