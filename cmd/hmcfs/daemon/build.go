@@ -299,8 +299,8 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
-		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.limits,
+		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Cluster: d.Cluster, Limits: d.limits,
+		Operations: func() []fs.OperationStats { return d.server.Status().Operations },
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
