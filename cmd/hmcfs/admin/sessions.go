@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -54,7 +56,9 @@ type session struct {
 type user struct {
 	sessions int // guarded by sessions.mu
 	files    int // guarded by sessions.mu
-	memory   *budget
+	// memory is reserved by the calls; most is its size, in bytes.
+	memory *semaphore.Weighted
+	most   int64
 }
 
 // sessions are the open sessions.
@@ -93,10 +97,11 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	}
 	u := s.users[c.peer.UID]
 	if u == nil {
-		u = &user{memory: newBudget(callMemory)}
+		u = &user{most: callMemory}
 		if c.trusted {
-			u.memory = newBudget(trustedMemory)
+			u.most = trustedMemory
 		}
+		u.memory = semaphore.NewWeighted(u.most)
 		s.users[c.peer.UID] = u
 	}
 	if !c.trusted && u.sessions >= maxSessions {
@@ -132,7 +137,7 @@ func (s *sessions) close(one *session) {
 	delete(s.open, one.id)
 }
 
-// leave releases what begin reserved. The session's memory budget must not be used
+// leave releases what begin reserved. The memory of the session's user must not be used
 // afterwards.
 func (s *sessions) leave(one *session) {
 	s.mu.Lock()
