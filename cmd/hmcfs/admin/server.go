@@ -221,47 +221,21 @@ func forOthers(path string) bool {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	b := s.opts.Backend
-	mux.HandleFunc("GET "+adminapi.PathVersion, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, b.Version())
+	get(s, mux, adminapi.PathVersion, func(*http.Request) (adminapi.Version, error) { return b.Version(), nil })
+	get(s, mux, adminapi.PathConfig, func(*http.Request) ([]adminapi.Setting, error) { return b.Config(), nil })
+	get(s, mux, adminapi.PathStatus, func(r *http.Request) (adminapi.Status, error) {
+		return b.Status(r.Context(), r.URL.Query().Get("count") == "1")
 	})
-	mux.HandleFunc("GET "+adminapi.PathConfig, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, b.Config())
-	})
-	mux.HandleFunc("GET "+adminapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
-		st, err := b.Status(r.Context(), r.URL.Query().Get("count") == "1")
-		s.answer(w, st, err)
-	})
-	mux.HandleFunc("GET "+adminapi.PathCluster, func(w http.ResponseWriter, _ *http.Request) {
-		known, err := b.Cluster()
-		s.answer(w, known, err)
-	})
-	mux.HandleFunc("POST "+adminapi.PathForget, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.ForgetRequest
-		if !readJSON(w, r, &req) {
-			return
+	get(s, mux, adminapi.PathCluster, func(*http.Request) (adminapi.Cluster, error) { return b.Cluster() })
+	post(s, mux, adminapi.PathForget, func(ctx context.Context, r adminapi.ForgetRequest) (adminapi.Cluster, error) {
+		if err := b.Forget(ctx, r.Node); err != nil {
+			return adminapi.Cluster{}, err
 		}
-		var known adminapi.Cluster
-		err := b.Forget(r.Context(), req.Node)
-		if err == nil {
-			known, err = b.Cluster()
-		}
-		s.answer(w, known, err)
+		return b.Cluster()
 	})
 	mux.HandleFunc("GET "+adminapi.PathObject, s.object)
-	mux.HandleFunc("POST "+adminapi.PathFsck, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.FsckRequest
-		if readJSON(w, r, &req) {
-			report, err := b.Fsck(r.Context(), req)
-			s.answer(w, report, err)
-		}
-	})
-	mux.HandleFunc("POST "+adminapi.PathUmount, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.UmountRequest
-		if readJSON(w, r, &req) {
-			done, err := b.Umount(r.Context(), req)
-			s.answer(w, done, err)
-		}
-	})
+	post(s, mux, adminapi.PathFsck, b.Fsck)
+	post(s, mux, adminapi.PathUmount, b.Umount)
 	if s.opts.Sharer != nil {
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
@@ -283,6 +257,25 @@ func (s *Server) routes() http.Handler {
 		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
 	})
 	return mux
+}
+
+// get adds an endpoint that answers with a value.
+func get[A any](s *Server, mux *http.ServeMux, path string, value func(*http.Request) (A, error)) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := value(r)
+		s.answer(w, v, err)
+	})
+}
+
+// post adds an endpoint that answers a request in JSON.
+func post[Q, A any](s *Server, mux *http.ServeMux, path string, do func(context.Context, Q) (A, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		if readJSON(w, r, &q) {
+			v, err := do(r.Context(), q)
+			s.answer(w, v, err)
+		}
+	})
 }
 
 func (s *Server) addKeyed(mux *http.ServeMux) {
