@@ -47,7 +47,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 		return err
 	}
 	holder := place.Holder{
-		PID: unixPID(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
+		PID: os.Getpid(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
@@ -234,7 +234,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
-		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
+		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
 	})
 	if err != nil {
 		if errors.Is(err, metadata.ErrCorrupt) {
