@@ -62,11 +62,7 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.calls.Wait()
 	defer cancel()
-	all := make([]int, len(keys))
-	for i := range all {
-		all[i] = i
-	}
-	w.ask(ctx, all, timeout)
+	w.ask(ctx, allPlaces(len(keys)), timeout)
 	tick := time.NewTicker(contestPause)
 	defer tick.Stop()
 	for left := len(keys); left > 0; {
@@ -84,6 +80,15 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 		}
 	}
 	return nil
+}
+
+// allPlaces returns the places of all keys of a call.
+func allPlaces(keys int) []int {
+	all := make([]int, keys)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // ask requests keys in the background.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -38,10 +39,7 @@ func (a *app) benchVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), report)
-		}
-		return report.Print(a.out())
+		return answer(a.Stdout, *asJSON, &report, func(w io.Writer, r *bench.Report) error { return r.Print(w) })
 	})
 	return cmd
 }

@@ -108,14 +108,14 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 		return a.shareFault("bind", file, err)
 	}
 	if asJSON {
-		return printJSON(a.out(), bound)
+		return printJSON(a.Stdout, bound)
 	}
-	field(a.out(), "file", file)
-	field(a.out(), "device", bound.Device)
-	field(a.out(), "size", fmt.Sprintf("%d (%v)", bound.Size, bound.Size))
-	field(a.out(), "state", bound.State)
+	field(a.Stdout, "file", file)
+	field(a.Stdout, "device", bound.Device)
+	field(a.Stdout, "size", fmt.Sprintf("%d (%v)", bound.Size, bound.Size))
+	field(a.Stdout, "state", bound.State)
 	if memory.PID != 0 {
-		field(a.out(), "lost with", fmt.Sprintf("process %d", memory.PID))
+		field(a.Stdout, "lost with", fmt.Sprintf("process %d", memory.PID))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -215,6 +214,3 @@ func (a *app) note(format string, args ...any) {
 
 // host returns the values on which the paths of mounts depend.
 func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
-
-// out returns the writer for answers.
-func (a *app) out() io.Writer { return a.Stdout }

@@ -116,7 +116,7 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 		return nil, err
 	}
 	// Beyond the mount's own devices there may be no attributes.
-	_ = unix.Fsetxattr(int(made.Fd()), dtypeAttr, []byte(dtype), 0)
+	_ = unix.Fsetxattr(int(made.Fd()), dtypeXattr, []byte(dtype), 0)
 	_, f, err := findOf(made.Name(), r.client)
 	if err != nil {
 		return nil, err

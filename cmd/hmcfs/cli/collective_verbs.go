@@ -144,7 +144,7 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 		return collectFault(c.name, ranks.explain(err))
 	}
 	if f.asJSON {
-		return printJSON(a.out(), answer)
+		return printJSON(a.Stdout, answer)
 	}
 	a.printCollect(c, answer)
 	return nil
@@ -198,17 +198,14 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	if r.Nodes > 1 {
 		where = fmt.Sprintf("%d nodes", r.Nodes)
 	}
-	fmt.Fprintf(a.out(), "%s: %s of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
+	fmt.Fprintf(a.Stdout, "%s: %s of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
 		c.name, several(r.Ranks, "file"), r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
 		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
 	if r.Nodes > 1 && r.Calls > 0 {
-		fmt.Fprintf(a.out(), "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
+		fmt.Fprintf(a.Stdout, "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
 			several(r.Calls, "segment"), r.Measured, r.Predicted, r.Sent, r.Received)
 	}
 }
-
-// dtypeAttr is the attribute with the element type of a file.
-const dtypeAttr = "user.hmc.dtype"
 
 // dtype returns the element type: the one given, or that of the files. If both exist, they
 // must agree.
@@ -219,14 +216,14 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 			continue
 		}
 		value := make([]byte, 64)
-		n, err := unix.Getxattr(name, dtypeAttr, value)
+		n, err := unix.Getxattr(name, dtypeXattr, value)
 		if err != nil || n == 0 {
 			continue
 		}
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
 			if given == "" && filecollect.Combines(c.kind) {
-				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeAttr, err)
+				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeXattr, err)
 			}
 			continue
 		}
@@ -250,11 +247,11 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	switch {
 	case len(said) > 1:
 		return "", fmt.Errorf("the element types differ: %s; all FILEs must have the same type: correct %s of the FILEs, or --dtype",
-			strings.Join(types, ", and "), dtypeAttr)
+			strings.Join(types, ", and "), dtypeXattr)
 	case len(said) == 1:
 		return want, nil
 	case filecollect.Combines(c.kind):
-		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
+		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeXattr)
 	}
 	return elem.Uint8.String(), nil
 }

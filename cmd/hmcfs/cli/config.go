@@ -43,12 +43,12 @@ func (a *app) configVerb() *cobra.Command {
 			return usage(err)
 		}
 		if *asJSON {
-			return printJSON(a.out(), append(daemon.Settings(s), variables(c)...))
+			return printJSON(a.Stdout, append(daemon.Settings(s), variables(c)...))
 		}
-		if err := printSettings(a.out(), s); err != nil {
+		if err := printSettings(a.Stdout, s); err != nil {
 			return err
 		}
-		return printVariables(a.out(), c)
+		return printVariables(a.Stdout, c)
 	})
 	parent.AddCommand(show)
 	return parent

@@ -56,7 +56,7 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 		return err
 	}
 	if asJSON {
-		if jerr := printJSON(a.out(), s); jerr != nil {
+		if jerr := printJSON(a.Stdout, s); jerr != nil {
 			return jerr
 		}
 	} else {
@@ -108,10 +108,10 @@ func (a *app) printCopy(s copier.Summary) {
 			continue
 		}
 		good++
-		fmt.Fprintf(a.out(), "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
+		fmt.Fprintf(a.Stdout, "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
 	}
 	if len(s.Files) > 1 {
-		fmt.Fprintf(a.out(), "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
+		fmt.Fprintf(a.Stdout, "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
 	}
 }
 

@@ -123,6 +123,3 @@ func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, err
 	v.device = devices.Name(xattr(path, deviceXattr))
 	return v, nil
 }
-
-// deviceXattr is the attribute with the device of a file.
-const deviceXattr = "user.hmc.device"

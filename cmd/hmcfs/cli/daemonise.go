@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
@@ -78,15 +79,9 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 // daemonCommand returns the command for this program as a daemon, in a session of its own,
 // with the log for its standard streams and the pipe as descriptor 3.
 func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
-	path := m.Executable
-	if path == "" {
-		path = "/proc/self/exe"
-	}
-	cmd := exec.Command(path)
-	args := append([]string{}, m.Args[1:]...)
+	cmd := exec.Command(m.executable())
 	// A "--" may end the flags, so insert it directly after the name of the command.
-	args = append([]string{args[0], "--ready-fd=3"}, args[1:]...)
-	cmd.Args = append([]string{m.Args[0]}, args...)
+	cmd.Args = slices.Insert(slices.Clone(m.Args), 2, "--ready-fd=3")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{ready}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -41,10 +41,7 @@ func (a *app) devicesVerb() *cobra.Command {
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
 		rows := discover(ctx, daemon.Families(host.Options{}, nil))
-		if *asJSON {
-			return printJSON(a.out(), rows)
-		}
-		return printDevices(a.out(), rows)
+		return answer(a.Stdout, *asJSON, rows, printDevices)
 	})
 	return cmd
 }

@@ -39,11 +39,7 @@ func (a *app) doctorVerb() *cobra.Command {
 				return err
 			}
 		}
-		if *asJSON {
-			err = printJSON(a.out(), r)
-		} else {
-			err = printReport(a.out(), r)
-		}
+		err = answer(a.Stdout, *asJSON, r, printReport)
 		if err == nil && r.Worst() == doctor.Problem {
 			return &codeError{code: exitFailure, err: errSilent}
 		}

@@ -50,10 +50,10 @@ func (a keyVerbs) exist(ctx context.Context, args []string, f *keyFlags) error {
 		all = all && there[i]
 	}
 	if *f.asJSON {
-		err = printJSON(a.out(), rows)
+		err = printJSON(a.Stdout, rows)
 	} else {
 		for _, row := range rows {
-			fmt.Fprintf(a.out(), "%s %v\n", row.Key, row.Exists)
+			fmt.Fprintf(a.Stdout, "%s %v\n", row.Key, row.Exists)
 		}
 	}
 	if err == nil && !all {

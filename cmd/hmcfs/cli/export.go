@@ -94,9 +94,9 @@ func (a *app) export(ctx context.Context, file string, command []string, f *expo
 		return a.shareFault("export", file, err)
 	}
 	if f.asJSON {
-		return printJSON(a.out(), memory)
+		return printJSON(a.Stdout, memory)
 	}
-	return printExport(a.out(), file, memory)
+	return printExport(a.Stdout, file, memory)
 }
 
 func printExport(w io.Writer, file string, m share.Memory) error {

@@ -56,11 +56,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = printJSON(a.out(), report)
-	} else {
-		err = printFsck(a.out(), report)
-	}
+	err = answer(a.Stdout, asJSON, report, printFsck)
 	switch {
 	case err != nil:
 		return err

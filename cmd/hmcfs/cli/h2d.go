@@ -62,11 +62,11 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
 	l.r.line = movedLine
 	if f.timeout.Duration == 0 {
-		l.take(ctx, l.r.places())
+		l.take(ctx, allPlaces(len(pairs)))
 		err = ctx.Err()
 	} else {
 		v := &arrivals{c: c, take: l.take, fail: l.r.fail}
-		err = v.each(ctx, l.r.keys(), f.timeout.Duration)
+		err = v.each(ctx, l.r.keys, f.timeout.Duration)
 	}
 	return l.r.finish(ctx, *f.asJSON, err)
 }

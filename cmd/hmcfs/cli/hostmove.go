@@ -195,6 +195,3 @@ func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Si
 	}
 	return sizes, nil
 }
-
-// blobsXattr is the attribute with the blob sizes of a file.
-const blobsXattr = "user.hmc.blobs"

@@ -6,33 +6,9 @@ import (
 	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
-	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
-
-// The kinds of events, as in .hmcfs/events.
-const (
-	eventCreated   = "created"
-	eventRemoved   = "removed"
-	eventExpired   = "expired"
-	eventLost      = "lost"
-	eventPublished = "published"
-	eventConsumed  = "consumed"
-	eventWithdrawn = "withdrawn"
-	eventConflict  = "conflict"
-	eventDropped   = "dropped"
-)
-
-// keyEvent is one event of a key.
-type keyEvent = adminapi.Event
-
-// eventStream is the stream of events of a mount, from the moment it was opened.
-type eventStream interface {
-	// Next waits for the next event, or until the context ends.
-	Next(ctx context.Context) (keyEvent, error)
-	Close() error
-}
 
 // keyVerbs are the commands for keys.
 type keyVerbs struct{ *app }
@@ -70,7 +46,7 @@ func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) 
 }
 
 // listen opens the event stream of a mount. The caller closes it.
-func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error) {
+func (a keyVerbs) listen(ctx context.Context, m place.Mount) (*client.Watch, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
 		return nil, err

@@ -147,7 +147,7 @@ func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	}
 	defer func() { _ = c.Close() }() // it holds nothing
 	v := &arrivals{c: c, take: g.take, fail: g.r.fail}
-	return v.each(ctx, g.r.keys(), timeout)
+	return v.each(ctx, g.r.keys, timeout)
 }
 
 // maxLooks bounds the keys that are looked up concurrently: those of other nodes take a
@@ -156,10 +156,10 @@ const maxLooks = 16
 
 // now copies the keys that exist.
 func (g *getting) now(ctx context.Context) error {
-	keys := g.r.keys()
-	errs := make([]error, len(keys))
-	_ = objects.Parallel(ctx, len(keys), maxLooks, func(ctx context.Context, i int) error {
-		errs[i] = g.a.reason(ctx, g.m, keys[i], false, g.there(keys[i]))
+	errs := make([]error, len(g.r.keys))
+	_ = objects.Parallel(ctx, len(errs), maxLooks, func(ctx context.Context, i int) error {
+		key := g.r.keys[i]
+		errs[i] = g.a.reason(ctx, g.m, key, false, g.there(key))
 		return nil // each key has its own error
 	})
 	if ctx.Err() != nil {
@@ -183,7 +183,7 @@ func (g *getting) there(key string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return hetero.ErrNotFound
-	case err == nil && xattr(keyFile(g.m, key), "user.hmc.state") == "lost":
+	case err == nil && xattr(keyFile(g.m, key), stateXattr) == "lost":
 		return hetero.ErrLost
 	}
 	return err
@@ -240,7 +240,7 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 	defer func() { row.Seconds = time.Since(begun).Seconds() }()
 	if row.Path == standardStream {
 		g.r.bar.grow(st.Size() - g.opts.Off)
-		row.Bytes, err = copier.Pour(ctx, g.a.out(), from, g.opts)
+		row.Bytes, err = copier.Pour(ctx, g.a.Stdout, from, g.opts)
 		return err
 	}
 	sum, err := copier.Copy(ctx, []string{from}, row.Path, g.opts)

@@ -16,9 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyXattr is the attribute with the key of a file.
-const keyXattr = "user.hmc.key"
-
 func (a keyVerbs) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mset [--device NAME] [--json] KEY=FILE...",

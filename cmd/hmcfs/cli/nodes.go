@@ -63,10 +63,7 @@ func (a *app) nodesVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), known)
-		}
-		return printNodes(a.out(), known)
+		return answer(a.Stdout, *asJSON, known, printNodes)
 	})
 	return cmd
 }
@@ -131,11 +128,11 @@ func nodeRow(t table, n adminapi.Node, state string) {
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version}
-	for i := range cells {
-		cells[i] = wire.Printable(cells[i], unicode.ReplacementChar)
+	var cells []any
+	for _, text := range []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version} {
+		cells = append(cells, wire.Printable(text, unicode.ReplacementChar))
 	}
-	t.row(toAny(cells)...)
+	t.row(cells...)
 }
 
 // deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".

@@ -28,12 +28,20 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// answer prints a value: as JSON, or as text does.
+func answer[T any](w io.Writer, asJSON bool, v T, text func(io.Writer, T) error) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	return text(w, v)
+}
+
 // table writes aligned columns.
 type table struct{ *tabwriter.Writer }
 
-func newTable(w io.Writer, heads ...string) table {
+func newTable(w io.Writer, heads ...any) table {
 	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	t.row(toAny(heads)...)
+	t.row(heads...)
 	return t
 }
 
@@ -47,10 +55,11 @@ func (t table) row(cells ...any) {
 	fmt.Fprintln(t, strings.Join(texts, "\t"))
 }
 
-func toAny(texts []string) []any {
-	out := make([]any, len(texts))
+// as returns texts as another type.
+func as[To, From ~string](texts []From) []To {
+	out := make([]To, len(texts))
 	for i, t := range texts {
-		out[i] = t
+		out[i] = To(t)
 	}
 	return out
 }

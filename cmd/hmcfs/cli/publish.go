@@ -15,6 +15,9 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -63,7 +66,7 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	if err != nil {
 		return err
 	}
-	var events eventStream
+	var events *client.Watch
 	if f.wait {
 		if events, err = a.listen(ctx, m); err != nil {
 			return err
@@ -156,7 +159,7 @@ type receipts struct {
 	inos   map[string]metadata.Ino
 }
 
-func (w *receipts) await(ctx context.Context, events eventStream, timeout seconds) error {
+func (w *receipts) await(ctx context.Context, events *client.Watch, timeout seconds) error {
 	soon, cancel := ctx, context.CancelFunc(func() {})
 	if timeout.given {
 		soon, cancel = context.WithTimeout(ctx, timeout.Duration)
@@ -179,8 +182,9 @@ func (w *receipts) await(ctx context.Context, events eventStream, timeout second
 	return nil
 }
 
-func (w *receipts) event(e keyEvent) {
-	if e.Kind == eventDropped {
+func (w *receipts) event(e adminapi.Event) {
+	kind := objects.EventKind(e.Kind)
+	if kind == objects.EventDropped {
 		w.missed()
 		return
 	}
@@ -188,12 +192,12 @@ func (w *receipts) event(e keyEvent) {
 	if !mine || e.Ino != w.inos[e.Key] {
 		return
 	}
-	switch e.Kind {
-	case eventConsumed:
+	switch kind {
+	case objects.EventConsumed:
 		w.r.succeed(place)
-	case eventWithdrawn, eventExpired:
+	case objects.EventWithdrawn, objects.EventExpired:
 		w.r.fail(place, hetero.ErrWithdrawn)
-	case eventLost:
+	case objects.EventLost:
 		w.r.fail(place, hetero.ErrLost)
 	default:
 		return

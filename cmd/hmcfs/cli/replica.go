@@ -12,7 +12,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/share"
 )
 
 // replicas reads keys into host memory of this process, which then serves as another source
@@ -23,7 +22,7 @@ func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is held any more
-	h := &holding{c: c, r: r, keys: r.keys()}
+	h := &holding{c: c, r: r, keys: r.keys}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)
 	}
@@ -125,12 +124,5 @@ func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
 	if err = memory.Truncate(int64(h.size)); err != nil {
 		return 0, fmt.Errorf("allocate %v of memory: %w", h.size, err)
 	}
-	place := 0
-	return h.c.PreRegister(ctx, hetero.Memory{
-		Device: hostDevice, Files: []*os.File{memory},
-		Share: &share.Memory{
-			Family: host.Family, Size: h.size,
-			Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: h.size}},
-		},
-	})
+	return h.c.PreRegister(ctx, hostMemory(memory, h.size))
 }

@@ -62,15 +62,15 @@ func (a *app) statAll(ctx context.Context, files []string, asJSON bool) error {
 		rows = append(rows, row)
 	}
 	if asJSON {
-		if err := printJSON(a.out(), rows); err != nil {
+		if err := printJSON(a.Stdout, rows); err != nil {
 			return err
 		}
 	} else {
 		for i, r := range rows {
 			if i > 0 {
-				fmt.Fprintln(a.out())
+				fmt.Fprintln(a.Stdout)
 			}
-			if err := printStat(a.out(), r); err != nil {
+			if err := printStat(a.Stdout, r); err != nil {
 				return err
 			}
 		}
@@ -156,6 +156,17 @@ func objectFromXattrs(file string) adminapi.Object {
 	o.Resident, _ = strconv.ParseUint(get("resident"), 10, 64)
 	return o
 }
+
+// The attributes of files.
+const (
+	blobsXattr  = "user.hmc.blobs"
+	deviceXattr = "user.hmc.device"
+	dtypeXattr  = "user.hmc.dtype"
+	keyXattr    = "user.hmc.key"
+	pathXattr   = "user.hmc.path"
+	stateXattr  = "user.hmc.state"
+	ttlXattr    = "user.hmc.ttl"
+)
 
 // xattr returns an extended attribute; "" if it does not exist.
 func xattr(file, name string) string {

@@ -33,10 +33,7 @@ func (a *app) statusVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), st)
-		}
-		return printStatus(a.out(), st)
+		return answer(a.Stdout, *asJSON, st, printStatus)
 	})
 	return cmd
 }

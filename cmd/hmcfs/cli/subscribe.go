@@ -73,7 +73,7 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 		s.r.line = nil
 	}
 	v := &arrivals{c: s.c, published: true, take: s.take, fail: s.fail}
-	err = v.each(ctx, keysOf(pairs), timeout)
+	err = v.each(ctx, s.r.keys, timeout)
 	return s.r.finish(ctx, *f.asJSON, err)
 }
 

@@ -127,11 +127,11 @@ func (a *app) topoShow(cmd *cobra.Command) {
 		if f.json {
 			text, err := g.Encode()
 			if err == nil {
-				_, err = a.out().Write(text)
+				_, err = a.Stdout.Write(text)
 			}
 			return err
 		}
-		return printTopology(a.out(), g)
+		return printTopology(a.Stdout, g)
 	})
 }
 
@@ -142,7 +142,7 @@ func (a *app) drawTopology(g *topology.Graph, path string) error {
 		return err
 	}
 	if path == standardStream {
-		_, err := io.WriteString(a.out(), b.String())
+		_, err := io.WriteString(a.Stdout, b.String())
 		return err
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil { //nolint:gosec // a picture; the umask decides
@@ -209,10 +209,8 @@ func (a *app) topoRouteVerb() *cobra.Command {
 			return usage(err)
 		case err != nil:
 			return err
-		case f.json:
-			return printJSON(a.out(), r)
 		}
-		return printRoute(a.out(), r)
+		return answer(a.Stdout, f.json, r, printRoute)
 	})
 	return cmd
 }
@@ -274,9 +272,9 @@ func (a *app) topoRingVerb() *cobra.Command {
 			texts[i] = string(places[r])
 		}
 		if f.json {
-			return printJSON(a.out(), out)
+			return printJSON(a.Stdout, out)
 		}
-		_, err = fmt.Fprintln(a.out(), strings.Join(texts, " → "))
+		_, err = fmt.Fprintln(a.Stdout, strings.Join(texts, " → "))
 		return err
 	})
 	return cmd
@@ -284,12 +282,8 @@ func (a *app) topoRingVerb() *cobra.Command {
 
 // ringPlaces returns the devices of a ring.
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
-	var places []topology.ID
-	for _, n := range named {
-		places = append(places, topology.ID(n))
-	}
-	if len(places) > 0 {
-		return places, nil
+	if len(named) > 0 {
+		return as[topology.ID](named), nil
 	}
 	places, err := g.Ranks()
 	if err != nil || len(places) > 0 {

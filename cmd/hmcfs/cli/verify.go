@@ -46,7 +46,7 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 		return collectFault("verify", r.explain(err))
 	}
 	if asJSON {
-		err = printJSON(a.out(), answer)
+		err = printJSON(a.Stdout, answer)
 	} else {
 		a.printVerify(names, answer)
 	}
@@ -59,15 +59,15 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 // printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
-		fmt.Fprintf(a.out(), "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
+		fmt.Fprintf(a.Stdout, "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
 		return
 	}
 	for _, d := range v.Different {
-		fmt.Fprintf(a.out(), "%s differs from %s: ", names[d.File], names[0])
+		fmt.Fprintf(a.Stdout, "%s differs from %s: ", names[d.File], names[0])
 		if d.Size != v.Size {
-			fmt.Fprintf(a.out(), "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
+			fmt.Fprintf(a.Stdout, "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
 		}
-		fmt.Fprintf(a.out(), "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
+		fmt.Fprintf(a.Stdout, "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
 	}
 }
 

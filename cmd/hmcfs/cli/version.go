@@ -19,9 +19,9 @@ func (a *app) versionVerb() *cobra.Command {
 	cmd.RunE = running(func(context.Context, []string) error {
 		v := daemon.VersionOf(version)
 		if *asJSON {
-			return printJSON(a.out(), v)
+			return printJSON(a.Stdout, v)
 		}
-		_, err := fmt.Fprintln(a.out(), versionText())
+		_, err := fmt.Fprintln(a.Stdout, versionText())
 		return err
 	})
 	return cmd

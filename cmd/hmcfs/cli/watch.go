@@ -9,13 +9,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 func eventKinds() []string {
-	return []string{
-		eventCreated, eventRemoved, eventExpired, eventLost,
-		eventPublished, eventConsumed, eventWithdrawn, eventConflict, eventDropped,
-	}
+	return as[string]([]objects.EventKind{
+		objects.EventCreated, objects.EventRemoved, objects.EventExpired, objects.EventLost,
+		objects.EventPublished, objects.EventConsumed, objects.EventWithdrawn, objects.EventConflict, objects.EventDropped,
+	})
 }
 
 type watchFlags struct {
@@ -60,7 +63,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 		}
 	}
 	if f.published {
-		f.kinds = append(f.kinds, eventPublished, eventConsumed, eventWithdrawn)
+		f.kinds = append(f.kinds, string(objects.EventPublished), string(objects.EventConsumed), string(objects.EventWithdrawn))
 	}
 	var keys []string
 	if len(args) > 0 {
@@ -83,8 +86,8 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 }
 
 // show prints events until the requested number is reached.
-func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys []string) error {
-	out := json.NewEncoder(a.out())
+func (f *watchFlags) show(ctx context.Context, a *app, events *client.Watch, keys []string) error {
+	out := json.NewEncoder(a.Stdout)
 	out.SetEscapeHTML(false)
 	for shown := 0; f.count == 0 || shown < f.count; {
 		e, err := events.Next(ctx)
@@ -94,7 +97,7 @@ func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys 
 		if err != nil {
 			return err
 		}
-		missed := e.Kind == eventDropped
+		missed := e.Kind == string(objects.EventDropped)
 		if !missed && (len(f.kinds) > 0 && !slices.Contains(f.kinds, e.Kind) || len(keys) > 0 && !slices.Contains(keys, e.Key)) {
 			continue
 		}
