@@ -23,7 +23,7 @@ func (a *app) benchVerb() *cobra.Command {
 	size := cmd.Flags().String("size", "256MiB", "Size of the test files.")
 	baseline := cmd.Flags().String("baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		n, err := devices.ParseSize(*size)
 		if err != nil {
 			return usage(err)
@@ -41,5 +41,4 @@ func (a *app) benchVerb() *cobra.Command {
 		}
 		return answer(a.Stdout, *asJSON, &report, func(w io.Writer, r *bench.Report) error { return r.Print(w) })
 	})
-	return cmd
 }

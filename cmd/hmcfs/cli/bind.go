@@ -58,13 +58,12 @@ func (a *app) bindVerb() *cobra.Command {
 	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs, separated by commas.")
 	asJSON := addJSON(cmd)
 	completeWith(cmd, "family", familyNames()...)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if err := oneSource(cmd); err != nil {
 			return err
 		}
 		return a.bind(ctx, args[0], f, *asJSON)
 	})
-	return cmd
 }
 
 // oneSource checks that the memory is named exactly once.

@@ -183,14 +183,15 @@ func (e *ranError) Error() string { return e.err.Error() }
 
 func (e *ranError) Unwrap() error { return e.err }
 
-// running turns a command's function into one for cobra.
-func running(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// runs makes a command run a function, and returns the command.
+func runs(cmd *cobra.Command, fn func(ctx context.Context, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := fn(cmd.Context(), args); err != nil {
 			return &ranError{err: err}
 		}
 		return nil
 	}
+	return cmd
 }
 
 // arguments checks that there are between least and most arguments; most < 0 means no upper

@@ -95,8 +95,7 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "Directory for the results, which get the names of the FILEs.")
 	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "Algorithm used between nodes, such as ring. Default: the fastest by the cost model.")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON. Fields are only ever added.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
-	return cmd
+	return runs(cmd, func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
 }
 
 func collectExample(c fileVerb) string {

@@ -33,7 +33,7 @@ func (a *app) configVerb() *cobra.Command {
 	}
 	flags := addOptions(show)
 	asJSON := addJSON(show)
-	show.RunE = running(func(_ context.Context, _ []string) error {
+	parent.AddCommand(runs(show, func(_ context.Context, _ []string) error {
 		s, err := flags.resolve(a)
 		if err != nil {
 			return err
@@ -49,8 +49,7 @@ func (a *app) configVerb() *cobra.Command {
 			return err
 		}
 		return printVariables(a.Stdout, c)
-	})
-	parent.AddCommand(show)
+	}))
 	return parent
 }
 

@@ -30,10 +30,9 @@ func (a *app) cpVerb() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories recursively.")
 	cmd.Flags().BoolVarP(&o.Force, "force", "f", false, "Remove a target that can't be opened, and try again.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.cp(ctx, args[:len(args)-1], args[len(args)-1], o, *asJSON)
 	})
-	return cmd
 }
 
 func (a *app) cp(ctx context.Context, sources []string, target string, o copier.Options, asJSON bool) error {

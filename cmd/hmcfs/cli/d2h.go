@@ -39,10 +39,9 @@ func (a keyVerbs) d2hVerb() *cobra.Command {
 	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs of each FILE, separated by commas. Default: the FILE's own, or one blob.")
 	flags.Var(&f.ttl, "ttl", "How long the objects live, in whole seconds. Default: forever.")
 	completeWith(cmd, "existing", string(hetero.ExistingSkip), string(hetero.ExistingReplace), string(hetero.ExistingFail))
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.d2h(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
@@ -60,11 +59,7 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 			return usage(fmt.Errorf("--%w", err))
 		}
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	c, err := a.openKeys(ctx, m)
+	c, m, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (a *app) docsVerb() *cobra.Command {
 		Hidden: true,
 		Args:   arguments(1, 2, "cli, config, or man DIR"),
 	}
-	cmd.RunE = running(func(_ context.Context, args []string) error {
+	return runs(cmd, func(_ context.Context, args []string) error {
 		root := a.root() //nolint:contextcheck // cobra hands the context to the verb
 		switch {
 		case len(args) == 1 && (args[0] == "cli" || args[0] == "config"):
@@ -45,7 +45,6 @@ func (a *app) docsVerb() *cobra.Command {
 		}
 		return usage(fmt.Errorf("hmcfs docs: %q is unknown; use cli, config, or man DIR", strings.Join(args, " ")))
 	})
-	return cmd
 }
 
 // writeDoc writes a document about a command, made from a template.

@@ -29,7 +29,7 @@ func (a *app) doctorVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine is rebooted.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		r, err := a.examine(ctx, *apply)
 		if err != nil {
 			return err
@@ -45,7 +45,6 @@ func (a *app) doctorVerb() *cobra.Command {
 		}
 		return err
 	})
-	return cmd
 }
 
 // examine checks this machine.

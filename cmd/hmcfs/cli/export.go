@@ -55,10 +55,9 @@ func (a *app) exportVerb() *cobra.Command {
 		}
 		return arguments(1, 1, "one FILE, and COMMAND only after --")(cmd, args)
 	}
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.export(ctx, args[0], args[1:], f)
 	})
-	return cmd
 }
 
 func (a *app) export(ctx context.Context, file string, command []string, f *exportFlags) error {

@@ -40,15 +40,12 @@ func (a *app) fsckVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&r.RemoveAside, "remove-aside", false, "Free the host memory without records that was set aside.")
 	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Repair records that contradict each other, before looking for lost objects.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = func(c *cobra.Command, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if (stateDir == "") == (len(args) == 0) {
 			return usage(errors.New("fsck needs either a MOUNTPOINT or --state-dir DIR; see hmcfs fsck --help"))
 		}
-		return running(func(ctx context.Context, args []string) error {
-			return a.fsck(ctx, args, stateDir, r, *asJSON)
-		})(c, args)
-	}
-	return cmd
+		return a.fsck(ctx, args, stateDir, r, *asJSON)
+	})
 }
 
 func (a *app) fsck(ctx context.Context, args []string, stateDir string, r adminapi.FsckRequest, asJSON bool) error {

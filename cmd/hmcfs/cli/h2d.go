@@ -36,10 +36,9 @@ func (a keyVerbs) h2dVerb() *cobra.Command {
 	f := &h2dFlags{keyFlags: addKeyFlags(cmd)}
 	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.h2d(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
@@ -50,11 +49,7 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	c, err := a.openKeys(ctx, m)
+	c, m, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}

@@ -37,12 +37,13 @@ func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) 
 }
 
 // openKeysOf opens a session with the daemon of the selected mount.
-func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
+func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, place.Mount, error) {
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {
-		return nil, err
+		return nil, m, err
 	}
-	return a.openKeys(ctx, m)
+	c, err := a.openKeys(ctx, m)
+	return c, m, err
 }
 
 // listen opens the event stream of a mount. The caller closes it.
@@ -56,7 +57,7 @@ func (a keyVerbs) listen(ctx context.Context, m place.Mount) (*client.Watch, err
 
 // onKeys executes a call of the API that returns a result for each key and moves no bytes.
 func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
-	c, err := a.openKeysOf(ctx, f, nil)
+	c, _, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
 		return err
 	}

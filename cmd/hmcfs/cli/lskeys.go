@@ -43,7 +43,7 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	}
 	f := addKeyFlags(cmd)
 	published := cmd.Flags().Bool("published", false, "List published keys.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		m, err := keyMount(f.mount, nil)
 		if err != nil {
 			return err
@@ -54,7 +54,6 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 		}
 		return a.lsKeys(ctx, m, dir, strings.Join(args, ""), *f.asJSON)
 	})
-	return cmd
 }
 
 func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {

@@ -47,10 +47,9 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object to copy. Default: all after the offset.")
 	cmd.Flags().BoolVar(&f.replica, "replica", false, "Hold replicas of the keys until ^C, and write nothing.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.mget(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
@@ -98,13 +97,7 @@ func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags)
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	r := a.newKeyReport("mget", pairs)
-	r.line = heldLine
-	return a.replicas(ctx, m, r, f)
+	return a.replicas(ctx, pairs, f)
 }
 
 // wholeOffset is the default of --offset.

@@ -29,10 +29,9 @@ func (a keyVerbs) msetVerb() *cobra.Command {
 	}
 	f := addKeyFlags(cmd)
 	device := cmd.Flags().String("device", "host", "Device to which files from outside the mount are copied.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.mset(ctx, args, *device, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *keyFlags) error {

@@ -35,7 +35,7 @@ func (a *app) nodesVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	forget := cmd.Flags().String("forget", "", "Remove a node that will not return from the cluster.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		var m place.Mount
 		var err error
 		if len(args) == 0 {
@@ -65,7 +65,6 @@ func (a *app) nodesVerb() *cobra.Command {
 		}
 		return answer(a.Stdout, *asJSON, known, printNodes)
 	})
-	return cmd
 }
 
 func printNodes(w io.Writer, c adminapi.Cluster) error {

@@ -88,7 +88,7 @@ func (a *app) perfServeVerb() *cobra.Command {
 	var listen []string
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Address to listen on: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
 	once := cmd.Flags().Bool("once", false, "Exit when the first client has disconnected; fail if it disconnects before it is done.")
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		o := perf.ServeOptions{Transports: as[comm.Transport](f.transports), Once: *once}
 		o.Listening = func(at control.Address) error {
 			_, err := fmt.Fprintln(a.Stdout, at)
@@ -108,7 +108,6 @@ func (a *app) perfServeVerb() *cobra.Command {
 		}
 		return perf.Serve(ctx, o)
 	})
-	return cmd
 }
 
 // listen returns the addresses on which a server listens.
@@ -151,7 +150,7 @@ func (a *app) perfRunVerb() *cobra.Command {
 	m.add(cmd)
 	csvFile := cmd.Flags().String("csv", "", "Write a CSV file with the columns of HMC's benchmark.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		o, err := m.runOptions(a, args)
 		if err != nil {
 			return err
@@ -162,7 +161,6 @@ func (a *app) perfRunVerb() *cobra.Command {
 		}
 		return a.printPerf(&report, *asJSON, *csvFile)
 	})
-	return cmd
 }
 
 // measureFlags select the measurements.

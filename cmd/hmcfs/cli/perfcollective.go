@@ -60,7 +60,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 	var f collectiveFlags
 	f.add(cmd)
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, _ []string) (err error) {
+	return runs(cmd, func(ctx context.Context, _ []string) (err error) {
 		o, err := f.options()
 		if err != nil {
 			return usage(err)
@@ -87,7 +87,6 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		}
 		return f.print(a, rows, *asJSON)
 	})
-	return cmd
 }
 
 // collectiveReport is the report in JSON.

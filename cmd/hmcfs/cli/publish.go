@@ -44,13 +44,12 @@ func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.device, "device", "host", "Device to which files from outside the mount are copied.")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "Wait until all have been received.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: forever.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if f.timeout.given && !f.wait {
 			return usage(errors.New("--timeout limits --wait; give --wait too"))
 		}
 		return a.publish(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) error {

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -16,12 +15,14 @@ import (
 
 // replicas reads keys into host memory of this process, which then serves as another source
 // for them, until the context ends.
-func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
-	c, err := a.openKeys(ctx, m)
+func (a keyVerbs) replicas(ctx context.Context, pairs []keyPath, f *mgetFlags) error {
+	c, _, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is held any more
+	r := a.newKeyReport("mget", pairs)
+	r.line = heldLine
 	h := &holding{c: c, r: r, keys: r.keys}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)

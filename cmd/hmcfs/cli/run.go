@@ -64,7 +64,7 @@ func (a *app) runVerb() *cobra.Command {
 	completeWith(cmd, "bind", "auto", "none")
 	f.addHosts(flags)
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if slices.Contains(args[:min(1, len(args))], "") {
 			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
 		}
@@ -79,7 +79,6 @@ func (a *app) runVerb() *cobra.Command {
 		report, err := runner.Run(ctx, p, a.force)
 		return a.finishRun(ctx, p, report, err, *asJSON)
 	})
-	return cmd
 }
 
 // runPlan returns the job described by the flags and the config.
@@ -196,9 +195,8 @@ func (a *app) superviseVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Supervise one rank for a runner", Hidden: true,
 	}
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		a.orderly.Store(true)
 		return runner.Supervise(ctx, args, a.Getenv("HMCFS_JOB_DIR"))
 	})
-	return cmd
 }

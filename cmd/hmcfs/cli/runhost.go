@@ -102,7 +102,7 @@ func (a *app) runHostVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: runHostName, Short: "Run a job's ranks on this machine for a runner elsewhere", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		a.orderly.Store(true)
 		in, out, err := ownStreams()
 		if err != nil {
@@ -112,7 +112,6 @@ func (a *app) runHostVerb() *cobra.Command {
 			TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"}, Getenv: a.Getenv,
 		})
 	})
-	return cmd
 }
 
 // ownStreams reserves standard input and output for the protocol between runner and host:

@@ -30,10 +30,9 @@ func (a *app) statVerb() *cobra.Command {
 		Args: arguments(1, -1, "at least one FILE"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.statAll(ctx, args, *asJSON)
 	})
-	return cmd
 }
 
 // statRow is one file of `hmcfs stat --json`.

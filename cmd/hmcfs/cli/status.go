@@ -20,7 +20,7 @@ func (a *app) statusVerb() *cobra.Command {
 		Args:  arguments(1, 1, "one MOUNTPOINT"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		m, err := findMount(args[0])
 		if err != nil {
 			return err
@@ -35,7 +35,6 @@ func (a *app) statusVerb() *cobra.Command {
 		}
 		return answer(a.Stdout, *asJSON, st, printStatus)
 	})
-	return cmd
 }
 
 func printStatus(w io.Writer, st adminapi.Status) error {

@@ -97,12 +97,11 @@ func (a *app) topoVerb() *cobra.Command {
 		},
 	}
 	a.topoShow(cmd)
-	show := &cobra.Command{
+	show := a.topoShow(&cobra.Command{
 		Use:   "show [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
 		Short: "Same as hmcfs topo",
 		Args:  arguments(0, 0, "no arguments"),
-	}
-	a.topoShow(show)
+	})
 	for _, verb := range []*cobra.Command{show, a.topoRouteVerb(), a.topoRingVerb()} {
 		verb.DisableFlagsInUseLine = true
 		cmd.AddCommand(verb)
@@ -110,11 +109,12 @@ func (a *app) topoVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) topoShow(cmd *cobra.Command) {
+// topoShow makes a command show the topology, and returns it.
+func (a *app) topoShow(cmd *cobra.Command) *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	picture := cmd.Flags().String("svg", "", "Draw a picture into this file; - is standard output.")
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		g, err := f.graph(ctx, a)
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func (a *app) topoRouteVerb() *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	f.addSize(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
@@ -212,7 +212,6 @@ func (a *app) topoRouteVerb() *cobra.Command {
 		}
 		return answer(a.Stdout, f.json, r, printRoute)
 	})
-	return cmd
 }
 
 func printRoute(w io.Writer, r *topology.Route) error {
@@ -249,7 +248,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	f.addSize(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
@@ -277,7 +276,6 @@ func (a *app) topoRingVerb() *cobra.Command {
 		_, err = fmt.Fprintln(a.Stdout, strings.Join(texts, " → "))
 		return err
 	})
-	return cmd
 }
 
 // ringPlaces returns the devices of a ring.

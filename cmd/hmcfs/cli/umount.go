@@ -29,10 +29,9 @@ func (a *app) umountVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&keep, "keep", false, "Leave the host tier and the records for the next mount.")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "Unmount even if the mount is in use: processes with open files get 5 s to finish.")
 	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "Same as --force.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.umount(ctx, args[0], adminapi.UmountRequest{Keep: keep, Lazy: force || lazy})
 	})
-	return cmd
 }
 
 func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest) error {

@@ -26,8 +26,7 @@ func (a *app) verifyVerb() *cobra.Command {
 		Args:    arguments(1, 128, "1 to 128 FILEs"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.verify(ctx, args, *asJSON) })
-	return cmd
+	return runs(cmd, func(ctx context.Context, args []string) error { return a.verify(ctx, args, *asJSON) })
 }
 
 func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {

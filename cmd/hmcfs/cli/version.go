@@ -16,7 +16,7 @@ func (a *app) versionVerb() *cobra.Command {
 		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(context.Context, []string) error {
+	return runs(cmd, func(context.Context, []string) error {
 		v := daemon.VersionOf(version)
 		if *asJSON {
 			return printJSON(a.Stdout, v)
@@ -24,7 +24,6 @@ func (a *app) versionVerb() *cobra.Command {
 		_, err := fmt.Fprintln(a.Stdout, versionText())
 		return err
 	})
-	return cmd
 }
 
 // versionText returns the version of the program and of what it was built with, in one

@@ -47,10 +47,9 @@ func (a keyVerbs) watchVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.published, "published", false, "The same as --event published,consumed,withdrawn.")
 	cmd.Flags().IntVar(&f.count, "count", 0, "Number of events to show. Default: no limit.")
 	completeWith(cmd, "event", eventKinds()...)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.watch(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error {
