@@ -308,7 +308,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answer(w http.ResponseWriter, value any, err error) {
 	if err == nil {
-		writeJSON(w, value)
+		writeJSON(w, http.StatusOK, value)
 		return
 	}
 	status, code := s.fault(err)
@@ -338,19 +338,17 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-func writeJSON(w http.ResponseWriter, value any) {
+func writeJSON(w http.ResponseWriter, status int, value any) {
 	data, err := json.Marshal(value)
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, adminapi.CodeInternal, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
 }
 
 func writeError(w http.ResponseWriter, status int, code, text string) {
-	data, _ := json.Marshal(adminapi.Error{Text: text, Code: code}) //nolint:errchkjson // two strings
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
+	writeJSON(w, status, adminapi.Error{Text: text, Code: code})
 }

@@ -61,11 +61,9 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 
 // spread makes the one FILE the root of additional ranks, which receive the results.
 func (r *rankFiles) spread(outs []string) {
-	for _, out := range outs {
-		r.names = append(r.names, out)
-		r.sources = append(r.sources, nil)
-		r.targets = append(r.targets, nil)
-	}
+	r.names = append(r.names, outs...)
+	r.sources = append(r.sources, make([]*os.File, len(outs))...)
+	r.targets = append(r.targets, make([]*os.File, len(outs))...)
 }
 
 // create creates temporary files for the results, in the same directories: a result only

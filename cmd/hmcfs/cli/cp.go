@@ -39,7 +39,7 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	if err := checkTarget(target); err != nil {
 		return err
 	}
-	bar := newProgress(a.Stderr, shortName(sources))
+	bar := &progress{to: a.Stderr, name: shortName(sources)}
 	o.Started, o.Moved = bar.begin, bar.add
 	o.Ended = func(f copier.File) {
 		if f.Err != nil {

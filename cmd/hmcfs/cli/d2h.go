@@ -64,8 +64,7 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the objects stay
-	r := a.newKeyReport("d2h", pairs)
-	r.line = d2hLine
+	r := a.newKeyReport("d2h", pairs, d2hLine)
 	var moves []hostMove
 	for i, p := range pairs {
 		v, serr := openSource(m, p.path, asked)

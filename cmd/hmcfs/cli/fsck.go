@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,21 +60,17 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 		return err
 	case len(report.Problems) > report.Repaired:
 		if !r.Repair {
-			a.note("to repair the records: hmcfs fsck --repair %s", where(args, stateDir))
+			where := strings.Join(args, "")
+			if stateDir != "" {
+				where = "--state-dir " + stateDir
+			}
+			a.note("to repair the records: hmcfs fsck --repair %s", where)
 		}
 		return &codeError{code: exitProblems, err: errSilent}
 	case len(report.Lost) > report.Removed || len(report.Aside) > report.RemovedAside:
 		return &codeError{code: exitPartial, err: errSilent}
 	}
 	return nil
-}
-
-// where returns the argument that named what was checked.
-func where(args []string, stateDir string) string {
-	if stateDir != "" {
-		return "--state-dir " + stateDir
-	}
-	return args[0]
 }
 
 func (a *app) check(ctx context.Context, args []string, stateDir string, r adminapi.FsckRequest) (adminapi.FsckReport, error) {

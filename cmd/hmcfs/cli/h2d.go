@@ -54,8 +54,7 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the files stay
-	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
-	l.r.line = movedLine
+	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs, movedLine)}
 	if f.timeout.Duration == 0 {
 		l.take(ctx, allPlaces(len(pairs)))
 		err = ctx.Err()

@@ -43,13 +43,14 @@ type keyReport struct {
 	ended  []bool
 }
 
-func (a keyVerbs) newKeyReport(verb string, pairs []keyPath) *keyReport {
-	r := &keyReport{a: a, verb: verb, keys: keysOf(pairs), rows: make([]keyRow, len(pairs)), ended: make([]bool, len(pairs))}
+// newKeyReport returns an empty report; line may be nil.
+func (a keyVerbs) newKeyReport(verb string, pairs []keyPath, line func(keyRow) string) *keyReport {
+	r := &keyReport{a: a, verb: verb, line: line, keys: keysOf(pairs), rows: make([]keyRow, len(pairs)), ended: make([]bool, len(pairs))}
 	name := fmt.Sprintf("%d keys", len(pairs))
 	if len(pairs) == 1 {
 		name = pairs[0].key
 	}
-	r.bar = newProgress(a.Stderr, name)
+	r.bar = &progress{to: a.Stderr, name: name}
 	for i, p := range pairs {
 		r.rows[i] = keyRow{Key: p.key, Path: p.path}
 	}
@@ -70,7 +71,6 @@ func (r *keyReport) fail(i int, err error) {
 	r.bar.say(fmt.Sprintf("hmcfs %s: key %q: %s", r.verb, row.Key, row.Fault))
 }
 
-// settle calls fail if err is not nil, and else succeed.
 func (r *keyReport) settle(i int, err error) {
 	if err != nil {
 		r.fail(i, err)

@@ -66,7 +66,7 @@ func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *k
 	if len(results) == 0 && err != nil && ctx.Err() == nil {
 		return err
 	}
-	r := a.newKeyReport(verb, pairs)
+	r := a.newKeyReport(verb, pairs, nil)
 	for i, one := range results {
 		r.rows[i].Skipped = one.Skipped
 		r.settle(i, one.Err)

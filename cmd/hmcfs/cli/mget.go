@@ -63,7 +63,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err != nil {
 		return err
 	}
-	g := &getting{a: a, r: a.newKeyReport("mget", pairs)}
+	g := &getting{a: a, r: a.newKeyReport("mget", pairs, movedLine)}
 	if g.opts, err = f.part(); err != nil {
 		return usage(err)
 	}
@@ -73,7 +73,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if g.m, err = keyMount(f.mount, pairs); err != nil {
 		return err
 	}
-	if g.r.line = movedLine; toOutput {
+	if toOutput {
 		g.r.line = nil
 	}
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add

@@ -47,8 +47,7 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	if err != nil {
 		return err
 	}
-	r := a.newKeyReport("mset", pairs)
-	r.line = namedLine
+	r := a.newKeyReport("mset", pairs, namedLine)
 	for i, p := range pairs {
 		if ctx.Err() != nil {
 			break

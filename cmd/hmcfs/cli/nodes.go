@@ -200,12 +200,9 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 		}
 	}
 	field(w, "node", fmt.Sprintf("%s of cluster %s, epoch %d, at %s", c.Self.Name, c.Name, c.Self.Epoch, strings.Join(c.Self.Addresses, " ")))
-	by := "listed by " + c.State.Backend
-	if len(c.State.Endpoints) == 0 {
-		by = "from a fixed list"
-	}
+	by := "from a fixed list"
 	if len(c.State.Endpoints) > 0 {
-		by += " at " + strings.Join(c.State.Endpoints, " ")
+		by = "listed by " + c.State.Backend + " at " + strings.Join(c.State.Endpoints, " ")
 	}
 	if text := viewProblem(c.State); text != "" {
 		by = text

@@ -22,10 +22,6 @@ type progress struct {
 	total int64
 }
 
-func newProgress(to io.Writer, name string) *progress {
-	return &progress{to: to, name: name}
-}
-
 // begin draws the bar.
 func (p *progress) begin(total int64) {
 	if total > 0 {

@@ -72,8 +72,7 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 		}
 		defer func() { _ = events.Close() }() // it was only read
 	}
-	r := a.newKeyReport("publish", pairs)
-	r.line = namedLine
+	r := a.newKeyReport("publish", pairs, namedLine)
 	w := &receipts{r: r, m: m, places: map[string]int{}, inos: map[string]metadata.Ino{}}
 	for i, p := range pairs {
 		if ctx.Err() != nil {

@@ -21,8 +21,7 @@ func (a keyVerbs) replicas(ctx context.Context, pairs []keyPath, f *mgetFlags) e
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is held any more
-	r := a.newKeyReport("mget", pairs)
-	r.line = heldLine
+	r := a.newKeyReport("mget", pairs, heldLine)
 	h := &holding{c: c, r: r, keys: r.keys}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)

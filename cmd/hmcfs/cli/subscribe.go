@@ -59,12 +59,12 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 	if err != nil {
 		return err
 	}
-	s := &subscription{a: a, force: f.force, r: a.newKeyReport("subscribe", pairs), reserved: map[int]bool{}}
+	s := &subscription{a: a, force: f.force, r: a.newKeyReport("subscribe", pairs, movedLine), reserved: map[int]bool{}}
 	if s.c, s.m, err = a.openKeysOf(ctx, f.keyFlags, pairs); err != nil {
 		return err
 	}
 	defer func() { _ = s.c.Close() }() // reserved publications are offered again
-	if s.r.line = movedLine; toOutput {
+	if toOutput {
 		s.r.line = nil
 	}
 	v := &arrivals{c: s.c, published: true, take: s.take, fail: s.fail}

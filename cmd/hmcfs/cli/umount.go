@@ -126,7 +126,8 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 	for _, text := range done.Copies {
 		a.note("%s; that copy of the mount has been cut off, and reports errors until it is unmounted there", text)
 	}
-	if err := place.AwaitEnd(ctx, st.PID, lockOf(st), endLimit); err != nil {
+	lock := place.Paths{Runtime: st.RuntimeDir}.Lock()
+	if err := place.AwaitEnd(ctx, st.PID, lock, endLimit); err != nil {
 		return fmt.Errorf("%s is unmounted, but its daemon has not exited: %w", p.MountPoint, err)
 	}
 	return nil
@@ -139,10 +140,6 @@ const (
 	// did not answer: it may only have been slow.
 	unresponsiveEndLimit = 2 * time.Second
 )
-
-func lockOf(st adminapi.Status) string {
-	return place.Paths{Runtime: st.RuntimeDir}.Lock()
-}
 
 // umountDead removes a mount without a daemon. The records and the host tier stay, as the
 // next mount continues with them.

@@ -10,9 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// exitDifferent is the exit code if files are not equal.
-const exitDifferent = exitFailure
-
 func (a *app) verifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--json] FILE...",
@@ -50,7 +47,7 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 		a.printVerify(names, answer)
 	}
 	if err == nil && !answer.Equal {
-		err = &codeError{code: exitDifferent, err: errSilent}
+		err = &codeError{code: exitFailure, err: errSilent}
 	}
 	return err
 }
@@ -58,7 +55,11 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 // printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
-		fmt.Fprintf(a.Stdout, "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
+		are := "are"
+		if len(names) == 1 {
+			are = "is"
+		}
+		fmt.Fprintf(a.Stdout, "%s %s equal: %d bytes (%v)\n", several(len(names), "file"), are, uint64(v.Size), v.Size)
 		return
 	}
 	for _, d := range v.Different {
@@ -68,12 +69,4 @@ func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 		}
 		fmt.Fprintf(a.Stdout, "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
 	}
-}
-
-// equals formats the number of files with a verb.
-func equals(files int) string {
-	if files == 1 {
-		return "1 file is"
-	}
-	return several(files, "file") + " are"
 }
