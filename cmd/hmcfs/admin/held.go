@@ -104,7 +104,6 @@ func (s *Server) endSession(ctx context.Context, one *session) error {
 	return err
 }
 
-// call serves a call of a session.
 func (s *Server) call(do verb) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)

@@ -140,7 +140,6 @@ func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{
 	return nil
 }
 
-// putAll puts several lines, and returns their number.
 func (l *lines) putAll(all []adminapi.Line) int {
 	for _, line := range all {
 		l.put(line)

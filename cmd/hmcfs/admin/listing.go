@@ -6,7 +6,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// keys serves a listing of keys.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), c)

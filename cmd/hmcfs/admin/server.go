@@ -179,7 +179,6 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// connOf returns the connection of a request.
 func connOf(r *http.Request) *conn {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {

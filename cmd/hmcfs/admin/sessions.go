@@ -165,7 +165,6 @@ func (s *sessions) enter(c *conn, id string) (*session, error) {
 	return one, nil
 }
 
-// exit ends a call.
 func (s *sessions) exit(c *conn, one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +172,6 @@ func (s *sessions) exit(c *conn, one *session) {
 	one.calls.Done()
 }
 
-// cut closes the connections of a session's calls.
 func (s *sessions) cut(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +180,6 @@ func (s *sessions) cut(one *session) {
 	}
 }
 
-// count returns the number of sessions of a user.
 func (s *sessions) count(uid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -205,7 +205,6 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	})
 }
 
-// refuse sends the error.
 func (s *Server) refuse(c *conn, fault error) error {
 	status, code := s.fault(fault)
 	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
@@ -248,7 +247,6 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 	return err
 }
 
-// bind serves a request to bind.
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
 	if err := errors.Join(read(&r), q.split()); err != nil {
@@ -321,7 +319,6 @@ func checkExport(r adminapi.ExportRequest, q *question) error {
 	return nil
 }
 
-// fileOf returns the file of a request.
 func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
 	switch {
 	case q.file != nil && named != adminapi.File{}:

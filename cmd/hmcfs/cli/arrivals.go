@@ -93,10 +93,7 @@ func allPlaces(keys int) []int {
 
 // ask requests keys in the background.
 func (w *await) ask(ctx context.Context, places []int, timeout time.Duration) {
-	keys := make([]string, len(places))
-	for i, place := range places {
-		keys[i] = w.keys[place]
-	}
+	keys := mapped(places, func(place int) string { return w.keys[place] })
 	w.calls.Go(func() {
 		err := w.c.Each(ctx, keys, w.published, timeout, func(i int, err error) { w.came <- arrival{places[i], err} })
 		if err == nil {

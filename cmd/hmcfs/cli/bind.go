@@ -83,7 +83,6 @@ func oneSource(cmd *cobra.Command) error {
 	return usage(fmt.Errorf("%s name the memory more than once; give one of them", strings.Join(given, " and ")))
 }
 
-// bind binds and prints what was bound.
 func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) error {
 	memory, err := f.memory(a.Stdin)
 	if err != nil {

@@ -41,7 +41,7 @@ func (a *app) verbs() []*cobra.Command {
 		a.bindVerb(), a.exportVerb(),
 		keys.publishVerb(), keys.subscribeVerb(), keys.msetVerb(), keys.mgetVerb(), keys.d2hVerb(), keys.h2dVerb(),
 		keys.existVerb(), keys.waitVerb(), keys.delVerb(), keys.lsKeysVerb(), keys.expireVerb(), keys.watchVerb(),
-	}, a.collectVerbs(), []*cobra.Command{
+	}, mapped(collectives(), a.collectVerb), []*cobra.Command{
 		a.verifyVerb(),
 		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(), a.guardVerb(),
 		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
@@ -99,10 +99,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 }
 
 func unknownVerb(root *cobra.Command, word string) error {
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
-	}
+	names := mapped(root.Commands(), (*cobra.Command).Name)
 	hint := fmt.Sprintf("see %s --help", root.CommandPath())
 	if near := config.Nearest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)

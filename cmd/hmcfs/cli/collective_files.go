@@ -128,7 +128,6 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 	return f, err
 }
 
-// umask returns the umask of the process.
 func umask() os.FileMode {
 	mask := unix.Umask(0)
 	unix.Umask(mask)

@@ -50,14 +50,6 @@ func collectives() []fileVerb {
 	}
 }
 
-func (a *app) collectVerbs() []*cobra.Command {
-	var all []*cobra.Command
-	for _, c := range collectives() {
-		all = append(all, a.collectVerb(c))
-	}
-	return all
-}
-
 func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	f := &collectFlags{}
 	combines := filecollect.Combines(c.kind)
@@ -111,7 +103,6 @@ func collectExample(c fileVerb) string {
 	}
 }
 
-// collect executes a collective.
 func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
 	if err == nil {
@@ -187,7 +178,6 @@ func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectReque
 	return r, nil
 }
 
-// printCollect prints the outcome.
 func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	what := r.Dtype
 	if r.Op != "" {
@@ -315,13 +305,8 @@ func inPlainWords(err error) error {
 	return &explained{text: text, err: err}
 }
 
-// noAlgorithm returns the error for an unknown --algorithm.
 func noAlgorithm(name string) error {
-	known := make([]string, 0, len(plan.Algorithms()))
-	for _, a := range plan.Algorithms() {
-		known = append(known, string(a))
-	}
-	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(as[string](plan.Algorithms()), ", "))
 }
 
 // several formats a number of things.

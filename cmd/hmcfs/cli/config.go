@@ -64,7 +64,6 @@ func printSettings(w io.Writer, s *config.Settings) error {
 	return nil
 }
 
-// variables returns the options of collectives.
 func variables(s *env.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, x := range s.List {

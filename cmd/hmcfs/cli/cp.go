@@ -92,10 +92,7 @@ func checkTarget(target string) error {
 	if names == nil {
 		return nil // the copy itself tells what is wrong
 	}
-	var dirs []string
-	for _, name := range names {
-		dirs = append(dirs, filepath.Join(m.MountPoint, name))
-	}
+	dirs := mapped(names, func(name string) string { return filepath.Join(m.MountPoint, name) })
 	return usage(fmt.Errorf("%s: files can only be in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }
 

@@ -131,7 +131,6 @@ type writtenError struct{ error }
 
 func (e *writtenError) Unwrap() error { return e.error }
 
-// pour writes all bytes.
 func (d *delivery) pour(ctx context.Context, w io.Writer) error {
 	if d.size == 0 {
 		return ctx.Err()

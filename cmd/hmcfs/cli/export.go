@@ -136,7 +136,6 @@ func handleText(pid int, p share.Piece) string {
 // standard streams.
 const inherited = 3
 
-// runWith runs a command with an export.
 func (a *app) runWith(ctx context.Context, e *client.Export, command []string) error {
 	for i := range e.Memory.Pieces {
 		if e.Memory.Pieces[i].FD != nil {

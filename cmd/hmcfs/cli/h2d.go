@@ -73,10 +73,7 @@ type loading struct {
 }
 
 func (l *loading) take(ctx context.Context, places []int) (again []int) {
-	keys := make([]string, len(places))
-	for i, place := range places {
-		keys[i] = l.r.rows[place].Key
-	}
+	keys := mapped(places, func(place int) string { return l.r.keys[place] })
 	infos, err := l.c.GetMetaInfo(ctx, keys, false)
 	if ctx.Err() != nil {
 		return places

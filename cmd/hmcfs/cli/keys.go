@@ -105,13 +105,8 @@ func inputLines(stdin io.Reader) ([]string, error) {
 	return out, nil
 }
 
-// keysOf returns only the keys.
 func keysOf(pairs []keyPath) []string {
-	keys := make([]string, len(pairs))
-	for i, p := range pairs {
-		keys[i] = p.key
-	}
-	return keys
+	return mapped(pairs, func(p keyPath) string { return p.key })
 }
 
 // keyFlags are the flags of all commands for keys.

@@ -74,10 +74,8 @@ func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *k
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// keyFile returns the path of a key in a mount.
 func keyFile(m place.Mount, key string) string { return filepath.Join(m.MountPoint, keysDir, key) }
 
-// publishedFile returns the path of the publication of a key in a mount.
 func publishedFile(m place.Mount, key string) string {
 	return filepath.Join(m.MountPoint, publishDir, key)
 }

@@ -126,7 +126,6 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 	return t.Flush()
 }
 
-// listKey returns what is known about one key.
 func listKey(path, key string) (listedKey, error) {
 	st, err := os.Stat(path)
 	if unasked(err) {

@@ -85,7 +85,6 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	return g.r.finish(ctx, *f.asJSON, err)
 }
 
-// mgetReplicas executes mget with --replica.
 func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
 		return usage(errors.New("--replica holds whole objects and writes nothing; it cannot be combined with --dir, --offset or --length"))
@@ -124,7 +123,6 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	return o, nil
 }
 
-// getting copies the objects of keys.
 type getting struct {
 	a    keyVerbs
 	m    place.Mount
@@ -213,7 +211,6 @@ func (g *getting) gone(key string, err error) error {
 	return fmt.Errorf("it was missing for a moment: %w", hetero.ErrBusy)
 }
 
-// get copies the bytes of one key.
 func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
 	from := keyFile(g.m, row.Key)

@@ -57,7 +57,6 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	return r.finish(ctx, *f.asJSON, nil)
 }
 
-// msetOne sets the key of one file.
 func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -90,7 +89,6 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	return err
 }
 
-// nameFile sets the key of a file of the mount.
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
 		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),

@@ -127,19 +127,13 @@ func nodeRow(t table, n adminapi.Node, state string) {
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	var cells []any
-	for _, text := range []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version} {
-		cells = append(cells, wire.Printable(text, unicode.ReplacementChar))
-	}
-	t.row(cells...)
+	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version}
+	t.row(mapped(cells, func(text string) any { return wire.Printable(text, unicode.ReplacementChar) })...)
 }
 
 // deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".
 func deviceList(all []members.Device) string {
-	texts := make([]string, len(all))
-	for i, d := range all {
-		texts[i] = fmt.Sprintf("%s %v", d.Name, devices.Size(d.Total))
-	}
+	texts := mapped(all, func(d members.Device) string { return fmt.Sprintf("%s %v", d.Name, devices.Size(d.Total)) })
 	return strings.Join(texts, ", ")
 }
 

@@ -234,7 +234,6 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	return control.Address{Network: control.Unix, Addr: path}, err
 }
 
-// printPerf prints the report, and writes the CSV file.
 func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	if csvFile != "" {
 		if err := writeTo(csvFile, r.WriteCSV); err != nil {

@@ -113,11 +113,8 @@ func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) 
 
 // measured returns the names of the operations that can be measured.
 func measured() []string {
-	var names []string
-	for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier} {
-		names = append(names, k.String())
-	}
-	return append(names, gradientsName)
+	kinds := []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier}
+	return append(mapped(kinds, plan.Kind.String), gradientsName)
 }
 
 func (f *collectiveFlags) add(cmd *cobra.Command) {
@@ -231,7 +228,6 @@ func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(dev
 	return take, done, nil
 }
 
-// printCollectives prints a table.
 func printCollectives(w io.Writer, report collectiveReport) error {
 	t := newTable(w, "OPERATION", "RANKS", "SIZE", "ALGORITHM", "BY", "PATH", "MEDIAN", "P99", "PREDICTED", "ALGBW GB/s", "BUSBW GB/s", "ALLOCS", "/FASTEST")
 	for i := range report.Rows {

@@ -55,13 +55,18 @@ func (t table) row(cells ...any) {
 	fmt.Fprintln(t, strings.Join(texts, "\t"))
 }
 
-// as returns texts as another type.
-func as[To, From ~string](texts []From) []To {
-	out := make([]To, len(texts))
-	for i, t := range texts {
-		out[i] = To(t)
+// mapped returns the results of a function for all elements of a list.
+func mapped[From, To any](from []From, fn func(From) To) []To {
+	out := make([]To, len(from))
+	for i, x := range from {
+		out[i] = fn(x)
 	}
 	return out
+}
+
+// as returns texts as another type.
+func as[To, From ~string](texts []From) []To {
+	return mapped(texts, func(t From) To { return To(t) })
 }
 
 // field prints one aligned "name: value" line of a report.

@@ -22,7 +22,6 @@ type progress struct {
 	total int64
 }
 
-// begin draws the bar.
 func (p *progress) begin(total int64) {
 	if total > 0 {
 		p.draw(total)
@@ -57,7 +56,6 @@ func (p *progress) draw(total int64) {
 	)
 }
 
-// add advances the bar.
 func (p *progress) add(n int64) {
 	if p.bar != nil {
 		p.bar.IncrInt64(n)

@@ -34,7 +34,6 @@ func (a keyVerbs) replicas(ctx context.Context, pairs []keyPath, f *mgetFlags) e
 	return errors.Join(err, ctx.Err())
 }
 
-// heldLine returns the line of a key that is held.
 func heldLine(row keyRow) string { return fmt.Sprintf("%s: replica of %d bytes", row.Key, row.Bytes) }
 
 // holding is the memory into which keys are read.

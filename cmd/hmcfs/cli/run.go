@@ -18,7 +18,6 @@ import (
 // superviseName is the command with which a runner runs itself, once for each rank.
 const superviseName = "supervise-rank"
 
-// runFlags are the flags of run.
 type runFlags struct {
 	runner.Options
 
@@ -122,7 +121,6 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	return p, errors.Join(append(faults, err)...)
 }
 
-// executable returns the path of this program.
 func (a *app) executable() string {
 	if a.Executable == "" {
 		return "/proc/self/exe"
@@ -143,7 +141,6 @@ func (a *app) jobsDir() string {
 	return os.TempDir()
 }
 
-// finishRun reports the result of a run.
 func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, err error, asJSON bool) error {
 	if r != nil && asJSON {
 		if perr := printJSON(a.Stdout, r); perr != nil {

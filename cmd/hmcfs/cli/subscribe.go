@@ -72,7 +72,6 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 	return s.r.finish(ctx, *f.asJSON, err)
 }
 
-// subscription receives publications.
 type subscription struct {
 	a     keyVerbs
 	m     place.Mount

@@ -18,7 +18,6 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// topoFlags are the flags of all topo commands.
 type topoFlags struct {
 	file  string
 	mount string
@@ -70,7 +69,6 @@ func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
 }
 
-// sized returns the topology, and the transfer size.
 func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64, error) {
 	n, err := devices.ParseSize(f.size)
 	if err != nil {
@@ -278,7 +276,6 @@ func (a *app) topoRingVerb() *cobra.Command {
 	})
 }
 
-// ringPlaces returns the devices of a ring.
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
 	if len(named) > 0 {
 		return as[topology.ID](named), nil

@@ -172,10 +172,7 @@ func busy(mountPoint string) error {
 		return fmt.Errorf("%s is in use by a process that you are not permitted to see; end it, or unmount with --force", mountPoint)
 	}
 	const most = 5
-	var texts []string
-	for _, u := range users[:min(len(users), most)] {
-		texts = append(texts, u.String())
-	}
+	texts := mapped(users[:min(len(users), most)], place.User.String)
 	if more := len(users) - most; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}

@@ -52,7 +52,6 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 	return err
 }
 
-// printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
 		are := "are"

@@ -191,7 +191,6 @@ func liesIn(path string, dir fs.FileInfo) bool {
 	}
 }
 
-// total returns the total size of the regular files.
 func (c *copier) total(roots []job) int64 {
 	var sum int64
 	for _, r := range roots {

@@ -17,7 +17,6 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// file copies one regular file.
 func (c *copier) file(ctx context.Context, j job) (out File) {
 	out = File{Source: j.source, Target: j.target}
 	begun := time.Now()

@@ -51,7 +51,6 @@ func processes() iter.Seq2[int, string] {
 	}
 }
 
-// nameOf returns the name of a process.
 func nameOf(dir string) string {
 	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
 	return strings.TrimSpace(string(name))

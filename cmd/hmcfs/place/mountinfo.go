@@ -43,7 +43,6 @@ func (m Mount) Owner() int {
 // Mounts reads the mount table of this process.
 func Mounts() ([]Mount, error) { return mountsOf("/proc/self") }
 
-// mountsOf reads the mount table of a process.
 func mountsOf(dir string) ([]Mount, error) {
 	f, err := os.Open(filepath.Join(dir, "mountinfo"))
 	if err != nil {
