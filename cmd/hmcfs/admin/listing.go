@@ -22,7 +22,7 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 		})
 	switch {
 	case err == nil:
-		out.end()
+		out.write()
 	case out.sent:
 		// Lines have been sent already: breaking off the answer tells the client that it is
 		// incomplete.

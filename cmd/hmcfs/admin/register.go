@@ -28,10 +28,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			return solution{}, err
 		}
 		id, err := one.client.PreRegister(ctx, m)
-		if err != nil {
-			return solution{}, err
-		}
-		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, nil
+		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, err
 	})
 }
 

@@ -135,7 +135,11 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	// The check of the peer decides who may send requests; unless other users are admitted,
 	// they cannot connect either.
-	if err := os.Chmod(o.Socket, socketMode(o)); err != nil {
+	mode := os.FileMode(0o600)
+	if o.Open {
+		mode = 0o666
+	}
+	if err := os.Chmod(o.Socket, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
 	s := &Server{opts: o, done: make(chan struct{}), sessions: sessions{refusals: o.Refusals}}
@@ -159,13 +163,6 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		}
 	}()
 	return s, nil
-}
-
-func socketMode(o Options) os.FileMode {
-	if o.Open {
-		return 0o666
-	}
-	return 0o600
 }
 
 // Close lets answers in progress finish, for as long as the context lasts, ends the server,

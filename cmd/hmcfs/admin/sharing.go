@@ -112,11 +112,6 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 		s.upgrade(w, r, solve)
 		return
 	}
-	s.plainly(w, r, solve)
-}
-
-// plainly serves a solver by plain HTTP.
-func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), nil)
 	if err != nil {
@@ -261,10 +256,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 		return solution{}, err
 	}
 	bound, err := s.opts.Sharer.Bind(ctx, ino, callerOf(q.peer), objects.BindRequest{Memory: r.Memory, Handles: handles})
-	if err != nil {
-		return solution{}, err
-	}
-	return solution{reply: adminapi.Reply{Bound: &bound}}, nil
+	return solution{reply: adminapi.Reply{Bound: &bound}}, err
 }
 
 // export serves a request to export, or to end exports.
@@ -281,10 +273,8 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		return solution{}, err
 	}
 	if r.End {
-		if err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer)); err != nil {
-			return solution{}, err
-		}
-		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil
+		err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer))
+		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, err
 	}
 	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
 		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})

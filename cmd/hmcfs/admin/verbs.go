@@ -87,7 +87,7 @@ func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 	})
 	if end(); err == nil {
 		out.putAll(e.take())
-		out.end()
+		out.write()
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 		return err
 	}
 	out.put(adminapi.Line{Key: key, Size: info.Size, Blobs: info.Blobs})
-	out.end()
+	out.write()
 	return nil
 }
 
@@ -149,7 +149,7 @@ func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 	for i, there := range found {
 		out.put(adminapi.Line{N: i, Key: q.Keys[i], Exists: there})
 	}
-	out.end()
+	out.write()
 	return nil
 }
 
@@ -173,7 +173,7 @@ func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 			out.put(line)
 		}
 	}
-	out.end()
+	out.write()
 	return nil
 }
 

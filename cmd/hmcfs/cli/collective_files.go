@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -162,40 +163,19 @@ func (r *rankFiles) close() {
 	}
 }
 
+// rankNumber matches a rank in an error.
+var rankNumber = regexp.MustCompile(`rank \d+`)
+
 // explain replaces ranks by file names in an error.
 func (r *rankFiles) explain(err error) error {
-	text := err.Error()
-	changed := text
-	for i, name := range slices.Backward(r.names) {
-		if name != "" {
-			changed = replaceRank(changed, i, name)
+	text := rankNumber.ReplaceAllStringFunc(err.Error(), func(word string) string {
+		rank, aerr := strconv.Atoi(strings.TrimPrefix(word, "rank "))
+		if aerr != nil || rank >= len(r.names) || r.names[rank] == "" {
+			return word
 		}
-	}
-	if changed == text {
-		return err
-	}
-	return &explained{text: changed, err: err}
-}
-
-// replaceRank replaces the number of a rank by a file name.
-func replaceRank(text string, rank int, name string) string {
-	word := fmt.Sprintf("rank %d", rank)
-	var b strings.Builder
-	for {
-		i := strings.Index(text, word)
-		if i < 0 {
-			b.WriteString(text)
-			return b.String()
-		}
-		end := i + len(word)
-		b.WriteString(text[:i])
-		if end < len(text) && text[end] >= '0' && text[end] <= '9' {
-			b.WriteString(word) // another rank's
-		} else {
-			b.WriteString(name)
-		}
-		text = text[end:]
-	}
+		return r.names[rank]
+	})
+	return &explained{text: text, err: err}
 }
 
 // explained is an error with another text.

@@ -91,28 +91,23 @@ func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
 // awaitReady reads the daemon's message. If the context ends first, it asks the daemon to
 // exit, and waits for it: the daemon cleans up after itself.
 func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessage, error) {
-	type result struct {
-		msg readyMessage
-		err error
-	}
-	got := make(chan result, 1)
+	var msg readyMessage
+	got := make(chan error, 1)
 	go func() {
-		var r result
 		line, err := bufio.NewReader(from).ReadBytes('\n')
 		if err == nil {
-			err = json.Unmarshal(line, &r.msg)
+			err = json.Unmarshal(line, &msg)
 		}
-		r.err = err
-		got <- r
+		got <- err
 	}()
 	select {
-	case r := <-got:
-		return r.msg, r.err
+	case err := <-got:
+		return msg, err
 	case <-ctx.Done():
 		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself
-		r := <-got
-		r.msg.Ready = false
-		return r.msg, r.err
+		err := <-got
+		msg.Ready = false
+		return msg, err
 	}
 }
 

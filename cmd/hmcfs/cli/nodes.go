@@ -154,8 +154,8 @@ const maxProblem = 60
 // shortProblem returns the end of a chain of errors, which is the cause: the rest says at
 // which address, once for each, and is in the JSON.
 func shortProblem(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	last := lines[len(lines)-1]
+	last := strings.TrimSpace(text)
+	last = last[strings.LastIndexByte(last, '\n')+1:]
 	if at := strings.LastIndex(last, ": "); at >= 0 {
 		last = last[at+2:]
 	}

@@ -92,8 +92,8 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 // refused describes a failure to acquire a lock: it names the object, the holder and the
 // remedy.
 func refused(what string, err error, remedy string) error {
-	var held *place.HeldError
-	if !errors.As(err, &held) {
+	held, is := errors.AsType[*place.HeldError](err)
+	if !is {
 		return err
 	}
 	if held.Holder.PID == 0 {
