@@ -104,7 +104,7 @@ type Server struct {
 	opts     Options
 	http     *http.Server
 	shares   shares
-	sessions sessions
+	sessions *sessions
 	done     chan struct{}
 }
 
@@ -142,7 +142,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err := os.Chmod(o.Socket, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
-	s := &Server{opts: o, done: make(chan struct{}), sessions: sessions{refusals: o.Refusals}}
+	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o.Refusals)}
 	s.http = &http.Server{
 		Handler: s.checked(s.routes()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

@@ -81,6 +81,10 @@ type sessions struct {
 	held sync.WaitGroup
 }
 
+func newSessions(r *Refusals) *sessions {
+	return &sessions{refusals: r, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{}}
+}
+
 // begin reserves a session of a user. The caller calls leave at the end.
 func (s *sessions) begin(c *conn) (*session, error) {
 	secret := make([]byte, 16)
@@ -91,9 +95,6 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	defer s.mu.Unlock()
 	if s.ended {
 		return nil, errEnding
-	}
-	if s.open == nil {
-		s.open, s.users = map[string]*session{}, map[int]*user{}
 	}
 	u := s.users[c.peer.UID]
 	if u == nil {

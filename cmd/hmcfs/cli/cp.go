@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,12 +55,8 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	if err != nil && len(s.Files) == 0 {
 		return err
 	}
-	if asJSON {
-		if jerr := printJSON(a.Stdout, s); jerr != nil {
-			return jerr
-		}
-	} else {
-		a.printCopy(s)
+	if perr := answer(a.Stdout, asJSON, s, printCopy); perr != nil {
+		return perr
 	}
 	switch {
 	case err == nil:
@@ -97,18 +94,19 @@ func checkTarget(target string) error {
 }
 
 // printCopy prints a line for each file, and the total of several.
-func (a *app) printCopy(s copier.Summary) {
+func printCopy(w io.Writer, s copier.Summary) error {
 	good := 0
 	for _, f := range s.Files {
 		if f.Err != nil {
 			continue
 		}
 		good++
-		fmt.Fprintf(a.Stdout, "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
+		fmt.Fprintf(w, "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
 	}
 	if len(s.Files) > 1 {
-		fmt.Fprintf(a.Stdout, "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
+		fmt.Fprintf(w, "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
 	}
+	return nil
 }
 
 func figures(bytes int64, seconds float64, path string) string {
