@@ -50,7 +50,7 @@ func (a *app) docsVerb() *cobra.Command {
 // writeDoc writes a document about a command, made from a template.
 func writeDoc(w io.Writer, name string, cmd *cobra.Command) error {
 	t, err := template.New(name).Funcs(template.FuncMap{
-		"commands": commands, "others": otherCommands, "use": useLine, "page": pageName,
+		"commands": commands, "others": otherCommands, "page": pageName,
 		"flags": visibleFlags, "flag": flagName, "default": defaultText, "options": config.Table, "variables": env.Knobs,
 		"cell": cell, "code": code, "values": func(text string) string { return cell(strings.ReplaceAll(text, "<", `\<`)) },
 		"roff": roff, "upper": strings.ToUpper,
@@ -74,13 +74,6 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 
 func otherCommands(than *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(commands(than.Root()), func(c *cobra.Command) bool { return c == than })
-}
-
-func useLine(c *cobra.Command) string {
-	if c.HasParent() {
-		return c.Parent().CommandPath() + " " + c.Use
-	}
-	return c.Use
 }
 
 // pageName returns the name of a command's man page.

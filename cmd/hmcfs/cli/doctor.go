@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/doctor"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/affinity"
 	"github.com/hmcfs/hmcfs/transport/env"
@@ -57,9 +58,7 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	for _, driver := range daemon.Families(host.Options{}, nil).Drivers() {
 		f := doctor.Family{Name: driver.Family()}
 		found, err := driver.Discover(ctx)
-		for _, d := range found {
-			f.Devices = append(f.Devices, d.Info)
-		}
+		f.Devices = mapped(found, func(d devices.Found) devices.Info { return d.Info })
 		if err != nil {
 			f.Reason = err.Error()
 		} else if len(found) == 0 {

@@ -74,15 +74,13 @@ func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 		texts = append(texts, lines...)
 	}
 	pairs := make([]keyPath, len(texts))
-	keys := make([]string, len(texts))
 	for i, text := range texts {
 		var err error
 		if pairs[i], err = parsePair(text, p); err != nil {
 			return nil, usage(err)
 		}
-		keys[i] = pairs[i].key
 	}
-	if err := hetero.CheckKeys(keys); err != nil {
+	if err := hetero.CheckKeys(keysOf(pairs)); err != nil {
 		return nil, usage(err)
 	}
 	return pairs, nil

@@ -159,7 +159,12 @@ func (a *app) perfRunVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printPerf(&report, *asJSON, *csvFile)
+		if *csvFile != "" {
+			if err = writeTo(*csvFile, report.WriteCSV); err != nil {
+				return err
+			}
+		}
+		return answer(a.Stdout, *asJSON, &report, printPerfTable)
 	})
 }
 
@@ -232,15 +237,6 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	}
 	path, err := control.SocketPath(f.socketDir, 0)
 	return control.Address{Network: control.Unix, Addr: path}, err
-}
-
-func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
-	if csvFile != "" {
-		if err := writeTo(csvFile, r.WriteCSV); err != nil {
-			return err
-		}
-	}
-	return answer(a.Stdout, asJSON, r, printPerfTable)
 }
 
 // writeTo creates a file with the output of write.

@@ -22,7 +22,7 @@ func (a keyVerbs) replicas(ctx context.Context, pairs []keyPath, f *mgetFlags) e
 	}
 	defer func() { _ = c.Close() }() // nothing is held any more
 	r := a.newKeyReport("mget", pairs, heldLine)
-	h := &holding{c: c, r: r, keys: r.keys}
+	h := &holding{c: c, r: r}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)
 	}
@@ -38,9 +38,8 @@ func heldLine(row keyRow) string { return fmt.Sprintf("%s: replica of %d bytes",
 
 // holding is the memory into which keys are read.
 type holding struct {
-	c    hetero.Client
-	r    *keyReport
-	keys []string
+	c hetero.Client
+	r *keyReport
 	// lists holds the destination of each key, without blobs for a key that is not read.
 	lists []hetero.DeviceBlobList
 	size  devices.Size
@@ -50,15 +49,15 @@ type holding struct {
 // find looks up the objects of the keys, and lays them out one after the other.
 func (h *holding) find(ctx context.Context, f *mgetFlags) error {
 	if f.timeout.Duration > 0 {
-		if _, err := h.c.Wait(ctx, h.keys, false, f.timeout.Duration); ctx.Err() != nil {
+		if _, err := h.c.Wait(ctx, h.r.keys, false, f.timeout.Duration); ctx.Err() != nil {
 			return err
 		}
 	}
-	infos, err := h.c.GetMetaInfo(ctx, h.keys, false)
-	if len(infos) != len(h.keys) {
+	infos, err := h.c.GetMetaInfo(ctx, h.r.keys, false)
+	if len(infos) != len(h.r.keys) {
 		return err
 	}
-	h.lists = make([]hetero.DeviceBlobList, len(h.keys))
+	h.lists = make([]hetero.DeviceBlobList, len(h.r.keys))
 	for i, info := range infos {
 		if info.Err == nil && info.Size == 0 {
 			info.Err = fmt.Errorf("%w: an empty object has no replicas", hetero.ErrInvalid)
@@ -95,7 +94,7 @@ func (h *holding) take(ctx context.Context) error {
 		for k := range h.lists[i].Blobs {
 			h.lists[i].Blobs[k].Memory = id
 		}
-		results, err := h.c.DevMGet(ctx, h.keys[i:i+1], h.lists[i:i+1], hetero.GetOptions{Replica: true})
+		results, err := h.c.DevMGet(ctx, h.r.keys[i:i+1], h.lists[i:i+1], hetero.GetOptions{Replica: true})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

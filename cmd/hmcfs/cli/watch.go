@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,10 +91,7 @@ func (f *watchFlags) show(ctx context.Context, a *app, events *client.Watch, key
 	out.SetEscapeHTML(false)
 	for shown := 0; f.count == 0 || shown < f.count; {
 		e, err := events.Next(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
+		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
 		missed := e.Kind == string(objects.EventDropped)
