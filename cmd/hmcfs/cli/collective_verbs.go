@@ -285,10 +285,8 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 // collectFault returns an error, which names the files, with its exit code.
 func collectFault(verb string, err error) error {
 	err = inPlainWords(err)
-	code := exitFailure
-	if c, coded := errors.AsType[*codeError](err); coded {
-		code = c.code
-	} else if errors.Is(err, client.ErrNotMounted) {
+	code := exitCode(err)
+	if code == exitFailure && errors.Is(err, client.ErrNotMounted) {
 		code = exitNotMounted
 	}
 	return &codeError{code: code, err: fmt.Errorf("%s: %w", verb, err)}

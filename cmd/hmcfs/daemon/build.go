@@ -126,7 +126,12 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 		}
 	})
 	d.families = Families(host.Options{Dir: runtime, Atime: d.opts.Settings.Atime()}, d.opts.Logger)
-	raw, err := d.openListed(ctx, d.families)
+	var raw []devices.Device
+	if specs := d.opts.Settings.Devices; len(specs) > 0 {
+		raw, err = openSpecs(ctx, d.families, withHost(specs))
+	} else {
+		raw, err = d.openFound(ctx, d.families)
+	}
 	if err != nil {
 		return err
 	}
@@ -315,12 +320,4 @@ func (d *Daemon) limits() []metadata.LimitStatus {
 	held := d.guard.Stats()
 	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.server.Limits(),
 		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
-}
-
-// openListed opens the devices that were requested, or else those that were found.
-func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
-	if specs := d.opts.Settings.Devices; len(specs) > 0 {
-		return openSpecs(ctx, reg, withHost(specs))
-	}
-	return d.openFound(ctx, reg)
 }
