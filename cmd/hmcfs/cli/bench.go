@@ -18,10 +18,10 @@ func (a *app) benchVerb() *cobra.Command {
 			"median of five measurements. All files that are written are removed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
-	var names []string
-	cmd.Flags().StringArrayVar(&names, "device", nil, "Measure this device; may be given several times. Default: all.")
+	var o bench.Options
+	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "Measure this device; may be given several times. Default: all.")
 	size := cmd.Flags().String("size", "256MiB", "Size of the test files.")
-	baseline := cmd.Flags().String("baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
+	cmd.Flags().StringVar(&o.Baseline, "baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
 		n, err := devices.ParseSize(*size)
@@ -32,10 +32,8 @@ func (a *app) benchVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		report, err := bench.Run(ctx, bench.Options{
-			MountPoint: m.MountPoint, Devices: names, Size: n, Baseline: *baseline,
-			Progress: func(line string) { a.note("%s", line) },
-		})
+		o.MountPoint, o.Size, o.Progress = m.MountPoint, n, func(line string) { a.note("%s", line) }
+		report, err := bench.Run(ctx, o)
 		if err != nil {
 			return err
 		}

@@ -101,15 +101,11 @@ func (a *app) export(ctx context.Context, file string, command []string, f *expo
 func printExport(w io.Writer, file string, m share.Memory) error {
 	field(w, "file", file)
 	field(w, "family", m.Family)
-	if m.Device != "" {
-		field(w, "device", m.Device)
-	}
+	fieldIf(w, "device", m.Device)
 	field(w, "size", fmt.Sprintf("%d (%v)", m.Size, m.Size))
-	for _, f := range []struct{ name, value string }{{"dtype", m.Dtype}, {"shape", m.Shape}, {"blobs", m.Blobs}} {
-		if f.value != "" {
-			field(w, f.name, f.value)
-		}
-	}
+	fieldIf(w, "dtype", m.Dtype)
+	fieldIf(w, "shape", m.Shape)
+	fieldIf(w, "blobs", m.Blobs)
 	if m.PID != 0 {
 		field(w, "process", m.PID)
 	}

@@ -74,6 +74,13 @@ func field(w io.Writer, name string, value any) {
 	fmt.Fprintf(w, "%-14s %v\n", name+":", value)
 }
 
+// fieldIf prints the line of a value that is not empty.
+func fieldIf(w io.Writer, name, value string) {
+	if value != "" {
+		field(w, name, value)
+	}
+}
+
 func numaText(n int) string {
 	if n < 0 {
 		return "-"

@@ -185,31 +185,21 @@ func xattr(file, name string) string {
 
 func printStat(w io.Writer, r statRow) error {
 	field(w, "file", r.File)
-	if r.Path != "" {
-		field(w, "path", r.Path)
-	}
+	fieldIf(w, "path", r.Path)
 	if r.Type != "file" {
 		field(w, "type", r.Type)
-		if r.Device != "" {
-			field(w, "device", r.Device)
-		}
+		fieldIf(w, "device", string(r.Device))
 		return nil
 	}
 	field(w, "size", fmt.Sprintf("%d (%v)", r.Size, devices.Size(r.Size)))
 	field(w, "allocated", fmt.Sprintf("%d (%v)", r.Allocated, devices.Size(r.Allocated)))
-	for _, f := range []struct{ name, value string }{
-		{"device", string(r.Device)},
-		{"state", r.State},
-		{"dtype", r.Dtype},
-		{"shape", r.Shape},
-		{"blobs", r.Blobs},
-		{"key", r.Key},
-		{"last transfer", r.LastPath},
-	} {
-		if f.value != "" {
-			field(w, f.name, f.value)
-		}
-	}
+	fieldIf(w, "device", string(r.Device))
+	fieldIf(w, "state", r.State)
+	fieldIf(w, "dtype", r.Dtype)
+	fieldIf(w, "shape", r.Shape)
+	fieldIf(w, "blobs", r.Blobs)
+	fieldIf(w, "key", r.Key)
+	fieldIf(w, "last transfer", r.LastPath)
 	if r.Exported > 0 {
 		field(w, "exported", fmt.Sprintf("%d (%v) as %s", r.Exported, devices.Size(r.Exported), r.ExportKind))
 	}

@@ -48,9 +48,7 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	field(w, "state", st.StateDir)
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)
-	if st.LogFile != "" {
-		field(w, "log", st.LogFile)
-	}
+	fieldIf(w, "log", st.LogFile)
 	field(w, "daemon memory", memoryText(st))
 	for _, d := range st.Devices {
 		if d.Aside > 0 {
