@@ -54,7 +54,8 @@ func (l *lines) put(line any) {
 	}
 }
 
-// write writes the collected lines to the connection.
+// write writes the collected lines to the connection. What is written last is sent when the
+// answer ends.
 func (l *lines) write() {
 	if l.failed != nil || l.text.Len() == 0 {
 		return
@@ -75,9 +76,6 @@ func (l *lines) flush() error {
 	return l.failed
 }
 
-// end writes the rest, which the server sends when the answer ends.
-func (l *lines) end() { l.write() }
-
 // lineOf returns the line of a key and its error.
 func lineOf(n int, key string, err error) adminapi.Line {
 	line := adminapi.Line{N: n, Key: key}
@@ -97,7 +95,7 @@ func (l *lines) results(r hetero.Results, err error) error {
 		line.Skipped = one.Skipped
 		l.put(line)
 	}
-	l.end()
+	l.write()
 	return nil
 }
 
@@ -140,7 +138,6 @@ func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{
 	return nil
 }
 
-// putAll puts several lines, and returns their number.
 func (l *lines) putAll(all []adminapi.Line) int {
 	for _, line := range all {
 		l.put(line)

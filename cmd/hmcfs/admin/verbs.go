@@ -13,7 +13,6 @@ import (
 // answered then.
 type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error
 
-// verbs returns all calls.
 func verbs() map[adminapi.Verb]verb {
 	return map[adminapi.Verb]verb{
 		adminapi.VerbPublish:   publish,
@@ -88,12 +87,11 @@ func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 	})
 	if end(); err == nil {
 		out.putAll(e.take())
-		out.end()
+		out.write()
 	}
 	return err
 }
 
-// onlyKey returns the key of a call about one key.
 func onlyKey(q *adminapi.Call) (string, error) {
 	if len(q.Keys) != 1 {
 		return "", fmt.Errorf("%w: %d keys, and the call takes one", hetero.ErrInvalid, len(q.Keys))
@@ -111,7 +109,7 @@ func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 		return err
 	}
 	out.put(adminapi.Line{Key: key, Size: info.Size, Blobs: info.Blobs})
-	out.end()
+	out.write()
 	return nil
 }
 
@@ -151,7 +149,7 @@ func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 	for i, there := range found {
 		out.put(adminapi.Line{N: i, Key: q.Keys[i], Exists: there})
 	}
-	out.end()
+	out.write()
 	return nil
 }
 
@@ -175,7 +173,7 @@ func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) er
 			out.put(line)
 		}
 	}
-	out.end()
+	out.write()
 	return nil
 }
 

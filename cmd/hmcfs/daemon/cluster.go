@@ -36,14 +36,8 @@ type others struct {
 	parsed  config.Cluster
 	service coord.Service
 	members membership
-	index   closingIndex
+	index   *keyindex.Registry
 	cluster *cluster.Cluster
-}
-
-// closingIndex is an index of keys that can be closed.
-type closingIndex interface {
-	keyindex.Index
-	Close() error
 }
 
 // join makes the mount a node of a cluster, if the options say so.

@@ -20,21 +20,15 @@ var _ admin.Sharer = (*Daemon)(nil)
 
 // File returns the file that a request names, which the caller must be able to reach.
 func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error) {
-	switch {
-	case shown != nil:
-		ino, err := d.shownFile(shown)
-		if err != nil {
-			return 0, err
-		}
-		// Views and the files of .hmcfs have inode numbers without a record.
-		if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
-			return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
-		}
+	ino, err := d.inoOf(ctx, by, &admin.Named{File: named, Shown: shown})
+	if err != nil || shown == nil {
 		return ino, err
-	case named.Ino != 0:
-		return named.Ino, d.mayReach(ctx, by, named.Ino)
 	}
-	return d.namedFile(ctx, by, named.Path)
+	// Views and the files of .hmcfs have inode numbers without a record.
+	if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
+		return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+	}
+	return ino, err
 }
 
 // shownFile returns the file of a descriptor. The sender got it from the kernel, so the
