@@ -243,16 +243,14 @@ func (r *Registry) State() State {
 	defer r.mu.Unlock()
 	s := State{Unreadable: r.strange.Count()}
 	for _, c := range r.claims {
-		switch {
-		case !c.wanted:
-		case c.contested:
-			s.Keys++
+		if !c.wanted {
+			continue
+		}
+		s.Keys++
+		if c.contested {
 			s.Contested++
-		case !c.isOurs(r.turn):
-			s.Keys++
+		} else if !c.isOurs(r.turn) {
 			s.Unasked++
-		default:
-			s.Keys++
 		}
 	}
 	return s

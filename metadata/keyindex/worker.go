@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,13 +44,8 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// renew queues all claims to be made again.
-func (r *Registry) renew() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.renewLocked()
-}
-
+// renewLocked queues all claims to be made again.
+//
 // +checklocks:r.mu
 func (r *Registry) renewLocked() {
 	r.turn++
@@ -91,25 +87,21 @@ func (r *Registry) next() (claims, leaving []string) {
 		}
 		c := r.claims[name]
 		switch {
-		case c == nil:
-			delete(r.queue, name)
-		case c.busy: // queued again when the request ends
-			delete(r.queue, name)
+		case c == nil, c.busy: // a busy one is queued again when the request ends
 		case !c.wanted && c.revision == 0 && !c.unsure:
-			delete(r.queue, name)
 			delete(r.claims, name)
 		case !c.wanted:
-			delete(r.queue, name)
 			c.busy = true
 			leaving = append(leaving, name)
 		case c.isOurs(r.turn):
-			delete(r.queue, name)
-		case lease != nil: // otherwise it waits for the next lease
-			delete(r.queue, name)
+		case lease == nil:
+			continue // it waits for the next lease
+		default:
 			// It was granted before, so it is in use, whichever node has it now.
 			c.busy, c.shown = true, true
 			claims = append(claims, name)
 		}
+		delete(r.queue, name)
 	}
 	return claims, leaving
 }
@@ -125,15 +117,10 @@ func (r *Registry) answers(ctx context.Context) bool {
 func (r *Registry) stuck(claims, leaving []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, names := range [][]string{claims, leaving} {
-		for _, name := range names {
-			c := r.claims[name]
-			if c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(claims, leaving), func(name string) bool {
+		c := r.claims[name]
+		return c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0)
+	})
 }
 
 // leave removes the entries of claims that are no longer wanted.
@@ -251,9 +238,11 @@ func (r *Registry) missed(name string, revision coord.Revision) {
 	r.mu.Lock()
 	c := r.claims[name]
 	still := c != nil && c.wanted && !c.busy && c.revision == revision
+	if still {
+		r.renewLocked()
+	}
 	r.mu.Unlock()
 	if still {
 		r.o.Logger.Warn("keys are missing from the service; creating them again", zap.String("one", name))
-		r.renew()
 	}
 }
