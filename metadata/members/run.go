@@ -23,32 +23,14 @@ const (
 // grace holds nodes that a service which has lost this node's record does not list either:
 // they get time to register again.
 type grace struct {
-	timer *time.Timer
 	// over fires when the time is up; nil while no node is awaited.
 	over  <-chan time.Time
 	nodes []Name
 }
 
-func (g *grace) begin(nodes []Name, ttl time.Duration) {
-	g.end()
-	if len(nodes) == 0 {
-		return
-	}
-	g.timer = time.NewTimer(ttl)
-	g.over, g.nodes = g.timer.C, nodes
-}
-
-func (g *grace) end() {
-	if g.timer != nil {
-		g.timer.Stop()
-	}
-	*g = grace{}
-}
-
 // run maintains the membership and the view until the context ends.
 func (m *Members) run(ctx context.Context, w coord.Watch) {
 	defer close(m.done)
-	defer m.grace.end()
 	wait := minBackoff
 	for ctx.Err() == nil {
 		var err error
@@ -80,15 +62,14 @@ func (m *Members) run(ctx context.Context, w coord.Watch) {
 // pause waits for a random time around about, so that many nodes don't come back at the
 // same moment.
 func (m *Members) pause(ctx context.Context, about time.Duration) {
-	t := time.NewTimer(about/2 + rand.N(about))
-	defer t.Stop()
+	over := time.After(about/2 + rand.N(about))
 	for {
 		var lost <-chan struct{}
 		if lease, _, _ := m.Lease(); lease != nil {
 			lost = lease.Lost()
 		}
 		select {
-		case <-t.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return
@@ -152,7 +133,10 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 func (m *Members) settle(missing []Name, revision coord.Revision) {
 	if m.unlisted {
 		m.unlisted = false
-		m.grace.begin(missing, m.ttl)
+		m.grace = grace{}
+		if len(missing) > 0 {
+			m.grace = grace{over: time.After(m.ttl), nodes: missing}
+		}
 	} else {
 		for _, name := range missing {
 			m.lapse(name, revision)
@@ -322,5 +306,5 @@ func (m *Members) removeMissing() {
 			m.lapse(name, 0)
 		}
 	}
-	m.grace.end()
+	m.grace = grace{}
 }
