@@ -18,7 +18,7 @@ func (s *Service) fault(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.isClosed():
+	case s.closed.Load():
 		return coord.ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()

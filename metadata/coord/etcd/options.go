@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -28,9 +29,7 @@ type Options struct {
 
 // EnsureDefaults fills in the fields that have their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 }
 
 // Validate reports every fault of the options, joined.

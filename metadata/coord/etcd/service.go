@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -24,6 +25,7 @@ type Service struct {
 	timeout time.Duration
 	where   string // the endpoints, for error messages
 	fence   *fence
+	closed  atomic.Bool
 
 	mu sync.Mutex
 	// seen is the highest revision of any answer; cluster is the ID of the answering
@@ -35,8 +37,6 @@ type Service struct {
 	// broken is closed, and replaced by a new channel, when history is lost.
 	// +checklocks:mu
 	broken chan struct{}
-	// +checklocks:mu
-	closed bool
 }
 
 var _ coord.Service = (*Service)(nil)
@@ -84,22 +84,12 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 
 // Close ends watches and stops renewing leases; see coord.Service.
 func (s *Service) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if closed {
+	if s.closed.Swap(true) {
 		return coord.ErrClosed
 	}
 	// The only error is that the client's own context has been cancelled, by this call.
 	_ = s.client.Close()
 	return nil
-}
-
-func (s *Service) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // highest returns the revision below which no later answer may be.
