@@ -77,7 +77,10 @@ func allocate(fd int, length int64) {
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks != 0 {
 		return
 	}
-	for fallocate(fd, 0, length) != nil {
+	for {
+		if _, err := fallocate(fd, 0, length); err == nil {
+			return
+		}
 		time.Sleep(allocationPause)
 	}
 }

@@ -178,7 +178,7 @@ func (s *salvage) readTables() error {
 		tables = slices.Concat(tables, s.found.others)
 	}
 	for _, t := range tables {
-		data, _, err := s.found.read.file(filepath.Join(s.found.dir, t.name()), nil)
+		c, err := s.found.read.file(filepath.Join(s.found.dir, t.name()), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			s.gone = append(s.gone, fmt.Sprintf("table %s: all of it", t.name()))
 			continue
@@ -186,10 +186,10 @@ func (s *salvage) readTables() error {
 		if err != nil {
 			return err
 		}
-		lost, total := salvageTable(data, s.keep)
+		lost, total := salvageTable(c.data, s.keep)
 		switch {
 		case total < 0:
-			s.gone = append(s.gone, fmt.Sprintf("table %s: the last %d of %d bytes", t.name(), lost, len(data)))
+			s.gone = append(s.gone, fmt.Sprintf("table %s: the last %d of %d bytes", t.name(), lost, len(c.data)))
 		case lost > 0:
 			s.gone = append(s.gone, fmt.Sprintf("table %s: %d of %d blocks", t.name(), lost, total))
 		}

@@ -268,29 +268,22 @@ func (s *space) extendManifestLocked() error {
 //
 // +checklocks:s.mu
 func (s *space) allocateLocked(f *os.File, at, n int64) error {
-	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, at, n)
-	if cannotAllocate(err) {
-		if !s.sparse {
-			s.log.Warn("the file system of the state directory cannot preallocate space; the daemon is killed if it becomes full", zap.String("dir", s.dir))
-		}
-		s.sparse = true
-		return nil
+	sparse, err := fallocate(int(f.Fd()), at, n)
+	if sparse && !s.sparse {
+		s.log.Warn("the file system of the state directory cannot preallocate space; the daemon is killed if it becomes full", zap.String("dir", s.dir))
 	}
+	s.sparse = s.sparse || sparse
 	return err
 }
 
-// fallocate allocates a range of a file without changing the file's size. A file system
-// that does not support it is no error.
-func fallocate(fd int, at, n int64) error {
-	err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, n)
-	if cannotAllocate(err) {
-		return nil
+// fallocate allocates a range of a file without changing the file's size. sparse reports
+// that the file system does not support it, which is no error.
+func fallocate(fd int, at, n int64) (sparse bool, err error) {
+	err = unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, n)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return true, nil
 	}
-	return err
-}
-
-func cannotAllocate(err error) bool {
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
+	return false, err
 }
 
 // room waits for a next log, so that the rest of the current one is left for removals. It
