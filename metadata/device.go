@@ -101,10 +101,6 @@ func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) er
 //
 // Errors: ErrNotExist if the device is not known.
 func (s *Store) DeviceEpoch(ctx context.Context, name DeviceName) (Epoch, error) {
-	var d DeviceRecord
-	err := s.view(ctx, func(t *txn) (err error) {
-		d, err = t.device(name)
-		return err
-	})
+	d, err := read(ctx, s, func(t *txn) (DeviceRecord, error) { return t.device(name) })
 	return d.Epoch, err
 }

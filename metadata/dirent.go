@@ -213,3 +213,15 @@ func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, 
 	})
 	return entries, err
 }
+
+// direntAt reads the entry with a cookie; it returns the zero dirent if there is none.
+func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
+	data, err := t.kv.Get(t.key2(kindDirent, uint64(dir), uint64(at)))
+	if errors.Is(err, ErrNoKey) {
+		return dirent{}, nil
+	}
+	if err != nil {
+		return dirent{}, err
+	}
+	return decodeDirent(data)
+}

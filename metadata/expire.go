@@ -76,21 +76,17 @@ func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 	if at.Nsec >= 1e9 {
 		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, at.Nsec)
 	}
-	defer s.locks.lock(ino)()
-	return s.grow(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
-		if err != nil {
-			return err
-		}
+	if err := s.Room(ctx); err != nil {
+		return err
+	}
+	_, err := s.change(ctx, ino, nil, func(t *txn, rec *record) error {
 		if !rec.IsRegular() {
 			return ErrInvalid
 		}
-		if err = t.expire(&rec, at); err != nil {
-			return err
-		}
 		rec.Ctime = t.now
-		return t.putInode(&rec)
+		return t.expire(rec, at)
 	})
+	return err
 }
 
 // Expired lists up to limit files that have expired at the given time, oldest first. next

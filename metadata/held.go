@@ -3,49 +3,19 @@ package metadata
 import (
 	"context"
 	"errors"
-	"sync"
 )
-
-// heldXattrs is the set of inodes whose attributes outlive their last name.
-type heldXattrs struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	inos map[Ino]struct{}
-}
-
-func (h *heldXattrs) add(ino Ino) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.inos == nil {
-		h.inos = map[Ino]struct{}{}
-	}
-	h.inos[ino] = struct{}{}
-}
-
-func (h *heldXattrs) remove(ino Ino) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.inos, ino)
-}
-
-func (h *heldXattrs) has(ino Ino) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.inos[ino]
-	return ok
-}
 
 // HoldXattrs keeps the attributes of an inode that is about to lose its last name. They can
 // be read and changed until ReleaseXattrs, which the caller must call whether or not the
 // name is removed. They don't outlive the process.
-func (s *Store) HoldXattrs(ino Ino) { s.held.add(ino) }
+func (s *Store) HoldXattrs(ino Ino) { s.held.Store(ino, nil) }
 
 // HoldNameless is HoldXattrs for an inode that has already lost its last name, and with it
 // its attributes: it can be given new ones.
 //
 // Errors: those of the KV; the caller must call ReleaseXattrs even after an error.
 func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
-	s.held.add(in.Ino)
+	s.held.Store(in.Ino, nil)
 	defer s.locks.lock(in.Ino)()
 	return s.update(ctx, func(t *txn) error {
 		if _, err := t.bearer(in.Ino); !errors.Is(err, ErrNotExist) {
@@ -61,7 +31,7 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 //
 // Errors: those of the KV; the next Open then removes what is left.
 func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
-	s.held.remove(ino)
+	s.held.Delete(ino)
 	var nameless bool
 	err := s.view(ctx, func(t *txn) error {
 		_, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
@@ -109,19 +79,22 @@ func (t *txn) hold(rec *record) error {
 	return t.kv.Set(t.key1(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
+// isHeld reports whether the attributes of an inode outlive its last name.
+func (t *txn) isHeld(ino Ino) bool {
+	_, ok := t.s.held.Load(ino)
+	return ok
+}
+
 // bearer reads an inode for its attributes: one that has names, or whose attributes are
 // held.
 //
 // Errors: ErrNotExist.
 func (t *txn) bearer(ino Ino) (record, error) {
 	rec, err := t.inode(ino)
-	if !errors.Is(err, ErrNotExist) || !t.s.held.has(ino) {
+	if !errors.Is(err, ErrNotExist) || !t.isHeld(ino) {
 		return rec, err
 	}
-	data, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
-	if errors.Is(err, ErrNoKey) {
-		return record{}, ErrNotExist
-	}
+	data, err := t.get(t.key1(kindPurge, uint64(ino)), ErrNotExist)
 	if err != nil {
 		return record{}, err
 	}

@@ -73,16 +73,13 @@ func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error,
 //
 // Errors: ErrNotExist.
 func (s *Store) Mappings(ctx context.Context, ino Ino) ([]Mapping, error) {
-	var maps []Mapping
-	err := s.view(ctx, func(t *txn) error {
+	return read(ctx, s, func(t *txn) ([]Mapping, error) {
 		rec, err := t.inode(ino)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		maps, err = t.mappings(&rec)
-		return err
+		return t.mappings(&rec)
 	})
-	return maps, err
 }
 
 // mappings reads the mappings of an inode in order.
@@ -101,16 +98,12 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 		}
 		return []Mapping{m}, nil
 	}
-	return t.scanMappings(rec.Ino)
-}
-
-func (t *txn) scanMappings(ino Ino) ([]Mapping, error) {
 	var maps []Mapping
-	prefix := t.key1(kindMapping, uint64(ino))
+	prefix := t.key1(kindMapping, uint64(rec.Ino))
 	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
 		m, err := decodeMapping(keySecond(key), value)
 		if err != nil {
-			return false, fmt.Errorf("inode %d: %w", ino, err)
+			return false, fmt.Errorf("inode %d: %w", rec.Ino, err)
 		}
 		maps = append(maps, m)
 		return true, nil

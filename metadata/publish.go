@@ -46,57 +46,18 @@ func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (
 	return res.Moved, err
 }
 
-// publish applies the rules of Publish.
-func (op *renameOp) publish() error {
-	switch {
-	case op.From == PublishIno:
-		return ErrPermission
-	case op.moved.IsDir():
-		return ErrIsDir
-	case !op.moved.IsRegular():
-		return ErrInvalid
-	case op.moved.Nlink > 1:
-		return ErrTooManyLinks
-	case op.moved.Key == "":
-		return nil
-	}
-	key := op.moved.Key
-	op.moved.Key = ""
-	return op.t.kv.Delete(op.t.keyString(kindKey, key))
-}
-
-// permitPublish applies the rules for all other renames of names in PublishIno: a file may
-// only leave it, and not once it was received.
-func (op *renameOp) permitPublish() error {
-	switch {
-	case op.From != PublishIno && op.To != PublishIno:
-		return nil
-	case op.Flags == Exchange:
-		return ErrInvalid
-	case op.To == PublishIno:
-		return ErrPermission
-	case op.moved.Taken:
-		return ErrNotExist
-	}
-	return nil
-}
-
 // Take marks a file in PublishIno as received. It only remains to remove the file, which
 // the next run does if this one dies before. A file can be taken once: the second call
 // returns ErrNotExist. A received file can only be removed.
 //
 // Errors: ErrNotExist, also for a file elsewhere.
 func (s *Store) Take(ctx context.Context, ino Ino) error {
-	defer s.locks.lock(ino)()
-	return s.update(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
-		if err != nil {
-			return err
-		}
+	_, err := s.change(ctx, ino, nil, func(_ *txn, rec *record) error {
 		if rec.Parent != PublishIno || rec.Taken {
 			return ErrNotExist
 		}
 		rec.Taken = true
-		return t.putInode(&rec)
+		return nil
 	})
+	return err
 }

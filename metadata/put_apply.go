@@ -124,8 +124,7 @@ func (op *putOp) takeKey() error {
 		return err
 	}
 	op.rec.Key = op.Key
-	value := encodeNumber(op.t.room(12), uint64(op.Ino))
-	return op.t.kv.Set(op.t.keyString(kindKey, op.Key), value)
+	return op.t.putKey(op.Key, op.Ino)
 }
 
 // unkey removes the key from the inode that has it, unless that was just removed.

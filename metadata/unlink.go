@@ -87,10 +87,3 @@ func (t *txn) rmdir(dir *record, sl slot) (record, error) {
 	t.touchDir(dir, -1, -1)
 	return rec, t.removeDirent(dir.Ino, sl)
 }
-
-// removeDir removes the inode of an empty directory.
-func (t *txn) removeDir(rec *record) error {
-	rec.Nlink = 0
-	rec.Ctime = t.now
-	return t.removeInode(rec)
-}

@@ -28,23 +28,19 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	if err := validXattr(name); err != nil {
 		return nil, err
 	}
-	var value []byte
-	err := s.view(ctx, func(t *txn) error {
-		data, err := t.kv.Get(t.xattrKey(ino, name))
-		if errors.Is(err, ErrNoKey) {
-			if _, err = t.bearer(ino); err != nil {
-				return err
+	return read(ctx, s, func(t *txn) ([]byte, error) {
+		data, err := t.get(t.xattrKey(ino, name), ErrNoXattr)
+		if errors.Is(err, ErrNoXattr) {
+			if _, absent := t.bearer(ino); absent != nil {
+				err = absent
 			}
-			return ErrNoXattr
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		data, err = decodeXattr(data)
-		value = slices.Clone(data)
-		return err
+		return slices.Clone(data), err
 	})
-	return value, err
 }
 
 // SetXattr sets an extended attribute. The inode's ctime changes.
@@ -127,10 +123,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 			return err
 		}
 		key := t.xattrKey(ino, name)
-		old, err := t.kv.Get(key)
-		if errors.Is(err, ErrNoKey) {
-			return ErrNoXattr
-		}
+		old, err := t.get(key, ErrNoXattr)
 		if err != nil {
 			return err
 		}
