@@ -91,23 +91,6 @@ func noRecords(names []string) bool {
 	})
 }
 
-// IsEmpty reports whether Open would create a new store in a directory.
-func IsEmpty(dir string) (bool, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Lstat(dir + mendedSuffix)
-		if errors.Is(err, fs.ErrNotExist) {
-			return true, nil
-		}
-		return false, err
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return err == nil && noRecords(names), err
-}
-
 // readWitnesses determines which commits were acknowledged.
 func (r *records) readWitnesses(outside string) (err error) {
 	if r.inside, err = r.read.witness(filepath.Join(r.dir, witnessFile)); err != nil {

@@ -112,8 +112,6 @@ func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log))
 
 func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), logName(log)) }
 
-func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }
-
 // admit waits until a commit of n bytes can be made, and counts it; done ends it. Without a
 // next log, commits may use up the rest of the current one.
 //
@@ -430,3 +428,29 @@ func (e *GoneError) Error() string {
 
 // Is reports whether target is ErrGone.
 func (e *GoneError) Is(target error) bool { return target == ErrGone }
+
+// enoughToOpen checks that there is space for the tables of all logs, which Badger writes
+// immediately, and for two more logs.
+func enoughToOpen(opts Options, self *os.File) error {
+	names, err := logsIn(opts.Dir)
+	if err != nil {
+		return err
+	}
+	needed := uint64(2*logRoom + 2*manifestRoom)
+	for _, name := range names {
+		var st unix.Stat_t
+		if err = unix.Stat(name, &st); err != nil {
+			return fmt.Errorf("stat %s: %w", name, err)
+		}
+		needed += uint64(min(st.Blocks*512, earlierLogRoom))
+	}
+	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
+	free, err := s.free()
+	if err == nil && free < needed {
+		err = s.noSpace("opening the store takes " + humanize.IBytes(needed))
+	}
+	return err
+}
+
+// allocationPause is the delay between two attempts to allocate space for a file.
+const allocationPause = 50 * time.Millisecond
