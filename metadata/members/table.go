@@ -8,13 +8,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// MaxNodes bounds the nodes of a view, and maxBytes the total size of their records in
-// bytes. Beyond that, the records that came first are kept.
-const (
-	MaxNodes = 4096
-	maxBytes = 64 << 20
-)
-
 // table holds the other nodes of a view. The records in it are never changed, only
 // replaced.
 type table struct {

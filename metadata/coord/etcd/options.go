@@ -12,6 +12,15 @@ import (
 // DefaultTimeout is the default timeout of every call.
 const DefaultTimeout = 5 * time.Second
 
+const (
+	// maxMessage is the maximum size, in bytes, of an answer. Any client with write access
+	// may write a thousand values of 1.5 MB.
+	maxMessage = 32 << 20
+	// maxValue is the number of bytes kept of a value: more than any valid value has, so
+	// that its reader rejects it.
+	maxValue = 1 << 17
+)
+
 // Options configure a Service.
 type Options struct {
 	// Endpoints are the members of the cluster, HOST:PORT. Required.

@@ -1,13 +1,16 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -132,5 +135,28 @@ func (s *Service) bound(ctx context.Context) (context.Context, context.CancelFun
 	return bounded, func() {
 		unhook()
 		cancel()
+	}
+}
+
+// fault translates an error of the client library to one of coord. ctx is the caller's,
+// without this package's own timeout.
+func (s *Service) fault(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.closed.Load():
+		return coord.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	// The cause is included as text only: our timeout must not look like the caller's.
+	return fmt.Errorf("etcd at %s: %w: %s", s.where, meaning(err), err.Error())
+}
+
+func (s *Service) entry(kv *mvccpb.KeyValue) coord.Entry {
+	return coord.Entry{
+		Name:     string(kv.Key[len(s.prefix):]),
+		Value:    bytes.Clone(kv.Value[:min(len(kv.Value), maxValue)]),
+		Revision: coord.Revision(kv.ModRevision),
 	}
 }
