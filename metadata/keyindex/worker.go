@@ -15,6 +15,31 @@ import (
 // workerBatch is the maximum number of claims that the worker processes at a time.
 const workerBatch = 1024
 
+// New returns a running registry. Close stops it.
+func New(o Options) (*Registry, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.Logger = o.Logger.Named("keyindex")
+	ctx, end := context.WithCancel(context.Background())
+	r := &Registry{
+		o: o, end: end, ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		memory: newMemory(o.Remember),
+		claims: map[string]*claim{}, queue: map[string]struct{}{}, idle: make(chan struct{}),
+	}
+	_, _, changed := o.Lease()
+	go r.run(ctx, changed)
+	return r, nil
+}
+
+// Close stops the background work. The entries in the service remain until the lease ends.
+func (r *Registry) Close() error {
+	r.end()
+	<-r.ended
+	return nil
+}
+
 // run executes the deferred work until the context ends.
 func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	defer close(r.ended)
@@ -41,16 +66,6 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 		if left := r.work(ctx); left {
 			again = time.After(r.o.Retry)
 		}
-	}
-}
-
-// renewLocked queues all claims to be made again.
-//
-// +checklocks:r.mu
-func (r *Registry) renewLocked() {
-	r.turn++
-	for name := range r.claims {
-		r.queue[name] = struct{}{}
 	}
 }
 
@@ -196,17 +211,6 @@ func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 		return e, coord.ErrNotFound
 	}
 	return e, nil
-}
-
-// recontest queues contested claims to be requested again.
-func (r *Registry) recontest() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, c := range r.claims {
-		if c.contested {
-			r.queue[name] = struct{}{}
-		}
-	}
 }
 
 // look checks for changes that were not reported: it queues contested claims, and all
