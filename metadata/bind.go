@@ -36,7 +36,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 
 func (t *txn) putBinding(ino Ino, binding []byte) error {
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
-	return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
+	return t.kv.Set(t.key(kindBinding, uint64(ino)), value)
 }
 
 // Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
@@ -61,7 +61,7 @@ func (t *txn) unbind(rec *record) error {
 		return nil
 	}
 	rec.Bound = Unbound
-	return t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino)))
+	return t.kv.Delete(t.key(kindBinding, uint64(rec.Ino)))
 }
 
 // Binding returns the data that Bind stored for a file; the caller owns the slice.
@@ -69,7 +69,7 @@ func (t *txn) unbind(rec *record) error {
 // Errors: ErrNoXattr if the file is not bound, or lost.
 func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	return read(ctx, s, func(t *txn) ([]byte, error) {
-		data, err := t.get(t.key1(kindBinding, uint64(ino)), ErrNoXattr)
+		data, err := t.get(t.key(kindBinding, uint64(ino)), ErrNoXattr)
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func (c *cache) drop(key []byte) {
 	case len(key) == inoKeyLen && key[0] == kindInode:
 		c.ofInode(keyIno(key)).drop(keyIno(key))
 	case len(key) == inoKeyLen+8 && key[0] == kindDirent:
-		k := nameKey{keyIno(key), Cookie(keySecond(key))}
+		k := nameKey{keyIno(key), Cookie(keyNumber(key, 1))}
 		c.ofName(k).drop(k)
 	}
 }

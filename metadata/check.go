@@ -76,7 +76,7 @@ func (c *checker) readEntry(key, value []byte) error {
 	if err != nil || d.ino == 0 {
 		return err
 	}
-	return c.entry(linkPlace{dir: keyIno(key), at: Cookie(keySecond(key)), name: d.name}, d)
+	return c.entry(linkPlace{dir: keyIno(key), at: Cookie(keyNumber(key, 1)), name: d.name}, d)
 }
 
 // entry checks one entry.
@@ -122,7 +122,7 @@ func (c *checker) entry(at linkPlace, d dirent) error {
 
 // knownLink checks that an inode has a record of a further link.
 func (c *checker) knownLink(p Problem) error {
-	_, err := c.t.kv.Get(c.t.key3(kindLink, uint64(p.Ino), uint64(p.Parent), uint64(p.cookie)))
+	_, err := c.t.kv.Get(c.t.key(kindLink, uint64(p.Ino), uint64(p.Parent), uint64(p.cookie)))
 	if errors.Is(err, ErrNoKey) {
 		p.Kind = MissingLink
 		c.report(p)
@@ -137,7 +137,7 @@ func (c *checker) readLink(key, value []byte) error {
 		return err
 	}
 	p := Problem{
-		Ino: keyIno(key), Parent: Ino(keySecond(key)), Name: name, cookie: Cookie(keyThird(key)),
+		Ino: keyIno(key), Parent: Ino(keyNumber(key, 1)), Name: name, cookie: Cookie(keyNumber(key, 2)),
 	}
 	node := c.nodes[p.Ino]
 	if node == nil {
@@ -173,10 +173,10 @@ func (c *checker) readMapping(key, value []byte) error {
 		return nil
 	}
 	if node.maps == 0 {
-		node.firstMap = keySecond(key)
+		node.firstMap = keyNumber(key, 1)
 	}
 	node.maps++
-	_, err := decodeMapping(keySecond(key), value)
+	_, err := decodeMapping(keyNumber(key, 1), value)
 	return err
 }
 

@@ -257,3 +257,8 @@ func (i *record) names() uint64 {
 	}
 	return uint64(i.Nlink)
 }
+
+// isPublishDir reports whether an inode can be PublishIno.
+func (i *record) isPublishDir() bool {
+	return i.IsDir() && i.Device == "" && i.Parent == RootIno && i.Name == publishName
+}

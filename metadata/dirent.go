@@ -7,13 +7,8 @@ import (
 	"strings"
 )
 
-const (
-	slotBits = 8
-	lastSlot = 1<<slotBits - 1
-	// bucketPrefix is the length of the part of an entry's key that all slots of one hash
-	// share.
-	bucketPrefix = inoKeyLen + 7
-)
+// bucketPrefix is the length of the part of an entry's key that all slots of one hash share.
+const bucketPrefix = inoKeyLen + 7
 
 // slot is the place of a name in a directory: where it is, or where it would be added.
 type slot struct {
@@ -53,7 +48,7 @@ func validName(name string) error {
 // it would be added.
 func (t *txn) findDirent(parent Ino, name string) (slot, error) {
 	sl := slot{cookie: t.s.firstCookie(name)}
-	data, err := t.kv.Get(t.key2(kindDirent, uint64(parent), uint64(sl.cookie)))
+	data, err := t.kv.Get(t.key(kindDirent, uint64(parent), uint64(sl.cookie)))
 	if errors.Is(err, ErrNoKey) {
 		return sl, nil
 	}
@@ -89,9 +84,9 @@ func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 	if sl.head.ino != 0 {
 		free++
 	}
-	prefix := t.key2(kindDirent, uint64(parent), uint64(first))[:bucketPrefix]
+	prefix := t.key(kindDirent, uint64(parent), uint64(first))[:bucketPrefix]
 	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
-		cookie := Cookie(keySecond(key))
+		cookie := Cookie(keyNumber(key, 1))
 		d, err := t.readDirent(parent, value)
 		if err != nil {
 			return false, err
@@ -138,13 +133,13 @@ func (t *txn) setDirent(parent Ino, sl slot, rec *record) error {
 
 func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) error {
 	value := d.encode(t.room(24 + len(d.name)))
-	return t.kv.Set(t.key2(kindDirent, uint64(parent), uint64(at)), value)
+	return t.kv.Set(t.key(kindDirent, uint64(parent), uint64(at)), value)
 }
 
 // removeDirent removes an entry that findDirent has found. Tombstones are removed with the
 // last entry of their hash.
 func (t *txn) removeDirent(parent Ino, sl slot) error {
-	key := t.key2(kindDirent, uint64(parent), uint64(sl.cookie))
+	key := t.key(kindDirent, uint64(parent), uint64(sl.cookie))
 	first := sl.cookie &^ lastSlot
 	if sl.cookie == first && !sl.chained {
 		return t.kv.Delete(key)
@@ -160,7 +155,7 @@ func (t *txn) removeDirent(parent Ino, sl slot) error {
 		return t.putDirent(parent, first, &dirent{chained: true})
 	}
 	if sl.head.ino == 0 && len(keys) == 2 {
-		headKey := t.key2(kindDirent, uint64(parent), uint64(first))
+		headKey := t.key(kindDirent, uint64(parent), uint64(first))
 		if err := t.kv.Delete(headKey); err != nil {
 			return err
 		}
@@ -196,8 +191,8 @@ func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) (
 
 // list appends entries of a directory to entries.
 func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, error) {
-	prefix := t.key1(kindDirent, uint64(dir))
-	from := t.key2(kindDirent, uint64(dir), uint64(after)+1)
+	prefix := t.key(kindDirent, uint64(dir))
+	from := t.key(kindDirent, uint64(dir), uint64(after)+1)
 	err := t.kv.Scan(prefix, from, func(key, value []byte) (bool, error) {
 		d, err := t.readDirent(dir, value)
 		if err != nil {
@@ -207,7 +202,7 @@ func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, 
 			return true, nil
 		}
 		entries = append(entries, Entry{
-			Name: d.name, Ino: d.ino, Type: d.mode, Cookie: Cookie(keySecond(key)),
+			Name: d.name, Ino: d.ino, Type: d.mode, Cookie: Cookie(keyNumber(key, 1)),
 		})
 		return len(entries) < limit, nil
 	})
@@ -216,7 +211,7 @@ func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, 
 
 // direntAt reads the entry with a cookie; it returns the zero dirent if there is none.
 func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
-	data, err := t.kv.Get(t.key2(kindDirent, uint64(dir), uint64(at)))
+	data, err := t.kv.Get(t.key(kindDirent, uint64(dir), uint64(at)))
 	if errors.Is(err, ErrNoKey) {
 		return dirent{}, nil
 	}

@@ -13,7 +13,7 @@ const expirySign = 1 << 63
 const expiryKeyLen = 1 + 8 + 4 + 8
 
 func (t *txn) expiryKey(at Timespec, ino Ino) []byte {
-	key := appendKey1(t.room(expiryKeyLen), kindExpiry, uint64(at.Sec)^expirySign)
+	key := appendKey(t.room(expiryKeyLen), kindExpiry, uint64(at.Sec)^expirySign)
 	key = binary.BigEndian.AppendUint32(key, at.Nsec)
 	return binary.BigEndian.AppendUint64(key, uint64(ino))
 }

@@ -34,7 +34,7 @@ func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 	s.held.Delete(ino)
 	var nameless bool
 	err := s.view(ctx, func(t *txn) error {
-		_, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
+		_, err := t.kv.Get(t.key(kindPurge, uint64(ino)))
 		nameless = err == nil
 		if errors.Is(err, ErrNoKey) {
 			err = nil
@@ -52,7 +52,7 @@ func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 
 // unhold subtracts the attributes of an inode without names from its owner's usage.
 func (t *txn) unhold(ino Ino) error {
-	key := t.key1(kindPurge, uint64(ino))
+	key := t.key(kindPurge, uint64(ino))
 	data, err := t.kv.Get(key)
 	if errors.Is(err, ErrNoKey) {
 		return nil
@@ -76,13 +76,7 @@ func (t *txn) unhold(ino Ino) error {
 // hold stores an inode without names whose attributes are held. A later run of the program
 // reads from it only that the inode is to be purged.
 func (t *txn) hold(rec *record) error {
-	return t.kv.Set(t.key1(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
-}
-
-// isHeld reports whether the attributes of an inode outlive its last name.
-func (t *txn) isHeld(ino Ino) bool {
-	_, ok := t.s.held.Load(ino)
-	return ok
+	return t.kv.Set(t.key(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
 // bearer reads an inode for its attributes: one that has names, or whose attributes are
@@ -94,7 +88,7 @@ func (t *txn) bearer(ino Ino) (record, error) {
 	if !errors.Is(err, ErrNotExist) || !t.isHeld(ino) {
 		return rec, err
 	}
-	data, err := t.get(t.key1(kindPurge, uint64(ino)), ErrNotExist)
+	data, err := t.get(t.key(kindPurge, uint64(ino)), ErrNotExist)
 	if err != nil {
 		return record{}, err
 	}

@@ -7,7 +7,7 @@ import (
 
 // inode reads an inode. Errors: ErrNotExist.
 func (t *txn) inode(ino Ino) (record, error) {
-	data, err := t.get(t.key1(kindInode, uint64(ino)), ErrNotExist)
+	data, err := t.get(t.key(kindInode, uint64(ino)), ErrNotExist)
 	if err != nil {
 		return record{}, err
 	}
@@ -46,7 +46,7 @@ func (t *txn) putInode(rec *record) error {
 		return err
 	}
 	value := rec.encode(t.room(inodeRoom))
-	return t.kv.Set(t.key1(kindInode, uint64(rec.Ino)), value)
+	return t.kv.Set(t.key(kindInode, uint64(rec.Ino)), value)
 }
 
 // touchDir updates a directory whose entries changed: entries is the change of their
@@ -56,4 +56,13 @@ func (t *txn) touchDir(dir *record, entries, subdirs int) {
 	dir.Nlink = uint32(int64(dir.Nlink) + int64(subdirs))
 	dir.Mtime = t.now
 	dir.Ctime = t.now
+}
+
+// publishDir returns the record of an empty publish/ directory.
+func (t *txn) publishDir() record {
+	return record{Inode: Inode{
+		Ino: PublishIno, Gen: t.s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+		Parent: RootIno, Name: publishName,
+	}}
 }

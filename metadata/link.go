@@ -62,11 +62,11 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 // putLink stores the record of a further link.
 func (t *txn) putLink(ino, parent Ino, at Cookie, name string) error {
 	value := encodeLink(t.room(3+len(name)), name)
-	return t.kv.Set(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
+	return t.kv.Set(t.key(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
 }
 
 func (t *txn) deleteLink(ino, parent Ino, at Cookie) error {
-	return t.kv.Delete(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)))
+	return t.kv.Delete(t.key(kindLink, uint64(ino), uint64(parent), uint64(at)))
 }
 
 // isPrimary reports whether a name is the inode's primary link.
@@ -99,7 +99,7 @@ func (t *txn) dropLink(rec *record, parent Ino, at Cookie, name string) error {
 func (t *txn) promoteLink(rec *record) error {
 	var link []byte
 	var name string
-	err := t.kv.Scan(t.key1(kindLink, uint64(rec.Ino)), nil, func(key, value []byte) (bool, error) {
+	err := t.kv.Scan(t.key(kindLink, uint64(rec.Ino)), nil, func(key, value []byte) (bool, error) {
 		link = append(t.room(len(key)), key...)
 		var err error
 		name, err = decodeLink(value)
@@ -111,7 +111,7 @@ func (t *txn) promoteLink(rec *record) error {
 	if link == nil {
 		return fmt.Errorf("%w: inode %d: link records are missing", ErrCorrupt, rec.Ino)
 	}
-	rec.Parent, rec.Name = Ino(keySecond(link)), name
+	rec.Parent, rec.Name = Ino(keyNumber(link, 1)), name
 	return t.kv.Delete(link)
 }
 

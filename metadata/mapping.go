@@ -88,7 +88,7 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 	case 0:
 		return nil, nil
 	case 1: // by far the most frequent case, and cheaper than a scan
-		data, err := t.kv.Get(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
+		data, err := t.kv.Get(t.key(kindMapping, uint64(rec.Ino), rec.firstMap))
 		if err != nil {
 			return nil, corruptIfMissing(err, fmt.Sprintf("inode %d: mapping", rec.Ino))
 		}
@@ -99,9 +99,9 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 		return []Mapping{m}, nil
 	}
 	var maps []Mapping
-	prefix := t.key1(kindMapping, uint64(rec.Ino))
+	prefix := t.key(kindMapping, uint64(rec.Ino))
 	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
-		m, err := decodeMapping(keySecond(key), value)
+		m, err := decodeMapping(keyNumber(key, 1), value)
 		if err != nil {
 			return false, fmt.Errorf("inode %d: %w", rec.Ino, err)
 		}
@@ -147,7 +147,7 @@ func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole boo
 func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
 	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
 		rec.maps--
-		return old[1:], maps, t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff))
+		return old[1:], maps, t.kv.Delete(t.key(kindMapping, uint64(rec.Ino), old[0].FileOff))
 	}
 	if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
 		old = old[1:]
@@ -159,7 +159,7 @@ func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []
 
 func (t *txn) putMapping(ino Ino, m *Mapping) error {
 	value := encodeMapping(t.room(mappingRoom), m)
-	return t.kv.Set(t.key2(kindMapping, uint64(ino), m.FileOff), value)
+	return t.kv.Set(t.key(kindMapping, uint64(ino), m.FileOff), value)
 }
 
 // mappingRoom is a size, in bytes, that is sufficient for most mapping records.

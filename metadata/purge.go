@@ -53,7 +53,7 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 		if left == 0 {
 			return true, nil
 		}
-		n, err := t.deleteUnder(t.key1(kind, uint64(ino)), left)
+		n, err := t.deleteUnder(t.key(kind, uint64(ino)), left)
 		if err != nil {
 			return false, err
 		}
@@ -62,7 +62,7 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 	if left == 0 || held {
 		return left == 0, nil
 	}
-	return false, t.kv.Delete(t.key1(kindPurge, uint64(ino)))
+	return false, t.kv.Delete(t.key(kindPurge, uint64(ino)))
 }
 
 // purgeAll completes the removals that an earlier process announced.
@@ -78,4 +78,10 @@ func (s *Store) purgeAll(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// isHeld reports whether the attributes of an inode outlive its last name.
+func (t *txn) isHeld(ino Ino) bool {
+	_, ok := t.s.held.Load(ino)
+	return ok
 }

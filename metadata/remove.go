@@ -3,7 +3,7 @@ package metadata
 // removeInode removes an inode's record and all records that depend on it. If they are too
 // many for one transaction, the rest is announced for purge.
 func (t *txn) removeInode(rec *record) error {
-	if err := t.kv.Delete(t.key1(kindInode, uint64(rec.Ino))); err != nil {
+	if err := t.kv.Delete(t.key(kindInode, uint64(rec.Ino))); err != nil {
 		return err
 	}
 	if rec.Key != "" {
@@ -12,7 +12,7 @@ func (t *txn) removeInode(rec *record) error {
 		}
 	}
 	if rec.Bound == BoundLive {
-		if err := t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino))); err != nil {
+		if err := t.kv.Delete(t.key(kindBinding, uint64(rec.Ino))); err != nil {
 			return err
 		}
 	}
@@ -30,7 +30,7 @@ func (t *txn) removeInode(rec *record) error {
 			return err
 		}
 	case leftover:
-		key := t.key1(kindPurge, uint64(rec.Ino))
+		key := t.key(kindPurge, uint64(rec.Ino))
 		if err := t.kv.Set(key, encodeNumber(t.room(2), 1)); err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (t *txn) removeInode(rec *record) error {
 		return nil
 	}
 	if rec.xattrs > 0 && !held {
-		if _, err := t.deleteUnder(t.key1(kindXattr, uint64(rec.Ino)), 0); err != nil {
+		if _, err := t.deleteUnder(t.key(kindXattr, uint64(rec.Ino)), 0); err != nil {
 			return err
 		}
 	}
@@ -47,9 +47,9 @@ func (t *txn) removeInode(rec *record) error {
 	case 0:
 		return nil
 	case 1:
-		return t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
+		return t.kv.Delete(t.key(kindMapping, uint64(rec.Ino), rec.firstMap))
 	}
-	_, err := t.deleteUnder(t.key1(kindMapping, uint64(rec.Ino)), 0)
+	_, err := t.deleteUnder(t.key(kindMapping, uint64(rec.Ino)), 0)
 	return err
 }
 

@@ -84,16 +84,16 @@ func (r repairer) size(_ Problem, rec *record) error {
 
 func (r repairer) count(p Problem, rec *record) error {
 	rec.xattrs, rec.maps, rec.firstMap = 0, 0, 0
-	err := r.kv.Scan(r.key1(kindXattr, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
+	err := r.kv.Scan(r.key(kindXattr, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
 		rec.xattrs++
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	err = r.kv.Scan(r.key1(kindMapping, uint64(p.Ino)), nil, func(key, _ []byte) (bool, error) {
+	err = r.kv.Scan(r.key(kindMapping, uint64(p.Ino)), nil, func(key, _ []byte) (bool, error) {
 		if rec.maps == 0 {
-			rec.firstMap = keySecond(key)
+			rec.firstMap = keyNumber(key, 1)
 		}
 		rec.maps++
 		return true, nil

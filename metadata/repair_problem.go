@@ -64,10 +64,10 @@ func (s *Store) repairDangling(ctx context.Context, p Problem) error {
 		if !errors.Is(err, ErrNotExist) {
 			return err
 		}
-		if _, err := t.deleteUnder(t.key1(kindLink, uint64(p.Ino)), t.s.purgeBatch); err != nil {
+		if _, err := t.deleteUnder(t.key(kindLink, uint64(p.Ino)), t.s.purgeBatch); err != nil {
 			return err
 		}
-		return t.kv.Set(t.key1(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))
+		return t.kv.Set(t.key(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))
 	})
 	if err != nil {
 		return fmt.Errorf("repair %v: %w", p, err)

@@ -31,7 +31,7 @@ func decodable(key, value []byte) (err error) {
 	case kindXattr:
 		_, err = decodeXattr(value)
 	case kindMapping:
-		_, err = decodeMapping(keySecond(key), value)
+		_, err = decodeMapping(keyNumber(key, 1), value)
 	case kindBinding:
 		_, err = decodeBinding(value)
 	case kindExpiry:
@@ -106,11 +106,11 @@ func (r repairer) danglingBinding(p Problem) error {
 	if rec != nil && rec.Bound == BoundLive {
 		return ErrChanged
 	}
-	return r.kv.Delete(r.key1(kindBinding, uint64(p.Ino)))
+	return r.kv.Delete(r.key(kindBinding, uint64(p.Ino)))
 }
 
 func (r repairer) missingBinding(p Problem, rec *record) error {
-	if _, err := r.kv.Get(r.key1(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
+	if _, err := r.kv.Get(r.key(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
 		return errors.Join(err, ErrChanged)
 	}
 	if rec.Bound != BoundLive {

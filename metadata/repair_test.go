@@ -16,9 +16,9 @@ func TestRestored(t *testing.T) {
 	}{
 		{"nothing", []byte{kindExpiry}, nil},
 		{"inode counter", []byte{kindAlloc}, nil},
-		{"root", appendKey1(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
+		{"root", appendKey(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
 		{"first record", []byte{kindSuper}, []string{goneSuper}},
-		{"publish directory", appendKey1(nil, kindInode, uint64(PublishIno)), nil},
+		{"publish directory", appendKey(nil, kindInode, uint64(PublishIno)), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()

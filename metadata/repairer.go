@@ -65,7 +65,7 @@ func (r repairer) maybe(ino Ino) (*record, error) {
 // eraseEntry removes an entry, and recounts its directory if that exists.
 func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 	if e.dir == nil {
-		return r.kv.Delete(r.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
+		return r.kv.Delete(r.key(kindDirent, uint64(p.Parent), uint64(p.cookie)))
 	}
 	sl := slot{dirent: e.dirent, cookie: p.cookie, found: true}
 	if first := p.cookie &^ lastSlot; first != p.cookie {
@@ -83,7 +83,7 @@ func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 // recount counts a directory's entries and stores the directory.
 func (r repairer) recount(dir *record) error {
 	dir.Size, dir.Nlink = 0, 2
-	prefix := r.key1(kindDirent, uint64(dir.Ino))
+	prefix := r.key(kindDirent, uint64(dir.Ino))
 	err := r.kv.Scan(prefix, nil, func(_, value []byte) (bool, error) {
 		d, err := r.readDirent(dir.Ino, value)
 		if err == nil && d.ino != 0 {

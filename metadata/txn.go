@@ -67,16 +67,8 @@ func (t *txn) room(n int) []byte {
 	return t.arena[at : at : at+n]
 }
 
-func (t *txn) key1(kind byte, a uint64) []byte {
-	return appendKey1(t.room(1+8), kind, a)
-}
-
-func (t *txn) key2(kind byte, a, b uint64) []byte {
-	return appendKey2(t.room(1+16), kind, a, b)
-}
-
-func (t *txn) key3(kind byte, a, b, c uint64) []byte {
-	return appendKey3(t.room(1+24), kind, a, b, c)
+func (t *txn) key(kind byte, numbers ...uint64) []byte {
+	return appendKey(t.room(1+8*len(numbers)), kind, numbers...)
 }
 
 func (t *txn) keyString(kind byte, s string) []byte {

@@ -264,3 +264,15 @@ type KeyEntry struct {
 	Key string
 	Ino Ino
 }
+
+// PublishIno is the directory publish/. It exists in every store, without an entry in the
+// root, and belongs to no device: a file in it stays on its own device. Files enter it only
+// by Publish and Put, and Rename or MoveDevice moves one out, to a directory of its device
+// or of another.
+const PublishIno Ino = 16
+
+// publishName is the name of PublishIno in paths.
+const publishName = "publish"
+
+// isTop reports whether a directory exists without an entry.
+func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }

@@ -100,7 +100,7 @@ func (t *txn) growXattrs(rec *record, add int, more int64) error {
 // xattrBytes sums the attributes of an inode. Their number is limited, except for inodes
 // from before the limit existed.
 func (t *txn) xattrBytes(ino Ino) (sum uint64, err error) {
-	err = t.kv.Scan(t.key1(kindXattr, uint64(ino)), nil, func(key, value []byte) (bool, error) {
+	err = t.kv.Scan(t.key(kindXattr, uint64(ino)), nil, func(key, value []byte) (bool, error) {
 		sum += xattrWeight(key, value)
 		return true, nil
 	})

@@ -94,18 +94,11 @@ func (w *wire) u32(v *uint32) {
 	*v = uint32(n)
 }
 
-// i transfers a signed number of variable length.
+// i is u for a signed number, in zigzag encoding as in binary.AppendVarint.
 func (w *wire) i(v *int64) {
-	if !w.reading {
-		w.data = binary.AppendVarint(w.data, *v)
-		return
-	}
-	n, size := binary.Varint(w.data)
-	if size <= 0 {
-		w.fail("malformed number")
-		return
-	}
-	*v, w.data = n, w.data[size:]
+	n := uint64(*v<<1) ^ uint64(*v>>63)
+	w.u(&n)
+	*v = int64(n>>1) ^ -int64(n&1)
 }
 
 // u64 transfers a number in 8 bytes.

@@ -14,7 +14,7 @@ func validXattr(name string) error {
 }
 
 func (t *txn) xattrKey(ino Ino, name string) []byte {
-	return append(appendKey1(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
+	return append(appendKey(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
 }
 
 func (t *txn) putXattr(ino Ino, name string, value []byte) error {
@@ -100,7 +100,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		if err != nil || rec.xattrs == 0 {
 			return err
 		}
-		prefix := t.key1(kindXattr, uint64(ino))
+		prefix := t.key(kindXattr, uint64(ino))
 		return t.kv.Scan(prefix, nil, func(key, _ []byte) (bool, error) {
 			names = append(names, string(key[inoKeyLen:]))
 			return true, nil
