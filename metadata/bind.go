@@ -30,13 +30,14 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 			return ErrExist
 		}
 		rec.Bound = BoundLive
-		return t.putBinding(ino, binding)
+		t.putBinding(ino, binding)
+		return nil
 	})
 }
 
-func (t *txn) putBinding(ino Ino, binding []byte) error {
+func (t *txn) putBinding(ino Ino, binding []byte) {
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
-	return t.kv.Set(t.key(kindBinding, uint64(ino)), value)
+	t.set(t.key(kindBinding, uint64(ino)), value)
 }
 
 // Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
@@ -45,23 +46,22 @@ func (t *txn) putBinding(ino Ino, binding []byte) error {
 // Errors: ErrNotExist.
 func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
 	_, err := s.change(ctx, ino, nil, func(t *txn, rec *record) error {
-		err := t.unbind(rec)
+		t.unbind(rec)
 		rec.Bound = Unbound
 		if lost {
 			rec.Bound = BoundLost
 		}
-		return err
+		return nil
 	})
 	return err
 }
 
 // unbind removes the binding of an inode, if it has one. The caller stores the inode.
-func (t *txn) unbind(rec *record) error {
-	if rec.Bound != BoundLive {
-		return nil
+func (t *txn) unbind(rec *record) {
+	if rec.Bound == BoundLive {
+		rec.Bound = Unbound
+		t.del(t.key(kindBinding, uint64(rec.Ino)))
 	}
-	rec.Bound = Unbound
-	return t.kv.Delete(t.key(kindBinding, uint64(rec.Ino)))
 }
 
 // Binding returns the data that Bind stored for a file; the caller owns the slice.

@@ -39,7 +39,8 @@ func (s *Store) DeviceBond(ctx context.Context, name DeviceName) (Bond, error) {
 // SetDeviceBond replaces the bond of a device.
 func (s *Store) SetDeviceBond(ctx context.Context, name DeviceName, b Bond) error {
 	err := s.update(ctx, func(t *txn) error {
-		return t.kv.Set(t.keyString(kindBond, string(name)), b.encode())
+		t.set(t.keyString(kindBond, string(name)), b.encode())
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("bond of device %q: %w", name, err)

@@ -49,14 +49,13 @@ func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
 	}
 	rec := t.newRecord(ino, &root, string(name), n)
 	rec.Device = name
-	if err := t.putDevice(&DeviceRecord{Name: name, Ino: ino}); err != nil {
-		return record{}, err
-	}
-	return rec, t.enter(&root, string(name), sl, &rec)
+	t.putDevice(&DeviceRecord{Name: name, Ino: ino})
+	t.enter(&root, string(name), sl, &rec)
+	return rec, nil
 }
 
-func (t *txn) putDevice(d *DeviceRecord) error {
-	return t.kv.Set(t.keyString(kindDevice, string(d.Name)), d.encode(nil))
+func (t *txn) putDevice(d *DeviceRecord) {
+	t.set(t.keyString(kindDevice, string(d.Name)), d.encode(nil))
 }
 
 func (t *txn) device(name DeviceName) (DeviceRecord, error) {
@@ -93,7 +92,8 @@ func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) er
 			return err
 		}
 		d.Epoch = e
-		return t.putDevice(&d)
+		t.putDevice(&d)
+		return nil
 	})
 }
 

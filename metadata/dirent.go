@@ -112,55 +112,46 @@ func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 }
 
 // addDirent adds an entry at the place that findDirent returned.
-func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) error {
+func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) {
 	if sl.mark {
 		sl.head.chained = true
-		if err := t.putDirent(parent, sl.cookie-1, &sl.head); err != nil {
-			return err
-		}
+		t.putDirent(parent, sl.cookie-1, &sl.head)
 	}
 	d := dirent{ino: rec.Ino, mode: rec.Mode.Type(), name: name}
 	d.chained = sl.tombstone && sl.head.chained
-	return t.putDirent(parent, sl.cookie, &d)
+	t.putDirent(parent, sl.cookie, &d)
 }
 
 // setDirent makes an existing entry refer to another inode.
-func (t *txn) setDirent(parent Ino, sl slot, rec *record) error {
+func (t *txn) setDirent(parent Ino, sl slot, rec *record) {
 	d := sl.dirent
 	d.ino, d.mode = rec.Ino, rec.Mode.Type()
-	return t.putDirent(parent, sl.cookie, &d)
+	t.putDirent(parent, sl.cookie, &d)
 }
 
-func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) error {
-	value := d.encode(t.room(24 + len(d.name)))
-	return t.kv.Set(t.key(kindDirent, uint64(parent), uint64(at)), value)
+func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) {
+	t.set(t.key(kindDirent, uint64(parent), uint64(at)), d.encode(t.room(24+len(d.name))))
 }
 
 // removeDirent removes an entry that findDirent has found. Tombstones are removed with the
 // last entry of their hash.
-func (t *txn) removeDirent(parent Ino, sl slot) error {
+func (t *txn) removeDirent(parent Ino, sl slot) {
 	key := t.key(kindDirent, uint64(parent), uint64(sl.cookie))
 	first := sl.cookie &^ lastSlot
 	if sl.cookie == first && !sl.chained {
-		return t.kv.Delete(key)
+		t.del(key)
+		return
 	}
 	keys, err := t.keysUnder(key[:bucketPrefix], 3)
-	if err != nil {
-		return err
+	t.fail(err)
+	if sl.cookie == first && len(keys) > 1 {
+		t.putDirent(parent, first, &dirent{chained: true})
+		return
 	}
-	if sl.cookie == first {
-		if len(keys) == 1 {
-			return t.kv.Delete(key)
-		}
-		return t.putDirent(parent, first, &dirent{chained: true})
+	if sl.cookie != first && sl.head.ino == 0 && len(keys) == 2 {
+		t.del(t.key(kindDirent, uint64(parent), uint64(first)))
 	}
-	if sl.head.ino == 0 && len(keys) == 2 {
-		headKey := t.key(kindDirent, uint64(parent), uint64(first))
-		if err := t.kv.Delete(headKey); err != nil {
-			return err
-		}
-	}
-	return t.kv.Delete(key)
+	t.del(key)
 }
 
 // ReadDir lists up to limit entries of a directory that follow a cookie, in the order of

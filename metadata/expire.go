@@ -42,29 +42,25 @@ func parseExpiry(key, value []byte) (at Timespec, ino Ino, err error) {
 
 // expire sets the expiry time of an inode, and its expiry record. The caller stores the
 // inode.
-func (t *txn) expire(rec *record, at Timespec) error {
+func (t *txn) expire(rec *record, at Timespec) {
 	if rec.Expires == at {
-		return nil
+		return
 	}
-	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
-		return err
-	}
+	t.deleteExpiry(rec.Ino, rec.Expires)
 	rec.Expires = at
-	return t.putExpiry(rec.Ino, at)
+	t.putExpiry(rec.Ino, at)
 }
 
-func (t *txn) putExpiry(ino Ino, at Timespec) error {
-	if at == (Timespec{}) {
-		return nil
+func (t *txn) putExpiry(ino Ino, at Timespec) {
+	if at != (Timespec{}) {
+		t.set(t.expiryKey(at, ino), encodeNumber(t.room(2), 1))
 	}
-	return t.kv.Set(t.expiryKey(at, ino), encodeNumber(t.room(2), 1))
 }
 
-func (t *txn) deleteExpiry(ino Ino, at Timespec) error {
-	if at == (Timespec{}) {
-		return nil
+func (t *txn) deleteExpiry(ino Ino, at Timespec) {
+	if at != (Timespec{}) {
+		t.del(t.expiryKey(at, ino))
 	}
-	return t.kv.Delete(t.expiryKey(at, ino))
 }
 
 // Expire sets the expiry time of a regular file; zero means never. The inode's ctime
@@ -84,7 +80,8 @@ func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 			return ErrInvalid
 		}
 		rec.Ctime = t.now
-		return t.expire(rec, at)
+		t.expire(rec, at)
+		return nil
 	})
 	return err
 }

@@ -22,8 +22,8 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 			return err
 		}
 		in.Nlink = 0
-		rec := record{Inode: in}
-		return t.hold(&rec)
+		t.hold(&record{Inode: in})
+		return nil
 	})
 }
 
@@ -67,16 +67,15 @@ func (t *txn) unhold(ino Ino) error {
 	if err != nil {
 		return err
 	}
-	if err = t.refund(&rec); err != nil {
-		return err
-	}
-	return t.kv.Set(key, encodeNumber(t.room(2), 1))
+	t.refund(&rec)
+	t.set(key, encodeNumber(t.room(2), 1))
+	return nil
 }
 
 // hold stores an inode without names whose attributes are held. A later run of the program
 // reads from it only that the inode is to be purged.
-func (t *txn) hold(rec *record) error {
-	return t.kv.Set(t.key(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
+func (t *txn) hold(rec *record) {
+	t.set(t.key(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
 // bearer reads an inode for its attributes: one that has names, or whose attributes are
@@ -96,9 +95,10 @@ func (t *txn) bearer(ino Ino) (record, error) {
 }
 
 // putBearer stores a record that bearer has read.
-func (t *txn) putBearer(rec *record) error {
+func (t *txn) putBearer(rec *record) {
 	if rec.Nlink == 0 {
-		return t.hold(rec)
+		t.hold(rec)
+	} else {
+		t.putInode(rec)
 	}
-	return t.putInode(rec)
 }

@@ -41,12 +41,9 @@ func (t *txn) dir(ino Ino) (record, error) {
 // inodeRoom is a size, in bytes, that is sufficient for most inode records.
 const inodeRoom = 192
 
-func (t *txn) putInode(rec *record) error {
-	if err := t.account(rec); err != nil {
-		return err
-	}
-	value := rec.encode(t.room(inodeRoom))
-	return t.kv.Set(t.key(kindInode, uint64(rec.Ino)), value)
+func (t *txn) putInode(rec *record) {
+	t.account(rec)
+	t.set(t.key(kindInode, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
 // touchDir updates a directory whose entries changed: entries is the change of their

@@ -60,23 +60,20 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			} else if !errors.Is(err, ErrNotExist) {
 				return err
 			}
-			if err := t.putKey(key, ino); err != nil {
-				return err
-			}
+			t.putKey(key, ino)
 		}
 		if rec.Key != "" {
-			if err := t.kv.Delete(t.keyString(kindKey, rec.Key)); err != nil {
-				return err
-			}
+			t.del(t.keyString(kindKey, rec.Key))
 		}
 		rec.Key = key
 		rec.Ctime = t.now
-		return t.putInode(&rec)
+		t.putInode(&rec)
+		return nil
 	})
 }
 
-func (t *txn) putKey(key string, ino Ino) error {
-	return t.kv.Set(t.keyString(kindKey, key), encodeNumber(t.room(12), uint64(ino)))
+func (t *txn) putKey(key string, ino Ino) {
+	t.set(t.keyString(kindKey, key), encodeNumber(t.room(12), uint64(ino)))
 }
 
 func (t *txn) keyIno(key string) (Ino, error) {

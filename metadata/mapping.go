@@ -57,10 +57,10 @@ func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error,
 			if whole {
 				err = rec.apply(fn)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				t.putInode(&rec)
 			}
-			return t.putInode(&rec)
+			return err
 		})
 		if err != nil {
 			return Inode{}, err
@@ -135,31 +135,30 @@ func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole boo
 			}
 			return false, nil
 		}
-		if old, maps, err = t.replaceMapping(rec, old, maps); err != nil {
-			return false, err
-		}
+		old, maps = t.replaceMapping(rec, old, maps)
 	}
 	return true, nil
 }
 
 // replaceMapping writes one record: it removes the first of old, or stores the first of
 // maps, possibly replacing the former. It returns the rest of both.
-func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
+func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping) {
 	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
 		rec.maps--
-		return old[1:], maps, t.kv.Delete(t.key(kindMapping, uint64(rec.Ino), old[0].FileOff))
+		t.del(t.key(kindMapping, uint64(rec.Ino), old[0].FileOff))
+		return old[1:], maps
 	}
 	if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
 		old = old[1:]
 	} else {
 		rec.maps++
 	}
-	return old, maps[1:], t.putMapping(rec.Ino, &maps[0])
+	t.putMapping(rec.Ino, &maps[0])
+	return old, maps[1:]
 }
 
-func (t *txn) putMapping(ino Ino, m *Mapping) error {
-	value := encodeMapping(t.room(mappingRoom), m)
-	return t.kv.Set(t.key(kindMapping, uint64(ino), m.FileOff), value)
+func (t *txn) putMapping(ino Ino, m *Mapping) {
+	t.set(t.key(kindMapping, uint64(ino), m.FileOff), encodeMapping(t.room(mappingRoom), m))
 }
 
 // mappingRoom is a size, in bytes, that is sufficient for most mapping records.

@@ -75,22 +75,25 @@ func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
 // upgrade converts a store of format 1 to the current format.
 func (s *Store) upgrade(kv KVTxn) error {
 	s.super.format = formatVersion
-	t := s.startTxn(kv)
-	publish := t.publishDir()
-	return errors.Join(t.putInode(&publish), kv.Set([]byte{kindSuper}, s.super.encode()))
+	return s.startTxn(kv).run(func(t *txn) error {
+		publish := t.publishDir()
+		t.putInode(&publish)
+		t.set([]byte{kindSuper}, s.super.encode())
+		return nil
+	})
 }
 
 // create writes the records of an empty store.
 func (s *Store) create(kv KVTxn) error {
-	t := s.startTxn(kv)
-	root := s.rootDir(t)
-	publish := t.publishDir()
 	s.alloc.start(FirstIno)
-	return errors.Join(
-		t.putInode(&root), t.putInode(&publish),
-		kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno))),
-		kv.Set([]byte{kindSuper}, s.super.encode()),
-	)
+	return s.startTxn(kv).run(func(t *txn) error {
+		root, publish := s.rootDir(t), t.publishDir()
+		t.putInode(&root)
+		t.putInode(&publish)
+		t.set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno)))
+		t.set([]byte{kindSuper}, s.super.encode())
+		return nil
+	})
 }
 
 // rootDir returns the record of an empty root directory.

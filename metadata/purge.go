@@ -62,7 +62,8 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 	if left == 0 || held {
 		return left == 0, nil
 	}
-	return false, t.kv.Delete(t.key(kindPurge, uint64(ino)))
+	t.del(t.key(kindPurge, uint64(ino)))
+	return false, nil
 }
 
 // purgeAll completes the removals that an earlier process announced.

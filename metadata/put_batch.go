@@ -120,6 +120,9 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 	}
 	some := false
 	for _, i := range todo {
+		if t.err != nil {
+			return nil, t.err
+		}
 		op := putOp{t: t, dir: &dir, putFile: &p.files[i]}
 		if err = op.run(); err != nil {
 			return nil, err
@@ -134,8 +137,8 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 			left = append(left, op.other.Ino)
 		}
 	}
-	if !some {
-		return nil, nil
+	if some {
+		t.putInode(&dir)
 	}
-	return left, t.putInode(&dir)
+	return left, nil
 }

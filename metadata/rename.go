@@ -63,9 +63,7 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		for i := range maps {
 			op.moved.Allocated += maps[i].Len
 		}
-		if err = op.t.unbind(&op.moved); err != nil {
-			return err
-		}
+		op.t.unbind(&op.moved)
 		_, err = op.t.replaceMappings(&op.moved, maps, math.MaxInt)
 		return err
 	})

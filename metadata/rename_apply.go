@@ -1,101 +1,5 @@
 package metadata
 
-// move gives the inode its new name, replacing the inode that has it.
-func (op *renameOp) move() (RenameResult, error) {
-	t := op.t
-	var res RenameResult
-	if op.dst.found {
-		if err := op.dropOther(); err != nil {
-			return res, err
-		}
-		res.Replaced = &op.other.Inode
-	} else if err := t.addDirent(op.To, op.NewName, op.dst, &op.moved); err != nil {
-		return res, err
-	}
-	if err := op.removeSource(); err != nil {
-		return res, err
-	}
-	err := t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
-	if err != nil {
-		return res, err
-	}
-	dirs := subdirs(&op.moved)
-	t.touchDir(op.from, -1, -dirs)
-	t.touchDir(op.to, 1, dirs)
-	res.Moved = op.moved.Inode
-	return res, op.store()
-}
-
-// removeSource removes the old name. If the new one has the same hash, the old entry may
-// have been marked for it, so it is read again.
-func (op *renameOp) removeSource() error {
-	src := op.src
-	if op.From == op.To && src.cookie|lastSlot == op.dst.cookie|lastSlot {
-		var err error
-		if src, err = op.t.findDirent(op.From, op.Name); err != nil {
-			return err
-		}
-	}
-	return op.t.removeDirent(op.From, src)
-}
-
-// dropOther removes the new name from the inode that has it and gives it to the moving
-// inode.
-func (op *renameOp) dropOther() error {
-	t := op.t
-	op.replaced = true
-	var err error
-	if op.other.IsDir() {
-		err = t.removeDir(&op.other)
-	} else {
-		err = t.dropLink(&op.other, op.To, op.dst.cookie, op.NewName)
-	}
-	if err != nil {
-		return err
-	}
-	t.touchDir(op.to, -1, -subdirs(&op.other))
-	return t.setDirent(op.To, op.dst, &op.moved)
-}
-
-// exchange swaps the two names.
-func (op *renameOp) exchange() (RenameResult, error) {
-	t := op.t
-	var res RenameResult
-	if err := t.setDirent(op.From, op.src, &op.other); err != nil {
-		return res, err
-	}
-	if err := t.setDirent(op.To, op.dst, &op.moved); err != nil {
-		return res, err
-	}
-	err := t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
-	if err != nil {
-		return res, err
-	}
-	err = t.moveLink(&op.other, op.newPlace(), op.oldPlace())
-	if err != nil {
-		return res, err
-	}
-	dirs := subdirs(&op.moved) - subdirs(&op.other)
-	t.touchDir(op.from, 0, -dirs)
-	t.touchDir(op.to, 0, dirs)
-	if err := t.putInode(&op.other); err != nil {
-		return res, err
-	}
-	res.Moved, res.Exchanged = op.moved.Inode, &op.other.Inode
-	return res, op.store()
-}
-
-// store writes the moved inode and the directories.
-func (op *renameOp) store() error {
-	if err := op.t.putInode(&op.moved); err != nil {
-		return err
-	}
-	if err := op.t.putInode(op.from); err != nil || op.from == op.to {
-		return err
-	}
-	return op.t.putInode(op.to)
-}
-
 // renameOp is the state of a running rename.
 type renameOp struct {
 	Rename
@@ -132,7 +36,7 @@ func (op *renameOp) run(place func(*renameOp) error) (RenameResult, error) {
 		return RenameResult{}, err
 	}
 	if op.Flags == Exchange {
-		return op.exchange()
+		return op.exchange(), nil
 	}
 	return op.move()
 }
@@ -225,10 +129,84 @@ func (op *renameOp) publish() error {
 		return ErrInvalid
 	case op.moved.Nlink > 1:
 		return ErrTooManyLinks
-	case op.moved.Key == "":
-		return nil
 	}
-	key := op.moved.Key
-	op.moved.Key = ""
-	return op.t.kv.Delete(op.t.keyString(kindKey, key))
+	if op.moved.Key != "" {
+		op.t.del(op.t.keyString(kindKey, op.moved.Key))
+		op.moved.Key = ""
+	}
+	return nil
+}
+
+// move gives the inode its new name, replacing the inode that has it.
+func (op *renameOp) move() (RenameResult, error) {
+	t := op.t
+	var res RenameResult
+	if op.dst.found {
+		op.dropOther()
+		res.Replaced = &op.other.Inode
+	} else {
+		t.addDirent(op.To, op.NewName, op.dst, &op.moved)
+	}
+	if err := op.removeSource(); err != nil {
+		return res, err
+	}
+	t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
+	dirs := subdirs(&op.moved)
+	t.touchDir(op.from, -1, -dirs)
+	t.touchDir(op.to, 1, dirs)
+	op.store()
+	res.Moved = op.moved.Inode
+	return res, nil
+}
+
+// removeSource removes the old name. If the new one has the same hash, the old entry may
+// have been marked for it, so it is read again.
+func (op *renameOp) removeSource() error {
+	src := op.src
+	if op.From == op.To && src.cookie|lastSlot == op.dst.cookie|lastSlot {
+		var err error
+		if src, err = op.t.findDirent(op.From, op.Name); err != nil {
+			return err
+		}
+	}
+	op.t.removeDirent(op.From, src)
+	return nil
+}
+
+// dropOther removes the new name from the inode that has it and gives it to the moving
+// inode.
+func (op *renameOp) dropOther() {
+	t := op.t
+	op.replaced = true
+	if op.other.IsDir() {
+		t.removeDir(&op.other)
+	} else {
+		t.dropLink(&op.other, op.To, op.dst.cookie, op.NewName)
+	}
+	t.touchDir(op.to, -1, -subdirs(&op.other))
+	t.setDirent(op.To, op.dst, &op.moved)
+}
+
+// exchange swaps the two names.
+func (op *renameOp) exchange() RenameResult {
+	t := op.t
+	t.setDirent(op.From, op.src, &op.other)
+	t.setDirent(op.To, op.dst, &op.moved)
+	t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
+	t.moveLink(&op.other, op.newPlace(), op.oldPlace())
+	dirs := subdirs(&op.moved) - subdirs(&op.other)
+	t.touchDir(op.from, 0, -dirs)
+	t.touchDir(op.to, 0, dirs)
+	t.putInode(&op.other)
+	op.store()
+	return RenameResult{Moved: op.moved.Inode, Exchanged: &op.other.Inode}
+}
+
+// store writes the moved inode and the directories.
+func (op *renameOp) store() {
+	op.t.putInode(&op.moved)
+	op.t.putInode(op.from)
+	if op.from != op.to {
+		op.t.putInode(op.to)
+	}
 }

@@ -55,16 +55,17 @@ func (s *Store) repair(tx KVTxn, left remains, gone *[]string) error {
 	case err != nil:
 		return err
 	}
-	t := s.startTxn(tx)
-	if _, err = t.inode(RootIno); errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
-		*gone = append(*gone, goneRoot)
-		root := s.rootDir(t)
-		err = t.putInode(&root)
-	}
-	if err != nil {
+	return s.startTxn(tx).run(func(t *txn) error {
+		_, err := t.inode(RootIno)
+		if errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
+			*gone = append(*gone, goneRoot)
+			root := s.rootDir(t)
+			t.putInode(&root)
+			err = nil
+		}
+		t.set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(left.highest, FirstIno))+skipInos))
 		return err
-	}
-	return tx.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(left.highest, FirstIno))+skipInos))
+	})
 }
 
 // remains are facts about a store, derived from records, for when its first ones are lost.

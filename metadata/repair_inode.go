@@ -34,7 +34,8 @@ func (r repairer) adopt(rec *record) error {
 		return err
 	}
 	rec.Nlink = 0
-	return r.removeInode(rec)
+	r.removeInode(rec)
+	return nil
 }
 
 // adoptAs adds an entry for an inode, if the place is free and not inside of the inode.
@@ -55,12 +56,8 @@ func (r repairer) adoptAs(rec *record, parent Ino, name string) (ok bool, err er
 		return false, err
 	}
 	rec.Parent, rec.Name = parent, name
-	if err := r.addDirent(parent, name, sl, rec); err != nil {
-		return false, err
-	}
-	if err := r.putInode(rec); err != nil {
-		return false, err
-	}
+	r.addDirent(parent, name, sl, rec)
+	r.putInode(rec)
 	return true, r.recount(dir)
 }
 
@@ -72,7 +69,8 @@ func (r repairer) nlink(p Problem, rec *record) error {
 		return ErrChanged
 	}
 	rec.Nlink = uint32(p.Want)
-	return r.putInode(rec)
+	r.putInode(rec)
+	return nil
 }
 
 func (r repairer) size(_ Problem, rec *record) error {
@@ -98,10 +96,8 @@ func (r repairer) count(p Problem, rec *record) error {
 		rec.maps++
 		return true, nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.putInode(rec)
+	r.putInode(rec)
+	return err
 }
 
 func (r repairer) taken(_ Problem, rec *record) error {
@@ -109,7 +105,8 @@ func (r repairer) taken(_ Problem, rec *record) error {
 		return ErrChanged
 	}
 	rec.Taken = false
-	return r.putInode(rec)
+	r.putInode(rec)
+	return nil
 }
 
 func (r repairer) missingPublish(Problem) error {

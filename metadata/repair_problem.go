@@ -67,7 +67,8 @@ func (s *Store) repairDangling(ctx context.Context, p Problem) error {
 		if _, err := t.deleteUnder(t.key(kindLink, uint64(p.Ino)), t.s.purgeBatch); err != nil {
 			return err
 		}
-		return t.kv.Set(t.key(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))
+		t.set(t.key(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("repair %v: %w", p, err)

@@ -16,7 +16,8 @@ func (r repairer) corrupt(p Problem) error {
 	} else if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	return r.kv.Delete(key)
+	r.del(key)
+	return nil
 }
 
 // decodable tries to decode any record that Check decodes.
@@ -56,7 +57,8 @@ func (r repairer) danglingKey(p Problem) error {
 	if rec != nil && rec.Key == p.Key {
 		return ErrChanged
 	}
-	return r.kv.Delete(r.keyString(kindKey, p.Key))
+	r.del(r.keyString(kindKey, p.Key))
+	return nil
 }
 
 func (r repairer) missingKey(p Problem, rec *record) error {
@@ -66,14 +68,16 @@ func (r repairer) missingKey(p Problem, rec *record) error {
 	owner, err := r.keyIno(p.Key)
 	switch {
 	case errors.Is(err, ErrNotExist):
-		return r.putKey(p.Key, p.Ino)
+		r.putKey(p.Key, p.Ino)
+		return nil
 	case err != nil:
 		return err
 	case owner == p.Ino:
 		return ErrChanged
 	}
 	rec.Key = ""
-	return r.putInode(rec)
+	r.putInode(rec)
+	return nil
 }
 
 func (r repairer) danglingDevice(p Problem) error {
@@ -84,7 +88,8 @@ func (r repairer) danglingDevice(p Problem) error {
 	if d.Ino != p.Ino {
 		return ErrChanged
 	}
-	return r.kv.Delete(r.keyString(kindDevice, string(p.Device)))
+	r.del(r.keyString(kindDevice, string(p.Device)))
+	return nil
 }
 
 func (r repairer) missingDevice(_ Problem, rec *record) error {
@@ -92,10 +97,9 @@ func (r repairer) missingDevice(_ Problem, rec *record) error {
 		return errors.Join(err, ErrChanged)
 	}
 	rec.Device = DeviceName(rec.Name)
-	if err := r.putInode(rec); err != nil {
-		return err
-	}
-	return r.putDevice(&DeviceRecord{Name: rec.Device, Ino: rec.Ino})
+	r.putInode(rec)
+	r.putDevice(&DeviceRecord{Name: rec.Device, Ino: rec.Ino})
+	return nil
 }
 
 func (r repairer) danglingBinding(p Problem) error {
@@ -106,7 +110,8 @@ func (r repairer) danglingBinding(p Problem) error {
 	if rec != nil && rec.Bound == BoundLive {
 		return ErrChanged
 	}
-	return r.kv.Delete(r.key(kindBinding, uint64(p.Ino)))
+	r.del(r.key(kindBinding, uint64(p.Ino)))
+	return nil
 }
 
 func (r repairer) missingBinding(p Problem, rec *record) error {
@@ -117,7 +122,8 @@ func (r repairer) missingBinding(p Problem, rec *record) error {
 		return ErrChanged
 	}
 	rec.Bound = BoundLost
-	return r.putInode(rec)
+	r.putInode(rec)
+	return nil
 }
 
 func (r repairer) danglingExpiry(p Problem) error {
@@ -128,7 +134,8 @@ func (r repairer) danglingExpiry(p Problem) error {
 	if rec != nil && rec.Expires == p.expires {
 		return ErrChanged
 	}
-	return r.deleteExpiry(p.Ino, p.expires)
+	r.deleteExpiry(p.Ino, p.expires)
+	return nil
 }
 
 func (r repairer) missingExpiry(p Problem, rec *record) error {
@@ -138,5 +145,6 @@ func (r repairer) missingExpiry(p Problem, rec *record) error {
 	if _, err := r.kv.Get(r.expiryKey(rec.Expires, p.Ino)); !errors.Is(err, ErrNoKey) {
 		return errors.Join(err, ErrChanged)
 	}
-	return r.putExpiry(p.Ino, rec.Expires)
+	r.putExpiry(p.Ino, rec.Expires)
+	return nil
 }

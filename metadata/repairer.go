@@ -65,7 +65,8 @@ func (r repairer) maybe(ino Ino) (*record, error) {
 // eraseEntry removes an entry, and recounts its directory if that exists.
 func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 	if e.dir == nil {
-		return r.kv.Delete(r.key(kindDirent, uint64(p.Parent), uint64(p.cookie)))
+		r.del(r.key(kindDirent, uint64(p.Parent), uint64(p.cookie)))
+		return nil
 	}
 	sl := slot{dirent: e.dirent, cookie: p.cookie, found: true}
 	if first := p.cookie &^ lastSlot; first != p.cookie {
@@ -74,9 +75,7 @@ func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 			return err
 		}
 	}
-	if err := r.removeDirent(p.Parent, sl); err != nil {
-		return err
-	}
+	r.removeDirent(p.Parent, sl)
 	return r.recount(e.dir)
 }
 
@@ -94,8 +93,6 @@ func (r repairer) recount(dir *record) error {
 		}
 		return true, err
 	})
-	if err != nil {
-		return err
-	}
-	return r.putInode(dir)
+	r.putInode(dir)
+	return err
 }

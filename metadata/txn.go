@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -20,6 +21,8 @@ type txn struct {
 	watch *watchedTxn
 	// used lists the transaction's changes of users' usage.
 	used []usageChange
+	// err is the first error of set, del and fail.
+	err error
 }
 
 // The arena of a read-only transaction holds a few keys; that of a writing one holds
@@ -33,6 +36,21 @@ func (s *Store) startTxn(kv KVTxn) *txn {
 	return &txn{s: s, kv: kv, now: TimespecOf(s.now()), chunk: updateChunk}
 }
 
+// run runs fn, and returns the first error of a write, or that of fn.
+func (t *txn) run(fn func(*txn) error) error {
+	err := fn(t)
+	return cmp.Or(t.err, err)
+}
+
+// fail makes run return an error, unless there is an earlier one.
+func (t *txn) fail(err error) { t.err = cmp.Or(t.err, err) }
+
+// set writes a value. Its error is kept for run, so that sequences of writes need no checks.
+func (t *txn) set(key, value []byte) { t.fail(t.kv.Set(key, value)) }
+
+// del removes a key; see set.
+func (t *txn) del(key []byte) { t.fail(t.kv.Delete(key)) }
+
 // read returns what fn reads in a snapshot.
 func read[T any](ctx context.Context, s *Store, fn func(*txn) (T, error)) (out T, err error) {
 	err = s.view(ctx, func(t *txn) error {
@@ -44,7 +62,8 @@ func read[T any](ctx context.Context, s *Store, fn func(*txn) (T, error)) (out T
 
 func (s *Store) view(ctx context.Context, fn func(*txn) error) error {
 	return s.kv.View(ctx, func(kv KVTxn) error {
-		return fn(&txn{s: s, kv: kv, chunk: viewChunk})
+		t := txn{s: s, kv: kv, chunk: viewChunk}
+		return t.run(fn)
 	})
 }
 
@@ -89,15 +108,10 @@ func (t *txn) keysUnder(prefix []byte, limit int) ([][]byte, error) {
 // number.
 func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 	keys, err := t.keysUnder(prefix, limit)
-	if err != nil {
-		return 0, err
-	}
 	for _, key := range keys {
-		if err := t.kv.Delete(key); err != nil {
-			return 0, err
-		}
+		t.del(key)
 	}
-	return len(keys), nil
+	return len(keys), err
 }
 
 // update runs a transaction, and then drops what it wrote from the cache, even if it
@@ -109,7 +123,7 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 		w.KVTxn, w.fresh = kv, w.fresh[:0]
 		t := s.startTxn(&w)
 		t.watch = &w
-		err = fn(t)
+		err = t.run(fn)
 		used = t.used
 		return err
 	})

@@ -46,7 +46,8 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 			return err
 		}
 		leftover = s.leftover(&rec)
-		return t.putInode(&dir)
+		t.putInode(&dir)
+		return nil
 	})
 	if err == nil && leftover {
 		s.purgeSoon(ctx, rec.Ino)
@@ -62,11 +63,10 @@ func (t *txn) unlink(dir *record, sl slot) (record, error) {
 	if rec.IsDir() {
 		return rec, ErrIsDir
 	}
-	if err := t.dropLink(&rec, dir.Ino, sl.cookie, sl.name); err != nil {
-		return rec, err
-	}
+	t.dropLink(&rec, dir.Ino, sl.cookie, sl.name)
 	t.touchDir(dir, -1, 0)
-	return rec, t.removeDirent(dir.Ino, sl)
+	t.removeDirent(dir.Ino, sl)
+	return rec, nil
 }
 
 func (t *txn) rmdir(dir *record, sl slot) (record, error) {
@@ -81,9 +81,8 @@ func (t *txn) rmdir(dir *record, sl slot) (record, error) {
 	case rec.Size != 0:
 		return rec, ErrNotEmpty
 	}
-	if err := t.removeDir(&rec); err != nil {
-		return rec, err
-	}
+	t.removeDir(&rec)
 	t.touchDir(dir, -1, -1)
-	return rec, t.removeDirent(dir.Ino, sl)
+	t.removeDirent(dir.Ino, sl)
+	return rec, nil
 }

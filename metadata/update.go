@@ -54,10 +54,10 @@ func (s *Store) change(ctx context.Context, ino Ino, fn func(*Inode) error, more
 		if more != nil {
 			err = more(t, &rec)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			t.putInode(&rec)
 		}
-		return t.putInode(&rec)
+		return err
 	})
 	return rec.Inode, err
 }

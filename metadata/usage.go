@@ -109,18 +109,18 @@ func (t *txn) xattrBytes(ino Ino) (sum uint64, err error) {
 
 // discharge subtracts an inode without names from its owner's usage, and its attributes
 // unless they are held.
-func (t *txn) discharge(rec *record, held bool) error {
-	if err := t.account(rec); err != nil || held || rec.xattrs == 0 {
-		return err
+func (t *txn) discharge(rec *record, held bool) {
+	t.account(rec)
+	if !held && rec.xattrs > 0 {
+		t.refund(rec)
 	}
-	return t.refund(rec)
 }
 
 // refund subtracts the attributes of an inode from its owner's usage.
-func (t *txn) refund(rec *record) error {
+func (t *txn) refund(rec *record) {
 	n, err := t.xattrBytes(rec.Ino)
+	t.fail(err)
 	t.use(rec.UID, 0, -int64(n))
-	return err
 }
 
 // xattrWeight returns the number of bytes that an attribute counts for: its name and value.
@@ -130,19 +130,19 @@ func xattrWeight(key, value []byte) uint64 {
 
 // account adds the change of an inode's charge to the usage of its owner and of its
 // previous owner.
-func (t *txn) account(rec *record) error {
+func (t *txn) account(rec *record) {
 	was, now := rec.charged, rec.charge()
 	if was == now {
-		return nil
+		return
 	}
 	rec.charged = now
 	t.use(was.uid, -int64(was.names), 0)
 	t.use(now.uid, int64(now.names), 0)
 	if was.uid == now.uid || was.names == 0 || rec.xattrs == 0 {
-		return nil
+		return
 	}
 	n, err := t.xattrBytes(rec.Ino)
+	t.fail(err)
 	t.use(was.uid, 0, -int64(n))
 	t.use(now.uid, 0, int64(n))
-	return err
 }

@@ -17,8 +17,8 @@ func (t *txn) xattrKey(ino Ino, name string) []byte {
 	return append(appendKey(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
 }
 
-func (t *txn) putXattr(ino Ino, name string, value []byte) error {
-	return t.kv.Set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
+func (t *txn) putXattr(ino Ino, name string, value []byte) {
+	t.set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
 }
 
 // GetXattr returns the value of an extended attribute; the caller owns the slice.
@@ -83,10 +83,9 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 			return err
 		}
 		rec.Ctime = t.now
-		if err := t.putXattr(ino, name, value); err != nil {
-			return err
-		}
-		return t.putBearer(&rec)
+		t.putXattr(ino, name, value)
+		t.putBearer(&rec)
+		return nil
 	})
 }
 
@@ -130,9 +129,8 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 		t.use(rec.UID, 0, -int64(xattrWeight(key, old)))
 		rec.xattrs--
 		rec.Ctime = t.now
-		if err := t.kv.Delete(key); err != nil {
-			return err
-		}
-		return t.putBearer(&rec)
+		t.del(key)
+		t.putBearer(&rec)
+		return nil
 	})
 }
