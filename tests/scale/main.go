@@ -30,7 +30,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
 )
 
-// options say how much there is of everything.
+// options describe the size of the worlds.
 type options struct {
 	nodes, keys         int
 	etcdNodes, etcdKeys int
@@ -83,7 +83,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	return replaceSection(o.doc, text)
 }
 
-// measure measures one world.
+// measure creates and measures one world.
 func measure(ctx context.Context, s service, o options, progress io.Writer) ([]figure, error) {
 	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", o.nodes, o.keys, s)
 	w := &world{service: s, keys: o.keys / o.nodes}
@@ -99,8 +99,8 @@ func measure(ctx context.Context, s service, o options, progress io.Writer) ([]f
 	return t.figures, err
 }
 
-// bare returns what a service in this process needs for the records of all nodes,
-// or for their keys.
+// bare returns the memory, in bytes, that a service in this process needs for the records
+// of all nodes, or for their keys.
 func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	before := heap()
 	s := newSimulated()
@@ -131,13 +131,13 @@ func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	return used, c.Close()
 }
 
-// column has the measurements of one world.
+// column holds the measurements of one world.
 type column struct {
 	title   string
 	figures []figure
 }
 
-// table is the figures of all worlds side by side.
+// table returns the measurements of all worlds side by side.
 func table(columns []column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n- load of the last minute: %s\n\n",
@@ -161,7 +161,7 @@ func table(columns []column) string {
 	return b.String()
 }
 
-// The lines of the document between which the table stands.
+// The lines of the document that enclose the table.
 const (
 	sectionBegin = "<!-- measured: go run ./tests/scale -write -->\n"
 	sectionEnd   = "<!-- end of what was measured -->\n"
@@ -180,7 +180,7 @@ func replaceSection(path, text string) error {
 	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
 }
 
-// load returns the load of the machine, with us.
+// load returns the load of the machine, including this process.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	first, _, ok := strings.Cut(string(text), " ")
@@ -190,7 +190,7 @@ func load() string {
 	return first
 }
 
-// short is a time with three digits.
+// short formats a duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -201,7 +201,7 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-// bytes is a size as a person reads it.
+// bytes formats a size for people.
 func bytes(n uint64) string {
 	switch {
 	case n >= 10<<20:
