@@ -63,11 +63,7 @@ func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) 
 
 // create creates an inode with a number allocated for it.
 func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
-	dir, err := t.dir(parent)
-	if err != nil {
-		return record{}, err
-	}
-	sl, err := t.findDirent(parent, name)
+	dir, sl, err := t.findIn(parent, name)
 	switch {
 	case err != nil:
 		return record{}, err

@@ -36,11 +36,7 @@ func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, ui
 // ensureDevice returns a device's directory, and creates it with the given number if there
 // is none.
 func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
-	root, err := t.dir(RootIno)
-	if err != nil {
-		return record{}, err
-	}
-	sl, err := t.findDirent(RootIno, string(name))
+	root, sl, err := t.findIn(RootIno, string(name))
 	if err != nil {
 		return record{}, err
 	}

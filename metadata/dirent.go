@@ -69,6 +69,14 @@ func (t *txn) findDirent(parent Ino, name string) (slot, error) {
 	return t.searchBucket(parent, name, sl)
 }
 
+// findIn reads a directory, and looks up a name in it; see findDirent.
+func (t *txn) findIn(parent Ino, name string) (dir record, sl slot, err error) {
+	if dir, err = t.dir(parent); err == nil {
+		sl, err = t.findDirent(parent, name)
+	}
+	return dir, sl, err
+}
+
 func (t *txn) readDirent(parent Ino, data []byte) (dirent, error) {
 	d, err := decodeDirent(data)
 	if err != nil {

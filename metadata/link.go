@@ -29,11 +29,7 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	dir, err := t.dir(parent)
-	if err != nil {
-		return rec, err
-	}
-	sl, err := t.findDirent(parent, name)
+	dir, sl, err := t.findIn(parent, name)
 	switch {
 	case err != nil:
 		return rec, err

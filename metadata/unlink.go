@@ -31,11 +31,7 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 	var rec record
 	var leftover bool
 	err := s.update(ctx, func(t *txn) error {
-		dir, err := t.dir(parent)
-		if err != nil {
-			return err
-		}
-		sl, err := t.findDirent(parent, name)
+		dir, sl, err := t.findIn(parent, name)
 		if err != nil {
 			return err
 		}

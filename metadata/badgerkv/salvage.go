@@ -41,15 +41,17 @@ type salvage struct {
 
 // Salvage replaces a store that was refused, by Open or by the reader of the records, with
 // a new store of the readable records. It renames the directory of the damaged store, and
-// holds all records in memory. mend receives the new store before the replacement, and
-// returns descriptions of what it could not keep; nil means no such step. The result is nil
-// if nothing is damaged and refused is nil.
+// holds all records in memory. Before the replacement, mend makes the records of the new
+// store consistent and returns descriptions, in plain words, of what it could not keep; nil
+// means no such step. The result is nil if nothing is damaged and refused is nil.
 //
 // If the newest version of a record is lost, an older one may be restored.
 //
 // Errors: ErrLocked (a *LockedError), those of the operating system, and mend's; in these
 // cases nothing has changed. If the new store can't be renamed, the next Open does it.
-func Salvage(ctx context.Context, opts Options, refused error, mend Repairer) (out *Salvaged, err error) {
+func Salvage(ctx context.Context, opts Options, refused error,
+	mend func(context.Context, metadata.KV) (gone []string, err error),
+) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -86,10 +88,6 @@ func Salvage(ctx context.Context, opts Options, refused error, mend Repairer) (o
 	}
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
-
-// Repairer changes a store so that its records are consistent, and returns descriptions, in
-// plain words, of what it could not keep.
-type Repairer func(context.Context, metadata.KV) (gone []string, err error)
 
 // RepairReport is a file that a repair adds to the damaged records it has moved aside. It
 // lists the damage and the losses, one per line, in case the process is killed after the
@@ -219,7 +217,7 @@ const (
 )
 
 // build creates a store of the salvaged records.
-func (s *salvage) build(ctx context.Context, dir string, mend Repairer) error {
+func (s *salvage) build(ctx context.Context, dir string, mend func(context.Context, metadata.KV) ([]string, error)) error {
 	kv, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
 		return err

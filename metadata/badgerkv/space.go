@@ -62,9 +62,7 @@ type space struct {
 	// present is the number of the log that Badger is writing to.
 	// +checklocks:mu
 	present int
-	// ready is set once the next log exists; next is its path by the directory's name.
-	// +checklocks:mu
-	ready bool
+	// next is the path, by the directory's name, of the next log; empty until that exists.
 	// +checklocks:mu
 	next string
 	// full holds the numbers of logs whose tables are not written yet, oldest first.
@@ -196,7 +194,7 @@ func (s *space) drain() {
 //
 // +checklocks:s.mu
 func (s *space) advanceLocked() (busy bool, err error) {
-	if s.ready {
+	if s.next != "" {
 		// Fast path, taken by nearly every commit.
 		var st unix.Stat_t
 		switch err := unix.Stat(s.next, &st); {
@@ -209,7 +207,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 		}
 		s.full = append(s.full, s.present)
 		s.present++
-		s.used, s.ready = s.latest, false
+		s.used, s.next = s.latest, ""
 	}
 	for len(s.full) > 0 {
 		if _, err := os.Stat(s.path(s.full[0])); !errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +240,7 @@ func (s *space) makeNextLocked() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(s.wrap(err), os.Remove(path))
 	}
-	s.ready, s.next = true, s.path(s.present+1)
+	s.next = s.path(s.present + 1)
 	return nil
 }
 
@@ -293,7 +291,7 @@ func (s *space) room(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready { // as of the last commit; the next one checks again
+	if s.next != "" { // as of the last commit; the next one checks again
 		return nil
 	}
 	return s.awaitNextLocked(ctx)
@@ -365,10 +363,10 @@ func (s *space) finishable() error {
 func (s *space) removeNext() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready {
+	if s.next == "" {
 		return nil
 	}
-	s.ready = false
+	s.next = ""
 	path := s.held(s.present + 1)
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() > 0 {
