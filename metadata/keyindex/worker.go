@@ -132,10 +132,13 @@ func (r *Registry) answers(ctx context.Context) bool {
 func (r *Registry) stuck(claims, leaving []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(slices.Concat(claims, leaving), func(name string) bool {
+	for _, name := range slices.Concat(claims, leaving) {
 		c := r.claims[name]
-		return c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0)
-	})
+		if c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // leave removes the entries of claims that are no longer wanted.
