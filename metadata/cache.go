@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -40,14 +39,13 @@ type cachedName struct {
 	ino  Ino
 }
 
-func newCache() (*cache, error) {
+func newCache() *cache {
 	c := &cache{}
 	for i := range cacheShards {
-		if err := errors.Join(c.inodes[i].start(), c.names[i].start()); err != nil {
-			return nil, err
-		}
+		c.inodes[i].start()
+		c.names[i].start()
 	}
-	return c, nil
+	return c
 }
 
 // ofInode returns the shard of an inode.
@@ -78,11 +76,10 @@ type cacheShard[K comparable, V any] struct {
 	entries *simplelru.LRU[K, V]
 }
 
-func (s *cacheShard[K, V]) start() (err error) {
+func (s *cacheShard[K, V]) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries, err = simplelru.NewLRU[K, V](shardEntries, nil)
-	return err
+	s.entries, _ = simplelru.NewLRU[K, V](shardEntries, nil) // fails only for a size of 0
 }
 
 // get returns a cached value, or the drop count that put needs to add it.

@@ -16,12 +16,8 @@ import (
 // invalid.
 func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	opts.EnsureDefaults()
-	cache, err := newCache()
-	if err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
 	s := &Store{
-		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: cache,
+		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: newCache(),
 		usage: usage{limits: opts.Limits, users: map[uint32]Usage{}},
 	}
 	if err := s.begin(ctx); err != nil {
@@ -38,11 +34,8 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 
 // begin reads the superblock, or creates the first records of a new store.
 func (s *Store) begin(ctx context.Context) error {
-	fresh, err := s.drawSuperblock()
-	if err != nil {
-		return err
-	}
-	err = s.kv.Update(ctx, func(kv KVTxn) error { return s.readFirst(kv, fresh) })
+	fresh := s.drawSuperblock()
+	err := s.kv.Update(ctx, func(kv KVTxn) error { return s.readFirst(kv, fresh) })
 	s.hash = s.super.hashKey.sum
 	return err
 }
@@ -105,17 +98,13 @@ func (s *Store) rootDir(t *txn) record {
 }
 
 // drawSuperblock generates the superblock for a new store.
-func (s *Store) drawSuperblock() (superblock, error) {
+func (s *Store) drawSuperblock() superblock {
 	sb := superblock{format: formatVersion, created: TimespecOf(s.now())}
 	var gen [8]byte
-	if _, err := rand.Read(gen[:]); err != nil {
-		return sb, err
-	}
-	if _, err := rand.Read(sb.hashKey[:]); err != nil {
-		return sb, err
-	}
+	_, _ = rand.Read(gen[:]) // never fails
+	_, _ = rand.Read(sb.hashKey[:])
 	sb.gen = Generation(binary.BigEndian.Uint64(gen[:]))
-	return sb, nil
+	return sb
 }
 
 // count computes the usage of all users from the records.

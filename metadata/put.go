@@ -1,8 +1,6 @@
 package metadata
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // NewFile describes one file that Put creates.
 type NewFile struct {

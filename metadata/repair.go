@@ -43,9 +43,7 @@ func (s *Store) repair(tx KVTxn, left remains, gone *[]string) error {
 	switch {
 	case errors.Is(err, ErrNoKey), errors.Is(err, ErrCorrupt):
 		*gone = append(*gone, goneSuper)
-		if s.super, err = s.drawSuperblock(); err != nil {
-			return err
-		}
+		s.super = s.drawSuperblock()
 		if left.gen != 0 {
 			s.super.gen = left.gen // host memory is only used with the generation recorded with it
 		}

@@ -1,8 +1,6 @@
 package metadata
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Usage returns a user's consumption of the limited resources.
 func (s *Store) Usage(uid uint32) Usage { return s.usage.of(uid) }

@@ -1,8 +1,6 @@
 package metadata
 
-import (
-	"slices"
-)
+import "slices"
 
 // watchedTxn records the keys that a transaction writes and the cache may contain.
 type watchedTxn struct {
