@@ -328,7 +328,7 @@ func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error 
 		if err := st.know(ctx, t); err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.Name, err)
 		}
-		st.meta.SetWitness(st.witnesses)
+		st.meta.SetWitness(st.witnesses.Numbers)
 	}
 	before, err := st.meta.DeviceEpoch(ctx, t.Name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

@@ -275,7 +275,7 @@ func (p *peerKeys) promisedTo(at spaceKey) []members.Name {
 var errPoll = errors.New("cluster: peers can't be watched; they must be polled")
 
 // Watch is not supported: callers that wait for keys must poll.
-func (p *peerKeys) Watch(context.Context, keyindex.Space, []string) (keyindex.Watch, error) {
+func (p *peerKeys) Watch(context.Context, keyindex.Space, []string) (*keyindex.Watch, error) {
 	return nil, errPoll
 }
 

@@ -31,7 +31,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// options say how much there is of everything.
+// options describe the size of the worlds.
 type options struct {
 	nodes, keys         int
 	etcdNodes, etcdKeys int
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	return measure.ReplaceSection(o.doc, sectionBegin, text)
 }
 
-// measureWorld measures one world.
+// measureWorld creates and measures one world.
 func measureWorld(ctx context.Context, s service, o options, progress io.Writer) ([]figure, error) {
 	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", o.nodes, o.keys, s)
 	w := &world{service: s, keys: o.keys / o.nodes}
@@ -100,8 +100,8 @@ func measureWorld(ctx context.Context, s service, o options, progress io.Writer)
 	return t.figures, err
 }
 
-// bare returns what a service in this process needs for the records of all nodes,
-// or for their keys.
+// bare returns the memory, in bytes, that a service in this process needs for the records
+// of all nodes, or for their keys.
 func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	before := heap()
 	s := newSimulated()
@@ -132,13 +132,13 @@ func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	return used, c.Close()
 }
 
-// column has the measurements of one world.
+// column holds the measurements of one world.
 type column struct {
 	title   string
 	figures []figure
 }
 
-// table is the figures of all worlds side by side.
+// table returns the measurements of all worlds side by side.
 func table(columns []column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n- load of the last minute: %s\n\n",
@@ -165,7 +165,7 @@ func table(columns []column) string {
 // sectionBegin is the line of the document behind which the table stands.
 const sectionBegin = "<!-- measured: go run ./tests/scale -write -->\n"
 
-// short is a time with three digits.
+// short formats a duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -176,7 +176,7 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-// bytes is a size as a person reads it.
+// bytes formats a size for people.
 func bytes(n uint64) string {
 	switch {
 	case n >= 10<<20:

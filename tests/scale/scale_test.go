@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// TestRun runs everything on a small scale, and writes the table.
+// TestRun runs all measurements on a small scale, and writes the table.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for leases and probes")

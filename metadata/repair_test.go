@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestMend restores records without their first ones: no inode number is assigned again,
-// and all names are where they were.
-func TestMend(t *testing.T) {
+// TestRestored repairs restored records that lack their first ones: no inode number is
+// assigned again, and all names are where they were.
+func TestRestored(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		lose []byte // a key
@@ -16,9 +16,9 @@ func TestMend(t *testing.T) {
 	}{
 		{"nothing", []byte{kindExpiry}, nil},
 		{"inode counter", []byte{kindAlloc}, nil},
-		{"root", appendKey1(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
+		{"root", appendKey(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
 		{"first record", []byte{kindSuper}, []string{goneSuper}},
-		{"publish directory", appendKey1(nil, kindInode, uint64(PublishIno)), nil},
+		{"publish directory", appendKey(nil, kindInode, uint64(PublishIno)), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
@@ -30,7 +30,7 @@ func TestMend(t *testing.T) {
 			}
 			gone, err := Repair(ctx, d.s.kv)
 			if err != nil || !slices.Equal(gone, test.gone) {
-				t.Fatalf("Mend = %q, %v, want %q", gone, err, test.gone)
+				t.Fatalf("Repair = %q, %v, want %q", gone, err, test.gone)
 			}
 			s, err := Open(ctx, d.s.kv, Options{})
 			if err != nil {

@@ -2,100 +2,84 @@ package metadata
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 )
 
-func (c *checker) readXattrs(ctx context.Context) error {
-	var last Ino
-	return c.scan(ctx, kindXattr, func(key, value []byte) error {
-		node := c.nodes[keyIno(key)]
-		if node == nil {
-			c.dangling(keyIno(key), &last)
-			return nil
+// checkNode holds an inode's record, and what was found about the inode elsewhere.
+type checkNode struct {
+	rec record
+
+	entries  uint64 // in the directory
+	subdirs  uint64 // in the directory
+	links    uint64 // entries that refer to the inode
+	primary  bool   // the primary link is among them
+	place    linkPlace
+	xattrs   uint64
+	maps     uint64
+	firstMap uint64
+	keyed    bool // the key refers to the inode
+	device   bool // a device refers to the directory
+	bound    bool // a binding exists
+	expires  bool // an expiry record exists
+}
+
+// checker is the state of a running Check.
+type checker struct {
+	t        *txn
+	nodes    map[Ino]*checkNode
+	purged   map[Ino]bool
+	last     Ino // the inode of the last record without one, of the kind that is read
+	problems []Problem
+}
+
+func (c *checker) report(p Problem) { c.problems = append(c.problems, p) }
+
+// scan reads all records of a kind; a record that decode cannot read is a problem.
+func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []byte) error) error {
+	n := 0
+	c.last = 0
+	return c.t.kv.Scan([]byte{kind}, nil, func(key, value []byte) (bool, error) {
+		if n++; n%1024 == 0 && ctx.Err() != nil {
+			return false, ctx.Err()
 		}
-		node.xattrs++
-		_, err := decodeXattr(value)
-		return err
+		err := decode(key, value)
+		if errors.Is(err, ErrCorrupt) {
+			c.report(Problem{Kind: CorruptRecord, Ino: inoOfKey(key), Key: string(key)})
+			err = nil
+		}
+		return true, err
 	})
 }
 
-func (c *checker) readMappings(ctx context.Context) error {
-	var last Ino
-	return c.scan(ctx, kindMapping, func(key, value []byte) error {
-		node := c.nodes[keyIno(key)]
-		if node == nil {
-			c.dangling(keyIno(key), &last)
-			return nil
-		}
-		if node.maps == 0 {
-			node.firstMap = keySecond(key)
-		}
-		node.maps++
-		_, err := decodeMapping(keySecond(key), value)
-		return err
-	})
+// inoOfKey returns the inode that a key is about; 0 if it is about none.
+func inoOfKey(key []byte) Ino {
+	switch key[0] {
+	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
+		return keyIno(key)
+	case kindExpiry:
+		return expiryIno(key)
+	}
+	return 0
 }
 
-func (c *checker) readKeys(ctx context.Context) error {
-	return c.scan(ctx, kindKey, func(key, value []byte) error {
-		ino, err := decodeNumber("key", value)
-		if err != nil {
-			return err
-		}
-		node := c.nodes[Ino(ino)]
-		if name := string(key[1:]); node == nil || node.rec.Key != name {
-			c.report(Problem{Kind: DanglingKey, Ino: Ino(ino), Key: name})
-			return nil
-		}
-		node.keyed = true
-		return nil
-	})
+// dangling reports, once per inode, records of a kind that outlived their inode.
+func (c *checker) dangling(ino Ino) {
+	if ino != c.last && !c.purged[ino] {
+		c.report(Problem{Kind: DanglingRecords, Ino: ino})
+	}
+	c.last = ino
 }
 
-func (c *checker) readDevices(ctx context.Context) error {
-	return c.scan(ctx, kindDevice, func(key, value []byte) error {
-		d, err := decodeDevice(DeviceName(key[1:]), value)
-		if err != nil {
-			return err
-		}
-		node := c.nodes[d.Ino]
-		if node == nil || !node.rec.IsDir() || node.rec.Device != d.Name {
-			c.report(Problem{Kind: DanglingDevice, Ino: d.Ino, Device: d.Name})
-			return nil
-		}
-		node.device = true
-		return nil
-	})
-}
-
-func (c *checker) readBindings(ctx context.Context) error {
-	return c.scan(ctx, kindBinding, func(key, value []byte) error {
-		ino := keyIno(key)
-		node := c.nodes[ino]
-		if node == nil || node.rec.Bound != BoundLive {
-			c.report(Problem{Kind: DanglingBinding, Ino: ino})
-			return nil
-		}
-		node.bound = true
-		_, err := decodeBinding(value)
-		return err
-	})
-}
-
-func (c *checker) readExpiries(ctx context.Context) error {
-	return c.scan(ctx, kindExpiry, func(key, value []byte) error {
-		at, ino, err := parseExpiry(key, value)
-		if err != nil {
-			return err
-		}
-		node := c.nodes[ino]
-		if node == nil || node.rec.Expires != at {
-			c.report(Problem{Kind: DanglingExpiry, Ino: ino, expires: at})
-			return nil
-		}
-		node.expires = true
-		return nil
-	})
+// sorted returns the inodes by number, so that the order of problems does not change from
+// run to run.
+func (c *checker) sorted() []*checkNode {
+	nodes := make([]*checkNode, 0, len(c.nodes))
+	for _, ino := range slices.Sorted(maps.Keys(c.nodes)) {
+		nodes = append(nodes, c.nodes[ino])
+	}
+	return nodes
 }
 
 // examine compares the inodes' records with what was found elsewhere.
