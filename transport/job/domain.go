@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
@@ -40,12 +39,9 @@ type Domain struct {
 func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain, error) {
 	list := make([]wire.Rank, len(ranks))
 	for i, r := range ranks {
-		if r < 0 || r >= j.opts.World {
-			return nil, fmt.Errorf("domain %q: rank %d is not one of the %d ranks: %w", name, r, j.opts.World, ErrOptions)
-		}
 		list[i] = wire.Rank(r)
 	}
-	d := &Domain{job: j, name: name, ranks: slices.Clone(ranks)}
+	d := &Domain{job: j, name: name, ranks: ranks}
 	var err error
 	if d.comm, err = j.domains.NewComm(ctx, name, list); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -87,15 +88,9 @@ type Options struct {
 
 // ensureDefaults sets zero options to their defaults.
 func (o *Options) ensureDefaults() {
-	if o.Backend == "" {
-		o.Backend = Auto
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Backend = cmp.Or(o.Backend, Auto)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // validate reports all invalid options at once.
