@@ -16,7 +16,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // facts are the first information that the ranks exchange.
@@ -194,22 +193,12 @@ func (o *over) share(ctx context.Context) error {
 // connect makes the links, and waits until all ranks have made theirs.
 func (o *over) connect(ctx context.Context) error {
 	err := o.join(ctx)
-	good := []byte{0}
-	if err == nil {
-		good[0] = 1
-	}
-	got, merr := o.rendezvous(ctx, func(plan.Rank) []byte { return good })
+	failed, merr := o.agree(ctx, err == nil)
 	if err != nil || merr != nil {
 		return errors.Join(err, merr)
 	}
-	var bad []plan.Rank
-	for r, p := range got {
-		if len(p) != 1 || p[0] != 1 {
-			bad = append(bad, plan.Rank(r))
-		}
-	}
-	if bad != nil {
-		return &MissingError{Ranks: bad, Err: errors.New("they can't establish all their links")}
+	if failed != nil {
+		return &MissingError{Ranks: failed, Err: errors.New("they can't establish all their links")}
 	}
 	return nil
 }
@@ -280,6 +269,3 @@ func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	}
 	return nil
 }
-
-// wireRights are the access rights of the ranks of a host to each other's memory.
-const wireRights = wire.Readable | wire.Writable

@@ -205,21 +205,16 @@ func (h *hub) concludeLocked(m *rendezvous) {
 
 // hold holds each buffer once for every rank but its own, which holds it already.
 func (m *rendezvous) hold() error {
+	var held []*region.Buffer
 	for r, o := range m.offers {
-		for i := range len(m.offers) - 1 {
-			err := o.buffer.Hold()
-			if err == nil {
-				continue
-			}
-			for range i {
-				o.buffer.Drop()
-			}
-			for _, before := range m.offers[:r] {
-				for range len(m.offers) - 1 {
-					before.buffer.Drop()
+		for range len(m.offers) - 1 {
+			if err := o.buffer.Hold(); err != nil {
+				for _, b := range held {
+					b.Drop()
 				}
+				return fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, err)
 			}
-			return fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, err)
+			held = append(held, o.buffer)
 		}
 	}
 	return nil
@@ -240,31 +235,4 @@ func (h *hub) leave(me plan.Rank) {
 		m.err = &MissingError{Ranks: []plan.Rank{me}, Err: errEnded}
 		h.endLocked(m)
 	}
-}
-
-// localShared holds the buffers of all ranks, each of them once.
-type localShared struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	all []offer
-}
-
-// Bytes returns the buffer of a rank.
-func (s *localShared) Bytes(of plan.Rank) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[of].bytes
-}
-
-// Close releases the buffers.
-func (s *localShared) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.all {
-		if o.buffer != nil {
-			o.buffer.Drop()
-		}
-	}
-	clear(s.all)
-	return nil
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// DefaultSpin is the time that a waiting rank polls before it sleeps.
-const DefaultSpin = 50 * time.Microsecond
+// spin is the time that a waiting rank polls before it sleeps.
+const spin = 50 * time.Microsecond
 
 // Local makes the fabrics of n ranks that are goroutines of one process. All of them can
 // access all host memory.
@@ -42,7 +41,7 @@ func newLocal(h *hub, me plan.Rank) *local {
 	l := &local{node: newNode(me, h.states, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
 	l.yields = true
 	if n <= runtime.GOMAXPROCS(0) {
-		l.spin = DefaultSpin
+		l.spin = spin
 	}
 	for r := range n {
 		if r != int(me) {
@@ -72,12 +71,6 @@ func (l *local) reset() {
 	}
 }
 
-// Rank returns our own rank.
-func (l *local) Rank() plan.Rank { return l.me }
-
-// Size returns the number of ranks.
-func (l *local) Size() int { return len(l.links) }
-
 // Nodes reports that all ranks are on one node.
 func (l *local) Nodes() []int { return make([]int, len(l.links)) }
 
@@ -102,9 +95,6 @@ func (l *local) Park(ctx context.Context, want []Want) error {
 	return l.park(ctx, l.links, want)
 }
 
-// Interrupt makes a pending wait return.
-func (l *local) Interrupt() { l.interrupt() }
-
 // Share exchanges buffers with the other ranks.
 func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	mine := offer{buffer: b}
@@ -121,7 +111,11 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 		}
 		return nil, err
 	}
-	return &localShared{all: slices.Clone(all)}, nil
+	s := &sharedBuffers{}
+	for _, o := range all {
+		s.bytes, s.held = append(s.bytes, o.bytes), append(s.held, o.buffer)
+	}
+	return s, nil
 }
 
 // Reform waits for the other ranks, and makes all links anew.
@@ -173,12 +167,7 @@ type localBells struct {
 	me  plan.Rank
 }
 
-func (b *localBells) ring(of plan.Rank, _ uint32) {
-	select {
-	case b.hub.bells[of] <- struct{}{}:
-	default:
-	}
-}
+func (b *localBells) ring(of plan.Rank, _ uint32) { signal(b.hub.bells[of]) }
 
 func (b *localBells) sleep(ctx context.Context, _ uint32) error {
 	select {

@@ -35,9 +35,6 @@ type Options struct {
 	// Timeout bounds the time until a rank comes to Over, Share, Reform and Duplicate.
 	// Default 30 s.
 	Timeout time.Duration
-	// Spin is the time that Park and Await poll before they sleep. The default is 50 µs, or
-	// none where this host has more ranks than processors. Negative is none.
-	Spin time.Duration
 }
 
 // over is a fabric over a domain.
@@ -151,8 +148,8 @@ func (o *over) worlds() []wire.Rank {
 	return all
 }
 
-// setSpin sets the time to poll before a waiter sleeps. It counts the processors of all
-// ranks of this host, as each may have one of its own.
+// setSpin makes waiters poll before they sleep, unless this host has more ranks than
+// processors. It counts the processors of all ranks, as each may have one of its own.
 func (o *over) setSpin(all []facts) {
 	here, cpus := 0, uint64(0)
 	for r, n := range o.nodes {
@@ -161,13 +158,8 @@ func (o *over) setSpin(all []facts) {
 			cpus |= all[r].cpus
 		}
 	}
-	switch {
-	case o.opts.Spin < 0 || o.opts.Spin == 0 && here > bits.OnesCount64(cpus):
-		o.spin = 0
-	case o.opts.Spin > 0:
-		o.spin = o.opts.Spin
-	default:
-		o.spin = DefaultSpin
+	if here <= bits.OnesCount64(cpus) {
+		o.spin = spin
 	}
 }
 
@@ -179,12 +171,6 @@ func (o *over) hearLost(of plan.Rank, cause error) {
 		o.wake(o.me)
 	}
 }
-
-// Rank returns our own rank.
-func (o *over) Rank() plan.Rank { return o.me }
-
-// Size returns the number of ranks.
-func (o *over) Size() int { return len(o.links) }
 
 // Nodes returns the host of each rank.
 func (o *over) Nodes() []int { return slices.Clone(o.nodes) }
@@ -211,7 +197,7 @@ func (o *over) Signals() Signals {
 // Interrupt makes a pending wait return.
 func (o *over) Interrupt() {
 	if o.gate.Enter() {
-		o.interrupt()
+		o.node.Interrupt()
 		o.gate.Leave()
 	}
 }
@@ -266,7 +252,7 @@ func (o *over) Close() error {
 		}
 		o.bye()
 		o.gate.Shut()
-		o.interrupt()
+		o.node.Interrupt()
 		o.cancel()
 		o.gate.Drain()
 		o.reg.remove(o)

@@ -55,6 +55,12 @@ func newNode(me plan.Rank, seats []*rankState, b bells) *node {
 	return &node{me: me, states: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
 }
 
+// Rank returns our own rank.
+func (n *node) Rank() plan.Rank { return n.me }
+
+// Size returns the number of ranks.
+func (n *node) Size() int { return len(n.states) }
+
 // Set sets our own counter.
 func (n *node) Set(value uint64) {
 	n.states[n.me].count.Store(value)
@@ -65,7 +71,7 @@ func (n *node) Set(value uint64) {
 	}
 }
 
-// polls is the number of polls for which Meet waits for a counter: about the time that a
+// polls is the number of polls for which Arrive waits for a counter: about the time that a
 // rank takes which is about to set it. Reading the clock would take longer.
 const polls = 1000
 
@@ -103,14 +109,11 @@ func (n *node) wake(of plan.Rank) {
 	}
 }
 
-// interrupt ends the current wait, or the next one.
-func (n *node) interrupt() {
+// Interrupt ends the current wait, or the next one.
+func (n *node) Interrupt() {
 	n.stopped.Store(true)
 	n.wake(n.me)
-	select {
-	case n.interrupted <- struct{}{}:
-	default:
-	}
+	signal(n.interrupted)
 }
 
 // note records that a rank has ended.

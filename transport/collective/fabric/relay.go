@@ -59,6 +59,7 @@ func (r *relay) err() error {
 	return nil
 }
 
+// signal wakes the receiver of a channel that holds one token.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

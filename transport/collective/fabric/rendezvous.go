@@ -324,9 +324,4 @@ func (o *over) callBack(r plan.Rank, world wire.Rank) {
 }
 
 // notify makes a waiter in a rendezvous look again.
-func (o *over) notify() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
+func (o *over) notify() { signal(o.changed) }

@@ -59,17 +59,12 @@ type segments struct {
 
 // close frees the memory, which must no longer be in use.
 func (s *segments) close() error {
-	var errs []error
-	for _, m := range s.maps {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-	}
+	err := closeMaps(s.maps)
 	if s.own != nil {
-		errs = append(errs, s.own.Close(context.Background()))
+		err = errors.Join(err, s.own.Close(context.Background()))
 	}
 	*s = segments{}
-	return errors.Join(errs...)
+	return err
 }
 
 // slice bounds the sleep of a rank before it checks its context again.
