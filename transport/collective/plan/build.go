@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/hmcfs/hmcfs/devices/elem"
+import (
+	"slices"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
 
 // builder makes the program of one rank. Its methods omit steps that have no elements, and
 // copies of a block to itself.
@@ -20,17 +24,9 @@ type builder struct {
 func (b *builder) everybody() rankSet { return rankSet{b, b.order, b.pos} }
 
 func newBuilder(p *Plan, r Rank) *builder {
-	b := &builder{plan: p, task: &p.Task, rank: r, n: p.Task.Ranks, order: p.Shape.order(p.Task.Ranks)}
-	for i, o := range b.order {
-		if o == r {
-			b.pos = i
-		}
-	}
-	return b
+	order := p.Shape.order(p.Task.Ranks)
+	return &builder{plan: p, task: &p.Task, rank: r, n: p.Task.Ranks, order: order, pos: slices.Index(order, r)}
 }
-
-// at returns the rank at a position of the ring, modulo the number of ranks.
-func (b *builder) at(pos int) Rank { return b.order[((pos%b.n)+b.n)%b.n] }
 
 func (b *builder) sourceOf(r Rank, g Range) Block { return b.task.Place(r, Block{Source, g}) }
 func (b *builder) resultOf(r Rank, g Range) Block { return b.task.Place(r, Block{Result, g}) }

@@ -50,13 +50,13 @@ func (b *builder) pieces() int {
 // line returns the chain of a reduction: in the order of the ranks if the task requires it,
 // otherwise with the root at the end.
 func (b *builder) line() rankSet {
-	ranks := make([]Rank, b.n)
+	c, ranks := b.everybody(), make([]Rank, b.n)
 	for i := range ranks {
 		switch {
 		case b.task.ordered():
 			ranks[i] = Rank(i)
 		case b.task.Kind == Reduce:
-			ranks[i] = b.at(b.everybody().place(b.task.Root) + 1 + i)
+			ranks[i] = c.at(c.place(b.task.Root) + 1 + i)
 		default:
 			ranks[i] = b.order[i]
 		}

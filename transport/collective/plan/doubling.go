@@ -7,12 +7,12 @@ import "math/bits"
 // first place is chosen so that the last round ends in the result. Ranks beyond the largest
 // power of two first send their source to a partner, and get the result from it.
 func (b *builder) doubling() {
-	whole := b.whole()
+	c, whole := b.everybody(), b.whole()
 	count := bits.Len(uint(b.n)) - 1
 	full := 1 << count
 	if b.pos >= full {
-		b.send(b.at(b.pos-full), b.source(whole))
-		b.receive(b.at(b.pos-full), b.result(whole))
+		b.send(c.at(b.pos-full), b.source(whole))
+		b.receive(c.at(b.pos-full), b.result(whole))
 		return
 	}
 	places := [2]Block{b.result(whole), b.take(whole.Len)}
@@ -24,12 +24,12 @@ func (b *builder) doubling() {
 		if own == places[0] {
 			k = own
 		}
-		b.combine(b.at(b.pos+full), k, own)
+		b.combine(c.at(b.pos+full), k, own)
 		own = k
 	}
 	for half := 1; half < full; half *= 2 {
 		left--
-		peer := b.at(b.pos ^ half)
+		peer := c.at(b.pos ^ half)
 		b.send(peer, own)
 		if k := places[left%2]; k != own {
 			b.combine(peer, k, own)
@@ -45,6 +45,6 @@ func (b *builder) doubling() {
 	}
 	b.average(own)
 	if b.pos+full < b.n {
-		b.send(b.at(b.pos+full), own)
+		b.send(c.at(b.pos+full), own)
 	}
 }

@@ -113,6 +113,20 @@ func (k Kind) Combines() bool { return k == AllReduce || k == ReduceScatter || k
 // Rooted reports whether the kind has a root.
 func (k Kind) Rooted() bool { return k == Broadcast || k == Reduce }
 
+// BusFactor returns the bus bandwidth of a collective of some ranks as a multiple of its
+// algorithm bandwidth, as defined by nccl-tests.
+func (k Kind) BusFactor(ranks int) float64 {
+	n := float64(ranks)
+	switch k {
+	case AllReduce:
+		return 2 * (n - 1) / n
+	case ReduceScatter, AllGather, AllToAll:
+		return (n - 1) / n
+	case Broadcast, Reduce, Barrier:
+	}
+	return 1
+}
+
 // SourceLen returns the number of elements of a rank's source.
 func (t *Task) SourceLen(r Rank) uint64 {
 	switch {
