@@ -115,7 +115,7 @@ func (gd *guard) identOf(r *running) *ident {
 //
 // Errors: a RetryError for a call that has lapsed.
 func (gd *guard) number() error {
-	gd.keeper.forget()
+	gd.keeper.has = false // the next call copies its source again
 	if gd.seq.next() {
 		return &RetryError{Call: gd.seq.call, Rank: gd.ahead, Because: "had already completed it when the ranks recovered"}
 	}
@@ -252,14 +252,14 @@ func (gd *guard) compare(ctx context.Context, d *duty) error {
 // recoverable reports whether an error requires recovery. These do not: an error that all
 // ranks return, a Barrier that can be continued, and a context that has ended.
 func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) bool {
-	var different *InconsistentError
-	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || errors.As(err, &different) {
+	_, different := errors.AsType[*InconsistentError](err)
+	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || different {
 		return false
 	}
 	if d.run != nil && d.run.task.Kind == plan.Barrier && at == started {
 		// The counters show which ranks are missing, and nothing was sent.
-		var late *TimeoutError
-		if ctx.Err() != nil || errors.As(err, &late) && late.Missing != nil {
+		late, timedOut := errors.AsType[*TimeoutError](err)
+		if ctx.Err() != nil || timedOut && late.Missing != nil {
 			gd.resumable = true
 			return false
 		}
@@ -303,7 +303,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	gd.seq.ident = gd.seq.intern(gd.seq.ident.frame)
 	gd.tries = 0
 	for _, s := range all {
-		gd.sync.raise(s.counter)
+		gd.sync.base = max(gd.sync.base, s.counter)
 		if s.call == gd.seq.call {
 			gd.tries = max(gd.tries, int(s.tries))
 		}

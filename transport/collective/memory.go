@@ -72,11 +72,6 @@ func (m *memory) again(count uint64, v domain.View) error {
 	return err
 }
 
-// copyView copies a held view to another view.
-func copyView(ctx context.Context, dst domain.View, src *memory) error {
-	return region.Copy(ctx, dst.Buffer(), dst.Offset(), src.held, src.view.Offset(), src.view.Size())
-}
-
 // drop undoes hold and show.
 func (m *memory) drop() {
 	if m.release != nil {

@@ -21,7 +21,6 @@ const smallestPage = 4 << 10
 // up to the position of the step. Therefore a page in use by a step is never evicted, and
 // there are more frames than steps can use pages. An evicted page is loaded again when it
 // is needed.
-// again when it is needed.
 type pager struct {
 	slots *transport.SlotPool
 	slot  uint64

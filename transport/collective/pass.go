@@ -202,7 +202,7 @@ func (p *passPath) passed(k int) error {
 		return nil
 	}
 	p.away[i] = false
-	p.watch.advance()
+	p.watch.moved.Add(1)
 	return <-p.moved[i]
 }
 

@@ -81,23 +81,24 @@ func (p *planner) prepare(key callKey) (*prepared, error) {
 	if key.plan != nil {
 		return pr, p.usePlan(pr, key.plan, t)
 	}
-	if !p.windowed {
-		var err error
-		pr.stream, err = p.streamWay(&t, pr.staged)
-		return pr, err
-	}
-	w, err := p.choose(t, true)
+	w, err := p.choose(t, p.windowed)
 	if err != nil {
 		return nil, err
 	}
+	p.use(pr, w)
+	pr.window = pr.direct != nil && fitsWindow(&t)
+	return pr, nil
+}
+
+// use makes our program of a plan, by which a call is then executed.
+func (p *planner) use(pr *prepared, w *way) {
 	if w.plan.Algorithm == plan.Direct {
-		pr.direct, pr.window = w, fitsWindow(&t)
+		pr.direct = w
 		p.translate(w, staging{})
-		return pr, nil
+		return
 	}
 	pr.stream = w
 	p.translate(w, pr.staged)
-	return pr, nil
 }
 
 // usePlan prepares a call that uses an existing plan.
@@ -120,14 +121,7 @@ func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
 	if err != nil {
 		return err
 	}
-	w := &way{plan: made, because: "plan", predicted: p.predict(made)}
-	if made.Algorithm == plan.Direct {
-		pr.direct = w
-		p.translate(w, staging{})
-		return nil
-	}
-	pr.stream = w
-	p.translate(w, pr.staged)
+	p.use(pr, &way{plan: made, because: "plan", predicted: p.predict(made)})
 	return nil
 }
 
@@ -154,16 +148,6 @@ func (p *planner) current(of *plan.Plan) error {
 			plan.ErrStale, of.Shape.Nodes, of.Shape.Order, ours.Nodes, ours.Order)
 	}
 	return nil
-}
-
-// streamWay returns the way over links.
-func (p *planner) streamWay(t *plan.Task, st staging) (*way, error) {
-	w, err := p.choose(*t, false)
-	if err != nil {
-		return nil, err
-	}
-	p.translate(w, st)
-	return w, nil
 }
 
 // translate makes our program of a plan.

@@ -22,8 +22,8 @@ func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *pro
 	for i := range p {
 		g.steps = append(g.steps, translate(&p[i], rank, element))
 	}
-	for i := range g.steps {
-		g.steps[i].waits = waitsOf(g.steps, i)
+	for i, waits := range p.Waits() {
+		g.steps[i].waits = waits
 	}
 	g.cut()
 	g.paging = newPaging(g.steps, g.phases, st)
@@ -38,9 +38,6 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 	case plan.Receive, plan.Fetch:
 		t.write = t.block
 	case plan.ReceiveCombine:
-		if t.from.buffer == 0 {
-			t.from = t.block
-		}
 		t.write, t.reads[0] = t.block, t.from
 	case plan.Copy:
 		t.write, t.reads[0] = t.block, t.from
@@ -60,41 +57,6 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 
 func bytesOf(b plan.Block, element uint64) span {
 	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
-}
-
-// waitsOf returns the earlier steps that step i must come after: those that write bytes it
-// touches, or touch bytes it writes.
-func waitsOf(steps []step, i int) []wait {
-	var waits []wait
-	s := &steps[i]
-	for j := i - 1; j >= 0; j-- {
-		if steps[j].action == plan.Sync {
-			break
-		}
-		meet, follow := conflict(s, &steps[j])
-		if meet {
-			waits = append(waits, wait{step: j, follow: follow})
-		}
-	}
-	return waits
-}
-
-// conflict reports whether two steps touch bytes that one of them writes, and whether these
-// are always the same range in both.
-func conflict(a, b *step) (meet, follow bool) {
-	follow = true
-	pair := func(x, y span) {
-		if x.overlaps(y) {
-			meet = true
-			follow = follow && x == y
-		}
-	}
-	pair(a.write, b.write)
-	for i := range a.reads {
-		pair(a.write, b.reads[i])
-		pair(a.reads[i], b.write)
-	}
-	return meet, meet && follow
 }
 
 // cut divides the steps into phases.

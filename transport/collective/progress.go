@@ -45,11 +45,11 @@ func (p *progress) limit(i int) uint64 {
 	s := &p.prog.steps[i]
 	n := s.block.len
 	for _, w := range s.waits {
-		have := p.done[w.step]
+		have := p.done[w.Step]
 		switch {
-		case w.follow:
+		case w.Follow:
 			n = min(n, have)
-		case have < p.prog.steps[w.step].block.len:
+		case have < p.prog.steps[w.Step].block.len:
 			return 0
 		}
 	}

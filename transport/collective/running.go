@@ -7,6 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // running is a call in progress.
@@ -76,7 +77,8 @@ func (r *running) hold(ctx context.Context, rank plan.Rank) error {
 func (r *running) rootCopies(ctx context.Context, rank plan.Rank) error {
 	t := &r.task
 	if rank == t.Root && !t.InPlace && t.Count > 0 {
-		if err := copyView(ctx, r.call.Result, &r.source); err != nil {
+		to, from := r.call.Result, &r.source
+		if err := region.Copy(ctx, to.Buffer(), to.Offset(), from.held, from.view.Offset(), from.view.Size()); err != nil {
 			return err
 		}
 		r.source.drop()

@@ -47,16 +47,8 @@ type shares struct {
 
 // oneHost reports whether all ranks are on one host, and can map memory there.
 func oneHost(p fabric.Places) bool {
-	if !p.Mapped() {
-		return false
-	}
 	nodes := p.Nodes()
-	for _, n := range nodes {
-		if n != nodes[0] {
-			return false
-		}
-	}
-	return true
+	return p.Mapped() && !slices.ContainsFunc(nodes, func(n int) bool { return n != nodes[0] })
 }
 
 // share maps one buffer of each rank at all of them. They call it in the same order.

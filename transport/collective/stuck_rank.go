@@ -79,9 +79,6 @@ func (w *watchdog) begin(call uint32, what *string) {
 
 func (w *watchdog) end() { w.call.Store(0) }
 
-// advance records progress.
-func (w *watchdog) advance() { w.moved.Add(1) }
-
 // ranksOf returns the ranks in a bit set.
 func ranksOf(set uint64) []plan.Rank {
 	var out []plan.Rank
