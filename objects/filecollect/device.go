@@ -18,7 +18,7 @@ const deviceSegment = 16 << 20
 // soleDevice returns the device that has all sources and results, if it can combine elements
 // itself: the bytes then need not pass through the host. Otherwise it returns nil.
 func (j *Job) soleDevice() devices.Device {
-	if !Combines(j.task.Kind) {
+	if !j.task.Kind.Combines() {
 		return nil
 	}
 	var only devices.Device

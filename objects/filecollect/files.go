@@ -147,7 +147,7 @@ func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, fro
 			err = fmt.Errorf("it has %d bytes, but rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
 		}
 		if err != nil {
-			return rankFault(rank, err)
+			return ofRank(rank, err)
 		}
 	}
 	return nil
@@ -160,13 +160,13 @@ func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to 
 			continue
 		}
 		if other := slices.Index(to, ino); other < rank {
-			return rankFault(rank, fmt.Errorf("its target is also the target of rank %d: %w", other, objects.ErrInvalid))
+			return ofRank(rank, fmt.Errorf("its target is also the target of rank %d: %w", other, objects.ErrInvalid))
 		}
 		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
 			err = checkTarget(ctx, t, ranks[rank].Target)
 		}
 		if err != nil {
-			return rankFault(rank, err)
+			return ofRank(rank, err)
 		}
 	}
 	return nil
@@ -183,5 +183,3 @@ func checkTarget(ctx context.Context, t *Task, e cluster.End) error {
 	}
 	return err
 }
-
-func rankFault(rank int, err error) error { return &RankError{Rank: rank, Err: err} }

@@ -115,7 +115,7 @@ func TestJob(t *testing.T) {
 			for _, count := range []uint64{0, 1, 3, 4_300_001} {
 				task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 * count, Root: 1}
 				path := "local"
-				if Combines(kind) {
+				if kind.Combines() {
 					task.Op, path = elem.Avg, c.path
 				}
 				r.jobOnce(task, c.devs, path)
