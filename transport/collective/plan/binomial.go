@@ -10,13 +10,13 @@ func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
 // binomial grows a tree from the root: after round s, it contains 1<<s ranks.
 func (b *builder) binomial() {
-	c, k := b.everybody(), b.result(b.whole())
+	c, k := b.all, b.result(b.whole())
 	switch b.task.Kind {
 	case Reduce:
 		c.shrink(b.task.Root)
 	case AllReduce:
-		c.shrink(b.order[0])
-		c.grow(b.order[0], func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
+		c.shrink(c.ranks[0])
+		c.grow(c.ranks[0], func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
 	default:
 		b.rootOwn()
 		c.grow(b.task.Root, func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })

@@ -18,7 +18,7 @@ func (b *builder) chain() {
 	switch b.task.Kind {
 	case Broadcast:
 		b.rootOwn()
-		c := b.everybody()
+		c := b.all
 		d := c.distance(b.task.Root)
 		for i := range n {
 			if d > 0 {
@@ -50,15 +50,15 @@ func (b *builder) pieces() int {
 // line returns the chain of a reduction: in the order of the ranks if the task requires it,
 // otherwise with the root at the end.
 func (b *builder) line() rankSet {
-	c, ranks := b.everybody(), make([]Rank, b.n)
+	ranks := make([]Rank, b.n)
 	for i := range ranks {
 		switch {
 		case b.task.ordered():
 			ranks[i] = Rank(i)
 		case b.task.Kind == Reduce:
-			ranks[i] = c.at(c.place(b.task.Root) + 1 + i)
+			ranks[i] = b.all.at(b.all.place(b.task.Root) + 1 + i)
 		default:
-			ranks[i] = b.order[i]
+			ranks[i] = b.all.ranks[i]
 		}
 	}
 	return b.among(ranks)

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // lanes is the view that a hierarchical plan has of the ranks: from each node the same
 // number of ranks, the lanes, communicate between the nodes, each for its share. The other
 // ranks of a node use the lane given by their index in the node, modulo the number of
@@ -86,10 +88,8 @@ func (b *builder) hierarchical() {
 // leader returns the rank that communicates between the nodes on behalf of a node: the root
 // in its own node.
 func (l lanes) leader(node int) Rank {
-	for _, r := range l.nodes[node] {
-		if r == l.b.task.Root {
-			return r
-		}
+	if root := l.b.task.Root; slices.Contains(l.nodes[node], root) {
+		return root
 	}
 	return l.nodes[node][0]
 }

@@ -10,17 +10,7 @@ func (s *Shape) check(n int) error {
 	if s.Nodes != nil && len(s.Nodes) != n {
 		return fmt.Errorf("%w: the shape has nodes for %d ranks, but the task has %d", ErrTask, len(s.Nodes), n)
 	}
-	if s.Order == nil {
-		return nil
-	}
-	seen := make([]bool, n)
-	for _, r := range s.Order {
-		if r < 0 || int(r) >= n || seen[r] {
-			return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
-		}
-		seen[r] = true
-	}
-	if len(s.Order) != n {
+	if s.Order != nil && !slices.Equal(slices.Sorted(slices.Values(s.Order)), inOrder(n)) {
 		return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
 	}
 	return nil

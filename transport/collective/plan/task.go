@@ -165,9 +165,7 @@ func (t *Task) Place(r Rank, b Block) Block {
 	}
 	switch t.Kind {
 	case AllReduce, Broadcast:
-		if b.Buffer == Source {
-			b.Buffer = Result
-		}
+		b.Buffer = Result
 	case AllGather:
 		if b.Buffer == Source {
 			b.Buffer = Result
@@ -179,9 +177,7 @@ func (t *Task) Place(r Rank, b Block) Block {
 			b.Off += t.part(r).Off
 		}
 	case Reduce:
-		if b.Buffer == Result {
-			b.Buffer = Source
-		}
+		b.Buffer = Source
 	case AllToAll, Barrier:
 	}
 	return b
