@@ -68,7 +68,7 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	if len(f.host) > maxHost {
 		return facts{}, fmt.Errorf("the host's name is too long, %d bytes: %w", len(f.host), ErrProtocol)
 	}
-	for r, world := range o.worlds() {
+	for r, world := range o.worlds {
 		if r == int(o.me) {
 			continue
 		}
@@ -228,12 +228,8 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 	in := o.segments.all[o.me].pipe(slices.Index(o.local, r))
 	out := o.segments.all[r].pipe(slices.Index(o.local, o.me))
 	// No peer writes to our ring before the rendezvous that follows.
-	in.flow.head.Store(0)
-	in.flow.tail.Store(0)
-	in.flow.ended.Store(0)
-	return &ringLink{
-		node: o.node, peer: r, out: outlet{flow: out.flow, data: out.data}, in: inlet{flow: in.flow, data: in.data},
-	}
+	in.reset()
+	return &ringLink{node: o.node, peer: r, out: outlet{pipe: out}, in: inlet{pipe: in}}
 }
 
 // stream makes the socket connection with a rank: either the link itself, or the doorbell
@@ -241,12 +237,11 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	m := &o.series
 	m.mu.Lock()
-	world := m.peers[l.peer].world
 	// The name is the same at both ends, and differs from that of any other stream of the
 	// two ranks.
 	name := (o.nonce ^ m.peers[l.peer].nonce) + uint64(m.epoch)
 	m.mu.Unlock()
-	conn, err := o.open(ctx, world, name)
+	conn, err := o.open(ctx, o.worlds[l.peer], name)
 	if err != nil {
 		return &LinkError{l.peer, err}
 	}

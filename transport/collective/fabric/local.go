@@ -38,8 +38,8 @@ type local struct {
 
 func newLocal(h *hub, me plan.Rank) *local {
 	n := len(h.states)
-	l := &local{node: newNode(me, h.states, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
-	l.yields = true
+	l := &local{node: newNode(me, h.states), hub: h, links: make([]*ringLink, n)}
+	l.bells = l
 	if n <= runtime.GOMAXPROCS(0) {
 		l.spin = spin
 	}
@@ -61,11 +61,9 @@ func (l *local) reset() {
 		if link == nil {
 			continue
 		}
-		out, in := &l.hub.rings[int(l.me)*n+r], &l.hub.rings[r*n+int(l.me)]
-		out.flow.head.Store(0)
-		out.flow.tail.Store(0)
-		out.flow.ended.Store(0)
-		link.out, link.in = outlet{flow: out.flow, data: out.data}, inlet{flow: in.flow, data: in.data}
+		out := l.hub.rings[int(l.me)*n+r]
+		out.reset()
+		link.out, link.in = outlet{pipe: out}, inlet{pipe: l.hub.rings[r*n+int(l.me)]}
 		link.lost.Store(nil)
 		l.gone[r].Store(nil)
 	}
@@ -161,17 +159,11 @@ func (l *local) Close() error {
 	return err
 }
 
-// localBells are bells that are channels.
-type localBells struct {
-	hub *hub
-	me  plan.Rank
-}
+func (l *local) ring(of plan.Rank, _ uint32) { signal(l.hub.bells[of]) }
 
-func (b *localBells) ring(of plan.Rank, _ uint32) { signal(b.hub.bells[of]) }
-
-func (b *localBells) sleep(ctx context.Context, _ uint32) error {
+func (l *local) sleep(ctx context.Context, _ uint32) error {
 	select {
-	case <-b.hub.bells[b.me]:
+	case <-l.hub.bells[l.me]:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -45,7 +45,9 @@ type over struct {
 	reg   *registry
 	name  string
 	nonce uint64
-	nodes []int
+	// worlds are the ranks of the job, which do not change, and nodes their hosts.
+	worlds []wire.Rank
+	nodes  []int
 	// mapped is the value of Fabric.Mapped. If true, local are the ranks of our host in
 	// ascending order, including our own.
 	mapped   bool
@@ -103,20 +105,18 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 
 func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank, o Options) (*over, error) {
 	n := len(ranks)
-	f := &over{opts: o, c: c, name: name, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
+	f := &over{opts: o, c: c, name: name, worlds: ranks, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
 	var number [8]byte
 	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(number[:])
 	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
 	seats := make([]*rankState, n)
 	seats[me] = &rankState{}
-	f.node = newNode(me, seats, nil)
-	f.bells = &futexes{node: f.node, knock: f.knock}
-	f.yields = true
+	f.node = newNode(me, seats)
+	f.bells = f
 	f.links = make([]*link, n)
-	f.series.sent = map[uint32][][]byte{}
-	for r, world := range ranks {
-		f.series.peers = append(f.series.peers, peer{world: world})
+	f.series.sent, f.series.peers = map[uint32][][]byte{}, make([]peer, n)
+	for r := range n {
 		if r != int(f.me) {
 			f.links[r] = &link{o: f, peer: plan.Rank(r)}
 		}
@@ -133,19 +133,8 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 
 // rankOf returns the rank in the fabric of a rank of the job.
 func (o *over) rankOf(world wire.Rank) (plan.Rank, bool) {
-	// world does not change once peers is set.
-	i := slices.IndexFunc(o.worlds(), func(w wire.Rank) bool { return w == world })
+	i := slices.Index(o.worlds, world)
 	return plan.Rank(i), i >= 0
-}
-
-func (o *over) worlds() []wire.Rank {
-	o.series.mu.Lock()
-	defer o.series.mu.Unlock()
-	all := make([]wire.Rank, len(o.series.peers))
-	for i := range all {
-		all[i] = o.series.peers[i].world
-	}
-	return all
 }
 
 // setSpin makes waiters poll before they sleep, unless this host has more ranks than
@@ -281,7 +270,7 @@ func (o *over) bye() {
 	for r, p := range peers {
 		if r != int(o.me) && p.nonce != 0 && !p.left {
 			text := (&packet{kind: kindBye, have: true, epoch: epoch, from: o.nonce, to: p.nonce, name: o.name}).encode()
-			_ = o.c.SendPacket(ctx, p.world, wire.PortFabric, text)
+			_ = o.c.SendPacket(ctx, o.worlds[r], wire.PortFabric, text)
 		}
 	}
 }

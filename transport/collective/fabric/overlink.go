@@ -25,7 +25,6 @@ type link struct {
 	bell *doorbell
 }
 
-// open connects to a rank.
 func (o *over) open(ctx context.Context, world wire.Rank, name uint64) (net.Conn, error) {
 	for {
 		in, err := o.c.Origin(ctx, world)

@@ -40,9 +40,6 @@ type node struct {
 	bells  bells
 	// spin is the time that a waiter polls before it sleeps.
 	spin time.Duration
-	// yields makes a polling waiter yield to other goroutines: the ranks it waits for are
-	// in this process.
-	yields bool
 	// gone holds, for each rank that has ended, the reason.
 	gone []atomic.Pointer[LinkError]
 	// stopped ends the current wait, or the next one.
@@ -51,8 +48,8 @@ type node struct {
 	interrupted chan struct{}
 }
 
-func newNode(me plan.Rank, seats []*rankState, b bells) *node {
-	return &node{me: me, states: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
+func newNode(me plan.Rank, seats []*rankState) *node {
+	return &node{me: me, states: seats, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
 }
 
 // Rank returns our own rank.
@@ -164,10 +161,9 @@ func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
 
 // spinner bounds the polling of a waiter.
 type spinner struct {
-	limit  time.Duration
-	yields bool
-	began  time.Time
-	turns  int
+	limit time.Duration
+	began time.Time
+	turns int
 }
 
 const (
@@ -179,24 +175,19 @@ const (
 	turnsAnyway = 4
 )
 
-func (n *node) spinner() spinner { return spinner{limit: n.spin, yields: n.yields} }
+func (n *node) spinner() spinner { return spinner{limit: n.spin} }
 
 // again reports whether to poll once more.
 func (s *spinner) again() bool {
 	s.turns++
 	if s.limit == 0 {
-		if s.yields {
-			runtime.Gosched()
-			return s.turns < turnsAnyway
-		}
-		return false
+		runtime.Gosched()
+		return s.turns < turnsAnyway
 	}
 	if s.turns%look != 0 {
 		return true
 	}
-	if s.yields {
-		runtime.Gosched()
-	}
+	runtime.Gosched() // the ranks that it waits for may be in this process
 	if s.began.IsZero() {
 		s.began = time.Now()
 		return true

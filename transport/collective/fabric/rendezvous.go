@@ -29,12 +29,6 @@ const maxParts = 4
 // errAnew reports that a rank makes all links anew.
 var errAnew = errors.New("the peer is re-establishing its links")
 
-// part is a rank's contribution to a rendezvous.
-type part struct {
-	epoch, seq uint32
-	blob       []byte
-}
-
 // rendezvousSeries are the rendezvous of the ranks of a fabric. In each, every rank brings a
 // contribution for every other rank, and receives those of all others. An epoch lasts from
 // one Reform to the next; rendezvous are numbered within it.
@@ -61,11 +55,11 @@ type rendezvousSeries struct {
 
 // peer is the state of another rank.
 type peer struct {
-	world wire.Rank
 	// nonce is the number of its fabric; knows reports that it knows ours.
 	nonce uint64
 	knows bool
-	parts []part
+	// parts are its contributions, in order.
+	parts []packet
 	// away reports that its session has ended and a goroutine is reconnecting; dead is the
 	// error if that failed.
 	away bool
@@ -89,8 +83,8 @@ func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
 	return nil, false
 }
 
-// keep keeps a part, unless a later one is known.
-func (p *peer) keep(in part) {
+// keep keeps a contribution, unless a later one is known.
+func (p *peer) keep(in packet) {
 	if n := len(p.parts); n > 0 {
 		last := &p.parts[n-1]
 		if in.epoch < last.epoch || in.epoch == last.epoch && in.seq <= last.seq {
@@ -137,7 +131,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 		if p.nonce != 0 && (m.epoch > 0 || m.seq > 1) {
 			return nil, nil // from an earlier or a later fabric of that name
 		}
-		*p = peer{world: p.world, nonce: in.from}
+		*p = peer{nonce: in.from}
 	}
 	p.knows = p.knows || in.to == o.nonce
 	if in.kind == kindBye {
@@ -156,7 +150,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 		}
 	}
 	if in.epoch > m.epoch || in.epoch == m.epoch && in.seq+1 >= m.seq {
-		p.keep(part{in.epoch, in.seq, in.blob})
+		p.keep(*in)
 	}
 	if !in.have && in.epoch == m.epoch && m.sent[in.seq] != nil {
 		answer = o.partLocked(rank, in.seq, true)
@@ -296,9 +290,9 @@ func (o *over) tell(seq uint32, ranks []plan.Rank) {
 		m.mu.Lock()
 		_, have := m.peers[r].find(m.epoch, seq)
 		have = have && m.peers[r].knows
-		text, world := o.partLocked(r, seq, have).encode(), m.peers[r].world
+		text := o.partLocked(r, seq, have).encode()
 		m.mu.Unlock()
-		if _, err := o.c.TryPacket(world, wire.PortFabric, text); err == nil {
+		if _, err := o.c.TryPacket(o.worlds[r], wire.PortFabric, text); err == nil {
 			continue
 		}
 		m.mu.Lock()
@@ -306,16 +300,16 @@ func (o *over) tell(seq uint32, ranks []plan.Rank) {
 		m.peers[r].away = true
 		m.mu.Unlock()
 		if call {
-			o.running.Go(func() { o.callBack(r, world) })
+			o.running.Go(func() { o.callBack(r) })
 		}
 	}
 }
 
 // callBack reconnects to a rank whose session has ended.
-func (o *over) callBack(r plan.Rank, world wire.Rank) {
+func (o *over) callBack(r plan.Rank) {
 	ctx, cancel := context.WithTimeout(o.life, grace)
 	defer cancel()
-	err := o.c.Reconnect(ctx, world)
+	err := o.c.Reconnect(ctx, o.worlds[r])
 	m := &o.series
 	m.mu.Lock()
 	m.peers[r].away, m.peers[r].dead = false, err

@@ -51,12 +51,11 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	maps = make([]window.Mapping, len(o.links))
 	offers := make([][]byte, len(o.links))
 	keys := make([]wire.Key, len(o.links))
-	worlds := o.worlds()
 	for _, r := range o.local {
 		if r == o.me || !can {
 			continue
 		}
-		d, serr := o.c.Share(ctx, worlds[r], b, wire.Readable|wire.Writable)
+		d, serr := o.c.Share(ctx, o.worlds[r], b, wire.Readable|wire.Writable)
 		if serr != nil {
 			can = false
 			continue
@@ -67,7 +66,7 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 		for r, key := range keys {
 			if key != 0 {
 				// If the session has ended, so has the key.
-				_ = o.c.Revoke(ctx, worlds[r], key)
+				_ = o.c.Revoke(ctx, o.worlds[r], key)
 			}
 		}
 	}()
@@ -103,7 +102,6 @@ func (o *over) agree(ctx context.Context, ok bool) (failed []plan.Rank, err erro
 // mapEach maps the buffers that the ranks of the host offer, and reports whether it could
 // map all.
 func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping) bool {
-	worlds := o.worlds()
 	for r, p := range got {
 		if len(p) == 0 || p[0] != 1 {
 			return false
@@ -115,7 +113,7 @@ func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping)
 		if err != nil {
 			return false
 		}
-		if maps[r], err = o.c.Map(ctx, worlds[r], d); err != nil {
+		if maps[r], err = o.c.Map(ctx, o.worlds[r], d); err != nil {
 			return false
 		}
 	}
