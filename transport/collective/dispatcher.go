@@ -55,7 +55,8 @@ func (d *dispatcher) fallBack(r *running) error {
 		}
 		d.planner.use(pr, w)
 	}
-	r.switchTo(pr.stream)
+	w := pr.stream
+	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (d *dispatcher) stream(ctx context.Context, r *running, w *way) error {
 		})
 	}
 	err := x.run(ctx)
-	x.end()
+	x.stager.settle()
 	r.report.note(x.count, path)
 	return err
 }

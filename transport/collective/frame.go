@@ -45,7 +45,6 @@ type frame [frameSize]byte
 // kindControl and larger values are calls that have no plan.Kind.
 const kindControl = 0xf0
 
-// frameOf returns the frame of a call.
 func frameOf(t *plan.Task, a plan.Algorithm) (f frame) {
 	f[0], f[1], f[2] = byte(t.Kind), byte(t.Type), byte(t.Op)
 	if t.Strict {

@@ -148,7 +148,7 @@ func (g *Group) Do(ctx context.Context, c *Call) error {
 //
 // +checklocks:g.mu
 func (g *Group) doCall(ctx context.Context, c *Call) error {
-	if err := g.admit(false); err != nil {
+	if err := g.admit(); err != nil {
 		return err
 	}
 	var began time.Time
@@ -191,14 +191,14 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 // admit returns an error if the group accepts no call now. Such a call is not counted:
 // ranks may make different numbers of them.
 //
-// Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
+// Errors: ErrClosed; ErrSuspended.
 //
 // +checklocks:g.mu
-func (g *Group) admit(resumes bool) error {
+func (g *Group) admit() error {
 	switch {
 	case g.closed.Load():
 		return ErrClosed
-	case g.suspended && !resumes:
+	case g.suspended:
 		return ErrSuspended
 	}
 	return nil

@@ -166,7 +166,7 @@ func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if d.run == nil {
 		return comparing, gd.messages.exchange(ctx, d.why, d.mine, d.all)
 	}
-	if err := gd.compare(ctx, d); err != nil {
+	if err := gd.compare(ctx, d.run); err != nil {
 		return comparing, err
 	}
 	if err := gd.keeper.keep(ctx, d.run, tries); err != nil {
@@ -224,16 +224,13 @@ func (gd *guard) settles(r *running) bool {
 // compare compares the arguments of a call between the ranks, if Options.Check requires it.
 //
 // Errors: an InconsistentError, at every rank and before any element moves.
-func (gd *guard) compare(ctx context.Context, d *duty) error {
-	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || d.run == nil || d.run.resumed {
+func (gd *guard) compare(ctx context.Context, r *running) error {
+	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || gd.seq.ident.agreed && gd.opts.Check == CheckFirst {
 		return nil
 	}
 	// A Barrier has no arguments, and an interrupted one can be continued: frames that some
 	// ranks have already sent would be in the way.
-	if d.run.task.Kind == plan.Barrier {
-		return nil
-	}
-	if gd.seq.ident.agreed && gd.opts.Check == CheckFirst {
+	if r.task.Kind == plan.Barrier {
 		return nil
 	}
 	if err := gd.messages.exchange(ctx, forCall, gd.seq.ident.frame[:], gd.frames); err != nil {

@@ -82,7 +82,6 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	o.Check = cmp.Or(o.Check, CheckFirst)
 	o.Buffer = cmp.Or(o.Buffer, 64*devices.MiB)

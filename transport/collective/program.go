@@ -16,11 +16,10 @@ type program struct {
 	paging *paging
 }
 
-// newProgram translates a rank's program.
 func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *program {
 	g := &program{element: element}
 	for i := range p {
-		g.steps = append(g.steps, translate(&p[i], rank, element))
+		g.steps = append(g.steps, translate(p[i], rank, element))
 	}
 	for i, waits := range p.Waits() {
 		g.steps[i].waits = waits
@@ -30,25 +29,24 @@ func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *pro
 	return g
 }
 
-func translate(s *plan.Step, rank plan.Rank, element uint64) step {
-	t := step{action: s.Action, peer: s.Peer, block: bytesOf(s.Block, element), from: bytesOf(s.From, element), to: s.To}
+func translate(s plan.Step, rank plan.Rank, element uint64) step {
+	s.Block, s.From = bytesOf(s.Block, element), bytesOf(s.From, element)
+	t := step{Step: s}
 	switch s.Action {
 	case plan.Send:
-		t.reads[0] = t.block
+		t.reads[0] = s.Block
 	case plan.Receive, plan.Fetch:
-		t.write = t.block
-	case plan.ReceiveCombine:
-		t.write, t.reads[0] = t.block, t.from
-	case plan.Copy:
-		t.write, t.reads[0] = t.block, t.from
+		t.write = s.Block
+	case plan.ReceiveCombine, plan.Copy:
+		t.write, t.reads[0] = s.Block, s.From
 	case plan.CombineFrom:
-		t.write, t.reads[0], t.reads[1] = t.block, t.block, t.from
+		t.write, t.reads[0], t.reads[1] = s.Block, s.Block, s.From
 	case plan.DivideBy:
-		t.write, t.reads[0] = t.block, t.block
+		t.write, t.reads[0] = s.Block, s.Block
 	case plan.Fold:
-		t.reads[0] = t.from
+		t.reads[0] = s.From
 		if slices.Contains(s.To, rank) {
-			t.write = t.block
+			t.write = s.Block
 		}
 	case plan.Sync:
 	}
@@ -56,10 +54,9 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 }
 
 func bytesOf(b plan.Block, element uint64) span {
-	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
+	return span{Buffer: b.Buffer, Range: plan.Range{Off: b.Off * element, Len: b.Len * element}}
 }
 
-// cut divides the steps into phases.
 func (g *program) cut() {
 	type way struct {
 		peer plan.Rank
@@ -70,22 +67,22 @@ func (g *program) cut() {
 	now := phase{}
 	for i := range g.steps {
 		s := &g.steps[i]
-		if s.action == plan.Sync {
+		if s.Action == plan.Sync {
 			now.sync = true
 			g.phases = append(g.phases, now)
 			now, lanes = phase{}, map[plan.Rank]int{}
 			continue
 		}
 		now.steps++
-		switch s.action {
+		switch s.Action {
 		case plan.Send, plan.Receive, plan.ReceiveCombine:
-			at, ok := lanes[s.peer]
+			at, ok := lanes[s.Peer]
 			if !ok {
 				at = len(now.lanes)
-				lanes[s.peer] = at
-				now.lanes = append(now.lanes, lane{peer: s.peer})
+				lanes[s.Peer] = at
+				now.lanes = append(now.lanes, lane{peer: s.Peer})
 			}
-			w := way{s.peer, s.action == plan.Send}
+			w := way{s.Peer, s.Action == plan.Send}
 			s.nth = count[w]
 			count[w]++
 			if w.send {

@@ -49,5 +49,4 @@ type counters struct {
 	staged, local uint64
 }
 
-// moved returns the total number of bytes.
 func (c *counters) moved() uint64 { return c.sent + c.received + c.staged + c.local }

@@ -106,7 +106,6 @@ func (r *running) aligned() error {
 	return nil
 }
 
-// drop releases the memory of the call.
 func (r *running) drop() {
 	r.source.drop()
 	r.result.drop()
@@ -157,26 +156,12 @@ func (r *running) again(c *Call, rank plan.Rank) error {
 	return nil
 }
 
-// switchTo changes the way by which the call is executed.
-func (r *running) switchTo(w *way) {
-	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
-}
-
 // total returns the size, in bytes, of the elements of the call's task.
 func (r *running) total() uint64 { return r.task.Count * r.task.Type.Size() }
 
-// overwrites reports whether the call may modify its source before it ends.
+// overwrites reports whether the call may modify its source before it ends: one that does not
+// combine writes only other ranks' elements.
 func (r *running) overwrites(rank plan.Rank) bool {
-	if !r.task.InPlace || r.task.Ranks == 1 {
-		return false
-	}
-	switch r.task.Kind {
-	case plan.AllReduce, plan.ReduceScatter, plan.AllToAll:
-		return true
-	case plan.Reduce:
-		return r.task.Root == rank
-	case plan.AllGather, plan.Broadcast, plan.Barrier:
-		// Only other ranks' elements are written.
-	}
-	return false
+	t := &r.task
+	return t.InPlace && t.Ranks > 1 && t.Kind.Combines() && (t.Kind != plan.Reduce || t.Root == rank)
 }

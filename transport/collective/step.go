@@ -2,22 +2,12 @@ package collective
 
 import "github.com/hmcfs/hmcfs/transport/collective/plan"
 
-// span is a range of bytes of a buffer.
-type span struct {
-	buffer plan.Buffer
-	off    uint64
-	len    uint64
-}
+// span is a plan.Block in bytes.
+type span = plan.Block
 
-func (s span) end() uint64 { return s.off + s.len }
-
-// step is a plan.Step with offsets in bytes, and the steps it waits for.
+// step is a plan.Step in bytes, with the steps it waits for.
 type step struct {
-	action plan.Action
-	peer   plan.Rank
-	// block is the step's Block, from its From.
-	block, from span
-	to          []plan.Rank
+	plan.Step
 	// write and reads are the spans that it accesses in our own memory.
 	write span
 	reads [2]span

@@ -241,7 +241,6 @@ func (w *watchdog) run() {
 	}
 }
 
-// timedOut returns the error of a wait that timed out.
 func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
 	e := &TimeoutError{Rank: w.fabric.Rank(), For: ranksOf(w.peers.Load()), Call: w.call.Load(), Step: int(w.step.Load()), After: waited}
 	if what := w.what.Load(); what != nil {

@@ -68,7 +68,7 @@ const (
 func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.admit(false); err != nil {
+	if err := g.admit(); err != nil {
 		return nil, err
 	}
 	sums, failed := sumsOf(ctx, v)

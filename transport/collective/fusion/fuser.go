@@ -119,7 +119,6 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 	return nil
 }
 
-// free frees the memory.
 func (f *Fuser) free(ctx context.Context) error {
 	var faults []error
 	end := func(b *region.Buffer) {

@@ -104,7 +104,6 @@ func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
 	f.fail(nil)
 }
 
-// finish records that a bucket is done.
 func (f *Fuser) finish(b bucket) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -182,7 +182,6 @@ func (f *Fuser) compare(ctx context.Context, r record, mine vote) error {
 	return nil
 }
 
-// reduce reduces a bucket.
 func (f *Fuser) reduce(ctx context.Context, b bucket) error {
 	var v domain.View
 	if b.buffer == nil {
