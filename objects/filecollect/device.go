@@ -134,20 +134,10 @@ func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit
 		}
 	}
 	for _, rank := range u.to {
-		if d := j.draftOf(rank); d != nil {
-			if err := d.CopyIn(ctx, transport.DeviceSpan(acc), u.off); err != nil {
+		if to, ok := j.files[byRank[rank]].Result.(result); ok {
+			if err := to.d.CopyIn(ctx, transport.DeviceSpan(acc), u.off); err != nil {
 				return ofRank(rank, err)
 			}
-		}
-	}
-	return nil
-}
-
-// draftOf returns the result of a rank, or nil.
-func (j *Job) draftOf(rank int) *objects.Draft {
-	for _, d := range j.drafts {
-		if d.rank == rank {
-			return d.draft
 		}
 	}
 	return nil

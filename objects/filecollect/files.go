@@ -49,7 +49,6 @@ func newOpened(store *objects.Store, tree *cluster.Mesh, by objects.Caller) *ope
 	return &opened{store: store, tree: tree, by: by, ends: map[metadata.Ino]cluster.End{}}
 }
 
-// close closes the files.
 func (o *opened) close(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, e := range o.ends {

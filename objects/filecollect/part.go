@@ -90,7 +90,6 @@ func (c *Collector) taking(ask *proto.CollectAsk, i int) (*cluster.Node, error) 
 	return c.cluster.NodeAs(members.Name(ask.Nodes[i]), members.Epoch(ask.Epochs[i]))
 }
 
-// run makes the results.
 func (p *part) run() error { return p.c.contained(p.attempt) }
 
 func (p *part) attempt() error {
@@ -182,7 +181,6 @@ func (p *part) of() []int {
 	return of
 }
 
-// report returns the report of the task.
 func (p *part) report() Report {
 	if len(p.ask.Nodes) == 1 {
 		return OneNode()
@@ -190,7 +188,6 @@ func (p *part) report() Report {
 	return p.recorder.Report()
 }
 
-// commit commits the results.
 func (p *part) commit(ctx context.Context, killPriv bool) error {
 	defer p.stop()
 	return p.job.Commit(ctx, killPriv)

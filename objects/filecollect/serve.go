@@ -119,7 +119,6 @@ func (j *collected) places(from cluster.ClientSession, q *proto.CollectAsk) ([]P
 	return places, nil
 }
 
-// release ends the use of the files.
 func (j *collected) release(ctx context.Context) {
 	for _, f := range j.files {
 		f.Done(ctx)
@@ -321,7 +320,6 @@ func (c *Collector) expire(name jobName, j *collected) {
 	}
 }
 
-// taskFromProto returns the task of a request.
 func taskFromProto(q *proto.CollectAsk) Task {
 	return Task{
 		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),

@@ -104,7 +104,6 @@ func (s *Settings) With(source string, given map[string]string) (*Settings, erro
 	return c, nil
 }
 
-// set parses a text for one knob.
 func (s *Settings) set(i int, text, source, name string) error {
 	k := &s.List[i]
 	foreign := name == k.Alias
