@@ -35,8 +35,6 @@ const (
 	factsSize = 17
 	// maxHost bounds the name of a host, in bytes.
 	maxHost = 255
-	// maxCPU is the number of processors in a unix.CPUSet.
-	maxCPU = 1024
 )
 
 func (f *facts) encode() []byte {
@@ -68,13 +66,10 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	if len(f.host) > maxHost {
 		return facts{}, fmt.Errorf("the host's name is too long, %d bytes: %w", len(f.host), ErrProtocol)
 	}
-	for r, world := range o.worlds {
-		if r == int(o.me) {
-			continue
-		}
-		can, err := o.c.Reaches(ctx, world)
+	for _, r := range o.others {
+		can, err := o.c.Reaches(ctx, o.worlds[r])
 		if err != nil {
-			return facts{}, &LinkError{plan.Rank(r), err}
+			return facts{}, &LinkError{r, err}
 		}
 		if can {
 			f.reach |= 1 << r
@@ -89,10 +84,8 @@ func processors() (set uint64) {
 	if unix.SchedGetaffinity(0, &mine) != nil {
 		return math.MaxUint64
 	}
-	for cpu := range maxCPU {
-		if mine.IsSet(cpu) {
-			set |= 1 << (cpu % 64)
-		}
+	for _, of64 := range mine {
+		set |= uint64(of64)
 	}
 	return set
 }
@@ -207,13 +200,10 @@ func (o *over) connect(ctx context.Context) error {
 func (o *over) join(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(o.links))
-	for r, l := range o.links {
-		if l == nil {
-			continue
-		}
-		near := o.mapped && o.nodes[r] == o.nodes[o.me]
+	for _, r := range o.others {
+		l, near := o.links[r], o.mapped && o.nodes[r] == o.nodes[o.me]
 		if near {
-			l.ring = o.ringWith(plan.Rank(r))
+			l.ring = o.ringWith(r)
 		}
 		if !near || o.mixed() {
 			all.Go(func() { errs[r] = o.stream(ctx, l, near) })

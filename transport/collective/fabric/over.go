@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -55,7 +56,9 @@ type over struct {
 	segments segments
 	// seated is set when states no longer change. No rank sleeps before that.
 	seated atomic.Bool
+	// links is indexed by rank, and others has the ranks that have one: all but our own.
 	links  []*link
+	others []plan.Rank
 	// pipes are used by sockets to pass pages without copying.
 	pipes pages.Pool
 	// event wakes a sleeper in poll; -1 where no rank sleeps there.
@@ -82,9 +85,7 @@ type over struct {
 //
 // Errors: a MissingError; those of domain and comm.
 func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	if d.Size() > plan.MaxRanks {
 		return nil, fmt.Errorf("fabric over domain %q of %d ranks: must have 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
 	}
@@ -119,6 +120,7 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 	for r := range n {
 		if r != int(f.me) {
 			f.links[r] = &link{o: f, peer: plan.Rank(r)}
+			f.others = append(f.others, plan.Rank(r))
 		}
 	}
 	f.polls = make([]unix.PollFd, 0, n+1)
@@ -209,11 +211,9 @@ func (o *over) Reform(ctx context.Context) error {
 
 func (o *over) reform(ctx context.Context) error {
 	o.series.begin()
-	for r, l := range o.links {
-		if l != nil {
-			l.end()
-			o.lose(plan.Rank(r), errAnew)
-		}
+	for _, r := range o.others {
+		o.links[r].end()
+		o.lose(r, errAnew)
 	}
 	if _, err := o.rendezvous(ctx, func(plan.Rank) []byte { return []byte{} }); err != nil {
 		return err
@@ -223,10 +223,8 @@ func (o *over) reform(ctx context.Context) error {
 	}
 	err := o.connect(ctx)
 	if err != nil {
-		for r, l := range o.links {
-			if l != nil {
-				o.lose(plan.Rank(r), errAnew)
-			}
+		for _, r := range o.others {
+			o.lose(r, errAnew)
 		}
 	}
 	return err
@@ -246,8 +244,8 @@ func (o *over) Close() error {
 		o.gate.Drain()
 		o.reg.remove(o)
 		o.running.Wait()
-		for _, l := range o.links {
-			l.end()
+		for _, r := range o.others {
+			o.links[r].end()
 		}
 		o.pipes.Close()
 		if o.event >= 0 {

@@ -58,23 +58,18 @@ func (n *node) Rank() plan.Rank { return n.me }
 // Size returns the number of ranks.
 func (n *node) Size() int { return len(n.states) }
 
-// Set sets our own counter.
-func (n *node) Set(value uint64) {
-	n.states[n.me].count.Store(value)
-	for r, s := range n.states {
-		if s != nil && r != int(n.me) {
-			n.wake(plan.Rank(r))
-		}
-	}
-}
-
 // polls is the number of polls for which Arrive waits for a counter: about the time that a
 // rank takes which is about to set it. Reading the clock would take longer.
 const polls = 1000
 
 // Arrive sets our own counter, and checks those of all other ranks.
 func (n *node) Arrive(value uint64) bool {
-	n.Set(value)
+	n.states[n.me].count.Store(value)
+	for r, s := range n.states {
+		if s != nil && r != int(n.me) {
+			n.wake(plan.Rank(r))
+		}
+	}
 	turns := 1
 	if n.spin > 0 {
 		turns = polls

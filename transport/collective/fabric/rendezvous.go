@@ -211,13 +211,7 @@ func (o *over) rendezvous(ctx context.Context, bring func(to plan.Rank) []byte) 
 // gather sends our contribution until those of all other ranks have arrived.
 func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 	pause := soonest
-	var others []plan.Rank
-	for r, l := range o.links {
-		if l != nil {
-			others = append(others, plan.Rank(r))
-		}
-	}
-	o.tell(seq, others) //nolint:contextcheck // the callback belongs to the fabric, not to the call
+	o.tell(seq, o.others) //nolint:contextcheck // the callback belongs to the fabric, not to the call
 	for again := false; ; {
 		got, missing, err := o.collect(seq)
 		if err != nil || missing == nil {
