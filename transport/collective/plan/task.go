@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
@@ -98,13 +99,13 @@ func (k Kind) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses the name of a kind. Errors: ErrTask.
 func (k *Kind) UnmarshalText(text []byte) error {
-	for i, name := range k.names() {
-		if i > 0 && name == string(text) {
-			*k = Kind(i)
-			return nil
-		}
+	names := k.names()
+	i := slices.Index(names[:], string(text))
+	if i <= 0 {
+		return fmt.Errorf("%w: unknown kind %.40q", ErrTask, text)
 	}
-	return fmt.Errorf("%w: unknown kind %.40q", ErrTask, text)
+	*k = Kind(i)
+	return nil
 }
 
 // Combines reports whether the kind combines elements.
@@ -165,7 +166,9 @@ func (t *Task) Place(r Rank, b Block) Block {
 	}
 	switch t.Kind {
 	case AllReduce, Broadcast:
-		b.Buffer = Result
+		if b.Buffer == Source {
+			b.Buffer = Result
+		}
 	case AllGather:
 		if b.Buffer == Source {
 			b.Buffer = Result
@@ -177,7 +180,9 @@ func (t *Task) Place(r Rank, b Block) Block {
 			b.Off += t.part(r).Off
 		}
 	case Reduce:
-		b.Buffer = Source
+		if b.Buffer == Result {
+			b.Buffer = Source
+		}
 	case AllToAll, Barrier:
 	}
 	return b
