@@ -73,13 +73,11 @@ func (c *calibration) neighbours() (inside, between ring) {
 	nodes := c.places.Nodes()
 	me := c.places.Rank()
 	var mates, leaders []plan.Rank
-	seen := map[int]bool{}
 	for r, node := range nodes {
 		if node == nodes[me] {
 			mates = append(mates, plan.Rank(r))
 		}
-		if !seen[node] {
-			seen[node] = true
+		if slices.Index(nodes, node) == r {
 			leaders = append(leaders, plan.Rank(r))
 		}
 	}

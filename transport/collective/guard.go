@@ -41,14 +41,6 @@ type guard struct {
 // errLost reports that links were lost before the call.
 var errLost = fmt.Errorf("collective: links were lost in an earlier call: %w", fabric.ErrLink)
 
-// failedTry describes the end of a try.
-type failedTry struct {
-	at stage
-	// tries includes this one.
-	tries int
-	cause error
-}
-
 // duty describes a call, or an exchange that counts as one. All ranks execute it together,
 // and repeat it after an error.
 type duty struct {
@@ -143,7 +135,7 @@ func (gd *guard) serve(ctx context.Context, d *duty) error {
 		if !gd.recoverable(ctx, d, at, err) {
 			return err
 		}
-		over, err := gd.recover(ctx, d, failedTry{at: at, tries: tries, cause: err})
+		over, err := gd.recover(ctx, d, at, tries, err)
 		if over || err != nil {
 			return err
 		}
@@ -268,25 +260,26 @@ func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) 
 	return true
 }
 
-// recover makes the links anew after a failed try, and applies the rule of recovery. It
-// returns nil if the duty is to be repeated, and over if it has succeeded.
+// recover makes the links anew after a try that has failed at a stage, and applies the rule of
+// recovery. tries includes that one. It returns nil if the duty is to be repeated, and over if
+// it has succeeded.
 //
 // Errors: fabric.ErrLink for ranks that have ended; ErrTimeout for ranks that do not take
 // part; ErrRetry; ErrInconsistent.
-func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, err error) {
+func (gd *guard) recover(ctx context.Context, d *duty, at stage, tries int, cause error) (over bool, err error) {
 	gd.lost = true
 	gd.opts.Logger.Warn("an error occurred; the ranks recover from it",
-		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(m.cause))
+		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(cause))
 	mine := standing{
-		call: gd.seq.call, at: m.at, again: verdictOn(failureOf(m.cause), m.at, d.run == nil || gd.keeper.repeatable(d.run)),
-		tries: uint16(min(m.tries, 1<<16-1)), counter: gd.sync.reached(), frame: gd.seq.ident.frame,
+		call: gd.seq.call, at: at, again: verdictOn(cause, at, d.run == nil || gd.keeper.repeatable(d.run)),
+		tries: uint16(min(tries, 1<<16-1)), counter: gd.sync.reached(), frame: gd.seq.ident.frame,
 	}
-	if d.waits(m.cause) {
+	if d.waits(cause) {
 		// All ranks take part now, so the Barrier can complete.
 		mine.again = canAgain
 	}
-	all, err := gd.recovery.gather(ctx, mine, m.cause)
-	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+	all, err := gd.recovery.gather(ctx, mine, cause)
+	if err != nil && at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		// The result is complete. A rank that still needed ours would have taken part.
 		return true, nil
 	}
@@ -310,18 +303,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	gd.seq.apply(ruling)
 	gd.ahead = ruling.ahead
 	if ruling.outcome == fails {
-		return false, refusal(all, gd.fabric.Rank(), ruling, m.cause)
+		return false, refusal(all, gd.fabric.Rank(), ruling, cause)
 	}
 	return ruling.outcome == succeeds, nil
-}
-
-// failureOf classifies the error that has ended a try.
-func failureOf(err error) failure {
-	switch {
-	case errors.Is(err, ErrTimeout):
-		return timeFailure
-	case errors.Is(err, fabric.ErrLink), errors.Is(err, ErrInconsistent):
-		return linkFailure
-	}
-	return ownFailure
 }

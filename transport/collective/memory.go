@@ -115,10 +115,7 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	s, r := placeOf(source), placeOf(result)
 	first, second := s.at, r.at
 	s.at, r.at = 0, 0
-	if s != r {
-		return false, nil
-	}
-	if first >= second+uint64(result.Size()) || second >= first+uint64(source.Size()) {
+	if s != r || first >= second+uint64(result.Size()) || second >= first+uint64(source.Size()) {
 		return false, nil
 	}
 	part := plan.Part(t.Count, int(rank), t.Ranks).Off * t.Type.Size()

@@ -3,7 +3,6 @@ package collective
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -105,7 +104,7 @@ func (o *Options) check() error {
 		asked = append(asked, a)
 	}
 	for _, a := range asked {
-		if a != "" && !slices.Contains(plan.Algorithms(), a) {
+		if a != "" && !a.Known() {
 			return fmt.Errorf("%w: unknown algorithm %.40q", ErrArgument, a)
 		}
 	}

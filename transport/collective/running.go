@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -113,10 +114,7 @@ func (r *running) drop() {
 
 // fresh returns the report of a new call, and sets its plan.
 func (r *running) fresh() Report {
-	w := r.prepared.direct
-	if w == nil {
-		w = r.prepared.stream
-	}
+	w := cmp.Or(r.prepared.direct, r.prepared.stream)
 	r.plan = w.plan
 	return Report{Task: r.task, Algorithm: w.plan.Algorithm, Because: w.because, Predicted: w.predicted}
 }
