@@ -158,9 +158,8 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	}
 	if path := getenv("HMCFS_SECRET_FILE"); path != "" {
 		var err error
-		if o.Secret, err = readSecret(path); err != nil {
-			errs = append(errs, err)
-		}
+		o.Secret, err = readSecret(path)
+		errs = append(errs, err)
 	}
 	return o, errors.Join(errs...)
 }
