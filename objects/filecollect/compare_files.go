@@ -43,12 +43,12 @@ func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by ob
 	if len(inos) == 0 || len(inos) > MaxVerified {
 		return nil, fmt.Errorf("%d files given, but 1 to %d are allowed: %w", len(inos), MaxVerified, objects.ErrInvalid)
 	}
-	o := newOpened(store, tree, by)
+	o := newOpened(store, tree, by, inos, nil)
 	defer o.close(ctx)
 	all := make([]verified, len(inos))
 	for i, ino := range inos {
 		var err error
-		if all[i].end, err = o.open(ctx, ino, objects.PermRead); err == nil {
+		if all[i].end, err = o.open(ctx, ino); err == nil {
 			all[i].Size, err = sizeOf(ctx, all[i].end)
 		}
 		if err != nil {

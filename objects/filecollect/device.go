@@ -57,12 +57,9 @@ func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
 		_ = s.acc.Release() // the host does the work instead
 		return nil, false
 	}
-	span, err := s.acc.Span(devices.Range{Len: 1})
+	v, err := devices.MapHost(ctx, devices.Span{Mem: s.acc, Range: devices.Range{Len: 1}}, devices.ReadOnly)
 	if err == nil {
-		var v devices.View
-		if v, err = devices.MapHost(ctx, span, devices.ReadOnly); err == nil {
-			v.Release()
-		}
+		v.Release()
 	}
 	if !errors.Is(err, devices.ErrUnsupported) {
 		_ = s.release() // the host does the work
@@ -98,14 +95,8 @@ func (j *Job) runOnDevice(ctx context.Context) (done bool, err error) {
 }
 
 func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit) error {
-	acc, err := s.acc.Span(devices.Range{Len: devices.Size(u.n)})
-	if err != nil {
-		return err
-	}
-	term, err := s.term.Span(devices.Range{Len: devices.Size(u.n)})
-	if err != nil {
-		return err
-	}
+	n := devices.Range{Len: devices.Size(u.n)}
+	acc, term := devices.Span{Mem: s.acc, Range: n}, devices.Span{Mem: s.term, Range: n}
 	for i, rank := range u.from {
 		into := term
 		if i == 0 {

@@ -142,7 +142,7 @@ func (r *rig) jobOnce(task Task, devs []string, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := j.RunRanks(t.Context(), region.NewTable(r.engine))
+	report, err := j.RunRanks(t.Context(), region.NewTable(r.engine), nil, "")
 	if err != nil || report.Path != path {
 		t.Fatalf("%v on %v: by %q, want %q: %v", task.Kind, devs, report.Path, path, err)
 	}

@@ -245,7 +245,6 @@ func (r *rounds) partOf(rank int, s *slot) uint64 {
 
 // load reads the data of our files that the nodes need.
 func (r *rounds) load(ctx context.Context, s *slot) error {
-	mine := folding{r.t, r.files, r.mine}
 	switch {
 	case r.t.Kind == plan.AllToAll, r.t.Kind == plan.ReduceScatter && r.gathers:
 		return r.loadParts(ctx, s)
@@ -255,7 +254,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 			if n == 0 {
 				continue
 			}
-			if err := mine.fold(ctx, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
+			if err := fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
 				return err
 			}
 		}
@@ -268,7 +267,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 		}
 		return nil
 	case r.t.Kind != plan.Broadcast:
-		return mine.fold(ctx, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
+		return fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
 	case r.nodes.Of[r.t.Root] == r.me:
 		return ofRank(r.t.Root, r.files[r.t.Root].Source.Read(ctx, r.bytes(s.in, 0, s.n), s.off))
 	}
@@ -367,7 +366,7 @@ func (r *rounds) store(ctx context.Context, s *slot) error {
 		return spread(ctx, r.files, r.mine, s.acc[:s.n], s.off)
 	}
 	p := r.bytes(s.in, 0, s.n)
-	if r.t.Op != 0 && (r.t.Kind != plan.Reduce || r.nodes.Of[r.t.Root] == r.me) {
+	if r.t.Kind != plan.Reduce || r.nodes.Of[r.t.Root] == r.me {
 		if err := r.t.finish(p); err != nil {
 			return err
 		}

@@ -116,11 +116,10 @@ func (p *part) explain(err error) error {
 	if p.life.Err() != nil && !gone {
 		return p.life.Err()
 	}
-	text := fmt.Sprintf("node %s, among nodes %q", p.ask.Nodes[p.ask.Me], p.ask.Nodes)
 	if gone {
-		return fmt.Errorf("%s: %w: %w", text, cluster.ErrUnreachable, err)
+		err = fmt.Errorf("%w: %w", cluster.ErrUnreachable, err)
 	}
-	return fmt.Errorf("%s: %w", text, err)
+	return fmt.Errorf("node %s, among nodes %q: %w", p.ask.Nodes[p.ask.Me], p.ask.Nodes, err)
 }
 
 // join connects the nodes: each is one rank of a domain, and of a group over it. leave
