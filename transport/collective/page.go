@@ -10,8 +10,7 @@ import (
 type staging [4]bool
 
 // stagingOf returns which buffers of a task are staged.
-func stagingOf(t *plan.Task, source, result bool) staging {
-	st := staging{}
+func stagingOf(t *plan.Task, source, result bool) (st staging) {
 	if t.InPlace {
 		st[t.Place(0, plan.Block{Buffer: plan.Source}).Buffer] = source || result
 		return st

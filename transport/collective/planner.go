@@ -61,33 +61,21 @@ func (p *planner) prepared(key callKey) (*prepared, error) {
 	if have := p.calls[key]; have != nil {
 		return have, nil
 	}
-	fresh, err := p.prepare(key)
+	w, err := p.wayOf(&key)
 	if err != nil {
 		return nil, err
 	}
-	p.calls[key] = fresh
-	return fresh, nil
+	pr := &prepared{staged: key.staged}
+	p.use(pr, w)
+	pr.window = key.plan == nil && pr.direct != nil && fitsWindow(&key.task)
+	p.calls[key] = pr
+	return pr, nil
 }
 
 // shape returns the shape for which plans are made; mapped reports whether memory is used
 // in place.
 func (p *planner) shape(mapped bool) plan.Shape {
 	return plan.Shape{Order: p.opts.Order, Nodes: p.places.Nodes(), Mapped: mapped, Topology: p.opts.Topology}
-}
-
-// prepare determines how a call is executed.
-func (p *planner) prepare(key callKey) (*prepared, error) {
-	pr, t := &prepared{staged: key.staged}, key.task
-	if key.plan != nil {
-		return pr, p.usePlan(pr, key.plan, t)
-	}
-	w, err := p.choose(t, p.windowed)
-	if err != nil {
-		return nil, err
-	}
-	p.use(pr, w)
-	pr.window = pr.direct != nil && fitsWindow(&t)
-	return pr, nil
 }
 
 // use makes our program of a plan, by which a call is then executed.
@@ -101,28 +89,31 @@ func (p *planner) use(pr *prepared, w *way) {
 	p.translate(w, pr.staged)
 }
 
-// usePlan prepares a call that uses an existing plan.
-func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
+// wayOf returns the way of a call: by the plan that it uses, or by the chosen one.
+func (p *planner) wayOf(key *callKey) (*way, error) {
+	have, t := key.plan, key.task
+	if have == nil {
+		return p.choose(t, p.windowed)
+	}
 	asked, same := have.Task, t
 	asked.InPlace, same.InPlace = false, false
 	if t.Kind == plan.Barrier {
 		asked.Type = t.Type // it has no elements, so any type will do
 	}
 	if asked != same {
-		return fmt.Errorf("%w: the plan is for %+v, but the call is %+v", ErrArgument, have.Task, t)
+		return nil, fmt.Errorf("%w: the plan is for %+v, but the call is %+v", ErrArgument, have.Task, t)
 	}
 	if err := p.current(have); err != nil {
-		return err
+		return nil, err
 	}
 	if have.Algorithm == plan.Direct {
 		t.InPlace = false
 	}
 	made, err := plan.Compile(t, have.Shape, have.Algorithm)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.use(pr, &way{plan: made, because: "plan", predicted: p.predict(made)})
-	return nil
+	return &way{plan: made, because: "plan", predicted: p.predict(made)}, nil
 }
 
 // predict returns the cost model's estimate of a plan.

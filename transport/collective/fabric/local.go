@@ -118,9 +118,9 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 
 // Reform waits for the other ranks, and makes all links anew.
 func (l *local) Reform(ctx context.Context) error {
-	for r, peer := range l.hub.all {
-		if r != int(l.me) {
-			peer.lose(l.me, errAnew)
+	for r, link := range l.links {
+		if link != nil {
+			l.hub.all[r].lose(l.me, errAnew)
 			l.lose(plan.Rank(r), errAnew)
 		}
 	}
@@ -136,10 +136,7 @@ func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
 	}
 	f := all[l.me].made
 	f.parent = l
-	if err = l.copies.add(f); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, l.copies.add(f)
 }
 
 // Close ends all links, and closes all copies.

@@ -70,28 +70,22 @@ type peer struct {
 
 // find returns a rank's contribution to a rendezvous, and drops earlier ones.
 func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
-	for len(p.parts) > 0 {
-		first := &p.parts[0]
-		if first.epoch == epoch && first.seq == seq {
-			return first.blob, true
-		}
-		if first.epoch > epoch || first.epoch == epoch && first.seq > seq {
-			return nil, false
-		}
+	for len(p.parts) > 0 && p.parts[0].compare(epoch, seq) < 0 {
 		p.parts = p.parts[1:]
 	}
-	return nil, false
+	if len(p.parts) == 0 || p.parts[0].compare(epoch, seq) > 0 {
+		return nil, false
+	}
+	return p.parts[0].blob, true
 }
 
 // keep keeps a contribution, unless a later one is known.
 func (p *peer) keep(in packet) {
-	if n := len(p.parts); n > 0 {
-		last := &p.parts[n-1]
-		if in.epoch < last.epoch || in.epoch == last.epoch && in.seq <= last.seq {
-			return
-		}
+	n := len(p.parts)
+	if n > 0 && p.parts[n-1].compare(in.epoch, in.seq) >= 0 {
+		return
 	}
-	if len(p.parts) == maxParts {
+	if n == maxParts {
 		p.parts = p.parts[1:]
 	}
 	in.blob = bytes.Clone(in.blob)
