@@ -104,7 +104,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Per
 		return nil, fmt.Errorf("it is not a regular file: %w", objects.ErrInvalid)
 	case a.Parent == metadata.PublishIno:
 		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
-	case access&objects.PermRead != 0 && !o.by.May(&a.Inode, objects.PermRead), access&objects.PermWrite != 0 && !o.by.May(&a.Inode, objects.PermWrite):
+	case !o.by.May(&a.Inode, access):
 		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d lacks the required permission: %w",
 			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
 	}
