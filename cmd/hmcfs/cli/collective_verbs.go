@@ -52,7 +52,7 @@ func collectives() []fileVerb {
 
 func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	f := &collectFlags{}
-	combines := filecollect.Combines(c.kind)
+	combines := c.kind.Combines()
 	use := c.name
 	if combines {
 		use += " [--op OP] [--dtype TYPE]"
@@ -151,7 +151,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	} else if !plan.Algorithm(r.Algorithm).Known() {
 		return noAlgorithm(r.Algorithm)
 	}
-	r.Strict = r.Strict || s.Strict() && filecollect.Combines(c.kind)
+	r.Strict = r.Strict || s.Strict() && c.kind.Combines()
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 		}
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
-			if given == "" && filecollect.Combines(c.kind) {
+			if given == "" && c.kind.Combines() {
 				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeXattr, err)
 			}
 			continue
@@ -239,7 +239,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 			strings.Join(types, ", and "), dtypeXattr)
 	case len(said) == 1:
 		return want, nil
-	case filecollect.Combines(c.kind):
+	case c.kind.Combines():
 		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeXattr)
 	}
 	return elem.Uint8.String(), nil
