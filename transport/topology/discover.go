@@ -246,7 +246,6 @@ func (d *discovery) remotes(all []Remote) {
 		return
 	}
 	d.devices = append(d.devices, Device{ID: networkID, Kind: Switch, NUMA: -1})
-	ours := 0
 	for i := range d.m.NICs {
 		c := &d.m.NICs[i]
 		id := ID(c.Name)
@@ -258,9 +257,8 @@ func (d *discovery) remotes(all []Remote) {
 			l.Class = RoCE
 		}
 		d.links = append(d.links, l)
-		ours++
 	}
-	if ours == 0 {
+	if len(d.m.NICs) == 0 {
 		d.links = append(d.links, Link{A: d.home(-1), B: networkID, Class: TCP})
 	}
 	for _, r := range all {

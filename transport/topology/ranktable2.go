@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -162,17 +164,8 @@ func notHex(c byte) bool {
 // topology file may refine, and the others by a switch. Layer 1 connects cards,
 // and higher layers are networks between machines.
 func (b *tableBuilder) networks(members map[instance][]ID) {
-	all := make([]instance, 0, len(members))
-	for in := range members {
-		all = append(all, in)
-	}
-	slices.SortFunc(all, func(x, y instance) int {
-		if x.layer != y.layer {
-			return x.layer - y.layer
-		}
-		return compareIDs(ID(x.name), ID(y.name))
-	})
-	for _, in := range all {
+	inOrder := func(x, y instance) int { return cmp.Or(x.layer-y.layer, compareIDs(ID(x.name), ID(y.name))) }
+	for _, in := range slices.SortedFunc(maps.Keys(members), inOrder) {
 		ids := members[in]
 		if in.layer == 0 {
 			b.joinPeers(ids)
@@ -182,10 +175,6 @@ func (b *tableBuilder) networks(members map[instance][]ID) {
 		if in.layer == 1 {
 			class = Peer
 		}
-		hub := ID(fmt.Sprintf("layer%d/%s", in.layer, in.name))
-		b.devices = append(b.devices, Device{ID: hub, Kind: Switch, NUMA: -1})
-		for _, id := range ids {
-			b.links = append(b.links, Link{A: id, B: hub, Class: class})
-		}
+		b.star(ID(fmt.Sprintf("layer%d/%s", in.layer, in.name)), class, ids)
 	}
 }

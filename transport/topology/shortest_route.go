@@ -40,9 +40,9 @@ func (r *Route) String() string {
 func (r *Route) Slowest() Class {
 	worst := 0
 	for _, h := range r.Hops {
-		worst = max(worst, slices.Index(Classes(), h.Link.Class))
+		worst = max(worst, h.Link.Class.order())
 	}
-	return Classes()[worst]
+	return classes[worst].class
 }
 
 // Route finds the fastest route for size bytes.
