@@ -277,9 +277,5 @@ func (r *Request) withdraw(late error) error {
 
 // describe adds the request to an error.
 func (r *Request) describe(err error) error {
-	verb := "receive from"
-	if r.kind != kindRecv {
-		verb = "send to"
-	}
-	return fmt.Errorf("domain %q: %s %s, tag %d: %w", r.pair.c.name, verb, r.pair.world, r.tag, err)
+	return fmt.Errorf("domain %q: %s %s, tag %d: %w", r.pair.c.name, verb(r.kind != kindRecv), r.pair.world, r.tag, err)
 }
