@@ -76,6 +76,18 @@ func CheckReduce(d Device, dst, src Span, t elem.Type, op elem.Op) error {
 	return nil
 }
 
+// CheckAligned is CheckReduce for a Reducer that can't combine elements at other positions
+// than multiples of their size: they are ErrUnsupported.
+func CheckAligned(d Device, dst, src Span, t elem.Type, op elem.Op) error {
+	if err := CheckReduce(d, dst, src, t, op); err != nil {
+		return err
+	}
+	if !Aligned(t, dst, src) {
+		return fmt.Errorf("elements on %s are not aligned: %w", d.Info().Name, ErrUnsupported)
+	}
+	return nil
+}
+
 // Aligned reports whether the elements of all spans are at multiples of their size, as they
 // are at the start of an allocation.
 func Aligned(t elem.Type, spans ...Span) bool {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -62,7 +62,7 @@ func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
 func (r *Registry) OpenAll(ctx context.Context, texts []string) (devs []Device, err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(append([]error{err}, closeAll(devs))...)
+			err = errors.Join(err, closeAll(devs))
 			devs = nil
 		}
 	}()
@@ -87,7 +87,7 @@ func (r *Registry) families() []string {
 	for _, d := range r.drivers {
 		names = append(names, string(d.Family()))
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }
 

@@ -54,13 +54,13 @@ func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
 }
 
 // describe reads the properties of a card.
-func (a *api) describe(ordinal int, sys string) (e entry, err error) {
+func (a *api) describe(ordinal int32, sys string) (e entry, err error) {
 	e.Family, e.Ordinal, e.Align = Family, devices.Ordinal(ordinal), align
 	e.Name = devices.Name(fmt.Sprintf("%s%d", Family, ordinal))
 	if e.device, err = a.deviceGet(ordinal); err != nil {
 		return e, err
 	}
-	if e.Model, err = a.deviceName(e.device); err != nil {
+	if e.Model, err = a.deviceText("cuDeviceGetName", a.DeviceGetName, e.device); err != nil {
 		return e, err
 	}
 	if e.Total, err = a.deviceTotal(e.device); err != nil {
@@ -74,7 +74,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	}
 	// An unknown address is left empty: it is only used for display and to find the NUMA
 	// node.
-	if pci, err := a.devicePCI(e.device); err == nil {
+	if pci, err := a.deviceText("cuDeviceGetPCIBusId", a.DeviceGetPCIBusID, e.device); err == nil {
 		e.PCI = strings.ToLower(pci)
 	}
 	e.NUMA = sysfs.NUMANode(sys, e.PCI)

@@ -89,15 +89,11 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	}
 	var found []devices.Found
 	for _, e := range entries {
-		info := card.Describe(e.Info, card.ByDefault(e.Info))
 		free, told := known[e.UUID]
 		if !told {
-			free = info.Total
+			free = e.Total
 		}
-		found = append(found, devices.Found{
-			Info:  info,
-			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
-		})
+		found = append(found, card.Found(e.Info, free))
 	}
 	return found, nil
 }

@@ -1,13 +1,9 @@
 package cuda
 
-import "unsafe"
-
 type cuEvent uintptr
 
 func (a *api) createEvent() (cuEvent, error) {
-	var e cuEvent
-	err := a.check("cuEventCreate", code(a.EventCreate.Call(uintptr(unsafe.Pointer(&e)), cuEventDisableTiming)))
-	return e, err
+	return ask[cuEvent](a, "cuEventCreate", a.EventCreate, cuEventDisableTiming)
 }
 
 func (a *api) destroyEvent(e cuEvent) error {

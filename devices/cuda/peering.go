@@ -53,5 +53,5 @@ func (a *api) peerRank(one, other cuDevice) int {
 	if err != nil {
 		return 0
 	}
-	return max(rank, 0)
+	return int(max(rank, 0))
 }

@@ -76,7 +76,7 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	h.Allocation = size
 	h.Bytes, err = s.d.Exported(b, func() ([]byte, func() error, error) {
 		handle, gerr := s.d.api.ipcGet(b.Addr)
-		return handle.bytes(), nil, gerr
+		return handle.reserved[:], nil, gerr
 	})
 	return err
 }
@@ -87,7 +87,7 @@ func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
 	if err != nil {
 		return err
 	}
-	unix.CloseOnExec(fd)
+	unix.CloseOnExec(int(fd))
 	h.File = os.NewFile(uintptr(fd), "cuda memory")
 	h.Allocation = m.size
 	return nil
@@ -122,7 +122,7 @@ func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 		if own {
 			return card.Foreign{}, fmt.Errorf("this process has exported the handle, and CUDA opens it only in other processes: %w", devices.ErrHandle)
 		}
-		return s.openIPC(ipcHandleOf(h.Bytes))
+		return s.openIPC(ipcHandle{[ipcHandleSize]byte(h.Bytes)})
 	})
 }
 

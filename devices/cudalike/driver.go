@@ -128,11 +128,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
 			continue
 		}
-		info := card.Describe(whole, card.ByDefault(whole))
-		found = append(found, devices.Found{
-			Info:  info,
-			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
-		})
+		found = append(found, card.Found(whole, free))
 	}
 	if len(found) == 0 {
 		return nil, errors.Join(reasons...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
 // Error is a failed call of a vendor's runtime. It is devices.ErrDevice.
@@ -34,6 +35,8 @@ func (e *Error) Unwrap() error { return devices.ErrDevice }
 
 // codes defines the meaning of a vendor's return codes.
 type codes struct {
+	// prefix begins the names of the vendor's functions, and is omitted by callers of check.
+	prefix string
 	// name and text return the vendor's name and explanation of a code.
 	name, text func(code int32) string
 	// outOfMemory lists the codes for a lack of memory in an allocation.
@@ -51,7 +54,7 @@ func (c *codes) check(call string, result uintptr) error {
 	if code == 0 {
 		return nil
 	}
-	e := &Error{Call: call, Code: code, Name: "unknown error"}
+	e := &Error{Call: c.prefix + call, Code: code, Name: "unknown error"}
 	if name := c.name(code); name != "" {
 		e.Name = name
 	}
@@ -59,6 +62,12 @@ func (c *codes) check(call string, result uintptr) error {
 		e.Text = oneLine(c.text(code))
 	}
 	return e
+}
+
+// ask calls f(&value, args...), and returns the value; dl.Out restricts the arguments.
+func ask[T any](check func(call string, result uintptr) error, call string, f dl.Func, args ...uintptr) (T, error) {
+	value, r := dl.Out[T](f, args...)
+	return value, check(call, r)
 }
 
 // maxText bounds the part of a vendor's explanation that is passed on, in bytes.
@@ -73,6 +82,12 @@ func oneLine(text string) string {
 	}
 	return ""
 }
+
+// sticky reports whether the runtime refuses all work after an error.
+func (c *codes) sticky(err error) bool { return isCode(err, c.fatal...) }
+
+// noMemory reports whether an error is a lack of memory.
+func (c *codes) noMemory(err error) bool { return isCode(err, c.outOfMemory...) }
 
 // isCode reports whether err has one of the codes.
 func isCode(err error, codes ...int32) bool {

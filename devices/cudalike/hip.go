@@ -18,12 +18,9 @@ import (
 // while hipGetDeviceCount, which initializes the runtime as well, returns "no device".
 type hipAPI struct {
 	prefixAPI
+	copyAPI
 	DeviceGetName      dl.Func `dl:"hipDeviceGetName"`
 	DeviceGetUUID      dl.Func `dl:"hipDeviceGetUuid,optional"`
-	MemcpyHtoDAsync    dl.Func `dl:"hipMemcpyHtoDAsync"`
-	MemcpyDtoHAsync    dl.Func `dl:"hipMemcpyDtoHAsync"`
-	MemcpyDtoDAsync    dl.Func `dl:"hipMemcpyDtoDAsync"`
-	MemsetD8Async      dl.Func `dl:"hipMemsetD8Async"`
 	MemGetAddressRange dl.Func `dl:"hipMemGetAddressRange,optional"`
 }
 
@@ -61,11 +58,13 @@ func NewHIP(opts Options) *Driver {
 }
 
 func adaptHIP(lib *dl.Handle) (*table, error) {
-	a := &hipAPI{prefixAPI: prefixAPI{prefix: "hip", lazyPeer: []uint32{hipIPCLazy, hipIPCLazyOld}}}
-	if err := errors.Join(lib.ResolvePrefix(a.prefix, &a.prefixAPI), lib.Resolve(a)); err != nil {
+	a := &hipAPI{prefixAPI: prefixAPI{lazyPeer: []uint32{hipIPCLazy, hipIPCLazyOld}}}
+	err := errors.Join(lib.ResolvePrefix("hip", &a.prefixAPI), lib.ResolvePrefix("hip", &a.copyAPI), lib.Resolve(a))
+	if err != nil {
 		return nil, fmt.Errorf("HIP 4.0 is needed: %w", err)
 	}
 	t := &table{codes: codes{
+		prefix:      "hip",
 		outOfMemory: []int32{hipErrorOutOfMemory},
 		fatal: []int32{
 			hipErrorDeinitialized, hipErrorECCNotCorrectable, hipErrorIllegalAddress, hipErrorLaunchTimeOut,
@@ -112,24 +111,4 @@ func hipUUID(p []byte) string {
 		return "GPU-" + strings.ToLower(text)
 	}
 	return "GPU-" + hex.EncodeToString(p)
-}
-
-// copies fills in the copy functions.
-func (a *hipAPI) copies(t *table) {
-	t.in = func(dst target, src []byte, s stream) error {
-		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))
-		return a.check("MemcpyHtoDAsync", r)
-	}
-	t.out = func(dst []byte, src address, s stream) error {
-		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
-		return a.check("MemcpyDtoHAsync", r)
-	}
-	t.copy = func(dst target, src address, n uint64, s stream) error {
-		r := a.MemcpyDtoDAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), uintptr(s))
-		return a.check("MemcpyDtoDAsync", r)
-	}
-	t.fill = func(dst target, value byte, n uint64, s stream) error {
-		r := a.MemsetD8Async.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
-		return a.check("MemsetD8Async", r)
-	}
 }

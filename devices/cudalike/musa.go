@@ -60,11 +60,12 @@ func NewMUSA(opts Options) *Driver {
 }
 
 func adaptMUSA(lib *dl.Handle) (*table, error) {
-	a := &musaAPI{prefixAPI: prefixAPI{prefix: "musa", lazyPeer: []uint32{musaIPCLazyEnablePeerAccess}}}
-	if err := errors.Join(lib.ResolvePrefix(a.prefix, &a.prefixAPI), lib.Resolve(a)); err != nil {
+	a := &musaAPI{prefixAPI: prefixAPI{lazyPeer: []uint32{musaIPCLazyEnablePeerAccess}}}
+	if err := errors.Join(lib.ResolvePrefix("musa", &a.prefixAPI), lib.Resolve(a)); err != nil {
 		return nil, fmt.Errorf("a MUSA runtime is needed: %w", err)
 	}
 	t := &table{codes: codes{
+		prefix:      "musa",
 		outOfMemory: []int32{musaErrorMemoryAllocation},
 		fatal: []int32{
 			musaErrorECCUncorrectable, musaErrorMtlinkUncorrectable, musaErrorIllegalAddress,

@@ -148,7 +148,7 @@ func (a *api) free(e entry, files system, total devices.Size) devices.Size {
 		}
 	}
 	if e.freeAMD {
-		if kib, err := a.deviceSizes(e.id, clDeviceFreeMemoryAMD); err == nil && kib[0] > 0 {
+		if kib, err := deviceValue[[2]uint64](a, e.id, clDeviceFreeMemoryAMD); err == nil && kib[0] > 0 {
 			return min(total, devices.Size(kib[0])*devices.KiB)
 		}
 	}

@@ -49,11 +49,11 @@ func (a *api) startCopy(q queueID, dst, src place, n uint64) (eventPointer, erro
 	return event, check("clEnqueueCopyBuffer", code)
 }
 
-// startFill starts setting n bytes.
-func (a *api) startFill(q queueID, dst place, n uint64, value byte) (eventPointer, error) {
+// startFill starts filling n bytes with a pattern, as fill does.
+func (a *api) startFill(q queueID, dst place, n uint64, pattern []byte) (eventPointer, error) {
 	var event eventPointer
-	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&value)),
-		1, uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
+	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
+		uintptr(len(pattern)), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
 	return event, check("clEnqueueFillBuffer", code)
 }
 

@@ -104,7 +104,7 @@ func (d *device) rounds(t elem.Type) error {
 	default:
 		return nil
 	}
-	has, err := d.api.deviceUlong(d.entry.id, param)
+	has, err := deviceValue[uint64](d.api, d.entry.id, param)
 	if err != nil {
 		return err
 	}

@@ -57,9 +57,9 @@ func (a *api) setWord(k kernelID, at int, word uint64) error {
 }
 
 // launch starts a kernel for n items. The caller awaits the event.
-func (a *api) launch(q queueID, k kernelID, n uint64) (eventPointer, Code) {
+func (a *api) launch(q queueID, k kernelID, n uint64) (eventPointer, error) {
 	var event eventPointer
 	code := Code(a.EnqueueNDRange.Call(uintptr(q), uintptr(k), 1, 0, uintptr(unsafe.Pointer(&n)), 0,
 		0, 0, uintptr(unsafe.Pointer(&event))))
-	return event, code
+	return event, check("clEnqueueNDRangeKernel", code)
 }
