@@ -1,37 +1,10 @@
 package cudalike
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
-
-// Error is a failed call of a vendor's runtime. It is devices.ErrDevice.
-type Error struct {
-	// Call is the function, such as "hipMalloc".
-	Call string
-	// Code is the value that it returned, Name the vendor's name for it.
-	Code int32
-	Name string
-	// Text is the vendor's explanation, "" if there is none.
-	Text string
-}
-
-// Error names the call, the code's name and number, and the vendor's explanation.
-func (e *Error) Error() string {
-	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
-	if e.Text != "" && e.Text != e.Name {
-		text += ": " + e.Text
-	}
-	return text
-}
-
-// Unwrap returns devices.ErrDevice.
-func (e *Error) Unwrap() error { return devices.ErrDevice }
 
 // codes defines the meaning of a vendor's return codes.
 type codes struct {
@@ -54,7 +27,7 @@ func (c *codes) check(call string, result uintptr) error {
 	if code == 0 {
 		return nil
 	}
-	e := &Error{Call: c.prefix + call, Code: code, Name: "unknown error"}
+	e := &dl.Error{Call: c.prefix + call, Code: code, Name: "unknown error"}
 	if name := c.name(code); name != "" {
 		e.Name = name
 	}
@@ -84,21 +57,15 @@ func oneLine(text string) string {
 }
 
 // sticky reports whether the runtime refuses all work after an error.
-func (c *codes) sticky(err error) bool { return isCode(err, c.fatal...) }
+func (c *codes) sticky(err error) bool { return dl.IsCode(err, c.fatal...) }
 
 // noMemory reports whether an error is a lack of memory.
-func (c *codes) noMemory(err error) bool { return isCode(err, c.outOfMemory...) }
-
-// isCode reports whether err has one of the codes.
-func isCode(err error, codes ...int32) bool {
-	var e *Error
-	return errors.As(err, &e) && slices.Contains(codes, e.Code)
-}
+func (c *codes) noMemory(err error) bool { return dl.IsCode(err, c.outOfMemory...) }
 
 // tolerate turns the failure with the given code into success: the requested state exists
 // already.
 func tolerate(err error, code int32) error {
-	if code != 0 && isCode(err, code) {
+	if code != 0 && dl.IsCode(err, code) {
 		return nil
 	}
 	return err
