@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -113,11 +114,7 @@ func (d *Domains) waitsFor() []wire.Rank {
 			}
 		}
 	}
-	out := make([]wire.Rank, 0, len(found))
-	for r := range found {
-		out = append(out, r)
-	}
-	return out
+	return slices.Collect(maps.Keys(found))
 }
 
 // waited reports whether any goroutine waits for the peer.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -119,11 +121,7 @@ func (d *Domains) Close() error {
 func (d *Domains) comms() []*Comm {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	all := make([]*Comm, 0, len(d.byIndex))
-	for _, c := range d.byIndex {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Values(d.byIndex))
 }
 
 // port implements the handler of the domains' port.

@@ -168,19 +168,16 @@ func (c *Comm) meet(ctx context.Context, p *pair) error {
 		default:
 			pause = again
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-c.formed:
 		case <-c.broken:
 		case <-ctx.Done():
 			err = errors.Join(ctx.Err(), err)
-		case <-timer.C:
+		case <-time.After(pause):
 			continue
 		case <-p.kick:
-			timer.Stop()
 			continue
 		}
-		timer.Stop()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.world, err)
 		}

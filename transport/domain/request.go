@@ -243,8 +243,8 @@ func (r *Request) finish(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	var late *TimeoutError
-	if !errors.As(err, &late) {
+	late, is := errors.AsType[*TimeoutError](err)
+	if !is {
 		return err
 	}
 	return r.withdraw(late) //nolint:contextcheck // the context has already ended
@@ -257,12 +257,10 @@ func (r *Request) withdraw(late error) error {
 	asked := p.giveUpLocked(r, late)
 	p.mu.Unlock()
 	if asked {
-		grace := time.NewTimer(p.c.d.opts.Grace)
-		defer grace.Stop()
 		select {
 		case <-r.done:
 			return r.err
-		case <-grace.C:
+		case <-time.After(p.c.d.opts.Grace):
 		}
 		// A receiver that does not answer must not read our bytes later.
 		revoked := p.revoke(r.views)
