@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -49,10 +50,7 @@ var _ devices.Driver = (*Driver)(nil)
 // each time until it is found. The process must not fork and continue in the child
 // afterwards: CUDA does not work there.
 func NewDriver(opts Options) *Driver {
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log := cmp.Or(opts.Logger, zap.NewNop())
 	return &Driver{log: log.Named("cuda"), from: library(opts.Library), management: opts.Management, sys: sysfs.Root}
 }
 

@@ -1,6 +1,7 @@
 package cudalike
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,7 @@ var _ devices.Driver = (*Driver)(nil)
 // newDriver opens nothing: Discover and Open look for the library, each time until it is
 // found.
 func newDriver(f family, opts Options) *Driver {
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log := cmp.Or(opts.Logger, zap.NewNop())
 	return &Driver{family: f, log: log.Named(string(f.name)), sys: sysfs.Root}
 }
 

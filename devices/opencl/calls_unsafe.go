@@ -106,14 +106,9 @@ func (a *api) await(q queueID, call string, event eventPointer, err error) error
 	if err != nil {
 		return err
 	}
-	code := Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
+	code := a.waitEvent(event)
 	if code != codeSuccess {
 		a.Finish.Call(uintptr(q))
-	}
-	if code == codeExecStatus {
-		if status, _ := a.status(event); status < 0 {
-			code = status
-		}
 	}
 	a.ReleaseEvent.Call(event)
 	return check(call, code)

@@ -11,15 +11,16 @@ func (a *api) status(event eventPointer) (Code, error) {
 	return status, check("clGetEventInfo", code)
 }
 
-// waitEvent waits for an event that the caller holds.
-func (a *api) waitEvent(event eventPointer) error {
+// waitEvent waits for an event that the caller holds. The code is that of the command, if
+// that has failed.
+func (a *api) waitEvent(event eventPointer) Code {
 	code := Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
 	if code == codeExecStatus {
 		if status, err := a.status(event); err == nil && status < 0 {
 			code = status
 		}
 	}
-	return check("clWaitForEvents", code)
+	return code
 }
 
 func (a *api) releaseEvent(event eventPointer) error {

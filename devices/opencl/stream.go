@@ -99,14 +99,15 @@ func (s *stream) wait(ctx context.Context, e *streams.Event) error {
 	if done {
 		return nil
 	}
-	happened := make(chan error, 1)
+	happened := make(chan Code, 1)
 	release := e.Keep()
 	go func() {
 		defer release()
 		happened <- s.d.api.waitEvent(e.ID)
 	}()
 	select {
-	case err = <-happened:
+	case code := <-happened:
+		err = check("clWaitForEvents", code)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

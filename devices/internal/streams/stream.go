@@ -171,26 +171,24 @@ func (s *Stream) reap() {
 
 // byHost has the host do work after the work in the stream and before later work.
 func (s *Stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	return s.queue.ByHost(s.recordNow, work, spans...)
+	return s.queue.Begin(func(ctx context.Context) error {
+		before := s.newEvent()
+		err := before.record(ctx)
+		before.recorded.Set(err)
+		if err = errors.Join(before.Wait(ctx), before.Close()); err != nil {
+			return err
+		}
+		return work(ctx)
+	}, spans...)
 }
 
 // Record returns an event for all work so far.
 func (s *Stream) Record() (devices.Event, error) {
 	e := s.newEvent()
-	err := s.queue.Add(devices.Job{Work: e.record, Done: e.Recorded.Set, Event: e})
+	err := s.queue.Add(devices.Job{Work: e.record, Done: e.recorded.Set, Event: e})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	return e, nil
-}
-
-// recordNow records an event after the work submitted to the device so far.
-func (s *Stream) recordNow(ctx context.Context) (devices.Event, error) {
-	e := s.newEvent()
-	if err := e.record(ctx); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	e.Recorded.Set(nil)
 	return e, nil
 }
 
@@ -202,7 +200,7 @@ func (s *Stream) After(e devices.Event) error {
 		return s.queue.Add(devices.Job{Work: e.Wait, Event: e})
 	}
 	return s.queue.Add(devices.Job{Event: e, Work: func(ctx context.Context) error {
-		if err := own.Recorded.Wait(ctx); err != nil {
+		if err := own.recorded.Wait(ctx); err != nil {
 			return err
 		}
 		return s.put(ctx, func() (ID, error) { return s.calls.After(own.ID) }, nil)
