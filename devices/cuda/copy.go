@@ -75,9 +75,6 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	defer leave()
 	to, from := card.AddressOf(dst), card.AddressOf(src)
 	return d.withLane(ctx, func(l *lane) error {
-		step := func(to, from address) moves.Step {
-			return func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), from.At(off), n) }
-		}
 		if max(to, from)-min(to, from) >= address(src.Len) {
 			return l.pump(ctx, d.api, src.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
 				return d.api.copyWithin(l.streams[s], to.At(off), from.At(off), n)
@@ -85,7 +82,7 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 		}
 		return moves.Overlap{
 			Piece:   insidePiece,
-			Copy:    step(to, from),
+			Copy:    func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), from.At(off), n) },
 			Scratch: func(n devices.Size) (moves.Scratch, error) { return d.scratch(l, to, from, n) },
 		}.Move(ctx, devices.Offset(to), devices.Offset(from), src.Len)
 	})

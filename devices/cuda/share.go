@@ -36,7 +36,7 @@ func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 // TakeShared allocates plain memory for IPC, and mapped memory for a descriptor.
 func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (b *card.Block, err error) {
 	if kind == devices.HandleVMM {
-		b, err = s.d.newExported(n)
+		b, err = s.d.newPhysical(n, s.d.exportedProp())
 	} else {
 		b, err = s.d.newPlain(n)
 	}

@@ -24,17 +24,9 @@ type hipAPI struct {
 	MemGetAddressRange dl.Func `dl:"hipMemGetAddressRange,optional"`
 }
 
-// Constants of HIP's headers.
+// Constants of HIP's headers, besides the common ones.
 const (
-	hipErrorOutOfMemory              = 2
-	hipErrorDeinitialized            = 4
-	hipErrorECCNotCorrectable        = 214
-	hipErrorIllegalAddress           = 700
-	hipErrorLaunchTimeOut            = 702
-	hipErrorPeerAccessAlreadyEnabled = 704
-	hipErrorContextIsDestroyed       = 709
-	hipErrorAssert                   = 710
-	hipErrorLaunchFailure            = 719
+	hipErrorDeinitialized = 4
 	// hipIpcMemLazyEnablePeerAccess is 0 up to HIP 5 and 1 since then. A library accepts
 	// only its own value.
 	hipIPCLazyOld, hipIPCLazy = 0, 1
@@ -63,16 +55,7 @@ func adaptHIP(lib *dl.Handle) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HIP 4.0 is needed: %w", err)
 	}
-	t := &table{codes: codes{
-		prefix:      "hip",
-		outOfMemory: []int32{hipErrorOutOfMemory},
-		fatal: []int32{
-			hipErrorDeinitialized, hipErrorECCNotCorrectable, hipErrorIllegalAddress, hipErrorLaunchTimeOut,
-			hipErrorContextIsDestroyed, hipErrorAssert, hipErrorLaunchFailure,
-		},
-		peerEnabled: hipErrorPeerAccessAlreadyEnabled,
-	}}
-	a.adapt(t)
+	t := a.adapt("hip", hipErrorDeinitialized)
 	a.facts(t)
 	a.copies(t)
 	if t.ipc != nil && a.MemGetAddressRange.Present() {

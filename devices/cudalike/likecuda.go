@@ -36,11 +36,19 @@ type prefixAPI struct {
 	check func(call string, result uintptr) error
 }
 
-// Constants common to all such runtimes.
+// Constants common to all such runtimes, with CUDA's names after its prefix.
 const (
-	prefixStreamNonBlocking    = 1
-	prefixHostRegisterPortable = 1
-	prefixErrorInvalidValue    = 1
+	prefixStreamNonBlocking        = 1
+	prefixHostRegisterPortable     = 1
+	prefixErrorInvalidValue        = 1
+	prefixErrorMemoryAllocation    = 2
+	prefixErrorECCUncorrectable    = 214
+	prefixErrorIllegalAddress      = 700
+	prefixErrorLaunchTimeout       = 702
+	prefixErrorPeerAccessAlreadyOn = 704
+	prefixErrorContextIsDestroyed  = 709
+	prefixErrorAssert              = 710
+	prefixErrorLaunchFailure       = 719
 )
 
 // copyAPI contains the copy functions of a runtime that names them like CUDA's driver
@@ -73,11 +81,19 @@ func (a *copyAPI) copies(t *table) {
 	}
 }
 
-// adapt fills the table with the functions that exist.
-func (a *prefixAPI) adapt(t *table) {
+// adapt returns a table of the functions that exist. prefix begins the names of the vendor's
+// functions, and fatal lists the vendor's fatal codes besides the common ones.
+func (a *prefixAPI) adapt(prefix string, fatal ...int32) *table {
+	t := &table{codes: codes{
+		prefix:      prefix,
+		name:        func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) },
+		text:        func(code int32) string { return dl.String(a.GetErrorString.Call(uintptr(code))) },
+		outOfMemory: []int32{prefixErrorMemoryAllocation},
+		fatal: append(fatal, prefixErrorECCUncorrectable, prefixErrorIllegalAddress, prefixErrorLaunchTimeout,
+			prefixErrorContextIsDestroyed, prefixErrorAssert, prefixErrorLaunchFailure),
+		peerEnabled: prefixErrorPeerAccessAlreadyOn,
+	}}
 	a.check = t.codes.check
-	t.codes.name = func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) }
-	t.codes.text = func(code int32) string { return dl.String(a.GetErrorString.Call(uintptr(code))) }
 	a.devices(t)
 	a.memory(t)
 	if dl.AllPresent(a.CanAccessPeer, a.EnablePeerAccess, a.MemcpyPeerAsync) {
@@ -89,6 +105,7 @@ func (a *prefixAPI) adapt(t *table) {
 	if dl.AllPresent(a.HostRegister, a.HostUnregister) {
 		t.pin = a.pin()
 	}
+	return t
 }
 
 func (a *prefixAPI) devices(t *table) {

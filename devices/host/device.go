@@ -61,15 +61,11 @@ type Device struct {
 	blocks map[*hostmem.Block]struct{}
 }
 
-func newDevice(s *store, mode Mode, why string, l limit) *Device {
-	d := &Device{store: s, mode: mode, why: why, limit: l, blocks: map[*hostmem.Block]struct{}{}}
-	switch l := l.(type) {
-	case *tmpfsLimit:
-		d.info = info(l.total)
-	case *quotaLimit:
-		d.info = info(l.total)
+// newDevice returns the device of a store whose limit is total bytes.
+func newDevice(s *store, mode Mode, why string, l limit, total devices.Size) *Device {
+	return &Device{
+		info: info(total), store: s, mode: mode, why: why, limit: l, blocks: map[*hostmem.Block]struct{}{},
 	}
-	return d
 }
 
 // Mode returns the way in which the tier is stored.

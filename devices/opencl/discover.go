@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // entry is one device of the machine, not opened.
@@ -166,7 +167,7 @@ func (a *api) describe(id deviceID, platform string, files system) (entry, error
 	e.unified = err == nil && unified != 0
 	e.freeAMD = hasExtension(extensions, "cl_amd_device_attribute_query")
 	e.pci = a.pciAddress(id, extensions)
-	e.numa = files.numaNode(e.pci)
+	e.numa = sysfs.NUMANode(files.sys, e.pci)
 	return e, nil
 }
 

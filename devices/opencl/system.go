@@ -14,11 +14,6 @@ type system struct {
 	proc string // "/proc"
 }
 
-// numaNode returns the host's NUMA node that a PCI device is attached to, -1 if unknown.
-func (s system) numaNode(pci string) int {
-	return sysfs.NUMANode(s.sys, pci)
-}
-
 // available returns the memory that the host can still allocate; ok is false if the kernel
 // does not report it.
 func (s system) available() (n devices.Size, ok bool) {

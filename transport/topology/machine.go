@@ -187,13 +187,7 @@ func (m *Machine) pciChain(path string) []string {
 	if err != nil || !fs.ValidPath(below) {
 		return nil
 	}
-	var chain []string
-	for part := range strings.SplitSeq(below, "/") {
-		if isPCIAddress(part) {
-			chain = append(chain, part)
-		}
-	}
-	return chain
+	return slices.DeleteFunc(strings.Split(below, "/"), func(part string) bool { return !isPCIAddress(part) })
 }
 
 const pciDir = "bus/pci/devices"
