@@ -33,16 +33,11 @@ func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Ac
 		return devices.View{}, err
 	}
 	s.Mem.Retain()
-	var once sync.Once
-	return devices.View{
-		Bytes: b.bytes(s.Range),
-		Release: func() {
-			once.Do(func() {
-				d.release(b)
-				d.releaseMemory(s.Mem)
-			})
-		},
-	}, nil
+	release := func() {
+		d.release(b)
+		d.releaseMemory(s.Mem)
+	}
+	return devices.View{Bytes: b.bytes(s.Range), Release: sync.OnceFunc(release)}, nil
 }
 
 // CopyIn copies bytes from host to device through the map.

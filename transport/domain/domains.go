@@ -240,15 +240,7 @@ func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 func (h *port) Ended(from comm.Origin, cause error) {
 	d := (*Domains)(h)
 	d.mu.Lock()
-	for j := range d.early {
-		if j.from == from {
-			delete(d.early, j)
-		}
-	}
+	maps.DeleteFunc(d.early, func(j joiner, _ join) bool { return j.from == from })
 	d.mu.Unlock()
-	for _, c := range d.comms() {
-		if p := c.byWorld[from.Rank]; p != nil && !p.self {
-			c.lost(p, from, cause)
-		}
-	}
+	d.endPairs(from, cause, func(uint32) bool { return true })
 }

@@ -35,16 +35,6 @@ func (r *Route) String() string {
 	return b.String()
 }
 
-// Slowest returns the slowest class of the route; OnChip for a route to the
-// device itself.
-func (r *Route) Slowest() Class {
-	worst := 0
-	for _, h := range r.Hops {
-		worst = max(worst, h.Link.Class.order())
-	}
-	return classes[worst].class
-}
-
 // Route finds the fastest route for size bytes.
 //
 // Errors: ErrUnknown, ErrNoRoute.

@@ -84,11 +84,7 @@ type machine struct {
 }
 
 func (m *machine) widest() int {
-	n := 0
-	for _, row := range m.rows {
-		n = max(n, len(row))
-	}
-	return n
+	return max(len(m.rows[0]), len(m.rows[1]), len(m.rows[2]), len(m.rows[3]))
 }
 
 // layOut assigns each device its place: machines side by side, and devices
