@@ -138,7 +138,7 @@ func load(from dl.Library) (*api, error) {
 		return nil, fmt.Errorf("%s is not a CUDA driver: %w", lib.Name(), err)
 	}
 	a := &api{DriverGetVersion: first.DriverGetVersion}
-	version, err := a.driverVersion()
+	version, err := ask[int32](a, "cuDriverGetVersion", a.DriverGetVersion)
 	if err == nil && version < oldestVersion {
 		return nil, fmt.Errorf("the NVIDIA driver is too old: it has CUDA %s, %s is needed (driver %s or newer): %w",
 			versionText(version), versionText(oldestVersion), oldestDriver, devices.ErrUnsupported)

@@ -28,18 +28,6 @@ func ask[T any](a *api, call string, f dl.Func, args ...uintptr) (T, error) {
 	return value, a.check(call, code(r))
 }
 
-func (a *api) driverVersion() (int32, error) {
-	return ask[int32](a, "cuDriverGetVersion", a.DriverGetVersion)
-}
-
-func (a *api) deviceCount() (int32, error) {
-	return ask[int32](a, "cuDeviceGetCount", a.DeviceGetCount)
-}
-
-func (a *api) deviceGet(ordinal int32) (cuDevice, error) {
-	return ask[cuDevice](a, "cuDeviceGet", a.DeviceGet, uintptr(ordinal))
-}
-
 // deviceText calls f(text, its size, d).
 func (a *api) deviceText(call string, f dl.Func, d cuDevice) (string, error) {
 	var text [256]byte
@@ -47,25 +35,13 @@ func (a *api) deviceText(call string, f dl.Func, d cuDevice) (string, error) {
 	return dl.Text(text[:]), err
 }
 
-func (a *api) deviceTotal(d cuDevice) (devices.Size, error) {
-	return ask[devices.Size](a, "cuDeviceTotalMem", a.DeviceTotalMem, uintptr(d))
-}
-
 func (a *api) deviceUUID(f dl.Func, d cuDevice) (uuid, error) {
 	return ask[uuid](a, "cuDeviceGetUuid", f, uintptr(d))
-}
-
-func (a *api) deviceAttribute(attribute uintptr, d cuDevice) (int32, error) {
-	return ask[int32](a, "cuDeviceGetAttribute", a.DeviceGetAttribute, attribute, uintptr(d))
 }
 
 func (a *api) canAccessPeer(d, peer cuDevice) (bool, error) {
 	v, err := ask[int32](a, "cuDeviceCanAccessPeer", a.DeviceCanAccessPeer, uintptr(d), uintptr(peer))
 	return v != 0, err
-}
-
-func (a *api) peerAttribute(attribute uintptr, d, peer cuDevice) (int32, error) {
-	return ask[int32](a, "cuDeviceGetP2PAttribute", a.P2PAttribute, attribute, uintptr(d), uintptr(peer))
 }
 
 func (a *api) retain(d cuDevice) (cuContext, error) {
@@ -74,14 +50,6 @@ func (a *api) retain(d cuDevice) (cuContext, error) {
 
 func (a *api) release(d cuDevice) error {
 	return a.check("cuDevicePrimaryCtxRelease", code(a.DevicePrimaryRelease.Call(uintptr(d))))
-}
-
-func (a *api) setCurrent(c cuContext) error {
-	return a.check("cuCtxSetCurrent", code(a.CtxSetCurrent.Call(uintptr(c))))
-}
-
-func (a *api) enablePeer(c cuContext) error {
-	return a.check("cuCtxEnablePeerAccess", code(a.EnablePeer.Call(uintptr(c), 0)))
 }
 
 func (a *api) createStream() (cuStream, error) {

@@ -75,7 +75,7 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	h.Offset = devices.Offset(b.Addr - base)
 	h.Allocation = size
 	h.Bytes, err = s.d.Exported(b, func() ([]byte, func() error, error) {
-		handle, gerr := s.d.api.ipcGet(b.Addr)
+		handle, gerr := ask[ipcHandle](s.d.api, "cuIpcGetMemHandle", s.d.api.IPCGet, uintptr(b.Addr))
 		return handle.reserved[:], nil, gerr
 	})
 	return err
@@ -156,8 +156,12 @@ func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, err)
 	}
+	// The function expects the number of the descriptor itself in place of a pointer.
 	var physical cuPhysical
-	if cerr := conn.Control(func(fd uintptr) { physical, err = s.d.api.importPhysical(fd) }); cerr != nil {
+	cerr := conn.Control(func(fd uintptr) {
+		physical, err = ask[cuPhysical](s.d.api, "cuMemImportFromShareableHandle", s.d.api.MemImport, fd, cuHandlePosixFD)
+	})
+	if cerr != nil {
 		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, cerr)
 	}
 	if err != nil {

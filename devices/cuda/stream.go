@@ -54,16 +54,15 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 
 // submit starts work and records an event after it.
 func (s *stream) submit(start func() error) (event streams.ID, err error) {
-	err = s.d.On(func() error {
-		e, err := s.d.api.createEvent()
-		if err != nil {
+	a := s.d.api
+	err = s.d.On(func() (err error) {
+		if event, err = ask[streams.ID](a, "cuEventCreate", a.EventCreate, cuEventDisableTiming); err != nil {
 			return err
 		}
-		event = streams.ID(e)
 		if err = start(); err != nil {
 			return err
 		}
-		return s.d.api.recordEvent(e, s.id)
+		return a.check("cuEventRecord", code(a.EventRecord.Call(event, uintptr(s.id))))
 	})
 	return event, err
 }
@@ -104,7 +103,8 @@ func (d *device) kernelMissing(t elem.Type, op elem.Op) bool {
 }
 
 func (s *stream) after(e streams.ID) (streams.ID, error) {
-	return 0, s.d.On(func() error { return s.d.api.streamAfter(s.id, cuEvent(e)) })
+	a := s.d.api
+	return 0, s.d.On(func() error { return a.check("cuStreamWaitEvent", code(a.StreamWaitEvent.Call(uintptr(s.id), e, 0))) })
 }
 
 // done reports whether an event has happened; all work of a failed card is done.
@@ -117,9 +117,12 @@ func (s *stream) done(e streams.ID) (done bool, err error) {
 
 // query reports whether an event has happened.
 func (s *stream) query(e streams.ID) (done bool, err error) {
-	err = s.d.On(func() (err error) {
-		done, err = s.d.api.happened(cuEvent(e))
-		return err
+	err = s.d.On(func() error {
+		c := code(s.d.api.EventQuery.Call(e))
+		if done = c != codeNotReady; !done {
+			return nil
+		}
+		return s.d.api.check("cuEventQuery", c)
 	})
 	return done, err
 }
@@ -161,7 +164,7 @@ func (s *stream) look(ctx context.Context, e streams.ID) (bool, error) {
 
 // free destroys an event; that of a failed card is freed with the process.
 func (s *stream) free(e streams.ID) {
-	_ = s.d.On(func() error { return s.d.api.destroyEvent(cuEvent(e)) })
+	_ = s.d.On(func() error { return s.d.api.check("cuEventDestroy", code(s.d.api.EventDestroy.Call(e))) })
 }
 
 // drop destroys an event, unless that was freed with the closed device.

@@ -54,12 +54,6 @@ func (a *api) exportPhysical(h cuPhysical) (fd int32, err error) {
 	return ask[int32](a, "cuMemExportToShareableHandle", a.MemExport, uintptr(h), cuHandlePosixFD, 0)
 }
 
-// importPhysical opens a descriptor, which the caller keeps. The function expects the
-// number itself in place of a pointer.
-func (a *api) importPhysical(fd uintptr) (cuPhysical, error) {
-	return ask[cuPhysical](a, "cuMemImportFromShareableHandle", a.MemImport, fd, cuHandlePosixFD)
-}
-
 func (a *api) properties(h cuPhysical) (allocationProp, error) {
 	return ask[allocationProp](a, "cuMemGetAllocationPropertiesFromHandle", a.MemProperties, uintptr(h))
 }
@@ -70,10 +64,6 @@ func (a *api) addressRange(p address) (base address, n devices.Size, err error) 
 	err = a.check("cuMemGetAddressRange",
 		code(a.MemAddressRange.Call(uintptr(unsafe.Pointer(&base)), uintptr(unsafe.Pointer(&size)), uintptr(p))))
 	return base, devices.Size(size), err
-}
-
-func (a *api) ipcGet(p address) (ipcHandle, error) {
-	return ask[ipcHandle](a, "cuIpcGetMemHandle", a.IPCGet, uintptr(p))
 }
 
 func (a *api) ipcOpen(h ipcHandle) (address, error) {

@@ -12,10 +12,6 @@ func (a *api) createContext(d deviceID) (contextID, error) {
 	return contextID(c), check("clCreateContext", code)
 }
 
-func (a *api) releaseContext(c contextID) error {
-	return check("clReleaseContext", Code(a.ReleaseContext.Call(uintptr(c))))
-}
-
 // createQueue creates an in-order queue.
 func (a *api) createQueue(c contextID, d deviceID) (queueID, error) {
 	var code Code

@@ -148,5 +148,6 @@ func (d *device) releaseAll() error {
 			errs = append(errs, d.api.releaseQueue(q))
 		}
 	}
-	return errors.Join(append(errs, d.api.releaseContext(d.context))...)
+	errs = append(errs, check("clReleaseContext", Code(d.api.ReleaseContext.Call(uintptr(d.context)))))
+	return errors.Join(errs...)
 }

@@ -23,10 +23,6 @@ func (a *api) waitEvent(event eventPointer) Code {
 	return code
 }
 
-func (a *api) releaseEvent(event eventPointer) error {
-	return check("clReleaseEvent", Code(a.ReleaseEvent.Call(event)))
-}
-
 // marker returns an event that happens when all commands of the queue are complete.
 func (a *api) marker(q queueID) (eventPointer, error) {
 	var event eventPointer

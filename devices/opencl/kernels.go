@@ -118,11 +118,11 @@ func (p *program) release(a *api) error {
 	var errs []error
 	for _, k := range p.kernels {
 		if k != 0 {
-			errs = append(errs, a.releaseKernel(k))
+			errs = append(errs, check("clReleaseKernel", Code(a.ReleaseKernel.Call(uintptr(k)))))
 		}
 	}
 	if p.id != 0 {
-		errs = append(errs, a.releaseProgram(p.id))
+		errs = append(errs, check("clReleaseProgram", Code(a.ReleaseProgram.Call(uintptr(p.id)))))
 	}
 	p.id, p.kernels = 0, [len(p.kernels)]kernelID{}
 	return errors.Join(errs...)

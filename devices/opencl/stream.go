@@ -118,7 +118,7 @@ func (s *stream) wait(ctx context.Context, e *streams.Event) error {
 }
 
 // free releases an event; a leaked one is harmless.
-func (s *stream) free(e streams.ID) { _ = s.d.api.releaseEvent(e) }
+func (s *stream) free(e streams.ID) { s.d.api.ReleaseEvent.Call(e) }
 
 // close releases the queue, which outlives a closed device.
 func (s *stream) close(reap func()) error {

@@ -364,7 +364,9 @@ func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
 	case r.kind == kindFlush:
 		delete(p.sending, r.id)
 	case p.self:
-		p.forgetOwnLocked(r)
+		if r.msg.recv == nil {
+			p.unexpected.remove(r.tag, r.msg)
+		}
 	case r.begun:
 		p.tell(appendNumber(nil, opWithdraw, p.remote, r.id))
 		if !r.eager {

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -145,7 +146,7 @@ func (b *tableBuilder) address(at, kind, addr string, ports int) {
 			b.faults.add(at+".addr", "%q is not an IPv6 address", addr)
 		}
 	case "EID":
-		if len(addr) != 32 || slices.ContainsFunc([]byte(addr), notHex) {
+		if _, err = hex.DecodeString(addr); len(addr) != 32 || err != nil {
 			b.faults.add(at+".addr", "%q is not an EID of 32 hexadecimal digits", addr)
 		}
 	default:
@@ -154,10 +155,6 @@ func (b *tableBuilder) address(at, kind, addr string, ports int) {
 	if ports == 0 || ports > maxPorts {
 		b.faults.add(at+".ports", "%d ports; use 1 to %d", ports, maxPorts)
 	}
-}
-
-func notHex(c byte) bool {
-	return !isDigit(c) && (c < 'a' || c > 'f') && (c < 'A' || c > 'F')
 }
 
 // networks links the ranks of each network: those of layer 0 pairwise, which a
