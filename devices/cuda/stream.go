@@ -55,10 +55,12 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 // submit starts work and records an event after it.
 func (s *stream) submit(start func() error) (event streams.ID, err error) {
 	a := s.d.api
-	err = s.d.On(func() (err error) {
-		if event, err = ask[streams.ID](a, "cuEventCreate", a.EventCreate, cuEventDisableTiming); err != nil {
+	err = s.d.On(func() error {
+		e, err := ask[streams.ID](a, "cuEventCreate", a.EventCreate, cuEventDisableTiming)
+		if err != nil {
 			return err
 		}
+		event = e
 		if err = start(); err != nil {
 			return err
 		}

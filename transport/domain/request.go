@@ -42,6 +42,8 @@ type Request struct {
 	// waiting counts the goroutines that wait: only requests with waiters form cycles.
 	waiting atomic.Int32
 	cycle   atomic.Pointer[[]wire.Rank]
+	// probe is the number of the last probe, guarded by chases.mu.
+	probe uint64
 	timer   *time.Timer
 
 	// The following fields are guarded by pair.mu.
