@@ -45,7 +45,7 @@ func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 		Log: r.log.With(zap.String("device", string(info.Name))), Clear: d.clear,
 		Runtime: card.Runtime{
 			Bind:        func() error { return a.check("cuCtxSetCurrent", code(a.CtxSetCurrent.Call(uintptr(context)))) },
-			Retain:      func() error { _, err := a.retain(e.device); return err },
+			Retain:      func() (err error) { _, err = a.retain(e.device); return err },
 			Release:     func() error { return a.release(e.device) },
 			FreeMemory:  a.memInfo,
 			Sticky:      func(err error) bool { return codeOf(err).Sticky() },

@@ -55,7 +55,7 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 // submit starts work and records an event after it.
 func (s *stream) submit(start func() error) (event streams.ID, err error) {
 	a := s.d.api
-	err = s.d.On(func() error {
+	err = s.d.On(func() (err error) {
 		e, err := ask[streams.ID](a, "cuEventCreate", a.EventCreate, cuEventDisableTiming)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func (s *stream) drop(e streams.ID) {
 func (s *stream) close(reap func()) error {
 	leave, gone := s.d.Enter(context.Background())
 	if gone != nil {
-		return nil //nolint:nilerr // freed with the device
+		return nil // freed with the device
 	}
 	defer leave()
 	err := s.d.On(func() error { return s.d.api.synchronize(s.id) })

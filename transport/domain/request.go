@@ -44,7 +44,7 @@ type Request struct {
 	cycle   atomic.Pointer[[]wire.Rank]
 	// probe is the number of the last probe, guarded by chases.mu.
 	probe uint64
-	timer   *time.Timer
+	timer *time.Timer
 
 	// The following fields are guarded by pair.mu.
 
