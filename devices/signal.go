@@ -24,14 +24,6 @@ type Keeper interface {
 	Keep() (release func())
 }
 
-// Notifier is an Event that can call a function, so that no goroutine has to wait for it.
-type Notifier interface {
-	Event
-	// Notify has fn called once, when the event has happened: immediately if it already
-	// has. fn must not block.
-	Notify(fn func(error))
-}
-
 // Signal is an Event that the host sets, for example when bytes for which a device's stream
 // waits have arrived from the network. No device can observe the network itself, so the
 // notification always goes through the host.
@@ -45,11 +37,9 @@ type Signal struct {
 	set bool
 	// +checklocks:mu
 	err error
-	// +checklocks:mu
-	then []func(error)
 }
 
-var _ Notifier = (*Signal)(nil)
+var _ Event = (*Signal)(nil)
 
 // NewSignal returns a signal that is not set.
 func NewSignal() *Signal { return &Signal{happened: make(chan struct{})} }
@@ -57,18 +47,12 @@ func NewSignal() *Signal { return &Signal{happened: make(chan struct{})} }
 // Set makes the event happen, or fail if err is not nil. Only the first call has an effect.
 func (s *Signal) Set(err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.set {
-		s.mu.Unlock()
 		return
 	}
 	s.set, s.err = true, err
-	then := s.then
-	s.then = nil
-	s.mu.Unlock()
 	close(s.happened)
-	for _, fn := range then {
-		fn(err)
-	}
 }
 
 // Wait returns once the signal is set, with its error.
@@ -90,19 +74,6 @@ func (s *Signal) error() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
-}
-
-// Notify calls fn once the signal is set.
-func (s *Signal) Notify(fn func(error)) {
-	s.mu.Lock()
-	if !s.set {
-		s.then = append(s.then, fn)
-		s.mu.Unlock()
-		return
-	}
-	err := s.err
-	s.mu.Unlock()
-	fn(err)
 }
 
 // Close does nothing.

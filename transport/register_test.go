@@ -317,7 +317,7 @@ func TestRegisteredLost(t *testing.T) {
 	c := newCard(t, 16*mib, sim.Params{}, transport.Options{})
 	f := c.file(c.want)
 	c.in(f, 0, 16*mib)
-	sim.As(c.dev).Crash()
+	faulty.Simulated(c.dev).Crash()
 	c.mem = memoryOn(t, c.dev, 16*mib)
 	c.in(f, 0, 16*mib)
 	c.holds(c.want)

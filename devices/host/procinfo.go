@@ -2,13 +2,13 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // memInfo contains the kernel's memory statistics.
@@ -17,20 +17,11 @@ type memInfo struct {
 }
 
 func readMemInfo(path string) (memInfo, error) {
-	text, err := os.ReadFile(path)
+	all, err := sysfs.MemInfo(path)
 	if err != nil {
 		return memInfo{}, fmt.Errorf("read the machine's memory: %w", err)
 	}
-	var m memInfo
-	for line := range strings.Lines(string(text)) {
-		var kib uint64
-		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
-			m.total = devices.Size(kib) * devices.KiB
-		}
-		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
-			m.available = devices.Size(kib) * devices.KiB
-		}
-	}
+	m := memInfo{total: all["MemTotal"], available: all["MemAvailable"]}
 	if m.total == 0 || m.available > m.total {
 		return memInfo{}, fmt.Errorf("read the machine's memory: cannot parse %s", path)
 	}

@@ -59,12 +59,15 @@ func (b *lobby) setUp(ctx context.Context) (err error) {
 func (b *lobby) openStore(ctx context.Context) error {
 	log := zap.NewNop()
 	specs := []string{"host,size=3GiB", "sim:0,size=3GiB", "sim:1,size=1GiB", "opencl:0,size=1GiB"}
-	devs, err := daemon.Families(host.Options{Dir: b.tier()}, log).OpenAll(ctx, specs)
-	if err != nil {
-		return err
-	}
-	b.devs = devs
+	families := daemon.Families(host.Options{Dir: b.tier()}, log)
 	b.Later(b.closeDevices)
+	for _, spec := range specs {
+		dev, err := families.Open(ctx, spec)
+		if err != nil {
+			return err
+		}
+		b.devs = append(b.devs, dev)
+	}
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: filepath.Join(b.lab.dir, "records"), Logger: log})
 	if err != nil {
 		return err
@@ -78,7 +81,7 @@ func (b *lobby) openStore(ctx context.Context) error {
 		return err
 	}
 	b.Later(b.engine.Close)
-	if b.store, err = objects.Open(ctx, objects.Options{Meta: meta, Devices: devs, Engine: b.engine}); err != nil {
+	if b.store, err = objects.Open(ctx, objects.Options{Meta: meta, Devices: b.devs, Engine: b.engine}); err != nil {
 		return err
 	}
 	b.Later(func() error { return b.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{}) })
