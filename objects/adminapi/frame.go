@@ -72,11 +72,11 @@ func rightsOf(files []*os.File) ([]byte, error) {
 	}
 	fds := make([]int, len(files))
 	for i, f := range files {
-		raw, err := f.SyscallConn()
+		err := owner.Control(f, func(fd int) error {
+			fds[i] = fd
+			return nil
+		})
 		if err != nil {
-			return nil, fmt.Errorf("descriptor %d: %w", i, err)
-		}
-		if err := raw.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}

@@ -22,7 +22,7 @@ func Adopt(fd int, name string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("adopt %s: %w", name, err), unix.Close(fd))
 	}
 	f := os.NewFile(uintptr(own), name)
-	err = control(f, func(place int) error { return unix.Dup3(fd, place, unix.O_CLOEXEC) })
+	err = Control(f, func(place int) error { return unix.Dup3(fd, place, unix.O_CLOEXEC) })
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		return nil, errors.Join(fmt.Errorf("adopt %s: %w", name, err), f.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +34,7 @@ type FileID struct {
 // Errors: ErrNotMemory for anything but a regular file of a tmpfs: pipes, sockets, devices,
 // directories, huge pages, and descriptors opened with O_PATH.
 func Facts(f *os.File) (id FileID, size uint64, err error) {
-	err = control(f, func(fd int) error {
+	err = Control(f, func(fd int) error {
 		id, size, err = factsOf(fd)
 		return err
 	})
@@ -43,7 +44,7 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 // Identity returns the identity of the file behind a descriptor of any type. Only the kernel is
 // queried.
 func Identity(f *os.File) (id FileID, err error) {
-	err = control(f, func(fd int) error {
+	err = Control(f, func(fd int) error {
 		st, failed := look(fd)
 		id = idOf(&st)
 		return failed
@@ -116,7 +117,7 @@ func inMemory(fd int) bool {
 // Errors: ErrDenied if the file's mode does not permit it.
 func Anew(f *os.File) (*os.File, error) {
 	second := -1
-	err := control(f, func(fd int) (err error) {
+	err := Control(f, func(fd int) (err error) {
 		if !inMemory(fd) {
 			return nil
 		}
@@ -136,7 +137,7 @@ func Anew(f *os.File) (*os.File, error) {
 
 // CheckWritable returns ErrDenied for a descriptor that is not open for reading and writing.
 func CheckWritable(f *os.File) error {
-	return control(f, func(fd int) error {
+	return Control(f, func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
 			return fmt.Errorf("query the flags of the descriptor: %w", err)
@@ -366,7 +367,7 @@ func lookCached(path string) (unix.Statx_t, error) {
 // exec.
 func Duplicate(f *os.File) (*os.File, error) {
 	var second int
-	err := control(f, func(fd int) (err error) {
+	err := Control(f, func(fd int) (err error) {
 		second, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		return err
 	})
@@ -376,9 +377,9 @@ func Duplicate(f *os.File) (*os.File, error) {
 	return Adopt(second, f.Name())
 }
 
-// control calls fn with a descriptor that stays open during the call.
-func control(f *os.File, fn func(fd int) error) error {
-	conn, err := f.SyscallConn()
+// Control calls fn with the descriptor of a file or a connection, which stays open during the call.
+func Control(c syscall.Conn, fn func(fd int) error) error {
+	conn, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -331,15 +332,14 @@ func (g *Guard) enter(uid uint32) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, w := range s.waiting {
-		if w == given {
-			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			g.refused++
-			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; stop those file systems first: %w",
-				MaxPerUser, uid, ErrSilent)
-		}
+	i := slices.Index(s.waiting, given)
+	if i < 0 {
+		return nil // the slot was assigned in the meantime
 	}
-	return nil // the slot was assigned in the meantime
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	g.refused++
+	return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; stop those file systems first: %w",
+		MaxPerUser, uid, ErrSilent)
 }
 
 // leave releases a slot, passing it to the first waiter if there is one.
