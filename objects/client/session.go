@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -65,28 +64,16 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	w, err := c.dial(ctx)
-	if err != nil {
-		return nil, c.heteroError(err)
-	}
-	s := &Session{client: c, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
-	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(http.MethodPost, adminapi.PathSession)
 	var first adminapi.SessionLine
-	if err == nil {
-		err = lines.Decode(&first)
-	}
-	if !stop() {
-		err = errors.Join(hetero.ContextError(ctx.Err()), err)
-	}
-	if err == nil && first.Session == "" {
-		err = errAnswer
-	}
+	w, lines, err := c.lines(ctx, http.MethodPost, adminapi.PathSession, &first)
 	if err != nil {
-		_ = w.conn.Close() // the failure is returned
-		return nil, c.heteroError(err)
+		return nil, err
 	}
-	s.id = first.Session
+	if first.Session == "" {
+		_ = w.conn.Close() // the failure is returned
+		return nil, c.heteroError(errAnswer)
+	}
+	s := &Session{client: c, id: first.Session, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
 	go s.attend(lines)
 	return s, nil
 }
