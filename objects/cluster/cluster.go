@@ -38,12 +38,12 @@ type Cluster struct {
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	listening []string
-	// hear is set by OnInvalidate.
+	// hear is set by OnInvalidate; it may point to nil.
 	hear atomic.Pointer[func(Invalidation)]
-	// serve is set by OnServed.
+	// serve is set by OnServed; it may point to nil.
 	serve atomic.Pointer[func(objects.Notice)]
 	// changed receives the nodes whose view has changed.
-	changed changedNodes
+	changed *changedNodes
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -171,8 +171,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// begin runs fn in a goroutine that Close waits for, and returns false if Close has started.
-func (c *Cluster) begin(fn func()) bool {
+// Go runs fn in a goroutine that Close waits for, and returns false if Close has started.
+func (c *Cluster) Go(fn func()) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.closed {
@@ -183,15 +183,15 @@ func (c *Cluster) begin(fn func()) bool {
 }
 
 // Nodes returns the state of the other nodes, ordered by name, without sending requests.
-func (c *Cluster) Nodes() []NodeState {
+func (c *Cluster) Nodes() []members.Peer {
 	records := c.opts.View.Nodes()
 	live := map[wire.Rank]comm.Peer{}
 	for _, p := range c.comm.Peers() {
 		live[p.Rank] = p
 	}
-	out := make([]NodeState, 0, len(records))
+	out := make([]members.Peer, 0, len(records))
 	for i := range records {
-		state := NodeState{Record: records[i]}
+		state := members.Peer{Record: records[i]}
 		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
 			state.Connected, state.Transport, state.Protection = true, string(p.Transport), p.Cover.String()
 			if p.Network == control.TCP {
@@ -223,33 +223,21 @@ func (c *Cluster) Node(name members.Name) (*Node, error) {
 
 // OnInvalidate registers fn to be called when cached answers of nodes become invalid. fn must
 // not block. nil removes it.
-func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
-	if fn == nil {
-		c.hear.Store(nil)
-		return
-	}
-	c.hear.Store(&fn)
-}
+func (c *Cluster) OnInvalidate(fn func(Invalidation)) { c.hear.Store(&fn) }
 
 // OnServed registers fn to be called after a change of this node's tree that another node has
 // requested. fn must not block. nil removes it.
-func (c *Cluster) OnServed(fn func(objects.Notice)) {
-	if fn == nil {
-		c.serve.Store(nil)
-		return
-	}
-	c.serve.Store(&fn)
-}
+func (c *Cluster) OnServed(fn func(objects.Notice)) { c.serve.Store(&fn) }
 
 // served is called by the server to report such a change.
 func (c *Cluster) served(n objects.Notice) {
-	if fn := c.serve.Load(); fn != nil {
+	if fn := c.serve.Load(); fn != nil && *fn != nil {
 		(*fn)(n)
 	}
 }
 
 // Stats returns the counters.
-func (c *Cluster) Stats() Stats { return c.count.stats() }
+func (c *Cluster) Stats() members.Traffic { return c.count.stats() }
 
 // Listening returns the addresses that the node actually listens at.
 func (c *Cluster) Listening() []string { return c.listening }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode"
@@ -193,13 +194,16 @@ func (c *codes) received(node string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	for _, gone := range []error{
+	if isAny(err,
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
 		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
-	} {
-		if errors.Is(err, gone) {
-			return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)
-		}
+	) {
+		return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)
 	}
 	return fmt.Errorf("node %s: %w", node, err)
+}
+
+// isAny reports whether err matches one of some errors.
+func isAny(err error, some ...error) bool {
+	return slices.ContainsFunc(some, func(one error) bool { return errors.Is(err, one) })
 }

@@ -137,10 +137,6 @@ func (s Session) Ask(ctx context.Context, m rpc.Method, in, out any) error {
 	return s.n.failed(err)
 }
 
-// Changing starts a change of the file that this node makes with a request of its own. The
-// returned function ends the change.
-func (f *File) Changing() (done func()) { return f.changing() }
-
 // Connect establishes a session with the node if there is none.
 //
 // Errors: those of a request.
@@ -172,6 +168,3 @@ func (c *Cluster) Communicator() *comm.Communicator { return c.comm }
 
 // Life returns a context that ends with Close.
 func (c *Cluster) Life() context.Context { return c.life }
-
-// Go runs a function that Close waits for, and returns false if Close has started.
-func (c *Cluster) Go(fn func()) bool { return c.begin(fn) }

@@ -135,10 +135,14 @@ func (all *incarnations) refer(ino objects.Ino, refs int64) {
 // file. Anything kept longer is cached by Node, which is notified.
 const keepOther = 20 * time.Millisecond
 
-// adopt converts the inode numbers in an owner's attributes to those of the Mesh.
+// adopt converts the inode numbers in the result of a request, the attributes or an error, to those
+// of the Mesh.
 //
 // Errors: ErrVersion for numbers that no owner assigns.
-func (n *incarnation) adopt(a objects.Attr) (objects.Attr, error) {
+func (n *incarnation) adopt(a objects.Attr, err error) (objects.Attr, error) {
+	if err != nil {
+		return objects.Attr{}, err
+	}
 	if a.Ino == 0 || a.Ino >= MaxInos {
 		return objects.Attr{}, fmt.Errorf("another node sent the invalid inode number %#x: %w", uint64(a.Ino), ErrVersion)
 	}

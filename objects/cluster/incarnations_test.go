@@ -49,12 +49,12 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: 2000, Parent: 1024}})
+	a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: 2000, Parent: 1024}}, nil)
 	if err != nil || a.Ino != n.number(2000) || a.Parent != n.number(1024) || a.Gen != n.gen || a.Keep != keepOther || a.KeepName != keepOther {
 		t.Errorf("adopted as %+v, %v", a, err)
 	}
 	for _, ino := range []objects.Ino{0, MaxInos, otherBit | 7, otherEnd} {
-		if a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: ino, Parent: otherEnd}}); !errors.Is(err, ErrVersion) {
+		if a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: ino, Parent: otherEnd}}, nil); !errors.Is(err, ErrVersion) {
 			t.Errorf("inode %#x of another node: %+v, %v", uint64(ino), a, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -20,9 +19,10 @@ import (
 func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	var at *Node
 	var out proto.KeyAnswer
-	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
+	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) (err error) {
 		at = n
-		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
+		out, err = query[proto.KeyAnswer](ctx, n, proto.MethodFindKey, &proto.KeyAsk{Key: key})
+		return err
 	})
 	if err == nil && (!isPath(out.Path) || len(out.Path) > maxKeyPath) {
 		// Following the path, as a symlink of this mount, must end up in that node's tree.
@@ -125,11 +125,8 @@ func (c *Cluster) KeyInfo(ctx context.Context, who objects.Caller, key string, p
 }
 
 func (n *Node) keyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error) {
-	var out proto.KeyAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodKeyInfo, out: &out, again: true,
-		in: &proto.KeyAsk{Cred: credToProto(who), Key: key, Publish: published},
-	})
+	ask := &proto.KeyAsk{Cred: credToProto(who), Key: key, Publish: published}
+	out, err := query[proto.KeyAnswer](ctx, n, proto.MethodKeyInfo, ask)
 	if err != nil {
 		return objects.KeyInfo{}, err
 	}
@@ -220,13 +217,4 @@ func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string,
 			in: &proto.ExpireKeyAsk{Cred: credToProto(who), Key: key, At: timeToProto(at)},
 		})
 	})
-}
-
-// sizesOf returns the lengths of blobs.
-func sizesOf(blobs []objects.Blob) []uint64 {
-	sizes := make([]uint64, len(blobs))
-	for i := range blobs {
-		sizes[i] = blobs[i].Len
-	}
-	return slices.Clip(sizes)
 }

@@ -21,15 +21,15 @@ const maxListed = 1024
 func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 	s := k.c.server
 	return map[rpc.Method]rpc.Handler{
-		proto.MethodFindKey:   answer(s, k.serveFind),
-		proto.MethodListKeys:  answer(s, k.serveList),
-		proto.MethodKeyInfo:   answer(s, k.serveInfo),
-		proto.MethodDropKey:   answer(s, k.serveDrop),
-		proto.MethodExpireKey: answer(s, k.serveExpire),
-		proto.MethodHaveKeys:  answer(s, k.serveHave),
-		proto.MethodMeetKeys:  answer(s, k.serveCompare),
-		proto.MethodClaim:     answer(s, k.serveClaim),
-		proto.MethodTake:      answer(s, k.serveTake),
+		proto.MethodFindKey:     answer(s, k.serveFind),
+		proto.MethodListKeys:    answer(s, k.serveList),
+		proto.MethodKeyInfo:     answer(s, k.serveInfo),
+		proto.MethodDropKey:     answer(s, k.serveDrop),
+		proto.MethodExpireKey:   answer(s, k.serveExpire),
+		proto.MethodHaveKeys:    answer(s, k.serveHave),
+		proto.MethodCompareKeys: answer(s, k.serveCompare),
+		proto.MethodClaim:       answer(s, k.serveClaim),
+		proto.MethodTake:        answer(s, k.serveTake),
 	}
 }
 

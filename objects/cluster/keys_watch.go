@@ -35,7 +35,7 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 	var work sync.WaitGroup
 	for _, run := range []func(context.Context){w.follow, w.look} {
 		work.Add(1)
-		begun := c.begin(func() {
+		begun := c.Go(func() {
 			defer work.Done()
 			run(ctx)
 		})
@@ -153,8 +153,8 @@ func (w *keyWatch) askAll(ctx context.Context) {
 		w.asking.Go(func() {
 			defer w.endAsking(n.name)
 			// A node that can't be asked now is asked again.
-			_ = n.haveAll(ctx, q, func(i int) {
-				if ctx.Err() == nil {
+			_ = n.haveAll(ctx, q, func(i int, has bool) {
+				if has && ctx.Err() == nil {
 					w.came(w.names[i])
 				}
 			})
@@ -223,8 +223,8 @@ func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string
 		return
 	}
 	// A node that can't be asked now is asked again.
-	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int) {
-		if w.arrived(names[i], node) && ctx.Err() == nil {
+	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int, has bool) {
+		if has && w.arrived(names[i], node) && ctx.Err() == nil {
 			w.came(names[i])
 		}
 	})

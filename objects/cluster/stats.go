@@ -1,6 +1,10 @@
 package cluster
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
 
 // counters holds the counts that Stats returns. Any goroutine may change them.
 type counters struct {
@@ -10,8 +14,8 @@ type counters struct {
 }
 
 // stats returns a snapshot.
-func (c *counters) stats() Stats {
-	return Stats{
+func (c *counters) stats() members.Traffic {
+	return members.Traffic{
 		Questions:        c.questions.Load(),
 		Answers:          c.answers.Load(),
 		Failures:         c.failures.Load(),

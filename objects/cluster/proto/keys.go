@@ -24,9 +24,9 @@ type HaveKeysAnswer struct {
 	There []bool
 }
 
-// MeetKeysAsk lists keys that are in use at the requester, Node, and the creation times of
+// CompareKeysAsk lists keys that are in use at the requester, Node, and the creation times of
 // their objects.
-type MeetKeysAsk struct {
+type CompareKeysAsk struct {
 	_       struct{} `cbor:",toarray"`
 	Node    string
 	Publish bool
@@ -34,22 +34,22 @@ type MeetKeysAsk struct {
 	Made    []Time   // one for each key
 }
 
-// MeetKeysAnswer lists which of them are in use at the responder too, by index, and the
+// CompareKeysAnswer lists which of them are in use at the responder too, by index, and the
 // creation times of their objects.
-type MeetKeysAnswer struct {
+type CompareKeysAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	Both []uint64
 	Made []Time // one for each index
 }
 
-func (a *MeetKeysAsk) check() error {
+func (a *CompareKeysAsk) check() error {
 	if len(a.Keys) > MaxKeys || len(a.Made) != len(a.Keys) {
 		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Keys), len(a.Made), MaxKeys)
 	}
 	return checkTimes(a.Made...)
 }
 
-func (a *MeetKeysAnswer) check() error {
+func (a *CompareKeysAnswer) check() error {
 	if len(a.Both) > MaxKeys || len(a.Made) != len(a.Both) {
 		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Both), len(a.Made), MaxKeys)
 	}
