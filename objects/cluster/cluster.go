@@ -101,7 +101,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 			return failure
 		}
 		for method, h := range more {
-			handlers[method] = c.server.extended(h)
+			handlers[method] = h(c.server)
 		}
 	}
 	c.ep, err = rpc.New(rpc.Options{

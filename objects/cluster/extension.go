@@ -7,7 +7,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
@@ -26,34 +25,16 @@ type Extension interface {
 	End() error
 }
 
-// Handler answers a request in a session; see rpc.Handler.
-type Handler func(ctx context.Context, from ClientSession, body []byte) ([]byte, error)
+// Handler answers the requests of one method; Answer makes it.
+type Handler func(*server) rpc.Handler
 
 // Answer makes a Handler from a function for one type of request, a body of package proto. A
 // nil answer has no body.
 func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Handler {
-	return func(ctx context.Context, from ClientSession, body []byte) ([]byte, error) {
-		var question Q
-		if err := proto.Decode(body, &question); err != nil {
-			return nil, err
-		}
-		reply, err := fn(ctx, from, &question)
-		if err != nil || reply == nil {
-			return nil, err
-		}
-		return proto.Encode(reply)
-	}
-}
-
-// extended converts an extension's handler to one of the endpoint.
-func (s *server) extended(h Handler) rpc.Handler {
-	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
-		g, err := s.session(from)
-		if err != nil {
-			return nil, err
-		}
-		s.o.Count.answers.Add(1)
-		return h(ctx, ClientSession{g}, body)
+	return func(s *server) rpc.Handler {
+		return answer(s, func(ctx context.Context, g *servedSession, q *Q) (any, error) {
+			return fn(ctx, ClientSession{g}, q)
+		})
 	}
 }
 

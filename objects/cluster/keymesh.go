@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -175,10 +177,10 @@ func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.
 	var out []objects.KeyEntry
 	var unasked error
 	if r.Inclusive && metadata.ValidKey(r.From) == nil {
-		at, err := m.Others.KeyPlace(ctx, r.Published, r.From)
+		n, err := m.Others.keys.find(ctx, spaceOf(r.Published), r.From)
 		switch {
 		case err == nil:
-			out = append(out, objects.KeyEntry{Key: at.Key, Node: string(at.Node)})
+			out = append(out, objects.KeyEntry{Key: r.From, Node: string(n.name)})
 		case !isMissing(err):
 			unasked = err
 		}
@@ -190,19 +192,12 @@ func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.
 	return out, errors.Join(err, unasked)
 }
 
-// mergeKeys merges two sorted lists, either of which may be incomplete.
+// mergeKeys merges two sorted lists, either of which may be incomplete. Of two entries with one key
+// it keeps our own.
 func mergeKeys(own, others []objects.KeyEntry, limit int) []objects.KeyEntry {
-	merged := make([]objects.KeyEntry, 0, min(limit, len(own)+len(others)))
-	for len(merged) < limit && len(own)+len(others) > 0 {
-		switch {
-		case len(others) == 0, len(own) > 0 && own[0].Key <= others[0].Key:
-			if len(others) > 0 && own[0].Key == others[0].Key {
-				others = others[1:]
-			}
-			merged, own = append(merged, own[0]), own[1:]
-		default:
-			merged, others = append(merged, others[0]), others[1:]
-		}
-	}
-	return merged
+	merged := make([]objects.KeyEntry, 0, len(own)+len(others))
+	merged = append(append(merged, own...), others...)
+	slices.SortStableFunc(merged, func(a, b objects.KeyEntry) int { return cmp.Compare(a.Key, b.Key) })
+	merged = slices.CompactFunc(merged, func(a, b objects.KeyEntry) bool { return a.Key == b.Key })
+	return merged[:min(len(merged), limit)]
 }

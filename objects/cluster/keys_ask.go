@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
@@ -155,23 +156,15 @@ func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error
 // Errors: *UnaskedError; the context's.
 func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) error {
 	var q inquiry
-	var work sync.WaitGroup
-	slots := make(chan struct{}, askAtOnce)
-	for _, r := range p.c.opts.View.Nodes() {
-		n, err := p.c.Node(r.Name)
-		if err != nil {
-			continue
-		}
-		slots <- struct{}{}
-		work.Go(func() {
-			defer func() { <-slots }()
-			err := p.askPresent(asking, n, ask)
-			if err != nil {
+	nodes := p.c.opts.View.Nodes()
+	_ = objects.Parallel(asking, len(nodes), askAtOnce, func(asking context.Context, i int) error {
+		if n, err := p.c.Node(nodes[i].Name); err == nil {
+			if err = p.askPresent(asking, n, ask); err != nil {
 				q.failed(n.name, err)
 			}
-		})
-	}
-	work.Wait()
+		}
+		return nil // each node has its own error
+	})
 	return q.outcome(ctx, p.wayOut())
 }
 

@@ -47,18 +47,6 @@ func isPath(path string) bool {
 	return true
 }
 
-// Keys lists the keys of other nodes after a key, in order; fewer than limit mean the end.
-//
-// Errors: those of Places.
-func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
-	places, err := c.Places(ctx, false, after, limit)
-	names := make([]string, len(places))
-	for i, p := range places {
-		names[i] = p.Key
-	}
-	return names, err
-}
-
 // Places lists the keys of other nodes, or their publications, after a key, in order and with
 // their nodes; fewer than limit mean the end.
 //
@@ -85,17 +73,6 @@ func (c *Cluster) Places(ctx context.Context, published bool, after string, limi
 		}
 	}
 	return all[:min(len(all), limit)], unasked
-}
-
-// KeyPlace returns the other node that has a key, or has published it.
-//
-// Errors: metadata.ErrNotExist; ErrUnreachable, *UnaskedError.
-func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
-	n, err := c.keys.find(ctx, spaceOf(published), key)
-	if err != nil {
-		return keyindex.Place{}, err
-	}
-	return keyindex.Place{Key: key, Node: n.name}, nil
 }
 
 // list lists keys, from the index or by asking all nodes.

@@ -37,9 +37,8 @@ type conflicts struct {
 func (c *conflicts) add(one members.KeyConflict) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.last {
-		known := c.last[i]
-		if known.Key == one.Key && known.Published == one.Published && known.Node == one.Node && known.Kept == one.Kept && known.Path == one.Path {
+	for _, known := range c.last {
+		if known.Time = one.Time; known == one {
 			return false
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
@@ -30,7 +30,7 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
 	w := &keyWatch{
 		k: c.keys, space: spaceOf(published), names: names, came: came,
-		kick: make(chan struct{}, 1), coming: map[string]members.Name{}, asked: map[members.Name]bool{},
+		kick: make(chan struct{}, 1), coming: map[string]members.Name{},
 	}
 	var work sync.WaitGroup
 	for _, run := range []func(context.Context){w.follow, w.look} {
@@ -59,16 +59,15 @@ type keyWatch struct {
 	came  func(key string)
 	// kick has room for one token: there is something to look for.
 	kick chan struct{}
-	// asking waits for the goroutines of askAll.
+	// asking waits for the goroutines of askAll, and asked holds the names of the nodes that these
+	// are asking.
 	asking sync.WaitGroup
+	asked  sync.Map
 
 	mu sync.Mutex
 	// coming holds the keys that a node has claimed.
 	// +checklocks:mu
 	coming map[string]members.Name
-	// asked holds the nodes that are being asked for all keys.
-	// +checklocks:mu
-	asked map[members.Name]bool
 }
 
 // follow learns from the index which keys are claimed. Without an index, and while it is
@@ -114,18 +113,12 @@ func (w *keyWatch) listen(ctx context.Context) {
 
 // findAll looks up all keys in the index.
 func (w *keyWatch) findAll(ctx context.Context) {
-	var next atomic.Int64
-	var work sync.WaitGroup
-	for range min(len(w.names), findAtOnce) {
-		work.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(w.names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
-					w.expect(place)
-				}
-			}
-		})
-	}
-	work.Wait()
+	_ = objects.Parallel(ctx, len(w.names), findAtOnce, func(ctx context.Context, i int) error {
+		if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
+			w.expect(place)
+		}
+		return ctx.Err()
+	})
 }
 
 // expect records keys that are, or will soon be, visible.
@@ -147,11 +140,14 @@ func (w *keyWatch) askAll(ctx context.Context) {
 	q := proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish}
 	for _, r := range w.k.c.opts.View.Nodes() {
 		n, err := w.k.c.Node(r.Name)
-		if err != nil || !w.beginAsking(n.name) {
+		if err != nil {
+			continue
+		}
+		if _, busy := w.asked.LoadOrStore(n.name, true); busy {
 			continue
 		}
 		w.asking.Go(func() {
-			defer w.endAsking(n.name)
+			defer w.asked.Delete(n.name)
 			// A node that can't be asked now is asked again.
 			_ = n.haveAll(ctx, q, func(i int, has bool) {
 				if has && ctx.Err() == nil {
@@ -160,23 +156,6 @@ func (w *keyWatch) askAll(ctx context.Context) {
 			})
 		})
 	}
-}
-
-// beginAsking marks a node as being asked, and reports false if it already was.
-func (w *keyWatch) beginAsking(name members.Name) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asked[name] {
-		return false
-	}
-	w.asked[name] = true
-	return true
-}
-
-func (w *keyWatch) endAsking(name members.Name) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.asked, name)
 }
 
 // look asks the nodes that have claimed keys whether the keys are visible.
