@@ -56,22 +56,15 @@ const (
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user without access; hetero.ErrBusy for
 // one that has too many sessions.
 func OpenSession(ctx context.Context, socket string) (*Session, error) {
-	s, err := New(socket).openSession(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open a session: %w", err)
-	}
-	return s, nil
-}
-
-func (c *Client) openSession(ctx context.Context) (*Session, error) {
+	c := New(socket)
 	var first adminapi.SessionLine
 	w, lines, err := c.lines(ctx, http.MethodPost, adminapi.PathSession, &first)
-	if err != nil {
-		return nil, err
-	}
-	if first.Session == "" {
+	if err == nil && first.Session == "" {
 		_ = w.conn.Close() // the failure is returned
-		return nil, c.heteroError(errAnswer)
+		err = c.heteroError(errAnswer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a session: %w", err)
 	}
 	s := &Session{client: c, id: first.Session, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
 	go s.attend(lines)

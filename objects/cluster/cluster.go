@@ -90,7 +90,8 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served, Left: c.left,
+		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served, Left: c.left,
+		Notify: func(to wire.Rank, m rpc.Method, body []byte) (bool, error) { return c.ep.Notify(to, m, body) },
 	})
 	handlers := c.server.handlers()
 	maps.Copy(handlers, c.keys.handlers())
@@ -125,11 +126,6 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		c.listening = append(c.listening, real.String())
 	}
 	return c.keys.start(ctx)
-}
-
-// notify is Endpoint.Notify for the server, which is created before the endpoint.
-func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) {
-	return c.ep.Notify(to, m, body)
 }
 
 // left notifies the extensions that a session of another node has ended.
@@ -235,9 +231,6 @@ func (c *Cluster) served(n objects.Notice) {
 		(*fn)(n)
 	}
 }
-
-// Stats returns the counters.
-func (c *Cluster) Stats() members.Traffic { return c.count.stats() }
 
 // Listening returns the addresses that the node actually listens at.
 func (c *Cluster) Listening() []string { return c.listening }

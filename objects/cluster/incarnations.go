@@ -68,21 +68,16 @@ type incarnations struct {
 	last objects.Ino
 }
 
-// of returns the incarnation for a Node, and adds refs references.
+// of returns the incarnation for a Node.
 //
 // Errors: ENFILE.
-func (all *incarnations) of(n *Node, refs int64) (*incarnation, error) {
+func (all *incarnations) of(n *Node) (*incarnation, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	known := all.byNode[n]
-	if known == nil {
-		var err error
-		if known, err = all.addLocked(n); err != nil {
-			return nil, err
-		}
+	if known := all.byNode[n]; known != nil {
+		return known, nil
 	}
-	known.refs.Add(refs)
-	return known, nil
+	return all.addLocked(n)
 }
 
 // +checklocks:all.mu

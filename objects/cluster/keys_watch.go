@@ -32,21 +32,18 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 		k: c.keys, space: spaceOf(published), names: names, came: came,
 		kick: make(chan struct{}, 1), coming: map[string]members.Name{},
 	}
-	var work sync.WaitGroup
-	for _, run := range []func(context.Context){w.follow, w.look} {
-		work.Add(1)
-		begun := c.Go(func() {
-			defer work.Done()
-			run(ctx)
-		})
-		if !begun {
-			work.Done()
-		}
+	over := make(chan struct{})
+	begun := c.Go(func() {
+		defer close(over)
+		w.follow(ctx)
+	})
+	if !begun {
+		close(over)
 	}
 	return func() {
 		left()
 		end()
-		work.Wait()
+		<-over
 	}
 }
 
@@ -59,8 +56,8 @@ type keyWatch struct {
 	came  func(key string)
 	// kick has room for one token: there is something to look for.
 	kick chan struct{}
-	// asking waits for the goroutines of askAll, and asked holds the names of the nodes that these
-	// are asking.
+	// asking waits for the goroutines of look and askAll, and asked holds the names of the nodes
+	// that the latter are asking.
 	asking sync.WaitGroup
 	asked  sync.Map
 
@@ -70,10 +67,11 @@ type keyWatch struct {
 	coming map[string]members.Name
 }
 
-// follow learns from the index which keys are claimed. Without an index, and while it is
+// follow learns from the index which keys are claimed, and looks for these. Without an index, and while it is
 // unavailable, all nodes are polled.
 func (w *keyWatch) follow(ctx context.Context) {
 	defer w.asking.Wait()
+	w.asking.Go(func() { w.look(ctx) })
 	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLast) {
 		if w.k.index != nil {
 			w.listen(ctx)

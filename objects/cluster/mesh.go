@@ -94,7 +94,7 @@ func (m *Mesh) named(name members.Name) (*incarnation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.others.of(node, 0)
+	return m.others.of(node)
 }
 
 // topAttr returns the attributes of a node's directory.
@@ -423,7 +423,7 @@ func (m *Mesh) OnInvalidate(changed func(inos []objects.Ino, all func(objects.In
 		return
 	}
 	m.cluster.OnInvalidate(func(i Invalidation) {
-		n, err := m.others.of(i.Node, 0)
+		n, err := m.others.of(i.Node)
 		if err != nil {
 			return // none of its inodes is known
 		}

@@ -13,15 +13,16 @@ type counters struct {
 	invalidationsOut, invalidationsIn atomic.Uint64
 }
 
-// stats returns a snapshot.
-func (c *counters) stats() members.Traffic {
+// Stats returns a snapshot of the counters.
+func (c *Cluster) Stats() members.Traffic {
+	n := &c.count
 	return members.Traffic{
-		Questions:        c.questions.Load(),
-		Answers:          c.answers.Load(),
-		Failures:         c.failures.Load(),
-		BytesIn:          c.bytesIn.Load(),
-		BytesOut:         c.bytesOut.Load(),
-		InvalidationsOut: c.invalidationsOut.Load(),
-		InvalidationsIn:  c.invalidationsIn.Load(),
+		Questions:        n.questions.Load(),
+		Answers:          n.answers.Load(),
+		Failures:         n.failures.Load(),
+		BytesIn:          n.bytesIn.Load(),
+		BytesOut:         n.bytesOut.Load(),
+		InvalidationsOut: n.invalidationsOut.Load(),
+		InvalidationsIn:  n.invalidationsIn.Load(),
 	}
 }
