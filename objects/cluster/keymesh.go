@@ -134,19 +134,17 @@ func (m KeyMesh) Gather(ctx context.Context, h *objects.Holder, set []objects.Ke
 			again = append(again, i)
 		}
 	}
-	failures := make([]error, len(again))
 	_ = objects.Parallel(ctx, len(again), keysAtOnce, func(ctx context.Context, n int) error {
-		failures[n] = m.Others.DropKey(ctx, h.Caller(), set[again[n]].Key)
+		i := again[n]
+		done[i].Err = m.Others.DropKey(ctx, h.Caller(), set[i].Key)
 		return nil // each key has its own error
 	})
 	var rest []objects.Keyed
 	var places []int
-	for n, i := range again {
-		if failures[n] != nil {
-			done[i].Err = failures[n]
-			continue
+	for _, i := range again {
+		if done[i].Err == nil {
+			rest, places = append(rest, set[i]), append(places, i)
 		}
-		rest, places = append(rest, set[i]), append(places, i)
 	}
 	if len(rest) > 0 {
 		for n, one := range h.Gather(ctx, rest, o) {

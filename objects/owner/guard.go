@@ -240,31 +240,23 @@ func parseRights(control []byte) (fds []int, err error) {
 
 // take takes a process's descriptor.
 func (g *Guard) take(p *Process, n int, uid uint32) (*os.File, error) {
-	name := p.dir("fd/" + strconv.Itoa(n))
-	if g == nil {
-		fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
-		if err != nil {
-			return nil, err
-		}
-		return Adopt(fd, name)
-	}
-	return g.one(uid, guardRequest{Op: "take", N: n, Path: name}, int(p.file.Fd()))
+	return g.one(uid, guardRequest{Op: "take", N: n, Path: p.dir("fd/" + strconv.Itoa(n))}, int(p.file.Fd()))
 }
 
 // open calls openFile in the guard's process.
 func (g *Guard) open(path string, flags int, uid uint32) (*os.File, error) {
-	if g == nil {
-		fd, err := openFile(path, flags, uid)
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), path), nil
-	}
 	return g.one(uid, guardRequest{Op: "open", Path: path, Flags: flags, UID: uid})
 }
 
 // one makes a request that returns one descriptor.
 func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
+	if g == nil {
+		_, fds, err := obtain(q, with)
+		if err != nil {
+			return nil, err
+		}
+		return Adopt(fds[0], q.Path)
+	}
 	_, files, err := g.ask(uid, q, with...)
 	if err != nil {
 		return nil, err
