@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"maps"
 	"sync"
 	"time"
 
@@ -212,13 +213,9 @@ func (c *cache) roomLocked() {
 		}
 	}
 	for dir, list := range c.names {
-		for key, at := range list {
-			if !now.Before(at.until) {
-				delete(list, key)
-				c.named--
-			}
-		}
-		if len(list) == 0 {
+		was := len(list)
+		maps.DeleteFunc(list, func(_ cachedName, at named) bool { return !now.Before(at.until) })
+		if c.named -= was - len(list); len(list) == 0 {
 			delete(c.names, dir)
 		}
 	}

@@ -83,10 +83,8 @@ func (w *keyWatch) follow(ctx context.Context) {
 
 // pause waits for some time, or for the end of a context.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

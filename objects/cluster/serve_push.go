@@ -334,11 +334,9 @@ func (g *servedSession) notify(body []byte) error {
 		if err != nil || sent {
 			return err
 		}
-		wait := time.NewTimer(retellAfter)
 		select {
-		case <-wait.C:
+		case <-time.After(retellAfter):
 		case <-g.gone:
-			wait.Stop()
 			return nil
 		}
 	}

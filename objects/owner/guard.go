@@ -315,12 +315,10 @@ func (g *Guard) enter(uid uint32) error {
 	given := make(chan struct{})
 	s.waiting = append(s.waiting, given)
 	g.mu.Unlock()
-	timer := time.NewTimer(g.limit)
-	defer timer.Stop()
 	select {
 	case <-given:
 		return nil
-	case <-timer.C:
+	case <-time.After(g.limit):
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
