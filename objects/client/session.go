@@ -110,6 +110,11 @@ func (s *Session) end() {
 func (s *Session) dropIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropIdleLocked()
+}
+
+// +checklocks:s.mu
+func (s *Session) dropIdleLocked() {
 	for _, w := range s.idle {
 		_ = w.conn.Close() // it is not in use
 	}
@@ -167,17 +172,12 @@ func (s *Session) takeIdle() *wire {
 		return nil
 	}
 	w := s.idle[n-1]
+	if time.Since(w.rested) >= idleLimit {
+		s.dropIdleLocked() // the earlier ones have been idle for longer
+		return nil
+	}
 	s.idle = s.idle[:n-1]
-	if time.Since(w.rested) < idleLimit {
-		return w
-	}
-	// The earlier ones have been idle for longer.
-	_ = w.conn.Close() // it is not in use
-	for _, old := range s.idle {
-		_ = old.conn.Close() // it is not in use
-	}
-	s.idle = nil
-	return nil
+	return w
 }
 
 // put ends the use of a connection. It is kept for another call if good.

@@ -39,7 +39,7 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 	return watch, nil
 }
 
-// lines requests lines, and decodes the first one into first if that is not nil. The caller owns the
+// lines requests lines, which last as long as the connection, and decodes the first one into first if that is not nil. The caller owns the
 // connection and sets its deadlines.
 func (c *Client) lines(ctx context.Context, method, path string, first any) (*wire, *json.Decoder, error) {
 	w, err := c.dial(ctx)
@@ -47,9 +47,13 @@ func (c *Client) lines(ctx context.Context, method, path string, first any) (*wi
 		return nil, nil, c.heteroError(err)
 	}
 	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(method, path)
-	if err == nil && first != nil {
-		err = lines.Decode(first)
+	var lines *json.Decoder
+	resp, err := w.request(method, path, "", nil)
+	if err == nil {
+		lines = json.NewDecoder(resp.Body)
+		if first != nil {
+			err = lines.Decode(first)
+		}
 	}
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)

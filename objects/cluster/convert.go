@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -100,13 +101,10 @@ func IsShown(text string) bool {
 }
 
 func isType(m metadata.Mode) bool {
-	switch m {
-	case metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
-		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]metadata.Mode{
+		metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
+		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket,
+	}, m)
 }
 
 // credToProto encodes a caller for the owner. Only the first MaxGroups groups are included.

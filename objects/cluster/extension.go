@@ -43,14 +43,7 @@ func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Han
 type ClientSession struct{ g *servedSession }
 
 // Ended reports whether the session has ended.
-func (s ClientSession) Ended() bool {
-	select {
-	case <-s.g.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (s ClientSession) Ended() bool { return isClosed(s.g.gone) }
 
 // Use returns a file that the session has open, and keeps it open until Done.
 //

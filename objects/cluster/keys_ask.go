@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,13 +74,8 @@ func (q *inquiry) outcome(ctx context.Context, wayOut string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &UnaskedError{wayOut: wayOut}
-	for name := range q.silent {
-		e.Nodes = append(e.Nodes, name)
-	}
-	slices.Sort(e.Nodes)
-	e.Cause = q.silent[e.Nodes[0]]
-	return e
+	nodes := slices.Sorted(maps.Keys(q.silent))
+	return &UnaskedError{Nodes: nodes, Cause: q.silent[nodes[0]], wayOut: wayOut}
 }
 
 // whoHas asks all nodes for keys. For each key it returns a node that has it, or "". The error

@@ -81,24 +81,17 @@ func (k *keys) claim(ctx context.Context, s keyindex.Space, names []string) []er
 // Errors: *keyindex.TakenError; *UnaskedError.
 func (k *keys) redeem(ctx context.Context, at spaceKey) error {
 	for _, to := range k.peers.promisedTo(at) {
-		if err := k.redeemFrom(ctx, at, to); err != nil {
-			return err
+		used, err := k.usedBy(ctx, to, k.peers.claimOf(at.space, []string{at.key}))
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("key %q: %w", at.key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: k.peers.wayOut()})
+		case used[0]:
+			return &keyindex.TakenError{Key: at.key, Node: to}
 		}
+		k.peers.redeem(at, to)
 	}
-	return nil
-}
-
-func (k *keys) redeemFrom(ctx context.Context, at spaceKey, to members.Name) error {
-	used, err := k.usedBy(ctx, to, k.peers.claimOf(at.space, []string{at.key}))
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return fmt.Errorf("key %q: %w", at.key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: k.peers.wayOut()})
-	case used[0]:
-		return &keyindex.TakenError{Key: at.key, Node: to}
-	}
-	k.peers.redeem(at, to)
 	return nil
 }
 

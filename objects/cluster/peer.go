@@ -42,9 +42,12 @@ type session struct {
 }
 
 // ended reports whether the session is over.
-func (s *session) ended() bool {
+func (s *session) ended() bool { return isClosed(s.over) }
+
+// isClosed reports whether a channel is closed.
+func isClosed(over <-chan struct{}) bool {
 	select {
-	case <-s.over:
+	case <-over:
 		return true
 	default:
 		return false

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -229,10 +231,7 @@ func (s *server) ended(from rpc.Caller) {
 func (s *server) close() {
 	s.unlisten()
 	s.mu.Lock()
-	var left []rpc.Caller
-	for from := range s.sessions {
-		left = append(left, from)
-	}
+	left := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()
 	for _, from := range left {
 		s.ended(from)
