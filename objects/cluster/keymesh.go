@@ -38,10 +38,11 @@ func (KeyMesh) CanWait() bool { return true }
 // isMissing reports whether a key does not exist here.
 func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// orThere returns the result of an operation on a key here or, if the key is missing or lost
-// here, at another node. If it is missing there too, the local error is returned.
-func orThere(err error, there func() error) error {
-	if !isMissing(err) && !errors.Is(err, objects.ErrLost) {
+// orThere returns the result of an operation on a key here or, if the key is missing here, at
+// another node; with orLost also if its bytes are lost here. If the key is missing there too, the
+// local error is returned.
+func orThere(err error, orLost bool, there func() error) error {
+	if !isMissing(err) && !(orLost && errors.Is(err, objects.ErrLost)) {
 		return err
 	}
 	if failure := there(); !isMissing(failure) {
@@ -57,7 +58,7 @@ func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, publis
 	if lost {
 		err = objects.ErrLost
 	}
-	err = orThere(err, func() (failure error) {
+	err = orThere(err, true, func() (failure error) {
 		info, failure = m.Others.KeyInfo(ctx, h.Caller(), key, published)
 		return failure
 	})
@@ -69,24 +70,18 @@ func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, publis
 
 // Scatter implements objects.Keys.
 func (m KeyMesh) Scatter(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
-	return orThere(h.Scatter(ctx, sc), func() error { return m.Others.ScatterKey(ctx, h, sc) })
+	return orThere(h.Scatter(ctx, sc), true, func() error { return m.Others.ScatterKey(ctx, h, sc) })
 }
 
 // Receive implements objects.Keys.
 func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
-	err := h.Receive(ctx, k)
-	if !isMissing(err) {
-		return err
-	}
-	return orThere(err, func() error { return m.Others.ReceiveKey(ctx, h, k) })
+	return orThere(h.Receive(ctx, k), false, func() error { return m.Others.ReceiveKey(ctx, h, k) })
 }
 
 // Claim implements objects.Keys.
 func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (r objects.Reservation, err error) {
-	if r, err = m.LocalKeys.Claim(ctx, h, key, wait); !isMissing(err) {
-		return r, err
-	}
-	err = orThere(err, func() (failure error) {
+	r, err = m.LocalKeys.Claim(ctx, h, key, wait)
+	err = orThere(err, false, func() (failure error) {
 		r, failure = m.Others.ClaimKey(ctx, h, key, wait)
 		return failure
 	})
@@ -95,11 +90,7 @@ func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait 
 
 // Expire implements objects.Keys.
 func (m KeyMesh) Expire(ctx context.Context, h *objects.Holder, key string, at metadata.Timespec) error {
-	err := h.Expire(ctx, key, at)
-	if !isMissing(err) {
-		return err
-	}
-	return orThere(err, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
+	return orThere(h.Expire(ctx, key, at), false, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
 }
 
 // Drop implements objects.Keys.

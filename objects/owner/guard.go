@@ -430,12 +430,7 @@ func (g *Guard) holdOn(c *net.UnixConn, uid uint32) {
 	}
 	go func() {
 		// Descriptors of a late answer are not received, so the kernel closes them.
-		var one [1]byte
-		for {
-			if _, err := c.Read(one[:]); err != nil {
-				break
-			}
-		}
+		_, _ = io.Copy(io.Discard, c) // until the end, or Close
 		_ = c.Close()
 		g.mu.Lock()
 		delete(g.held, c)

@@ -42,18 +42,15 @@ type CompareKeysAnswer struct {
 	Made []Time // one for each index
 }
 
-func (a *CompareKeysAsk) check() error {
-	if len(a.Keys) > MaxKeys || len(a.Made) != len(a.Keys) {
-		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Keys), len(a.Made), MaxKeys)
-	}
-	return checkTimes(a.Made...)
-}
+func (a *CompareKeysAsk) check() error    { return checkMade(len(a.Keys), a.Made) }
+func (a *CompareKeysAnswer) check() error { return checkMade(len(a.Both), a.Made) }
 
-func (a *CompareKeysAnswer) check() error {
-	if len(a.Both) > MaxKeys || len(a.Made) != len(a.Both) {
-		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Both), len(a.Made), MaxKeys)
+// checkMade checks a list of keys with the creation times of their objects.
+func checkMade(keys int, made []Time) error {
+	if keys > MaxKeys || len(made) != keys {
+		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", keys, len(made), MaxKeys)
 	}
-	return checkTimes(a.Made...)
+	return checkTimes(made...)
 }
 
 func (a *HaveKeysAsk) check() error {
