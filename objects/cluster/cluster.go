@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +91,12 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served, Left: c.left,
+		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served,
+		Left: func(from ClientSession) {
+			for _, x := range c.begun {
+				x.Left(from)
+			}
+		},
 		Notify: func(to wire.Rank, m rpc.Method, body []byte) (bool, error) { return c.ep.Notify(to, m, body) },
 	})
 	handlers := c.server.handlers()
@@ -128,13 +134,6 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	return c.keys.start(ctx)
 }
 
-// left notifies the extensions that a session of another node has ended.
-func (c *Cluster) left(from ClientSession) {
-	for _, x := range c.begun {
-		x.Left(from)
-	}
-}
-
 // Close ends all sessions; open files fail.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
@@ -160,7 +159,10 @@ func (c *Cluster) Close(ctx context.Context) error {
 	}
 	c.keys.claims.close(ctx)
 	// Only sessions are left, whose memory is released.
-	for _, n := range c.all() {
+	c.mu.RLock()
+	nodes := slices.Collect(maps.Values(c.nodes))
+	c.mu.RUnlock()
+	for _, n := range nodes {
 		n.end(n.session.Load())
 	}
 	c.running.Wait()

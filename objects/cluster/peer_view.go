@@ -158,13 +158,6 @@ func (c *Cluster) retire(old *Node) {
 	})
 }
 
-// all returns the nodes.
-func (c *Cluster) all() []*Node {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return slices.Collect(maps.Values(c.nodes))
-}
-
 // byRank returns the present node with a rank, or nil.
 func (c *Cluster) byRank(r wire.Rank) *Node {
 	c.mu.RLock()
