@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -57,36 +56,17 @@ const (
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user without access; hetero.ErrBusy for
 // one that has too many sessions.
 func OpenSession(ctx context.Context, socket string) (*Session, error) {
-	s, err := New(socket).openSession(ctx)
+	c := New(socket)
+	var first adminapi.SessionLine
+	w, lines, err := c.lines(ctx, http.MethodPost, adminapi.PathSession, &first)
+	if err == nil && first.Session == "" {
+		_ = w.conn.Close() // the failure is returned
+		err = c.heteroError(errAnswer)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open a session: %w", err)
 	}
-	return s, nil
-}
-
-func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	w, err := c.dial(ctx)
-	if err != nil {
-		return nil, c.heteroError(err)
-	}
-	s := &Session{client: c, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
-	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(http.MethodPost, adminapi.PathSession)
-	var first adminapi.SessionLine
-	if err == nil {
-		err = lines.Decode(&first)
-	}
-	if !stop() {
-		err = errors.Join(hetero.ContextError(ctx.Err()), err)
-	}
-	if err == nil && first.Session == "" {
-		err = errAnswer
-	}
-	if err != nil {
-		_ = w.conn.Close() // the failure is returned
-		return nil, c.heteroError(err)
-	}
-	s.id = first.Session
+	s := &Session{client: c, id: first.Session, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
 	go s.attend(lines)
 	return s, nil
 }
@@ -112,11 +92,9 @@ func (s *Session) end() {
 	s.closed = true
 	s.mu.Unlock()
 	_ = s.held.conn.CloseWrite() // an error means that the session has ended
-	timer := time.NewTimer(endLimit)
-	defer timer.Stop()
 	select {
 	case <-s.gone:
-	case <-timer.C:
+	case <-time.After(endLimit):
 	}
 	_ = s.held.conn.Close() // no more data will arrive
 	<-s.gone
@@ -132,6 +110,11 @@ func (s *Session) end() {
 func (s *Session) dropIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropIdleLocked()
+}
+
+// +checklocks:s.mu
+func (s *Session) dropIdleLocked() {
 	for _, w := range s.idle {
 		_ = w.conn.Close() // it is not in use
 	}
@@ -189,17 +172,12 @@ func (s *Session) takeIdle() *wire {
 		return nil
 	}
 	w := s.idle[n-1]
+	if time.Since(w.rested) >= idleLimit {
+		s.dropIdleLocked() // the earlier ones have been idle for longer
+		return nil
+	}
 	s.idle = s.idle[:n-1]
-	if time.Since(w.rested) < idleLimit {
-		return w
-	}
-	// The earlier ones have been idle for longer.
-	_ = w.conn.Close() // it is not in use
-	for _, old := range s.idle {
-		_ = old.conn.Close() // it is not in use
-	}
-	s.idle = nil
-	return nil
+	return w
 }
 
 // put ends the use of a connection. It is kept for another call if good.

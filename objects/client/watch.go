@@ -28,7 +28,7 @@ type Watch struct {
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
-	w, lines, err := c.lines(ctx, adminapi.PathEvents)
+	w, lines, err := c.lines(ctx, http.MethodGet, adminapi.PathEvents, nil)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
@@ -39,14 +39,22 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 	return watch, nil
 }
 
-// lines requests lines. The caller owns the connection and sets its deadlines.
-func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, error) {
+// lines requests lines, which last as long as the connection, and decodes the first one into first if that is not nil. The caller owns the
+// connection and sets its deadlines.
+func (c *Client) lines(ctx context.Context, method, path string, first any) (*wire, *json.Decoder, error) {
 	w, err := c.dial(ctx)
 	if err != nil {
 		return nil, nil, c.heteroError(err)
 	}
 	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(http.MethodGet, path)
+	var lines *json.Decoder
+	resp, err := w.request(method, path, "", nil)
+	if err == nil {
+		lines = json.NewDecoder(resp.Body)
+		if first != nil {
+			err = lines.Decode(first)
+		}
+	}
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
@@ -107,7 +115,7 @@ func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adm
 	if published {
 		query.Set("published", "1")
 	}
-	w, lines, err := c.lines(ctx, adminapi.PathKeys+"?"+query.Encode())
+	w, lines, err := c.lines(ctx, http.MethodGet, adminapi.PathKeys+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -74,13 +73,4 @@ func (w *wire) request(method, path, session string, body []byte) (*http.Respons
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	_ = resp.Body.Close() // it has been read
 	return nil, errors.Join(err, failure(resp.StatusCode, data))
-}
-
-// stream requests an answer that lasts as long as the connection.
-func (w *wire) stream(method, path string) (*json.Decoder, error) {
-	resp, err := w.request(method, path, "", nil)
-	if err != nil {
-		return nil, err
-	}
-	return json.NewDecoder(resp.Body), nil
 }

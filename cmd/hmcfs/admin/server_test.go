@@ -63,8 +63,8 @@ func (b *backend) Cluster() (adminapi.Cluster, error) {
 	return adminapi.Cluster{
 		Name: "lab", Self: members.Record{Name: "a", Epoch: 7},
 		State:   members.State{Backend: "etcd", UnreachableSince: time.Now().Add(-time.Hour)},
-		Nodes:   []adminapi.Node{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
-		Traffic: adminapi.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
+		Nodes:   []members.Peer{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
+		Traffic: members.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
 	}, nil
 }
 

@@ -69,7 +69,7 @@ func (a *app) nodesVerb() *cobra.Command {
 
 func printNodes(w io.Writer, c adminapi.Cluster) error {
 	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "PROTECTION", "EPOCH", "DEVICES", "VERSION")
-	nodeRow(t, adminapi.Node{Record: c.Self}, "this node")
+	nodeRow(t, members.Peer{Record: c.Self}, "this node")
 	for _, n := range c.Nodes {
 		nodeRow(t, n, nodeState(n))
 	}
@@ -88,7 +88,7 @@ func printNodes(w io.Writer, c adminapi.Cluster) error {
 // nodeAddress returns the addresses that a node is listed with, and the host that it is
 // connected from if that is a different one: any process that has the secret can use its
 // name.
-func nodeAddress(n adminapi.Node) string {
+func nodeAddress(n members.Peer) string {
 	listed := strings.Join(n.Addresses, " ")
 	host, _, err := net.SplitHostPort(n.Remote)
 	if err != nil {
@@ -121,7 +121,7 @@ func conflictText(c adminapi.Cluster) string {
 	return strings.Join(lines, "\n")
 }
 
-func nodeRow(t table, n adminapi.Node, state string) {
+func nodeRow(t table, n members.Peer, state string) {
 	r := n.Record
 	epoch := ""
 	if r.Epoch != 0 {
@@ -137,7 +137,7 @@ func deviceList(all []members.Device) string {
 	return strings.Join(texts, ", ")
 }
 
-func nodeState(n adminapi.Node) string {
+func nodeState(n members.Peer) string {
 	switch {
 	case n.Connected:
 		return "connected"

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // Daemon shares the memory of its files.
@@ -36,16 +37,11 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 // kernel answers this statx without asking the filesystem, which may be another one that
 // never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, fmt.Errorf("the file's descriptor: %w", err)
-	}
 	var st unix.Statx_t
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		inner = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	err := owner.Control(f, func(fd int) error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("the file's descriptor: %w", err)
 	}
 	if dev := fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor); dev != d.dev {
