@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 )
@@ -119,7 +120,7 @@ func (f *File) plant() error {
 		for i := 1; i < len(entries); i++ {
 			if entries[i].Name == entries[i-1].Name {
 				return fmt.Errorf("%w: tensor %q: another tensor or a directory has the same name", ErrFormat,
-					strings.TrimSuffix(join(dir, entries[i].Name), npySuffix))
+					strings.TrimSuffix(path.Join(dir, entries[i].Name), npySuffix))
 			}
 		}
 	}
@@ -133,13 +134,6 @@ func split(path string) (dir, name string) {
 		return "", path
 	}
 	return path[:at], path[at+1:]
-}
-
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }
 
 // Find returns the entry of the tree at a path; "" is its root.

@@ -68,13 +68,7 @@ func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 	default:
 		return head, fmt.Errorf("%w: version %d.%d of the .npy format is not supported; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
 	}
-	switch {
-	case n > MaxHeader:
-		return head, fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
-	case n > size-off:
-		return head, fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
-	}
-	return npyLiteral{version: p[at], off: off, n: n}, nil
+	return npyLiteral{version: p[at], off: off, n: n}, checkHeader(n, off, size)
 }
 
 // array reads the literal.
