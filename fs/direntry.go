@@ -157,6 +157,28 @@ func listDir(dir objects.Dir) lister {
 	}
 }
 
+// listSnapshot lists a directory as of the start of the listing: read returns its items,
+// and show describes one, apart from its offset. The lister is called with the lock of its
+// directory's handle held.
+func listSnapshot[T any](read func(context.Context) ([]T, error), show func(T) dirEntry) lister {
+	var items []T
+	return func(ctx context.Context, after uint64, limit int) (entries []dirEntry, err error) {
+		if after == dotsEnd || items == nil {
+			if items, err = read(ctx); err != nil {
+				return nil, err
+			}
+		}
+		from := min(after-dotsEnd, uint64(len(items)))
+		for _, item := range items[from:min(from+uint64(limit), uint64(len(items)))] {
+			e := show(item)
+			from++
+			e.offset = dotsEnd + from
+			entries = append(entries, e)
+		}
+		return entries, nil
+	}
+}
+
 // listFixed lists a fixed set of entries.
 func listFixed(all []dirEntry) lister {
 	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {

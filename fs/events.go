@@ -11,7 +11,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // eventsAhead is the number of lines buffered for a reader beyond the store's queue, so
@@ -112,7 +111,7 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 		return fuse.Status(syscall.EMFILE)
 	}
 	// The process may exit before the stream ends.
-	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
+	who = who.WithGroups()
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
 		uid: who.UID, queue: f.store.Listen(), stop: stop,

@@ -79,7 +79,7 @@ func newFilesystem(o Options) *filesystem {
 		shared:    newShared(),
 		fleeting:  fleeting{store: o.Store},
 		otherKeys: newOtherKeys(),
-		sharing:   sharing{store: o.Store, errs: errs, log: log},
+		sharing:   sharing{store: o.Store, log: log},
 	}
 	f.otherKeys.all, f.otherKeys.store, f.otherKeys.cluster = keys, o.Store, o.Cluster
 	f.otherKeys.errs, f.otherKeys.born = errs, born

@@ -83,15 +83,11 @@ func (t *table[T]) all() map[uint64]T {
 	return all
 }
 
-// drain removes all handles and returns them, keyed by number.
+// drain removes all handles and returns them, keyed by number. No handles are put meanwhile.
 func (t *table[T]) drain() map[uint64]T {
-	all := map[uint64]T{}
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		maps.Copy(all, s.handles)
-		s.handles = nil
-		s.mu.Unlock()
+	all := t.all()
+	for id := range all {
+		t.take(id)
 	}
 	return all
 }

@@ -25,11 +25,10 @@ func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, re
 		case <-ctx.Done():
 			return
 		}
-		tick := time.NewTicker(killedPoll)
-		defer tick.Stop()
+		tick := time.Tick(killedPoll)
 		for !isKilled(pid) {
 			select {
-			case <-tick.C:
+			case <-tick:
 			case <-ctx.Done():
 				return
 			}

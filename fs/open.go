@@ -144,16 +144,11 @@ func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOu
 			f.openBacked(h, backing, isWriting(flags), out)
 		}
 	}
-	f.openMappable(h, file.Ino(), flags, out)
+	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
+		f.mappable.open(file.Ino(), h)
+	}
 	out.Fh = f.files.put(h)
 	return fuse.OK
-}
-
-// openMappable counts a handle through which the file can be stored to by a map.
-func (f *filesystem) openMappable(h *fileHandle, ino metadata.Ino, flags uint32, out *fuse.OpenOut) {
-	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
-		f.mappable.open(ino, h)
-	}
 }
 
 // openBacked lets the kernel serve the file itself where it can. Where it can't, nothing is

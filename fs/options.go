@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,24 +101,14 @@ func (o *Options) EnsureDefaults() {
 	if o.Tree == nil {
 		o.Tree = cluster.NewMesh(o.Store, o.Cluster)
 	}
-	if o.Passthrough == "" {
-		o.Passthrough = PassthroughAuto
-	}
-	if o.ReadAhead == 0 && !o.NoReadAhead {
-		o.ReadAhead = DefaultReadAhead
-	}
+	o.Passthrough = cmp.Or(o.Passthrough, PassthroughAuto)
+	o.ReadAhead = cmp.Or(o.ReadAhead, DefaultReadAhead)
 	if o.NoReadAhead {
 		o.ReadAhead = 0
 	}
-	if o.MaxWrite == 0 {
-		o.MaxWrite = DefaultMaxWrite
-	}
-	if o.MaxBackground == 0 {
-		o.MaxBackground = DefaultMaxBackground
-	}
-	if o.CacheTimeout == 0 {
-		o.CacheTimeout = DefaultCacheTimeout
-	}
+	o.MaxWrite = cmp.Or(o.MaxWrite, DefaultMaxWrite)
+	o.MaxBackground = cmp.Or(o.MaxBackground, DefaultMaxBackground)
+	o.CacheTimeout = cmp.Or(o.CacheTimeout, DefaultCacheTimeout)
 	if o.Config == nil {
 		o.Config = emptyObject
 	}
@@ -127,9 +118,7 @@ func (o *Options) EnsureDefaults() {
 	if o.Topology == nil {
 		o.Topology = emptyObject
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 func emptyObject() ([]byte, error) { return []byte("{}\n"), nil }
