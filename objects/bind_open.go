@@ -49,11 +49,19 @@ type opened struct {
 	owner *owner.Process
 }
 
-func (b opened) letOwnerGo() error {
-	if b.owner == nil {
+// release releases everything that was opened.
+func (b opened) release() error {
+	if b.body != nil {
+		b.body.End()
+	}
+	return closeProcess(b.owner)
+}
+
+func closeProcess(p *owner.Process) error {
+	if p == nil {
 		return nil
 	}
-	return b.owner.Close()
+	return p.Close()
 }
 
 // openBinding checks a request for a file and opens its memory. It takes ownership of
@@ -82,7 +90,7 @@ func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, p
 		err = errors.Join(err, op.given[i].Close())
 	}
 	if err != nil {
-		return opened{}, binding{}, errors.Join(err, op.abandon())
+		return opened{}, binding{}, errors.Join(err, op.result().release())
 	}
 	return op.result(), op.record, nil
 }
@@ -112,17 +120,6 @@ func (op *opener) begin() {
 
 func (op *opener) result() opened {
 	return opened{owner: op.owner, tier: op.tier, body: op.body}
-}
-
-// abandon releases everything that was opened.
-func (op *opener) abandon() error {
-	if op.body != nil {
-		op.body.End()
-	}
-	if op.owner == nil {
-		return nil
-	}
-	return op.owner.Close()
 }
 
 // check validates everything that can be checked without opening memory.

@@ -234,7 +234,7 @@ func (r *reconciliation) settle(ctx context.Context) error {
 		}
 	}
 	for _, ino := range r.revived {
-		if err := r.epoch(ctx, ino, r.tier.Epoch()); err != nil {
+		if err := r.startup.setEpoch(ctx, ino, r.tier.Epoch()); err != nil {
 			return err
 		}
 	}
@@ -269,11 +269,12 @@ func (r *reconciliation) markMissing(ctx context.Context, ino Ino) error {
 		return h.Backing().Close()
 	}
 	r.startup.recovery.Missing++
-	return r.epoch(ctx, ino, r.tier.PastEpoch())
+	return r.startup.setEpoch(ctx, ino, r.tier.PastEpoch())
 }
 
-func (r *reconciliation) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
-	_, err := r.startup.meta.Update(ctx, ino, func(in *metadata.Inode) error {
+// setEpoch records the epoch that an inode's content is of.
+func (st *startup) setEpoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
+	_, err := st.meta.Update(ctx, ino, func(in *metadata.Inode) error {
 		in.Epoch = epoch
 		return nil
 	})
@@ -306,11 +307,7 @@ func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadat
 		return err
 	}
 	for _, ino := range gone {
-		_, err := st.meta.Update(ctx, ino, func(in *metadata.Inode) error {
-			in.Epoch = before
-			return nil
-		})
-		if err != nil {
+		if err := st.setEpoch(ctx, ino, before); err != nil {
 			return err
 		}
 	}

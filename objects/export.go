@@ -91,13 +91,6 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	return out, nil
 }
 
-func closeProcess(p *owner.Process) error {
-	if p == nil {
-		return nil
-	}
-	return p.Close()
-}
-
 // mayExport checks that the caller may export the file, and finds the process that the
 // export is for; nil if none is named.
 func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {

@@ -276,7 +276,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 // copyStretch copies a stretch of a region into a host file; a hole stays a hole. It
 // sets path to that of the last bytes, or to "" if a hole is at the end.
 func copyStretch(ctx context.Context, h *content.HostFile, part stretch, path *transport.Path) error {
-	look := func(off, n uint64) (content.Range, error) { return part.region.look(ctx, off, n) }
+	look := func(off, n uint64) (content.Range, error) { return part.region.find(ctx, off, n) }
 	return copyAll(ctx, look, part.at, part.n, func(at content.Piece) (err error) {
 		if *path = ""; !at.Hole {
 			_, *path, err = h.Write(ctx, part.off+at.Off-part.at, at.Span)

@@ -224,9 +224,5 @@ func (f *File) Settled(m Mark) bool {
 // host files by passthrough. It waits for changes under way until the context ends. fn
 // must not change the object.
 func (f *File) Still(ctx context.Context, fn func() error) error {
-	if err := f.obj.lane.enter(ctx); err != nil {
-		return err
-	}
-	defer f.obj.lane.leave()
-	return fn()
+	return f.obj.exclusively(ctx, fn)
 }

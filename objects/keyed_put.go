@@ -195,13 +195,7 @@ func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	if err != nil {
 		return false // they are available again when the device is
 	}
-	sh := ix.table.shard(in.Ino)
-	sh.mu.Lock()
-	var o *object
-	if e := sh.entries[in.Ino]; e != nil {
-		o = e.obj
-	}
-	sh.mu.Unlock()
+	o := ix.table.peek(in.Ino)
 	if o == nil {
 		return IsLost(in, t.Epoch())
 	}

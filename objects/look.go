@@ -20,14 +20,14 @@ func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 		if err != nil || length == 0 {
 			return content.Range{Release: func() {}}, err
 		}
-		pieces, release, err := o.content().Find(off, length, sparse)
+		seen, err := o.content().Find(off, length, sparse)
 		if err != nil {
 			return content.Range{}, fmt.Errorf("read object %d: %w", o.ino, err)
 		}
 		if o.cuts.Load() == cuts {
-			return content.Range{N: length, Pieces: pieces, Release: release}, nil
+			return seen, nil
 		}
-		release()
+		seen.Release()
 	}
 }
 

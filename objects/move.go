@@ -70,16 +70,26 @@ const lastClose = 250 * time.Millisecond
 
 // awaitMove is beginMove, retried for as long as a close may take to be reported.
 func (tb *table) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
+	ok, _ = awaitClose(ctx, func() (ok bool, err error) { // the error is the context's
+		end, ok = tb.beginMove(ino)
+		return ok, nil
+	})
+	return end, ok
+}
+
+// awaitClose calls try until it returns true, for as long as a close may take to be
+// reported.
+//
+// Errors: those of try; the context's.
+func awaitClose(ctx context.Context, try func() (bool, error)) (bool, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		if end, ok = tb.beginMove(ino); ok || pause > lastClose/2 {
-			return end, ok
+		if ok, err := try(); ok || err != nil || pause > lastClose/2 {
+			return ok, err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
-			return nil, false
+			return false, ctx.Err()
 		}
 	}
 }

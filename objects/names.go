@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
 )
@@ -216,7 +217,7 @@ type victim struct {
 	unasked bool
 	// ended is a publication that has ended with result; its publisher is notified when no
 	// lock is held.
-	ended  *Publication
+	ended  *devices.Signal
 	result error
 }
 
@@ -296,7 +297,7 @@ func (v *victim) measure(in metadata.Inode) {
 
 func (v *victim) release(ctx context.Context) {
 	if v.ended != nil {
-		v.ended.end(v.result)
+		v.ended.Set(v.result)
 	}
 	if v.xattrs != nil {
 		v.xattrs()

@@ -245,8 +245,7 @@ func (o *object) end() (uint64, error) {
 // The caller has the lane.
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
-	now, known, t := o.tier.Epoch(), o.epoch, o.tier
-	_, theirs := o.body.(*content.Bound)
+	now, known, t, theirs := o.tier.Epoch(), o.epoch, o.tier, isBound(o.body)
 	o.mu.RUnlock()
 	if t.Files != nil || known == now || theirs {
 		return nil
@@ -271,8 +270,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 // crash it is live, so its record must have its length.
 func (o *object) noteSize(ctx context.Context) error {
 	o.mu.RLock()
-	_, theirs := o.body.(*content.Bound)
-	size, none := o.size, o.epoch == 0 && o.tier.Files == nil && !theirs
+	size, none := o.size, o.epoch == 0 && o.tier.Files == nil && !isBound(o.body)
 	o.mu.RUnlock()
 	if !none {
 		return nil

@@ -45,7 +45,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
 	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
-	ns := &notices{}
+	ns := &notices{meta: meta}
 	tb := &table{
 		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
 		hole: make([]byte, 64<<10),

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -44,15 +45,11 @@ type Options struct {
 
 // EnsureDefaults sets defaults for the options that are not set.
 func (o *Options) EnsureDefaults() {
-	if o.DirMode == 0 {
-		o.DirMode = 0o755
-	}
+	o.DirMode = cmp.Or(o.DirMode, 0o755)
 	if o.TrimEvery <= 0 {
 		o.TrimEvery = 10 * time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate returns all errors of the options at once.

@@ -56,7 +56,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 		return err
 	}
 	if of.publication != nil {
-		of.publication.end(nil)
+		of.publication.Set(nil)
 	}
 	return nil
 }

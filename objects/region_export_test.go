@@ -29,13 +29,13 @@ func (r *Region) Users() int {
 
 // Find checks what find says of a range.
 func (r *Region) Find(ctx context.Context, off, n uint64) error {
-	pieces, release, err := r.find(ctx, off, n)
+	seen, err := r.find(ctx, off, n)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer seen.Release()
 	end := off
-	for _, at := range pieces {
+	for _, at := range seen.Pieces {
 		if at.Off != end {
 			return fmt.Errorf("a piece at %d, want it at %d", at.Off, end)
 		}

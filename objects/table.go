@@ -369,24 +369,27 @@ func (tb *table) isLeaving(ino Ino) bool {
 	return leaving
 }
 
-// reference implements Store.Reference.
-func (tb *table) reference(ino Ino, n uint64) {
+// Reference counts n references of the kernel to an inode. While there are any, an
+// inode without names stays usable: an O_PATH descriptor or a working directory is not
+// a handle, but its inode can still be opened.
+func (tb *table) Reference(ino Ino, n uint64) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	sh.getLocked(ino).lookups += n
 	sh.mu.Unlock()
 }
 
-// referencePart implements Store.ReferencePart.
-func (tb *table) referencePart(ino Ino) {
+// ReferencePart counts a reference to a view of the inode elsewhere. While there is
+// any, the attributes of an inode without names remain available.
+func (tb *table) ReferencePart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.getLocked(ino).parts++
 }
 
-// forgetPart implements Store.ForgetPart.
-func (tb *table) forgetPart(ino Ino) {
+// ForgetPart drops a reference counted by ReferencePart.
+func (tb *table) ForgetPart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -396,7 +399,7 @@ func (tb *table) forgetPart(ino Ino) {
 	}
 }
 
-// forget drops n references of the kernel, and reports whether those were the last.
+// forget implements Store.Forget.
 func (tb *table) forget(ino Ino, n uint64) (last bool) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()

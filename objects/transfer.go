@@ -74,19 +74,6 @@ func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 	return total, nil
 }
 
-// look is find in the form that content.Walk takes.
-func (r *Region) look(ctx context.Context, off, n uint64) (content.Range, error) {
-	pieces, release, err := r.find(ctx, off, n)
-	if err != nil {
-		return content.Range{}, err
-	}
-	seen := content.Range{Pieces: pieces, Release: release}
-	for i := range pieces {
-		seen.N += pieces[i].N
-	}
-	return seen, nil
-}
-
 // copyAll is content.Walk for a range that must exist completely.
 func copyAll(ctx context.Context, look func(off, n uint64) (content.Range, error), off, n uint64, put func(content.Piece) error) error {
 	var done uint64

@@ -12,11 +12,10 @@ import (
 // ready, while other programs get the memory that is no longer needed.
 func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 	s.work.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		tick := time.Tick(every)
 		for {
 			select {
-			case <-tick.C:
+			case <-tick:
 			case <-ctx.Done():
 				return
 			}

@@ -87,19 +87,15 @@ type retry struct {
 func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 	for {
 		var due <-chan time.Time
-		stop := func() bool { return true }
 		if pause >= 0 {
-			timer := time.NewTimer(min(pause, expireLook))
-			due, stop = timer.C, timer.Stop
+			due = time.After(min(pause, expireLook))
 		}
 		select {
 		case <-due:
 		case <-x.keyed.expiry.wake:
 		case <-ctx.Done():
-			stop()
 			return
 		}
-		stop()
 		pause = x.pass(ctx)
 	}
 }

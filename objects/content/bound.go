@@ -175,21 +175,21 @@ func (b *Bound) End() {
 }
 
 // Find implements Content. It prefers the owner's memory to a replica's.
-func (b *Bound) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
-	pieces, release, err := b.FindOwn(off, n)
+func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
+	seen, err := b.FindOwn(off, n)
 	if err == nil {
-		return pieces, release, nil
+		return seen, nil
 	}
 	for _, r := range b.Replicas() {
-		if found, leave, other := r.FindOwn(off, n); other == nil {
-			return found, leave, nil
+		if found, other := r.FindOwn(off, n); other == nil {
+			return found, nil
 		}
 	}
-	return nil, nil, err
+	return Range{}, err
 }
 
 // FindOwn is Find without replicas.
-func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
+func (b *Bound) FindOwn(off, n uint64) (Range, error) {
 	var in stay
 	err := in.enter(b)
 	end := min(off+n, b.size)
@@ -200,9 +200,9 @@ func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
 	}
 	if err != nil {
 		in.leave()
-		return nil, nil, err
+		return Range{}, err
 	}
-	return b.pieces(nil, off, end, off), in.leave, nil
+	return Range{N: end - off, Pieces: b.pieces(nil, off, end, off), Release: in.leave}, nil
 }
 
 // first returns the index of the part that holds a byte.
@@ -273,22 +273,22 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 			return done, err
 		}
 		step := min(fits-done, MaxPiece)
-		pieces, release, err := b.FindOwn(off+done, step)
+		seen, err := b.FindOwn(off+done, step)
 		if err != nil {
 			return done, err
 		}
 		b.DropReplicas(nil) // they are none of what is here from now on
-		for _, at := range pieces {
+		for _, at := range seen.Pieces {
 			if err = b.whole(at); err == nil {
 				err = fn(context.WithoutCancel(ctx), at)
 			}
 			if err != nil {
-				release()
+				seen.Release()
 				return done, err
 			}
 			done += at.N
 		}
-		release()
+		seen.Release()
 	}
 	if fits < n {
 		return done, fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)

@@ -77,12 +77,11 @@ func (t *Tier) settle(limit time.Duration) {
 	if came == nil {
 		return
 	}
-	enough := time.NewTimer(limit)
-	defer enough.Stop()
+	enough := time.After(limit)
 	for ; came != nil; came = t.leaving.next() {
 		select {
 		case <-came:
-		case <-enough.C:
+		case <-enough:
 			return
 		}
 	}

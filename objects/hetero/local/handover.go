@@ -30,7 +30,7 @@ func (c *Client) DevPublish(ctx context.Context, keys []string, lists []hetero.D
 			settle(r.Err)
 			continue
 		}
-		published[i].Then(func(err error) { settle(translate(err)) })
+		published[i].Notify(func(err error) { settle(translate(err)) })
 	}
 	return futures, results.Outcome()
 }
@@ -86,8 +86,6 @@ type subscription struct {
 	future *hetero.Future
 	settle func(error)
 }
-
-func newSubscriptions() subscriptions { return subscriptions{byKey: map[string]*subscription{}} }
 
 // join returns a future for each key: that of a new subscription, or of an existing one with
 // the same blobs.
