@@ -96,9 +96,9 @@ type eventStream struct {
 	stop  context.CancelFunc
 	// lines is closed when the stream has ended.
 	lines chan []byte
-	// turn holds one token during a read. Its holder owns rest, the bytes for which the
-	// previous reader had no room.
-	turn chan struct{}
+	// turn admits one read at a time, which owns rest, the bytes for which the previous
+	// reader had no room.
+	turn objects.Lane
 	rest []byte
 }
 
@@ -115,7 +115,7 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
 		uid: who.UID, queue: f.store.Listen(), stop: stop,
-		lines: make(chan []byte, eventsAhead), turn: make(chan struct{}, 1),
+		lines: make(chan []byte, eventsAhead), turn: objects.NewLane(1),
 	}
 	go s.follow(ctx, who, f.log)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH | fuse.FOPEN_STREAM
@@ -163,12 +163,10 @@ func (s *eventStream) close() {
 //
 // Errors: the context's.
 func (s *eventStream) read(ctx context.Context, p []byte) (n int, err error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err = s.turn.Enter(ctx); err != nil {
+		return 0, err
 	}
-	defer func() { <-s.turn }()
+	defer s.turn.Leave()
 	if len(s.rest) == 0 {
 		select {
 		case s.rest = <-s.lines:

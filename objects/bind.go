@@ -63,7 +63,7 @@ type bindings struct {
 // description that names no memory of the file's device; ErrInvalid for dtype, shape
 // and blobs that don't fit.
 func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
-	b, record, err := s.bindings.openBinding(ctx, ino, who, r)
+	b, record, err := s.bindings.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
 	if err != nil {
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}

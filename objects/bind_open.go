@@ -64,12 +64,6 @@ func closeProcess(p *owner.Process) error {
 	return p.Close()
 }
 
-// openBinding checks a request for a file and opens its memory. It takes ownership of
-// the request's descriptors.
-func (bs *bindings) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
-	return bs.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
-}
-
 // openMemory checks a request and opens its memory. place determines the device to
 // which the memory must belong. It takes ownership of the request's descriptors.
 func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, place func(*opener) error) (opened, binding, error) {

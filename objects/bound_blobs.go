@@ -122,7 +122,7 @@ func (m *blobSource) part(b *content.Bound) {
 // object is put there before its record is written, so that its content is found as
 // soon as the record is; dropBound removes it again.
 func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) *object {
-	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
+	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, body: b, facts: f}
 	o.foreign.Store(true)
 	sh := tb.shard(ino)
 	sh.mu.Lock()

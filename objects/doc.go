@@ -116,11 +116,7 @@
 // # Publications
 //
 // A file in publish/ is offered to one receiver. Its offer decides which one: a state machine
-// with a lock of its own (offer.go):
-//
-//	offered ──> claimed by one ──> taken by a reader ──> gone
-//	   ^              │                                   ^
-//	   └──────────────┴───────────────────────────────────┘
+// with a lock of its own (offer.go).
 //
 // A call that receives claims the offer, copies, and ends the offer in the step that removes
 // the name from publish/. A reader claims it with the read that completes its bytes: the

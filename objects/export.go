@@ -207,7 +207,7 @@ func (es *exports) addHolder(o *object, p *owner.Process) error {
 	if known {
 		return p.Close()
 	}
-	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.holderEnded(o.ino, e, id) }) })
+	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.table.release(o.ino, e, func() { delete(e.holders, id) }) }) })
 	o.mu.Lock()
 	_, there := e.holders[id]
 	switch {
@@ -224,11 +224,6 @@ func (es *exports) addHolder(o *object, p *owner.Process) error {
 	return err
 }
 
-// holderEnded handles the exit of a process for which the export lasts.
-func (es *exports) holderEnded(ino Ino, e *export, id owner.ID) {
-	es.table.release(ino, e, func() { delete(e.holders, id) })
-}
-
 // release calls one, which removes one holder or session from the export, with the
 // object's mu held, and ends the export with the last of them.
 func (tb *table) release(ino Ino, e *export, one func()) {
@@ -237,10 +232,10 @@ func (tb *table) release(ino Ino, e *export, one func()) {
 		return
 	}
 	defer tb.unpin(context.Background(), o, pinUse)
-	if err := o.lane.enter(context.Background()); err != nil {
+	if err := o.lane.Enter(context.Background()); err != nil {
 		return
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	o.mu.Lock()
 	one()
 	last := o.export == e && !e.held()
@@ -328,10 +323,10 @@ func (s *Store) EndExport(ctx context.Context, ino Ino) error {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}
 	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	if o.exporting() == nil {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}

@@ -75,10 +75,9 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 	places := make([]int, 0, len(which))
 	for _, i := range which {
 		skip, err := ks.decide(ctx, p, files[i].Key)
-		v := &victim{names: ks.names}
+		v := &victim{names: ks.names, unasked: true}
 		if err == nil && !skip {
-			v, err = ks.names.victim(ctx, p.dir, files[i].Name)
-			v.unasked = true
+			err = v.look(ctx, p.dir, files[i].Name)
 		}
 		victims = append(victims, v)
 		if skip || err != nil && !errors.Is(err, metadata.ErrNotExist) {

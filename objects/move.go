@@ -129,11 +129,10 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 		if length := o.exported(); length > 0 {
 			return fmt.Errorf("can't move an object while %d of its bytes are exported: %w", length, ErrBusy)
 		}
-		var epoch metadata.Epoch
-		if fresh, epoch, err = mv.table.newContent(m.to, o.ino); err != nil {
+		if fresh, err = mv.table.newContent(m.to, o.ino); err != nil {
 			return err
 		}
-		old, err = mv.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
+		old, err = mv.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: m.to.Epoch()})
 		return err
 	})
 	switch {
@@ -191,15 +190,15 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Conte
 // newContent makes empty content on a tier for an object that is on another. The caller
 // has the object's lane. If the move does not complete, the next start removes a host
 // file made here.
-func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, metadata.Epoch, error) {
+func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, error) {
 	if to.Files == nil {
-		return tb.emptyContent(to), to.Epoch(), nil
+		return tb.emptyContent(to), nil
 	}
 	h, err := content.CreateHostFile(to, tb.engine, uint64(ino))
 	if err != nil {
-		return nil, 0, err
+		return nil, err // not a nil *HostFile, which would be a Content
 	}
-	return h, to.Epoch(), nil
+	return h, nil
 }
 
 // rehome replaces the object's content and returns the old one. Times and size remain

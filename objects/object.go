@@ -24,7 +24,7 @@ import (
 type object struct {
 	table *table
 	ino   Ino
-	lane  lane
+	lane  Lane
 	// version is incremented at the start and at the end of each change of the content.
 	version atomic.Uint64
 	// cuts is incremented when a truncation begins, see look.
@@ -80,7 +80,7 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, facts: facts{
+	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, facts: facts{
 		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
 		epoch: in.Epoch, path: transport.Path(in.Path),
 	}}
@@ -209,10 +209,10 @@ func (o *object) overlay(in *metadata.Inode) error {
 
 // change runs fn, excluding all other changes of the content.
 func (o *object) change(ctx context.Context, fn func() error) error {
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	defer o.table.notices.send(Notice{Ino: o.ino})
 	o.version.Add(1)
 	defer o.version.Add(1)
@@ -318,10 +318,10 @@ func (o *object) accessed() {
 // save writes the record if it is dirty.
 func (o *object) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	if !o.dirty.Swap(false) {
 		return nil
 	}

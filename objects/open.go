@@ -62,7 +62,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		changes: ch, expiry: expiry{wake: make(chan struct{}, 1)},
 	}
 	mv := &moves{meta: meta, log: log, tiers: ts, table: tb, names: nm}
-	hs := newHeaders(tb, as)
+	hs := &headers{table: tb, attrs: as, turn: NewLane(parsers)}
 	return &Store{
 		meta: meta, engine: engine, log: log, tiers: ts, notices: ns, table: tb, attrs: as, access: ac,
 		index: ix, claims: cl, events: ev, names: nm, changes: ch, keyed: ks,

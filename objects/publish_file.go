@@ -51,14 +51,12 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 	defer ps.table.unpin(whole, o, pinUse)
 	// Calls that change, export or bind the file have the lane, and see the offer
 	// afterwards.
-	if err = o.lane.enter(ctx); err != nil {
-		return err
-	}
-	defer o.lane.leave()
-	if err = o.mayPublish(ctx); err != nil {
-		return err
-	}
-	return ps.publishName(whole, r, o)
+	return o.exclusively(ctx, func() error {
+		if err := o.mayPublish(ctx); err != nil {
+			return err
+		}
+		return ps.publishName(whole, r, o)
+	})
 }
 
 // mayPublish fails while others can access the bytes. The caller has the lane, and

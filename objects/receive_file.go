@@ -72,10 +72,10 @@ type receipt struct {
 
 // moveName moves only the name.
 func (r *receipt) moveName(ctx context.Context) error {
-	if err := r.object.lane.enter(ctx); err != nil {
+	if err := r.object.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer r.object.lane.leave()
+	defer r.object.lane.Leave()
 	return r.publications.names.replace(ctx, r.rename, func() (metadata.RenameResult, error) {
 		return r.commit(func() (metadata.RenameResult, error) {
 			return r.publications.meta.Rename(ctx, r.rename)

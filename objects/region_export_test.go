@@ -10,7 +10,7 @@ import (
 
 // HoldLane prevents changes of the content until release.
 func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
-	return f.obj.lane.leave, f.obj.lane.enter(ctx)
+	return f.obj.lane.Leave, f.obj.lane.Enter(ctx)
 }
 
 // Leaves sets whether bound content is about to be removed.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -64,6 +65,7 @@ func New(o Options) *Client {
 	if o.Keys == nil {
 		o.Keys = objects.LocalKeys{Store: o.Store}
 	}
+	o.Refusals = cmp.Or(o.Refusals, &Refusals{})
 	life, end := context.WithCancel(context.Background())
 	return &Client{
 		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, keys: o.Keys,

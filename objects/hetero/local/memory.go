@@ -97,7 +97,7 @@ func (c *Client) roomLocked() error {
 	case c.closed:
 		return hetero.ErrClosed
 	case len(c.memories)+len(c.targets) >= hetero.MaxMemories:
-		c.refusals.add(limitMemories)
+		c.refusals.memories.Add(1)
 		return fmt.Errorf("%w: too many registrations, already %d", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
 	}
 	return nil
