@@ -55,7 +55,6 @@ type chunk struct {
 	err  error
 }
 
-// end returns the offset of the first byte after the chunk.
 func (c *chunk) end() uint64 { return c.off + uint64(c.want) }
 
 // fetch reads the chunk. Its version was read before.

@@ -119,7 +119,6 @@ func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, er
 	return h.page, nil
 }
 
-// dots returns "." and "..".
 func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	parent := metadata.RootIno
 	if n := f.provided(ino); n != nil {
@@ -137,7 +136,6 @@ func dotsOf(ino, parent metadata.Ino) []dirEntry {
 	}
 }
 
-// listDir lists a directory of the tree.
 func listDir(dir objects.Dir) lister {
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
 		cookie := metadata.Cookie(after)
@@ -179,7 +177,6 @@ func listSnapshot[T any](read func(context.Context) ([]T, error), show func(T) d
 	}
 }
 
-// listFixed lists a fixed set of entries.
 func listFixed(all []dirEntry) lister {
 	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })

@@ -40,7 +40,6 @@ func (t *table[T]) put(h T) uint64 {
 	return id
 }
 
-// get returns the handle with a number.
 func (t *table[T]) get(id uint64) (T, bool) {
 	s := t.shard(id)
 	s.mu.RLock()
@@ -49,7 +48,6 @@ func (t *table[T]) get(id uint64) (T, bool) {
 	return h, ok
 }
 
-// take removes a handle and returns it.
 func (t *table[T]) take(id uint64) (T, bool) {
 	s := t.shard(id)
 	s.mu.Lock()
@@ -59,7 +57,6 @@ func (t *table[T]) take(id uint64) (T, bool) {
 	return h, ok
 }
 
-// len returns the number of handles.
 func (t *table[T]) len() int {
 	n := 0
 	for i := range t.shards {

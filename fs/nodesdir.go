@@ -30,7 +30,8 @@ func (d nodesDir) lookup(name string, out *fuse.EntryOut) (done bool, status fus
 
 // list lists the nodes without a request to any of them.
 func (d nodesDir) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, error) {
-	read := func(context.Context) (found []dirEntry, err error) {
+	read := func(context.Context) ([]dirEntry, error) {
+		var found []dirEntry
 		for _, s := range d.fs.opts.Cluster.Nodes() {
 			ino, err := d.fs.tree.NodeIno(s.Name)
 			if err != nil {

@@ -111,7 +111,6 @@ func (f *filesystem) open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	return f.serve(file, in.Flags, out)
 }
 
-// accessOf converts the flags of open(2).
 func accessOf(flags uint32) objects.Permission {
 	switch flags & unix.O_ACCMODE {
 	case unix.O_WRONLY:

@@ -72,7 +72,6 @@ func (r *otherKeys) enter(key string) metadata.Ino {
 	}
 }
 
-// forget drops kernel references.
 func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +82,6 @@ func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	}
 }
 
-// key returns the key with a number.
 func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -89,7 +89,6 @@ func (p *published) try(ino metadata.Ino, try func(*publishedFile) bool) (change
 	return f.changed, try(f)
 }
 
-// release ends a handle.
 func (p *published) release(ino metadata.Ino, handle uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

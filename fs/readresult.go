@@ -63,7 +63,6 @@ func (r *sliceResult) Done() {
 	}
 }
 
-// add appends bytes.
 func (r *sliceResult) add(p []byte) {
 	if len(p) > 0 {
 		r.slices = append(r.slices, p)

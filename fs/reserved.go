@@ -43,10 +43,8 @@ func isReserved(ino metadata.Ino) bool {
 	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
 
-// isView reports whether an inode belongs to a view.
 func isView(ino metadata.Ino) bool { return ino >= viewBit && ino < keyBit }
 
-// isKey reports whether an inode is a symlink under keys/.
 func isKey(ino metadata.Ino) bool { return ino >= keyBit }
 
 // providedInode is an inode that the mount itself provides, as opposed to the tree. Each

@@ -9,7 +9,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// callerOf returns the caller of a request.
 func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }

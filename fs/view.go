@@ -122,7 +122,6 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 	return n, nil
 }
 
-// forget drops kernel references.
 func (v *views) forget(id metadata.Ino, refs uint64) {
 	v.mu.Lock()
 	n := v.nodes[id]
@@ -139,7 +138,6 @@ func (v *views) forget(id metadata.Ino, refs uint64) {
 	}
 }
 
-// len returns the number of nodes.
 func (v *views) len() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -192,7 +190,6 @@ func (v *views) openOf(file metadata.Ino) []metadata.Ino {
 	return ids
 }
 
-// viewInode is an inode of a view.
 type viewInode struct{ base }
 
 func (v viewInode) attr() (objects.Attr, error) {

@@ -34,7 +34,6 @@ type KeyAuthority interface {
 	Release(s KeySpace, keys []string)
 }
 
-// tellKeys reports all keys to the authority.
 func (c *claims) tellKeys(ctx context.Context) error {
 	for after := ""; ; {
 		entries, err := c.meta.Keys(ctx, after, publishChunk)
@@ -64,7 +63,6 @@ func (c *claims) tellKeys(ctx context.Context) error {
 	}
 }
 
-// spaced identifies a key by its space and name.
 type spaced struct {
 	space KeySpace
 	key   string

@@ -121,7 +121,6 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 	return nil
 }
 
-// become replaces the object's content and returns the old one.
 func (o *object) become(b *content.Bound, f facts) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -73,10 +73,9 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 		if r.body.HasEnded() {
 			return nil, nil, fmt.Errorf("the memory of blob %d no longer exists: %w", i, ErrLost)
 		}
-		if !slices.Contains(made.regions, r) {
+		if b.AddPart(r.body, blobs[i].Off, blobs[i].Len) {
 			made.regions = append(made.regions, r)
 		}
-		b.AddPart(r.body, blobs[i].Off, blobs[i].Len)
 	}
 	return b, made.tier, nil
 }

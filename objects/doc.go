@@ -156,7 +156,7 @@
 // the lane while a device moves bytes.
 //
 // No two locks of content.Bound, or of gates, are held at once: a reader of blobs enters one
-// memory after the other. Holder.mu, Region.mu and holders.mu are leaves; the functions that
+// memory after the other. Holder.mu and Region.mu are leaves; the functions that
 // a region calls when it ends are called with none of them held.
 //
 // shared.mu, of the files exported to other processes, is a leaf, and so are turns.mu,

@@ -12,7 +12,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// moves moves files between devices.
 type moves struct {
 	meta  *metadata.Store
 	log   *zap.Logger

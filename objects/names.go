@@ -277,7 +277,6 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	return v.obj.mayGo()
 }
 
-// removed handles the removal of the inode's name.
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
 		// A process that holds an O_PATH descriptor may still ask for values that only the

@@ -173,7 +173,6 @@ func (o *object) mustStay() bool {
 	return exported
 }
 
-// overlay overlays a record with the object's values.
 func (o *object) overlay(in *metadata.Inode) error {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -315,7 +314,6 @@ func (o *object) accessed() {
 	o.dirty.Store(true)
 }
 
-// save writes the record if it is dirty.
 func (o *object) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := o.lane.Enter(ctx); err != nil {

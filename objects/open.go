@@ -103,7 +103,11 @@ type CloseOptions struct {
 
 // Close frees the device memory. The store must not be used any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
-	s.holders.end(ctx)
+	for h := range s.holders.Range {
+		if h, ok := h.(*Holder); ok {
+			h.end(ctx)
+		}
+	}
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}

@@ -70,7 +70,6 @@ type receipt struct {
 	me           *claimant
 }
 
-// moveName moves only the name.
 func (r *receipt) moveName(ctx context.Context) error {
 	if err := r.object.lane.Enter(ctx); err != nil {
 		return err

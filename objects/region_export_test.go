@@ -63,9 +63,11 @@ func (s *Store) Loaded() int { return len(s.table.loaded(func(*entry) bool { ret
 
 // Holders counts the holders that have not ended.
 func (s *Store) Holders() int {
-	s.holders.mu.Lock()
-	defer s.holders.mu.Unlock()
-	return len(s.holders.open)
+	n := 0
+	for range s.holders.Range {
+		n++
+	}
+	return n
 }
 
 // MaxBlobs is the bound of a holder's blobs.

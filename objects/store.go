@@ -41,8 +41,8 @@ type Store struct {
 	stop context.CancelFunc
 	// owners reports the exit of processes that own or use memory.
 	owners *owner.Watcher
-	// holders are the holders that have not been closed.
-	holders holders
+	// holders has the holders that have not been closed, as keys.
+	holders sync.Map
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// checkDtype checks that a name is a known element type.
 func checkDtype(name string) error {
 	if _, ok := tensors.TypeNamed(name); !ok {
 		return fmt.Errorf("unknown dtype %q; use for example float32, bfloat16, int8: %w", name, ErrInvalid)

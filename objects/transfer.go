@@ -45,7 +45,6 @@ func stretchesOf(blobs []Blob, place func(i int) uint64) []stretch {
 	return all
 }
 
-// sizesOf returns the lengths of blobs.
 func sizesOf(blobs []Blob) []uint64 {
 	sizes := make([]uint64, len(blobs))
 	for i := range blobs {

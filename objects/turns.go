@@ -16,7 +16,6 @@ type turns struct {
 	queue []*turn
 }
 
-// turn is one operation.
 type turn struct {
 	reads, writes []Ino
 	// begun is closed when the turn starts.
@@ -65,7 +64,6 @@ func (q *turns) grantLocked() {
 	}
 }
 
-// conflicts reports whether two turns conflict.
 func (t *turn) conflicts(other *turn) bool {
 	return touches(t.writes, other.reads) || touches(t.writes, other.writes) || touches(t.reads, other.writes)
 }

@@ -80,16 +80,18 @@ func (b *Bound) AddMemory(m *devices.Memory, n uint64) {
 }
 
 // AddPart appends n bytes at offset at of other content, which does not end with this one.
-func (b *Bound) AddPart(of *Bound, at, n uint64) {
+// It reports whether they are the first of that content.
+func (b *Bound) AddPart(of *Bound, at, n uint64) (first bool) {
 	if k := len(b.parts); k > 0 && b.parts[k-1].of == of && b.parts[k-1].at+b.parts[k-1].n == at {
 		b.parts[k-1].n += n
 		b.size += n
-		return
+		return false
 	}
-	if !slices.Contains(b.of, of) {
+	if first = !slices.Contains(b.of, of); first {
 		b.of = append(b.of, of)
 	}
 	b.add(boundPart{n: n, of: of, at: at})
+	return first
 }
 
 func (b *Bound) add(p boundPart) {

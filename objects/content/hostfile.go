@@ -152,7 +152,7 @@ func (h *HostFile) Write(ctx context.Context, off uint64, src transport.Span) (u
 	if err := h.room(off, uint64(src.Len())); err != nil {
 		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
 	}
-	pace := h.tier.paces.of(devices.Name(h.tier.Name), src)
+	pace := h.tier.paceOf(src)
 	for total := uint64(src.Len()); done < total; {
 		if err := ctx.Err(); err != nil {
 			return done, path, err

@@ -127,7 +127,6 @@ func (f *File) plant() error {
 	return nil
 }
 
-// split splits a path at its last slash.
 func split(path string) (dir, name string) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 {

@@ -71,7 +71,6 @@ func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 	return npyLiteral{version: p[at], off: off, n: n}, checkHeader(n, off, size)
 }
 
-// array reads the literal.
 func (s *scanner) array() Tensor {
 	var t Tensor
 	var haveType, haveOrder, haveShape bool
@@ -134,7 +133,6 @@ func (s *scanner) literal() string {
 	return ""
 }
 
-// descr reads a type.
 func (s *scanner) descr() Type {
 	if b := s.token(); b == '[' || b == '(' {
 		s.fail("a structured type, which is not supported as a tensor")
@@ -151,7 +149,6 @@ func (s *scanner) descr() Type {
 	return t
 }
 
-// truth reads True or False.
 func (s *scanner) truth() bool {
 	word := "False"
 	if s.token() == 'T' {

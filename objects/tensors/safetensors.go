@@ -144,7 +144,6 @@ func (s *scanner) tensor() Tensor {
 	return t
 }
 
-// counts reads a list of numbers.
 func (s *scanner) counts(most int) []uint64 {
 	var out []uint64
 	s.expect('[')
@@ -161,7 +160,6 @@ func (s *scanner) counts(most int) []uint64 {
 // maxDepth bounds the nesting of unknown values.
 const maxDepth = 32
 
-// ignore reads any value.
 func (s *scanner) ignore(depth int) {
 	if depth > maxDepth {
 		s.fail("nested too deeply")

@@ -112,7 +112,6 @@ func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fre
 	return futures, fresh
 }
 
-// end removes a subscription and completes its future.
 func (s *subscriptions) end(one *subscription, err error) {
 	s.mu.Lock()
 	delete(s.byKey, one.want.Key)

@@ -49,7 +49,6 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	return id, nil
 }
 
-// open creates the region of a memory.
 func (c *Client) open(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
 	switch {
 	case m.Local != nil:

@@ -97,7 +97,6 @@ func (t *target) close() {
 	}
 }
 
-// keepTarget assigns a number to a target.
 func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

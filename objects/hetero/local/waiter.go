@@ -68,7 +68,6 @@ func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err erro
 	}
 }
 
-// waiter executes one plan.
 type waiter struct {
 	client *Client
 	plan   plan
@@ -96,7 +95,6 @@ func (w *waiter) left() []int {
 	return slices.Sorted(maps.Keys(w.absent))
 }
 
-// first tries every key once.
 func (w *waiter) first(ctx context.Context) {
 	n := len(w.plan.keys)
 	_ = objects.Parallel(ctx, n, workers, func(ctx context.Context, i int) error {
@@ -175,7 +173,6 @@ type retrier struct {
 	allDone func()
 }
 
-// all tries every absent key.
 func (r *retrier) all(ctx context.Context) {
 	for _, i := range r.waiter.left() {
 		r.one(ctx, i)
