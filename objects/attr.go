@@ -197,27 +197,22 @@ func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
 	if c.Mode != nil {
 		in.Mode = in.Mode.Type() | c.Mode.Perm()
 	}
-	if c.UID != nil {
-		in.UID = *c.UID
-	}
-	if c.GID != nil {
-		in.GID = *c.GID
-	}
-	if c.Atime != nil {
-		in.Atime = *c.Atime
-	}
-	if c.Mtime != nil {
-		in.Mtime = *c.Mtime
-	}
-	if c.Size != nil {
-		in.Size = *c.Size
-	}
+	assign(&in.UID, c.UID)
+	assign(&in.GID, c.GID)
+	assign(&in.Atime, c.Atime)
+	assign(&in.Mtime, c.Mtime)
+	assign(&in.Size, c.Size)
 	if c.KillPriv {
 		in.Mode = withoutSetID(in.Mode)
 	}
 	in.Ctime = now
-	if c.Ctime != nil {
-		in.Ctime = *c.Ctime
+	assign(&in.Ctime, c.Ctime)
+}
+
+// assign sets a variable, unless the value is nil.
+func assign[T any](to, value *T) {
+	if value != nil {
+		*to = *value
 	}
 }
 

@@ -2,10 +2,9 @@ package objects
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"go.uber.org/zap"
@@ -122,11 +121,7 @@ func (st *startup) tie(ctx context.Context, t *content.Tier) error {
 	if err != nil {
 		return err
 	}
-	var random [8]byte
-	if _, err = rand.Read(random[:]); err != nil {
-		return err
-	}
-	now := binary.BigEndian.Uint64(random[:])>>2 | 1
+	now := rand.Uint64()>>2 | 1
 	if err = st.meta.SetDeviceBond(ctx, t.Name, metadata.Bond{Now: now, Before: before}); err != nil {
 		return err
 	}

@@ -208,25 +208,19 @@ func (es *exports) addHolder(o *object, p *owner.Process) error {
 		return p.Close()
 	}
 	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.table.release(o.ino, e, func() { delete(e.holders, id) }) }) })
+	if err != nil {
+		return errors.Join(err, o.endUse(e, func() { delete(e.holders, id) }))
+	}
 	o.mu.Lock()
-	_, there := e.holders[id]
-	switch {
-	case err != nil:
-		delete(e.holders, id)
-	case there:
+	defer o.mu.Unlock()
+	if _, there := e.holders[id]; there {
 		e.holders[id] = cancel
 	}
-	held := e.held()
-	o.mu.Unlock()
-	if err != nil && !held {
-		err = errors.Join(err, o.endExport())
-	}
-	return err
+	return nil
 }
 
-// release calls one, which removes one holder or session from the export, with the
-// object's mu held, and ends the export with the last of them.
-func (tb *table) release(ino Ino, e *export, one func()) {
+// release is endUse for a caller that has neither the lane nor a pin.
+func (tb *table) release(ino Ino, e *export, remove func()) {
 	o := tb.pinLoaded(ino)
 	if o == nil {
 		return
@@ -236,15 +230,22 @@ func (tb *table) release(ino Ino, e *export, one func()) {
 		return
 	}
 	defer o.lane.Leave()
+	if err := o.endUse(e, remove); err != nil {
+		tb.warn("could not end an export", err)
+	}
+}
+
+// endUse calls remove, which removes one holder or session from an export, with the
+// object's mu held, and ends the export with the last of them. The caller has the lane.
+func (o *object) endUse(e *export, remove func()) error {
 	o.mu.Lock()
-	one()
+	remove()
 	last := o.export == e && !e.held()
 	o.mu.Unlock()
 	if last {
-		if err := o.endExport(); err != nil {
-			tb.warn("could not end an export", err)
-		}
+		return o.endExport()
 	}
+	return nil
 }
 
 // beginSession makes the present export last for a session too, and returns it. The
@@ -259,14 +260,7 @@ func (o *object) beginSession() (Exported, error) {
 		out.End = func() { o.table.release(o.ino, e, func() { e.sessions-- }) }
 		return out, nil
 	}
-	o.mu.Lock()
-	e.sessions--
-	last := !e.held()
-	o.mu.Unlock()
-	if last {
-		err = errors.Join(err, o.endExport())
-	}
-	return Exported{}, err
+	return Exported{}, errors.Join(err, o.endUse(e, func() { e.sessions-- }))
 }
 
 // exportedAs describes the present export. The caller has the lane.

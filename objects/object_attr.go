@@ -115,12 +115,8 @@ func (o *object) setTimes(c Change) error {
 	if h, ok := o.body.(*content.HostFile); ok {
 		return h.SetTimes(c.Atime, c.Mtime)
 	}
-	if c.Atime != nil {
-		o.atime = *c.Atime
-	}
-	if c.Mtime != nil {
-		o.mtime = *c.Mtime
-	}
+	assign(&o.atime, c.Atime)
+	assign(&o.mtime, c.Mtime)
 	o.dirty.Store(true)
 	return nil
 }

@@ -37,7 +37,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startExpiry(background)
-	s.startTrim(background, o.TrimEvery)
+	s.startTrim(background)
 	return s, nil
 }
 
