@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -101,8 +100,3 @@ func (b *aheadBudget) take(n int) bool {
 }
 
 func (b *aheadBudget) give(n int) { b.used.Add(-int64(n)) }
-
-// slotSource provides pinned memory.
-type slotSource interface {
-	TryGet(n devices.Size) (*transport.Slot, bool)
-}

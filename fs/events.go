@@ -147,9 +147,6 @@ func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.L
 	}
 }
 
-// end makes readers read the lines that are left, and then the end of the file.
-func (s *eventStream) end() { s.stop() }
-
 // close ends the stream for good, and waits until follow has returned.
 func (s *eventStream) close() {
 	s.stop()
@@ -198,7 +195,7 @@ func (f *filesystem) endStreams() (ended bool) {
 	}
 	for _, h := range f.files.all() {
 		if h.stream != nil {
-			h.stream.end()
+			h.stream.stop() // readers read the lines that are left, and then the end of the file
 		}
 	}
 	return true

@@ -54,11 +54,11 @@ func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, in
 	case n != nil && name == ".":
 		return f.enterProvided(n, out)
 	case n != nil:
-		up, ok := n.(ascending)
+		view, ok := n.(viewInode)
 		if !ok {
 			return f.enterProvided(f.provided(n.parent()), out)
 		}
-		dir, status := up.enterParent(out)
+		dir, status := view.enterParent(out)
 		if dir == 0 {
 			return status
 		}

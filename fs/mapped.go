@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -246,10 +247,7 @@ func (m *mapped) writeBack(ctx context.Context, off uint64, data [][]byte, apply
 	if len(stale) == 0 {
 		return apply(data), nil
 	}
-	all := make([]byte, 0, n)
-	for _, piece := range data {
-		all = append(all, piece...)
-	}
+	all := slices.Concat(data...)
 	for p, old := range stale {
 		now, err := m.pageAt(ctx, p)
 		if err != nil {

@@ -109,19 +109,13 @@ func (o *Options) EnsureDefaults() {
 	o.MaxWrite = cmp.Or(o.MaxWrite, DefaultMaxWrite)
 	o.MaxBackground = cmp.Or(o.MaxBackground, DefaultMaxBackground)
 	o.CacheTimeout = cmp.Or(o.CacheTimeout, DefaultCacheTimeout)
-	if o.Config == nil {
-		o.Config = emptyObject
-	}
-	if o.Stats == nil {
-		o.Stats = emptyObject
-	}
-	if o.Topology == nil {
-		o.Topology = emptyObject
+	for _, content := range []*func() ([]byte, error){&o.Config, &o.Stats, &o.Topology} {
+		if *content == nil {
+			*content = func() ([]byte, error) { return []byte("{}\n"), nil }
+		}
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
-
-func emptyObject() ([]byte, error) { return []byte("{}\n"), nil }
 
 // Validate reports every fault of the options at once, joined.
 func (o *Options) Validate() error {

@@ -45,10 +45,6 @@ type otherKey struct {
 	refs uint64
 }
 
-func newOtherKeys() otherKeys {
-	return otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
-}
-
 // number returns the number for a key, unless another key already has it.
 func (r *otherKeys) number(key string) metadata.Ino {
 	return keyBit | otherKeyBit | metadata.Ino(maphash.String(r.seed, key))&(otherKeyBit-1)

@@ -77,6 +77,8 @@ func (v viewInode) enter(out *fuse.EntryOut) fuse.Status {
 	return v.fs.enterView(v.fs.views.enter(n.file, n.name, n.path, n.tensor), out)
 }
 
+// enterParent fills in the answer for the parent directory and counts a reference, or returns
+// its number if it belongs to the tree.
 func (v viewInode) enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status) {
 	f := v.fs
 	n, err := f.views.get(v.ino)

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -98,7 +99,7 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 // describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
-	record, err := sessionBinding(who)
+	record, err := json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 	if err != nil {
 		return metadata.NewFile{}, err
 	}

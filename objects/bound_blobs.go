@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -139,10 +138,4 @@ func (tb *table) dropBound(ino Ino) {
 		e.obj = nil
 		sh.sweepLocked(ino, e)
 	}
-}
-
-// sessionBinding returns the binding record of content that is made of blobs, which
-// ends with the run.
-func sessionBinding(who Caller) ([]byte, error) {
-	return json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 }

@@ -148,7 +148,7 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 	o.export = e
 	o.foreign.Store(true)
 	o.mu.Unlock()
-	if e.kind == devices.HandleIPC && o.table.isLeaving(o.ino) {
+	if _, leaving := o.table.orphanOf(o.ino); leaving && e.kind == devices.HandleIPC {
 		return errors.Join(fmt.Errorf("the file is being removed: %w", ErrBusy), o.endExport())
 	}
 	return nil

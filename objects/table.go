@@ -363,12 +363,6 @@ func (tb *table) isOurs(id owner.FileID) bool {
 
 func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
 
-// isLeaving reports whether an inode has lost its last name, or is losing it.
-func (tb *table) isLeaving(ino Ino) bool {
-	_, leaving := tb.orphanOf(ino)
-	return leaving
-}
-
 // Reference counts n references of the kernel to an inode. While there are any, an
 // inode without names stays usable: an O_PATH descriptor or a working directory is not
 // a handle, but its inode can still be opened.

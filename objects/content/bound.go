@@ -108,7 +108,7 @@ func (b *Bound) AfterReaders(fn func()) { b.gate.after(fn) }
 
 // State reports whether the owner's memory, or a replica, can be read.
 func (b *Bound) State() metadata.BindState {
-	if b.Alive() || b.successor() != nil {
+	if b.Alive() || slices.ContainsFunc(b.Replicas(), (*Bound).Alive) {
 		return metadata.BoundLive
 	}
 	return metadata.BoundLost
@@ -116,15 +116,7 @@ func (b *Bound) State() metadata.BindState {
 
 // Alive reports whether its own memory can be read, replicas aside.
 func (b *Bound) Alive() bool {
-	if b.HasEnded() {
-		return false
-	}
-	for _, of := range b.of {
-		if of.HasEnded() {
-			return false
-		}
-	}
-	return true
+	return !b.HasEnded() && !slices.ContainsFunc(b.of, (*Bound).HasEnded)
 }
 
 // HasEnded reports whether End was called, of its own memory alone.
