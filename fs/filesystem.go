@@ -78,7 +78,7 @@ func newFilesystem(o Options) *filesystem {
 		views:     newViews(o.Store),
 		published: published{store: o.Store, errs: errs, wait: releaseWait},
 		shared:    newShared(),
-		fleeting:  fleeting{store: o.Store},
+		fleeting:  fleeting{store: o.Store, inos: map[metadata.Ino]fleet{}},
 		otherKeys: otherKeys{
 			all: keys, store: o.Store, cluster: o.Cluster, errs: errs, born: born,
 			seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{},

@@ -139,7 +139,7 @@ func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOu
 	}
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	if h.file != nil {
-		if backing, ok := h.file.Backing(); ok {
+		if backing := h.file.Backing(); backing != nil {
 			f.openBacked(h, backing, isWriting(flags), out)
 		}
 	}

@@ -179,7 +179,7 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 	shown := &viewFile{viewNode: n, views: &f.views, file: file}
 	h := &fileHandle{open: file, file: file, view: shown, src: shown}
 	h.ahead.init(f, shown)
-	if _, ok := file.Backing(); ok {
+	if file.Backing() != nil {
 		h.ahead.window = 0
 	}
 	f.views.opened(shown)

@@ -95,9 +95,6 @@ func (c *claims) claim(ctx context.Context, space KeySpace, keys []string) (errs
 		c.mu.Unlock()
 		return make([]error, len(keys)), func() {}
 	}
-	if c.asking == nil {
-		c.asking = map[spaced]int{}
-	}
 	for _, key := range keys {
 		c.asking[spaced{space, key}]++
 	}

@@ -84,24 +84,22 @@ func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, p
 		err = errors.Join(err, op.given[i].Close())
 	}
 	if err != nil {
-		return opened{}, binding{}, errors.Join(err, op.result().release())
+		return opened{}, binding{}, errors.Join(err, op.release())
 	}
-	return op.result(), op.record, nil
+	return op.opened, op.record, nil
 }
 
 // opener opens the memory of one binding.
 type opener struct {
 	bindings *bindings
-	tier     *content.Tier
 	who      Caller
 	given    []devices.Handle
 	memory   share.Memory
 	record   binding
-	owner    *owner.Process
 	// asking permits reopen to ask file systems for names.
 	asking bool
 
-	body *content.Bound
+	opened
 	// files are the files of body, ids their identities.
 	files []*os.File
 	ids   []owner.FileID
@@ -110,10 +108,6 @@ type opener struct {
 // begin makes the content, without pieces. The tier must be known.
 func (op *opener) begin() {
 	op.body = content.NewBound(op.bindings.engine, devices.Name(op.tier.Name), op.bindings.table.warn)
-}
-
-func (op *opener) result() opened {
-	return opened{owner: op.owner, tier: op.tier, body: op.body}
 }
 
 // check validates everything that can be checked without opening memory.

@@ -48,12 +48,12 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	ns := &notices{meta: meta}
 	tb := &table{
 		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
-		hole: make([]byte, 64<<10),
+		hole: make([]byte, 64<<10), shared: shared{files: map[owner.FileID]int{}},
 	}
 	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
 	ac := &access{meta: meta, tiers: ts}
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
-	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx)}
+	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx), asking: map[spaced]int{}}
 	ev := &events{claims: cl}
 	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
 	ch := &changes{notices: ns}

@@ -70,7 +70,6 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 // offering is an object that is about to be published.
 type offering struct {
 	bindJob
-	blobs []Blob
 	offer *offer
 }
 
@@ -125,8 +124,8 @@ func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	file, err := h.describe(k, body)
 	file.Device = t.Name
 	return &offering{
-		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
-		offer: newOffer(k.Key, false, devices.NewSignal()),
+		bindJob: bindJob{body: body, file: file},
+		offer:   newOffer(k.Key, false, devices.NewSignal()),
 	}, err
 }
 
@@ -171,7 +170,8 @@ func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*devi
 	if of == nil || of.publication == nil {
 		return nil, metadata.ErrExist
 	}
-	if err := o.checkMadeOf(sourceOf(n.body).holder, n.blobs); err != nil {
+	made := sourceOf(n.body)
+	if err := o.checkMadeOf(made.holder, made.blobs); err != nil {
 		return nil, err
 	}
 	return of.publication, nil
