@@ -124,16 +124,13 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 
 func (v *views) forget(id metadata.Ino, refs uint64) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	n := v.nodes[id]
-	last := false
-	if n != nil {
-		n.refs -= min(refs, n.refs)
-		if last = n.refs == 0; last {
-			delete(v.nodes, id)
-		}
+	if n == nil {
+		return
 	}
-	v.mu.Unlock()
-	if last {
+	if n.refs -= min(refs, n.refs); n.refs == 0 {
+		delete(v.nodes, id)
 		v.store.ForgetPart(n.file)
 	}
 }

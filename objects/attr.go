@@ -36,11 +36,9 @@ func (as *attributes) get(ctx context.Context, ino Ino) (Attr, error) {
 	}
 	in, err := as.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		orphan, ok := as.table.orphanOf(ino)
-		if !ok {
-			return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
+		if orphan, ok := as.table.orphanOf(ino); ok {
+			return as.overlaid(orphan, o)
 		}
-		return as.overlaid(orphan, o)
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -282,9 +283,7 @@ func (r *reconciliation) log() {
 	if r.removed > 0 {
 		s.log.Info("freed the host memory of removed objects", zap.Int("objects", r.removed))
 	}
-	if older := r.known.older; older != "" {
-		s.recovery.Older = older
-	}
+	s.recovery.Older = cmp.Or(r.known.older, s.recovery.Older)
 }
 
 // loseHost marks the objects of a host tier as lost whose files no longer exist, as

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -72,26 +73,21 @@ type gathering struct {
 
 // run processes the chunks in order.
 func (g *gathering) run(ctx context.Context) {
-	recorded := make(chan struct{})
-	close(recorded)
+	var recording sync.WaitGroup
 	for from := 0; from < len(g.set); {
 		to := g.chunk(from)
 		claimed := g.claim(ctx, from, to)
 		files := g.fill(ctx, from, to)
-		<-recorded
-		if to == len(g.set) {
+		recording.Wait()
+		record := func() {
 			g.record(ctx, files)
 			claimed()
-			return
 		}
-		done := make(chan struct{})
-		recorded = done
-		go func() {
-			defer close(done)
-			g.record(ctx, files)
-			claimed()
-		}()
-		from = to
+		if from = to; from < len(g.set) {
+			recording.Go(record)
+		} else {
+			record()
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,7 @@ import (
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
 	for i, key := range keys {
-		if out[i] = h.begin(); out[i] != nil {
-			continue
-		}
-		if out[i] = ctx.Err(); out[i] == nil {
+		if out[i] = cmp.Or(h.begin(), ctx.Err()); out[i] == nil {
 			out[i] = h.drop(context.WithoutCancel(ctx), key)
 		}
 	}

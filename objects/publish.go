@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,10 +55,7 @@ func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*devices.Signal, [
 
 // mayPublish checks whether the holder's user may make names in publish/.
 func (h *Holder) mayPublish(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := h.begin(); err != nil {
+	if err := cmp.Or(ctx.Err(), h.begin()); err != nil {
 		return err
 	}
 	dir, err := h.store.attrs.get(ctx, metadata.PublishIno)

@@ -36,13 +36,17 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 		if failure != nil {
 			return 0, c.failure(failure)
 		}
-		return c.keepTarget(t)
+		id, failure := c.keep(nil, t)
+		if failure != nil {
+			t.close()
+		}
+		return id, failure
 	}
 	region, err := c.open(call, m)
 	if err != nil {
 		return 0, c.failure(err)
 	}
-	id, err := c.keep(region)
+	id, err := c.keep(region, nil)
 	if err != nil {
 		return 0, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
 	}
@@ -102,14 +106,19 @@ func (c *Client) roomLocked() error {
 	return nil
 }
 
-func (c *Client) keep(region *objects.Region) (hetero.MemoryID, error) {
+// keep assigns a number to memory or, unless it is nil, to a target.
+func (c *Client) keep(region *objects.Region, t *target) (hetero.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.roomLocked(); err != nil {
 		return 0, err
 	}
 	c.last++
-	c.memories[c.last] = region
+	if t != nil {
+		c.targets[c.last] = t
+	} else {
+		c.memories[c.last] = region
+	}
 	return c.last, nil
 }
 

@@ -97,18 +97,6 @@ func (t *target) close() {
 	}
 }
 
-func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.roomLocked(); err != nil {
-		t.close()
-		return 0, err
-	}
-	c.last++
-	c.targets[c.last] = t
-	return c.last, nil
-}
-
 // targetOf returns a target; nil for 0, which means none.
 //
 // Errors: ErrInvalid.
