@@ -59,18 +59,22 @@ func (s *Signal) Set(err error) {
 func (s *Signal) Wait(ctx context.Context) error {
 	select {
 	case <-s.happened:
-		return s.error()
+		return s.Err()
 	default:
 	}
 	select {
 	case <-s.happened:
-		return s.error()
+		return s.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s *Signal) error() error {
+// Done returns a channel that is closed once the signal is set.
+func (s *Signal) Done() <-chan struct{} { return s.happened }
+
+// Err returns the error that the signal was set with; nil before.
+func (s *Signal) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err

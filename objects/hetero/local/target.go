@@ -93,19 +93,6 @@ func (t *target) close() {
 	}
 }
 
-// keepTarget assigns a number to a target.
-func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.roomLocked(); err != nil {
-		t.close()
-		return 0, err
-	}
-	c.last++
-	c.targets[c.last] = t
-	return c.last, nil
-}
-
 // targetOf returns a target; nil for 0, which means none.
 //
 // Errors: ErrInvalid.
