@@ -37,6 +37,8 @@ type Signal struct {
 	set bool
 	// +checklocks:mu
 	err error
+	// +checklocks:mu
+	then []func(error)
 }
 
 var _ Event = (*Signal)(nil)
@@ -47,12 +49,18 @@ func NewSignal() *Signal { return &Signal{happened: make(chan struct{})} }
 // Set makes the event happen, or fail if err is not nil. Only the first call has an effect.
 func (s *Signal) Set(err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.set {
+		s.mu.Unlock()
 		return
 	}
 	s.set, s.err = true, err
+	then := s.then
+	s.then = nil
+	s.mu.Unlock()
 	close(s.happened)
+	for _, fn := range then {
+		fn(err)
+	}
 }
 
 // Wait returns once the signal is set, with its error.
@@ -78,6 +86,20 @@ func (s *Signal) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
+}
+
+// Notify has fn called once, when the signal is set: immediately if it already is. fn must not
+// block.
+func (s *Signal) Notify(fn func(error)) {
+	s.mu.Lock()
+	if !s.set {
+		s.then = append(s.then, fn)
+		s.mu.Unlock()
+		return
+	}
+	err := s.err
+	s.mu.Unlock()
+	fn(err)
 }
 
 // Close does nothing.
