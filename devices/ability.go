@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -44,6 +45,20 @@ func MapHost(ctx context.Context, s Span, access Access) (View, error) {
 		return View{}, fmt.Errorf("map memory of %s: %w", s.Mem.name, ErrUnsupported)
 	}
 	return m.MapHost(ctx, s, access)
+}
+
+// TryMapHost is MapHost for callers with another way: ok is false, without an error, for
+// memory that can't be mapped.
+func TryMapHost(ctx context.Context, s Span, access Access) (view View, ok bool, err error) {
+	m, can := s.Mem.Device().(HostMapper)
+	if !can {
+		return View{}, false, nil
+	}
+	view, err = m.MapHost(ctx, s, access)
+	if errors.Is(err, ErrUnsupported) {
+		return View{}, false, nil
+	}
+	return view, err == nil, err
 }
 
 // PeerCopier is the ability to copy directly between two devices.

@@ -20,8 +20,7 @@ func Divide(ctx context.Context, dst Span, t elem.Type, n uint64) error {
 	if dst.Mem == nil {
 		return fmt.Errorf("divide a span without memory: %w", ErrRange)
 	}
-	d := dst.Mem.Device()
-	if err := CheckReduce(d, dst, dst, t, elem.Avg); err != nil {
+	if err := CheckReduce(dst.Mem.Device(), dst, dst, t, elem.Avg); err != nil {
 		return err
 	}
 	if Aligned(t, dst) {
@@ -29,24 +28,7 @@ func Divide(ctx context.Context, dst Span, t elem.Type, n uint64) error {
 			return err
 		}
 	}
-	buf := make([]byte, min(dst.Len, reducePiece))
-	for off := Size(0); off < dst.Len; off += reducePiece {
-		piece := buf[:min(reducePiece, dst.Len-off)]
-		part, err := dst.Sub(Offset(off), Size(len(piece)))
-		if err != nil {
-			return err
-		}
-		if err := d.CopyOut(ctx, piece, part); err != nil {
-			return err
-		}
-		if err := elem.Divide(t, piece, n); err != nil {
-			return err
-		}
-		if err := d.CopyIn(ctx, part, piece); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	return byHost(ctx, dst, dst, func(p, _ []byte) error { return elem.Divide(t, p, n) })
 }
 
 func divideMapped(ctx context.Context, dst Span, t elem.Type, n uint64) error {
@@ -55,15 +37,5 @@ func divideMapped(ctx context.Context, dst Span, t elem.Type, n uint64) error {
 		return err
 	}
 	defer view.Release()
-	for p := view.Bytes; len(p) > 0; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		piece := p[:min(len(p), int(reducePiece))]
-		if err := elem.Divide(t, piece, n); err != nil {
-			return err
-		}
-		p = p[len(piece):]
-	}
-	return ctx.Err()
+	return pieces(ctx, dst.Len, func(off, end Size) error { return elem.Divide(t, view.Bytes[off:end], n) })
 }

@@ -47,7 +47,7 @@ func Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
 			return err
 		}
 	}
-	return reduceByHost(ctx, dst, src, t, op)
+	return byHost(ctx, dst, src, func(a, b []byte) error { return elem.Combine(op, t, a, a, b) })
 }
 
 // CheckReduce returns an error unless two spans can be combined on a device. Every Reducer
@@ -72,6 +72,18 @@ func CheckReduce(d Device, dst, src Span, t elem.Type, op elem.Op) error {
 		return fmt.Errorf("combine %v with %v on %s: %w", dst.Range, src.Range, d.Info().Name, ErrRange)
 	case dst.Mem == src.Mem && dst.Off != src.Off && dst.Overlaps(src.Range):
 		return fmt.Errorf("combine %v with %v of one memory on %s: %w", dst.Range, src.Range, d.Info().Name, ErrRange)
+	}
+	return nil
+}
+
+// CheckAligned is CheckReduce for a Reducer that can't combine elements at other positions
+// than multiples of their size: they are ErrUnsupported.
+func CheckAligned(d Device, dst, src Span, t elem.Type, op elem.Op) error {
+	if err := CheckReduce(d, dst, src, t, op); err != nil {
+		return err
+	}
+	if !Aligned(t, dst, src) {
+		return fmt.Errorf("elements on %s are not aligned: %w", d.Info().Name, ErrUnsupported)
 	}
 	return nil
 }
@@ -105,42 +117,49 @@ func reduceMapped(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) e
 // CombinePieces sets dst = dst op src in memory visible to the host, checking the context
 // between two pieces. It is for implementations of Reducer.
 func CombinePieces(ctx context.Context, dst, src []byte, t elem.Type, op elem.Op) error {
-	for len(dst) > 0 {
+	return pieces(ctx, Size(len(dst)), func(off, end Size) error {
+		return elem.Combine(op, t, dst[off:end], dst[off:end], src[off:end])
+	})
+}
+
+// pieces calls fn for each piece of n bytes, checking the context in between.
+func pieces(ctx context.Context, n Size, fn func(off, end Size) error) error {
+	for off := Size(0); off < n; off += reducePiece {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(len(dst), int(reducePiece))
-		if err := elem.Combine(op, t, dst[:n], dst[:n], src[:n]); err != nil {
+		if err := fn(off, min(off+reducePiece, n)); err != nil {
 			return err
 		}
-		dst, src = dst[n:], src[n:]
 	}
 	return ctx.Err()
 }
 
-// reduceByHost copies pieces out, combines them and copies the results in.
-func reduceByHost(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
+// byHost copies pieces of two spans of one length out, has fn change those of dst, and
+// copies these in. For a span and itself there is one copy.
+func byHost(ctx context.Context, dst, src Span, fn func(dst, src []byte) error) error {
 	d := dst.Mem.Device()
-	a, b := make([]byte, min(dst.Len, reducePiece)), make([]byte, min(dst.Len, reducePiece))
-	for off := Size(0); off < dst.Len; off += reducePiece {
-		n := min(reducePiece, dst.Len-off)
-		to, err := dst.Sub(Offset(off), n)
-		if err != nil {
-			return err
-		}
-		from, err := src.Sub(Offset(off), n)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(d.CopyOut(ctx, a[:n], to), d.CopyOut(ctx, b[:n], from)); err != nil {
-			return err
-		}
-		if err := elem.Combine(op, t, a[:n], a[:n], b[:n]); err != nil {
-			return err
-		}
-		if err := d.CopyIn(ctx, to, a[:n]); err != nil {
-			return err
-		}
+	a := make([]byte, min(dst.Len, reducePiece))
+	b := a
+	if src != dst {
+		b = make([]byte, len(a))
 	}
-	return ctx.Err()
+	return pieces(ctx, dst.Len, func(off, end Size) error {
+		n := end - off
+		to, err := dst.Sub(Offset(off), n)
+		if err == nil {
+			err = d.CopyOut(ctx, a[:n], to)
+		}
+		if err == nil && src != dst {
+			from := Span{Mem: src.Mem, Range: Range{Off: src.Off + Offset(off), Len: n}}
+			err = d.CopyOut(ctx, b[:n], from)
+		}
+		if err == nil {
+			err = fn(a[:n], b[:n])
+		}
+		if err != nil {
+			return err
+		}
+		return d.CopyIn(ctx, to, a[:n])
+	})
 }

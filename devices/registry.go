@@ -2,9 +2,8 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -57,44 +56,11 @@ func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
 		text, spec.Family, strings.Join(r.families(), ", "), ErrNoDevice)
 }
 
-// OpenAll opens every spec, or none: on an error, the devices already opened are closed.
-// Two specs with the same device name are refused.
-func (r *Registry) OpenAll(ctx context.Context, texts []string) (devs []Device, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(append([]error{err}, closeAll(devs))...)
-			devs = nil
-		}
-	}()
-	seen := map[Name]string{}
-	for _, text := range texts {
-		dev, err := r.Open(ctx, text)
-		if err != nil {
-			return devs, err
-		}
-		devs = append(devs, dev)
-		name := dev.Info().Name
-		if first, twice := seen[name]; twice {
-			return devs, fmt.Errorf("devices %q and %q are both %s; leave one out", first, text, name)
-		}
-		seen[name] = text
-	}
-	return devs, nil
-}
-
 func (r *Registry) families() []string {
 	var names []string
 	for _, d := range r.drivers {
 		names = append(names, string(d.Family()))
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
-}
-
-func closeAll(devs []Device) error {
-	var errs []error
-	for _, d := range devs {
-		errs = append(errs, d.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -24,14 +24,6 @@ type Keeper interface {
 	Keep() (release func())
 }
 
-// Notifier is an Event that can call a function, so that no goroutine has to wait for it.
-type Notifier interface {
-	Event
-	// Notify has fn called once, when the event has happened: immediately if it already
-	// has. fn must not block.
-	Notify(fn func(error))
-}
-
 // Signal is an Event that the host sets, for example when bytes for which a device's stream
 // waits have arrived from the network. No device can observe the network itself, so the
 // notification always goes through the host.
@@ -49,7 +41,7 @@ type Signal struct {
 	then []func(error)
 }
 
-var _ Notifier = (*Signal)(nil)
+var _ Event = (*Signal)(nil)
 
 // NewSignal returns a signal that is not set.
 func NewSignal() *Signal { return &Signal{happened: make(chan struct{})} }
@@ -75,24 +67,29 @@ func (s *Signal) Set(err error) {
 func (s *Signal) Wait(ctx context.Context) error {
 	select {
 	case <-s.happened:
-		return s.error()
+		return s.Err()
 	default:
 	}
 	select {
 	case <-s.happened:
-		return s.error()
+		return s.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s *Signal) error() error {
+// Done returns a channel that is closed once the signal is set.
+func (s *Signal) Done() <-chan struct{} { return s.happened }
+
+// Err returns the error that the signal was set with; nil before.
+func (s *Signal) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Notify calls fn once the signal is set.
+// Notify has fn called once, when the signal is set: immediately if it already is. fn must not
+// block.
 func (s *Signal) Notify(fn func(error)) {
 	s.mu.Lock()
 	if !s.set {

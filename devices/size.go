@@ -33,32 +33,6 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d B", uint64(s))
 }
 
-// sizeUnit maps a unit's letters, in any case, to bytes. A bare letter is
-// binary, as in dd and truncate.
-func sizeUnit(unit string) (Size, bool) {
-	switch strings.ToLower(unit) {
-	case "", "b":
-		return 1, true
-	case "k", "kib":
-		return KiB, true
-	case "m", "mib":
-		return MiB, true
-	case "g", "gib":
-		return GiB, true
-	case "t", "tib":
-		return TiB, true
-	case "kb":
-		return 1e3, true
-	case "mb":
-		return 1e6, true
-	case "gb":
-		return 1e9, true
-	case "tb":
-		return 1e12, true
-	}
-	return 0, false
-}
-
 // maxSize is the largest size accepted from a user: any sum of an offset and a length
 // inside it fits into 64 bits.
 const maxSize Size = math.MaxInt64
@@ -71,7 +45,11 @@ func ParseSize(text string) (Size, error) {
 	if cut < 0 {
 		cut = len(t)
 	}
-	unit, known := sizeUnit(strings.TrimSpace(t[cut:]))
+	// A bare letter is binary, as in dd and truncate.
+	unit, known := map[string]Size{
+		"": 1, "b": 1, "k": KiB, "kib": KiB, "m": MiB, "mib": MiB, "g": GiB, "gib": GiB, "t": TiB, "tib": TiB,
+		"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+	}[strings.ToLower(strings.TrimSpace(t[cut:]))]
 	if !known {
 		return 0, fmt.Errorf("size %q: unknown unit %q; use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB", text, t[cut:])
 	}

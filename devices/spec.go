@@ -56,90 +56,79 @@ func ParseSpec(text string) (Spec, error) {
 // sees all of them at once.
 type Params struct {
 	spec   Spec
-	unread map[string]bool
+	unread map[string]string
 	faults []string
 }
 
 // Read starts reading the parameters.
-func (s Spec) Read() *Params {
-	p := &Params{spec: s, unread: map[string]bool{}}
-	for key := range s.Params {
-		p.unread[key] = true
-	}
-	return p
-}
+func (s Spec) Read() *Params { return &Params{spec: s, unread: maps.Clone(s.Params)} }
 
-func (p *Params) take(key string) (string, bool) {
-	value, ok := p.spec.Params[key]
-	delete(p.unread, key)
-	return value, ok
-}
-
-func (p *Params) fault(err error) { p.faults = append(p.faults, err.Error()) }
-
-// Size reads a size in bytes.
-func (p *Params) Size(key string, byDefault Size) Size {
-	text, ok := p.take(key)
+// param reads a parameter by parse, and collects its error.
+func param[T any](p *Params, key string, byDefault T, parse func(text string) (T, error)) T {
+	text, ok := p.spec.Params[key]
 	if !ok {
 		return byDefault
 	}
-	n, err := ParseSize(text)
+	delete(p.unread, key)
+	value, err := parse(text)
 	if err != nil {
-		p.fault(fmt.Errorf("%s: %w", key, err))
-	} else if n == 0 {
-		p.fault(fmt.Errorf("%s is 0", key))
+		p.faults = append(p.faults, err.Error())
 	}
-	return n
+	return value
+}
+
+// Size reads a size in bytes.
+func (p *Params) Size(key string, byDefault Size) Size {
+	return param(p, key, byDefault, func(text string) (Size, error) {
+		n, err := ParseSize(text)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", key, err)
+		}
+		if n == 0 {
+			return 0, fmt.Errorf("%s is 0", key)
+		}
+		return n, nil
+	})
 }
 
 // Rate reads a bandwidth such as "20GB/s", in bytes a second. 0 is no limit.
 func (p *Params) Rate(key string, byDefault Size) Size {
-	text, ok := p.take(key)
-	if !ok {
-		return byDefault
-	}
-	n, err := ParseSize(strings.TrimSuffix(text, "/s"))
-	if err != nil {
-		p.fault(fmt.Errorf("%s: %w", key, err))
-	}
-	return n
+	return param(p, key, byDefault, func(text string) (Size, error) {
+		n, err := ParseSize(strings.TrimSuffix(text, "/s"))
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", key, err)
+		}
+		return n, nil
+	})
 }
 
 // Duration reads a time such as "5us".
 func (p *Params) Duration(key string, byDefault time.Duration) time.Duration {
-	text, ok := p.take(key)
-	if !ok {
-		return byDefault
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		p.fault(fmt.Errorf("%s=%s is not a duration such as 5us", key, text))
-	}
-	return d
+	return param(p, key, byDefault, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return 0, fmt.Errorf("%s=%s is not a duration such as 5us", key, text)
+		}
+		return d, nil
+	})
 }
 
 // Bool reads true or false.
 func (p *Params) Bool(key string, byDefault bool) bool {
-	text, ok := p.take(key)
-	if !ok {
-		return byDefault
-	}
-	switch text {
-	case "true", "yes", "1":
-		return true
-	case "false", "no", "0":
-		return false
-	}
-	p.fault(fmt.Errorf("%s=%s is not true or false", key, text))
-	return byDefault
+	return param(p, key, byDefault, func(text string) (bool, error) {
+		switch text {
+		case "true", "yes", "1":
+			return true, nil
+		case "false", "no", "0":
+			return false, nil
+		}
+		return byDefault, fmt.Errorf("%s=%s is not true or false", key, text)
+	})
 }
 
 // Text reads a plain word.
 func (p *Params) Text(key, byDefault string) string {
-	if text, ok := p.take(key); ok {
-		return text
-	}
-	return byDefault
+	return param(p, key, byDefault, func(text string) (string, error) { return text, nil })
 }
 
 // Err returns every fault found and every parameter that was not read, the latter sorted by

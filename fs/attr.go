@@ -73,7 +73,6 @@ func (r *replies) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Att
 	}
 }
 
-// fillAttrOut fills in the answer with the attributes of an inode.
 func (r *replies) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.SetTimeout(r.attrTimeout(a))

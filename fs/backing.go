@@ -91,7 +91,6 @@ func (b *backings) register(file *os.File) int32 {
 	return 0
 }
 
-// release undoes one acquire.
 func (b *backings) release(ino metadata.Ino, writable bool) {
 	b.mu.Lock()
 	entry := b.open[ino]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -55,7 +54,6 @@ type chunk struct {
 	err  error
 }
 
-// end returns the offset of the first byte after the chunk.
 func (c *chunk) end() uint64 { return c.off + uint64(c.want) }
 
 // fetch reads the chunk. Its version was read before.
@@ -102,8 +100,3 @@ func (b *aheadBudget) take(n int) bool {
 }
 
 func (b *aheadBudget) give(n int) { b.used.Add(-int64(n)) }
-
-// slotSource provides pinned memory.
-type slotSource interface {
-	TryGet(n devices.Size) (*transport.Slot, bool)
-}

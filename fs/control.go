@@ -73,7 +73,6 @@ func (c controlFile) open(by *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse
 	return fuse.OK
 }
 
-// content produces the file's current content.
 func (c controlFile) content() ([]byte, error) {
 	o := &c.fs.opts
 	switch c.ino {

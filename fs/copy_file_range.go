@@ -76,37 +76,29 @@ func (f *filesystem) copyBeside(m *mapped, dst *fileHandle, in *fuse.CopyFileRan
 
 // copyRange is CopyFileRange between open files.
 func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
-	if src.isOther() || dst.isOther() {
-		n, err := f.copyBetween(requestContext(cancel), dst, src, in)
-		if err != nil && n == 0 {
-			return 0, f.errs.dataStatus(err)
-		}
-		f.ops.moved(opCopyFileRange, int(n))
-		return uint32(n), fuse.OK
-	}
 	r := objects.CopyRange{
 		Dst: dst.file, DstOff: in.OffOut,
 		Src: src.file, SrcOff: in.OffIn,
 		N: min(in.Len, maxCopy),
 	}
-	defer f.changed(dst.file.Ino())
-	if src.published {
-		n, status := f.published.copyPublished(requestContext(cancel), src, r)
-		f.ops.moved(opCopyFileRange, int(n))
-		return uint32(n), status
-	}
+	defer f.changed(dst.open.Ino())
 	var n uint64
 	var err error
-	if src.view != nil {
-		n, err = src.view.copyTo(requestContext(cancel), r)
-	} else {
-		n, err = f.store.CopyRange(requestContext(cancel), r)
+	switch ctx := requestContext(cancel); {
+	case src.isOther() || dst.isOther():
+		n, err = f.copyBetween(ctx, dst, src, in)
+	case src.published:
+		n, status = f.published.copyPublished(ctx, src, r)
+	case src.view != nil:
+		n, err = src.view.copyTo(ctx, r)
+	default:
+		n, err = f.store.CopyRange(ctx, r)
 	}
 	if err != nil && n == 0 {
-		return 0, f.errs.status(err)
+		return 0, f.errs.dataStatus(err)
 	}
 	f.ops.moved(opCopyFileRange, int(n))
-	return uint32(n), fuse.OK
+	return uint32(n), status
 }
 
 // copyBetween copies between two files, at least one of which belongs to another node.
@@ -118,9 +110,5 @@ func (f *filesystem) copyBetween(ctx context.Context, dst, src *fileHandle, in *
 		return 0, fmt.Errorf("copy_file_range: not a plain file: %w", objects.ErrUnsupported)
 	}
 	to, from := cluster.FileRange{File: dst.open, Off: in.OffOut}, cluster.FileRange{File: src.open, Off: in.OffIn}
-	n, err := f.tree.Copy(ctx, to, from, min(in.Len, maxCopy))
-	if n > 0 {
-		f.changed(dst.open.Ino())
-	}
-	return n, err
+	return f.tree.Copy(ctx, to, from, min(in.Len, maxCopy))
 }

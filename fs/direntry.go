@@ -119,7 +119,6 @@ func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, er
 	return h.page, nil
 }
 
-// dots returns "." and "..".
 func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	parent := metadata.RootIno
 	if n := f.provided(ino); n != nil {
@@ -137,7 +136,6 @@ func dotsOf(ino, parent metadata.Ino) []dirEntry {
 	}
 }
 
-// listDir lists a directory of the tree.
 func listDir(dir objects.Dir) lister {
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
 		cookie := metadata.Cookie(after)
@@ -157,7 +155,28 @@ func listDir(dir objects.Dir) lister {
 	}
 }
 
-// listFixed lists a fixed set of entries.
+// listSnapshot lists a directory as of the start of the listing: read returns its items,
+// and show describes one, apart from its offset. The lister is called with the lock of its
+// directory's handle held.
+func listSnapshot[T any](read func(context.Context) ([]T, error), show func(T) dirEntry) lister {
+	var items []T
+	return func(ctx context.Context, after uint64, limit int) (entries []dirEntry, err error) {
+		if after == dotsEnd || items == nil {
+			if items, err = read(ctx); err != nil {
+				return nil, err
+			}
+		}
+		from := min(after-dotsEnd, uint64(len(items)))
+		for _, item := range items[from:min(from+uint64(limit), uint64(len(items)))] {
+			e := show(item)
+			from++
+			e.offset = dotsEnd + from
+			entries = append(entries, e)
+		}
+		return entries, nil
+	}
+}
+
 func listFixed(all []dirEntry) lister {
 	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })

@@ -88,5 +88,5 @@
 // mappable.mu comes before mapped.mu, and mapped.turn before both. backings.mu, readAhead.mu,
 // dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu,
 // creds.mu, mapped.mu and the locks of the handle tables are leaves. views.mu is one too,
-// except that the store counts a reference under it.
+// except that the store counts references under it.
 package fs

@@ -16,7 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// errnoRule maps an error to an errno.
 type errnoRule struct {
 	err   error
 	errno syscall.Errno
@@ -100,7 +99,6 @@ const errnoEnd = 512
 // maxWarned bounds the number of different texts remembered for each errno.
 const maxWarned = 256
 
-// errnoTable converts errors to errnos.
 type errnoTable struct {
 	log   *zap.Logger
 	rules []errnoRule

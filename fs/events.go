@@ -11,7 +11,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // eventsAhead is the number of lines buffered for a reader beyond the store's queue, so
@@ -97,9 +96,9 @@ type eventStream struct {
 	stop  context.CancelFunc
 	// lines is closed when the stream has ended.
 	lines chan []byte
-	// turn holds one token during a read. Its holder owns rest, the bytes for which the
-	// previous reader had no room.
-	turn chan struct{}
+	// turn admits one read at a time, which owns rest, the bytes for which the previous
+	// reader had no room.
+	turn objects.Lane
 	rest []byte
 }
 
@@ -112,11 +111,11 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 		return fuse.Status(syscall.EMFILE)
 	}
 	// The process may exit before the stream ends.
-	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
+	who = who.WithGroups()
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
 		uid: who.UID, queue: f.store.Listen(), stop: stop,
-		lines: make(chan []byte, eventsAhead), turn: make(chan struct{}, 1),
+		lines: make(chan []byte, eventsAhead), turn: objects.NewLane(1),
 	}
 	go s.follow(ctx, who, f.log)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH | fuse.FOPEN_STREAM
@@ -148,9 +147,6 @@ func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.L
 	}
 }
 
-// end makes readers read the lines that are left, and then the end of the file.
-func (s *eventStream) end() { s.stop() }
-
 // close ends the stream for good, and waits until follow has returned.
 func (s *eventStream) close() {
 	s.stop()
@@ -164,12 +160,10 @@ func (s *eventStream) close() {
 //
 // Errors: the context's.
 func (s *eventStream) read(ctx context.Context, p []byte) (n int, err error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err = s.turn.Enter(ctx); err != nil {
+		return 0, err
 	}
-	defer func() { <-s.turn }()
+	defer s.turn.Leave()
 	if len(s.rest) == 0 {
 		select {
 		case s.rest = <-s.lines:
@@ -201,7 +195,7 @@ func (f *filesystem) endStreams() (ended bool) {
 	}
 	for _, h := range f.files.all() {
 		if h.stream != nil {
-			h.stream.end()
+			h.stream.stop() // readers read the lines that are left, and then the end of the file
 		}
 	}
 	return true

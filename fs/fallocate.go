@@ -39,7 +39,6 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	return f.errs.dataStatus(m.before(ctx, f.kernel, in.Offset, in.Length, allocate))
 }
 
-// allocateMode converts the mode of fallocate(2).
 func allocateMode(mode uint32) (objects.AllocateMode, bool) {
 	switch mode {
 	case 0:

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,12 +78,13 @@ func newFilesystem(o Options) *filesystem {
 		views:     newViews(o.Store),
 		published: published{store: o.Store, errs: errs, wait: releaseWait},
 		shared:    newShared(),
-		fleeting:  fleeting{store: o.Store},
-		otherKeys: newOtherKeys(),
-		sharing:   sharing{store: o.Store, errs: errs, log: log},
+		fleeting:  fleeting{store: o.Store, inos: map[metadata.Ino]fleet{}},
+		otherKeys: otherKeys{
+			all: keys, store: o.Store, cluster: o.Cluster, errs: errs, born: born,
+			seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{},
+		},
+		sharing: sharing{store: o.Store, log: log},
 	}
-	f.otherKeys.all, f.otherKeys.store, f.otherKeys.cluster = keys, o.Store, o.Cluster
-	f.otherKeys.errs, f.otherKeys.born = errs, born
 	f.unsupported = unsupported{RawFileSystem: fuse.NewDefaultRawFileSystem(), ops: &f.ops}
 	f.replies = replies{store: o.Store, timeout: keepFor(&o), backings: &f.backings, fleeting: &f.fleeting}
 	f.invalidator = invalidator{

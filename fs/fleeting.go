@@ -41,9 +41,6 @@ type fleet struct {
 func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.inos == nil {
-		f.inos = map[metadata.Ino]fleet{}
-	}
 	known := f.inos[ino]
 	change(&known)
 	f.inos[ino] = known

@@ -40,7 +40,6 @@ func (t *table[T]) put(h T) uint64 {
 	return id
 }
 
-// get returns the handle with a number.
 func (t *table[T]) get(id uint64) (T, bool) {
 	s := t.shard(id)
 	s.mu.RLock()
@@ -49,7 +48,6 @@ func (t *table[T]) get(id uint64) (T, bool) {
 	return h, ok
 }
 
-// take removes a handle and returns it.
 func (t *table[T]) take(id uint64) (T, bool) {
 	s := t.shard(id)
 	s.mu.Lock()
@@ -59,7 +57,6 @@ func (t *table[T]) take(id uint64) (T, bool) {
 	return h, ok
 }
 
-// len returns the number of handles.
 func (t *table[T]) len() int {
 	n := 0
 	for i := range t.shards {
@@ -83,15 +80,11 @@ func (t *table[T]) all() map[uint64]T {
 	return all
 }
 
-// drain removes all handles and returns them, keyed by number.
+// drain removes all handles and returns them, keyed by number. No handles are put meanwhile.
 func (t *table[T]) drain() map[uint64]T {
-	all := map[uint64]T{}
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		maps.Copy(all, s.handles)
-		s.handles = nil
-		s.mu.Unlock()
+	all := t.all()
+	for id := range all {
+		t.take(id)
 	}
 	return all
 }

@@ -33,11 +33,28 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 	return true, f.answer(keysIno, f.provided(ino|keyBit), out)
 }
 
+// list lists keys from a key on, but the kernel resumes at a number, so the lister remembers
+// the keys in the order in which it has listed them: offset dotsEnd+i is after the i-th key.
+// It is called with the lock of its directory's handle held.
 func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister, error) {
 	h.waits = d.fs.opts.Cluster != nil
-	keys := &keyLister{}
+	var seen []string
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		return keys.note(after, func(behind string) ([]dirEntry, error) { return d.fs.otherKeys.listBehind(ctx, behind, limit) })
+		known := min(after-dotsEnd, uint64(len(seen)))
+		last := ""
+		if known > 0 {
+			last = seen[known-1]
+		}
+		entries, err := d.fs.otherKeys.listBehind(ctx, last, limit)
+		if err != nil {
+			return nil, err
+		}
+		seen = seen[:known]
+		for i := range entries {
+			seen = append(seen, entries[i].name)
+			entries[i].offset = dotsEnd + uint64(len(seen))
+		}
+		return entries, nil
 	}, nil
 }
 
@@ -67,28 +84,3 @@ func (l keyLink) attr() (objects.Attr, error) {
 }
 
 func (l keyLink) parent() metadata.Ino { return keysIno }
-
-// keyLister lists keys/. Keys are listed from a key on, but the kernel resumes at a number,
-// so the lister remembers the keys in the order in which it has listed them: offset
-// dotsEnd+i is after the i-th key.
-type keyLister struct{ seen []string }
-
-// note assigns offsets to the keys that behind returns. It is called with the lock of its
-// directory's handle held.
-func (l *keyLister) note(after uint64, behind func(key string) ([]dirEntry, error)) ([]dirEntry, error) {
-	known := min(after-dotsEnd, uint64(len(l.seen)))
-	last := ""
-	if known > 0 {
-		last = l.seen[known-1]
-	}
-	entries, err := behind(last)
-	if err != nil {
-		return nil, err
-	}
-	l.seen = l.seen[:known]
-	for i := range entries {
-		l.seen = append(l.seen, entries[i].name)
-		entries[i].offset = dotsEnd + uint64(len(l.seen))
-	}
-	return entries, nil
-}

@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -25,11 +24,10 @@ func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, re
 		case <-ctx.Done():
 			return
 		}
-		tick := time.NewTicker(killedPoll)
-		defer tick.Stop()
+		tick := time.Tick(killedPoll)
 		for !isKilled(pid) {
 			select {
-			case <-tick.C:
+			case <-tick:
 			case <-ctx.Done():
 				return
 			}
@@ -42,14 +40,12 @@ func untilKilled(interrupt <-chan struct{}, pid uint32) (ctx context.Context, re
 // isKilled reports whether a thread is about to die. When any signal terminates a process,
 // the kernel makes SIGKILL pending for every one of its threads.
 func isKilled(pid uint32) bool {
-	status, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return pid != 0 && os.IsNotExist(err)
 	}
-	defer func() { _ = status.Close() }()
-	lines := bufio.NewScanner(status)
-	for lines.Scan() {
-		if mask, ok := strings.CutPrefix(lines.Text(), "SigPnd:"); ok {
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "SigPnd:"); ok {
 			pending, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
 			const sigkill = 1 << (9 - 1)
 			return err == nil && pending&sigkill != 0

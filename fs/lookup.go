@@ -54,11 +54,11 @@ func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, in
 	case n != nil && name == ".":
 		return f.enterProvided(n, out)
 	case n != nil:
-		up, ok := n.(ascending)
+		view, ok := n.(viewInode)
 		if !ok {
 			return f.enterProvided(f.provided(n.parent()), out)
 		}
-		dir, status := up.enterParent(out)
+		dir, status := view.enterParent(out)
 		if dir == 0 {
 			return status
 		}
@@ -101,16 +101,24 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 // GetAttr implements stat.
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
-	ino := metadata.Ino(in.NodeId)
+	a, status := f.stat(cancel, &in.InHeader)
+	if status == fuse.OK {
+		f.fillAttrOut(out, &a)
+	}
+	return status
+}
+
+// stat returns the attributes of an inode that has been looked up before.
+func (f *filesystem) stat(cancel <-chan struct{}, header *fuse.InHeader) (objects.Attr, fuse.Status) {
+	ino := metadata.Ino(header.NodeId)
 	if f.fleeting.hasFled(ino) {
-		return errStale
+		return objects.Attr{}, errStale
 	}
-	a, err := f.attr(cancel, &in.InHeader, ino)
+	a, err := f.attr(cancel, header, ino)
 	if err != nil {
-		return f.ownInodeStatus(err)
+		return objects.Attr{}, f.ownInodeStatus(err)
 	}
-	f.fillAttrOut(out, &a)
-	return fuse.OK
+	return a, fuse.OK
 }
 
 // attr returns the current attributes of any inode.
@@ -126,17 +134,12 @@ func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino met
 // Statx implements statx, including the birth time, which GetAttr has no room for.
 func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
-	ino := metadata.Ino(in.NodeId)
-	if f.fleeting.hasFled(ino) {
-		return errStale
+	a, status := f.stat(cancel, &in.InHeader)
+	if status == fuse.OK {
+		fillStatx(&out.Statx, &a)
+		out.SetTimeout(f.attrTimeout(&a))
 	}
-	a, err := f.attr(cancel, &in.InHeader, ino)
-	if err != nil {
-		return f.ownInodeStatus(err)
-	}
-	fillStatx(&out.Statx, &a)
-	out.SetTimeout(f.attrTimeout(&a))
-	return fuse.OK
+	return status
 }
 
 // Access is not called under default_permissions: the kernel checks the modes.

@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,7 +42,7 @@ type mapped struct {
 	handles int // mappable.mu guards it
 
 	// change is held by one call that changes content, during all its waits.
-	change chan struct{}
+	change objects.Lane
 	// turn is held shared while bytes are read for pages, and exclusively while bytes
 	// change, so that each page is known to be older or newer than a change.
 	turn sync.RWMutex
@@ -70,7 +71,7 @@ func (m *mappable) open(ino metadata.Ino, h *fileHandle) {
 	file := m.files[ino]
 	if file == nil {
 		file = &mapped{
-			ino: ino, change: make(chan struct{}, 1),
+			ino: ino, change: objects.NewLane(1),
 			pages: pageSet{}, stale: map[uint64][]byte{}, readers: map[*fileHandle]bool{},
 		}
 		m.files[ino] = file
@@ -144,36 +145,19 @@ func (m *mapped) hasPages() bool {
 	return len(m.pages) > 0
 }
 
-// begin waits for the turn to change content. A signal ends only the wait: a change that
-// need not wait proceeds, so that a call of several requests is not cut short by a signal
-// that arrived during an earlier one.
-//
-// Errors: the context's.
-func (m *mapped) begin(ctx context.Context) error {
-	select {
-	case m.change <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case m.change <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// before makes a change of n bytes at off by calling apply.
+// before makes a change of n bytes at off by calling apply. A signal ends only the wait for
+// other changes: a change that need not wait proceeds, so that a call of several requests is
+// not cut short by a signal that arrived during an earlier one.
 //
 // Errors: those of reading the file and of apply, the context's.
 func (m *mapped) before(ctx context.Context, k Kernel, off, n uint64, apply func() error) error {
 	if n == 0 {
 		return apply()
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.change.Enter(ctx); err != nil {
 		return err
 	}
-	defer func() { <-m.change }()
+	defer m.change.Leave()
 	first, last := pagesOf(off, n)
 	if m.forget(first, last) {
 		k.InvalidateRange(m.ino, off, n)
@@ -263,10 +247,7 @@ func (m *mapped) writeBack(ctx context.Context, off uint64, data [][]byte, apply
 	if len(stale) == 0 {
 		return apply(data), nil
 	}
-	all := make([]byte, 0, n)
-	for _, piece := range data {
-		all = append(all, piece...)
-	}
+	all := slices.Concat(data...)
 	for p, old := range stale {
 		now, err := m.pageAt(ctx, p)
 		if err != nil {

@@ -28,31 +28,18 @@ func (d nodesDir) lookup(name string, out *fuse.EntryOut) (done bool, status fus
 	return true, d.fs.enter(nodesIno, out, &a)
 }
 
+// list lists the nodes without a request to any of them.
 func (d nodesDir) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, error) {
-	return (&nodesLister{fs: d.fs}).list, nil
-}
-
-// nodesLister lists nodes/ as of the start of the listing. It sends no request to a node.
-type nodesLister struct {
-	fs   *filesystem
-	seen []dirEntry
-}
-
-// list is a lister. It is called with the lock of its directory's handle held.
-func (l *nodesLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
-	if after == dotsEnd {
-		l.seen = l.seen[:0]
-		for _, s := range l.fs.opts.Cluster.Nodes() {
-			ino, err := l.fs.tree.NodeIno(s.Name)
+	read := func(context.Context) ([]dirEntry, error) {
+		var found []dirEntry
+		for _, s := range d.fs.opts.Cluster.Nodes() {
+			ino, err := d.fs.tree.NodeIno(s.Name)
 			if err != nil {
 				continue // the node has left in the meantime
 			}
-			l.seen = append(l.seen, dirEntry{
-				name: string(s.Name), ino: ino, mode: metadata.TypeDir,
-				offset: dotsEnd + uint64(len(l.seen)) + 1,
-			})
+			found = append(found, dirEntry{name: string(s.Name), ino: ino, mode: metadata.TypeDir})
 		}
+		return found, nil
 	}
-	from := min(after-dotsEnd, uint64(len(l.seen)))
-	return l.seen[from:min(from+uint64(limit), uint64(len(l.seen)))], nil
+	return listSnapshot(read, func(e dirEntry) dirEntry { return e }), nil
 }

@@ -111,7 +111,6 @@ func (f *filesystem) open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	return f.serve(file, in.Flags, out)
 }
 
-// accessOf converts the flags of open(2).
 func accessOf(flags uint32) objects.Permission {
 	switch flags & unix.O_ACCMODE {
 	case unix.O_WRONLY:
@@ -140,20 +139,15 @@ func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOu
 	}
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	if h.file != nil {
-		if backing, ok := h.file.Backing(); ok {
+		if backing := h.file.Backing(); backing != nil {
 			f.openBacked(h, backing, isWriting(flags), out)
 		}
 	}
-	f.openMappable(h, file.Ino(), flags, out)
+	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
+		f.mappable.open(file.Ino(), h)
+	}
 	out.Fh = f.files.put(h)
 	return fuse.OK
-}
-
-// openMappable counts a handle through which the file can be stored to by a map.
-func (f *filesystem) openMappable(h *fileHandle, ino metadata.Ino, flags uint32, out *fuse.OpenOut) {
-	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
-		f.mappable.open(ino, h)
-	}
 }
 
 // openBacked lets the kernel serve the file itself where it can. Where it can't, nothing is

@@ -9,7 +9,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// operation is a kind of request.
 type operation uint8
 
 // The kinds of requests that the kernel sends.
@@ -82,7 +81,6 @@ func (c *counters) done(o operation, start time.Time, status *fuse.Status) {
 	}
 }
 
-// moved counts bytes that were moved.
 func (c *counters) moved(o operation, n int) { c[o].bytes.Add(uint64(n)) }
 
 // isFailure distinguishes failures from answers that only say that something does not exist

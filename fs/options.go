@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,39 +101,21 @@ func (o *Options) EnsureDefaults() {
 	if o.Tree == nil {
 		o.Tree = cluster.NewMesh(o.Store, o.Cluster)
 	}
-	if o.Passthrough == "" {
-		o.Passthrough = PassthroughAuto
-	}
-	if o.ReadAhead == 0 && !o.NoReadAhead {
-		o.ReadAhead = DefaultReadAhead
-	}
+	o.Passthrough = cmp.Or(o.Passthrough, PassthroughAuto)
+	o.ReadAhead = cmp.Or(o.ReadAhead, DefaultReadAhead)
 	if o.NoReadAhead {
 		o.ReadAhead = 0
 	}
-	if o.MaxWrite == 0 {
-		o.MaxWrite = DefaultMaxWrite
+	o.MaxWrite = cmp.Or(o.MaxWrite, DefaultMaxWrite)
+	o.MaxBackground = cmp.Or(o.MaxBackground, DefaultMaxBackground)
+	o.CacheTimeout = cmp.Or(o.CacheTimeout, DefaultCacheTimeout)
+	for _, content := range []*func() ([]byte, error){&o.Config, &o.Stats, &o.Topology} {
+		if *content == nil {
+			*content = func() ([]byte, error) { return []byte("{}\n"), nil }
+		}
 	}
-	if o.MaxBackground == 0 {
-		o.MaxBackground = DefaultMaxBackground
-	}
-	if o.CacheTimeout == 0 {
-		o.CacheTimeout = DefaultCacheTimeout
-	}
-	if o.Config == nil {
-		o.Config = emptyObject
-	}
-	if o.Stats == nil {
-		o.Stats = emptyObject
-	}
-	if o.Topology == nil {
-		o.Topology = emptyObject
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
-
-func emptyObject() ([]byte, error) { return []byte("{}\n"), nil }
 
 // Validate reports every fault of the options at once, joined.
 func (o *Options) Validate() error {

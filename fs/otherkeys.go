@@ -45,10 +45,6 @@ type otherKey struct {
 	refs uint64
 }
 
-func newOtherKeys() otherKeys {
-	return otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
-}
-
 // number returns the number for a key, unless another key already has it.
 func (r *otherKeys) number(key string) metadata.Ino {
 	return keyBit | otherKeyBit | metadata.Ino(maphash.String(r.seed, key))&(otherKeyBit-1)
@@ -72,7 +68,6 @@ func (r *otherKeys) enter(key string) metadata.Ino {
 	}
 }
 
-// forget drops kernel references.
 func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +78,6 @@ func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	}
 }
 
-// key returns the key with a number.
 func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,6 @@ type pageSet map[uint64]*[chunkPages / 64]uint64
 // pagesOf returns the first page of n bytes at off, n > 0, and the last.
 func pagesOf(off, n uint64) (first, last uint64) { return off / page, (off + n - 1) / page }
 
-// add adds the pages first to last to the set.
 func (s pageSet) add(first, last uint64) {
 	for p := first; p <= last; p++ {
 		c := s[p/chunkPages]

@@ -10,7 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// isPublished reports whether an inode is a file of publish/.
 func isPublished(a *objects.Attr) bool {
 	return a.Parent == metadata.PublishIno && a.IsRegular()
 }

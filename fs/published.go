@@ -61,8 +61,7 @@ func (p *published) mapped(ino metadata.Ino, handle uint64) (ok bool) {
 // await repeats try until it succeeds, each time that a handle is released, for as long as
 // the release of a closed handle may take.
 func (p *published) await(ino metadata.Ino, try func(*publishedFile) bool) bool {
-	timer := time.NewTimer(p.wait)
-	defer timer.Stop()
+	late := time.After(p.wait)
 	for {
 		changed, done := p.try(ino, try)
 		if done {
@@ -70,7 +69,7 @@ func (p *published) await(ino metadata.Ino, try func(*publishedFile) bool) bool 
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-late:
 			return false
 		}
 	}
@@ -90,7 +89,6 @@ func (p *published) try(ino metadata.Ino, try func(*publishedFile) bool) (change
 	return f.changed, try(f)
 }
 
-// release ends a handle.
 func (p *published) release(ino metadata.Ino, handle uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

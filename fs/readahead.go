@@ -30,7 +30,7 @@ const (
 // reader sees older bytes than without read-ahead.
 type readAhead struct {
 	src    source
-	slots  slotSource
+	slots  *transport.SlotPool
 	budget *aheadBudget
 	// request is the size of a chunk.
 	request int

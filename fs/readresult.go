@@ -3,7 +3,6 @@ package fs
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -63,7 +62,6 @@ func (r *sliceResult) Done() {
 	}
 }
 
-// add appends bytes.
 func (r *sliceResult) add(p []byte) {
 	if len(p) > 0 {
 		r.slices = append(r.slices, p)
@@ -78,9 +76,4 @@ func (r *sliceResult) finish() fuse.ReadResult {
 	}
 	r.Done()
 	return nothing()
-}
-
-// viewResult returns an answer of device memory in place.
-func viewResult(v objects.Views) fuse.ReadResult {
-	return (&sliceResult{slices: v.Slices, n: v.Len, views: v.Release}).finish()
 }

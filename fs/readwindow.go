@@ -112,7 +112,6 @@ func (r *readAhead) startLocked(off uint64) bool {
 	return true
 }
 
-// drop drops the window.
 func (r *readAhead) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

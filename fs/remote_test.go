@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"hash/maphash"
 	"slices"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestNumbers(t *testing.T) {
 // TestOtherKeyNumbers: a key keeps its number as long as the kernel knows it, and two keys
 // with the same hash have different numbers.
 func TestOtherKeyNumbers(t *testing.T) {
-	keys := newOtherKeys()
+	keys := otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
 	a := keys.enter("a")
 	if again := keys.enter("a"); again != a || a != keys.number("a") {
 		t.Errorf("numbers %#x and %#x", uint64(a), uint64(again))

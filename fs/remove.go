@@ -1,29 +1,31 @@
 package fs
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // Unlink removes a name.
 func (f *filesystem) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opUnlink, time.Now(), &status)
-	parent := metadata.Ino(header.NodeId)
-	if status := f.refusal(parent); status != fuse.OK {
-		return status
-	}
-	ctx, who, done := f.call(cancel, header, parent)
-	defer done()
-	f.names.Add(1)
-	return f.removed(f.tree.Unlink(ctx, who, parent, name), parent, name)
+	return f.remove(cancel, header, name, f.tree.Unlink)
 }
 
 // Rmdir removes an empty directory.
 func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRmdir, time.Now(), &status)
+	return f.remove(cancel, header, name, f.tree.Rmdir)
+}
+
+func (f *filesystem) remove(
+	cancel <-chan struct{}, header *fuse.InHeader, name string,
+	remove func(ctx context.Context, who objects.Caller, dir metadata.Ino, name string) error,
+) fuse.Status {
 	parent := metadata.Ino(header.NodeId)
 	if status := f.refusal(parent); status != fuse.OK {
 		return status
@@ -31,7 +33,7 @@ func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name s
 	ctx, who, done := f.call(cancel, header, parent)
 	defer done()
 	f.names.Add(1)
-	return f.removed(f.tree.Rmdir(ctx, who, parent, name), parent, name)
+	return f.removed(remove(ctx, who, parent, name), parent, name)
 }
 
 // removed answers the removal of a name, or its move away, that returned err: a view

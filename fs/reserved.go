@@ -43,10 +43,8 @@ func isReserved(ino metadata.Ino) bool {
 	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
 
-// isView reports whether an inode belongs to a view.
 func isView(ino metadata.Ino) bool { return ino >= viewBit && ino < keyBit }
 
-// isKey reports whether an inode is a symlink under keys/.
 func isKey(ino metadata.Ino) bool { return ino >= keyBit }
 
 // providedInode is an inode that the mount itself provides, as opposed to the tree. Each
@@ -78,17 +76,9 @@ type counted interface {
 	forget(refs uint64)
 }
 
-// ascending is a provided inode whose parent directory is counted, or belongs to the tree.
-type ascending interface {
-	// enterParent fills in the answer for the directory and counts a reference, or returns
-	// its number if it belongs to the tree.
-	enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status)
-}
-
 var (
-	_ counted   = otherKeyLink{}
-	_ counted   = viewInode{}
-	_ ascending = viewInode{}
+	_ counted = otherKeyLink{}
+	_ counted = viewInode{}
 )
 
 // provided returns an inode that the mount provides, or nil for one of the tree.

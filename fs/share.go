@@ -9,7 +9,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// callerOf returns the caller of a request.
 func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }
@@ -17,7 +16,6 @@ func callerOf(c *fuse.Caller) objects.Caller {
 // sharing serves the xattrs bind and handle, by which processes and files share memory.
 type sharing struct {
 	store *objects.Store
-	errs  *errnoTable
 	log   *zap.Logger
 }
 
@@ -26,7 +24,7 @@ type sharing struct {
 //
 // Errors: EINVAL for a value that is no handle, or a handle of another device; EPERM for
 // memory that is not the caller's; EBUSY for a file with content.
-func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.Status {
+func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) error {
 	memory, err := share.Parse(value)
 	if err == nil {
 		err = s.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
@@ -35,25 +33,22 @@ func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.St
 		// The caller sees only a number; the log has the cause.
 		s.log.Info("could not bind memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 	}
-	return s.errs.status(err)
+	return err
 }
 
 // exportHandle names the memory of a file for another process.
 //
 // Errors: EPERM for a caller without write permission; EINVAL for an empty file; ENODATA
 // for an inode that is no file; EOPNOTSUPP where the device does not support it.
-func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, fuse.Status) {
+func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, error) {
 	a, err := s.store.Attr(background(), ino)
 	if err == nil && !a.IsRegular() {
-		return nil, fuse.ENODATA
+		return nil, metadata.ErrNoXattr
 	}
 	out, err := s.store.Export(background(), ino, callerOf(who), objects.ExportOptions{})
 	if err != nil {
 		s.log.Info("could not export memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
-		return nil, s.errs.status(err)
+		return nil, err
 	}
-	if err := out.Handle.Close(); err != nil {
-		return nil, s.errs.status(err)
-	}
-	return []byte(out.Memory.String()), fuse.OK
+	return []byte(out.Memory.String()), out.Handle.Close()
 }

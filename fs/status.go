@@ -9,7 +9,6 @@ import (
 // Statuses that go-fuse does not name.
 const (
 	errNameTooLong  = fuse.Status(syscall.ENAMETOOLONG)
-	errExist        = fuse.Status(syscall.EEXIST)
 	errNotSupported = fuse.Status(syscall.EOPNOTSUPP)
 	errNoData       = fuse.Status(syscall.ENXIO)
 	errNoTTY        = fuse.Status(syscall.ENOTTY)

@@ -122,24 +122,19 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 	return n, nil
 }
 
-// forget drops kernel references.
 func (v *views) forget(id metadata.Ino, refs uint64) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	n := v.nodes[id]
-	last := false
-	if n != nil {
-		n.refs -= min(refs, n.refs)
-		if last = n.refs == 0; last {
-			delete(v.nodes, id)
-		}
+	if n == nil {
+		return
 	}
-	v.mu.Unlock()
-	if last {
+	if n.refs -= min(refs, n.refs); n.refs == 0 {
+		delete(v.nodes, id)
 		v.store.ForgetPart(n.file)
 	}
 }
 
-// len returns the number of nodes.
 func (v *views) len() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -192,14 +187,10 @@ func (v *views) openOf(file metadata.Ino) []metadata.Ino {
 	return ids
 }
 
-// viewInode is an inode of a view.
 type viewInode struct{ base }
 
 func (v viewInode) attr() (objects.Attr, error) {
-	n, err := v.fs.views.get(v.ino)
-	if err == nil {
-		err = v.fs.views.check(background(), n)
-	}
+	n, err := v.fs.views.checked(v.ino)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -231,6 +222,15 @@ func (v *views) find(ctx context.Context, n *viewNode, path string) (tensors.Ent
 	return e, nil
 }
 
+// checked is get and check.
+func (v *views) checked(id metadata.Ino) (*viewNode, error) {
+	n, err := v.get(id)
+	if err != nil {
+		return nil, err
+	}
+	return n, v.check(background(), n)
+}
+
 // check verifies that the file still has what the node shows, in the same place and form.
 // Only the bytes of a tensor may have changed.
 //
@@ -244,9 +244,13 @@ func (v *views) check(ctx context.Context, n *viewNode) error {
 		return err
 	}
 	if err != nil || !sameTensor(n.tensor, e.Tensor) {
-		return fmt.Errorf("tensor %s of inode %d was rewritten: %w", n.path, n.file, syscall.ESTALE)
+		return n.stale()
 	}
 	return nil
+}
+
+func (n *viewNode) stale() error {
+	return fmt.Errorf("tensor %s of inode %d was rewritten: %w", n.path, n.file, syscall.ESTALE)
 }
 
 // attr returns the attributes of a node that has been checked: those of the file, without

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -97,10 +96,6 @@ func (v *viewFile) Views(ctx context.Context, off uint64, n int) (objects.Views,
 	return out, nil
 }
 
-func (v *viewFile) stale() error {
-	return fmt.Errorf("tensor %s of inode %d was rewritten: %w", v.path, v.viewNode.file, syscall.ESTALE)
-}
-
 // verify returns a mark at which the file has the tensor as the node shows
 // it; ok is false while the file is being changed.
 func (v *viewFile) verify(ctx context.Context) (mark objects.Mark, ok bool, err error) {
@@ -169,11 +164,8 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 		return fuse.EROFS
 	}
 	f := v.fs
-	n, err := f.views.get(v.ino)
+	n, err := f.views.checked(v.ino)
 	if err != nil {
-		return f.errs.status(err)
-	}
-	if err = f.views.check(background(), n); err != nil {
 		return f.errs.status(err)
 	}
 	file, err := f.store.OpenFile(background(), n.file)
@@ -187,7 +179,7 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 	shown := &viewFile{viewNode: n, views: &f.views, file: file}
 	h := &fileHandle{open: file, file: file, view: shown, src: shown}
 	h.ahead.init(f, shown)
-	if _, ok := file.Backing(); ok {
+	if file.Backing() != nil {
 		h.ahead.window = 0
 	}
 	f.views.opened(shown)

@@ -19,31 +19,26 @@ const slotMask = 0xff
 // of which follows closely after its file.
 func (v *views) listWithViews(ino metadata.Ino, files lister) lister {
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		return v.pageWithViews(ctx, ino, files, after, limit)
-	}
-}
-
-// pageWithViews returns one page of such a listing.
-func (v *views) pageWithViews(ctx context.Context, ino metadata.Ino, files lister, after uint64, limit int) ([]dirEntry, error) {
-	from := after
-	if after > lastReserved {
-		// The entries with this hash are needed again, as some of their views may be after
-		// the offset.
-		from = after&^slotMask - 1
-	}
-	for {
-		entries, err := files(ctx, from, limit)
-		if err != nil || len(entries) == 0 {
-			return nil, err
+		from := after
+		if after > lastReserved {
+			// The entries with this hash are needed again, as some of their views may be
+			// after the offset.
+			from = after&^slotMask - 1
 		}
-		entries = wholeHashes(entries, limit)
-		from = entries[len(entries)-1].offset | slotMask
-		if entries, err = v.addViews(ctx, ino, entries); err != nil {
-			return nil, err
-		}
-		behind := func(e dirEntry) bool { return e.offset <= after }
-		if entries = slices.DeleteFunc(entries, behind); len(entries) > 0 {
-			return entries, nil
+		for {
+			entries, err := files(ctx, from, limit)
+			if err != nil || len(entries) == 0 {
+				return nil, err
+			}
+			entries = wholeHashes(entries, limit)
+			from = entries[len(entries)-1].offset | slotMask
+			if entries, err = v.addViews(ctx, ino, entries); err != nil {
+				return nil, err
+			}
+			behind := func(e dirEntry) bool { return e.offset <= after }
+			if entries = slices.DeleteFunc(entries, behind); len(entries) > 0 {
+				return entries, nil
+			}
 		}
 	}
 }

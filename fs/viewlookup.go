@@ -2,6 +2,7 @@ package fs
 
 import (
 	"errors"
+	"path"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -46,15 +47,15 @@ func (v viewInode) lookup(name string, out *fuse.EntryOut) (done bool, status fu
 	case len(name) > metadata.MaxName:
 		return true, errNameTooLong
 	}
-	path := below(dir.path, name)
-	e, err := f.views.find(background(), dir, path)
+	at := path.Join(dir.path, name)
+	e, err := f.views.find(background(), dir, at)
 	if isMissing(err) {
 		return true, fuse.OK
 	}
 	if err != nil {
 		return true, f.errs.status(err)
 	}
-	return true, f.enterView(f.views.enter(dir.file, dir.name, path, e.Tensor), out)
+	return true, f.enterView(f.views.enter(dir.file, dir.name, at, e.Tensor), out)
 }
 
 // enterView fills in the answer for a node that has got its reference.
@@ -76,6 +77,8 @@ func (v viewInode) enter(out *fuse.EntryOut) fuse.Status {
 	return v.fs.enterView(v.fs.views.enter(n.file, n.name, n.path, n.tensor), out)
 }
 
+// enterParent fills in the answer for the parent directory and counts a reference, or returns
+// its number if it belongs to the tree.
 func (v viewInode) enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status) {
 	f := v.fs
 	n, err := f.views.get(v.ino)

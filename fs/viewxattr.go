@@ -19,11 +19,8 @@ func fileXattrs() []string {
 
 func (v viewInode) xattr(name string) ([]byte, error) {
 	f := v.fs
-	n, err := f.views.get(v.ino)
+	n, err := f.views.checked(v.ino)
 	if err != nil {
-		return nil, err
-	}
-	if err = f.views.check(background(), n); err != nil {
 		return nil, err
 	}
 	if n.tensor != nil {

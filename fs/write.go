@@ -76,7 +76,6 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 	return written, status
 }
 
-// write writes the pieces one after the other.
 func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	for _, piece := range data {
 		n, err := to.WriteAt(ctx, piece, w)

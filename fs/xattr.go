@@ -49,14 +49,6 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 	if status := checkXattr(name); status != fuse.OK {
 		return 0, status
 	}
-	ino := metadata.Ino(header.NodeId)
-	if name == objects.XattrHandle && isOwn(ino) {
-		value, status := f.exportHandle(ino, &header.Caller)
-		if status != fuse.OK {
-			return 0, status
-		}
-		return reply(dest, value)
-	}
 	value, err := f.xattr(cancel, header, name)
 	if err != nil {
 		return 0, f.errs.status(err)
@@ -68,6 +60,9 @@ func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name s
 	ino := metadata.Ino(header.NodeId)
 	if n := f.provided(ino); n != nil {
 		return n.xattr(name)
+	}
+	if name == objects.XattrHandle && isOwn(ino) {
+		return f.exportHandle(ino, &header.Caller)
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
@@ -121,7 +116,7 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 		return errTooBig
 	}
 	if name == objects.XattrBind && isOwn(ino) {
-		return f.bind(ino, &in.Caller, value)
+		return f.errs.status(f.bind(ino, &in.Caller, value))
 	}
 	f.noteKey(name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)

@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -23,7 +22,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 	if err := s.Room(ctx); err != nil {
 		return Inode{}, err
 	}
-	return s.changeBinding(ctx, ino, fn, func(t *txn, rec *record) error {
+	return s.change(ctx, ino, fn, func(t *txn, rec *record) error {
 		switch {
 		case !rec.IsRegular():
 			return ErrInvalid
@@ -31,13 +30,14 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 			return ErrExist
 		}
 		rec.Bound = BoundLive
-		return t.putBinding(ino, binding)
+		t.putBinding(ino, binding)
+		return nil
 	})
 }
 
-func (t *txn) putBinding(ino Ino, binding []byte) error {
+func (t *txn) putBinding(ino Ino, binding []byte) {
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
-	return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
+	t.set(t.key(kindBinding, uint64(ino)), value)
 }
 
 // Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
@@ -45,105 +45,46 @@ func (t *txn) putBinding(ino Ino, binding []byte) error {
 //
 // Errors: ErrNotExist.
 func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
-	_, err := s.changeBinding(ctx, ino, nil, func(t *txn, rec *record) error {
-		if rec.Bound != BoundLive {
-			rec.Bound = unboundState(lost)
-			return nil
+	_, err := s.change(ctx, ino, nil, func(t *txn, rec *record) error {
+		t.unbind(rec)
+		rec.Bound = Unbound
+		if lost {
+			rec.Bound = BoundLost
 		}
-		return t.unbind(rec, lost)
+		return nil
 	})
 	return err
 }
 
-func unboundState(lost bool) BindState {
-	if lost {
-		return BoundLost
-	}
-	return Unbound
-}
-
 // unbind removes the binding of an inode, if it has one. The caller stores the inode.
-func (t *txn) unbind(rec *record, lost bool) error {
-	if rec.Bound != BoundLive {
-		return nil
+func (t *txn) unbind(rec *record) {
+	if rec.Bound == BoundLive {
+		rec.Bound = Unbound
+		t.del(t.key(kindBinding, uint64(rec.Ino)))
 	}
-	rec.Bound = unboundState(lost)
-	return t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino)))
-}
-
-// changeBinding is Update with an additional change that fn may not make.
-func (s *Store) changeBinding(ctx context.Context, ino Ino, fn func(*Inode) error, change func(*txn, *record) error) (Inode, error) {
-	defer s.locks.lock(ino)()
-	var rec record
-	err := s.update(ctx, func(t *txn) (err error) {
-		if rec, err = t.inode(ino); err != nil {
-			return err
-		}
-		if err = rec.apply(fn); err != nil {
-			return err
-		}
-		if err = change(t, &rec); err != nil {
-			return err
-		}
-		return t.putInode(&rec)
-	})
-	return rec.Inode, err
 }
 
 // Binding returns the data that Bind stored for a file; the caller owns the slice.
 //
 // Errors: ErrNoXattr if the file is not bound, or lost.
 func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
-	var binding []byte
-	err := s.view(ctx, func(t *txn) error {
-		data, err := t.kv.Get(t.key1(kindBinding, uint64(ino)))
-		if errors.Is(err, ErrNoKey) {
-			return ErrNoXattr
-		}
+	return read(ctx, s, func(t *txn) ([]byte, error) {
+		data, err := t.get(t.key(kindBinding, uint64(ino)), ErrNoXattr)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		data, err = decodeBinding(data)
-		binding = slices.Clone(data)
-		return err
+		return slices.Clone(data), err
 	})
-	return binding, err
 }
 
 // Bindings lists the bound files, by inode number.
 func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
-	var bound []Ino
-	err := s.view(ctx, func(t *txn) error {
-		return t.kv.Scan([]byte{kindBinding}, nil, func(key, _ []byte) (bool, error) {
+	return read(ctx, s, func(t *txn) (bound []Ino, err error) {
+		err = t.kv.Scan([]byte{kindBinding}, nil, func(key, _ []byte) (bool, error) {
 			bound = append(bound, keyIno(key))
 			return true, nil
 		})
+		return bound, err
 	})
-	return bound, err
-}
-
-func (r repairer) danglingBinding(p Problem) error {
-	rec, err := r.maybe(p.Ino)
-	if err != nil {
-		return err
-	}
-	if rec != nil && rec.Bound == BoundLive {
-		return ErrChanged
-	}
-	return r.kv.Delete(r.key1(kindBinding, uint64(p.Ino)))
-}
-
-func (r repairer) missingBinding(p Problem) error {
-	rec, err := r.inode(p.Ino)
-	if err != nil {
-		return err
-	}
-	if _, err = r.kv.Get(r.key1(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
-		return errors.Join(err, ErrChanged)
-	}
-	if rec.Bound != BoundLive {
-		return ErrChanged
-	}
-	rec.Bound = BoundLost
-	return r.putInode(&rec)
 }

@@ -20,16 +20,15 @@ func (b Bond) Fits(number uint64) bool { return number == b.Now || number == b.B
 
 // DeviceBond returns the bond of a device; zero if there is none.
 func (s *Store) DeviceBond(ctx context.Context, name DeviceName) (Bond, error) {
-	var b Bond
-	err := s.view(ctx, func(t *txn) error {
+	b, err := read(ctx, s, func(t *txn) (Bond, error) {
 		data, err := t.kv.Get(t.keyString(kindBond, string(name)))
 		if errors.Is(err, ErrNoKey) {
-			return nil
+			return Bond{}, nil
 		}
-		if err == nil {
-			b, err = decodeBond(data)
+		if err != nil {
+			return Bond{}, err
 		}
-		return err
+		return decodeBond(data)
 	})
 	if err != nil {
 		return Bond{}, fmt.Errorf("bond of device %q: %w", name, err)
@@ -40,7 +39,8 @@ func (s *Store) DeviceBond(ctx context.Context, name DeviceName) (Bond, error) {
 // SetDeviceBond replaces the bond of a device.
 func (s *Store) SetDeviceBond(ctx context.Context, name DeviceName, b Bond) error {
 	err := s.update(ctx, func(t *txn) error {
-		return t.kv.Set(t.keyString(kindBond, string(name)), b.encode(nil))
+		t.set(t.keyString(kindBond, string(name)), b.encode())
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("bond of device %q: %w", name, err)
@@ -48,15 +48,20 @@ func (s *Store) SetDeviceBond(ctx context.Context, name DeviceName, b Bond) erro
 	return nil
 }
 
-func (b Bond) encode(buf []byte) []byte {
-	w := wireWriter(append(buf, bondVersion))
-	w.u64(b.Now)
-	w.u64(b.Before)
-	return w
+func (b *Bond) fields(w *wire) {
+	w.u64(&b.Now)
+	w.u64(&b.Before)
+}
+
+func (b *Bond) encode() []byte {
+	w := newWriter(nil, bondVersion)
+	b.fields(&w)
+	return w.data
 }
 
 func decodeBond(data []byte) (Bond, error) {
-	r := newWireReader("bond", data, bondVersion)
-	b := Bond{Now: r.u64(), Before: r.u64()}
+	var b Bond
+	r := newReader("bond", data, bondVersion)
+	b.fields(&r)
 	return b, r.done()
 }

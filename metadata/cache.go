@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -25,17 +24,8 @@ const (
 // The two reads of a lookup are not one snapshot: it may find the current state of an inode
 // by a name that has just been removed, as if the name had been looked up earlier.
 type cache struct {
-	shards [cacheShards]cacheShard
-}
-
-type cacheShard struct {
-	mu sync.Mutex
-	// drops counts the dropped entries. +checklocks:mu
-	drops uint64
-	// +checklocks:mu
-	inodes *simplelru.LRU[Ino, Inode]
-	// +checklocks:mu
-	names *simplelru.LRU[nameKey, cachedName]
+	inodes [cacheShards]cacheShard[Ino, Inode]
+	names  [cacheShards]cacheShard[nameKey, cachedName]
 }
 
 // nameKey identifies slot 0 of a name's hash: names in later slots are not cached.
@@ -49,88 +39,78 @@ type cachedName struct {
 	ino  Ino
 }
 
-func newCache() (*cache, error) {
+func newCache() *cache {
 	c := &cache{}
-	for i := range c.shards {
-		sh := &c.shards[i]
-		var err error
-		if sh.inodes, err = simplelru.NewLRU[Ino, Inode](shardEntries, nil); err != nil {
-			return nil, err
-		}
-		if sh.names, err = simplelru.NewLRU[nameKey, cachedName](shardEntries, nil); err != nil {
-			return nil, err
-		}
+	for i := range cacheShards {
+		c.inodes[i].start()
+		c.names[i].start()
 	}
-	return c, nil
+	return c
 }
 
-func (c *cache) ofInode(ino Ino) *cacheShard { return &c.shards[uint64(ino)%cacheShards] }
+// ofInode returns the shard of an inode.
+func (c *cache) ofInode(ino Ino) *cacheShard[Ino, Inode] { return &c.inodes[uint64(ino)%cacheShards] }
 
-func (c *cache) ofName(k nameKey) *cacheShard {
-	return &c.shards[(uint64(k.parent)+uint64(k.cookie)>>slotBits)%cacheShards]
-}
-
-// inode returns a cached inode, or the drop count that put needs to add it.
-func (c *cache) inode(ino Ino) (in Inode, ok bool, drops uint64) {
-	sh := c.ofInode(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	in, ok = sh.inodes.Get(ino)
-	return in, ok, sh.drops
-}
-
-func (c *cache) putInode(in Inode, drops uint64) {
-	sh := c.ofInode(in.Ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.drops == drops {
-		sh.inodes.Add(in.Ino, in)
-	}
-}
-
-// putFresh adds an inode whose number is not visible to others yet. It is added before the
-// commit: an operation that finds its name after the commit may change the inode at once,
-// and then drops this entry.
-func (c *cache) putFresh(in Inode) {
-	sh := c.ofInode(in.Ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.inodes.Add(in.Ino, in)
-}
-
-func (c *cache) name(k nameKey, name string) (ino Ino, ok bool, drops uint64) {
-	sh := c.ofName(k)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	n, ok := sh.names.Get(k)
-	return n.ino, ok && n.name == name, sh.drops
-}
-
-func (c *cache) putName(k nameKey, n cachedName, drops uint64) {
-	sh := c.ofName(k)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.drops == drops {
-		sh.names.Add(k, n)
-	}
+// ofName returns the shard of a name.
+func (c *cache) ofName(k nameKey) *cacheShard[nameKey, cachedName] {
+	return &c.names[(uint64(k.parent)+uint64(k.cookie)>>slotBits)%cacheShards]
 }
 
 // drop removes the entry for a key of the KV.
 func (c *cache) drop(key []byte) {
 	switch {
 	case len(key) == inoKeyLen && key[0] == kindInode:
-		ino := Ino(binary.BigEndian.Uint64(key[1:]))
-		sh := c.ofInode(ino)
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		sh.drops++
-		sh.inodes.Remove(ino)
+		c.ofInode(keyIno(key)).drop(keyIno(key))
 	case len(key) == inoKeyLen+8 && key[0] == kindDirent:
-		k := nameKey{Ino(binary.BigEndian.Uint64(key[1:])), Cookie(binary.BigEndian.Uint64(key[9:]))}
-		sh := c.ofName(k)
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		sh.drops++
-		sh.names.Remove(k)
+		k := nameKey{keyIno(key), Cookie(keyNumber(key, 1))}
+		c.ofName(k).drop(k)
 	}
+}
+
+// cacheShard is a part of the inodes or of the names.
+type cacheShard[K comparable, V any] struct {
+	mu sync.Mutex
+	// drops counts the dropped entries. +checklocks:mu
+	drops uint64
+	// +checklocks:mu
+	entries *simplelru.LRU[K, V]
+}
+
+func (s *cacheShard[K, V]) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries, _ = simplelru.NewLRU[K, V](shardEntries, nil) // fails only for a size of 0
+}
+
+// get returns a cached value, or the drop count that put needs to add it.
+func (s *cacheShard[K, V]) get(k K) (v V, ok bool, drops uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok = s.entries.Get(k)
+	return v, ok, s.drops
+}
+
+// put adds a value that was read, unless an entry was dropped since drops were counted.
+func (s *cacheShard[K, V]) put(k K, v V, drops uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drops == drops {
+		s.entries.Add(k, v)
+	}
+}
+
+// putFresh adds an inode whose number is not visible to others yet. It is added before the
+// commit: an operation that finds its name after the commit may change the inode at once,
+// and then drops this entry.
+func (s *cacheShard[K, V]) putFresh(k K, v V) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries.Add(k, v)
+}
+
+func (s *cacheShard[K, V]) drop(k K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drops++
+	s.entries.Remove(k)
 }

@@ -3,8 +3,6 @@ package metadata
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 )
 
 // Check looks for inconsistencies among all records, in one snapshot. It calls fn with each
@@ -14,15 +12,29 @@ import (
 // Errors: those of the KV; ErrNewer for a record of a newer version. A record that cannot
 // be decoded is a problem, not an error.
 func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
-	c := &checker{s: s, nodes: map[Ino]*checkNode{}, purged: map[Ino]bool{}}
+	c := &checker{nodes: map[Ino]*checkNode{}, purged: map[Ino]bool{}}
 	err := s.view(ctx, func(t *txn) error {
 		c.t = t
-		for _, pass := range []func(context.Context) error{
-			c.readInodes, c.readPurges, c.readEntries, c.readLinks, c.readXattrs,
-			c.readMappings, c.readKeys, c.readDevices, c.readBindings, c.readExpiries,
+		for _, pass := range []struct {
+			kind byte
+			read func(key, value []byte) error
+		}{
+			{kindInode, c.readInode},
+			{kindPurge, c.readPurge},
+			{kindDirent, c.readEntry},
+			{kindLink, c.readLink},
+			{kindXattr, c.readXattr},
+			{kindMapping, c.readMapping},
+			{kindKey, c.readKey},
+			{kindDevice, c.readDevice},
+			{kindBinding, c.readBinding},
+			{kindExpiry, c.readExpiry},
 		} {
-			if err := pass(ctx); err != nil {
+			if err := c.scan(ctx, pass.kind, pass.read); err != nil {
 				return err
+			}
+			if pass.kind == kindInode {
+				c.checkPublish()
 			}
 		}
 		c.examine()
@@ -37,95 +49,34 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 	return nil
 }
 
-// checkNode holds an inode's record, and what was found about the inode elsewhere.
-type checkNode struct {
-	rec record
-
-	entries  uint64 // in the directory
-	subdirs  uint64 // in the directory
-	links    uint64 // entries that refer to the inode
-	primary  bool   // the primary link is among them
-	place    linkPlace
-	xattrs   uint64
-	maps     uint64
-	firstMap uint64
-	keyed    bool // the key refers to the inode
-	device   bool // a device refers to the directory
-	bound    bool // a binding exists
-	expires  bool // an expiry record exists
-}
-
-// checker is the state of a running Check.
-type checker struct {
-	s        *Store
-	t        *txn
-	nodes    map[Ino]*checkNode
-	purged   map[Ino]bool
-	problems []Problem
-}
-
-func (c *checker) report(p Problem) { c.problems = append(c.problems, p) }
-
-// scan reads all records of a kind; a record that decode cannot read is a problem.
-func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []byte) error) error {
-	n := 0
-	return c.t.kv.Scan([]byte{kind}, nil, func(key, value []byte) (bool, error) {
-		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		err := decode(key, value)
-		if errors.Is(err, ErrCorrupt) {
-			c.report(Problem{Kind: CorruptRecord, Ino: inoOfKey(key), Key: string(key)})
-			err = nil
-		}
-		return true, err
-	})
-}
-
-// inoOfKey returns the inode that a key is about; 0 if it is about none.
-func inoOfKey(key []byte) Ino {
-	switch key[0] {
-	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
-		return keyIno(key)
-	case kindExpiry:
-		return expiryIno(key)
-	}
-	return 0
-}
-
-func (c *checker) readInodes(ctx context.Context) error {
-	err := c.scan(ctx, kindInode, func(key, value []byte) error {
-		rec, err := decodeRecord(keyIno(key), value)
-		if err == nil {
-			c.nodes[rec.Ino] = &checkNode{rec: rec}
-		}
-		return err
-	})
-	if n := c.nodes[PublishIno]; n == nil || !n.rec.isPublishDir() {
-		// This problem is reported first, and the directory's entries are checked as if it
-		// existed, so that Repair creates it before it handles them.
-		c.report(Problem{Kind: MissingPublish, Ino: PublishIno})
-		c.nodes[PublishIno] = &checkNode{rec: c.t.publishDir()}
+func (c *checker) readInode(key, value []byte) error {
+	rec, err := decodeRecord(keyIno(key), value)
+	if err == nil {
+		c.nodes[rec.Ino] = &checkNode{rec: rec}
 	}
 	return err
 }
 
-func (c *checker) readPurges(ctx context.Context) error {
-	return c.scan(ctx, kindPurge, func(key, _ []byte) error {
-		c.purged[keyIno(key)] = true
-		return nil
-	})
+// checkPublish checks that PublishIno exists. If not, the directory's entries are checked
+// as if it did, so that Repair creates it before it handles them.
+func (c *checker) checkPublish() {
+	if n := c.nodes[PublishIno]; n == nil || !n.rec.isPublishDir() {
+		c.report(Problem{Kind: MissingPublish, Ino: PublishIno})
+		c.nodes[PublishIno] = &checkNode{rec: c.t.publishDir()}
+	}
 }
 
-func (c *checker) readEntries(ctx context.Context) error {
-	return c.scan(ctx, kindDirent, func(key, value []byte) error {
-		d, err := decodeDirent(value)
-		if err != nil || d.ino == 0 {
-			return err
-		}
-		place := linkPlace{dir: keyIno(key), at: Cookie(keySecond(key)), name: d.name}
-		return c.entry(place, d)
-	})
+func (c *checker) readPurge(key, _ []byte) error {
+	c.purged[keyIno(key)] = true
+	return nil
+}
+
+func (c *checker) readEntry(key, value []byte) error {
+	d, err := decodeDirent(value)
+	if err != nil || d.ino == 0 {
+		return err
+	}
+	return c.entry(linkPlace{dir: keyIno(key), at: Cookie(keyNumber(key, 1)), name: d.name}, d)
 }
 
 // entry checks one entry.
@@ -171,7 +122,7 @@ func (c *checker) entry(at linkPlace, d dirent) error {
 
 // knownLink checks that an inode has a record of a further link.
 func (c *checker) knownLink(p Problem) error {
-	_, err := c.t.kv.Get(c.t.key3(kindLink, uint64(p.Ino), uint64(p.Parent), uint64(p.cookie)))
+	_, err := c.t.kv.Get(c.t.key(kindLink, uint64(p.Ino), uint64(p.Parent), uint64(p.cookie)))
 	if errors.Is(err, ErrNoKey) {
 		p.Kind = MissingLink
 		c.report(p)
@@ -180,59 +131,105 @@ func (c *checker) knownLink(p Problem) error {
 	return err
 }
 
-func (c *checker) readLinks(ctx context.Context) error {
-	var last Ino
-	return c.scan(ctx, kindLink, func(key, value []byte) error {
-		name, err := decodeLink(value)
-		if err != nil {
-			return err
-		}
-		p := Problem{
-			Ino: keyIno(key), Parent: Ino(keySecond(key)), Name: name, cookie: Cookie(keyThird(key)),
-		}
-		node := c.nodes[p.Ino]
-		if node == nil {
-			c.dangling(p.Ino, &last)
-			return nil
-		}
-		d, err := c.t.direntAt(p.Parent, p.cookie)
-		if err != nil {
-			return err
-		}
-		if d.ino != p.Ino || d.name != name || node.rec.isPrimary(p.Parent, name) {
-			p.Kind = DanglingLink
-			c.report(p)
-		}
-		return nil
-	})
-}
-
-// direntAt reads the entry with a cookie; it returns the zero dirent if there is none.
-func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
-	data, err := t.kv.Get(t.key2(kindDirent, uint64(dir), uint64(at)))
-	if errors.Is(err, ErrNoKey) {
-		return dirent{}, nil
-	}
+func (c *checker) readLink(key, value []byte) error {
+	name, err := decodeLink(value)
 	if err != nil {
-		return dirent{}, err
+		return err
 	}
-	return decodeDirent(data)
+	p := Problem{
+		Ino: keyIno(key), Parent: Ino(keyNumber(key, 1)), Name: name, cookie: Cookie(keyNumber(key, 2)),
+	}
+	node := c.nodes[p.Ino]
+	if node == nil {
+		c.dangling(p.Ino)
+		return nil
+	}
+	d, err := c.t.direntAt(p.Parent, p.cookie)
+	if err != nil {
+		return err
+	}
+	if d.ino != p.Ino || d.name != name || node.rec.isPrimary(p.Parent, name) {
+		p.Kind = DanglingLink
+		c.report(p)
+	}
+	return nil
 }
 
-// dangling reports, once per inode, records that outlived their inode.
-func (c *checker) dangling(ino Ino, last *Ino) {
-	if ino != *last && !c.purged[ino] {
-		c.report(Problem{Kind: DanglingRecords, Ino: ino})
+func (c *checker) readXattr(key, value []byte) error {
+	node := c.nodes[keyIno(key)]
+	if node == nil {
+		c.dangling(keyIno(key))
+		return nil
 	}
-	*last = ino
+	node.xattrs++
+	_, err := decodeXattr(value)
+	return err
 }
 
-// sorted returns the inodes by number, so that the order of problems does not change from
-// run to run.
-func (c *checker) sorted() []*checkNode {
-	nodes := make([]*checkNode, 0, len(c.nodes))
-	for _, ino := range slices.Sorted(maps.Keys(c.nodes)) {
-		nodes = append(nodes, c.nodes[ino])
+func (c *checker) readMapping(key, value []byte) error {
+	node := c.nodes[keyIno(key)]
+	if node == nil {
+		c.dangling(keyIno(key))
+		return nil
 	}
-	return nodes
+	if node.maps == 0 {
+		node.firstMap = keyNumber(key, 1)
+	}
+	node.maps++
+	_, err := decodeMapping(keyNumber(key, 1), value)
+	return err
+}
+
+func (c *checker) readKey(key, value []byte) error {
+	ino, err := decodeNumber("key", value)
+	if err != nil {
+		return err
+	}
+	node := c.nodes[Ino(ino)]
+	if name := string(key[1:]); node == nil || node.rec.Key != name {
+		c.report(Problem{Kind: DanglingKey, Ino: Ino(ino), Key: name})
+		return nil
+	}
+	node.keyed = true
+	return nil
+}
+
+func (c *checker) readDevice(key, value []byte) error {
+	d, err := decodeDevice(DeviceName(key[1:]), value)
+	if err != nil {
+		return err
+	}
+	node := c.nodes[d.Ino]
+	if node == nil || !node.rec.IsDir() || node.rec.Device != d.Name {
+		c.report(Problem{Kind: DanglingDevice, Ino: d.Ino, Device: d.Name})
+		return nil
+	}
+	node.device = true
+	return nil
+}
+
+func (c *checker) readBinding(key, value []byte) error {
+	ino := keyIno(key)
+	node := c.nodes[ino]
+	if node == nil || node.rec.Bound != BoundLive {
+		c.report(Problem{Kind: DanglingBinding, Ino: ino})
+		return nil
+	}
+	node.bound = true
+	_, err := decodeBinding(value)
+	return err
+}
+
+func (c *checker) readExpiry(key, value []byte) error {
+	at, ino, err := parseExpiry(key, value)
+	if err != nil {
+		return err
+	}
+	node := c.nodes[ino]
+	if node == nil || node.rec.Expires != at {
+		c.report(Problem{Kind: DanglingExpiry, Ino: ino, expires: at})
+		return nil
+	}
+	node.expires = true
+	return nil
 }

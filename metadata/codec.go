@@ -29,26 +29,29 @@ type superblock struct {
 	created Timespec
 }
 
+func (s *superblock) fields(w *wire) {
+	w.u(&s.format)
+	if w.err == nil && s.format > formatVersion {
+		w.err = &VersionError{What: "store", Found: s.format, Supported: formatVersion}
+		w.data = nil
+	}
+	w.u64((*uint64)(&s.gen))
+	for i := range s.hashKey {
+		w.b(&s.hashKey[i])
+	}
+	w.time(&s.created)
+}
+
 func (s *superblock) encode() []byte {
-	w := wireWriter{superVersion}
-	w.u(s.format)
-	w.u64(uint64(s.gen))
-	w = append(w, s.hashKey[:]...)
-	w.time(s.created)
-	return w
+	w := newWriter(nil, superVersion)
+	s.fields(&w)
+	return w.data
 }
 
 func decodeSuperblock(data []byte) (superblock, error) {
-	r := newWireReader("superblock", data, superVersion)
-	s := superblock{format: r.u()}
-	if r.err == nil && s.format > formatVersion {
-		return s, &VersionError{What: "store", Found: s.format, Supported: formatVersion}
-	}
-	s.gen = Generation(r.u64())
-	for i := range s.hashKey {
-		s.hashKey[i] = r.b()
-	}
-	s.created = r.time()
+	var s superblock
+	r := newReader("superblock", data, superVersion)
+	s.fields(&r)
 	return s, r.done()
 }
 
@@ -78,96 +81,54 @@ func (i *record) version() byte {
 	return 1
 }
 
-// inodeTaken is the flag for an inode with Taken set.
-const inodeTaken = 1
+func (i *record) fields(w *wire) {
+	w.u64((*uint64)(&i.Gen))
+	w.u32((*uint32)(&i.Mode))
+	w.u32(&i.UID)
+	w.u32(&i.GID)
+	w.u32(&i.Nlink)
+	w.u32(&i.Rdev)
+	w.u(&i.Size)
+	w.time(&i.Atime)
+	w.time(&i.Mtime)
+	w.time(&i.Ctime)
+	w.time(&i.Btime)
+	w.u((*uint64)(&i.Epoch))
+	w.u(&i.Allocated)
+	w.u((*uint64)(&i.Parent))
+	w.u32(&i.xattrs)
+	w.u(&i.maps)
+	w.u(&i.firstMap)
+	w.str((*string)(&i.Device))
+	w.str(&i.Name)
+	w.str(&i.Target)
+	w.str(&i.Key)
+	w.str(&i.Path)
+	if w.version >= 2 {
+		if w.b((*byte)(&i.Bound)); i.Bound > BoundLost {
+			w.fail("unknown binding")
+		}
+	}
+	if w.version >= 3 {
+		w.time(&i.Expires)
+		w.flag(&i.Taken)
+	}
+	if w.err == nil && i.version() != w.version {
+		w.fail("version does not match its fields")
+	}
+}
 
 func (i *record) encode(b []byte) []byte {
-	version := i.version()
-	w := wireWriter(append(b, version))
-	w.u64(uint64(i.Gen))
-	w.u(uint64(i.Mode))
-	w.u(uint64(i.UID))
-	w.u(uint64(i.GID))
-	w.u(uint64(i.Nlink))
-	w.u(uint64(i.Rdev))
-	w.u(i.Size)
-	w.time(i.Atime)
-	w.time(i.Mtime)
-	w.time(i.Ctime)
-	w.time(i.Btime)
-	w.u(uint64(i.Epoch))
-	w.u(i.Allocated)
-	w.u(uint64(i.Parent))
-	w.u(uint64(i.xattrs))
-	w.u(i.maps)
-	w.u(i.firstMap)
-	w.str(string(i.Device))
-	w.str(i.Name)
-	w.str(i.Target)
-	w.str(i.Key)
-	w.str(i.Path)
-	if version >= 2 {
-		w.b(byte(i.Bound))
-	}
-	if version >= 3 {
-		var flags byte
-		if i.Taken {
-			flags |= inodeTaken
-		}
-		w.time(i.Expires)
-		w.b(flags)
-	}
-	return w
+	w := newWriter(b, i.version())
+	i.fields(&w)
+	return w.data
 }
 
 func decodeRecord(ino Ino, data []byte) (record, error) {
-	r := newWireReader("inode", data, inodeVersion)
-	var i record
-	i.Ino = ino
-	i.Gen = Generation(r.u64())
-	i.Mode = Mode(r.u32())
-	i.UID = r.u32()
-	i.GID = r.u32()
-	i.Nlink = r.u32()
-	i.Rdev = r.u32()
-	i.Size = r.u()
-	i.Atime = r.time()
-	i.Mtime = r.time()
-	i.Ctime = r.time()
-	i.Btime = r.time()
-	i.Epoch = Epoch(r.u())
-	i.Allocated = r.u()
-	i.Parent = Ino(r.u())
-	i.xattrs = r.u32()
-	i.maps = r.u()
-	i.firstMap = r.u()
-	i.Device = DeviceName(r.str())
-	i.Name = r.str()
-	i.Target = r.str()
-	i.Key = r.str()
-	i.Path = r.str()
-	i.readNewer(r)
+	i := record{Inode: Inode{Ino: ino}}
+	r := newReader("inode", data, inodeVersion)
+	i.fields(&r)
 	return i, r.done()
-}
-
-// readNewer reads the fields that were added after version 1.
-func (i *record) readNewer(r *wireReader) {
-	if r.version >= 2 {
-		if i.Bound = BindState(r.b()); i.Bound > BoundLost {
-			r.fail("unknown binding")
-		}
-	}
-	if r.version >= 3 {
-		i.Expires = r.time()
-		flags := r.b()
-		if flags&^inodeTaken != 0 {
-			r.fail("unknown flags")
-		}
-		i.Taken = flags&inodeTaken != 0
-	}
-	if r.err == nil && i.version() != r.version {
-		r.fail("version does not match its fields")
-	}
 }
 
 // dirent is a directory entry, or a tombstone if its inode is 0.
@@ -178,108 +139,96 @@ type dirent struct {
 	name    string
 }
 
-const direntChained = 1
+func (d *dirent) fields(w *wire) {
+	w.flag(&d.chained)
+	w.u((*uint64)(&d.ino))
+	w.u32((*uint32)(&d.mode))
+	w.str(&d.name)
+}
 
 func (d *dirent) encode(b []byte) []byte {
-	w := wireWriter(append(b, direntVersion))
-	var flags byte
-	if d.chained {
-		flags |= direntChained
-	}
-	w.b(flags)
-	w.u(uint64(d.ino))
-	w.u(uint64(d.mode))
-	w.str(d.name)
-	return w
+	w := newWriter(b, direntVersion)
+	d.fields(&w)
+	return w.data
 }
 
 func decodeDirent(data []byte) (dirent, error) {
-	r := newWireReader("directory entry", data, direntVersion)
-	flags := r.b()
-	if flags&^direntChained != 0 {
-		r.fail("unknown flags")
-	}
-	d := dirent{chained: flags&direntChained != 0}
-	d.ino = Ino(r.u())
-	d.mode = Mode(r.u32())
-	d.name = r.str()
+	var d dirent
+	r := newReader("directory entry", data, direntVersion)
+	d.fields(&r)
 	return d, r.done()
 }
 
+func (m *Mapping) fields(w *wire) {
+	w.flag(&m.Pinned)
+	w.u(&m.Len)
+	w.u(&m.Written)
+	w.u((*uint64)(&m.Epoch))
+	w.u((*uint64)(&m.Allocation))
+	w.u(&m.Off)
+	w.str((*string)(&m.Device))
+}
+
 func encodeMapping(b []byte, m *Mapping) []byte {
-	w := wireWriter(append(b, mappingVersion))
-	var flags byte
-	if m.Pinned {
-		flags = 1
-	}
-	w.b(flags)
-	w.u(m.Len)
-	w.u(m.Written)
-	w.u(uint64(m.Epoch))
-	w.u(uint64(m.Allocation))
-	w.u(m.Off)
-	w.str(string(m.Device))
-	return w
+	w := newWriter(b, mappingVersion)
+	m.fields(&w)
+	return w.data
 }
 
 func decodeMapping(off uint64, data []byte) (Mapping, error) {
-	r := newWireReader("mapping", data, mappingVersion)
-	flags := r.b()
-	if flags > 1 {
-		r.fail("unknown flags")
-	}
-	m := Mapping{FileOff: off, Pinned: flags == 1}
-	m.Len = r.u()
-	m.Written = r.u()
-	m.Epoch = Epoch(r.u())
-	m.Allocation = AllocationID(r.u())
-	m.Off = r.u()
-	m.Device = DeviceName(r.str())
+	m := Mapping{FileOff: off}
+	r := newReader("mapping", data, mappingVersion)
+	m.fields(&r)
 	return m, r.done()
 }
 
+func (d *DeviceRecord) fields(w *wire) {
+	w.u((*uint64)(&d.Ino))
+	w.u((*uint64)(&d.Epoch))
+}
+
 func (d *DeviceRecord) encode(b []byte) []byte {
-	w := wireWriter(append(b, deviceVersion))
-	w.u(uint64(d.Ino))
-	w.u(uint64(d.Epoch))
-	return w
+	w := newWriter(b, deviceVersion)
+	d.fields(&w)
+	return w.data
 }
 
 func decodeDevice(name DeviceName, data []byte) (DeviceRecord, error) {
-	r := newWireReader("device", data, deviceVersion)
-	d := DeviceRecord{Name: name, Ino: Ino(r.u()), Epoch: Epoch(r.u())}
+	d := DeviceRecord{Name: name}
+	r := newReader("device", data, deviceVersion)
+	d.fields(&r)
 	return d, r.done()
 }
 
 func decodeBinding(data []byte) ([]byte, error) {
-	r := newWireReader("binding", data, bindingVersion)
-	return r.rest, r.err
+	r := newReader("binding", data, bindingVersion)
+	return r.data, r.err
 }
 
 // encodeNumber encodes a record of a single number: the next inode number, the inode of a
 // key, or 1 for a record that only marks its presence.
 func encodeNumber(b []byte, v uint64) []byte {
-	w := wireWriter(append(b, numberVersion))
-	w.u(v)
-	return w
+	w := newWriter(b, numberVersion)
+	w.u(&v)
+	return w.data
 }
 
-func decodeNumber(what string, data []byte) (uint64, error) {
-	r := newWireReader(what, data, numberVersion)
-	v := r.u()
+func decodeNumber(what string, data []byte) (v uint64, err error) {
+	r := newReader(what, data, numberVersion)
+	r.u(&v)
 	return v, r.done()
 }
 
 // encodeLink encodes the record of a further link: its name.
 func encodeLink(b []byte, name string) []byte {
-	w := wireWriter(append(b, linkVersion))
-	w.str(name)
-	return w
+	w := newWriter(b, linkVersion)
+	w.str(&name)
+	return w.data
 }
 
-func decodeLink(data []byte) (string, error) {
-	r := newWireReader("link", data, linkVersion)
-	name := r.str()
+func decodeLink(data []byte) (name string, err error) {
+	r := newReader("link", data, linkVersion)
+	r.str(&name)
 	return name, r.done()
 }
 
@@ -289,6 +238,27 @@ func encodeXattr(b, value []byte) []byte {
 }
 
 func decodeXattr(data []byte) ([]byte, error) {
-	r := newWireReader("attribute", data, xattrVersion)
-	return r.rest, r.err
+	r := newReader("attribute", data, xattrVersion)
+	return r.data, r.err
+}
+
+// charge is an inode's contribution to its owner's usage.
+type charge struct {
+	uid   uint32
+	names uint64
+}
+
+func (i *record) charge() charge { return charge{i.UID, i.names()} }
+
+// names returns the number of the inode's names.
+func (i *record) names() uint64 {
+	if i.IsDir() {
+		return uint64(min(i.Nlink, 1))
+	}
+	return uint64(i.Nlink)
+}
+
+// isPublishDir reports whether an inode can be PublishIno.
+func (i *record) isPublishDir() bool {
+	return i.IsDir() && i.Device == "" && i.Parent == RootIno && i.Name == publishName
 }

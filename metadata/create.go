@@ -63,11 +63,7 @@ func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) 
 
 // create creates an inode with a number allocated for it.
 func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
-	dir, err := t.dir(parent)
-	if err != nil {
-		return record{}, err
-	}
-	sl, err := t.findDirent(parent, name)
+	dir, sl, err := t.findIn(parent, name)
 	switch {
 	case err != nil:
 		return record{}, err
@@ -80,22 +76,17 @@ func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 		return record{}, err
 	}
 	rec := t.newRecord(ino, &dir, name, n)
-	if err = t.expire(&rec, n.Expires); err != nil {
-		return rec, err
-	}
-	return rec, t.enter(&dir, name, sl, &rec)
+	t.expire(&rec, n.Expires)
+	t.enter(&dir, name, sl, &rec)
+	return rec, nil
 }
 
 // enter stores a new inode, its entry and its directory.
-func (t *txn) enter(dir *record, name string, sl slot, rec *record) error {
-	if err := t.addDirent(dir.Ino, name, sl, rec); err != nil {
-		return err
-	}
-	if err := t.putInode(rec); err != nil {
-		return err
-	}
+func (t *txn) enter(dir *record, name string, sl slot, rec *record) {
+	t.addDirent(dir.Ino, name, sl, rec)
+	t.putInode(rec)
 	t.touchDir(dir, 1, subdirs(rec))
-	return t.putInode(dir)
+	t.putInode(dir)
 }
 
 // subdirs returns the number of subdirectories that an entry adds: 1 or 0.

@@ -36,11 +36,7 @@ func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, ui
 // ensureDevice returns a device's directory, and creates it with the given number if there
 // is none.
 func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
-	root, err := t.dir(RootIno)
-	if err != nil {
-		return record{}, err
-	}
-	sl, err := t.findDirent(RootIno, string(name))
+	root, sl, err := t.findIn(RootIno, string(name))
 	if err != nil {
 		return record{}, err
 	}
@@ -49,14 +45,13 @@ func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
 	}
 	rec := t.newRecord(ino, &root, string(name), n)
 	rec.Device = name
-	if err := t.putDevice(&DeviceRecord{Name: name, Ino: ino}); err != nil {
-		return record{}, err
-	}
-	return rec, t.enter(&root, string(name), sl, &rec)
+	t.putDevice(&DeviceRecord{Name: name, Ino: ino})
+	t.enter(&root, string(name), sl, &rec)
+	return rec, nil
 }
 
-func (t *txn) putDevice(d *DeviceRecord) error {
-	return t.kv.Set(t.keyString(kindDevice, string(d.Name)), d.encode(nil))
+func (t *txn) putDevice(d *DeviceRecord) {
+	t.set(t.keyString(kindDevice, string(d.Name)), d.encode(nil))
 }
 
 func (t *txn) device(name DeviceName) (DeviceRecord, error) {
@@ -93,7 +88,8 @@ func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) er
 			return err
 		}
 		d.Epoch = e
-		return t.putDevice(&d)
+		t.putDevice(&d)
+		return nil
 	})
 }
 
@@ -101,10 +97,6 @@ func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) er
 //
 // Errors: ErrNotExist if the device is not known.
 func (s *Store) DeviceEpoch(ctx context.Context, name DeviceName) (Epoch, error) {
-	var d DeviceRecord
-	err := s.view(ctx, func(t *txn) (err error) {
-		d, err = t.device(name)
-		return err
-	})
+	d, err := read(ctx, s, func(t *txn) (DeviceRecord, error) { return t.device(name) })
 	return d.Epoch, err
 }

@@ -7,13 +7,8 @@ import (
 	"strings"
 )
 
-const (
-	slotBits = 8
-	lastSlot = 1<<slotBits - 1
-	// bucketPrefix is the length of the part of an entry's key that all slots of one hash
-	// share.
-	bucketPrefix = inoKeyLen + 7
-)
+// bucketPrefix is the length of the part of an entry's key that all slots of one hash share.
+const bucketPrefix = inoKeyLen + 7
 
 // slot is the place of a name in a directory: where it is, or where it would be added.
 type slot struct {
@@ -53,7 +48,7 @@ func validName(name string) error {
 // it would be added.
 func (t *txn) findDirent(parent Ino, name string) (slot, error) {
 	sl := slot{cookie: t.s.firstCookie(name)}
-	data, err := t.kv.Get(t.key2(kindDirent, uint64(parent), uint64(sl.cookie)))
+	data, err := t.kv.Get(t.key(kindDirent, uint64(parent), uint64(sl.cookie)))
 	if errors.Is(err, ErrNoKey) {
 		return sl, nil
 	}
@@ -74,6 +69,14 @@ func (t *txn) findDirent(parent Ino, name string) (slot, error) {
 	return t.searchBucket(parent, name, sl)
 }
 
+// findIn reads a directory, and looks up a name in it; see findDirent.
+func (t *txn) findIn(parent Ino, name string) (dir record, sl slot, err error) {
+	if dir, err = t.dir(parent); err == nil {
+		sl, err = t.findDirent(parent, name)
+	}
+	return dir, sl, err
+}
+
 func (t *txn) readDirent(parent Ino, data []byte) (dirent, error) {
 	d, err := decodeDirent(data)
 	if err != nil {
@@ -89,9 +92,9 @@ func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 	if sl.head.ino != 0 {
 		free++
 	}
-	prefix := t.key2(kindDirent, uint64(parent), uint64(first))[:bucketPrefix]
+	prefix := t.key(kindDirent, uint64(parent), uint64(first))[:bucketPrefix]
 	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
-		cookie := Cookie(keySecond(key))
+		cookie := Cookie(keyNumber(key, 1))
 		d, err := t.readDirent(parent, value)
 		if err != nil {
 			return false, err
@@ -117,55 +120,46 @@ func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
 }
 
 // addDirent adds an entry at the place that findDirent returned.
-func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) error {
+func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) {
 	if sl.mark {
 		sl.head.chained = true
-		if err := t.putDirent(parent, sl.cookie-1, &sl.head); err != nil {
-			return err
-		}
+		t.putDirent(parent, sl.cookie-1, &sl.head)
 	}
 	d := dirent{ino: rec.Ino, mode: rec.Mode.Type(), name: name}
 	d.chained = sl.tombstone && sl.head.chained
-	return t.putDirent(parent, sl.cookie, &d)
+	t.putDirent(parent, sl.cookie, &d)
 }
 
 // setDirent makes an existing entry refer to another inode.
-func (t *txn) setDirent(parent Ino, sl slot, rec *record) error {
+func (t *txn) setDirent(parent Ino, sl slot, rec *record) {
 	d := sl.dirent
 	d.ino, d.mode = rec.Ino, rec.Mode.Type()
-	return t.putDirent(parent, sl.cookie, &d)
+	t.putDirent(parent, sl.cookie, &d)
 }
 
-func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) error {
-	value := d.encode(t.room(24 + len(d.name)))
-	return t.kv.Set(t.key2(kindDirent, uint64(parent), uint64(at)), value)
+func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) {
+	t.set(t.key(kindDirent, uint64(parent), uint64(at)), d.encode(t.room(24+len(d.name))))
 }
 
 // removeDirent removes an entry that findDirent has found. Tombstones are removed with the
 // last entry of their hash.
-func (t *txn) removeDirent(parent Ino, sl slot) error {
-	key := t.key2(kindDirent, uint64(parent), uint64(sl.cookie))
+func (t *txn) removeDirent(parent Ino, sl slot) {
+	key := t.key(kindDirent, uint64(parent), uint64(sl.cookie))
 	first := sl.cookie &^ lastSlot
 	if sl.cookie == first && !sl.chained {
-		return t.kv.Delete(key)
+		t.del(key)
+		return
 	}
 	keys, err := t.keysUnder(key[:bucketPrefix], 3)
-	if err != nil {
-		return err
+	t.fail(err)
+	if sl.cookie == first && len(keys) > 1 {
+		t.putDirent(parent, first, &dirent{chained: true})
+		return
 	}
-	if sl.cookie == first {
-		if len(keys) == 1 {
-			return t.kv.Delete(key)
-		}
-		return t.putDirent(parent, first, &dirent{chained: true})
+	if sl.cookie != first && sl.head.ino == 0 && len(keys) == 2 {
+		t.del(t.key(kindDirent, uint64(parent), uint64(first)))
 	}
-	if sl.head.ino == 0 && len(keys) == 2 {
-		headKey := t.key2(kindDirent, uint64(parent), uint64(first))
-		if err := t.kv.Delete(headKey); err != nil {
-			return err
-		}
-	}
-	return t.kv.Delete(key)
+	t.del(key)
 }
 
 // ReadDir lists up to limit entries of a directory that follow a cookie, in the order of
@@ -196,8 +190,8 @@ func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) (
 
 // list appends entries of a directory to entries.
 func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, error) {
-	prefix := t.key1(kindDirent, uint64(dir))
-	from := t.key2(kindDirent, uint64(dir), uint64(after)+1)
+	prefix := t.key(kindDirent, uint64(dir))
+	from := t.key(kindDirent, uint64(dir), uint64(after)+1)
 	err := t.kv.Scan(prefix, from, func(key, value []byte) (bool, error) {
 		d, err := t.readDirent(dir, value)
 		if err != nil {
@@ -207,9 +201,21 @@ func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, 
 			return true, nil
 		}
 		entries = append(entries, Entry{
-			Name: d.name, Ino: d.ino, Type: d.mode, Cookie: Cookie(keySecond(key)),
+			Name: d.name, Ino: d.ino, Type: d.mode, Cookie: Cookie(keyNumber(key, 1)),
 		})
 		return len(entries) < limit, nil
 	})
 	return entries, err
+}
+
+// direntAt reads the entry with a cookie; it returns the zero dirent if there is none.
+func (t *txn) direntAt(dir Ino, at Cookie) (dirent, error) {
+	data, err := t.kv.Get(t.key(kindDirent, uint64(dir), uint64(at)))
+	if errors.Is(err, ErrNoKey) {
+		return dirent{}, nil
+	}
+	if err != nil {
+		return dirent{}, err
+	}
+	return decodeDirent(data)
 }

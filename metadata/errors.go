@@ -89,3 +89,11 @@ func (e *VersionError) Error() string {
 
 // Is reports whether target is ErrNewer.
 func (e *VersionError) Is(target error) bool { return target == ErrNewer }
+
+// corruptIfMissing turns ErrNoKey, for a record that must exist, into ErrCorrupt.
+func corruptIfMissing(err error, what string) error {
+	if errors.Is(err, ErrNoKey) {
+		return fmt.Errorf("%w: %s: missing", ErrCorrupt, what)
+	}
+	return err
+}

@@ -13,7 +13,7 @@ const expirySign = 1 << 63
 const expiryKeyLen = 1 + 8 + 4 + 8
 
 func (t *txn) expiryKey(at Timespec, ino Ino) []byte {
-	key := appendKey1(t.room(expiryKeyLen), kindExpiry, uint64(at.Sec)^expirySign)
+	key := appendKey(t.room(expiryKeyLen), kindExpiry, uint64(at.Sec)^expirySign)
 	key = binary.BigEndian.AppendUint32(key, at.Nsec)
 	return binary.BigEndian.AppendUint64(key, uint64(ino))
 }
@@ -42,29 +42,25 @@ func parseExpiry(key, value []byte) (at Timespec, ino Ino, err error) {
 
 // expire sets the expiry time of an inode, and its expiry record. The caller stores the
 // inode.
-func (t *txn) expire(rec *record, at Timespec) error {
+func (t *txn) expire(rec *record, at Timespec) {
 	if rec.Expires == at {
-		return nil
+		return
 	}
-	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
-		return err
-	}
+	t.deleteExpiry(rec.Ino, rec.Expires)
 	rec.Expires = at
-	return t.putExpiry(rec.Ino, at)
+	t.putExpiry(rec.Ino, at)
 }
 
-func (t *txn) putExpiry(ino Ino, at Timespec) error {
-	if at == (Timespec{}) {
-		return nil
+func (t *txn) putExpiry(ino Ino, at Timespec) {
+	if at != (Timespec{}) {
+		t.set(t.expiryKey(at, ino), encodeNumber(t.room(2), 1))
 	}
-	return t.kv.Set(t.expiryKey(at, ino), encodeNumber(t.room(2), 1))
 }
 
-func (t *txn) deleteExpiry(ino Ino, at Timespec) error {
-	if at == (Timespec{}) {
-		return nil
+func (t *txn) deleteExpiry(ino Ino, at Timespec) {
+	if at != (Timespec{}) {
+		t.del(t.expiryKey(at, ino))
 	}
-	return t.kv.Delete(t.expiryKey(at, ino))
 }
 
 // Expire sets the expiry time of a regular file; zero means never. The inode's ctime
@@ -76,21 +72,18 @@ func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 	if at.Nsec >= 1e9 {
 		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, at.Nsec)
 	}
-	defer s.locks.lock(ino)()
-	return s.grow(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
-		if err != nil {
-			return err
-		}
+	if err := s.Room(ctx); err != nil {
+		return err
+	}
+	_, err := s.change(ctx, ino, nil, func(t *txn, rec *record) error {
 		if !rec.IsRegular() {
 			return ErrInvalid
 		}
-		if err = t.expire(&rec, at); err != nil {
-			return err
-		}
 		rec.Ctime = t.now
-		return t.putInode(&rec)
+		t.expire(rec, at)
+		return nil
 	})
+	return err
 }
 
 // Expired lists up to limit files that have expired at the given time, oldest first. next

@@ -37,15 +37,11 @@ func BulkCreate(ctx context.Context, s *Store, parent Ino, node Node, files []Bu
 			}
 			rec := t.newRecord(inos[i], &dir, f.Name, node)
 			rec.Key = f.Key
-			if err := t.kv.Set(t.keyString(kindKey, f.Key), encodeNumber(nil, uint64(rec.Ino))); err != nil {
-				return err
-			}
+			t.putKey(f.Key, rec.Ino)
 			if _, err := t.replaceMappings(&rec, []Mapping{f.Map}, 1); err != nil {
 				return err
 			}
-			if err := t.enter(&dir, f.Name, sl, &rec); err != nil {
-				return err
-			}
+			t.enter(&dir, f.Name, sl, &rec)
 		}
 		return nil
 	})

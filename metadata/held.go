@@ -3,57 +3,27 @@ package metadata
 import (
 	"context"
 	"errors"
-	"sync"
 )
-
-// heldXattrs is the set of inodes whose attributes outlive their last name.
-type heldXattrs struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	inos map[Ino]struct{}
-}
-
-func (h *heldXattrs) add(ino Ino) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.inos == nil {
-		h.inos = map[Ino]struct{}{}
-	}
-	h.inos[ino] = struct{}{}
-}
-
-func (h *heldXattrs) remove(ino Ino) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.inos, ino)
-}
-
-func (h *heldXattrs) has(ino Ino) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.inos[ino]
-	return ok
-}
 
 // HoldXattrs keeps the attributes of an inode that is about to lose its last name. They can
 // be read and changed until ReleaseXattrs, which the caller must call whether or not the
 // name is removed. They don't outlive the process.
-func (s *Store) HoldXattrs(ino Ino) { s.held.add(ino) }
+func (s *Store) HoldXattrs(ino Ino) { s.held.Store(ino, nil) }
 
 // HoldNameless is HoldXattrs for an inode that has already lost its last name, and with it
 // its attributes: it can be given new ones.
 //
 // Errors: those of the KV; the caller must call ReleaseXattrs even after an error.
 func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
-	s.held.add(in.Ino)
+	s.held.Store(in.Ino, nil)
 	defer s.locks.lock(in.Ino)()
 	return s.update(ctx, func(t *txn) error {
 		if _, err := t.bearer(in.Ino); !errors.Is(err, ErrNotExist) {
 			return err
 		}
 		in.Nlink = 0
-		rec := record{Inode: in}
-		return t.hold(&rec)
+		t.hold(&record{Inode: in})
+		return nil
 	})
 }
 
@@ -61,10 +31,10 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 //
 // Errors: those of the KV; the next Open then removes what is left.
 func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
-	s.held.remove(ino)
+	s.held.Delete(ino)
 	var nameless bool
 	err := s.view(ctx, func(t *txn) error {
-		_, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
+		_, err := t.kv.Get(t.key(kindPurge, uint64(ino)))
 		nameless = err == nil
 		if errors.Is(err, ErrNoKey) {
 			err = nil
@@ -82,7 +52,7 @@ func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 
 // unhold subtracts the attributes of an inode without names from its owner's usage.
 func (t *txn) unhold(ino Ino) error {
-	key := t.key1(kindPurge, uint64(ino))
+	key := t.key(kindPurge, uint64(ino))
 	data, err := t.kv.Get(key)
 	if errors.Is(err, ErrNoKey) {
 		return nil
@@ -97,16 +67,15 @@ func (t *txn) unhold(ino Ino) error {
 	if err != nil {
 		return err
 	}
-	if err = t.refund(&rec); err != nil {
-		return err
-	}
-	return t.kv.Set(key, encodeNumber(t.room(2), 1))
+	t.refund(&rec)
+	t.set(key, encodeNumber(t.room(2), 1))
+	return nil
 }
 
 // hold stores an inode without names whose attributes are held. A later run of the program
 // reads from it only that the inode is to be purged.
-func (t *txn) hold(rec *record) error {
-	return t.kv.Set(t.key1(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
+func (t *txn) hold(rec *record) {
+	t.set(t.key(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
 }
 
 // bearer reads an inode for its attributes: one that has names, or whose attributes are
@@ -115,13 +84,10 @@ func (t *txn) hold(rec *record) error {
 // Errors: ErrNotExist.
 func (t *txn) bearer(ino Ino) (record, error) {
 	rec, err := t.inode(ino)
-	if !errors.Is(err, ErrNotExist) || !t.s.held.has(ino) {
+	if !errors.Is(err, ErrNotExist) || !t.isHeld(ino) {
 		return rec, err
 	}
-	data, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
-	if errors.Is(err, ErrNoKey) {
-		return record{}, ErrNotExist
-	}
+	data, err := t.get(t.key(kindPurge, uint64(ino)), ErrNotExist)
 	if err != nil {
 		return record{}, err
 	}
@@ -129,9 +95,10 @@ func (t *txn) bearer(ino Ino) (record, error) {
 }
 
 // putBearer stores a record that bearer has read.
-func (t *txn) putBearer(rec *record) error {
+func (t *txn) putBearer(rec *record) {
 	if rec.Nlink == 0 {
-		return t.hold(rec)
+		t.hold(rec)
+	} else {
+		t.putInode(rec)
 	}
-	return t.putInode(rec)
 }

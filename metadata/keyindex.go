@@ -60,27 +60,24 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			} else if !errors.Is(err, ErrNotExist) {
 				return err
 			}
-			value := encodeNumber(t.room(12), uint64(ino))
-			if err := t.kv.Set(t.keyString(kindKey, key), value); err != nil {
-				return err
-			}
+			t.putKey(key, ino)
 		}
 		if rec.Key != "" {
-			if err := t.kv.Delete(t.keyString(kindKey, rec.Key)); err != nil {
-				return err
-			}
+			t.del(t.keyString(kindKey, rec.Key))
 		}
 		rec.Key = key
 		rec.Ctime = t.now
-		return t.putInode(&rec)
+		t.putInode(&rec)
+		return nil
 	})
 }
 
+func (t *txn) putKey(key string, ino Ino) {
+	t.set(t.keyString(kindKey, key), encodeNumber(t.room(12), uint64(ino)))
+}
+
 func (t *txn) keyIno(key string) (Ino, error) {
-	data, err := t.kv.Get(t.keyString(kindKey, key))
-	if errors.Is(err, ErrNoKey) {
-		return 0, ErrNotExist
-	}
+	data, err := t.get(t.keyString(kindKey, key), ErrNotExist)
 	if err != nil {
 		return 0, err
 	}
@@ -100,12 +97,7 @@ func keyOfNothing(key string, err error) error {
 //
 // Errors: ErrNotExist.
 func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
-	var ino Ino
-	err := s.view(ctx, func(t *txn) (err error) {
-		ino, err = t.keyIno(key)
-		return err
-	})
-	return ino, err
+	return read(ctx, s, func(t *txn) (Ino, error) { return t.keyIno(key) })
 }
 
 // Keys lists up to limit keys that sort after the given one, in ascending order; fewer than

@@ -21,38 +21,29 @@ const (
 
 const inoKeyLen = 1 + 8
 
-func appendKey1(b []byte, kind byte, a uint64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, kind), a)
+// slotBits is the number of bits of a cookie that distinguish names of one hash; lastSlot is
+// the highest slot.
+const (
+	slotBits = 8
+	lastSlot = 1<<slotBits - 1
+)
+
+func appendKey(b []byte, kind byte, numbers ...uint64) []byte {
+	b = append(b, kind)
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
 }
 
-func appendKey2(b []byte, kind byte, a, c uint64) []byte {
-	return binary.BigEndian.AppendUint64(appendKey1(b, kind, a), c)
-}
-
-func appendKey3(b []byte, kind byte, a, c, d uint64) []byte {
-	return binary.BigEndian.AppendUint64(appendKey2(b, kind, a, c), d)
+// keyNumber returns a number in a key, of which 0 is the first; 0 if the key is too short.
+func keyNumber(key []byte, i int) uint64 {
+	at := 1 + 8*i
+	if len(key) < at+8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key[at:])
 }
 
 // keyIno returns the inode number that follows the kind; 0 if the key is too short.
-func keyIno(key []byte) Ino {
-	if len(key) < inoKeyLen {
-		return 0
-	}
-	return Ino(binary.BigEndian.Uint64(key[1:]))
-}
-
-// keySecond returns the number that follows the inode number; 0 if there is none.
-func keySecond(key []byte) uint64 {
-	if len(key) < inoKeyLen+8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(key[inoKeyLen:])
-}
-
-// keyThird returns the number after the second; 0 if there is none.
-func keyThird(key []byte) uint64 {
-	if len(key) < inoKeyLen+16 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(key[inoKeyLen+8:])
-}
+func keyIno(key []byte) Ino { return Ino(keyNumber(key, 0)) }

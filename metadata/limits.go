@@ -1,5 +1,11 @@
 package metadata
 
+import (
+	"cmp"
+	"sync"
+	"sync/atomic"
+)
+
 // The limits on names and links.
 const (
 	// MaxName is the maximum length, in bytes, of the name of an entry and of an extended
@@ -15,92 +21,105 @@ const (
 	MaxTarget = 4095
 )
 
-// The types of inodes: the type bits of a Mode.
-const (
-	TypeFIFO    Mode = 0o010000
-	TypeChar    Mode = 0o020000
-	TypeDir     Mode = sIFDIR
-	TypeBlock   Mode = 0o060000
-	TypeRegular Mode = sIFREG
-	TypeSymlink Mode = sIFLNK
-	TypeSocket  Mode = 0o140000
-)
-
-// ModeSetGID is the set-group-id bit: entries created in a directory with it inherit the
-// directory's group.
-const ModeSetGID Mode = 0o2000
-
-// ModeSticky is the sticky bit: in a directory with it, users may remove and rename only
-// their own entries.
-const ModeSticky Mode = 0o1000
-
-// Node describes the inode that Create creates.
-type Node struct {
-	// Ino comes from NewInos, so that content can be created under it before; 0 allocates
-	// one.
-	Ino  Ino
-	Mode Mode // type and permissions; no type means a regular file
-	UID  uint32
-	GID  uint32
-	// Rdev is the device number of a character or block special file.
-	Rdev uint32
-	// Target is the target of a symlink.
-	Target string
-	// Expires is the time at which a regular file expires; zero means never.
-	Expires Timespec
+// Limits bound the records of one inode, and of one user, the owner of inodes. Zero means
+// the default. Root has no per-user limits. Concurrent operations may together exceed a
+// user's limit by what they add.
+type Limits struct {
+	// UserNames bounds the names of a user's inodes, hard links included. An inode that
+	// chown gives to the user counts, but is never refused.
+	UserNames uint64
+	// UserXattrBytes bounds the bytes of the names and values of all extended
+	// attributes of a user's inodes.
+	UserXattrBytes uint64
+	// InodeXattrs bounds the number of an inode's extended attributes. The names
+	// of the default number fit into the 64 KiB that listxattr returns.
+	InodeXattrs uint64
+	// InodeXattrBytes bounds the bytes of the names and values of an inode's
+	// extended attributes.
+	InodeXattrBytes uint64
 }
 
-// DeviceRecord is the stored record of one device.
-type DeviceRecord struct {
-	Name  DeviceName
-	Ino   Ino   // the device's root directory
-	Epoch Epoch // the epoch recorded last; 0 for none
-}
-
-// RenameFlags modify Rename. The values are those of renameat2.
-type RenameFlags uint32
-
-// The flags of Rename. At most one may be set.
+// The defaults of Limits.
 const (
-	// NoReplace fails with ErrExist rather than replacing the new name.
-	NoReplace RenameFlags = 1
-	// Exchange swaps two names that both exist.
-	Exchange RenameFlags = 2
+	DefaultUserNames       = 500_000
+	DefaultUserXattrBytes  = 64 << 20
+	DefaultInodeXattrs     = 256
+	DefaultInodeXattrBytes = 256 << 10
 )
 
-// Rename describes the move of a name.
-type Rename struct {
-	From    Ino
+// EnsureDefaults fills in the fields that were left out.
+func (l *Limits) EnsureDefaults() {
+	l.UserNames = cmp.Or(l.UserNames, DefaultUserNames)
+	l.UserXattrBytes = cmp.Or(l.UserXattrBytes, DefaultUserXattrBytes)
+	l.InodeXattrs = cmp.Or(l.InodeXattrs, DefaultInodeXattrs)
+	l.InodeXattrBytes = cmp.Or(l.InodeXattrBytes, DefaultInodeXattrBytes)
+}
+
+// Usage is a user's consumption of the limited resources.
+type Usage struct {
+	Names      uint64
+	XattrBytes uint64
+}
+
+// LimitStatus is one limit, and the number of its refusals.
+type LimitStatus struct {
 	Name    string
-	To      Ino
-	NewName string
-	Flags   RenameFlags
+	Limit   uint64
+	Refused uint64
 }
 
-// RenameResult describes the inodes after a Rename.
-type RenameResult struct {
-	// Moved is the inode that now has the new name.
-	Moved Inode
-	// Replaced is the inode that had the new name before, in its state after the rename; if
-	// its Nlink is 0 its records are gone. Nil if there was none.
-	Replaced *Inode
-	// Exchanged is the inode that now has the old name, with Exchange.
-	Exchanged *Inode
-}
+// limit identifies one of Limits.
+type limit int
 
-// XattrFlags modify SetXattr. The values are those of setxattr.
-type XattrFlags uint32
-
-// The flags of SetXattr. At most one may be set.
 const (
-	// XattrCreate fails with ErrExist if the attribute exists.
-	XattrCreate XattrFlags = 1
-	// XattrReplace fails with ErrNoXattr if the attribute does not exist.
-	XattrReplace XattrFlags = 2
+	limitUserNames limit = iota
+	limitUserXattrBytes
+	limitInodeXattrs
+	limitInodeXattrBytes
+	limitCount
 )
 
-// KeyEntry is one key and the inode that has it.
-type KeyEntry struct {
-	Key string
-	Ino Ino
+// usage tracks the consumption of users. It is computed from the records at Open, and
+// updated by every transaction.
+type usage struct {
+	limits  Limits
+	refused [limitCount]atomic.Uint64
+
+	mu sync.Mutex
+	// +checklocks:mu
+	users map[uint32]Usage
+}
+
+// usageChange is one transaction's change to a user's usage.
+type usageChange struct {
+	uid          uint32
+	names, bytes int64
+}
+
+// plus returns the usage after a change.
+func (u Usage) plus(c usageChange) Usage {
+	return Usage{
+		Names:      uint64(max(0, int64(u.Names)+c.names)),
+		XattrBytes: uint64(max(0, int64(u.XattrBytes)+c.bytes)),
+	}
+}
+
+// apply adds the changes of a transaction.
+func (u *usage) apply(changes []usageChange) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range changes {
+		now := u.users[c.uid].plus(c)
+		if now == (Usage{}) {
+			delete(u.users, c.uid)
+			continue
+		}
+		u.users[c.uid] = now
+	}
+}
+
+func (u *usage) of(uid uint32) Usage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.users[uid]
 }

@@ -29,11 +29,7 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	dir, err := t.dir(parent)
-	if err != nil {
-		return rec, err
-	}
-	sl, err := t.findDirent(parent, name)
+	dir, sl, err := t.findIn(parent, name)
 	switch {
 	case err != nil:
 		return rec, err
@@ -53,20 +49,19 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 	}
 	rec.Nlink++
 	rec.Ctime = t.now
-	if err := t.putLink(ino, parent, sl.cookie, name); err != nil {
-		return rec, err
-	}
-	return rec, t.enter(&dir, name, sl, &rec)
+	t.putLink(ino, parent, sl.cookie, name)
+	t.enter(&dir, name, sl, &rec)
+	return rec, nil
 }
 
 // putLink stores the record of a further link.
-func (t *txn) putLink(ino, parent Ino, at Cookie, name string) error {
+func (t *txn) putLink(ino, parent Ino, at Cookie, name string) {
 	value := encodeLink(t.room(3+len(name)), name)
-	return t.kv.Set(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
+	t.set(t.key(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
 }
 
-func (t *txn) deleteLink(ino, parent Ino, at Cookie) error {
-	return t.kv.Delete(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)))
+func (t *txn) deleteLink(ino, parent Ino, at Cookie) {
+	t.del(t.key(kindLink, uint64(ino), uint64(parent), uint64(at)))
 }
 
 // isPrimary reports whether a name is the inode's primary link.
@@ -76,43 +71,41 @@ func (i *record) isPrimary(parent Ino, name string) bool {
 
 // dropLink removes one link of an inode that is not a directory and stores the inode, or
 // removes it with its last link. The caller handles the entry itself.
-func (t *txn) dropLink(rec *record, parent Ino, at Cookie, name string) error {
+func (t *txn) dropLink(rec *record, parent Ino, at Cookie, name string) {
 	rec.Ctime = t.now
 	if rec.Nlink <= 1 {
 		rec.Nlink = 0
-		return t.removeInode(rec)
+		t.removeInode(rec)
+		return
 	}
 	rec.Nlink--
-	var err error
 	if rec.isPrimary(parent, name) {
-		err = t.promoteLink(rec)
+		t.promoteLink(rec)
 	} else {
-		err = t.deleteLink(rec.Ino, parent, at)
+		t.deleteLink(rec.Ino, parent, at)
 	}
-	if err != nil {
-		return err
-	}
-	return t.putInode(rec)
+	t.putInode(rec)
 }
 
 // promoteLink makes one of the further links the primary one.
-func (t *txn) promoteLink(rec *record) error {
+func (t *txn) promoteLink(rec *record) {
 	var link []byte
 	var name string
-	err := t.kv.Scan(t.key1(kindLink, uint64(rec.Ino)), nil, func(key, value []byte) (bool, error) {
+	err := t.kv.Scan(t.key(kindLink, uint64(rec.Ino)), nil, func(key, value []byte) (bool, error) {
 		link = append(t.room(len(key)), key...)
 		var err error
 		name, err = decodeLink(value)
 		return false, err
 	})
+	if err == nil && link == nil {
+		err = fmt.Errorf("%w: inode %d: link records are missing", ErrCorrupt, rec.Ino)
+	}
 	if err != nil {
-		return err
+		t.fail(err)
+		return
 	}
-	if link == nil {
-		return fmt.Errorf("%w: inode %d: link records are missing", ErrCorrupt, rec.Ino)
-	}
-	rec.Parent, rec.Name = Ino(keySecond(link)), name
-	return t.kv.Delete(link)
+	rec.Parent, rec.Name = Ino(keyNumber(link, 1)), name
+	t.del(link)
 }
 
 // linkPlace is one link of an inode.
@@ -124,14 +117,12 @@ type linkPlace struct {
 
 // moveLink records that one link of an inode has moved. The caller stores the entries and
 // the inode.
-func (t *txn) moveLink(rec *record, from, to linkPlace) error {
+func (t *txn) moveLink(rec *record, from, to linkPlace) {
 	rec.Ctime = t.now
 	if rec.isPrimary(from.dir, from.name) {
 		rec.Parent, rec.Name = to.dir, to.name
-		return nil
+		return
 	}
-	if err := t.deleteLink(rec.Ino, from.dir, from.at); err != nil {
-		return err
-	}
-	return t.putLink(rec.Ino, to.dir, to.at, to.name)
+	t.deleteLink(rec.Ino, from.dir, from.at)
+	t.putLink(rec.Ino, to.dir, to.at, to.name)
 }

@@ -57,10 +57,10 @@ func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error,
 			if whole {
 				err = rec.apply(fn)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				t.putInode(&rec)
 			}
-			return t.putInode(&rec)
+			return err
 		})
 		if err != nil {
 			return Inode{}, err
@@ -73,16 +73,13 @@ func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error,
 //
 // Errors: ErrNotExist.
 func (s *Store) Mappings(ctx context.Context, ino Ino) ([]Mapping, error) {
-	var maps []Mapping
-	err := s.view(ctx, func(t *txn) error {
+	return read(ctx, s, func(t *txn) ([]Mapping, error) {
 		rec, err := t.inode(ino)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		maps, err = t.mappings(&rec)
-		return err
+		return t.mappings(&rec)
 	})
-	return maps, err
 }
 
 // mappings reads the mappings of an inode in order.
@@ -91,7 +88,7 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 	case 0:
 		return nil, nil
 	case 1: // by far the most frequent case, and cheaper than a scan
-		data, err := t.kv.Get(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
+		data, err := t.kv.Get(t.key(kindMapping, uint64(rec.Ino), rec.firstMap))
 		if err != nil {
 			return nil, corruptIfMissing(err, fmt.Sprintf("inode %d: mapping", rec.Ino))
 		}
@@ -101,16 +98,12 @@ func (t *txn) mappings(rec *record) ([]Mapping, error) {
 		}
 		return []Mapping{m}, nil
 	}
-	return t.scanMappings(rec.Ino)
-}
-
-func (t *txn) scanMappings(ino Ino) ([]Mapping, error) {
 	var maps []Mapping
-	prefix := t.key1(kindMapping, uint64(ino))
+	prefix := t.key(kindMapping, uint64(rec.Ino))
 	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
-		m, err := decodeMapping(keySecond(key), value)
+		m, err := decodeMapping(keyNumber(key, 1), value)
 		if err != nil {
-			return false, fmt.Errorf("inode %d: %w", ino, err)
+			return false, fmt.Errorf("inode %d: %w", rec.Ino, err)
 		}
 		maps = append(maps, m)
 		return true, nil
@@ -142,31 +135,30 @@ func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole boo
 			}
 			return false, nil
 		}
-		if old, maps, err = t.replaceMapping(rec, old, maps); err != nil {
-			return false, err
-		}
+		old, maps = t.replaceMapping(rec, old, maps)
 	}
 	return true, nil
 }
 
 // replaceMapping writes one record: it removes the first of old, or stores the first of
 // maps, possibly replacing the former. It returns the rest of both.
-func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
+func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping) {
 	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
 		rec.maps--
-		return old[1:], maps, t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff))
+		t.del(t.key(kindMapping, uint64(rec.Ino), old[0].FileOff))
+		return old[1:], maps
 	}
 	if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
 		old = old[1:]
 	} else {
 		rec.maps++
 	}
-	return old, maps[1:], t.putMapping(rec.Ino, &maps[0])
+	t.putMapping(rec.Ino, &maps[0])
+	return old, maps[1:]
 }
 
-func (t *txn) putMapping(ino Ino, m *Mapping) error {
-	value := encodeMapping(t.room(mappingRoom), m)
-	return t.kv.Set(t.key2(kindMapping, uint64(ino), m.FileOff), value)
+func (t *txn) putMapping(ino Ino, m *Mapping) {
+	t.set(t.key(kindMapping, uint64(ino), m.FileOff), encodeMapping(t.room(mappingRoom), m))
 }
 
 // mappingRoom is a size, in bytes, that is sufficient for most mapping records.

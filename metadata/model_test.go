@@ -1,8 +1,6 @@
 package metadata_test
 
-import (
-	"github.com/hmcfs/hmcfs/metadata"
-)
+import "github.com/hmcfs/hmcfs/metadata"
 
 // modelNode is an inode of the model: a plain tree of pointers.
 type modelNode struct {

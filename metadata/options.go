@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,15 +20,9 @@ type Options struct {
 
 // EnsureDefaults fills in the fields that were left out.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	o.Limits.EnsureDefaults()
 }
-
-// Validate reports faults of the options. At present there are none to find; it exists so
-// that callers need not know that.
-func (o *Options) Validate() error { return nil }

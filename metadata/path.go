@@ -32,3 +32,26 @@ func (s *Store) PathOf(ctx context.Context, ino Ino) (string, error) {
 	slices.Reverse(names)
 	return strings.Join(names, "/"), err
 }
+
+// outside checks that a directory is neither rec nor inside of it. Each directory on the
+// path to the root is read in this transaction, so no concurrent rename can make the result
+// wrong.
+func (t *txn) outside(rec *record, dir Ino) error {
+	if !rec.IsDir() {
+		return nil
+	}
+	for depth := 0; dir != RootIno; depth++ {
+		if dir == rec.Ino {
+			return fmt.Errorf("%w: directory would move into itself", ErrInvalid)
+		}
+		if depth > maxDepth {
+			return fmt.Errorf("%w: directory %d is not under the root", ErrCorrupt, dir)
+		}
+		up, err := t.inode(dir)
+		if err != nil {
+			return err
+		}
+		dir = up.Parent
+	}
+	return nil
+}

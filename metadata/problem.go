@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -71,37 +72,43 @@ const (
 	WrongTaken
 )
 
+// texts returns the description of the kind in words, and that of its remedy.
+func (k ProblemKind) texts() (name, remedy string) {
+	texts := [...][2]string{
+		CorruptRecord:   {"corrupt record", ""},
+		DanglingEntry:   {"entry without inode or directory", "the entry is removed"},
+		WrongEntryType:  {"entry of the wrong type", "the entry gets the inode's type"},
+		SecondEntry:     {"directory with a second entry", "the second entry is removed"},
+		Orphan:          {"inode without entry", "an entry is added for it"},
+		Circle:          {"directory inside itself", "it is moved out of itself"},
+		WrongPrimary:    {"wrong primary link", "one of its entries becomes the primary link"},
+		MissingLink:     {"missing link", "the link is added to the inode"},
+		DanglingLink:    {"link without entry", "the link is removed"},
+		WrongNlink:      {"wrong link count", "recounted"},
+		WrongSize:       {"wrong directory size", "recounted"},
+		WrongCount:      {"wrong count of attributes or mappings", "recounted"},
+		DanglingKey:     {"key without inode", "the key is removed"},
+		MissingKey:      {"missing key", "the key is recreated for the inode, unless another inode has it"},
+		DanglingRecords: {"attributes, mappings or links without inode", "they are removed"},
+		DanglingDevice:  {"device without directory", "the device is removed"},
+		MissingDevice:   {"directory without device", "the device is recreated for the directory"},
+		DanglingBinding: {"binding of an inode that is not bound", "the binding is removed"},
+		MissingBinding:  {"bound inode without binding", "the inode is marked as lost"},
+		MissingPublish:  {"publish/ is missing", "it is created"},
+		DanglingExpiry:  {"expiry of an inode that does not expire then", "the expiry is removed"},
+		MissingExpiry:   {"missing expiry", "the expiry is recreated from the inode"},
+		WrongTaken:      {"marked as received, outside publish/", "the mark is removed"},
+	}
+	if k <= 0 || int(k) >= len(texts) {
+		return fmt.Sprintf("problem %d", int(k)), ""
+	}
+	return texts[k][0], texts[k][1]
+}
+
 // String describes the kind in words.
 func (k ProblemKind) String() string {
-	names := [...]string{
-		CorruptRecord:   "corrupt record",
-		DanglingEntry:   "entry without inode or directory",
-		WrongEntryType:  "entry of the wrong type",
-		SecondEntry:     "directory with a second entry",
-		Orphan:          "inode without entry",
-		Circle:          "directory inside itself",
-		WrongPrimary:    "wrong primary link",
-		MissingLink:     "missing link",
-		DanglingLink:    "link without entry",
-		WrongNlink:      "wrong link count",
-		WrongSize:       "wrong directory size",
-		WrongCount:      "wrong count of attributes or mappings",
-		DanglingKey:     "key without inode",
-		MissingKey:      "missing key",
-		DanglingRecords: "attributes, mappings or links without inode",
-		DanglingDevice:  "device without directory",
-		MissingDevice:   "directory without device",
-		DanglingBinding: "binding of an inode that is not bound",
-		MissingBinding:  "bound inode without binding",
-		MissingPublish:  "publish/ is missing",
-		DanglingExpiry:  "expiry of an inode that does not expire then",
-		MissingExpiry:   "missing expiry",
-		WrongTaken:      "marked as received, outside publish/",
-	}
-	if k > 0 && int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("problem %d", int(k))
+	name, _ := k.texts()
+	return name
 }
 
 // Problem is one inconsistency, found by Check and fixed by Repair.
@@ -143,59 +150,19 @@ func (p Problem) String() string {
 
 // Remedy describes in words how Repair fixed the problem.
 func (p Problem) Remedy() string {
-	if p.Kind == CorruptRecord {
-		return p.corruptRemedy()
+	_, remedy := p.Kind.texts()
+	if p.Kind != CorruptRecord || p.Key == "" {
+		return remedy
 	}
-	remedies := [...]string{
-		DanglingEntry:   "the entry is removed",
-		WrongEntryType:  "the entry gets the inode's type",
-		SecondEntry:     "the second entry is removed",
-		Orphan:          "an entry is added for it",
-		Circle:          "it is moved out of itself",
-		WrongPrimary:    "one of its entries becomes the primary link",
-		MissingLink:     "the link is added to the inode",
-		DanglingLink:    "the link is removed",
-		WrongNlink:      "recounted",
-		WrongSize:       "recounted",
-		WrongCount:      "recounted",
-		DanglingKey:     "the key is removed",
-		MissingKey:      "the key is recreated for the inode, unless another inode has it",
-		DanglingRecords: "they are removed",
-		DanglingDevice:  "the device is removed",
-		MissingDevice:   "the device is recreated for the directory",
-		DanglingBinding: "the binding is removed",
-		MissingBinding:  "the inode is marked as lost",
-		MissingPublish:  "it is created",
-		DanglingExpiry:  "the expiry is removed",
-		MissingExpiry:   "the expiry is recreated from the inode",
-		WrongTaken:      "the mark is removed",
+	// What was removed with an undecodable record.
+	remedies := map[byte]string{
+		kindInode:   "the inode is removed",
+		kindDirent:  "the entry is removed",
+		kindLink:    "the link is removed",
+		kindXattr:   "the attribute is removed",
+		kindBinding: "the binding is removed: the file is lost",
+		kindExpiry:  "the expiry is removed",
+		kindMapping: "the mapping is removed: that part of the file reads as zeros",
 	}
-	if p.Kind > 0 && int(p.Kind) < len(remedies) {
-		return remedies[p.Kind]
-	}
-	return ""
-}
-
-// corruptRemedy describes what was removed with an undecodable record.
-func (p Problem) corruptRemedy() string {
-	if p.Key == "" {
-		return ""
-	}
-	switch p.Key[0] {
-	case kindInode:
-		return "the inode is removed"
-	case kindDirent:
-		return "the entry is removed"
-	case kindLink:
-		return "the link is removed"
-	case kindXattr:
-		return "the attribute is removed"
-	case kindBinding:
-		return "the binding is removed: the file is lost"
-	case kindExpiry:
-		return "the expiry is removed"
-	case kindMapping:
-		return "the mapping is removed: that part of the file reads as zeros"
-	}
-	return "the record is removed"
+	return cmp.Or(remedies[p.Key[0]], "the record is removed")
 }

@@ -2,31 +2,21 @@ package metadata
 
 import "context"
 
-// PublishIno is the directory publish/. It exists in every store, without an entry in the
-// root, and belongs to no device: a file in it stays on its own device. Files enter it only
-// by Publish and Put, and Rename or MoveDevice moves one out, to a directory of its device
-// or of another.
-const PublishIno Ino = 16
-
-// publishName is the name of PublishIno in paths.
-const publishName = "publish"
-
-// publishDir returns the record of an empty publish/ directory.
-func (t *txn) publishDir() record {
-	return record{Inode: Inode{
-		Ino: PublishIno, Gen: t.s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
-		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
-		Parent: RootIno, Name: publishName,
-	}}
+// Take marks a file in PublishIno as received. It only remains to remove the file, which
+// the next run does if this one dies before. A file can be taken once: the second call
+// returns ErrNotExist. A received file can only be removed.
+//
+// Errors: ErrNotExist, also for a file elsewhere.
+func (s *Store) Take(ctx context.Context, ino Ino) error {
+	_, err := s.change(ctx, ino, nil, func(_ *txn, rec *record) error {
+		if rec.Parent != PublishIno || rec.Taken {
+			return ErrNotExist
+		}
+		rec.Taken = true
+		return nil
+	})
+	return err
 }
-
-// isPublishDir reports whether an inode can be PublishIno.
-func (i *record) isPublishDir() bool {
-	return i.IsDir() && i.Device == "" && i.Parent == RootIno && i.Name == publishName
-}
-
-// isTop reports whether a directory exists without an entry.
-func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }
 
 // Publish moves a regular file with one link into PublishIno under a new name, as Rename
 // does with NoReplace. The file stays on its device, and loses its key.
@@ -44,59 +34,4 @@ func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (
 	r := Rename{From: parent, Name: name, To: PublishIno, NewName: newName, Flags: NoReplace}
 	res, err := s.rename(ctx, r, (*renameOp).publish)
 	return res.Moved, err
-}
-
-// publish applies the rules of Publish.
-func (op *renameOp) publish() error {
-	switch {
-	case op.From == PublishIno:
-		return ErrPermission
-	case op.moved.IsDir():
-		return ErrIsDir
-	case !op.moved.IsRegular():
-		return ErrInvalid
-	case op.moved.Nlink > 1:
-		return ErrTooManyLinks
-	case op.moved.Key == "":
-		return nil
-	}
-	key := op.moved.Key
-	op.moved.Key = ""
-	return op.t.kv.Delete(op.t.keyString(kindKey, key))
-}
-
-// permitPublish applies the rules for all other renames of names in PublishIno: a file may
-// only leave it, and not once it was received.
-func (op *renameOp) permitPublish() error {
-	switch {
-	case op.From != PublishIno && op.To != PublishIno:
-		return nil
-	case op.Flags == Exchange:
-		return ErrInvalid
-	case op.To == PublishIno:
-		return ErrPermission
-	case op.moved.Taken:
-		return ErrNotExist
-	}
-	return nil
-}
-
-// Take marks a file in PublishIno as received. It only remains to remove the file, which
-// the next run does if this one dies before. A file can be taken once: the second call
-// returns ErrNotExist. A received file can only be removed.
-//
-// Errors: ErrNotExist, also for a file elsewhere.
-func (s *Store) Take(ctx context.Context, ino Ino) error {
-	defer s.locks.lock(ino)()
-	return s.update(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
-		if err != nil {
-			return err
-		}
-		if rec.Parent != PublishIno || rec.Taken {
-			return ErrNotExist
-		}
-		rec.Taken = true
-		return t.putInode(&rec)
-	})
 }

@@ -15,59 +15,6 @@ func (s *Store) leftover(rec *record) bool {
 	return rec.Nlink == 0 && rec.maps+uint64(rec.xattrs) > uint64(s.purgeBatch)
 }
 
-// removeInode removes an inode's record and all records that depend on it. If they are too
-// many for one transaction, the rest is announced for purge.
-func (t *txn) removeInode(rec *record) error {
-	if err := t.kv.Delete(t.key1(kindInode, uint64(rec.Ino))); err != nil {
-		return err
-	}
-	if rec.Key != "" {
-		if err := t.kv.Delete(t.keyString(kindKey, rec.Key)); err != nil {
-			return err
-		}
-	}
-	if rec.Bound == BoundLive {
-		if err := t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino))); err != nil {
-			return err
-		}
-	}
-	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
-		return err
-	}
-	leftover := t.s.leftover(rec)
-	held := (rec.xattrs > 0 || leftover) && t.s.held.has(rec.Ino)
-	if err := t.discharge(rec, held); err != nil {
-		return err
-	}
-	switch {
-	case held:
-		if err := t.hold(rec); err != nil {
-			return err
-		}
-	case leftover:
-		key := t.key1(kindPurge, uint64(rec.Ino))
-		if err := t.kv.Set(key, encodeNumber(t.room(2), 1)); err != nil {
-			return err
-		}
-	}
-	if leftover {
-		return nil
-	}
-	if rec.xattrs > 0 && !held {
-		if _, err := t.deleteUnder(t.key1(kindXattr, uint64(rec.Ino)), 0); err != nil {
-			return err
-		}
-	}
-	switch rec.maps {
-	case 0:
-		return nil
-	case 1:
-		return t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
-	}
-	_, err := t.deleteUnder(t.key1(kindMapping, uint64(rec.Ino)), 0)
-	return err
-}
-
 // purgeSoon removes the remaining records of a removed inode. If it fails, the removal of
 // the inode has succeeded nevertheless: the next Open tries again, and nothing refers to
 // these records meanwhile. It ignores the end of the context, since the operation proper is
@@ -97,7 +44,7 @@ func (s *Store) purge(ctx context.Context, ino Ino) error {
 // purge is one step of Store.purge; it reports whether more are needed.
 func (t *txn) purge(ino Ino) (more bool, err error) {
 	left := t.s.purgeBatch
-	held := t.s.held.has(ino)
+	held := t.isHeld(ino)
 	kinds := []byte{kindXattr, kindMapping}
 	if held {
 		kinds = kinds[1:]
@@ -106,7 +53,7 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 		if left == 0 {
 			return true, nil
 		}
-		n, err := t.deleteUnder(t.key1(kind, uint64(ino)), left)
+		n, err := t.deleteUnder(t.key(kind, uint64(ino)), left)
 		if err != nil {
 			return false, err
 		}
@@ -115,7 +62,8 @@ func (t *txn) purge(ino Ino) (more bool, err error) {
 	if left == 0 || held {
 		return left == 0, nil
 	}
-	return false, t.kv.Delete(t.key1(kindPurge, uint64(ino)))
+	t.del(t.key(kindPurge, uint64(ino)))
+	return false, nil
 }
 
 // purgeAll completes the removals that an earlier process announced.
@@ -131,4 +79,10 @@ func (s *Store) purgeAll(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// isHeld reports whether the attributes of an inode outlive its last name.
+func (t *txn) isHeld(ino Ino) bool {
+	_, ok := t.s.held.Load(ino)
+	return ok
 }

@@ -27,19 +27,16 @@ func (op *putOp) run() error {
 	if op.Device != "" {
 		op.rec.Device = op.Device
 	}
-	if err = op.takeName(); err != nil {
-		return err
-	}
+	op.takeName()
 	if op.Key != "" {
 		if err = op.takeKey(); err != nil {
 			return err
 		}
 	}
-	if err = op.content(); err != nil {
-		return err
-	}
+	op.content()
 	op.res.Inode = op.rec.Inode
-	return op.t.putInode(&op.rec)
+	op.t.putInode(&op.rec)
+	return nil
 }
 
 // look reads the inodes that the file would replace; refused is the reason if it may not.
@@ -103,19 +100,18 @@ func (op *putOp) limited() error {
 }
 
 // takeName gives the name to the file, removing it from the inode that has it.
-func (op *putOp) takeName() error {
+func (op *putOp) takeName() {
 	t := op.t
 	if !op.sl.found {
 		t.touchDir(op.dir, 1, 0)
-		return t.addDirent(op.dir.Ino, op.Name, op.sl, &op.rec)
+		t.addDirent(op.dir.Ino, op.Name, op.sl, &op.rec)
+		return
 	}
-	if err := t.dropLink(&op.other, op.dir.Ino, op.sl.cookie, op.Name); err != nil {
-		return err
-	}
+	t.dropLink(&op.other, op.dir.Ino, op.sl.cookie, op.Name)
 	op.res.Replaced = &op.other.Inode
 	op.leftover = t.s.leftover(&op.other)
 	t.touchDir(op.dir, 0, 0)
-	return t.setDirent(op.dir.Ino, op.sl, &op.rec)
+	t.setDirent(op.dir.Ino, op.sl, &op.rec)
 }
 
 // takeKey gives the key to the file, removing it from the inode that has it.
@@ -124,8 +120,8 @@ func (op *putOp) takeKey() error {
 		return err
 	}
 	op.rec.Key = op.Key
-	value := encodeNumber(op.t.room(12), uint64(op.Ino))
-	return op.t.kv.Set(op.t.keyString(kindKey, op.Key), value)
+	op.t.putKey(op.Key, op.Ino)
+	return nil
 }
 
 // unkey removes the key from the inode that has it, unless that was just removed.
@@ -149,34 +145,29 @@ func (op *putOp) unkey() error {
 	}
 	owner.Key = ""
 	owner.Ctime = op.t.now
-	return op.t.putInode(owner)
+	op.t.putInode(owner)
+	return nil
 }
 
 // content stores the records that belong to the inode, and sets its counts.
-func (op *putOp) content() error {
+func (op *putOp) content() {
 	t, rec := op.t, &op.rec
 	rec.Size, rec.Allocated = op.Size, op.Allocated
 	rec.Epoch, rec.Path = op.Epoch, op.Path
 	for i := range op.maps {
-		if err := t.putMapping(rec.Ino, &op.maps[i]); err != nil {
-			return err
-		}
+		t.putMapping(rec.Ino, &op.maps[i])
 	}
 	if rec.maps = uint64(len(op.maps)); rec.maps > 0 {
 		rec.firstMap = op.maps[0].FileOff
 	}
 	for name, value := range op.Xattrs {
-		if err := t.putXattr(rec.Ino, name, value); err != nil {
-			return err
-		}
+		t.putXattr(rec.Ino, name, value)
 		t.use(rec.UID, 0, int64(len(name)+len(value)))
 	}
 	rec.xattrs = uint32(len(op.Xattrs))
 	if op.Binding != nil {
 		rec.Bound = BoundLive
-		if err := t.putBinding(rec.Ino, op.Binding); err != nil {
-			return err
-		}
+		t.putBinding(rec.Ino, op.Binding)
 	}
-	return t.expire(rec, op.Expires)
+	t.expire(rec, op.Expires)
 }

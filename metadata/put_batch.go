@@ -6,15 +6,6 @@ import (
 	"fmt"
 )
 
-// fail sets an error for all files from index from on that have none yet.
-func (p *putter) fail(from int, err error) {
-	for i := from; i < len(p.results); i++ {
-		if p.results[i].Err == nil {
-			p.results[i] = PutResult{Err: err}
-		}
-	}
-}
-
 // putter is the state of a running Put.
 type putter struct {
 	s       *Store
@@ -23,55 +14,38 @@ type putter struct {
 	results []PutResult
 }
 
-// putFile is a validated file of Put.
-type putFile struct {
-	*NewFile
-	node        Node
-	maps        []Mapping // in order
-	keys, bytes int       // its share of a transaction, as far as it is known
+// Put creates several files in one directory, in few transactions: each file is created
+// completely or not at all, independently of the others. The results are in the order of
+// the files, which are created in that order too: of two files with the same name the
+// second may replace the first.
+//
+// Errors: ErrNotExist and ErrNotDir for the directory, ErrPermission in the root, and those
+// of the KV. The files before the error keep their results, and the others have the error
+// as theirs.
+func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult, error) {
+	p := putter{s: s, dir: dir, files: make([]putFile, len(files)), results: make([]PutResult, len(files))}
+	for i := range files {
+		p.files[i], p.results[i].Err = newPutFile(&files[i])
+	}
+	for at := 0; at < len(files); {
+		n := p.batch(at)
+		done, err := p.make(ctx, at, n)
+		if err != nil {
+			p.fail(at+done, err)
+			return p.results, fmt.Errorf("put %d files: %w", len(files), err)
+		}
+		at += n
+	}
+	return p.results, nil
 }
 
-// newPutFile validates a file, independently of the directory's content.
-func newPutFile(f *NewFile) (putFile, error) {
-	p := putFile{NewFile: f, node: f.Node}
-	if err := validName(f.Name); err != nil {
-		return p, err
-	}
-	if err := p.node.normalize(); err != nil {
-		return p, err
-	}
-	switch {
-	case f.Ino < FirstIno, p.node.Mode.Type() != TypeRegular, f.Expires.Nsec >= 1e9:
-		return p, ErrInvalid
-	case len(f.Binding) > MaxBinding:
-		return p, fmt.Errorf("binding of %d bytes: %w", len(f.Binding), ErrTooLarge)
-	}
-	if f.Key != "" {
-		if err := ValidKey(f.Key); err != nil {
-			return p, err
+// fail sets an error for all files from index from on that have none yet.
+func (p *putter) fail(from int, err error) {
+	for i := from; i < len(p.results); i++ {
+		if p.results[i].Err == nil {
+			p.results[i] = PutResult{Err: err}
 		}
 	}
-	return p, p.measure()
-}
-
-// measure sorts the mappings and estimates the size of the file's records.
-func (f *putFile) measure() error {
-	var err error
-	if f.maps, err = sortedMappings(f.Maps); err != nil {
-		return err
-	}
-	f.keys = 5 + len(f.Xattrs) + len(f.maps)
-	f.bytes = 2*inodeRoom + 4*len(f.Name) + 2*len(f.Key) + len(f.Binding) + len(f.maps)*2*mappingRoom
-	for name, value := range f.Xattrs {
-		if err := validXattr(name); err != nil {
-			return err
-		}
-		if len(value) > MaxXattr {
-			return fmt.Errorf("attribute %s: %w", name, ErrTooLarge)
-		}
-		f.bytes += 16 + len(name) + len(value)
-	}
-	return nil
 }
 
 // batch returns the number of files from index at on that fit into one transaction.
@@ -146,6 +120,9 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 	}
 	some := false
 	for _, i := range todo {
+		if t.err != nil {
+			return nil, t.err
+		}
 		op := putOp{t: t, dir: &dir, putFile: &p.files[i]}
 		if err = op.run(); err != nil {
 			return nil, err
@@ -160,8 +137,8 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 			left = append(left, op.other.Ino)
 		}
 	}
-	if !some {
-		return nil, nil
+	if some {
+		t.putInode(&dir)
 	}
-	return left, t.putInode(&dir)
+	return left, nil
 }

@@ -1,9 +1,9 @@
 package metadata
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 )
 
 // txn is a transaction of the KV in terms of records. Only its methods build keys and
@@ -21,6 +21,8 @@ type txn struct {
 	watch *watchedTxn
 	// used lists the transaction's changes of users' usage.
 	used []usageChange
+	// err is the first error of set, del and fail.
+	err error
 }
 
 // The arena of a read-only transaction holds a few keys; that of a writing one holds
@@ -34,10 +36,44 @@ func (s *Store) startTxn(kv KVTxn) *txn {
 	return &txn{s: s, kv: kv, now: TimespecOf(s.now()), chunk: updateChunk}
 }
 
+// run runs fn, and returns the first error of a write, or that of fn.
+func (t *txn) run(fn func(*txn) error) error {
+	err := fn(t)
+	return cmp.Or(t.err, err)
+}
+
+// fail makes run return an error, unless there is an earlier one.
+func (t *txn) fail(err error) { t.err = cmp.Or(t.err, err) }
+
+// set writes a value. Its error is kept for run, so that sequences of writes need no checks.
+func (t *txn) set(key, value []byte) { t.fail(t.kv.Set(key, value)) }
+
+// del removes a key; see set.
+func (t *txn) del(key []byte) { t.fail(t.kv.Delete(key)) }
+
+// read returns what fn reads in a snapshot.
+func read[T any](ctx context.Context, s *Store, fn func(*txn) (T, error)) (out T, err error) {
+	err = s.view(ctx, func(t *txn) error {
+		out, err = fn(t)
+		return err
+	})
+	return out, err
+}
+
 func (s *Store) view(ctx context.Context, fn func(*txn) error) error {
 	return s.kv.View(ctx, func(kv KVTxn) error {
-		return fn(&txn{s: s, kv: kv, chunk: viewChunk})
+		t := txn{s: s, kv: kv, chunk: viewChunk}
+		return t.run(fn)
 	})
+}
+
+// get reads a value. Errors: absent if there is none.
+func (t *txn) get(key []byte, absent error) ([]byte, error) {
+	data, err := t.kv.Get(key)
+	if errors.Is(err, ErrNoKey) {
+		err = absent
+	}
+	return data, err
 }
 
 // room returns an empty slice with capacity for n bytes.
@@ -50,76 +86,12 @@ func (t *txn) room(n int) []byte {
 	return t.arena[at : at : at+n]
 }
 
-func (t *txn) key1(kind byte, a uint64) []byte {
-	return appendKey1(t.room(1+8), kind, a)
-}
-
-func (t *txn) key2(kind byte, a, b uint64) []byte {
-	return appendKey2(t.room(1+16), kind, a, b)
-}
-
-func (t *txn) key3(kind byte, a, b, c uint64) []byte {
-	return appendKey3(t.room(1+24), kind, a, b, c)
+func (t *txn) key(kind byte, numbers ...uint64) []byte {
+	return appendKey(t.room(1+8*len(numbers)), kind, numbers...)
 }
 
 func (t *txn) keyString(kind byte, s string) []byte {
 	return append(append(t.room(1+len(s)), kind), s...)
-}
-
-// inode reads an inode. Errors: ErrNotExist.
-func (t *txn) inode(ino Ino) (record, error) {
-	data, err := t.kv.Get(t.key1(kindInode, uint64(ino)))
-	if errors.Is(err, ErrNoKey) {
-		return record{}, ErrNotExist
-	}
-	if err != nil {
-		return record{}, err
-	}
-	rec, err := decodeRecord(ino, data)
-	if err != nil {
-		return record{}, fmt.Errorf("inode %d: %w", ino, err)
-	}
-	rec.charged = rec.charge()
-	return rec, nil
-}
-
-// target reads the inode of an entry, which must exist.
-func (t *txn) target(d dirent) (record, error) {
-	rec, err := t.inode(d.ino)
-	if errors.Is(err, ErrNotExist) {
-		return record{}, fmt.Errorf("%w: entry %q names inode %d, which is missing",
-			ErrCorrupt, d.name, d.ino)
-	}
-	return rec, err
-}
-
-// dir reads an inode that must be a directory. Errors: ErrNotExist, ErrNotDir.
-func (t *txn) dir(ino Ino) (record, error) {
-	rec, err := t.inode(ino)
-	if err == nil && !rec.IsDir() {
-		err = ErrNotDir
-	}
-	return rec, err
-}
-
-// inodeRoom is a size, in bytes, that is sufficient for most inode records.
-const inodeRoom = 192
-
-func (t *txn) putInode(rec *record) error {
-	if err := t.account(rec); err != nil {
-		return err
-	}
-	value := rec.encode(t.room(inodeRoom))
-	return t.kv.Set(t.key1(kindInode, uint64(rec.Ino)), value)
-}
-
-// touchDir updates a directory whose entries changed: entries is the change of their
-// number, and subdirs that of the directories among them.
-func (t *txn) touchDir(dir *record, entries, subdirs int) {
-	dir.Size = uint64(int64(dir.Size) + int64(entries))
-	dir.Nlink = uint32(int64(dir.Nlink) + int64(subdirs))
-	dir.Mtime = t.now
-	dir.Ctime = t.now
 }
 
 // keysUnder collects up to limit keys with a prefix; 0 means all.
@@ -136,13 +108,52 @@ func (t *txn) keysUnder(prefix []byte, limit int) ([][]byte, error) {
 // number.
 func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 	keys, err := t.keysUnder(prefix, limit)
-	if err != nil {
-		return 0, err
-	}
 	for _, key := range keys {
-		if err := t.kv.Delete(key); err != nil {
-			return 0, err
+		t.del(key)
+	}
+	return len(keys), err
+}
+
+// update runs a transaction, and then drops what it wrote from the cache, even if it
+// failed: an error may occur after the commit.
+func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
+	w := watchedTxn{written: make([][]byte, 0, 4)}
+	var used []usageChange
+	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
+		w.KVTxn, w.fresh = kv, w.fresh[:0]
+		t := s.startTxn(&w)
+		t.watch = &w
+		err = t.run(fn)
+		used = t.used
+		return err
+	})
+	if err == nil && len(used) > 0 {
+		s.usage.apply(used)
+	}
+	for _, key := range w.written {
+		if err != nil || !w.stays(key) {
+			s.cache.drop(key)
 		}
 	}
-	return len(keys), nil
+	if fn := s.changed.Load(); fn != nil && *fn != nil {
+		for _, key := range w.written {
+			(*fn)(keyIno(key), key[0] == kindDirent)
+		}
+	}
+	return err
+}
+
+// grow is update for changes that add names or attributes: it respects the reserve.
+func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
+	if err := s.Room(ctx); err != nil {
+		return err
+	}
+	return s.update(ctx, fn)
+}
+
+// fresh adds an inode to the cache that this transaction has just created and written for
+// the last time.
+func (t *txn) fresh(rec *record) {
+	t.s.cache.ofInode(rec.Ino).putFresh(rec.Ino, rec.Inode)
+	t.watch.fresh = append(t.watch.fresh, rec.Ino)
 }

@@ -106,21 +106,34 @@ const (
 )
 
 // IsDir reports whether the inode is a directory.
-func (i Inode) IsDir() bool { return i.Mode&sIFMT == sIFDIR }
+func (i Inode) IsDir() bool { return i.Mode.Type() == TypeDir }
 
 // IsRegular reports whether the inode is a regular file.
-func (i Inode) IsRegular() bool { return i.Mode&sIFMT == sIFREG }
+func (i Inode) IsRegular() bool { return i.Mode.Type() == TypeRegular }
 
 // IsSymlink reports whether the inode is a symbolic link.
-func (i Inode) IsSymlink() bool { return i.Mode&sIFMT == sIFLNK }
+func (i Inode) IsSymlink() bool { return i.Mode.Type() == TypeSymlink }
 
-// The file types of st_mode, with the values in POSIX systems' <sys/stat.h>.
+// The types of inodes: the type bits of a Mode, with the values in POSIX systems'
+// <sys/stat.h>, and the mask of these bits.
 const (
-	sIFMT  Mode = 0o170000
-	sIFDIR Mode = 0o040000
-	sIFREG Mode = 0o100000
-	sIFLNK Mode = 0o120000
+	sIFMT       Mode = 0o170000
+	TypeFIFO    Mode = 0o010000
+	TypeChar    Mode = 0o020000
+	TypeDir     Mode = 0o040000
+	TypeBlock   Mode = 0o060000
+	TypeRegular Mode = 0o100000
+	TypeSymlink Mode = 0o120000
+	TypeSocket  Mode = 0o140000
 )
+
+// ModeSetGID is the set-group-id bit: entries created in a directory with it inherit the
+// directory's group.
+const ModeSetGID Mode = 0o2000
+
+// ModeSticky is the sticky bit: in a directory with it, users may remove and rename only
+// their own entries.
+const ModeSticky Mode = 0o1000
 
 // Type returns the file type bits of the mode.
 func (m Mode) Type() Mode { return m & sIFMT }
@@ -180,3 +193,86 @@ type Mapping struct {
 	Off        uint64 // offset of the piece in the allocation, in bytes
 	Pinned     bool   // page-locked for the device
 }
+
+// Node describes the inode that Create creates.
+type Node struct {
+	// Ino comes from NewInos, so that content can be created under it before; 0 allocates
+	// one.
+	Ino  Ino
+	Mode Mode // type and permissions; no type means a regular file
+	UID  uint32
+	GID  uint32
+	// Rdev is the device number of a character or block special file.
+	Rdev uint32
+	// Target is the target of a symlink.
+	Target string
+	// Expires is the time at which a regular file expires; zero means never.
+	Expires Timespec
+}
+
+// DeviceRecord is the stored record of one device.
+type DeviceRecord struct {
+	Name  DeviceName
+	Ino   Ino   // the device's root directory
+	Epoch Epoch // the epoch recorded last; 0 for none
+}
+
+// Rename describes the move of a name.
+type Rename struct {
+	From    Ino
+	Name    string
+	To      Ino
+	NewName string
+	Flags   RenameFlags
+}
+
+// RenameResult describes the inodes after a Rename.
+type RenameResult struct {
+	// Moved is the inode that now has the new name.
+	Moved Inode
+	// Replaced is the inode that had the new name before, in its state after the rename; if
+	// its Nlink is 0 its records are gone. Nil if there was none.
+	Replaced *Inode
+	// Exchanged is the inode that now has the old name, with Exchange.
+	Exchanged *Inode
+}
+
+// RenameFlags modify Rename. The values are those of renameat2.
+type RenameFlags uint32
+
+// The flags of Rename. At most one may be set.
+const (
+	// NoReplace fails with ErrExist rather than replacing the new name.
+	NoReplace RenameFlags = 1
+	// Exchange swaps two names that both exist.
+	Exchange RenameFlags = 2
+)
+
+// XattrFlags modify SetXattr. The values are those of setxattr.
+type XattrFlags uint32
+
+// The flags of SetXattr. At most one may be set.
+const (
+	// XattrCreate fails with ErrExist if the attribute exists.
+	XattrCreate XattrFlags = 1
+	// XattrReplace fails with ErrNoXattr if the attribute does not exist.
+	XattrReplace XattrFlags = 2
+)
+
+// KeyEntry is one key and the inode that has it.
+type KeyEntry struct {
+	Key string
+	Ino Ino
+}
+
+// PublishIno is the directory publish/. It exists in every store, without an entry in the
+// root, and belongs to no device: a file in it stays on its own device. Files enter it only
+// by Publish and Put, and Rename or MoveDevice moves one out, to a directory of its device
+// or of another.
+const PublishIno Ino = 16
+
+// publishName is the name of PublishIno in paths.
+const publishName = "publish"
+
+// isTop reports whether a directory exists without an entry.
+func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }

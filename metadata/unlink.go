@@ -31,11 +31,7 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 	var rec record
 	var leftover bool
 	err := s.update(ctx, func(t *txn) error {
-		dir, err := t.dir(parent)
-		if err != nil {
-			return err
-		}
-		sl, err := t.findDirent(parent, name)
+		dir, sl, err := t.findIn(parent, name)
 		if err != nil {
 			return err
 		}
@@ -46,7 +42,8 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 			return err
 		}
 		leftover = s.leftover(&rec)
-		return t.putInode(&dir)
+		t.putInode(&dir)
+		return nil
 	})
 	if err == nil && leftover {
 		s.purgeSoon(ctx, rec.Ino)
@@ -62,11 +59,10 @@ func (t *txn) unlink(dir *record, sl slot) (record, error) {
 	if rec.IsDir() {
 		return rec, ErrIsDir
 	}
-	if err := t.dropLink(&rec, dir.Ino, sl.cookie, sl.name); err != nil {
-		return rec, err
-	}
+	t.dropLink(&rec, dir.Ino, sl.cookie, sl.name)
 	t.touchDir(dir, -1, 0)
-	return rec, t.removeDirent(dir.Ino, sl)
+	t.removeDirent(dir.Ino, sl)
+	return rec, nil
 }
 
 func (t *txn) rmdir(dir *record, sl slot) (record, error) {
@@ -81,16 +77,8 @@ func (t *txn) rmdir(dir *record, sl slot) (record, error) {
 	case rec.Size != 0:
 		return rec, ErrNotEmpty
 	}
-	if err := t.removeDir(&rec); err != nil {
-		return rec, err
-	}
+	t.removeDir(&rec)
 	t.touchDir(dir, -1, -1)
-	return rec, t.removeDirent(dir.Ino, sl)
-}
-
-// removeDir removes the inode of an empty directory.
-func (t *txn) removeDir(rec *record) error {
-	rec.Nlink = 0
-	rec.Ctime = t.now
-	return t.removeInode(rec)
+	t.removeDirent(dir.Ino, sl)
+	return rec, nil
 }

@@ -34,7 +34,7 @@ func readStore(t *testing.T, name string) *mapKV {
 func TestUpgrade(t *testing.T) {
 	kv := readStore(t, "format1.hex")
 	old := maps.Clone(kv.data)
-	publish := appendKey1(nil, kindInode, uint64(PublishIno))
+	publish := appendKey(nil, kindInode, uint64(PublishIno))
 	if _, ok := old[string(publish)]; ok || old[string(rune(kindSuper))][1] != 1 {
 		t.Fatal("that is no store of format 1")
 	}

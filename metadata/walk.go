@@ -29,7 +29,7 @@ func (s *Store) WalkAll(ctx context.Context, fn func(in Inode, unreadable error)
 	for next := Ino(0); ; {
 		batch = batch[:0]
 		err := s.view(ctx, func(t *txn) error {
-			from := t.key1(kindInode, uint64(next))
+			from := t.key(kindInode, uint64(next))
 			return t.kv.Scan([]byte{kindInode}, from, func(key, value []byte) (bool, error) {
 				rec, err := decodeRecord(keyIno(key), value)
 				rec.Ino = keyIno(key)

@@ -6,126 +6,140 @@ import (
 	"math"
 )
 
-// wireWriter appends the fields of a record.
-type wireWriter []byte
-
-func (w *wireWriter) u(v uint64)   { *w = binary.AppendUvarint(*w, v) }
-func (w *wireWriter) i(v int64)    { *w = binary.AppendVarint(*w, v) }
-func (w *wireWriter) u64(v uint64) { *w = binary.BigEndian.AppendUint64(*w, v) }
-func (w *wireWriter) b(v byte)     { *w = append(*w, v) }
-
-func (w *wireWriter) str(s string) {
-	w.u(uint64(len(s)))
-	*w = append(*w, s...)
-}
-
-func (w *wireWriter) time(t Timespec) {
-	w.i(t.Sec)
-	w.u(uint64(t.Nsec))
-}
-
-// wireReader reads the fields of a record in order. The first fault is kept, so that only
-// done has to check for one.
-type wireReader struct {
-	what    string
+// wire writes the fields of a record, or reads them, in order: one list of fields serves
+// both. The first fault of a record that is read is kept, so that only done has to check for
+// one.
+type wire struct {
+	reading bool
+	what    string // the record that is read
 	version byte
-	rest    []byte
+	data    []byte // what was written, or what is left to read
 	err     error
 }
 
-// newWireReader starts reading a record and rejects a version newer than supported.
-func newWireReader(what string, data []byte, supported byte) *wireReader {
-	r := &wireReader{what: what, rest: data}
-	r.version = r.b()
+// newWriter starts a record of a version at the end of b.
+func newWriter(b []byte, version byte) wire {
+	return wire{version: version, data: append(b, version)}
+}
+
+// newReader starts reading a record and rejects a version newer than supported.
+func newReader(what string, data []byte, supported byte) wire {
+	w := wire{reading: true, what: what, data: data}
+	w.b(&w.version)
 	switch {
-	case r.err != nil:
-	case r.version == 0:
-		r.fail("version 0")
-	case r.version > supported:
-		r.err = &VersionError{What: what, Found: uint64(r.version), Supported: uint64(supported)}
+	case w.err != nil:
+	case w.version == 0:
+		w.fail("version 0")
+	case w.version > supported:
+		w.err = &VersionError{What: what, Found: uint64(w.version), Supported: uint64(supported)}
 	}
-	return r
+	return w
 }
 
-func (r *wireReader) fail(why string) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s: %s", ErrCorrupt, r.what, why)
+// fail records a fault of a record that is read; nothing more is read from it.
+func (w *wire) fail(why string) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%w: %s: %s", ErrCorrupt, w.what, why)
 	}
-	r.rest = nil
+	w.data = nil
 }
 
-func (r *wireReader) b() byte {
-	if len(r.rest) == 0 {
-		r.fail("truncated")
-		return 0
+// b transfers a byte.
+func (w *wire) b(v *byte) {
+	switch {
+	case !w.reading:
+		w.data = append(w.data, *v)
+	case len(w.data) == 0:
+		w.fail("truncated")
+	default:
+		*v, w.data = w.data[0], w.data[1:]
 	}
-	v := r.rest[0]
-	r.rest = r.rest[1:]
-	return v
 }
 
-func (r *wireReader) u() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 {
-		r.fail("malformed number")
-		return 0
+// flag transfers a byte that contains one flag.
+func (w *wire) flag(v *bool) {
+	var flags byte
+	if *v {
+		flags = 1
 	}
-	r.rest = r.rest[n:]
-	return v
+	w.b(&flags)
+	if flags > 1 {
+		w.fail("unknown flags")
+	}
+	*v = flags == 1
 }
 
-func (r *wireReader) u32() uint32 {
-	v := r.u()
-	if v > math.MaxUint32 {
-		r.fail("number out of range")
-		return 0
+// u transfers a number of variable length.
+func (w *wire) u(v *uint64) {
+	if !w.reading {
+		w.data = binary.AppendUvarint(w.data, *v)
+		return
 	}
-	return uint32(v)
+	n, size := binary.Uvarint(w.data)
+	if size <= 0 {
+		w.fail("malformed number")
+		return
+	}
+	*v, w.data = n, w.data[size:]
 }
 
-func (r *wireReader) i() int64 {
-	v, n := binary.Varint(r.rest)
-	if n <= 0 {
-		r.fail("malformed number")
-		return 0
+// u32 is u for 32 bits.
+func (w *wire) u32(v *uint32) {
+	n := uint64(*v)
+	w.u(&n)
+	if n > math.MaxUint32 {
+		w.fail("number out of range")
+		return
 	}
-	r.rest = r.rest[n:]
-	return v
+	*v = uint32(n)
 }
 
-func (r *wireReader) u64() uint64 {
-	if len(r.rest) < 8 {
-		r.fail("truncated")
-		return 0
-	}
-	v := binary.BigEndian.Uint64(r.rest)
-	r.rest = r.rest[8:]
-	return v
+// i is u for a signed number, in zigzag encoding as in binary.AppendVarint.
+func (w *wire) i(v *int64) {
+	n := uint64(*v<<1) ^ uint64(*v>>63)
+	w.u(&n)
+	*v = int64(n>>1) ^ -int64(n&1)
 }
 
-func (r *wireReader) str() string {
-	n := r.u()
-	if n > uint64(len(r.rest)) {
-		r.fail("truncated string")
-		return ""
+// u64 transfers a number in 8 bytes.
+func (w *wire) u64(v *uint64) {
+	switch {
+	case !w.reading:
+		w.data = binary.BigEndian.AppendUint64(w.data, *v)
+	case len(w.data) < 8:
+		w.fail("truncated")
+	default:
+		*v, w.data = binary.BigEndian.Uint64(w.data), w.data[8:]
 	}
-	s := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return s
 }
 
-func (r *wireReader) time() Timespec {
-	t := Timespec{Sec: r.i(), Nsec: r.u32()}
-	if t.Nsec >= 1e9 {
-		r.fail("nanoseconds out of range")
+// str transfers a string, after its length.
+func (w *wire) str(v *string) {
+	n := uint64(len(*v))
+	w.u(&n)
+	switch {
+	case !w.reading:
+		w.data = append(w.data, *v...)
+	case n > uint64(len(w.data)):
+		w.fail("truncated string")
+	default:
+		*v, w.data = string(w.data[:n]), w.data[n:]
 	}
-	return t
 }
 
-// done returns the first fault; unread bytes are one.
-func (r *wireReader) done() error {
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail("trailing bytes")
+// time transfers a time.
+func (w *wire) time(t *Timespec) {
+	w.i(&t.Sec)
+	w.u32(&t.Nsec)
+	if w.reading && t.Nsec >= 1e9 {
+		w.fail("nanoseconds out of range")
 	}
-	return r.err
+}
+
+// done returns the first fault of a record that was read; unread bytes are one.
+func (w *wire) done() error {
+	if w.err == nil && len(w.data) > 0 {
+		w.fail("trailing bytes")
+	}
+	return w.err
 }

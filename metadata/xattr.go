@@ -14,11 +14,11 @@ func validXattr(name string) error {
 }
 
 func (t *txn) xattrKey(ino Ino, name string) []byte {
-	return append(appendKey1(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
+	return append(appendKey(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
 }
 
-func (t *txn) putXattr(ino Ino, name string, value []byte) error {
-	return t.kv.Set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
+func (t *txn) putXattr(ino Ino, name string, value []byte) {
+	t.set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
 }
 
 // GetXattr returns the value of an extended attribute; the caller owns the slice.
@@ -28,23 +28,19 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	if err := validXattr(name); err != nil {
 		return nil, err
 	}
-	var value []byte
-	err := s.view(ctx, func(t *txn) error {
-		data, err := t.kv.Get(t.xattrKey(ino, name))
-		if errors.Is(err, ErrNoKey) {
-			if _, err = t.bearer(ino); err != nil {
-				return err
+	return read(ctx, s, func(t *txn) ([]byte, error) {
+		data, err := t.get(t.xattrKey(ino, name), ErrNoXattr)
+		if errors.Is(err, ErrNoXattr) {
+			if _, absent := t.bearer(ino); absent != nil {
+				err = absent
 			}
-			return ErrNoXattr
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		data, err = decodeXattr(data)
-		value = slices.Clone(data)
-		return err
+		return slices.Clone(data), err
 	})
-	return value, err
 }
 
 // SetXattr sets an extended attribute. The inode's ctime changes.
@@ -87,10 +83,9 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 			return err
 		}
 		rec.Ctime = t.now
-		if err := t.putXattr(ino, name, value); err != nil {
-			return err
-		}
-		return t.putBearer(&rec)
+		t.putXattr(ino, name, value)
+		t.putBearer(&rec)
+		return nil
 	})
 }
 
@@ -104,7 +99,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		if err != nil || rec.xattrs == 0 {
 			return err
 		}
-		prefix := t.key1(kindXattr, uint64(ino))
+		prefix := t.key(kindXattr, uint64(ino))
 		return t.kv.Scan(prefix, nil, func(key, _ []byte) (bool, error) {
 			names = append(names, string(key[inoKeyLen:]))
 			return true, nil
@@ -127,19 +122,15 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 			return err
 		}
 		key := t.xattrKey(ino, name)
-		old, err := t.kv.Get(key)
-		if errors.Is(err, ErrNoKey) {
-			return ErrNoXattr
-		}
+		old, err := t.get(key, ErrNoXattr)
 		if err != nil {
 			return err
 		}
 		t.use(rec.UID, 0, -int64(xattrWeight(key, old)))
 		rec.xattrs--
 		rec.Ctime = t.now
-		if err := t.kv.Delete(key); err != nil {
-			return err
-		}
-		return t.putBearer(&rec)
+		t.del(key)
+		t.putBearer(&rec)
+		return nil
 	})
 }

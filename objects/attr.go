@@ -36,11 +36,9 @@ func (as *attributes) get(ctx context.Context, ino Ino) (Attr, error) {
 	}
 	in, err := as.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		orphan, ok := as.table.orphanOf(ino)
-		if !ok {
-			return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
+		if orphan, ok := as.table.orphanOf(ino); ok {
+			return as.overlaid(orphan, o)
 		}
-		return as.overlaid(orphan, o)
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
@@ -197,27 +195,22 @@ func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
 	if c.Mode != nil {
 		in.Mode = in.Mode.Type() | c.Mode.Perm()
 	}
-	if c.UID != nil {
-		in.UID = *c.UID
-	}
-	if c.GID != nil {
-		in.GID = *c.GID
-	}
-	if c.Atime != nil {
-		in.Atime = *c.Atime
-	}
-	if c.Mtime != nil {
-		in.Mtime = *c.Mtime
-	}
-	if c.Size != nil {
-		in.Size = *c.Size
-	}
+	assign(&in.UID, c.UID)
+	assign(&in.GID, c.GID)
+	assign(&in.Atime, c.Atime)
+	assign(&in.Mtime, c.Mtime)
+	assign(&in.Size, c.Size)
 	if c.KillPriv {
 		in.Mode = withoutSetID(in.Mode)
 	}
 	in.Ctime = now
-	if c.Ctime != nil {
-		in.Ctime = *c.Ctime
+	assign(&in.Ctime, c.Ctime)
+}
+
+// assign sets a variable, unless the value is nil.
+func assign[T any](to, value *T) {
+	if value != nil {
+		*to = *value
 	}
 }
 

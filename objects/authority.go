@@ -34,7 +34,6 @@ type KeyAuthority interface {
 	Release(s KeySpace, keys []string)
 }
 
-// tellKeys reports all keys to the authority.
 func (c *claims) tellKeys(ctx context.Context) error {
 	for after := ""; ; {
 		entries, err := c.meta.Keys(ctx, after, publishChunk)
@@ -64,7 +63,6 @@ func (c *claims) tellKeys(ctx context.Context) error {
 	}
 }
 
-// spaced identifies a key by its space and name.
 type spaced struct {
 	space KeySpace
 	key   string
@@ -96,9 +94,6 @@ func (c *claims) claim(ctx context.Context, space KeySpace, keys []string) (errs
 	if a == nil || len(keys) == 0 {
 		c.mu.Unlock()
 		return make([]error, len(keys)), func() {}
-	}
-	if c.asking == nil {
-		c.asking = map[spaced]int{}
 	}
 	for _, key := range keys {
 		c.asking[spaced{space, key}]++
@@ -153,12 +148,7 @@ func (c *claims) have(ctx context.Context, space KeySpace, key string) {
 // Errors: metadata.ErrNotExist for a key that no longer names anything here.
 func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields bool) (path string, err error) {
 	ctx = context.WithoutCancel(ctx)
-	var in metadata.Inode
-	if space == SpacePublish {
-		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else {
-		in, err = s.index.holder(ctx, key)
-	}
+	in, err := s.index.carrier(ctx, space, key)
 	if err == nil {
 		path, err = s.meta.PathOf(ctx, in.Ino)
 	}
@@ -194,8 +184,11 @@ func (h *events) notifyAuthority(kind EventKind, key string) {
 	}
 }
 
-// setAuthority implements Store.SetAuthority.
-func (c *claims) setAuthority(ctx context.Context, a KeyAuthority) error {
+// SetAuthority makes a the authority on keys, and reports all existing keys to it. With
+// nil, there is none: every key that is free on this node may be used.
+//
+// Errors: those of reading the records; a is the authority all the same.
+func (c *claims) SetAuthority(ctx context.Context, a KeyAuthority) error {
 	c.mu.Lock()
 	c.authority = a
 	c.mu.Unlock()

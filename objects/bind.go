@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/objects/tensors"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -64,13 +63,12 @@ type bindings struct {
 // description that names no memory of the file's device; ErrInvalid for dtype, shape
 // and blobs that don't fit.
 func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
-	b, record, err := s.bindings.openBinding(ctx, ino, who, r)
+	b, record, err := s.bindings.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
 	if err != nil {
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
 	if err = s.bindings.attach(ctx, ino, b, record); err != nil {
-		b.body.End()
-		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
+		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.release())
 	}
 	if err = s.bindings.describe(ctx, ino, record.Memory); err != nil {
 		s.log.Warn("could not record the description of bound memory", zap.Uint64("ino", uint64(ino)), zap.Error(err))
@@ -123,7 +121,6 @@ func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record bindi
 	return nil
 }
 
-// become replaces the object's content and returns the old one.
 func (o *object) become(b *content.Bound, f facts) content.Content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -179,9 +176,9 @@ func (bs *bindings) describe(ctx context.Context, ino Ino, m share.Memory) error
 
 // blobsOf formats the sizes of the pieces as user.hmc.blobs does.
 func blobsOf(m share.Memory) string {
-	sizes := make([]string, len(m.Pieces))
+	sizes := make([]uint64, len(m.Pieces))
 	for i := range m.Pieces {
-		sizes[i] = strconv.FormatUint(uint64(m.Pieces[i].Size), 10)
+		sizes[i] = uint64(m.Pieces[i].Size)
 	}
-	return strings.Join(sizes, ",")
+	return tensors.NumbersText(sizes)
 }

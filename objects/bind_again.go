@@ -136,14 +136,13 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 	if err != nil {
 		return err
 	}
-	op := &opener{bindings: bs, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record, asking: asking}
+	op := &opener{bindings: bs, opened: opened{tier: t}, who: Caller{UID: record.UID}, memory: record.Memory, record: record, asking: asking}
 	if err := waited.look(record.UID, func() error { return op.reopen(ctx) }); err != nil {
-		return errors.Join(err, op.abandon())
+		return errors.Join(err, op.release())
 	}
-	b := op.result()
+	b := op.opened
 	if uint64(in.Size) != b.body.Length() {
-		b.body.End()
-		return errors.Join(fmt.Errorf("the memory has %d bytes, but the object has %d: %w", b.body.Length(), in.Size, ErrLost), b.letOwnerGo())
+		return errors.Join(fmt.Errorf("the memory has %d bytes, but the object has %d: %w", b.body.Length(), in.Size, ErrLost), b.release())
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner

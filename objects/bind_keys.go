@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -92,20 +93,13 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 		return false, metadata.ErrExist
 	}
 	defer b.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	body, bound := o.content().(*content.Bound)
-	switch {
-	case !bound || !sourceOf(body).belongsTo(b.holder):
-		return false, metadata.ErrExist
-	case !sourceOf(body).isOf(b.holder, k.Blobs):
-		return false, ErrInconsistent
-	}
-	return false, nil
+	return false, o.checkMadeOf(b.holder, k.Blobs)
 }
 
 // describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
-	record, err := sessionBinding(who)
+	record, err := json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 	if err != nil {
 		return metadata.NewFile{}, err
 	}
@@ -123,7 +117,7 @@ func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, erro
 // run makes the objects of one device.
 func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	s := b.store
-	jobs, claimed := b.claim(ctx, jobs)
+	jobs, claimed := claimJobs(ctx, s.claims, SpaceKeys, jobs, b.errs)
 	defer claimed()
 	dir, err := s.access.keysDirFor(ctx, b.holder.who, t)
 	var inos []Ino
@@ -150,15 +144,18 @@ func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	}
 }
 
-// claim requests the keys of jobs, and returns the jobs whose keys were granted.
-func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob, done func()) {
+func (j *bindJob) job() *bindJob { return j }
+
+// claimJobs requests the keys of jobs, which are the names of their files, records the
+// results in errs, and returns the jobs whose keys were granted.
+func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, space KeySpace, jobs []J, errs []error) (granted []J, done func()) {
 	keys := make([]string, len(jobs))
 	for i, j := range jobs {
-		keys[i] = j.file.Key
+		keys[i] = j.job().file.Name
 	}
-	errs, done := b.store.claims.claim(ctx, SpaceKeys, keys)
+	refused, done := c.claim(ctx, space, keys)
 	for i, j := range jobs {
-		if b.errs[j.at] = errs[i]; errs[i] == nil {
+		if errs[j.job().at] = refused[i]; refused[i] == nil {
 			granted = append(granted, j)
 		}
 	}

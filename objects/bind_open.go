@@ -49,17 +49,19 @@ type opened struct {
 	owner *owner.Process
 }
 
-func (b opened) letOwnerGo() error {
-	if b.owner == nil {
-		return nil
+// release releases everything that was opened.
+func (b opened) release() error {
+	if b.body != nil {
+		b.body.End()
 	}
-	return b.owner.Close()
+	return closeProcess(b.owner)
 }
 
-// openBinding checks a request for a file and opens its memory. It takes ownership of
-// the request's descriptors.
-func (bs *bindings) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
-	return bs.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
+func closeProcess(p *owner.Process) error {
+	if p == nil {
+		return nil
+	}
+	return p.Close()
 }
 
 // openMemory checks a request and opens its memory. place determines the device to
@@ -82,24 +84,22 @@ func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, p
 		err = errors.Join(err, op.given[i].Close())
 	}
 	if err != nil {
-		return opened{}, binding{}, errors.Join(err, op.abandon())
+		return opened{}, binding{}, errors.Join(err, op.release())
 	}
-	return op.result(), op.record, nil
+	return op.opened, op.record, nil
 }
 
 // opener opens the memory of one binding.
 type opener struct {
 	bindings *bindings
-	tier     *content.Tier
 	who      Caller
 	given    []devices.Handle
 	memory   share.Memory
 	record   binding
-	owner    *owner.Process
 	// asking permits reopen to ask file systems for names.
 	asking bool
 
-	body *content.Bound
+	opened
 	// files are the files of body, ids their identities.
 	files []*os.File
 	ids   []owner.FileID
@@ -108,21 +108,6 @@ type opener struct {
 // begin makes the content, without pieces. The tier must be known.
 func (op *opener) begin() {
 	op.body = content.NewBound(op.bindings.engine, devices.Name(op.tier.Name), op.bindings.table.warn)
-}
-
-func (op *opener) result() opened {
-	return opened{owner: op.owner, tier: op.tier, body: op.body}
-}
-
-// abandon releases everything that was opened.
-func (op *opener) abandon() error {
-	if op.body != nil {
-		op.body.End()
-	}
-	if op.owner == nil {
-		return nil
-	}
-	return op.owner.Close()
 }
 
 // check validates everything that can be checked without opening memory.

@@ -2,11 +2,11 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
@@ -33,9 +33,18 @@ func sourceOf(b *content.Bound) *blobSource {
 // belongsTo reports whether the blobs are memory of a holder.
 func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder == h }
 
-// isOf reports whether the content is made of exactly these blobs of a holder.
-func (m *blobSource) isOf(h *Holder, blobs []Blob) bool {
-	return m.belongsTo(h) && slices.Equal(m.blobs, blobs)
+// checkMadeOf fails unless the content is made of exactly these blobs of a holder.
+//
+// Errors: metadata.ErrExist for content that is not the holder's; ErrInconsistent.
+func (o *object) checkMadeOf(h *Holder, blobs []Blob) error {
+	body, bound := o.content().(*content.Bound)
+	switch {
+	case !bound || !sourceOf(body).belongsTo(h):
+		return metadata.ErrExist
+	case !slices.Equal(sourceOf(body).blobs, blobs):
+		return ErrInconsistent
+	}
+	return nil
 }
 
 // blobContent makes content of a holder's blobs, which must all be on one device, and
@@ -63,10 +72,9 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 		if r.body.HasEnded() {
 			return nil, nil, fmt.Errorf("the memory of blob %d no longer exists: %w", i, ErrLost)
 		}
-		if !slices.Contains(made.regions, r) {
+		if b.AddPart(r.body, blobs[i].Off, blobs[i].Len) {
 			made.regions = append(made.regions, r)
 		}
-		b.AddPart(r.body, blobs[i].Off, blobs[i].Len)
 	}
 	return b, made.tier, nil
 }
@@ -111,13 +119,14 @@ func (m *blobSource) part(b *content.Bound) {
 // adoptBound puts an object of bound content into the table, where it stays. A new
 // object is put there before its record is written, so that its content is found as
 // soon as the record is; dropBound removes it again.
-func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) {
-	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
+func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) *object {
+	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, body: b, facts: f}
 	o.foreign.Store(true)
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.getLocked(ino).obj = o
+	return o
 }
 
 // dropBound removes an object whose record was not written from the table.
@@ -129,10 +138,4 @@ func (tb *table) dropBound(ino Ino) {
 		e.obj = nil
 		sh.sweepLocked(ino, e)
 	}
-}
-
-// sessionBinding returns the binding record of content that is made of blobs, which
-// ends with the run.
-func sessionBinding(who Caller) ([]byte, error) {
-	return json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 }

@@ -62,8 +62,7 @@ func (o *object) receive(ctx context.Context, off uint64, at content.Piece) (uin
 		return 0, err
 	}
 	body := o.content()
-	_, theirs := body.(*content.Bound)
-	if err := body.Clear(ctx, off, at.N, theirs); err != nil {
+	if err := body.Clear(ctx, off, at.N, isBound(body)); err != nil {
 		return 0, err
 	}
 	if err := o.extend(ctx, off+at.N); err != nil {

@@ -1,11 +1,11 @@
 package objects
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"go.uber.org/zap"
@@ -122,11 +122,7 @@ func (st *startup) tie(ctx context.Context, t *content.Tier) error {
 	if err != nil {
 		return err
 	}
-	var random [8]byte
-	if _, err = rand.Read(random[:]); err != nil {
-		return err
-	}
-	now := binary.BigEndian.Uint64(random[:])>>2 | 1
+	now := rand.Uint64()>>2 | 1
 	if err = st.meta.SetDeviceBond(ctx, t.Name, metadata.Bond{Now: now, Before: before}); err != nil {
 		return err
 	}
@@ -234,7 +230,7 @@ func (r *reconciliation) settle(ctx context.Context) error {
 		}
 	}
 	for _, ino := range r.revived {
-		if err := r.epoch(ctx, ino, r.tier.Epoch()); err != nil {
+		if err := r.startup.setEpoch(ctx, ino, r.tier.Epoch()); err != nil {
 			return err
 		}
 	}
@@ -269,11 +265,12 @@ func (r *reconciliation) markMissing(ctx context.Context, ino Ino) error {
 		return h.Backing().Close()
 	}
 	r.startup.recovery.Missing++
-	return r.epoch(ctx, ino, r.tier.PastEpoch())
+	return r.startup.setEpoch(ctx, ino, r.tier.PastEpoch())
 }
 
-func (r *reconciliation) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
-	_, err := r.startup.meta.Update(ctx, ino, func(in *metadata.Inode) error {
+// setEpoch records the epoch that an inode's content is of.
+func (st *startup) setEpoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
+	_, err := st.meta.Update(ctx, ino, func(in *metadata.Inode) error {
 		in.Epoch = epoch
 		return nil
 	})
@@ -286,9 +283,7 @@ func (r *reconciliation) log() {
 	if r.removed > 0 {
 		s.log.Info("freed the host memory of removed objects", zap.Int("objects", r.removed))
 	}
-	if older := r.known.older; older != "" {
-		s.recovery.Older = older
-	}
+	s.recovery.Older = cmp.Or(r.known.older, s.recovery.Older)
 }
 
 // loseHost marks the objects of a host tier as lost whose files no longer exist, as
@@ -306,11 +301,7 @@ func (st *startup) loseHost(ctx context.Context, t *content.Tier, before metadat
 		return err
 	}
 	for _, ino := range gone {
-		_, err := st.meta.Update(ctx, ino, func(in *metadata.Inode) error {
-			in.Epoch = before
-			return nil
-		})
-		if err != nil {
+		if err := st.setEpoch(ctx, ino, before); err != nil {
 			return err
 		}
 	}
@@ -328,7 +319,7 @@ func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error 
 		if err := st.know(ctx, t); err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.Name, err)
 		}
-		st.meta.SetWitness(st.witnesses)
+		st.meta.SetWitness(st.witnesses.Numbers)
 	}
 	before, err := st.meta.DeviceEpoch(ctx, t.Name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

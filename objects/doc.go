@@ -15,8 +15,9 @@
 //
 // # Parts
 //
-// Store has the exported methods. It delegates to its parts; each part holds references to
-// the ones it needs, which are all above it in this list:
+// Store has the exported methods: its own, which delegate to its parts, and those of the
+// parts that it embeds. Each part holds references to the ones it needs, which are all above
+// it in this list:
 //
 //	tiers         the devices: arenas, or the files of the host tier
 //	notices       the functions of OnNotice, called for each change
@@ -115,11 +116,7 @@
 // # Publications
 //
 // A file in publish/ is offered to one receiver. Its offer decides which one: a state machine
-// with a lock of its own (offer.go):
-//
-//	offered ──> claimed by one ──> taken by a reader ──> gone
-//	   ^              │                                   ^
-//	   └──────────────┴───────────────────────────────────┘
+// with a lock of its own (offer.go).
 //
 // A call that receives claims the offer, copies, and ends the offer in the step that removes
 // the name from publish/. A reader claims it with the read that completes its bytes: the
@@ -159,11 +156,11 @@
 // the lane while a device moves bytes.
 //
 // No two locks of content.Bound, or of gates, are held at once: a reader of blobs enters one
-// memory after the other. Holder.mu, Region.mu and holders.mu are leaves; the functions that
+// memory after the other. Holder.mu and Region.mu are leaves; the functions that
 // a region calls when it ends are called with none of them held.
 //
 // shared.mu, of the files exported to other processes, is a leaf, and so are turns.mu,
-// expiry.mu, events.mu, offer.mu, reading.mu and Publication.mu. A wait for a claim of an
+// expiry.mu, events.mu, offer.mu and reading.mu. A wait for a claim of an
 // offer holds no lane and none of these locks. Nothing is unpinned with a stripe held: the
 // last user of an object saves it, which waits for its lane. Events are emitted with
 // keyed.turn or a stripe held, so that the events of one key are in order.

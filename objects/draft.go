@@ -303,10 +303,7 @@ func (d *Draft) copyOver(ctx context.Context) error {
 			return err
 		}
 	}
-	look := func(off, n uint64) (content.Range, error) {
-		pieces, release, err := d.body.Find(off, n, false)
-		return content.Range{N: n, Pieces: pieces, Release: release}, err
-	}
+	look := func(off, n uint64) (content.Range, error) { return d.body.Find(off, n, false) }
 	d.turn.Lock()
 	path := d.path
 	d.turn.Unlock()

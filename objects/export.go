@@ -91,13 +91,6 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	return out, nil
 }
 
-func closeProcess(p *owner.Process) error {
-	if p == nil {
-		return nil
-	}
-	return p.Close()
-}
-
 // mayExport checks that the caller may export the file, and finds the process that the
 // export is for; nil if none is named.
 func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {
@@ -155,7 +148,7 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 	o.export = e
 	o.foreign.Store(true)
 	o.mu.Unlock()
-	if e.kind == devices.HandleIPC && o.table.isLeaving(o.ino) {
+	if _, leaving := o.table.orphanOf(o.ino); leaving && e.kind == devices.HandleIPC {
 		return errors.Join(fmt.Errorf("the file is being removed: %w", ErrBusy), o.endExport())
 	}
 	return nil
@@ -214,49 +207,45 @@ func (es *exports) addHolder(o *object, p *owner.Process) error {
 	if known {
 		return p.Close()
 	}
-	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.holderEnded(o.ino, e, id) }) })
+	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.table.release(o.ino, e, func() { delete(e.holders, id) }) }) })
+	if err != nil {
+		return errors.Join(err, o.endUse(e, func() { delete(e.holders, id) }))
+	}
 	o.mu.Lock()
-	_, there := e.holders[id]
-	switch {
-	case err != nil:
-		delete(e.holders, id)
-	case there:
+	defer o.mu.Unlock()
+	if _, there := e.holders[id]; there {
 		e.holders[id] = cancel
 	}
-	held := e.held()
-	o.mu.Unlock()
-	if err != nil && !held {
-		err = errors.Join(err, o.endExport())
-	}
-	return err
+	return nil
 }
 
-// holderEnded handles the exit of a process for which the export lasts.
-func (es *exports) holderEnded(ino Ino, e *export, id owner.ID) {
-	es.table.release(ino, e, func() { delete(e.holders, id) })
-}
-
-// release calls one, which removes one holder or session from the export, with the
-// object's mu held, and ends the export with the last of them.
-func (tb *table) release(ino Ino, e *export, one func()) {
+// release is endUse for a caller that has neither the lane nor a pin.
+func (tb *table) release(ino Ino, e *export, remove func()) {
 	o := tb.pinLoaded(ino)
 	if o == nil {
 		return
 	}
 	defer tb.unpin(context.Background(), o, pinUse)
-	if err := o.lane.enter(context.Background()); err != nil {
+	if err := o.lane.Enter(context.Background()); err != nil {
 		return
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
+	if err := o.endUse(e, remove); err != nil {
+		tb.warn("could not end an export", err)
+	}
+}
+
+// endUse calls remove, which removes one holder or session from an export, with the
+// object's mu held, and ends the export with the last of them. The caller has the lane.
+func (o *object) endUse(e *export, remove func()) error {
 	o.mu.Lock()
-	one()
+	remove()
 	last := o.export == e && !e.held()
 	o.mu.Unlock()
 	if last {
-		if err := o.endExport(); err != nil {
-			tb.warn("could not end an export", err)
-		}
+		return o.endExport()
 	}
+	return nil
 }
 
 // beginSession makes the present export last for a session too, and returns it. The
@@ -271,14 +260,7 @@ func (o *object) beginSession() (Exported, error) {
 		out.End = func() { o.table.release(o.ino, e, func() { e.sessions-- }) }
 		return out, nil
 	}
-	o.mu.Lock()
-	e.sessions--
-	last := !e.held()
-	o.mu.Unlock()
-	if last {
-		err = errors.Join(err, o.endExport())
-	}
-	return Exported{}, err
+	return Exported{}, errors.Join(err, o.endUse(e, func() { e.sessions-- }))
 }
 
 // exportedAs describes the present export. The caller has the lane.
@@ -335,10 +317,10 @@ func (s *Store) EndExport(ctx context.Context, ino Ino) error {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}
 	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	if o.exporting() == nil {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}

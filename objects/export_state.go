@@ -33,7 +33,7 @@ func (o *object) endExport() error {
 	if x, ok := o.body.(*content.Extents); ok && e != nil {
 		x.Pin(0)
 	}
-	if _, theirs := o.body.(*content.Bound); !theirs {
+	if !isBound(o.body) {
 		o.foreign.Store(false)
 	}
 	o.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -249,7 +251,7 @@ func TestExportedMemoryIsLost(t *testing.T) {
 	defer r.close(f)
 	r.write(f, 0, kit.Bytes(1, 0, 1<<20))
 	r.export(f.Ino(), objects.ExportOptions{})
-	sim.As(r.devs[0]).Crash()
+	devfaulty.Simulated(r.devs[0]).Crash()
 	if _, err := f.ReadAt(r.ctx(), make([]byte, 1), 0); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("read: %v", err)
 	}

@@ -111,12 +111,9 @@ func (f *File) PinSlot(s *transport.Slot) {
 	}
 }
 
-// Backing returns the host-tier file that holds the content, for passthrough; ok is
-// false for objects in device memory. The object keeps ownership of the file.
-func (f *File) Backing() (backing *os.File, ok bool) {
-	backing = f.obj.content().Backing()
-	return backing, backing != nil
-}
+// Backing returns the host-tier file that holds the content, for passthrough; nil for
+// objects in device memory. The object keeps ownership of the file.
+func (f *File) Backing() *os.File { return f.obj.content().Backing() }
 
 // ByDaemon reports that the daemon must serve the file although it has a backing: a
 // mapping may remain from before the object was lost, and the kernel can't serve one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -72,26 +73,21 @@ type gathering struct {
 
 // run processes the chunks in order.
 func (g *gathering) run(ctx context.Context) {
-	recorded := make(chan struct{})
-	close(recorded)
+	var recording sync.WaitGroup
 	for from := 0; from < len(g.set); {
 		to := g.chunk(from)
 		claimed := g.claim(ctx, from, to)
 		files := g.fill(ctx, from, to)
-		<-recorded
-		if to == len(g.set) {
+		recording.Wait()
+		record := func() {
 			g.record(ctx, files)
 			claimed()
-			return
 		}
-		done := make(chan struct{})
-		recorded = done
-		go func() {
-			defer close(done)
-			g.record(ctx, files)
-			claimed()
-		}()
-		from = to
+		if from = to; from < len(g.set) {
+			recording.Go(record)
+		} else {
+			record()
+		}
 	}
 }
 
@@ -276,7 +272,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 // copyStretch copies a stretch of a region into a host file; a hole stays a hole. It
 // sets path to that of the last bytes, or to "" if a hole is at the end.
 func copyStretch(ctx context.Context, h *content.HostFile, part stretch, path *transport.Path) error {
-	look := func(off, n uint64) (content.Range, error) { return part.region.look(ctx, off, n) }
+	look := func(off, n uint64) (content.Range, error) { return part.region.find(ctx, off, n) }
 	return copyAll(ctx, look, part.at, part.n, func(at content.Piece) (err error) {
 		if *path = ""; !at.Hole {
 			_, *path, err = h.Write(ctx, part.off+at.Off-part.at, at.Span)

@@ -33,11 +33,7 @@ type headers struct {
 	files   memo[*tensors.File]
 	singles memo[*tensors.Tensor]
 	// turn limits the goroutines that read a header.
-	turn chan struct{}
-}
-
-func newHeaders(tb *table, as *attributes) *headers {
-	return &headers{table: tb, attrs: as, turn: make(chan struct{}, parsers)}
+	turn Lane
 }
 
 // forget drops the cached headers of an inode.
@@ -139,12 +135,10 @@ func isFresh(now, t metadata.Timespec) bool {
 // readHeader passes an object's content to parse. keep reports that the result may be
 // cached, since the content was not changed meanwhile.
 func (h *headers) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
-	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	if err = h.turn.Enter(ctx); err != nil {
+		return false, err
 	}
+	defer h.turn.Leave()
 	o, err := h.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return false, err
@@ -224,9 +218,5 @@ func (f *File) Settled(m Mark) bool {
 // host files by passthrough. It waits for changes under way until the context ends. fn
 // must not change the object.
 func (f *File) Still(ctx context.Context, fn func() error) error {
-	if err := f.obj.lane.enter(ctx); err != nil {
-		return err
-	}
-	defer f.obj.lane.leave()
-	return fn()
+	return f.obj.exclusively(ctx, fn)
 }

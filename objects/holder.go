@@ -31,7 +31,7 @@ type Holder struct {
 // NewHolder makes a holder for a user. Close ends it.
 func (s *Store) NewHolder(who Caller) *Holder {
 	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
-	s.holders.add(h)
+	s.holders.Store(h, nil)
 	return h
 }
 
@@ -59,43 +59,11 @@ func (h *Holder) end(ctx context.Context) []*Region {
 	h.closed = true
 	regions := slices.Collect(maps.Keys(h.regions))
 	h.mu.Unlock()
-	h.store.holders.remove(h)
+	h.store.holders.Delete(h)
 	for _, r := range regions {
 		r.end(ctx)
 	}
 	return regions
-}
-
-// holders are the holders of a store that have not ended.
-type holders struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	open map[*Holder]struct{}
-}
-
-func (all *holders) add(h *Holder) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.open == nil {
-		all.open = map[*Holder]struct{}{}
-	}
-	all.open[h] = struct{}{}
-}
-
-func (all *holders) remove(h *Holder) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	delete(all.open, h)
-}
-
-// end ends all holders; their background work continues.
-func (all *holders) end(ctx context.Context) {
-	all.mu.Lock()
-	left := slices.Collect(maps.Keys(all.open))
-	all.mu.Unlock()
-	for _, h := range left {
-		h.end(ctx)
-	}
 }
 
 // begin fails if the holder is closed.
@@ -110,7 +78,6 @@ func (h *Holder) begin() error {
 	return nil
 }
 
-// add adds a region to the holder's.
 func (h *Holder) add(r *Region) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

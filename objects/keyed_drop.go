@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,7 @@ import (
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
 	for i, key := range keys {
-		if out[i] = h.begin(); out[i] != nil {
-			continue
-		}
-		if out[i] = ctx.Err(); out[i] == nil {
+		if out[i] = cmp.Or(h.begin(), ctx.Err()); out[i] == nil {
 			out[i] = h.drop(context.WithoutCancel(ctx), key)
 		}
 	}
@@ -173,28 +171,15 @@ func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 //
 // Errors: metadata.ErrNotExist if the name no longer refers to the inode.
 func (n *names) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
-	unlock := n.lock(in.Parent, in.Parent)
-	v, err := n.victim(ctx, in.Parent, in.Name)
-	v.kind, v.unasked = kind, true
-	var now metadata.Inode
-	if err == nil {
-		now, err = n.meta.Lookup(ctx, in.Parent, in.Name)
-	}
-	if err == nil && now.Ino != in.Ino {
-		err = metadata.ErrNotExist
-	}
-	if err == nil && may != nil {
-		err = may(now)
-	}
-	if err == nil {
-		if now, err = n.meta.Unlink(ctx, in.Parent, in.Name); err == nil {
-			v.removed(now)
+	v := &victim{names: n, kind: kind, unasked: true}
+	return n.unlink(ctx, in.Parent, in.Name, v, func() error {
+		now, err := n.meta.Lookup(ctx, in.Parent, in.Name)
+		if err == nil && now.Ino != in.Ino {
+			err = metadata.ErrNotExist
 		}
-	}
-	unlock()
-	v.release(ctx)
-	if err != nil {
-		return fmt.Errorf("remove %q: %w", in.Name, err)
-	}
-	return nil
+		if err == nil && may != nil {
+			err = may(now)
+		}
+		return err
+	})
 }

@@ -75,10 +75,9 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 	places := make([]int, 0, len(which))
 	for _, i := range which {
 		skip, err := ks.decide(ctx, p, files[i].Key)
-		v := &victim{names: ks.names}
+		v := &victim{names: ks.names, unasked: true}
 		if err == nil && !skip {
-			v, err = ks.names.victim(ctx, p.dir, files[i].Name)
-			v.unasked = true
+			err = v.look(ctx, p.dir, files[i].Name)
 		}
 		victims = append(victims, v)
 		if skip || err != nil && !errors.Is(err, metadata.ErrNotExist) {
@@ -195,13 +194,7 @@ func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	if err != nil {
 		return false // they are available again when the device is
 	}
-	sh := ix.table.shard(in.Ino)
-	sh.mu.Lock()
-	var o *object
-	if e := sh.entries[in.Ino]; e != nil {
-		o = e.obj
-	}
-	sh.mu.Unlock()
+	o := ix.table.peek(in.Ino)
 	if o == nil {
 		return IsLost(in, t.Epoch())
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
 // KeyInfo describes a key, or a publication.
@@ -101,31 +100,27 @@ func blobsText(sizes []uint64) ([]byte, error) {
 	if len(sizes) == 1 {
 		return nil, nil
 	}
-	var text strings.Builder
-	for i, n := range sizes {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(strconv.FormatUint(n, 10))
-	}
-	if text.Len() > metadata.MaxXattr {
+	text := tensors.NumbersText(sizes)
+	if len(text) > metadata.MaxXattr {
 		return nil, fmt.Errorf("the text of the sizes of %d blobs has %d bytes, the maximum is %d: %w",
-			len(sizes), text.Len(), metadata.MaxXattr, metadata.ErrTooLarge)
+			len(sizes), len(text), metadata.MaxXattr, metadata.ErrTooLarge)
 	}
-	return []byte(text.String()), nil
+	return []byte(text), nil
+}
+
+// carrier returns the inode that has a key of a space; for keys it is holder.
+func (ix *keyIndex) carrier(ctx context.Context, space KeySpace, key string) (metadata.Inode, error) {
+	if space == SpacePublish {
+		return ix.meta.Lookup(ctx, metadata.PublishIno, key)
+	}
+	return ix.holder(ctx, key)
 }
 
 // shows reports whether a key is visible on this node. The key of a lost object is not:
 // the object is replaced if the key is set, here or on another node. The caller has
 // claims.mu.
 func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool {
-	var in metadata.Inode
-	var err error
-	if space == SpacePublish {
-		in, err = ix.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else {
-		in, err = ix.holder(ctx, key)
-	}
+	in, err := ix.carrier(ctx, space, key)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		// It is released later, or with our incarnation.
 		ix.log.Warn("could not determine whether a key is in use", zap.String("key", key), zap.Error(err))

@@ -2,14 +2,19 @@ package objects
 
 import "context"
 
-// lane admits one change of an object's content at a time. It is a queue rather than a
-// lock: readers never wait for it, it belongs to one object, and it is held during
-// device copies. Waiting ends with the context.
-type lane chan struct{}
+// Lane admits a number of users at a time. It is a queue rather than a lock: waiting for it
+// ends with the context. An object's lane admits one change of its content at a time; readers
+// never wait for it, and it is held during device copies.
+type Lane chan struct{}
 
-func newLane() lane { return make(lane, 1) }
+// NewLane makes a lane for n users at a time.
+func NewLane(n int) Lane { return make(Lane, n) }
 
-func (l lane) enter(ctx context.Context) error {
+// Enter waits until there is room; Leave must follow. If there is room, the context does
+// not matter.
+//
+// Errors: the context's.
+func (l Lane) Enter(ctx context.Context) error {
 	select {
 	case l <- struct{}{}:
 		return nil
@@ -23,4 +28,5 @@ func (l lane) enter(ctx context.Context) error {
 	}
 }
 
-func (l lane) leave() { <-l }
+// Leave makes room for the next user.
+func (l Lane) Leave() { <-l }

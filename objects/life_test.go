@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -201,7 +203,7 @@ func TestCrashLosesContentAndSaysSo(t *testing.T) {
 	r.write(kept, 0, kit.Bytes(1, 0, 100))
 	empty := r.create("sim0", "empty")
 	r.close(empty)
-	sim.As(dev).Crash()
+	devfaulty.Simulated(dev).Crash()
 	if _, err := kept.ReadAt(r.ctx(), make([]byte, 10), 0); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("read after the crash: %v", err)
 	}
@@ -238,7 +240,7 @@ func TestReopenInAnotherEpoch(t *testing.T) {
 		files = append(files, f)
 	}
 	dead := r.store
-	sim.As(dev).Crash()
+	devfaulty.Simulated(dev).Crash()
 	r.reopen()
 	for _, f := range files {
 		if a := r.attr(f.Ino()); a.State != objects.StateLost || a.Size == 0 || a.Resident != 0 {

@@ -16,32 +16,23 @@ import (
 func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 	for {
 		cuts := o.cuts.Load()
-		length, err := o.clip(off, n)
-		if err != nil || length == 0 {
+		end, err := o.end()
+		if err != nil || off >= end || n == 0 {
 			return content.Range{Release: func() {}}, err
 		}
-		pieces, release, err := o.content().Find(off, length, sparse)
+		seen, err := o.content().Find(off, min(n, end-off), sparse)
 		if err != nil {
 			return content.Range{}, fmt.Errorf("read object %d: %w", o.ino, err)
 		}
 		if o.cuts.Load() == cuts {
-			return content.Range{N: length, Pieces: pieces, Release: release}, nil
+			return seen, nil
 		}
-		release()
+		seen.Release()
 	}
 }
 
 // lookSparse is look for copies, which keep holes.
 func (o *object) lookSparse(off, n uint64) (content.Range, error) { return o.look(off, n, true) }
-
-// clip shortens a range to the object's end.
-func (o *object) clip(off, n uint64) (uint64, error) {
-	end, err := o.end()
-	if err != nil || off >= end {
-		return 0, err
-	}
-	return min(n, end-off), nil
-}
 
 // shrink lowers the size to that after a truncation, for look, and returns the old
 // size. The caller has the lane.

@@ -12,7 +12,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/content"
 )
 
-// moves moves files between devices.
 type moves struct {
 	meta  *metadata.Store
 	log   *zap.Logger
@@ -70,16 +69,26 @@ const lastClose = 250 * time.Millisecond
 
 // awaitMove is beginMove, retried for as long as a close may take to be reported.
 func (tb *table) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
+	ok, _ = awaitClose(ctx, func() (ok bool, err error) { // the error is the context's
+		end, ok = tb.beginMove(ino)
+		return ok, nil
+	})
+	return end, ok
+}
+
+// awaitClose calls try until it returns true, for as long as a close may take to be
+// reported.
+//
+// Errors: those of try; the context's.
+func awaitClose(ctx context.Context, try func() (bool, error)) (bool, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		if end, ok = tb.beginMove(ino); ok || pause > lastClose/2 {
-			return end, ok
+		if ok, err := try(); ok || err != nil || pause > lastClose/2 {
+			return ok, err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
-			return nil, false
+			return false, ctx.Err()
 		}
 	}
 }
@@ -119,11 +128,10 @@ func (mv *moves) moveObject(ctx context.Context, m move) error {
 		if length := o.exported(); length > 0 {
 			return fmt.Errorf("can't move an object while %d of its bytes are exported: %w", length, ErrBusy)
 		}
-		var epoch metadata.Epoch
-		if fresh, epoch, err = mv.table.newContent(m.to, o.ino); err != nil {
+		if fresh, err = mv.table.newContent(m.to, o.ino); err != nil {
 			return err
 		}
-		old, err = mv.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
+		old, err = mv.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: m.to.Epoch()})
 		return err
 	})
 	switch {
@@ -181,15 +189,15 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Conte
 // newContent makes empty content on a tier for an object that is on another. The caller
 // has the object's lane. If the move does not complete, the next start removes a host
 // file made here.
-func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, metadata.Epoch, error) {
+func (tb *table) newContent(to *content.Tier, ino Ino) (content.Content, error) {
 	if to.Files == nil {
-		return tb.emptyContent(to), to.Epoch(), nil
+		return tb.emptyContent(to), nil
 	}
 	h, err := content.CreateHostFile(to, tb.engine, uint64(ino))
 	if err != nil {
-		return nil, 0, err
+		return nil, err // not a nil *HostFile, which would be a Content
 	}
-	return h, to.Epoch(), nil
+	return h, nil
 }
 
 // rehome replaces the object's content and returns the old one. Times and size remain

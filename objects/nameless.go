@@ -96,8 +96,10 @@ func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	tb.end(left)
 }
 
-// drop implements Store.Drop.
-func (tb *table) drop(ino Ino) {
+// Drop reports that an inode may have lost its last name without a request of the
+// kernel, which may therefore keep the name: content without names is then freed with
+// the last handle.
+func (tb *table) Drop(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	var left leftover

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
 )
@@ -172,16 +173,25 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, e
 // Unlink removes a name. Content is freed when it becomes unreachable, see Reference; a
 // caller that removes a name without a request of the kernel must also call Drop.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
-	unlock := s.names.lock(parent, parent)
-	victim, err := s.names.victim(ctx, parent, name)
+	return s.names.unlink(ctx, parent, name, &victim{names: s.names}, func() error { return nil })
+}
+
+// unlink removes a name, unless may returns an error, which it is called for under the
+// lock of the names. v is a new victim for the inode.
+func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, may func() error) error {
+	unlock := n.lock(parent, parent)
+	err := v.look(ctx, parent, name)
+	if err == nil {
+		err = may()
+	}
 	if err == nil {
 		var after metadata.Inode
-		if after, err = s.meta.Unlink(ctx, parent, name); err == nil {
-			victim.removed(after)
+		if after, err = n.meta.Unlink(ctx, parent, name); err == nil {
+			v.removed(after)
 		}
 	}
 	unlock()
-	victim.release(ctx)
+	v.release(ctx)
 	if err != nil {
 		return fmt.Errorf("remove %q: %w", name, err)
 	}
@@ -216,20 +226,19 @@ type victim struct {
 	unasked bool
 	// ended is a publication that has ended with result; its publisher is notified when no
 	// lock is held.
-	ended  *Publication
+	ended  *devices.Signal
 	result error
 }
 
-// victim finds the inode that may lose its last name. The caller has the lock of the
+// look finds the inode that may lose its last name. The caller has the lock of the
 // names, and calls release without it, also after an error.
-func (n *names) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
-	v := &victim{names: n}
-	in, err := n.meta.Lookup(ctx, parent, name)
+func (v *victim) look(ctx context.Context, parent Ino, name string) error {
+	in, err := v.names.meta.Lookup(ctx, parent, name)
 	if err == nil && !in.IsDir() && in.Nlink <= 1 {
 		err = v.find(ctx, in)
 		v.measure(in)
 	}
-	return v, err
+	return err
 }
 
 func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
@@ -268,7 +277,6 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	return v.obj.mayGo()
 }
 
-// removed handles the removal of the inode's name.
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
 		// A process that holds an O_PATH descriptor may still ask for values that only the
@@ -296,7 +304,7 @@ func (v *victim) measure(in metadata.Inode) {
 
 func (v *victim) release(ctx context.Context) {
 	if v.ended != nil {
-		v.ended.end(v.result)
+		v.ended.Set(v.result)
 	}
 	if v.xattrs != nil {
 		v.xattrs()
@@ -315,9 +323,7 @@ func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (meta
 	v := &victim{names: n}
 	var err error
 	if r.Flags == 0 {
-		if v, err = n.victim(ctx, r.To, r.NewName); errors.Is(err, metadata.ErrNotExist) {
-			err = nil
-		}
+		err = goneIsFine(v.look(ctx, r.To, r.NewName))
 	}
 	if err == nil {
 		var result metadata.RenameResult

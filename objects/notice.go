@@ -18,6 +18,7 @@ type Notice struct {
 
 // notices passes changes to the listeners that cache replies of the store.
 type notices struct {
+	meta *metadata.Store
 	// count is the number of listeners, so that a store without any need not take the lock.
 	count atomic.Int32
 
@@ -64,20 +65,29 @@ func (ch *changes) tell(ino Ino, lost bool) {
 	}
 }
 
-// set implements Store.OnChange.
-func (ch *changes) set(fn func(ino Ino, lost bool)) {
+// OnChange sets a function to be called for changes that the kernel has not requested:
+// with lost false when an object was bound, its content replaced by a Draft, or its expiry
+// changed; with lost true when an object was lost with its owner, or a registered file was
+// written, so that cached bytes are stale. For a binding, the call may be made within Bind.
+// fn must not call the store; readers don't wait for it. nil removes the function; no call
+// is under way when OnChange returns.
+func (ch *changes) OnChange(fn func(ino Ino, lost bool)) {
 	ch.notifying.Lock()
 	defer ch.notifying.Unlock()
 	ch.notify = fn
 }
 
-// listen implements Store.OnNotice.
-func (ns *notices) listen(meta *metadata.Store, fn func(Notice)) (cancel func()) {
+// OnNotice adds a function to be called after every change of attributes, content or
+// names that was made through the store, by any caller; writes of the kernel to a host
+// file by passthrough are reported when the file is closed. fn may also be called for
+// things that have not changed. It must not wait, and must not call the store. cancel
+// removes the function; after it returns, fn is not running and won't be called again.
+func (ns *notices) OnNotice(fn func(Notice)) (cancel func()) {
 	mine := &fn
 	ns.mu.Lock()
 	ns.listeners = append(slices.Clone(ns.listeners), mine)
 	ns.count.Store(int32(len(ns.listeners)))
-	meta.OnWrite(ns.sendWritten)
+	ns.meta.OnWrite(ns.sendWritten)
 	ns.mu.Unlock()
 	return func() {
 		ns.mu.Lock()
@@ -85,7 +95,7 @@ func (ns *notices) listen(meta *metadata.Store, fn func(Notice)) (cancel func())
 		ns.listeners = slices.DeleteFunc(slices.Clone(ns.listeners), func(l *func(Notice)) bool { return l == mine })
 		ns.count.Store(int32(len(ns.listeners)))
 		if len(ns.listeners) == 0 {
-			meta.OnWrite(nil)
+			ns.meta.OnWrite(nil)
 		}
 	}
 }

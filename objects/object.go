@@ -24,7 +24,7 @@ import (
 type object struct {
 	table *table
 	ino   Ino
-	lane  lane
+	lane  Lane
 	// version is incremented at the start and at the end of each change of the content.
 	version atomic.Uint64
 	// cuts is incremented when a truncation begins, see look.
@@ -80,7 +80,7 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, facts: facts{
+	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, facts: facts{
 		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
 		epoch: in.Epoch, path: transport.Path(in.Path),
 	}}
@@ -173,7 +173,6 @@ func (o *object) mustStay() bool {
 	return exported
 }
 
-// overlay overlays a record with the object's values.
 func (o *object) overlay(in *metadata.Inode) error {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -209,10 +208,10 @@ func (o *object) overlay(in *metadata.Inode) error {
 
 // change runs fn, excluding all other changes of the content.
 func (o *object) change(ctx context.Context, fn func() error) error {
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	defer o.table.notices.send(Notice{Ino: o.ino})
 	o.version.Add(1)
 	defer o.version.Add(1)
@@ -245,8 +244,7 @@ func (o *object) end() (uint64, error) {
 // The caller has the lane.
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
-	now, known, t := o.tier.Epoch(), o.epoch, o.tier
-	_, theirs := o.body.(*content.Bound)
+	now, known, t, theirs := o.tier.Epoch(), o.epoch, o.tier, isBound(o.body)
 	o.mu.RUnlock()
 	if t.Files != nil || known == now || theirs {
 		return nil
@@ -271,8 +269,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 // crash it is live, so its record must have its length.
 func (o *object) noteSize(ctx context.Context) error {
 	o.mu.RLock()
-	_, theirs := o.body.(*content.Bound)
-	size, none := o.size, o.epoch == 0 && o.tier.Files == nil && !theirs
+	size, none := o.size, o.epoch == 0 && o.tier.Files == nil && !isBound(o.body)
 	o.mu.RUnlock()
 	if !none {
 		return nil
@@ -317,13 +314,12 @@ func (o *object) accessed() {
 	o.dirty.Store(true)
 }
 
-// save writes the record if it is dirty.
 func (o *object) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	if !o.dirty.Swap(false) {
 		return nil
 	}

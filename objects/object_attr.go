@@ -88,10 +88,10 @@ func (o *object) forgetBinding(ctx context.Context) error {
 // setAttr changes the size and times, which the object holds, and then the record by
 // commit.
 func (o *object) setAttr(ctx context.Context, c Change, commit func() error) error {
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	defer o.table.notices.send(Notice{Ino: o.ino})
 	if c.Size != nil {
 		o.version.Add(1)
@@ -115,12 +115,8 @@ func (o *object) setTimes(c Change) error {
 	if h, ok := o.body.(*content.HostFile); ok {
 		return h.SetTimes(c.Atime, c.Mtime)
 	}
-	if c.Atime != nil {
-		o.atime = *c.Atime
-	}
-	if c.Mtime != nil {
-		o.mtime = *c.Mtime
-	}
+	assign(&o.atime, c.Atime)
+	assign(&o.mtime, c.Mtime)
 	o.dirty.Store(true)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -25,8 +26,8 @@ import (
 type offer struct {
 	// name is the name in publish/; it never changes.
 	name string
-	// publication is the one that the publisher waits for; nil for a renamed file.
-	publication *Publication
+	// publication tells the publisher that the offer has ended; nil for a renamed file.
+	publication *devices.Signal
 
 	// mu is a leaf.
 	mu sync.Mutex
@@ -71,7 +72,7 @@ const (
 )
 
 // newOffer makes the offer of a file in publish/.
-func newOffer(name string, received bool, p *Publication) *offer {
+func newOffer(name string, received bool, p *devices.Signal) *offer {
 	f := &offer{name: name, publication: p, changed: make(chan struct{})}
 	if received { // by an open file; its name is still to be removed
 		f.state, f.by, f.why = taken, &claimant{}, errReceived(name)

@@ -208,26 +208,3 @@ func TestOfferWaits(t *testing.T) {
 		})
 	}
 }
-
-// TestPublicationThen: each function is called once, before and after the end.
-func TestPublicationThen(t *testing.T) {
-	t.Parallel()
-	p := newPublication()
-	calls := 0
-	note := func(err error) {
-		if calls++; !errors.Is(err, ErrWithdrawn) {
-			t.Errorf("told %v", err)
-		}
-	}
-	p.Then(note)
-	if err := p.Err(); err != nil || calls != 0 {
-		t.Fatalf("before the end: %v, %d calls", err, calls)
-	}
-	p.end(ErrWithdrawn)
-	p.end(nil)
-	p.Then(note)
-	<-p.Done()
-	if err := p.Err(); !errors.Is(err, ErrWithdrawn) || calls != 2 {
-		t.Fatalf("after the end: %v, %d calls", err, calls)
-	}
-}

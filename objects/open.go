@@ -37,7 +37,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startExpiry(background)
-	s.startTrim(background, o.TrimEvery)
+	s.startTrim(background)
 	return s, nil
 }
 
@@ -45,15 +45,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
 	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
-	ns := &notices{}
+	ns := &notices{meta: meta}
 	tb := &table{
 		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
-		hole: make([]byte, 64<<10),
+		hole: make([]byte, 64<<10), shared: shared{files: map[owner.FileID]int{}},
 	}
 	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
 	ac := &access{meta: meta, tiers: ts}
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
-	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx)}
+	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx), asking: map[spaced]int{}}
 	ev := &events{claims: cl}
 	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
 	ch := &changes{notices: ns}
@@ -62,7 +62,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		changes: ch, expiry: expiry{wake: make(chan struct{}, 1)},
 	}
 	mv := &moves{meta: meta, log: log, tiers: ts, table: tb, names: nm}
-	hs := newHeaders(tb, as)
+	hs := &headers{table: tb, attrs: as, turn: NewLane(parsers)}
 	return &Store{
 		meta: meta, engine: engine, log: log, tiers: ts, notices: ns, table: tb, attrs: as, access: ac,
 		index: ix, claims: cl, events: ev, names: nm, changes: ch, keyed: ks,
@@ -103,7 +103,11 @@ type CloseOptions struct {
 
 // Close frees the device memory. The store must not be used any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
-	s.holders.end(ctx)
+	for h := range s.holders.Range {
+		if h, ok := h.(*Holder); ok {
+			h.end(ctx)
+		}
+	}
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}

@@ -1,8 +1,8 @@
 package objects
 
 import (
+	"cmp"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -23,10 +23,6 @@ type Options struct {
 	Engine *transport.Engine
 	// Arena configures the allocators of device memory. The zero value is usable.
 	Arena arena.Options
-	// TrimEvery is the interval at which unused device memory is returned to the device:
-	// memory that no object uses is kept for the next object for one to two intervals.
-	// Default 10 s.
-	TrimEvery time.Duration
 	// DirMode, UID and GID are those with which a device's root directory is made. DirMode
 	// 0 is 0755.
 	DirMode metadata.Mode
@@ -44,15 +40,8 @@ type Options struct {
 
 // EnsureDefaults sets defaults for the options that are not set.
 func (o *Options) EnsureDefaults() {
-	if o.DirMode == 0 {
-		o.DirMode = 0o755
-	}
-	if o.TrimEvery <= 0 {
-		o.TrimEvery = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.DirMode = cmp.Or(o.DirMode, 0o755)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate returns all errors of the options at once.

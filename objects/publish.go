@@ -1,14 +1,15 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishChunk is the number of keys that are published at a time under the lock of the
@@ -28,16 +29,17 @@ type publications struct {
 }
 
 // Publish offers memory under keys, each to the first receiver: it creates an object
-// for each key in publish/. The results have the order of set; a key has a publication
-// or an error.
+// for each key in publish/. The results have the order of set; a key has a signal or an
+// error. The signal is set when the publication ends: with nil if it was received, and
+// with ErrWithdrawn otherwise.
 //
 // Errors by key: metadata.ErrExist if the key is published already; ErrInconsistent if
-// this holder has published it with other blobs (with the same ones, the result is that
-// publication); ErrUnsupported for a region that is a file, which is renamed into
+// this holder has published it with other blobs (with the same ones, the result is the
+// signal of that publication); ErrUnsupported for a region that is a file, which is renamed into
 // publish/ instead; ErrForbidden for a user that may not make names in publish/;
 // metadata.ErrInvalidKey; ErrInvalid; ErrLost for memory that has ended; ErrClosed.
-func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*Publication, []error) {
-	all, errs := make([]*Publication, len(set)), make([]error, len(set))
+func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*devices.Signal, []error) {
+	all, errs := make([]*devices.Signal, len(set)), make([]error, len(set))
 	for at := 0; at < len(set); at += publishChunk {
 		end := min(at+publishChunk, len(set))
 		if err := h.mayPublish(ctx); err != nil {
@@ -53,10 +55,7 @@ func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*Publication, []er
 
 // mayPublish checks whether the holder's user may make names in publish/.
 func (h *Holder) mayPublish(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := h.begin(); err != nil {
+	if err := cmp.Or(ctx.Err(), h.begin()); err != nil {
 		return err
 	}
 	dir, err := h.store.attrs.get(ctx, metadata.PublishIno)
@@ -69,11 +68,10 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 // offering is an object that is about to be published.
 type offering struct {
 	bindJob
-	blobs []Blob
 	offer *offer
 }
 
-func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, errs []error) {
+func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal, errs []error) {
 	var made []*offering
 	for i := range set {
 		n, err := h.prepareOffering(&set[i])
@@ -85,13 +83,16 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 		made = append(made, n)
 	}
 	s := h.store
-	made, claimed := s.publications.claimOffered(ctx, made, errs)
+	made, claimed := claimJobs(ctx, s.claims, SpacePublish, made, errs)
 	defer claimed()
 	inos, err := s.meta.NewInos(ctx, len(made))
+	now := s.meta.Now()
 	for i, n := range made {
 		if errs[n.at] = err; err == nil {
 			n.file.Ino = inos[i]
-			s.publications.adoptOffered(n)
+			// Both the object and its offer are found as soon as the name is.
+			o := s.table.adoptBound(inos[i], sourceOf(n.body).tier, n.body, facts{size: n.body.Length(), atime: now, mtime: now, ctime: now})
+			o.offer.Store(n.offer)
 		}
 	}
 	if err == nil {
@@ -109,22 +110,6 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 	}
 }
 
-// claimOffered claims the names of newcomers, and returns the newcomers whose names
-// were granted.
-func (ps *publications) claimOffered(ctx context.Context, made []*offering, errs []error) (granted []*offering, done func()) {
-	keys := make([]string, len(made))
-	for i, n := range made {
-		keys[i] = n.file.Name
-	}
-	refused, done := ps.claims.claim(ctx, SpacePublish, keys)
-	for i, n := range made {
-		if errs[n.at] = refused[i]; refused[i] == nil {
-			granted = append(granted, n)
-		}
-	}
-	return granted, done
-}
-
 // prepareOffering makes the content of a key, and the description of its record.
 func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
@@ -137,22 +122,14 @@ func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	file, err := h.describe(k, body)
 	file.Device = t.Name
 	return &offering{
-		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
-		offer: newOffer(k.Key, false, newPublication()),
+		bindJob: bindJob{body: body, file: file},
+		offer:   newOffer(k.Key, false, devices.NewSignal()),
 	}, err
-}
-
-// adoptOffered puts the object, under a new inode number, into the table with its
-// offer, so that both are found as soon as the name is.
-func (ps *publications) adoptOffered(n *offering) {
-	now := ps.meta.Now()
-	ps.table.adoptBound(n.file.Ino, sourceOf(n.body).tier, n.body, facts{size: n.body.Length(), atime: now, mtime: now, ctime: now})
-	ps.table.peek(n.file.Ino).offer.Store(n.offer)
 }
 
 // putPublished makes the names. Objects whose name can't be made are removed from the
 // table.
-func (ps *publications) putPublished(ctx context.Context, made []*offering, all []*Publication, errs []error) {
+func (ps *publications) putPublished(ctx context.Context, made []*offering, all []*devices.Signal, errs []error) {
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
 		files[i] = n.file
@@ -178,7 +155,7 @@ func (ps *publications) putPublished(ctx context.Context, made []*offering, all 
 // same publication. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
-func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*Publication, error) {
+func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*devices.Signal, error) {
 	in, err := ps.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
 	if err != nil {
 		return nil, err
@@ -191,12 +168,9 @@ func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*Publ
 	if of == nil || of.publication == nil {
 		return nil, metadata.ErrExist
 	}
-	body, ok := o.content().(*content.Bound)
-	switch h := sourceOf(n.body).holder; {
-	case !ok || !sourceOf(body).belongsTo(h):
-		return nil, metadata.ErrExist
-	case !sourceOf(body).isOf(h, n.blobs):
-		return nil, ErrInconsistent
+	made := sourceOf(n.body)
+	if err := o.checkMadeOf(made.holder, made.blobs); err != nil {
+		return nil, err
 	}
 	return of.publication, nil
 }

@@ -28,7 +28,7 @@ type way struct {
 type handOver struct {
 	*rig
 	a, b *user
-	p    *objects.Publication
+	p    *devices.Signal
 	// arm and disarm let one operation fail between them.
 	arm    func()
 	disarm func()

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishFile renames a file into publish/, which offers it to one receiver. Its bytes
@@ -53,14 +51,12 @@ func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) erro
 	defer ps.table.unpin(whole, o, pinUse)
 	// Calls that change, export or bind the file have the lane, and see the offer
 	// afterwards.
-	if err = o.lane.enter(ctx); err != nil {
-		return err
-	}
-	defer o.lane.leave()
-	if err = o.mayPublish(ctx); err != nil {
-		return err
-	}
-	return ps.publishName(whole, r, o)
+	return o.exclusively(ctx, func() error {
+		if err := o.mayPublish(ctx); err != nil {
+			return err
+		}
+		return ps.publishName(whole, r, o)
+	})
 }
 
 // mayPublish fails while others can access the bytes. The caller has the lane, and
@@ -69,7 +65,7 @@ func (o *object) mayPublish(ctx context.Context) error {
 	if err := o.notOffered(); err != nil {
 		return err
 	}
-	if _, theirs := o.content().(*content.Bound); theirs {
+	if isBound(o.content()) {
 		return fmt.Errorf("it is memory of another process and can't be published: %w", ErrBusy)
 	}
 	if length := o.exported(); length > 0 {
@@ -112,22 +108,11 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 // remains when its handle is closed. Like awaitMove, it waits for one that is just
 // being closed.
 func awaitAlone(ctx context.Context, f *os.File) error {
-	for pause := time.Millisecond; ; pause *= 2 {
-		alone, err := isAlone(f)
-		switch {
-		case err != nil || alone:
-			return err
-		case pause > lastClose/2:
-			return fmt.Errorf("the file is mapped; unmap it first: %w", ErrBusy)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
+	alone, err := awaitClose(ctx, func() (bool, error) { return isAlone(f) })
+	if err == nil && !alone {
+		err = fmt.Errorf("the file is mapped; unmap it first: %w", ErrBusy)
 	}
+	return err
 }
 
 // isAlone asks the kernel, which grants a write lease only if nothing else has the file

@@ -161,7 +161,7 @@ const withdrawnSize = 1000
 type withdrawal struct {
 	*rig
 	read  int // by one reader before
-	p     *objects.Publication
+	p     *devices.Signal
 	f     *objects.File
 	heard string
 }

@@ -8,18 +8,19 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // publish publishes one key.
-func (u *user) publish(k objects.Keyed) (*objects.Publication, error) {
+func (u *user) publish(k objects.Keyed) (*devices.Signal, error) {
 	all, errs := u.Publish(u.rig.ctx(), []objects.Keyed{k})
 	return all[0], errs[0]
 }
 
-func (u *user) mustPublish(k objects.Keyed) *objects.Publication {
+func (u *user) mustPublish(k objects.Keyed) *devices.Signal {
 	u.rig.t.Helper()
 	p, err := u.publish(k)
 	if err != nil {
@@ -29,7 +30,7 @@ func (u *user) mustPublish(k objects.Keyed) *objects.Publication {
 }
 
 // ended waits for the end of a publication.
-func (r *rig) ended(p *objects.Publication) error {
+func (r *rig) ended(p *devices.Signal) error {
 	r.t.Helper()
 	select {
 	case <-p.Done():
@@ -40,7 +41,7 @@ func (r *rig) ended(p *objects.Publication) error {
 	}
 }
 
-func (r *rig) pending(p *objects.Publication) {
+func (r *rig) pending(p *devices.Signal) {
 	r.t.Helper()
 	select {
 	case <-p.Done():
@@ -291,7 +292,7 @@ func TestPublishMany(t *testing.T) {
 		if errs[i] != nil {
 			t.Fatal(errs[i])
 		}
-		p.Then(func(err error) { ended <- err })
+		p.Notify(func(err error) { ended <- err })
 	}
 	b := r.user(0, 2, n*16)
 	for i := range uint64(n / 2) {

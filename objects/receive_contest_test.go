@@ -31,7 +31,7 @@ func TestOneWinner(t *testing.T) {
 	a := r.user(0, 1, 1<<20)
 	for round := range 200 {
 		off := uint64(round * 1000)
-		var p *objects.Publication
+		var p *devices.Signal
 		if round%2 == 0 {
 			p = a.mustPublish(a.keyed("k", off, n))
 		} else {
@@ -61,7 +61,7 @@ type contest struct {
 	rig *rig
 	off uint64
 	n   int
-	p   *objects.Publication
+	p   *devices.Signal
 	won atomic.Int64
 	mu  sync.Mutex
 	// moved is the place where the winner of a rename has it: a device and a name.

@@ -56,7 +56,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 		return err
 	}
 	if of.publication != nil {
-		of.publication.end(nil)
+		of.publication.Set(nil)
 	}
 	return nil
 }
@@ -70,12 +70,11 @@ type receipt struct {
 	me           *claimant
 }
 
-// moveName moves only the name.
 func (r *receipt) moveName(ctx context.Context) error {
-	if err := r.object.lane.enter(ctx); err != nil {
+	if err := r.object.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer r.object.lane.leave()
+	defer r.object.lane.Leave()
 	return r.publications.names.replace(ctx, r.rename, func() (metadata.RenameResult, error) {
 		return r.commit(func() (metadata.RenameResult, error) {
 			return r.publications.meta.Rename(ctx, r.rename)

@@ -143,13 +143,14 @@ func (s *Store) redoOne(ctx context.Context, t *content.Tier, draft uint64, olde
 
 // copyAgain copies the content of a draft's file over an object.
 func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, ino Ino, size uint64) error {
-	_, err := t.Files.Stat(draft)
+	body, err := content.OpenHostFile(t, s.engine, draft)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the new bytes no longer exist: %w", ErrLost)
 	}
 	if err != nil {
 		return err
 	}
+	defer func() { _ = body.Backing().Close() }() // it was only read
 	f, err := s.OpenFile(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
 		return nil // it was removed
@@ -158,11 +159,6 @@ func (s *Store) copyAgain(ctx context.Context, t *content.Tier, draft uint64, in
 		return err
 	}
 	defer f.Abandon(ctx)
-	body, err := content.OpenHostFile(t, s.engine, draft)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Backing().Close() }() // it was only read
 	if st, serr := body.Stat(); serr != nil || uint64(st.Size) != size {
 		return errors.Join(serr, fmt.Errorf("there are %d new bytes, not %d: %w", st.Size, size, ErrLost))
 	}

@@ -56,8 +56,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	reg := h.newRegion(o.tier, o.body.Length())
 	reg.body = o.body
 	if err = h.add(reg); err != nil {
-		o.body.End()
-		return nil, errors.Join(err, o.letOwnerGo())
+		return nil, errors.Join(err, o.release())
 	}
 	if o.owner == nil {
 		return reg, nil
@@ -197,13 +196,13 @@ func (r *Region) has(off, n uint64) error {
 }
 
 // find returns the pieces of a range, in order, with offsets relative to the region.
-// Only a file's can contain holes. The memory stays valid until release.
+// Only a file's can contain holes.
 //
 // Errors: ErrLost if the region has ended, or its file was removed; devices.ErrRange
 // also if the file has become shorter.
-func (r *Region) find(ctx context.Context, off, n uint64) (pieces []content.Piece, release func(), err error) {
-	if err = r.has(off, n); err != nil {
-		return nil, nil, err
+func (r *Region) find(ctx context.Context, off, n uint64) (content.Range, error) {
+	if err := r.has(off, n); err != nil {
+		return content.Range{}, err
 	}
 	if r.body == nil {
 		return r.findFile(ctx, off, n)

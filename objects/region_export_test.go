@@ -10,7 +10,7 @@ import (
 
 // HoldLane prevents changes of the content until release.
 func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
-	return f.obj.lane.leave, f.obj.lane.enter(ctx)
+	return f.obj.lane.Leave, f.obj.lane.Enter(ctx)
 }
 
 // Leaves sets whether bound content is about to be removed.
@@ -29,13 +29,13 @@ func (r *Region) Users() int {
 
 // Find checks what find says of a range.
 func (r *Region) Find(ctx context.Context, off, n uint64) error {
-	pieces, release, err := r.find(ctx, off, n)
+	seen, err := r.find(ctx, off, n)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer seen.Release()
 	end := off
-	for _, at := range pieces {
+	for _, at := range seen.Pieces {
 		if at.Off != end {
 			return fmt.Errorf("a piece at %d, want it at %d", at.Off, end)
 		}
@@ -63,9 +63,11 @@ func (s *Store) Loaded() int { return len(s.table.loaded(func(*entry) bool { ret
 
 // Holders counts the holders that have not ended.
 func (s *Store) Holders() int {
-	s.holders.mu.Lock()
-	defer s.holders.mu.Unlock()
-	return len(s.holders.open)
+	n := 0
+	for range s.holders.Range {
+		n++
+	}
+	return n
 }
 
 // MaxBlobs is the bound of a holder's blobs.

@@ -85,10 +85,10 @@ func (r *Region) isGone() error {
 	return fmt.Errorf("registered file %d no longer exists: %w", r.ino, ErrLost)
 }
 
-func (r *Region) findFile(ctx context.Context, off, n uint64) ([]content.Piece, func(), error) {
+func (r *Region) findFile(ctx context.Context, off, n uint64) (content.Range, error) {
 	f, err := r.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return content.Range{}, err
 	}
 	seen, err := f.obj.lookSparse(off, n)
 	if err == nil && seen.N < n {
@@ -97,9 +97,11 @@ func (r *Region) findFile(ctx context.Context, off, n uint64) ([]content.Piece, 
 	}
 	if err != nil {
 		f.Abandon(ctx)
-		return nil, nil, err
+		return content.Range{}, err
 	}
-	return seen.Pieces, func() { seen.Release(); f.Abandon(ctx) }, nil
+	release := seen.Release
+	seen.Release = func() { release(); f.Abandon(ctx) }
+	return seen, nil
 }
 
 func (r *Region) cutTo(size uint64) error {

@@ -22,7 +22,8 @@ func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
 	case r.From == metadata.PublishIno:
 		err = s.publications.receiveFile(ctx, r)
 	default:
-		err = s.rename(context.WithoutCancel(ctx), r)
+		whole := context.WithoutCancel(ctx)
+		err = s.names.replace(whole, r, func() (metadata.RenameResult, error) { return s.meta.Rename(whole, r) })
 		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
 			err = s.moves.moveBetween(ctx, r)
 		}
@@ -31,10 +32,4 @@ func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
 		return fmt.Errorf("rename %q to %q: %w", r.Name, r.NewName, err)
 	}
 	return nil
-}
-
-func (s *Store) rename(ctx context.Context, r metadata.Rename) error {
-	return s.names.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return s.meta.Rename(ctx, r)
-	})
 }

@@ -15,10 +15,10 @@ import (
 // exclusively runs fn while nothing else can replace the object's content. The bytes
 // stay the same.
 func (o *object) exclusively(ctx context.Context, fn func() error) error {
-	if err := o.lane.enter(ctx); err != nil {
+	if err := o.lane.Enter(ctx); err != nil {
 		return err
 	}
-	defer o.lane.leave()
+	defer o.lane.Leave()
 	return fn()
 }
 

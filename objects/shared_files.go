@@ -16,9 +16,6 @@ type shared struct {
 func (s *shared) add(id owner.FileID, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.files == nil {
-		s.files = map[owner.FileID]int{}
-	}
 	if s.files[id] += n; s.files[id] <= 0 {
 		delete(s.files, id)
 	}

@@ -13,20 +13,23 @@ import (
 
 // Store is the object store. Its methods may be called from any goroutine.
 type Store struct {
-	meta    *metadata.Store
-	engine  *transport.Engine
-	log     *zap.Logger
-	tiers   tiers
-	notices *notices
-	table   *table
-	attrs   *attributes
-	access  *access
-	index   *keyIndex
-	claims  *claims
-	events  *events
-	names   *names
-	changes *changes
-	keyed   *keyed
+	// The exported methods of these parts are methods of the store.
+	*notices
+	*table
+	*claims
+	*events
+	*changes
+	turns
+
+	meta   *metadata.Store
+	engine *transport.Engine
+	log    *zap.Logger
+	tiers  tiers
+	attrs  *attributes
+	access *access
+	index  *keyIndex
+	names  *names
+	keyed  *keyed
 	// bindings uses memory of others, and exports makes memory available to others.
 	bindings     *bindings
 	exports      *exports
@@ -38,9 +41,8 @@ type Store struct {
 	stop context.CancelFunc
 	// owners reports the exit of processes that own or use memory.
 	owners *owner.Watcher
-	// holders are the holders that have not been closed.
-	holders holders
-	turns   turns
+	// holders has the holders that have not been closed, as keys.
+	holders sync.Map
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }
@@ -66,13 +68,4 @@ func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
 // directories of keyed objects.
 func (s *Store) Volatile(dir Ino) bool {
 	return s.access.volatile(context.Background(), dir)
-}
-
-// TakeTurn waits until no earlier turn conflicts: one that replaces any of these files,
-// or reads one of writes. Conflicting turns have the order of the calls. A turn covers
-// all its files at once, which excludes deadlocks. done ends the turn; call it once.
-//
-// Errors: the context's.
-func (s *Store) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
-	return s.turns.take(ctx, reads, writes)
 }

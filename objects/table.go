@@ -363,30 +363,27 @@ func (tb *table) isOurs(id owner.FileID) bool {
 
 func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
 
-// isLeaving reports whether an inode has lost its last name, or is losing it.
-func (tb *table) isLeaving(ino Ino) bool {
-	_, leaving := tb.orphanOf(ino)
-	return leaving
-}
-
-// reference implements Store.Reference.
-func (tb *table) reference(ino Ino, n uint64) {
+// Reference counts n references of the kernel to an inode. While there are any, an
+// inode without names stays usable: an O_PATH descriptor or a working directory is not
+// a handle, but its inode can still be opened.
+func (tb *table) Reference(ino Ino, n uint64) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	sh.getLocked(ino).lookups += n
 	sh.mu.Unlock()
 }
 
-// referencePart implements Store.ReferencePart.
-func (tb *table) referencePart(ino Ino) {
+// ReferencePart counts a reference to a view of the inode elsewhere. While there is
+// any, the attributes of an inode without names remain available.
+func (tb *table) ReferencePart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.getLocked(ino).parts++
 }
 
-// forgetPart implements Store.ForgetPart.
-func (tb *table) forgetPart(ino Ino) {
+// ForgetPart drops a reference counted by ReferencePart.
+func (tb *table) ForgetPart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -396,7 +393,7 @@ func (tb *table) forgetPart(ino Ino) {
 	}
 }
 
-// forget drops n references of the kernel, and reports whether those were the last.
+// forget implements Store.Forget.
 func (tb *table) forget(ino Ino, n uint64) (last bool) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()

@@ -10,16 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// dtypeBits returns the width, in bits, of an element type that user.hmc.dtype can
-// name.
-func dtypeBits(name string) (uint64, bool) {
-	t, ok := tensors.TypeNamed(name)
-	return t.Bits, ok
-}
-
-// checkDtype checks that a name is a known element type.
 func checkDtype(name string) error {
-	if _, ok := dtypeBits(name); !ok {
+	if _, ok := tensors.TypeNamed(name); !ok {
 		return fmt.Errorf("unknown dtype %q; use for example float32, bfloat16, int8: %w", name, ErrInvalid)
 	}
 	return nil
@@ -108,14 +100,14 @@ func checkShape(shape, dtype string, size uint64) error {
 	if err != nil {
 		return err
 	}
-	width, known := dtypeBits(dtype)
+	t, known := tensors.TypeNamed(dtype)
 	if !known {
 		if (n == 0) == (size == 0) && (n == 0 || size%n == 0) {
 			return nil
 		}
 		return fmt.Errorf("the elements of shape %s do not divide %d bytes: %w", shape, size, ErrInvalid)
 	}
-	high, low := bits.Mul64(n, width)
+	high, low := bits.Mul64(n, t.Bits)
 	if high != size>>61 || low != size<<3 {
 		return fmt.Errorf("shape %s of dtype %s does not have %d bytes: %w", shape, dtype, size, ErrInvalid)
 	}

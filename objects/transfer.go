@@ -45,7 +45,6 @@ func stretchesOf(blobs []Blob, place func(i int) uint64) []stretch {
 	return all
 }
 
-// sizesOf returns the lengths of blobs.
 func sizesOf(blobs []Blob) []uint64 {
 	sizes := make([]uint64, len(blobs))
 	for i := range blobs {
@@ -72,19 +71,6 @@ func checkBlobRanges(blobs []Blob) (total uint64, err error) {
 		total += b.Len
 	}
 	return total, nil
-}
-
-// look is find in the form that content.Walk takes.
-func (r *Region) look(ctx context.Context, off, n uint64) (content.Range, error) {
-	pieces, release, err := r.find(ctx, off, n)
-	if err != nil {
-		return content.Range{}, err
-	}
-	seen := content.Range{Pieces: pieces, Release: release}
-	for i := range pieces {
-		seen.N += pieces[i].N
-	}
-	return seen, nil
 }
 
 // copyAll is content.Walk for a range that must exist completely.

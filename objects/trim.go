@@ -7,16 +7,19 @@ import (
 	"go.uber.org/zap"
 )
 
+// trimEvery is the interval at which unused device memory is returned to the device:
+// memory that no object uses is kept for the next object for one to two intervals.
+const trimEvery = 10 * time.Second
+
 // startTrim starts the background work that returns device memory which no object uses
 // any more. The delay lets a file that is removed and written again find its memory
 // ready, while other programs get the memory that is no longer needed.
-func (s *Store) startTrim(ctx context.Context, every time.Duration) {
+func (s *Store) startTrim(ctx context.Context) {
 	s.work.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		tick := time.Tick(trimEvery)
 		for {
 			select {
-			case <-tick.C:
+			case <-tick:
 			case <-ctx.Done():
 				return
 			}

@@ -133,7 +133,6 @@ func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, fl
 	return s.keyed.changeTTL(ctx, ino, at, func(now metadata.Inode) error { return s.keyed.mayEnd(ctx, who, now, at) })
 }
 
-// removeTTL removes a file's time to live.
 func (ks *keyed) removeTTL(ctx context.Context, ino Ino) error {
 	a, err := ks.attrs.get(ctx, ino)
 	if err != nil {

@@ -87,19 +87,15 @@ type retry struct {
 func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 	for {
 		var due <-chan time.Time
-		stop := func() bool { return true }
 		if pause >= 0 {
-			timer := time.NewTimer(min(pause, expireLook))
-			due, stop = timer.C, timer.Stop
+			due = time.After(min(pause, expireLook))
 		}
 		select {
 		case <-due:
 		case <-x.keyed.expiry.wake:
 		case <-ctx.Done():
-			stop()
 			return
 		}
-		stop()
 		pause = x.pass(ctx)
 	}
 }
@@ -142,13 +138,14 @@ func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
 	return min(expireRetry<<min(x.failures-1, 6), expireRetryMax)
 }
 
-// try removes one file, unless its retry is not due yet.
+// try removes one file with all its names, unless its retry is not due yet. A process that
+// has it open keeps its bytes.
 func (x *sweeper) try(ctx context.Context, ino Ino) {
 	before, failed := x.bad[ino]
 	if failed && time.Now().Before(before.at) {
 		return
 	}
-	err := x.keyed.expireOne(ctx, ino)
+	err := x.keyed.removeIf(ctx, ino, EventExpired, x.keyed.index.isOver)
 	if err == nil {
 		delete(x.bad, ino)
 		return
@@ -210,12 +207,6 @@ func (ks *keyed) expireLost(ctx context.Context, ino Ino) {
 // errNotOver reports that a file that was to be removed is kept: it has got more time,
 // or is no longer lost.
 var errNotOver = errors.New("its time to live has not expired")
-
-// expireOne removes a file whose time is over, with all its names. A process that has
-// it open keeps its bytes.
-func (ks *keyed) expireOne(ctx context.Context, ino Ino) error {
-	return ks.removeIf(ctx, ino, EventExpired, ks.index.isOver)
-}
 
 // RemoveLost removes a lost object with all its names. An object that is no longer
 // lost, or no longer exists, is a success.

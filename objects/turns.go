@@ -16,7 +16,6 @@ type turns struct {
 	queue []*turn
 }
 
-// turn is one operation.
 type turn struct {
 	reads, writes []Ino
 	// begun is closed when the turn starts.
@@ -25,8 +24,12 @@ type turn struct {
 	on bool
 }
 
-// take implements Store.TakeTurn.
-func (q *turns) take(ctx context.Context, reads, writes []Ino) (done func(), err error) {
+// TakeTurn waits until no earlier turn conflicts: one that replaces any of these files,
+// or reads one of writes. Conflicting turns have the order of the calls. A turn covers
+// all its files at once, which excludes deadlocks. done ends the turn; call it once.
+//
+// Errors: the context's.
+func (q *turns) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
 	t := &turn{reads: reads, writes: writes, begun: make(chan struct{})}
 	q.mu.Lock()
 	q.queue = append(q.queue, t)
@@ -61,7 +64,6 @@ func (q *turns) grantLocked() {
 	}
 }
 
-// conflicts reports whether two turns conflict.
 func (t *turn) conflicts(other *turn) bool {
 	return touches(t.writes, other.reads) || touches(t.writes, other.writes) || touches(t.reads, other.writes)
 }

@@ -68,7 +68,7 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 		return
 	}
 	if of.end(EventWithdrawn, o.publisherEnded(of)) == EventWithdrawn {
-		of.publication.end(ErrWithdrawn)
+		of.publication.Set(ErrWithdrawn)
 	}
 	ps.log.Warn("could not remove the name of a publication that has ended",
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // The names of the numbers that are kept with the files of a host tier.
@@ -44,6 +43,7 @@ func (w *witness) Numbers(limit Ino) error {
 // witnesses are the witnesses of all host tiers.
 type witnesses []*witness
 
+// Numbers records the limit with each of them.
 func (all witnesses) Numbers(limit Ino) error {
 	var errs []error
 	for _, w := range all {
@@ -51,5 +51,3 @@ func (all witnesses) Numbers(limit Ino) error {
 	}
 	return errors.Join(errs...)
 }
-
-var _ metadata.Witness = witnesses(nil)

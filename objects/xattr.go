@@ -136,9 +136,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 			flags &^= metadata.XattrReplace // the value from the header exists
 		}
 		return s.attrs.setXattr(ctx, ino, name, value, flags)
-	case xattrDevice, xattrResident, xattrState, xattrPath:
-		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
-	case XattrHandle:
+	case xattrDevice, xattrResident, xattrState, xattrPath, XattrHandle:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
 	case XattrBind, XattrTTL:
 		return fmt.Errorf("set %s without a caller: %w", name, ErrForbidden)

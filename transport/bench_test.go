@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/transport"
@@ -191,10 +193,14 @@ func benchRegister(b *testing.B, fresh bool, o transport.Options) {
 	if !fresh {
 		dst, src = mem, file
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		b.Fatal(err)
+	}
 	b.SetBytes(int64(size))
 	for b.Loop() {
 		b.StopTimer()
-		e.ForgetDevice(card)
+		e.Forget(transport.FileIDOf(st))
 		err := f.Truncate(0)
 		if err == nil && !fresh {
 			err = e.Fill(b.Context(), file, 1)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // directWorkers is the number of pieces of one direct copy in progress: while the
@@ -27,16 +27,13 @@ func (s Span) Registrable() Span {
 
 // direct is one copy between a file's own pages and a device.
 type direct struct {
+	pieces
+
 	e        *Engine
 	dst, src Span
 	want     want
 	// size is the length of the file at the start.
 	size uint64
-	// next counts the pieces that were started.
-	next   atomic.Uint64
-	cancel context.CancelFunc
-	first  sync.Once
-	err    error
 	// wrote is true if the device wrote pages of the file.
 	wrote atomic.Bool
 }
@@ -62,48 +59,23 @@ func (e *Engine) ownPages(ctx context.Context, dst, src Span) error {
 		device: device, file: file.file, id: FileIDOf(st),
 		off: uint64(file.off), n: file.n, into: dst.kind() == kindFile,
 	}}
-	err = d.run(ctx)
+	// The boundaries of pieces are multiples of a region's size in the file.
+	d.count = (d.want.end()-1)/uint64(regionSize) - d.want.off/uint64(regionSize) + 1
+	anywhere := func() func() { return func() {} }
+	err = d.move(ctx, int(min(d.count, directWorkers)), anywhere, d)
 	if d.wrote.Load() {
 		err = errors.Join(err, written(file.file))
 	}
 	return err
 }
 
-// run moves all pieces concurrently, and stops at the first error.
-func (d *direct) run(ctx context.Context) error {
-	ctx, d.cancel = context.WithCancel(ctx)
-	defer d.cancel()
-	base := d.want.off / uint64(regionSize)
-	pieces := (d.want.end()-1)/uint64(regionSize) - base + 1
-	var workers sync.WaitGroup
-	for range min(pieces, directWorkers) - 1 {
-		workers.Go(func() { d.work(ctx, base, pieces) })
-	}
-	d.work(ctx, base, pieces)
-	workers.Wait()
-	return d.err
+func (d *direct) movePiece(ctx context.Context, _ int, number uint64) error {
+	from := (d.want.off/uint64(regionSize) + number) * uint64(regionSize)
+	return d.moveRange(ctx, max(d.want.off, from), min(d.want.end(), from+uint64(regionSize)))
 }
 
-// work moves one piece after another. The boundaries are multiples of a region's
-// size in the file.
-func (d *direct) work(ctx context.Context, base, pieces uint64) {
-	for {
-		i := d.next.Add(1) - 1
-		if i >= pieces {
-			return
-		}
-		from := max(d.want.off, (base+i)*uint64(regionSize))
-		to := min(d.want.end(), (base+i+1)*uint64(regionSize))
-		if err := d.piece(ctx, from, to); err != nil {
-			d.first.Do(func() { d.err = err })
-			d.cancel()
-			return
-		}
-	}
-}
-
-// piece moves [from, to) of the file.
-func (d *direct) piece(ctx context.Context, from, to uint64) error {
+// moveRange moves [from, to) of the file.
+func (d *direct) moveRange(ctx context.Context, from, to uint64) error {
 	if d.want.into && to > d.size {
 		// A device's write does not extend the file. If there is no room for it,
 		// the slots fill what there is, and return the error.
@@ -166,9 +138,8 @@ func (d *direct) throughSlots(ctx context.Context, off uint64, n devices.Size) e
 // device's writes to the pages.
 func written(f *os.File) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
-	err := control(f, func(fd int) error {
-		// The wrapper needs a path; a descriptor has one.
-		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
+	err := descriptor.UsePath(f, func(path string) error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, path, now, 0)
 	})
 	if err != nil {
 		return fmt.Errorf("set the times of a file written by a device: %w", err)

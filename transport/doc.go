@@ -5,7 +5,7 @@
 // # The life of a transfer
 //
 //	Engine.Copy(dst, src)
-//	    │  route: the kinds of the two ends determine the mover
+//	    │  route: the kinds of the two ends determine the path
 //	    ▼
 //	spans checked ──> bytes moved, piece by piece, until the first error or
 //	    │             the end of the context
@@ -68,8 +68,7 @@
 //     truncation, so Withdraw is what keeps the source of a copy intact;
 //   - before the file is removed: Engine.Forget;
 //   - permanently, when the file is shared with another process: Engine.Share;
-//   - when the device has a new epoch, by the next copy that finds it, or before
-//     the device is closed: Engine.ForgetDevice;
+//   - when the device has a new epoch, by the next copy that finds it;
 //   - to stay within Options.MaxRegistered, least recently used first; but never
 //     for another region of the same file, since a file longer than the limit
 //     would then be registered again from end to end by each copy;

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
 )
 
 // Engine moves bytes between spans, picks the path, and counts. All methods may
@@ -21,7 +22,7 @@ type Engine struct {
 	// regions is nil if pages of files are not registered.
 	regions  *regions
 	counters counters
-	gate     *gate
+	gate     gate.Gate
 	// close closes the engine once.
 	close func() error
 }
@@ -38,7 +39,6 @@ func New(o Options) (*Engine, error) {
 		opts:  o,
 		log:   o.Logger.Named("transport"),
 		slots: NewSlotPool(o.MaxPinned),
-		gate:  newGate(),
 	}
 	if !o.NoRegister {
 		e.regions = newRegions(o.MaxRegistered)
@@ -47,7 +47,8 @@ func New(o Options) (*Engine, error) {
 		// Goroutines that wait for a slot fail first; then the copies that hold
 		// slots end, and return them to a closed pool, which frees them.
 		err := e.slots.Close()
-		e.gate.close()
+		e.gate.Shut()
+		e.gate.Drain()
 		if e.regions != nil {
 			err = errors.Join(err, e.regions.close())
 		}
@@ -68,27 +69,25 @@ func New(o Options) (*Engine, error) {
 // grow; otherwise the device's. After an error dst, and nothing outside it, holds
 // unspecified bytes.
 func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return "", errEngineClosed()
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	if dst.n != src.n {
 		return "", fmt.Errorf("copy %d bytes to a span of %d: %w", uint64(src.n), uint64(dst.n), devices.ErrRange)
 	}
-	r := e.route(dst, src)
-	start := time.Now()
-	path, err := r.run(ctx, dst, src)
-	if dst.n == 0 && err == nil {
-		return "", nil
+	info, start := route(dst, src), time.Now()
+	if info.Err = ready(ctx, src, dst); info.Err == nil {
+		if dst.n == 0 {
+			return "", nil
+		}
+		info.Path, info.Err = e.move(ctx, info.Path, dst, src)
 	}
-	if err != nil {
-		err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.end(), dst.end(), path, err)
+	if info.Err != nil {
+		info.Err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.end(), dst.end(), info.Path, info.Err)
 	}
-	e.ended(CopyInfo{
-		Path: path, Device: r.device, Peer: r.peer,
-		Bytes: dst.n, Duration: time.Since(start), Err: err,
-	})
-	return path, err
+	e.ended(info, start)
+	return info.Path, info.Err
 }
 
 // View maps device memory for the host without a copy. The view is read only; the
@@ -97,10 +96,10 @@ func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 // Errors: devices.ErrUnsupported, which is not counted, when the device can't map
 // this memory; otherwise the device's.
 func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error) {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return devices.View{}, errEngineClosed()
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	src := DeviceSpan(s)
 	if err := src.check(); err != nil {
 		return devices.View{}, fmt.Errorf("view of %v: %w", s.Len, err)
@@ -116,10 +115,7 @@ func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error)
 	if err != nil {
 		err = fmt.Errorf("view of %v on %s: %w", s.Len, src.Device(), err)
 	}
-	e.ended(CopyInfo{
-		Path: PathD2H, Device: src.Device(),
-		Bytes: s.Len, Duration: time.Since(start), Err: err,
-	})
+	e.ended(CopyInfo{Path: PathD2H, Device: src.Device(), Bytes: s.Len, Err: err}, start)
 	return view, err
 }
 
@@ -141,7 +137,9 @@ func (e *Engine) Stats() Stats {
 // that are still held stay valid until their Release, and views until theirs.
 func (e *Engine) Close() error { return e.close() }
 
-func (e *Engine) ended(info CopyInfo) {
+// ended counts and reports what began at start.
+func (e *Engine) ended(info CopyInfo, start time.Time) {
+	info.Duration = time.Since(start)
 	e.counters.add(info)
 	e.opts.Listener.Copied(info)
 	if info.Err == nil {

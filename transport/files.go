@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // rangePiece is the number of bytes requested from one copy_file_range.
@@ -44,19 +45,6 @@ func fileError(err error) error {
 	return err
 }
 
-// control runs fn on a descriptor that stays open meanwhile.
-func control(f *os.File, fn func(fd int) error) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := conn.Control(func(fd uintptr) { inner = fn(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
-}
-
 func fileToHost(ctx context.Context, dst, src Span) error {
 	return inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
 		return readFile(dst.host[off:off+n], src.sub(off, n))
@@ -67,30 +55,6 @@ func hostToFile(ctx context.Context, dst, src Span) error {
 	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
 		return writeFile(dst.sub(off, n), src.host[off:off+n])
 	})
-}
-
-func (e *Engine) fileToDevice(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, dst, devices.ReadWrite)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.ownPages(ctx, dst, src)
-	}
-	defer view.Release()
-	return fileToHost(ctx, HostSpan(view.Bytes), src)
-}
-
-func (e *Engine) deviceToFile(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, src, devices.ReadOnly)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.ownPages(ctx, dst, src)
-	}
-	defer view.Release()
-	return hostToFile(ctx, dst, HostSpan(view.Bytes))
 }
 
 // fileToFile lets the kernel copy, and copies the rest itself.
@@ -137,17 +101,10 @@ func (e *Engine) withinFile(ctx context.Context, dst, src Span) error {
 		return err
 	}
 	defer slot.Release()
-	walk := inPieces
 	if dst.off > src.off {
-		walk = inPiecesBackward
+		return oneByOne(ctx, inPiecesBackward, dst, src, slot)
 	}
-	return walk(ctx, src.n, devices.Size(len(slot.Bytes())), func(off, n devices.Size) error {
-		p := slot.Bytes()[:n]
-		if err := readFile(p, src.sub(off, n)); err != nil {
-			return err
-		}
-		return writeFile(dst.sub(off, n), p)
-	})
+	return oneByOne(ctx, inPieces, dst, src, slot)
 }
 
 // kernelCopy copies as much as copy_file_range can and returns how much that was:
@@ -177,21 +134,12 @@ func kernelCopy(ctx context.Context, dst, src Span) (done devices.Size, err erro
 // copyFileRange calls copy_file_range once. It holds both descriptors, so that
 // they can't be closed and reused for other files meanwhile.
 func copyFileRange(dst, src Span) (devices.Size, error) {
-	to, err := dst.file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	from, err := src.file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var copied int
-	var innerErr, copyErr error
-	outerErr := to.Control(func(toFD uintptr) {
-		innerErr = from.Control(func(fromFD uintptr) {
-			copied, copyErr = unix.CopyFileRange(int(fromFD), &src.off, int(toFD), &dst.off,
-				int(min(src.n, rangePiece)), 0)
+	err := descriptor.Use(dst.file, func(to int) error {
+		return descriptor.Use(src.file, func(from int) (err error) {
+			copied, err = unix.CopyFileRange(from, &src.off, to, &dst.off, int(min(src.n, rangePiece)), 0)
+			return err
 		})
 	})
-	return devices.Size(max(copied, 0)), errors.Join(outerErr, innerErr, copyErr)
+	return devices.Size(max(copied, 0)), err
 }

@@ -12,23 +12,22 @@ import (
 // for a file and for the caller's bytes. It is counted as PathFill, since it
 // moves nothing over a bus. Errors are those of Copy.
 func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return errEngineClosed()
 	}
-	defer e.gate.leave()
-	r := route{path: PathFill, device: dst.Device(), move: func(ctx context.Context, dst, _ Span) error {
-		return e.fill(ctx, dst, value)
-	}}
-	start := time.Now()
-	path, err := r.run(ctx, dst, Span{})
-	if dst.n == 0 && err == nil {
-		return nil
+	defer e.gate.Leave()
+	info, start := CopyInfo{Path: PathFill, Device: dst.Device(), Bytes: dst.n}, time.Now()
+	if info.Err = ready(ctx, dst); info.Err == nil {
+		if dst.n == 0 {
+			return nil
+		}
+		info.Err = e.fill(ctx, dst, value)
 	}
-	if err != nil {
-		err = fmt.Errorf("fill %v of %s: %w", dst.n, dst.end(), err)
+	if info.Err != nil {
+		info.Err = fmt.Errorf("fill %v of %s: %w", dst.n, dst.end(), info.Err)
 	}
-	e.ended(CopyInfo{Path: path, Device: r.device, Bytes: dst.n, Duration: time.Since(start), Err: err})
-	return err
+	e.ended(info, start)
+	return info.Err
 }
 
 func (e *Engine) fill(ctx context.Context, dst Span, value byte) error {

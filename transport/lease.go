@@ -33,7 +33,9 @@ func (r *regions) lease(ctx context.Context, w want) (*region, devices.Size) {
 			r.counts.hits.Add(1)
 			return c.region, c.n
 		}
-		r.drop(c.region)
+		r.mu.Lock()
+		r.dropLocked(c.region)
+		r.mu.Unlock()
 		r.leave(c.region)
 	}
 }
@@ -143,10 +145,8 @@ func (r *regions) roomLocked(f *pinnedFile, size devices.Size) (victims []*regio
 // the bytes then go through slots.
 func (r *regions) make(c claim, w want) *region {
 	g := c.region
-	for _, victim := range c.victims {
-		r.counts.evicted.Add(1)
-		r.end(victim)
-	}
+	r.counts.evicted.Add(uint64(len(c.victims)))
+	r.end(c.victims...)
 	_, err := r.pagemap()
 	if err == nil {
 		err = g.register(w)

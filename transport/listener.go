@@ -31,9 +31,3 @@ type Listener struct {
 	// Copied is called once for each ended Copy, View and Fill.
 	Copied func(CopyInfo)
 }
-
-func (l *Listener) ensureDefaults() {
-	if l.Copied == nil {
-		l.Copied = func(CopyInfo) {}
-	}
-}

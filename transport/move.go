@@ -12,6 +12,9 @@ import (
 // take effect within milliseconds.
 const piece = 4 * devices.MiB
 
+// walker calls fn for one piece of n bytes after another, each of at most size bytes.
+type walker func(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error
+
 // inPieces calls fn for one piece of n bytes after another.
 func inPieces(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error {
 	for off := devices.Size(0); off < n; off += size {
@@ -52,48 +55,42 @@ func moveBytes(ctx context.Context, dst, src []byte) error {
 	})
 }
 
-// mapped maps a device span for the host; ok is false if the device can't.
-func mapped(ctx context.Context, s Span, access devices.Access) (view devices.View, ok bool, err error) {
-	if _, can := s.dev.Mem.Device().(devices.HostMapper); !can {
-		return devices.View{}, false, nil // called for each piece: building an error would cost time
+// onHost copies between host bytes and files.
+func (e *Engine) onHost(ctx context.Context, dst, src Span) error {
+	switch {
+	case dst.kind() == kindFile && src.kind() == kindFile:
+		return e.fileToFile(ctx, dst, src)
+	case dst.kind() == kindFile:
+		return hostToFile(ctx, dst, src)
+	case src.kind() == kindFile:
+		return fileToHost(ctx, dst, src)
 	}
-	view, err = devices.MapHost(ctx, s.dev, access)
-	if errors.Is(err, devices.ErrUnsupported) {
-		return devices.View{}, false, nil
-	}
-	return view, err == nil, err
-}
-
-func hostToHost(ctx context.Context, dst, src Span) error {
 	return moveBytes(ctx, dst.host, src.host)
 }
 
-func hostToDevice(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, dst, devices.ReadWrite)
-	if err != nil {
-		return err
+// overBus copies between a device and host bytes or a file: through a map of the
+// device's memory, if there is one.
+func (e *Engine) overBus(ctx context.Context, dst, src Span) error {
+	device, access := dst, devices.ReadWrite
+	if src.kind() == kindDevice {
+		device, access = src, devices.ReadOnly
 	}
-	if !ok {
+	view, ok, err := devices.TryMapHost(ctx, device.dev, access)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		defer view.Release()
+		if access == devices.ReadWrite {
+			return e.onHost(ctx, HostSpan(view.Bytes), src)
+		}
+		return e.onHost(ctx, dst, HostSpan(view.Bytes))
+	case dst.kind() == kindFile || src.kind() == kindFile:
+		return e.ownPages(ctx, dst, src)
+	case dst.kind() == kindDevice:
 		return copyIn(ctx, dst, src.host)
 	}
-	defer view.Release()
-	return moveBytes(ctx, view.Bytes, src.host)
-}
-
-func deviceToHost(ctx context.Context, dst, src Span) error {
-	view, ok, err := mapped(ctx, src, devices.ReadOnly)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return copyOut(ctx, dst.host, src)
-	}
-	defer view.Release()
-	return moveBytes(ctx, dst.host, view.Bytes)
-}
-
-func withinDevice(ctx context.Context, dst, src Span) error {
-	return dst.dev.Mem.Device().Copy(ctx, dst.dev, src.dev)
+	return copyOut(ctx, dst.host, src)
 }
 
 // acrossDevices tries the paths between two devices, the shortest first.
@@ -102,14 +99,14 @@ func (e *Engine) acrossDevices(ctx context.Context, dst, src Span) (Path, error)
 	if !errors.Is(err, devices.ErrUnsupported) {
 		return PathPeer, err
 	}
-	from, fromMaps, err := mapped(ctx, src, devices.ReadOnly)
+	from, fromMaps, err := devices.TryMapHost(ctx, src.dev, devices.ReadOnly)
 	if err != nil {
 		return PathMapped, err
 	}
 	if fromMaps {
 		defer from.Release()
 	}
-	to, toMaps, err := mapped(ctx, dst, devices.ReadWrite)
+	to, toMaps, err := devices.TryMapHost(ctx, dst.dev, devices.ReadWrite)
 	if err != nil {
 		return PathMapped, err
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -66,31 +67,21 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.ChunkSize == 0 {
-		o.ChunkSize = DefaultChunkSize
-	}
-	if o.Slots == 0 {
-		o.Slots = DefaultSlots
-	}
-	if o.MaxPinned == 0 {
-		o.MaxPinned = DefaultMaxPinned
-	}
-	if o.MaxRegistered == 0 {
-		o.MaxRegistered = DefaultMaxRegistered
-	}
-	if o.RegisterFrom == 0 {
-		o.RegisterFrom = DefaultRegisterFrom
-	}
+	o.ChunkSize = cmp.Or(o.ChunkSize, DefaultChunkSize)
+	o.Slots = cmp.Or(o.Slots, DefaultSlots)
+	o.MaxPinned = cmp.Or(o.MaxPinned, DefaultMaxPinned)
+	o.MaxRegistered = cmp.Or(o.MaxRegistered, DefaultMaxRegistered)
+	o.RegisterFrom = cmp.Or(o.RegisterFrom, DefaultRegisterFrom)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	if o.Near == nil {
 		o.Near = func(netip.Addr) int { return -1 }
 	}
 	if o.Enter == nil {
 		o.Enter = func(int) func() { return func() {} }
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
+	if o.Listener.Copied == nil {
+		o.Listener.Copied = func(CopyInfo) {}
 	}
-	o.Listener.ensureDefaults()
 }
 
 // Validate reports every fault of the options at once, joined.

@@ -1,11 +1,12 @@
 package transport
 
 import (
-	"errors"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // scanArg is the kernel's struct pm_scan_arg.
@@ -29,10 +30,6 @@ const (
 // scan reports whether a page of [start, end), both page boundaries, is not
 // mapped.
 func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
-	conn, err := p.file.SyscallConn()
-	if err != nil {
-		return false, err
-	}
 	// On the heap, where nothing moves: the kernel receives its address as a
 	// number.
 	found := new(scanRegion)
@@ -42,14 +39,15 @@ func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
 	}
 	arg.size = uint64(unsafe.Sizeof(*arg))
 	var regions uintptr
-	var errno unix.Errno
-	err = conn.Control(func(fd uintptr) {
-		regions, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, pagemapScan, uintptr(unsafe.Pointer(arg)))
+	err = descriptor.Use(p.file, func(fd int) error {
+		var errno unix.Errno
+		regions, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), pagemapScan, uintptr(unsafe.Pointer(arg)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
 	})
 	runtime.KeepAlive(found)
-	if errno != 0 {
-		err = errors.Join(err, errno)
-	}
 	return regions > 0 || arg.walkEnd != end, err
 }
 

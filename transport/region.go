@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // region is a range of a file whose pages are registered for one device, which
@@ -103,7 +104,7 @@ func (g *region) register(w want) (err error) {
 }
 
 func mapFile(f *os.File, off uint64, n devices.Size) (mem []byte, err error) {
-	err = control(f, func(fd int) (err error) {
+	err = descriptor.Use(f, func(fd int) (err error) {
 		mem, err = unix.Mmap(fd, int64(off), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		return err
 	})
@@ -178,5 +179,5 @@ func noHoles(mem []byte) error {
 
 // allocate allocates a file's pages for a range, and extends the file to its end.
 func allocate(f *os.File, off uint64, n devices.Size) error {
-	return control(f, func(fd int) error { return devices.Fallocate(fd, 0, devices.Offset(off), n) })
+	return descriptor.Use(f, func(fd int) error { return devices.Fallocate(fd, 0, devices.Offset(off), n) })
 }

@@ -107,16 +107,9 @@ func (r *regions) sweepLocked(f *pinnedFile) {
 	}
 }
 
-// drop removes a region from the table: it can't be found any more, and it ends
-// with its last user. The caller is one of its users.
-func (r *regions) drop(g *region) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dropLocked(g)
-}
-
-// dropLocked reports whether the region has no users, so that the caller must end
-// it.
+// dropLocked removes a region from the table: it can't be found any more, and it
+// ends with its last user. It reports whether there is none, so that the caller must
+// end it.
 //
 // +checklocks:r.mu
 func (r *regions) dropLocked(g *region) (unused bool) {
@@ -139,18 +132,20 @@ func (r *regions) dropLocked(g *region) (unused bool) {
 	return g.users == 0
 }
 
-// end releases a dropped region's pages. The kernel refuses to unmap only what
-// isn't mapped, so the error is ignored.
-func (r *regions) end(g *region) {
-	_ = g.unregister()
-	r.mu.Lock()
-	if !g.uncounted {
-		r.total -= g.size
+// end releases the pages of dropped regions. The kernel refuses to unmap only
+// what isn't mapped, so the error is ignored.
+func (r *regions) end(dropped ...*region) {
+	for _, g := range dropped {
+		_ = g.unregister()
+		r.mu.Lock()
+		if !g.uncounted {
+			r.total -= g.size
+		}
+		delete(g.file.leaving, g)
+		r.sweepLocked(g.file)
+		r.mu.Unlock()
+		close(g.gone)
 	}
-	delete(g.file.leaving, g)
-	r.sweepLocked(g.file)
-	r.mu.Unlock()
-	close(g.gone)
 }
 
 // close releases all pages. No copy is in progress any more.
@@ -175,9 +170,7 @@ func (r *regions) forget(meant func(*region) bool) {
 		unused = append(unused, r.dropOfLocked(f, meant)...)
 	}
 	r.mu.Unlock()
-	for _, g := range unused {
-		r.end(g)
-	}
+	r.end(unused...)
 }
 
 // dropOfLocked drops regions of a file and returns those without users, for the

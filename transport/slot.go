@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -50,10 +51,8 @@ func (s *Slot) Bytes() []byte { return s.mem[:s.n:s.n] }
 // device fails to pin it, the slot remains ordinary memory for that device, and
 // Stats.PinFailures counts it. Preconditions: the caller holds the slot.
 func (s *Slot) Pin(d devices.Device) {
-	for _, p := range s.pins {
-		if p.device == d {
-			return
-		}
+	if slices.ContainsFunc(s.pins, func(p pin) bool { return p.device == d }) {
+		return
 	}
 	unpin, pinned := devices.PinHost(d, s.mem)
 	if _, able := d.(devices.Pinner); able && !pinned {

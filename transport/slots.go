@@ -1,9 +1,9 @@
 package transport
 
 import (
-	"container/list"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,9 +30,9 @@ type SlotPool struct {
 	total devices.Size
 	// +checklocks:mu
 	used devices.Size
-	// waiting holds each *waiter, in order of arrival.
+	// waiting is in order of arrival.
 	// +checklocks:mu
-	waiting list.List
+	waiting []*waiter
 	// +checklocks:mu
 	closed bool
 }
@@ -87,20 +87,20 @@ func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) {
 		p.mu.Unlock()
 		return nil, errPoolClosed()
 	}
-	if p.waiting.Len() == 0 {
+	if len(p.waiting) == 0 {
 		if g, ok := p.grantLocked(size); ok {
 			p.mu.Unlock()
 			return p.redeem(g, size, n)
 		}
 	}
 	w := &waiter{size: size, granted: make(chan grant, 1)}
-	place := p.waiting.PushBack(w)
+	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 	select {
 	case g := <-w.granted:
 		return p.redeem(g, size, n)
 	case <-ctx.Done():
-		p.abandon(w, place, n)
+		p.abandon(w, n)
 		return nil, fmt.Errorf("wait for a pinned slot: %w", ctx.Err())
 	}
 }
@@ -112,7 +112,7 @@ func (p *SlotPool) TryGet(n devices.Size) (*Slot, bool) {
 	}
 	size := slotSize(n)
 	p.mu.Lock()
-	if p.closed || p.waiting.Len() > 0 {
+	if p.closed || len(p.waiting) > 0 {
 		p.mu.Unlock()
 		return nil, false
 	}
@@ -155,17 +155,13 @@ func (p *SlotPool) grantLocked(size devices.Size) (grant, bool) {
 //
 // +checklocks:p.mu
 func (p *SlotPool) serveLocked() {
-	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
-		w, ok := front.Value.(*waiter)
+	for len(p.waiting) > 0 {
+		g, ok := p.grantLocked(p.waiting[0].size)
 		if !ok {
 			return
 		}
-		g, ok := p.grantLocked(w.size)
-		if !ok {
-			return
-		}
-		p.waiting.Remove(front)
-		w.granted <- g
+		p.waiting[0].granted <- g
+		p.waiting = slices.Delete(p.waiting, 0, 1)
 	}
 }
 
@@ -194,7 +190,7 @@ func (p *SlotPool) redeem(g grant, size, n devices.Size) (*Slot, error) {
 
 // abandon removes a waiter from the queue, or returns the slot that it was
 // granted in the meantime.
-func (p *SlotPool) abandon(w *waiter, place *list.Element, n devices.Size) {
+func (p *SlotPool) abandon(w *waiter, n devices.Size) {
 	p.mu.Lock()
 	select {
 	case g := <-w.granted:
@@ -205,7 +201,7 @@ func (p *SlotPool) abandon(w *waiter, place *list.Element, n devices.Size) {
 		return
 	default:
 	}
-	p.waiting.Remove(place)
+	p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
 	p.serveLocked()
 	p.mu.Unlock()
 }
@@ -241,12 +237,10 @@ func (p *SlotPool) Pinned() (used, total devices.Size) {
 func (p *SlotPool) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
-		if w, ok := front.Value.(*waiter); ok {
-			w.granted <- grant{err: errPoolClosed()}
-		}
-		p.waiting.Remove(front)
+	for _, w := range p.waiting {
+		w.granted <- grant{err: errPoolClosed()}
 	}
+	p.waiting = nil
 	var victims []*Slot
 	for size, kept := range p.idle {
 		p.total -= size * devices.Size(len(kept))

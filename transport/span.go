@@ -133,6 +133,14 @@ func (s Span) end() string {
 	return "host memory"
 }
 
+// Part returns the n bytes of the span from off.
+func (s Span) Part(off devices.Offset, n devices.Size) (Span, error) {
+	if r := (devices.Range{Off: off, Len: n}); !r.Within(s.n) {
+		return Span{}, fmt.Errorf("range %v exceeds a span of %d bytes: %w", r, uint64(s.n), devices.ErrRange)
+	}
+	return s.sub(devices.Size(off), n), nil
+}
+
 // sub returns the n bytes from off. The caller stays inside the span.
 func (s Span) sub(off, n devices.Size) Span {
 	switch s.kind() {

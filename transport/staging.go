@@ -3,18 +3,9 @@ package transport
 import (
 	"context"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
-
-// chunk is a part of a staged copy that is held in a slot.
-type chunk struct {
-	slot *Slot
-	off  devices.Size
-	n    devices.Size
-}
 
 // staged copies through pinned slots, with one worker for each, concurrently:
 //
@@ -42,7 +33,7 @@ func (e *Engine) staged(ctx context.Context, dst, src Span) error {
 		}
 	}()
 	if len(slots) == 1 {
-		return oneByOne(ctx, dst, src, slots[0])
+		return oneByOne(ctx, inPieces, dst, src, slots[0])
 	}
 	return sideBySide(ctx, dst, src, slots, func() func() { return e.opts.Enter(node) })
 }
@@ -99,95 +90,65 @@ func (e *Engine) takeSlots(ctx context.Context, dst, src Span) ([]*Slot, error) 
 }
 
 // fill and drain implement the two stages for one chunk.
-func fill(ctx context.Context, src Span, c chunk) error {
-	p, part := c.slot.Bytes()[:c.n], src.sub(c.off, c.n)
-	if part.kind() == kindDevice {
-		return copyOut(ctx, p, part)
+func fill(ctx context.Context, p []byte, src Span) error {
+	if src.kind() == kindDevice {
+		return copyOut(ctx, p, src)
 	}
-	return readFile(p, part)
+	return readFile(p, src)
 }
 
-func drain(ctx context.Context, dst Span, c chunk) error {
-	p, part := c.slot.Bytes()[:c.n], dst.sub(c.off, c.n)
-	if part.kind() == kindDevice {
-		return copyIn(ctx, part, p)
+func drain(ctx context.Context, dst Span, p []byte) error {
+	if dst.kind() == kindDevice {
+		return copyIn(ctx, dst, p)
 	}
-	return writeFile(part, p)
+	return writeFile(dst, p)
 }
 
-// oneByOne performs the copy with a single slot.
-func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
-	size := devices.Size(len(slot.Bytes()))
-	return inPieces(ctx, src.n, size, func(off, n devices.Size) error {
-		c := chunk{slot: slot, off: off, n: n}
-		if err := fill(ctx, src, c); err != nil {
+// oneByOne performs the copy with a single slot, in the order of walk: inPieces or
+// inPiecesBackward.
+func oneByOne(ctx context.Context, walk walker, dst, src Span, slot *Slot) error {
+	return walk(ctx, src.n, devices.Size(len(slot.Bytes())), func(off, n devices.Size) error {
+		p := slot.Bytes()[:n]
+		if err := fill(ctx, p, src.sub(off, n)); err != nil {
 			return err
 		}
-		return drain(ctx, dst, c)
+		return drain(ctx, dst.sub(off, n), p)
 	})
 }
 
-// pipeline is one staged copy in progress.
+// pipeline is one staged copy in progress, with a worker for each slot.
 type pipeline struct {
+	pieces
+
 	dst, src Span
-	size     devices.Size
-	// next is the offset at which the next chunk begins.
-	next atomic.Uint64
+	slots    []*Slot
 	// reading and writing hold a token for each worker in that stage.
 	reading, writing chan struct{}
-	cancel           context.CancelFunc
-	first            sync.Once
-	err              error
 }
 
 // sideBySide runs one worker for each slot, the first on the caller's goroutine,
 // which has already entered the node; the others enter it by enter.
 func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() (leave func())) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	width := (len(slots) + 1) / 2
 	p := &pipeline{
-		dst: dst, src: src,
-		size:    devices.Size(len(slots[0].Bytes())),
+		dst: dst, src: src, slots: slots,
 		reading: make(chan struct{}, width),
 		writing: make(chan struct{}, width),
-		cancel:  cancel,
 	}
-	var workers sync.WaitGroup
-	for _, s := range slots[1:] {
-		workers.Go(func() {
-			defer enter()()
-			p.work(ctx, s)
-		})
-	}
-	p.work(ctx, slots[0])
-	workers.Wait()
-	return p.err
+	size := uint64(len(slots[0].Bytes()))
+	p.count = (uint64(src.n) + size - 1) / size
+	return p.move(ctx, len(slots), enter, p)
 }
 
-// work moves one chunk after another through one slot.
-func (p *pipeline) work(ctx context.Context, slot *Slot) {
-	for {
-		end := p.next.Add(uint64(p.size))
-		c := chunk{slot: slot, off: devices.Size(end) - p.size}
-		if c.off >= p.src.n {
-			return
-		}
-		c.n = min(p.size, p.src.n-c.off)
-		if err := p.move(ctx, c); err != nil {
-			p.fail(err)
-			return
-		}
-	}
-}
-
-// move passes one chunk through both stages.
-func (p *pipeline) move(ctx context.Context, c chunk) error {
-	err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) })
-	if err != nil {
+// movePiece passes one chunk through both stages, in the slot of the worker.
+func (p *pipeline) movePiece(ctx context.Context, worker int, number uint64) error {
+	mem := p.slots[worker].Bytes()
+	off := devices.Size(number) * devices.Size(len(mem))
+	n := min(devices.Size(len(mem)), p.src.n-off)
+	if err := within(ctx, p.reading, func() error { return fill(ctx, mem[:n], p.src.sub(off, n)) }); err != nil {
 		return err
 	}
-	return within(ctx, p.writing, func() error { return drain(ctx, p.dst, c) })
+	return within(ctx, p.writing, func() error { return drain(ctx, p.dst.sub(off, n), mem[:n]) })
 }
 
 // within runs fn while it holds a token of the stage.
@@ -202,11 +163,4 @@ func within(ctx context.Context, stage chan struct{}, fn func() error) error {
 	}
 	defer func() { <-stage }()
 	return fn()
-}
-
-// fail keeps the first error of all workers, since later ones are mostly caused
-// by its cancellation, and stops the rest.
-func (p *pipeline) fail(err error) {
-	p.first.Do(func() { p.err = err })
-	p.cancel()
 }

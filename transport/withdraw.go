@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // Withdraw takes a range of a file back from all devices, and keeps all pages of
@@ -42,14 +43,10 @@ func (e *Engine) Share(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return fmt.Errorf("share a file: %w", err)
 	}
-	e.regions.share(FileIDOf(st))
+	e.regions.mu.Lock()
+	defer e.regions.mu.Unlock()
+	e.regions.fileLocked(FileIDOf(st)).shared = true
 	return nil
-}
-
-func (r *regions) share(id FileID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fileLocked(id).shared = true
 }
 
 // Forget drops every registered page of a file that is about to be removed. A
@@ -57,14 +54,6 @@ func (r *regions) share(id FileID) {
 func (e *Engine) Forget(id FileID) {
 	if e.regions != nil {
 		e.regions.forgetFile(id)
-	}
-}
-
-// ForgetDevice drops everything that is registered for a device that is about to
-// be closed.
-func (e *Engine) ForgetDevice(d devices.Device) {
-	if e.regions != nil {
-		e.regions.forget(func(g *region) bool { return g.device == d })
 	}
 }
 
@@ -81,9 +70,7 @@ func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release
 		}
 	}
 	r.mu.Unlock()
-	for _, g := range unused {
-		r.end(g)
-	}
+	r.end(unused...)
 	for _, g := range others {
 		select {
 		case <-g.gone:
@@ -115,13 +102,11 @@ func (r *regions) forgetFile(id FileID) {
 	f.shared = false
 	r.sweepLocked(f)
 	r.mu.Unlock()
-	for _, g := range unused {
-		r.end(g)
-	}
+	r.end(unused...)
 }
 
 // statOf returns the stat of an open file.
 func statOf(f *os.File) (st unix.Stat_t, err error) {
-	err = control(f, func(fd int) error { return unix.Fstat(fd, &st) })
+	err = descriptor.Use(f, func(fd int) error { return unix.Fstat(fd, &st) })
 	return st, err
 }

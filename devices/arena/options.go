@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -38,9 +39,8 @@ type Options struct {
 
 // withDefaults validates the options and fills in the defaults for a device.
 func (o Options) withDefaults(info devices.Info) (Options, error) {
-	if o.PageSize == 0 {
-		o.PageSize = DefaultPageSize
-	}
+	o.PageSize = cmp.Or(o.PageSize, DefaultPageSize)
+	o.Retain = cmp.Or(o.Retain, DefaultRetain)
 	if o.PageSize&(o.PageSize-1) != 0 || o.PageSize > devices.GiB {
 		return o, fmt.Errorf("arena on %s: page size %d is not a power of two up to 1 GiB",
 			info.Name, uint64(o.PageSize))
@@ -64,9 +64,6 @@ func (o Options) withDefaults(info devices.Info) (Options, error) {
 		o.SlabSize = largest
 	} else {
 		o.SlabSize = roundUp(o.SlabSize, o.PageSize)
-	}
-	if o.Retain == 0 {
-		o.Retain = DefaultRetain
 	}
 	return o, nil
 }

@@ -95,20 +95,13 @@ type api struct {
 
 // hasVirtual reports whether the library has all functions for virtual memory.
 func (a *api) hasVirtual() bool {
-	for _, f := range []dl.Func{
-		a.MemGranularity, a.MemAddressReserve, a.MemAddressFree, a.MemCreate, a.MemRelease,
-		a.MemMap, a.MemUnmap, a.MemSetAccess, a.MemExport, a.MemImport, a.MemProperties,
-	} {
-		if !f.Present() {
-			return false
-		}
-	}
-	return true
+	return dl.AllPresent(a.MemGranularity, a.MemAddressReserve, a.MemAddressFree, a.MemCreate, a.MemRelease,
+		a.MemMap, a.MemUnmap, a.MemSetAccess, a.MemExport, a.MemImport, a.MemProperties)
 }
 
 // hasIPC reports whether the library has all functions for IPC.
 func (a *api) hasIPC() bool {
-	return a.MemAddressRange.Present() && a.IPCGet.Present() && a.IPCClose.Present() && a.IPCOpen != nil
+	return dl.AllPresent(a.MemAddressRange, a.IPCGet, a.IPCClose) && a.IPCOpen != nil
 }
 
 // The oldest supported driver, as reported by cuDriverGetVersion, and as text for people.
@@ -145,7 +138,7 @@ func load(from dl.Library) (*api, error) {
 		return nil, fmt.Errorf("%s is not a CUDA driver: %w", lib.Name(), err)
 	}
 	a := &api{DriverGetVersion: first.DriverGetVersion}
-	version, err := a.driverVersion()
+	version, err := ask[int32](a, "cuDriverGetVersion", a.DriverGetVersion)
 	if err == nil && version < oldestVersion {
 		return nil, fmt.Errorf("the NVIDIA driver is too old: it has CUDA %s, %s is needed (driver %s or newer): %w",
 			versionText(version), versionText(oldestVersion), oldestDriver, devices.ErrUnsupported)
@@ -159,4 +152,4 @@ func load(from dl.Library) (*api, error) {
 	return a, nil
 }
 
-func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+func versionText(v int32) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

@@ -22,95 +22,38 @@ func callForText(ask dl.Func, c Code) string {
 
 func (a *api) init() error { return a.check("cuInit", code(a.Init.Call(0))) }
 
-func (a *api) driverVersion() (int, error) {
-	var v int32
-	err := a.check("cuDriverGetVersion", code(a.DriverGetVersion.Call(uintptr(unsafe.Pointer(&v)))))
-	return int(v), err
+// ask calls f(&value, args...), and returns the value; dl.Out restricts the arguments.
+func ask[T any](a *api, call string, f dl.Func, args ...uintptr) (T, error) {
+	value, r := dl.Out[T](f, args...)
+	return value, a.check(call, code(r))
 }
 
-func (a *api) deviceCount() (int, error) {
-	var n int32
-	err := a.check("cuDeviceGetCount", code(a.DeviceGetCount.Call(uintptr(unsafe.Pointer(&n)))))
-	return int(n), err
-}
-
-func (a *api) deviceGet(ordinal int) (cuDevice, error) {
-	var d cuDevice
-	err := a.check("cuDeviceGet", code(a.DeviceGet.Call(uintptr(unsafe.Pointer(&d)), uintptr(ordinal))))
-	return d, err
-}
-
-func (a *api) deviceName(d cuDevice) (string, error) {
+// deviceText calls f(text, its size, d).
+func (a *api) deviceText(call string, f dl.Func, d cuDevice) (string, error) {
 	var text [256]byte
-	err := a.check("cuDeviceGetName",
-		code(a.DeviceGetName.Call(uintptr(unsafe.Pointer(&text)), uintptr(len(text)), uintptr(d))))
+	err := a.check(call, code(f.Call(uintptr(unsafe.Pointer(&text)), uintptr(len(text)), uintptr(d))))
 	return dl.Text(text[:]), err
 }
 
-func (a *api) devicePCI(d cuDevice) (string, error) {
-	var text [64]byte
-	err := a.check("cuDeviceGetPCIBusId",
-		code(a.DeviceGetPCIBusID.Call(uintptr(unsafe.Pointer(&text)), uintptr(len(text)), uintptr(d))))
-	return dl.Text(text[:]), err
-}
-
-func (a *api) deviceTotal(d cuDevice) (devices.Size, error) {
-	var n uint64
-	err := a.check("cuDeviceTotalMem", code(a.DeviceTotalMem.Call(uintptr(unsafe.Pointer(&n)), uintptr(d))))
-	return devices.Size(n), err
-}
-
-func (a *api) deviceUUID(ask dl.Func, d cuDevice) (uuid, error) {
-	var u uuid
-	err := a.check("cuDeviceGetUuid", code(ask.Call(uintptr(unsafe.Pointer(&u)), uintptr(d))))
-	return u, err
-}
-
-func (a *api) deviceAttribute(attribute uintptr, d cuDevice) (int, error) {
-	var v int32
-	err := a.check("cuDeviceGetAttribute",
-		code(a.DeviceGetAttribute.Call(uintptr(unsafe.Pointer(&v)), attribute, uintptr(d))))
-	return int(v), err
+func (a *api) deviceUUID(f dl.Func, d cuDevice) (uuid, error) {
+	return ask[uuid](a, "cuDeviceGetUuid", f, uintptr(d))
 }
 
 func (a *api) canAccessPeer(d, peer cuDevice) (bool, error) {
-	var v int32
-	err := a.check("cuDeviceCanAccessPeer",
-		code(a.DeviceCanAccessPeer.Call(uintptr(unsafe.Pointer(&v)), uintptr(d), uintptr(peer))))
+	v, err := ask[int32](a, "cuDeviceCanAccessPeer", a.DeviceCanAccessPeer, uintptr(d), uintptr(peer))
 	return v != 0, err
 }
 
-func (a *api) peerAttribute(attribute uintptr, d, peer cuDevice) (int, error) {
-	var v int32
-	err := a.check("cuDeviceGetP2PAttribute",
-		code(a.P2PAttribute.Call(uintptr(unsafe.Pointer(&v)), attribute, uintptr(d), uintptr(peer))))
-	return int(v), err
-}
-
 func (a *api) retain(d cuDevice) (cuContext, error) {
-	var c cuContext
-	err := a.check("cuDevicePrimaryCtxRetain",
-		code(a.DevicePrimaryRetain.Call(uintptr(unsafe.Pointer(&c)), uintptr(d))))
-	return c, err
+	return ask[cuContext](a, "cuDevicePrimaryCtxRetain", a.DevicePrimaryRetain, uintptr(d))
 }
 
 func (a *api) release(d cuDevice) error {
 	return a.check("cuDevicePrimaryCtxRelease", code(a.DevicePrimaryRelease.Call(uintptr(d))))
 }
 
-func (a *api) setCurrent(c cuContext) error {
-	return a.check("cuCtxSetCurrent", code(a.CtxSetCurrent.Call(uintptr(c))))
-}
-
-func (a *api) enablePeer(c cuContext) error {
-	return a.check("cuCtxEnablePeerAccess", code(a.EnablePeer.Call(uintptr(c), 0)))
-}
-
 func (a *api) createStream() (cuStream, error) {
-	var s cuStream
-	err := a.check("cuStreamCreate",
-		code(a.StreamCreate.Call(uintptr(unsafe.Pointer(&s)), cuStreamNonBlocking)))
-	return s, err
+	return ask[cuStream](a, "cuStreamCreate", a.StreamCreate, cuStreamNonBlocking)
 }
 
 func (a *api) destroyStream(s cuStream) error {
@@ -130,9 +73,7 @@ func (a *api) memInfo() (devices.Size, error) {
 }
 
 func (a *api) alloc(n devices.Size) (address, error) {
-	var p address
-	err := a.check("cuMemAlloc", code(a.MemAlloc.Call(uintptr(unsafe.Pointer(&p)), uintptr(n))))
-	return p, err
+	return ask[address](a, "cuMemAlloc", a.MemAlloc, uintptr(n))
 }
 
 func (a *api) free(p address) error {
@@ -140,9 +81,7 @@ func (a *api) free(p address) error {
 }
 
 func (a *api) hostAlloc(n devices.Size) ([]byte, error) {
-	var p uintptr
-	err := a.check("cuMemHostAlloc",
-		code(a.MemHostAlloc.Call(uintptr(unsafe.Pointer(&p)), uintptr(n), cuHostAllocPortable)))
+	p, err := ask[uintptr](a, "cuMemHostAlloc", a.MemHostAlloc, uintptr(n), cuHostAllocPortable)
 	if err != nil {
 		return nil, err
 	}

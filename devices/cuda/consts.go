@@ -1,7 +1,5 @@
 package cuda
 
-import "encoding/binary"
-
 // Constants of cuda.h.
 const (
 	cuStreamNonBlocking    = 0x1 // CU_STREAM_NON_BLOCKING
@@ -26,28 +24,11 @@ const (
 	cuPeerPerformanceRank = 0x1 // CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
 )
 
-// ipcHandle is CUipcMemHandle, 64 opaque bytes.
-type ipcHandle struct{ words [8]uint64 }
-
 // ipcHandleSize is CU_IPC_HANDLE_SIZE.
 const ipcHandleSize = 64
 
-// ipcHandleOf converts the ipcHandleSize bytes of a handle.
-func ipcHandleOf(p []byte) (h ipcHandle) {
-	for i := range h.words {
-		h.words[i] = binary.NativeEndian.Uint64(p[8*i:])
-	}
-	return h
-}
-
-// bytes returns the bytes of the handle.
-func (h ipcHandle) bytes() []byte {
-	p := make([]byte, 0, ipcHandleSize)
-	for _, w := range h.words {
-		p = binary.NativeEndian.AppendUint64(p, w)
-	}
-	return p
-}
+// ipcHandle is CUipcMemHandle.
+type ipcHandle struct{ reserved [ipcHandleSize]byte }
 
 // uuid is CUuuid.
 type uuid [16]byte

@@ -15,58 +15,54 @@ const insidePiece = 128 * devices.MiB
 
 // CopyIn copies bytes from host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.Begin(ctx, dst, len(src))
-	if err != nil || len(src) == 0 {
-		return end(leave, err)
-	}
-	defer leave()
-	to := card.AddressOf(dst)
-	err = d.withLane(ctx, func(l *lane) error {
-		if d.Pinned(src) {
-			return l.pump(ctx, d.api, dst.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyIn(l.streams[s], to.At(off), src[off:off+n])
-			}})
-		}
-		if serr := l.stage(d.api); serr != nil {
-			return serr
-		}
-		return l.pump(ctx, d.api, dst.Len, chunkSize, mover{start: func(s moves.Slot, off, n devices.Size) error {
-			copy(l.chunks[s], src[off:off+n])
-			return d.api.copyIn(l.streams[s], to.At(off), l.chunks[s][:n])
-		}})
-	})
-	keep(src)
-	return err
+	return d.transfer(ctx, dst, src, true)
 }
 
 // CopyOut copies bytes from device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.Begin(ctx, src, len(dst))
-	if err != nil || len(dst) == 0 {
+	return d.transfer(ctx, src, dst, false)
+}
+
+// transfer copies between a span and host memory, in or out: directly if that is pinned,
+// otherwise through the chunks of a lane.
+func (d *device) transfer(ctx context.Context, s devices.Span, host []byte, in bool) error {
+	leave, err := d.Begin(ctx, s, len(host))
+	if err != nil || len(host) == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	from := card.AddressOf(src)
+	at := card.AddressOf(s)
+	start := func(on cuStream, pinned []byte, off devices.Size) error {
+		if in {
+			return d.api.copyIn(on, at.At(off), pinned)
+		}
+		return d.api.copyOut(on, pinned, at.At(off))
+	}
 	err = d.withLane(ctx, func(l *lane) error {
-		if d.Pinned(dst) {
-			return l.pump(ctx, d.api, src.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyOut(l.streams[s], dst[off:off+n], from.At(off))
+		if d.Pinned(host) {
+			return l.pump(ctx, d.api, s.Len, moves.HostPiece, mover{start: func(slot moves.Slot, off, n devices.Size) error {
+				return start(l.streams[slot], host[off:off+n], off)
 			}})
 		}
 		if serr := l.stage(d.api); serr != nil {
 			return serr
 		}
-		return l.pump(ctx, d.api, src.Len, chunkSize, mover{
-			start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyOut(l.streams[s], l.chunks[s][:n], from.At(off))
+		return l.pump(ctx, d.api, s.Len, chunkSize, mover{
+			start: func(slot moves.Slot, off, n devices.Size) error {
+				if in {
+					copy(l.chunks[slot], host[off:off+n])
+				}
+				return start(l.streams[slot], l.chunks[slot][:n], off)
 			},
-			done: func(s moves.Slot, off, n devices.Size) error {
-				copy(dst[off:off+n], l.chunks[s])
+			done: func(slot moves.Slot, off, n devices.Size) error {
+				if !in {
+					copy(host[off:off+n], l.chunks[slot])
+				}
 				return nil
 			},
 		})
 	})
-	keep(dst)
+	keep(host)
 	return err
 }
 
@@ -79,9 +75,6 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 	defer leave()
 	to, from := card.AddressOf(dst), card.AddressOf(src)
 	return d.withLane(ctx, func(l *lane) error {
-		step := func(to, from address) moves.Step {
-			return func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), from.At(off), n) }
-		}
 		if max(to, from)-min(to, from) >= address(src.Len) {
 			return l.pump(ctx, d.api, src.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
 				return d.api.copyWithin(l.streams[s], to.At(off), from.At(off), n)
@@ -89,7 +82,7 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 		}
 		return moves.Overlap{
 			Piece:   insidePiece,
-			Copy:    step(to, from),
+			Copy:    func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), from.At(off), n) },
 			Scratch: func(n devices.Size) (moves.Scratch, error) { return d.scratch(l, to, from, n) },
 		}.Move(ctx, devices.Offset(to), devices.Offset(from), src.Len)
 	})

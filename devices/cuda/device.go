@@ -41,8 +41,16 @@ func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 	d := &device{api: a, entry: e, context: context, lanes: newLanes()}
 	info := card.Describe(e.Info, size)
 	d.Card = card.New(card.Spec{
-		Info: info, Runtime: session{api: a, device: e.device, context: context}, Set: &r.cards,
+		Info: info, Set: &r.cards,
 		Log: r.log.With(zap.String("device", string(info.Name))), Clear: d.clear,
+		Runtime: card.Runtime{
+			Bind:        func() error { return a.check("cuCtxSetCurrent", code(a.CtxSetCurrent.Call(uintptr(context)))) },
+			Retain:      func() (err error) { _, err = a.retain(e.device); return err },
+			Release:     func() error { return a.release(e.device) },
+			FreeMemory:  a.memInfo,
+			Sticky:      func(err error) bool { return codeOf(err).Sticky() },
+			OutOfMemory: func(err error) bool { return codeOf(err) == codeOutOfMemory },
+		},
 	})
 	d.SetSelf(d)
 	d.Sharer = card.NewSharer(d.Card, sharing{d})
@@ -61,33 +69,3 @@ func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 
 // clear frees the resources of copies and kernels. None may be in use.
 func (d *device) clear() error { return errors.Join(d.lanes.clear(d.api), d.kernels.clear(d.api)) }
-
-// session implements card.Runtime with the card's primary context.
-type session struct {
-	api     *api
-	device  cuDevice
-	context cuContext
-}
-
-var _ card.Runtime = session{}
-
-// Bind makes the context current for the calling thread.
-func (s session) Bind() error { return s.api.setCurrent(s.context) }
-
-// Retain retains the context once more.
-func (s session) Retain() error {
-	_, err := s.api.retain(s.device)
-	return err
-}
-
-// Release releases the context.
-func (s session) Release() error { return s.api.release(s.device) }
-
-// FreeMemory returns the memory that the card has left for all programs, in bytes.
-func (s session) FreeMemory() (devices.Size, error) { return s.api.memInfo() }
-
-// Sticky reports whether an error makes the context unusable.
-func (session) Sticky(err error) bool { return codeOf(err).Sticky() }
-
-// OutOfMemory reports whether an error is a lack of memory.
-func (session) OutOfMemory(err error) bool { return codeOf(err) == codeOutOfMemory }

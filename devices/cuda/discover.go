@@ -27,7 +27,7 @@ type entry struct {
 // list describes every card, in the driver's order. Unusable cards are omitted, and the
 // ordinals of the others stay the driver's; if none is usable the error explains why.
 func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
-	n, err := a.deviceCount()
+	n, err := ask[int32](a, "cuDeviceGetCount", a.DeviceGetCount)
 	if err != nil {
 		return nil, err
 	}
@@ -54,16 +54,16 @@ func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
 }
 
 // describe reads the properties of a card.
-func (a *api) describe(ordinal int, sys string) (e entry, err error) {
+func (a *api) describe(ordinal int32, sys string) (e entry, err error) {
 	e.Family, e.Ordinal, e.Align = Family, devices.Ordinal(ordinal), align
 	e.Name = devices.Name(fmt.Sprintf("%s%d", Family, ordinal))
-	if e.device, err = a.deviceGet(ordinal); err != nil {
+	if e.device, err = ask[cuDevice](a, "cuDeviceGet", a.DeviceGet, uintptr(ordinal)); err != nil {
 		return e, err
 	}
-	if e.Model, err = a.deviceName(e.device); err != nil {
+	if e.Model, err = a.deviceText("cuDeviceGetName", a.DeviceGetName, e.device); err != nil {
 		return e, err
 	}
-	if e.Total, err = a.deviceTotal(e.device); err != nil {
+	if e.Total, err = ask[devices.Size](a, "cuDeviceTotalMem", a.DeviceTotalMem, uintptr(e.device)); err != nil {
 		return e, err
 	}
 	if e.Total == 0 {
@@ -74,7 +74,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	}
 	// An unknown address is left empty: it is only used for display and to find the NUMA
 	// node.
-	if pci, err := a.devicePCI(e.device); err == nil {
+	if pci, err := a.deviceText("cuDeviceGetPCIBusId", a.DeviceGetPCIBusID, e.device); err == nil {
 		e.PCI = strings.ToLower(pci)
 	}
 	e.NUMA = sysfs.NUMANode(sys, e.PCI)
@@ -88,7 +88,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 // can reports whether an attribute is set; unknown is the result if the driver does not
 // know the attribute.
 func (a *api) can(attribute uintptr, d cuDevice, unknown bool) bool {
-	v, err := a.deviceAttribute(attribute, d)
+	v, err := ask[int32](a, "cuDeviceGetAttribute", a.DeviceGetAttribute, attribute, uintptr(d))
 	if err != nil {
 		return unknown
 	}

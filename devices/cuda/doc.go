@@ -41,12 +41,9 @@
 //
 // # Streams
 //
-// A stream of this package is a CUDA stream, to which a goroutine submits the work, and its
-// events are CUDA events. A stream waits on the card for an event of another stream, on any
-// card. The goroutine itself waits for anything that a card can't observe (a
-// devices.Signal, an event of another family) before it submits the work after it. So only
-// the host waits for such events, and a stream never contains work that might never
-// complete.
+// A stream of this package is a CUDA stream, to which package streams submits the work, and
+// its events are CUDA events. A stream waits on the card for an event of another stream, on
+// any card.
 //
 // # Failure of a card
 //
@@ -59,7 +56,7 @@
 //	the locks of card.Card, in which are
 //	  mapping.mu (held while VMM memory is opened to a peer)
 //	  kernels.mu (held while a module is compiled)
-//	  stream.mu
+//	  streams.Stream.mu
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //
 // A lane is not a lock, but has a place in the order: it is borrowed after Card.life, and

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -49,10 +50,7 @@ var _ devices.Driver = (*Driver)(nil)
 // each time until it is found. The process must not fork and continue in the child
 // afterwards: CUDA does not work there.
 func NewDriver(opts Options) *Driver {
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log := cmp.Or(opts.Logger, zap.NewNop())
 	return &Driver{log: log.Named("cuda"), from: library(opts.Library), management: opts.Management, sys: sysfs.Root}
 }
 
@@ -89,15 +87,11 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	}
 	var found []devices.Found
 	for _, e := range entries {
-		info := card.Describe(e.Info, card.ByDefault(e.Info))
 		free, told := known[e.UUID]
 		if !told {
-			free = info.Total
+			free = e.Total
 		}
-		found = append(found, devices.Found{
-			Info:  info,
-			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
-		})
+		found = append(found, card.Found(e.Info, free))
 	}
 	return found, nil
 }

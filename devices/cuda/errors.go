@@ -1,11 +1,11 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
@@ -88,41 +88,15 @@ func (c Code) hint() string {
 	}
 }
 
-// Error is a failed CUDA call. It is devices.ErrDevice.
-type Error struct {
-	// Call is the function, such as "cuMemcpyDtoHAsync".
-	Call string
-	Code Code
-	// Name and Text are the driver's: "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory
-	// access was encountered". Empty if the driver does not know the code.
-	Name, Text string
-}
-
-// Error names the call, the code's name and number, its meaning and the remedy.
-func (e *Error) Error() string {
-	name, text := e.Name, e.Text
-	if name == "" {
-		name = "unknown CUDA error"
-	}
-	s := fmt.Sprintf("%s: %s (%d)", e.Call, name, int32(e.Code))
-	if text != "" {
-		s += ": " + text
-	}
-	if hint := e.Code.hint(); hint != "" {
-		s += "; " + hint
-	}
-	return s
-}
-
-// Unwrap returns devices.ErrDevice.
-func (e *Error) Unwrap() error { return devices.ErrDevice }
-
 // check turns the result code of a call into an error.
 func (a *api) check(call string, code Code) error {
 	if code == 0 {
 		return nil
 	}
-	return &Error{Call: call, Code: code, Name: a.errorText(a.GetErrorName, code), Text: a.errorText(a.GetErrorString, code)}
+	return &dl.Error{
+		Call: call, Code: int32(code), Name: cmp.Or(a.errorText(a.GetErrorName, code), "unknown CUDA error"),
+		Text: a.errorText(a.GetErrorString, code), Hint: code.hint(),
+	}
 }
 
 // errorText returns one of the driver's texts for a code.
@@ -135,8 +109,8 @@ func (a *api) errorText(ask dl.Func, code Code) string {
 
 // codeOf returns the code in an error, 0 if there is none.
 func codeOf(err error) Code {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Code
+	if e, ok := errors.AsType[*dl.Error](err); ok {
+		return Code(e.Code)
 	}
 	return 0
 }

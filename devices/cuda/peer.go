@@ -73,7 +73,9 @@ func (d *device) linkPair(from *device) (bool, error) {
 		if err != nil || !can {
 			return false, err
 		}
-		err = one.On(func() error { return d.api.enablePeer(other.context) })
+		err = one.On(func() error {
+			return d.api.check("cuCtxEnablePeerAccess", code(d.api.EnablePeer.Call(uintptr(other.context), 0)))
+		})
 		switch codeOf(err) {
 		case codePeerEnabled:
 		case codePeerUnsupported, codeTooManyPeers:

@@ -49,9 +49,9 @@ func (a *api) peerRank(one, other cuDevice) int {
 	if !a.P2PAttribute.Present() {
 		return 0
 	}
-	rank, err := a.peerAttribute(cuPeerPerformanceRank, one, other)
+	rank, err := ask[int32](a, "cuDeviceGetP2PAttribute", a.P2PAttribute, cuPeerPerformanceRank, uintptr(one), uintptr(other))
 	if err != nil {
 		return 0
 	}
-	return max(rank, 0)
+	return int(max(rank, 0))
 }

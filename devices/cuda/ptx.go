@@ -88,7 +88,7 @@ func kernelBody(t elem.Type, op elem.Op) []string {
 	case elem.Float32:
 		return around("ld.global.u32 r%[1]d, [%[2]s];\n\tmov.b32 f%[1]d, r%[1]d;", floatOp32(op), "st.global.f32 [a], f;")
 	case elem.Float64:
-		return around("ld.global.u64 d%[1]d, [%[2]s];\n\tmov.b64 g%[1]d, d%[1]d;", floatOp64(op), "st.global.f64 [a], g;")
+		return around("ld.global.u64 d%[1]d, [%[2]s];\n\tmov.b64 g%[1]d, d%[1]d;", floatOp(op, "64", "g", "d", "0d7FF8000000000000"), "st.global.f64 [a], g;")
 	default:
 		return nil
 	}
@@ -108,11 +108,6 @@ func integerOp(op elem.Op, kind, reg string) []string {
 // floatOp32 combines f1 and f2, whose bits are in r1 and r2.
 func floatOp32(op elem.Op) []string {
 	return floatOp(op, "32", "f", "r", "0f7FC00000")
-}
-
-// floatOp64 combines g1 and g2, whose bits are in d1 and d2.
-func floatOp64(op elem.Op) []string {
-	return floatOp(op, "64", "g", "d", "0d7FF8000000000000")
 }
 
 // floatOp combines two numbers of a width, which are in float and in bit registers.

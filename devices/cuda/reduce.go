@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
@@ -32,7 +33,7 @@ type module struct {
 
 // hasKernels reports whether the library has all functions that kernels need.
 func (a *api) hasKernels() bool {
-	return a.ModuleLoad.Present() && a.ModuleUnload.Present() && a.ModuleFunction.Present() && a.Launch.Present()
+	return dl.AllPresent(a.ModuleLoad, a.ModuleUnload, a.ModuleFunction, a.Launch)
 }
 
 // kernel returns the kernel for an operation, compiling it if necessary. The device's
@@ -97,7 +98,7 @@ func (ks *kernels) clear(a *api) error {
 
 // Reduce combines elements with kernels.
 func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
-	if err := d.checkReduce(dst, src, t, op); err != nil {
+	if err := devices.CheckAligned(d, dst, src, t, op); err != nil {
 		return err
 	}
 	leave, err := d.Enter(ctx)
@@ -115,15 +116,4 @@ func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 			return d.api.reduce(l.streams[s], f, to.At(off), from.At(off), n/devices.Size(t.Size()))
 		}})
 	})
-}
-
-// checkReduce returns an error unless kernels can combine the spans: loads must be aligned.
-func (d *device) checkReduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
-	if err := devices.CheckReduce(d, dst, src, t, op); err != nil {
-		return err
-	}
-	if !devices.Aligned(t, dst, src) {
-		return fmt.Errorf("elements on %s are not aligned: %w", d.Info().Name, devices.ErrUnsupported)
-	}
-	return nil
 }

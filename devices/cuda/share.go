@@ -36,7 +36,7 @@ func (s sharing) Unit(kind devices.HandleKind) devices.Size {
 // TakeShared allocates plain memory for IPC, and mapped memory for a descriptor.
 func (s sharing) TakeShared(n devices.Size, kind devices.HandleKind) (b *card.Block, err error) {
 	if kind == devices.HandleVMM {
-		b, err = s.d.newExported(n)
+		b, err = s.d.newPhysical(n, s.d.exportedProp())
 	} else {
 		b, err = s.d.newPlain(n)
 	}
@@ -75,8 +75,8 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	h.Offset = devices.Offset(b.Addr - base)
 	h.Allocation = size
 	h.Bytes, err = s.d.Exported(b, func() ([]byte, func() error, error) {
-		handle, gerr := s.d.api.ipcGet(b.Addr)
-		return handle.bytes(), nil, gerr
+		handle, gerr := ask[ipcHandle](s.d.api, "cuIpcGetMemHandle", s.d.api.IPCGet, uintptr(b.Addr))
+		return handle.reserved[:], nil, gerr
 	})
 	return err
 }
@@ -87,7 +87,7 @@ func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
 	if err != nil {
 		return err
 	}
-	unix.CloseOnExec(fd)
+	unix.CloseOnExec(int(fd))
 	h.File = os.NewFile(uintptr(fd), "cuda memory")
 	h.Allocation = m.size
 	return nil
@@ -122,7 +122,7 @@ func (s sharing) Open(h devices.Handle) (*card.Block, error) {
 		if own {
 			return card.Foreign{}, fmt.Errorf("this process has exported the handle, and CUDA opens it only in other processes: %w", devices.ErrHandle)
 		}
-		return s.openIPC(ipcHandleOf(h.Bytes))
+		return s.openIPC(ipcHandle{[ipcHandleSize]byte(h.Bytes)})
 	})
 }
 
@@ -156,8 +156,12 @@ func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, err)
 	}
+	// The function expects the number of the descriptor itself in place of a pointer.
 	var physical cuPhysical
-	if cerr := conn.Control(func(fd uintptr) { physical, err = s.d.api.importPhysical(fd) }); cerr != nil {
+	cerr := conn.Control(func(fd uintptr) {
+		physical, err = ask[cuPhysical](s.d.api, "cuMemImportFromShareableHandle", s.d.api.MemImport, fd, cuHandlePosixFD)
+	})
+	if cerr != nil {
 		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, cerr)
 	}
 	if err != nil {

@@ -73,12 +73,7 @@ func (d *device) exportedProp() *allocationProp {
 // newVirtual allocates and maps physical memory. n is a multiple of units.plain.
 func (d *device) newVirtual(n devices.Size) (*card.Block, error) { return d.newPhysical(n, d.prop()) }
 
-// newExported is newVirtual for memory that can be exported. n is a multiple of
-// units.exported.
-func (d *device) newExported(n devices.Size) (*card.Block, error) {
-	return d.newPhysical(n, d.exportedProp())
-}
-
+// newPhysical allocates and maps physical memory of a kind. n is a multiple of its unit.
 func (d *device) newPhysical(n devices.Size, p *allocationProp) (*card.Block, error) {
 	h, err := d.api.create(n, p)
 	if err != nil {

@@ -16,10 +16,7 @@ func (a *api) granularity(p *allocationProp, option uintptr) (devices.Size, erro
 }
 
 func (a *api) reserve(n devices.Size) (address, error) {
-	var p address
-	err := a.check("cuMemAddressReserve",
-		code(a.MemAddressReserve.Call(uintptr(unsafe.Pointer(&p)), uintptr(n), 0, 0, 0)))
-	return p, err
+	return ask[address](a, "cuMemAddressReserve", a.MemAddressReserve, uintptr(n), 0, 0, 0)
 }
 
 func (a *api) unreserve(p address, n devices.Size) error {
@@ -53,26 +50,12 @@ func (a *api) setAccess(p address, n devices.Size, d cuDevice) error {
 }
 
 // exportPhysical returns a new descriptor.
-func (a *api) exportPhysical(h cuPhysical) (fd int, err error) {
-	var v int32
-	err = a.check("cuMemExportToShareableHandle",
-		code(a.MemExport.Call(uintptr(unsafe.Pointer(&v)), uintptr(h), cuHandlePosixFD, 0)))
-	return int(v), err
+func (a *api) exportPhysical(h cuPhysical) (fd int32, err error) {
+	return ask[int32](a, "cuMemExportToShareableHandle", a.MemExport, uintptr(h), cuHandlePosixFD, 0)
 }
 
-// importPhysical opens a descriptor, which the caller keeps. The function expects the
-// number itself in place of a pointer.
-func (a *api) importPhysical(fd uintptr) (cuPhysical, error) {
-	var h cuPhysical
-	err := a.check("cuMemImportFromShareableHandle",
-		code(a.MemImport.Call(uintptr(unsafe.Pointer(&h)), fd, cuHandlePosixFD)))
-	return h, err
-}
-
-func (a *api) properties(h cuPhysical) (p allocationProp, err error) {
-	err = a.check("cuMemGetAllocationPropertiesFromHandle",
-		code(a.MemProperties.Call(uintptr(unsafe.Pointer(&p)), uintptr(h))))
-	return p, err
+func (a *api) properties(h cuPhysical) (allocationProp, error) {
+	return ask[allocationProp](a, "cuMemGetAllocationPropertiesFromHandle", a.MemProperties, uintptr(h))
 }
 
 // addressRange returns the allocation that contains an address.
@@ -81,11 +64,6 @@ func (a *api) addressRange(p address) (base address, n devices.Size, err error) 
 	err = a.check("cuMemGetAddressRange",
 		code(a.MemAddressRange.Call(uintptr(unsafe.Pointer(&base)), uintptr(unsafe.Pointer(&size)), uintptr(p))))
 	return base, devices.Size(size), err
-}
-
-func (a *api) ipcGet(p address) (h ipcHandle, err error) {
-	err = a.check("cuIpcGetMemHandle", code(a.IPCGet.Call(uintptr(unsafe.Pointer(&h)), uintptr(p))))
-	return h, err
 }
 
 func (a *api) ipcOpen(h ipcHandle) (address, error) {

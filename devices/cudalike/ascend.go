@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
@@ -107,13 +108,13 @@ func adaptAscend(lib *dl.Handle) (*table, error) {
 	}
 	a.devices(t)
 	a.memory(t)
-	if a.DeviceCanAccessPeer.Present() && a.EnablePeerAccess.Present() {
+	if dl.AllPresent(a.DeviceCanAccessPeer, a.EnablePeerAccess) {
 		t.peer = a.peer(t)
 	}
-	if a.IPCGetExportKey.Present() && a.IPCImportByKey.Present() && a.IPCClose.Present() {
+	if dl.AllPresent(a.IPCGetExportKey, a.IPCImportByKey, a.IPCClose) {
 		t.ipc = a.ipc(t)
 	}
-	if a.HostRegister.Present() && a.HostUnregister.Present() && aclPinsAnyMemory() {
+	if dl.AllPresent(a.HostRegister, a.HostUnregister) && aclPinsAnyMemory() {
 		t.pin = a.pin(t)
 	}
 	return t, nil
@@ -122,39 +123,24 @@ func adaptAscend(lib *dl.Handle) (*table, error) {
 // aclErrorName returns the header's name of a code that a user is likely to encounter; the
 // library provides no names.
 func aclErrorName(code int32) string {
-	switch code {
-	case 100000, 107000:
-		return "ACL_ERROR_INVALID_PARAM"
-	case 100001:
-		return "ACL_ERROR_UNINITIALIZE"
-	case 107001:
-		return "ACL_ERROR_RT_INVALID_DEVICEID"
-	case 107002:
-		return "ACL_ERROR_RT_CONTEXT_NULL"
-	case 107017:
-		return "ACL_ERROR_RT_INVALID_HANDLE"
-	case aclErrorBadAlloc:
-		return "ACL_ERROR_BAD_ALLOC"
-	case aclErrorMemoryAllocation:
-		return "ACL_ERROR_RT_MEMORY_ALLOCATION"
-	case aclErrorNoDevice:
-		return "ACL_ERROR_RT_NO_DEVICE"
-	case aclErrorDeviceOOM:
-		return "ACL_ERROR_RT_DEVICE_OOM"
-	case aclErrorTSError:
-		return "ACL_ERROR_RT_TS_ERROR"
-	case aclErrorLostHeartbeat:
-		return "ACL_ERROR_RT_LOST_HEARTBEAT"
-	case aclErrorDeviceMemError:
-		return "ACL_ERROR_RT_DEVICE_MEM_ERROR"
-	case aclErrorHBMMultiBitECC:
-		return "ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR"
-	case 507899:
-		return "ACL_ERROR_RT_DRV_INTERNAL_ERROR"
-	case aclErrorSocketClose:
-		return "ACL_ERROR_RT_SOCKET_CLOSE"
-	}
-	return ""
+	return map[int32]string{
+		100000:                   "ACL_ERROR_INVALID_PARAM",
+		100001:                   "ACL_ERROR_UNINITIALIZE",
+		107000:                   "ACL_ERROR_INVALID_PARAM",
+		107001:                   "ACL_ERROR_RT_INVALID_DEVICEID",
+		107002:                   "ACL_ERROR_RT_CONTEXT_NULL",
+		107017:                   "ACL_ERROR_RT_INVALID_HANDLE",
+		aclErrorBadAlloc:         "ACL_ERROR_BAD_ALLOC",
+		aclErrorMemoryAllocation: "ACL_ERROR_RT_MEMORY_ALLOCATION",
+		aclErrorNoDevice:         "ACL_ERROR_RT_NO_DEVICE",
+		aclErrorDeviceOOM:        "ACL_ERROR_RT_DEVICE_OOM",
+		aclErrorTSError:          "ACL_ERROR_RT_TS_ERROR",
+		aclErrorLostHeartbeat:    "ACL_ERROR_RT_LOST_HEARTBEAT",
+		aclErrorDeviceMemError:   "ACL_ERROR_RT_DEVICE_MEM_ERROR",
+		aclErrorHBMMultiBitECC:   "ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR",
+		507899:                   "ACL_ERROR_RT_DRV_INTERNAL_ERROR",
+		aclErrorSocketClose:      "ACL_ERROR_RT_SOCKET_CLOSE",
+	}[code]
 }
 
 func (a *aclAPI) devices(t *table) {
@@ -167,8 +153,8 @@ func (a *aclAPI) devices(t *table) {
 		return check("aclInit", r)
 	}
 	t.count = func() (int, error) {
-		n, r := outFirst(a.GetDeviceCount)
-		return int(uint32(n)), check("aclrtGetDeviceCount", r)
+		n, err := ask[uint32](check, "aclrtGetDeviceCount", a.GetDeviceCount)
+		return int(n), err
 	}
 	t.name = func(int) (string, error) { return dl.String(a.GetSocName.Call()), nil }
 	if a.DeviceGetPCIBusID.Present() {
@@ -189,8 +175,8 @@ func (a *aclAPI) devices(t *table) {
 		if err := check("aclrtSetDevice", a.SetDevice.Call(uintptr(ordinal))); err != nil {
 			return binding{}, err
 		}
-		c, r := outFirst(a.GetCurrentContext)
-		return binding{ordinal: ordinal, handle: c}, check("aclrtGetCurrentContext", r)
+		c, err := ask[uintptr](check, "aclrtGetCurrentContext", a.GetCurrentContext)
+		return binding{ordinal: ordinal, handle: c}, err
 	}
 	t.release = func(b binding) error {
 		return check("aclrtResetDevice", a.ResetDevice.Call(uintptr(b.ordinal)))
@@ -200,22 +186,18 @@ func (a *aclAPI) devices(t *table) {
 
 func (a *aclAPI) memory(t *table) {
 	check := t.codes.check
-	t.memory = func() (free, total uint64, err error) {
+	t.memory = func() (free, total devices.Size, err error) {
 		x, y, r := outLast(a.GetMemInfo, aclHBMMem)
 		if r != 0 || y == 0 { // a card with DDR memory has only that
 			x, y, r = outLast(a.GetMemInfo, aclDDRMem)
 		}
-		return uint64(x), uint64(y), check("aclrtGetMemInfo", r)
+		return devices.Size(x), devices.Size(y), check("aclrtGetMemInfo", r)
 	}
 	t.alloc = func(n uint64) (address, error) {
-		p, r := outFirst(a.Malloc, uintptr(n), aclMemMallocHugeFirst)
-		return address(p), check("aclrtMalloc", r)
+		return ask[address](check, "aclrtMalloc", a.Malloc, uintptr(n), aclMemMallocHugeFirst)
 	}
 	t.free = func(p address) error { return check("aclrtFree", a.Free.Call(uintptr(p))) }
-	t.newStream = func() (stream, error) {
-		s, r := outFirst(a.CreateStream)
-		return stream(s), check("aclrtCreateStream", r)
-	}
+	t.newStream = func() (stream, error) { return ask[stream](check, "aclrtCreateStream", a.CreateStream) }
 	t.endStream = func(s stream) error { return check("aclrtDestroyStream", a.DestroyStream.Call(uintptr(s))) }
 	t.wait = func(s stream) error { return check("aclrtSynchronizeStream", a.SynchronizeStream.Call(uintptr(s))) }
 	t.in = func(dst target, src []byte, s stream) error {
@@ -249,8 +231,9 @@ func (a *aclAPI) peer(t *table) *peerTable {
 	return &peerTable{
 		mutual: true,
 		can: func(worker, other binding) (bool, error) {
-			can, r := outFirst(a.DeviceCanAccessPeer, uintptr(worker.ordinal), uintptr(other.ordinal))
-			return int32(can) != 0, t.codes.check("aclrtDeviceCanAccessPeer", r)
+			can, err := ask[int32](t.codes.check, "aclrtDeviceCanAccessPeer", a.DeviceCanAccessPeer,
+				uintptr(worker.ordinal), uintptr(other.ordinal))
+			return can != 0, err
 		},
 		enable: func(other binding) error {
 			return t.codes.check("aclrtDeviceEnablePeerAccess", a.EnablePeerAccess.Call(uintptr(other.ordinal), 0))

@@ -7,20 +7,13 @@ import (
 )
 
 // words are the arguments that follow Go's memory in a call. The calls of the runtimes
-// differ in the position of that memory, hence the functions below. A function ignores the
+// differ in the position of that memory, hence the functions below and dl.Out. A function ignores the
 // words beyond its last parameter.
 type words [5]uintptr
 
 func from(args []uintptr) (w words) {
 	copy(w[:], args)
 	return w
-}
-
-// outFirst calls f(&word, …).
-func outFirst(f dl.Func, args ...uintptr) (word, result uintptr) {
-	w := from(args)
-	result = f.Call(uintptr(unsafe.Pointer(&word)), w[0], w[1], w[2], w[3], w[4])
-	return word, result
 }
 
 // outSecond calls f(a, &word).

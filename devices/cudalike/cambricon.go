@@ -2,8 +2,10 @@ package cudalike
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
@@ -16,6 +18,7 @@ import (
 // can only be allocated page-locked (cnMallocHost), existing memory can't be locked, so
 // there is no pinning.
 type cnAPI struct {
+	copyAPI
 	Init                 dl.Func `dl:"cnInit"`
 	DeviceGetCount       dl.Func `dl:"cnDeviceGetCount"`
 	DeviceGet            dl.Func `dl:"cnDeviceGet"`
@@ -31,10 +34,6 @@ type cnAPI struct {
 	CreateQueue          dl.Func `dl:"cnCreateQueue"`
 	DestroyQueue         dl.Func `dl:"cnDestroyQueue"`
 	QueueSync            dl.Func `dl:"cnQueueSync"`
-	MemcpyHtoDAsync      dl.Func `dl:"cnMemcpyHtoDAsync"`
-	MemcpyDtoHAsync      dl.Func `dl:"cnMemcpyDtoHAsync"`
-	MemcpyDtoDAsync      dl.Func `dl:"cnMemcpyDtoDAsync"`
-	MemsetD8Async        dl.Func `dl:"cnMemsetD8Async"`
 	DeviceCanPeerAble    dl.Func `dl:"cnDeviceCanPeerAble,optional"`
 	MemcpyPeerAsync      dl.Func `dl:"cnMemcpyPeerAsync,optional"`
 	IPCGetMemHandle      dl.Func `dl:"cnIpcGetMemHandle,optional"`
@@ -85,7 +84,7 @@ func NewCambricon(opts Options) *Driver {
 
 func adaptCambricon(lib *dl.Handle) (*table, error) {
 	a := &cnAPI{}
-	if err := lib.Resolve(a); err != nil {
+	if err := errors.Join(lib.Resolve(a), lib.ResolvePrefix("cn", &a.copyAPI)); err != nil {
 		return nil, fmt.Errorf("CNToolkit 3.0 is needed: %w", err)
 	}
 	text := func(f dl.Func) func(int32) string {
@@ -95,6 +94,7 @@ func adaptCambricon(lib *dl.Handle) (*table, error) {
 		}
 	}
 	t := &table{codes: codes{
+		prefix:      "cn",
 		name:        text(a.GetErrorName),
 		text:        text(a.GetErrorString),
 		outOfMemory: []int32{cnMemoryErrorOutOfMemory, cnMemoryErrorOutOfProcess},
@@ -108,10 +108,10 @@ func adaptCambricon(lib *dl.Handle) (*table, error) {
 	}}
 	a.devices(t)
 	a.memory(t)
-	if a.DeviceCanPeerAble.Present() && a.MemcpyPeerAsync.Present() {
+	if dl.AllPresent(a.DeviceCanPeerAble, a.MemcpyPeerAsync) {
 		t.peer = a.peer(t)
 	}
-	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle.Present() && a.IPCCloseMemHandle.Present() {
+	if dl.AllPresent(a.IPCGetMemHandle, a.IPCOpenMemHandle, a.IPCCloseMemHandle) {
 		t.ipc = a.ipc(t)
 	}
 	return t, nil
@@ -119,8 +119,7 @@ func adaptCambricon(lib *dl.Handle) (*table, error) {
 
 // device returns the vendor's handle of a device.
 func (a *cnAPI) device(t *table, ordinal int) (uintptr, error) {
-	dev, r := outFirst(a.DeviceGet, uintptr(ordinal))
-	return dev, t.codes.check("cnDeviceGet", r)
+	return ask[uintptr](t.codes.check, "DeviceGet", a.DeviceGet, uintptr(ordinal))
 }
 
 // text returns a function that queries a device for a text of at most n bytes.
@@ -138,67 +137,50 @@ func (a *cnAPI) text(t *table, call string, f dl.Func, n int) func(ordinal int) 
 
 func (a *cnAPI) devices(t *table) {
 	check := t.codes.check
-	t.init = func() error { return check("cnInit", a.Init.Call(0)) }
+	t.init = func() error { return check("Init", a.Init.Call(0)) }
 	t.count = func() (int, error) {
-		n, r := outFirst(a.DeviceGetCount)
-		return int(int32(n)), check("cnDeviceGetCount", r)
+		n, err := ask[int32](check, "DeviceGetCount", a.DeviceGetCount)
+		return int(n), err
 	}
-	t.name = a.text(t, "cnDeviceGetName", a.DeviceGetName, cnTextSize)
-	t.pci = a.text(t, "cnDeviceGetPCIBusId", a.DeviceGetPCIBusID, cnTextSize)
+	t.name = a.text(t, "DeviceGetName", a.DeviceGetName, cnTextSize)
+	t.pci = a.text(t, "DeviceGetPCIBusId", a.DeviceGetPCIBusID, cnTextSize)
 	if a.DeviceGetUUIDStr.Present() {
-		t.uuid = a.text(t, "cnDeviceGetUuidStr", a.DeviceGetUUIDStr, cnTextSize)
+		t.uuid = a.text(t, "DeviceGetUuidStr", a.DeviceGetUUIDStr, cnTextSize)
 	}
 	t.acquire = func(ordinal int) (binding, error) {
 		dev, err := a.device(t, ordinal)
 		if err != nil {
 			return binding{}, err
 		}
-		c, r := outFirst(a.SharedContextAcquire, dev)
-		return binding{ordinal: ordinal, handle: c}, check("cnSharedContextAcquire", r)
+		c, err := ask[uintptr](check, "SharedContextAcquire", a.SharedContextAcquire, dev)
+		return binding{ordinal: ordinal, handle: c}, err
 	}
 	t.release = func(b binding) error {
 		dev, err := a.device(t, b.ordinal)
 		if err != nil {
 			return err
 		}
-		return check("cnSharedContextRelease", a.SharedContextRelease.Call(dev))
+		return check("SharedContextRelease", a.SharedContextRelease.Call(dev))
 	}
-	t.set = func(b binding) error { return check("cnCtxSetCurrent", a.CtxSetCurrent.Call(b.handle)) }
+	t.set = func(b binding) error { return check("CtxSetCurrent", a.CtxSetCurrent.Call(b.handle)) }
 }
 
 func (a *cnAPI) memory(t *table) {
 	check := t.codes.check
-	t.memory = func() (free, total uint64, err error) {
+	t.memory = func() (free, total devices.Size, err error) {
 		x, y, r := outBoth(a.MemGetInfo)
-		return uint64(x), uint64(y), check("cnMemGetInfo", r)
+		return devices.Size(x), devices.Size(y), check("MemGetInfo", r)
 	}
 	t.alloc = func(n uint64) (address, error) {
-		p, r := outFirst(a.Malloc, uintptr(n))
-		return address(p), check("cnMalloc", r)
+		return ask[address](check, "Malloc", a.Malloc, uintptr(n))
 	}
-	t.free = func(p address) error { return check("cnFree", a.Free.Call(uintptr(p))) }
+	t.free = func(p address) error { return check("Free", a.Free.Call(uintptr(p))) }
 	t.newStream = func() (stream, error) {
-		s, r := outFirst(a.CreateQueue, cnQueueDefault)
-		return stream(s), check("cnCreateQueue", r)
+		return ask[stream](check, "CreateQueue", a.CreateQueue, cnQueueDefault)
 	}
-	t.endStream = func(s stream) error { return check("cnDestroyQueue", a.DestroyQueue.Call(uintptr(s))) }
-	t.wait = func(s stream) error { return check("cnQueueSync", a.QueueSync.Call(uintptr(s))) }
-	t.in = func(dst target, src []byte, s stream) error {
-		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))
-		return check("cnMemcpyHtoDAsync", r)
-	}
-	t.out = func(dst []byte, src address, s stream) error {
-		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
-		return check("cnMemcpyDtoHAsync", r)
-	}
-	t.copy = func(dst target, src address, n uint64, s stream) error {
-		r := a.MemcpyDtoDAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), uintptr(s))
-		return check("cnMemcpyDtoDAsync", r)
-	}
-	t.fill = func(dst target, value byte, n uint64, s stream) error {
-		r := a.MemsetD8Async.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
-		return check("cnMemsetD8Async", r)
-	}
+	t.endStream = func(s stream) error { return check("DestroyQueue", a.DestroyQueue.Call(uintptr(s))) }
+	t.wait = func(s stream) error { return check("QueueSync", a.QueueSync.Call(uintptr(s))) }
+	a.copies(t)
 }
 
 func (a *cnAPI) peer(t *table) *peerTable {
@@ -213,12 +195,12 @@ func (a *cnAPI) peer(t *table) *peerTable {
 			if err != nil {
 				return false, err
 			}
-			can, r := outFirst(a.DeviceCanPeerAble, src, dst)
-			return int32(can) != 0, t.codes.check("cnDeviceCanPeerAble", r)
+			can, err := ask[int32](t.codes.check, "DeviceCanPeerAble", a.DeviceCanPeerAble, src, dst)
+			return can != 0, err
 		},
 		copy: func(dst target, to binding, src address, from binding, n uint64, s stream) error {
 			r := a.MemcpyPeerAsync.Call(uintptr(dst.at), to.handle, uintptr(src), from.handle, uintptr(n), uintptr(s))
-			return t.codes.check("cnMemcpyPeerAsync", r)
+			return t.codes.check("MemcpyPeerAsync", r)
 		},
 	}
 }
@@ -227,21 +209,21 @@ func (a *cnAPI) ipc(t *table) *ipcTable {
 	x := &ipcTable{
 		size: cnHandleSize,
 		export: func(p address, _ uint64) ([]byte, error) {
-			h, r := outFirst(a.IPCGetMemHandle, uintptr(p))
-			return binary.NativeEndian.AppendUint64(nil, uint64(h)), t.codes.check("cnIpcGetMemHandle", r)
+			h, err := ask[uint64](t.codes.check, "IpcGetMemHandle", a.IPCGetMemHandle, uintptr(p))
+			return binary.NativeEndian.AppendUint64(nil, h), err
 		},
 		open: func(handle []byte) (address, error) {
-			p, r := outFirst(a.IPCOpenMemHandle, uintptr(binary.NativeEndian.Uint64(handle)), cnIPCMemDefault)
-			return address(p), t.codes.check("cnIpcOpenMemHandle", r)
+			h := uintptr(binary.NativeEndian.Uint64(handle))
+			return ask[address](t.codes.check, "IpcOpenMemHandle", a.IPCOpenMemHandle, h, cnIPCMemDefault)
 		},
 		close: func(_ []byte, p address) error {
-			return t.codes.check("cnIpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))
+			return t.codes.check("IpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))
 		},
 	}
 	if a.MemGetAddressRange.Present() {
 		x.extent = func(p address) (uint64, error) {
 			_, n, r := outBoth(a.MemGetAddressRange, uintptr(p))
-			return uint64(n), t.codes.check("cnMemGetAddressRange", r)
+			return uint64(n), t.codes.check("MemGetAddressRange", r)
 		}
 	}
 	return x

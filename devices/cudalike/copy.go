@@ -16,30 +16,25 @@ const devicePiece = 512 * devices.MiB
 
 // CopyIn copies bytes from host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.Begin(ctx, dst, len(src))
-	if err != nil {
-		return err
-	}
-	defer leave()
-	to := place(dst)
-	return d.withStream(func(s stream) error {
-		return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
-			return d.moveIn(to.plus(off), src[off:off+n], s)
-		})
-	})
+	return d.transfer(ctx, dst, src, d.moveIn)
 }
 
 // CopyOut copies bytes from device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.Begin(ctx, src, len(dst))
+	return d.transfer(ctx, src, dst, d.moveOut)
+}
+
+// transfer copies between a span and host memory; move copies one piece.
+func (d *device) transfer(ctx context.Context, s devices.Span, host []byte, move func(at target, host []byte, on stream) error) error {
+	leave, err := d.Begin(ctx, s, len(host))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	from := place(src)
-	return d.withStream(func(s stream) error {
-		return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
-			return d.moveOut(dst[off:off+n], from.plus(off), s)
+	at := place(s)
+	return d.withStream(func(on stream) error {
+		return moves.Pieces(ctx, s.Len, moves.HostPiece, func(off, n devices.Size) error {
+			return move(at.plus(off), host[off:off+n], on)
 		})
 	})
 }
@@ -121,7 +116,7 @@ func (d *device) moveIn(dst target, src []byte, s stream) error {
 }
 
 // moveOut copies one piece from device to host.
-func (d *device) moveOut(dst []byte, src target, s stream) error {
+func (d *device) moveOut(src target, dst []byte, s stream) error {
 	return d.eachUniform(dst, func(part []byte, off devices.Size) error {
 		return d.work(s, func() error { return d.t.out(part, src.plus(off).at, s) })
 	})
@@ -167,7 +162,7 @@ func (d *device) moveByHost(dst, src target, n devices.Size, s stream) error {
 	buf := make([]byte, min(n, moves.HostPiece))
 	for off := devices.Size(0); off < n; off += devices.Size(len(buf)) {
 		part := buf[:min(n-off, devices.Size(len(buf)))]
-		if err := d.moveOut(part, src.plus(off), s); err != nil {
+		if err := d.moveOut(src.plus(off), part, s); err != nil {
 			return err
 		}
 		if err := d.moveIn(dst.plus(off), part, s); err != nil {
@@ -191,7 +186,7 @@ func (d *device) scratch(to, from target, n devices.Size, s stream) (moves.Scrat
 	if errors.Is(err, devices.ErrOutOfMemory) {
 		buf := make([]byte, n)
 		return moves.Scratch{
-			Out:  func(off, n devices.Size) error { return d.moveOut(buf[:n], from.plus(off), s) },
+			Out:  func(off, n devices.Size) error { return d.moveOut(from.plus(off), buf[:n], s) },
 			Back: func(off, n devices.Size) error { return d.moveIn(to.plus(off), buf[:n], s) },
 			Free: func() error { return nil },
 		}, nil

@@ -13,7 +13,8 @@ import (
 // device is one opened device, without the optional abilities.
 type device struct {
 	*card.Card
-	session
+	t       *table
+	binding binding
 
 	mu sync.Mutex
 	// idle holds the streams that are not in use.
@@ -24,47 +25,25 @@ type device struct {
 // newDevice takes ownership of an acquired binding, and returns the device with the
 // abilities that its table provides.
 func (d *Driver) newDevice(t *table, b binding, info devices.Info) devices.Device {
-	dev := &device{session: session{t: t, binding: b}}
+	dev := &device{t: t, binding: b}
 	dev.Card = card.New(card.Spec{
-		Info: info, Runtime: dev.session, Set: &d.cards, Explain: true,
+		Info: info, Set: &d.cards, Explain: true,
 		Log: d.log.With(zap.String("device", string(info.Name))), Clear: dev.clear,
+		Runtime: card.Runtime{
+			Bind:    func() error { return t.set(b) },
+			Retain:  func() error { _, err := t.acquire(b.ordinal); return err },
+			Release: func() error { return t.release(b) },
+			FreeMemory: func() (devices.Size, error) {
+				free, _, err := t.memory()
+				return free, err
+			},
+			Sticky: t.codes.sticky, OutOfMemory: t.codes.noMemory,
+		},
 	})
 	self := dev.combine()
 	dev.SetSelf(self)
 	return self
 }
-
-// session implements card.Runtime for an open device.
-type session struct {
-	t       *table
-	binding binding
-}
-
-var _ card.Runtime = session{}
-
-// Bind makes the device current for the calling thread.
-func (s session) Bind() error { return s.t.set(s.binding) }
-
-// Retain acquires the device once more.
-func (s session) Retain() error {
-	_, err := s.t.acquire(s.binding.ordinal)
-	return err
-}
-
-// Release undoes one acquisition.
-func (s session) Release() error { return s.t.release(s.binding) }
-
-// FreeMemory returns the memory that the card has left for all programs, in bytes.
-func (s session) FreeMemory() (devices.Size, error) {
-	n, _, err := s.t.memory()
-	return devices.Size(n), err
-}
-
-// Sticky reports whether the runtime refuses all work after an error.
-func (s session) Sticky(err error) bool { return isCode(err, s.t.codes.fatal...) }
-
-// OutOfMemory reports whether an error is a lack of memory.
-func (s session) OutOfMemory(err error) bool { return isCode(err, s.t.codes.outOfMemory...) }
 
 // withStream calls fn with a stream for its exclusive use.
 func (d *device) withStream(fn func(s stream) error) error {

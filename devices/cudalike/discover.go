@@ -57,6 +57,5 @@ func memoryOf(t *table, ordinal int) (free, total devices.Size, err error) {
 	if err = t.set(c); err != nil {
 		return 0, 0, err
 	}
-	left, all, err := t.memory()
-	return devices.Size(left), devices.Size(all), err
+	return t.memory()
 }

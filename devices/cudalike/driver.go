@@ -1,6 +1,7 @@
 package cudalike
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,7 @@ var _ devices.Driver = (*Driver)(nil)
 // newDriver opens nothing: Discover and Open look for the library, each time until it is
 // found.
 func newDriver(f family, opts Options) *Driver {
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log := cmp.Or(opts.Logger, zap.NewNop())
 	return &Driver{family: f, log: log.Named(string(f.name)), sys: sysfs.Root}
 }
 
@@ -128,11 +126,7 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
 			continue
 		}
-		info := card.Describe(whole, card.ByDefault(whole))
-		found = append(found, devices.Found{
-			Info:  info,
-			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
-		})
+		found = append(found, card.Found(whole, free))
 	}
 	if len(found) == 0 {
 		return nil, errors.Join(reasons...)

@@ -1,39 +1,15 @@
 package cudalike
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
 )
-
-// Error is a failed call of a vendor's runtime. It is devices.ErrDevice.
-type Error struct {
-	// Call is the function, such as "hipMalloc".
-	Call string
-	// Code is the value that it returned, Name the vendor's name for it.
-	Code int32
-	Name string
-	// Text is the vendor's explanation, "" if there is none.
-	Text string
-}
-
-// Error names the call, the code's name and number, and the vendor's explanation.
-func (e *Error) Error() string {
-	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
-	if e.Text != "" && e.Text != e.Name {
-		text += ": " + e.Text
-	}
-	return text
-}
-
-// Unwrap returns devices.ErrDevice.
-func (e *Error) Unwrap() error { return devices.ErrDevice }
 
 // codes defines the meaning of a vendor's return codes.
 type codes struct {
+	// prefix begins the names of the vendor's functions, and is omitted by callers of check.
+	prefix string
 	// name and text return the vendor's name and explanation of a code.
 	name, text func(code int32) string
 	// outOfMemory lists the codes for a lack of memory in an allocation.
@@ -51,7 +27,7 @@ func (c *codes) check(call string, result uintptr) error {
 	if code == 0 {
 		return nil
 	}
-	e := &Error{Call: call, Code: code, Name: "unknown error"}
+	e := &dl.Error{Call: c.prefix + call, Code: code, Name: "unknown error"}
 	if name := c.name(code); name != "" {
 		e.Name = name
 	}
@@ -59,6 +35,12 @@ func (c *codes) check(call string, result uintptr) error {
 		e.Text = oneLine(c.text(code))
 	}
 	return e
+}
+
+// ask calls f(&value, args...), and returns the value; dl.Out restricts the arguments.
+func ask[T any](check func(call string, result uintptr) error, call string, f dl.Func, args ...uintptr) (T, error) {
+	value, r := dl.Out[T](f, args...)
+	return value, check(call, r)
 }
 
 // maxText bounds the part of a vendor's explanation that is passed on, in bytes.
@@ -74,16 +56,16 @@ func oneLine(text string) string {
 	return ""
 }
 
-// isCode reports whether err has one of the codes.
-func isCode(err error, codes ...int32) bool {
-	var e *Error
-	return errors.As(err, &e) && slices.Contains(codes, e.Code)
-}
+// sticky reports whether the runtime refuses all work after an error.
+func (c *codes) sticky(err error) bool { return dl.IsCode(err, c.fatal...) }
+
+// noMemory reports whether an error is a lack of memory.
+func (c *codes) noMemory(err error) bool { return dl.IsCode(err, c.outOfMemory...) }
 
 // tolerate turns the failure with the given code into success: the requested state exists
 // already.
 func tolerate(err error, code int32) error {
-	if code != 0 && isCode(err, code) {
+	if code != 0 && dl.IsCode(err, code) {
 		return nil
 	}
 	return err

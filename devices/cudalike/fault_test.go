@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -154,7 +155,7 @@ func TestPassingFailure(t *testing.T) {
 		epoch := dev.Epoch()
 		v.fail(t, v.wait+":1:99")
 		err := dev.Fill(t.Context(), mem.All(), 7)
-		var e *Error
+		var e *dl.Error
 		if !errors.Is(err, devices.ErrDevice) || !errors.As(err, &e) || e.Code != 99 || e.Call != v.wait {
 			t.Errorf("%v", err)
 		}

@@ -18,26 +18,15 @@ import (
 // while hipGetDeviceCount, which initializes the runtime as well, returns "no device".
 type hipAPI struct {
 	prefixAPI
+	copyAPI
 	DeviceGetName      dl.Func `dl:"hipDeviceGetName"`
 	DeviceGetUUID      dl.Func `dl:"hipDeviceGetUuid,optional"`
-	MemcpyHtoDAsync    dl.Func `dl:"hipMemcpyHtoDAsync"`
-	MemcpyDtoHAsync    dl.Func `dl:"hipMemcpyDtoHAsync"`
-	MemcpyDtoDAsync    dl.Func `dl:"hipMemcpyDtoDAsync"`
-	MemsetD8Async      dl.Func `dl:"hipMemsetD8Async"`
 	MemGetAddressRange dl.Func `dl:"hipMemGetAddressRange,optional"`
 }
 
-// Constants of HIP's headers.
+// Constants of HIP's headers, besides the common ones.
 const (
-	hipErrorOutOfMemory              = 2
-	hipErrorDeinitialized            = 4
-	hipErrorECCNotCorrectable        = 214
-	hipErrorIllegalAddress           = 700
-	hipErrorLaunchTimeOut            = 702
-	hipErrorPeerAccessAlreadyEnabled = 704
-	hipErrorContextIsDestroyed       = 709
-	hipErrorAssert                   = 710
-	hipErrorLaunchFailure            = 719
+	hipErrorDeinitialized = 4
 	// hipIpcMemLazyEnablePeerAccess is 0 up to HIP 5 and 1 since then. A library accepts
 	// only its own value.
 	hipIPCLazyOld, hipIPCLazy = 0, 1
@@ -61,19 +50,12 @@ func NewHIP(opts Options) *Driver {
 }
 
 func adaptHIP(lib *dl.Handle) (*table, error) {
-	a := &hipAPI{prefixAPI: prefixAPI{prefix: "hip", lazyPeer: []uint32{hipIPCLazy, hipIPCLazyOld}}}
-	if err := errors.Join(lib.ResolvePrefix(a.prefix, &a.prefixAPI), lib.Resolve(a)); err != nil {
+	a := &hipAPI{prefixAPI: prefixAPI{lazyPeer: []uint32{hipIPCLazy, hipIPCLazyOld}}}
+	err := errors.Join(lib.ResolvePrefix("hip", &a.prefixAPI), lib.ResolvePrefix("hip", &a.copyAPI), lib.Resolve(a))
+	if err != nil {
 		return nil, fmt.Errorf("HIP 4.0 is needed: %w", err)
 	}
-	t := &table{codes: codes{
-		outOfMemory: []int32{hipErrorOutOfMemory},
-		fatal: []int32{
-			hipErrorDeinitialized, hipErrorECCNotCorrectable, hipErrorIllegalAddress, hipErrorLaunchTimeOut,
-			hipErrorContextIsDestroyed, hipErrorAssert, hipErrorLaunchFailure,
-		},
-		peerEnabled: hipErrorPeerAccessAlreadyEnabled,
-	}}
-	a.adapt(t)
+	t := a.adapt("hip", hipErrorDeinitialized)
 	a.facts(t)
 	a.copies(t)
 	if t.ipc != nil && a.MemGetAddressRange.Present() {
@@ -112,24 +94,4 @@ func hipUUID(p []byte) string {
 		return "GPU-" + strings.ToLower(text)
 	}
 	return "GPU-" + hex.EncodeToString(p)
-}
-
-// copies fills in the copy functions.
-func (a *hipAPI) copies(t *table) {
-	t.in = func(dst target, src []byte, s stream) error {
-		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))
-		return a.check("MemcpyHtoDAsync", r)
-	}
-	t.out = func(dst []byte, src address, s stream) error {
-		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
-		return a.check("MemcpyDtoHAsync", r)
-	}
-	t.copy = func(dst target, src address, n uint64, s stream) error {
-		r := a.MemcpyDtoDAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), uintptr(s))
-		return a.check("MemcpyDtoDAsync", r)
-	}
-	t.fill = func(dst target, value byte, n uint64, s stream) error {
-		r := a.MemsetD8Async.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
-		return a.check("MemsetD8Async", r)
-	}
 }

@@ -81,7 +81,7 @@ func (s sharing) open(handle []byte) (card.Foreign, error) {
 	at, err := ipc.open(handle)
 	switch {
 	case err == nil:
-	case s.d.Sticky(err) || s.d.OutOfMemory(err):
+	case s.d.t.codes.sticky(err) || s.d.t.codes.noMemory(err):
 		return card.Foreign{}, err
 	default:
 		return card.Foreign{}, fmt.Errorf("%w: %w", err, devices.ErrHandle)

@@ -1,14 +1,13 @@
 package cudalike
 
 import (
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
 // prefixAPI contains the functions of a runtime that equals CUDA's except for the prefix:
 // they have the parameters of the functions of the same name in CUDA's runtime.
 type prefixAPI struct {
-	// prefix begins the names of the vendor's functions.
-	prefix string
 	// lazyPeer lists the flags to open a handle with, in the order in which they are tried:
 	// each is the only value that some version of the library accepts.
 	lazyPeer []uint32
@@ -33,47 +32,87 @@ type prefixAPI struct {
 	GetErrorName      dl.Func     `dl:"GetErrorName"`
 	GetErrorString    dl.Func     `dl:"GetErrorString"`
 
-	codes *codes
+	// check is that of the table's codes.
+	check func(call string, result uintptr) error
 }
 
-// Constants common to all such runtimes.
+// Constants common to all such runtimes, with CUDA's names after its prefix.
 const (
-	prefixStreamNonBlocking    = 1
-	prefixHostRegisterPortable = 1
-	prefixErrorInvalidValue    = 1
+	prefixStreamNonBlocking        = 1
+	prefixHostRegisterPortable     = 1
+	prefixErrorInvalidValue        = 1
+	prefixErrorMemoryAllocation    = 2
+	prefixErrorECCUncorrectable    = 214
+	prefixErrorIllegalAddress      = 700
+	prefixErrorLaunchTimeout       = 702
+	prefixErrorPeerAccessAlreadyOn = 704
+	prefixErrorContextIsDestroyed  = 709
+	prefixErrorAssert              = 710
+	prefixErrorLaunchFailure       = 719
 )
 
-// adapt fills the table with the functions that exist.
-func (a *prefixAPI) adapt(t *table) {
-	a.codes = &t.codes
-	t.codes.name = func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) }
-	t.codes.text = func(code int32) string { return dl.String(a.GetErrorString.Call(uintptr(code))) }
-	a.devices(t)
-	a.memory(t)
-	if a.CanAccessPeer.Present() && a.EnablePeerAccess.Present() && a.MemcpyPeerAsync.Present() {
-		t.peer = a.peer()
+// copyAPI contains the copy functions of a runtime that names them like CUDA's driver
+// interface, after a prefix: one for each direction.
+type copyAPI struct {
+	MemcpyHtoDAsync dl.Func `dl:"MemcpyHtoDAsync"`
+	MemcpyDtoHAsync dl.Func `dl:"MemcpyDtoHAsync"`
+	MemcpyDtoDAsync dl.Func `dl:"MemcpyDtoDAsync"`
+	MemsetD8Async   dl.Func `dl:"MemsetD8Async"`
+}
+
+// copies fills in the copy functions.
+func (a *copyAPI) copies(t *table) {
+	check := t.codes.check
+	t.in = func(dst target, src []byte, s stream) error {
+		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))
+		return check("MemcpyHtoDAsync", r)
 	}
-	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle != nil && a.IPCCloseMemHandle.Present() {
-		t.ipc = a.ipc()
+	t.out = func(dst []byte, src address, s stream) error {
+		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
+		return check("MemcpyDtoHAsync", r)
 	}
-	if a.HostRegister.Present() && a.HostUnregister.Present() {
-		t.pin = a.pin()
+	t.copy = func(dst target, src address, n uint64, s stream) error {
+		r := a.MemcpyDtoDAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), uintptr(s))
+		return check("MemcpyDtoDAsync", r)
+	}
+	t.fill = func(dst target, value byte, n uint64, s stream) error {
+		r := a.MemsetD8Async.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
+		return check("MemsetD8Async", r)
 	}
 }
 
-// check turns the result code of a call into an error; call is the name without the prefix.
-func (a *prefixAPI) check(call string, result uintptr) error {
-	if int32(result) == 0 {
-		return nil
+// adapt returns a table of the functions that exist. prefix begins the names of the vendor's
+// functions, and fatal lists the vendor's fatal codes besides the common ones.
+func (a *prefixAPI) adapt(prefix string, fatal ...int32) *table {
+	t := &table{codes: codes{
+		prefix:      prefix,
+		name:        func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) },
+		text:        func(code int32) string { return dl.String(a.GetErrorString.Call(uintptr(code))) },
+		outOfMemory: []int32{prefixErrorMemoryAllocation},
+		fatal: append(fatal, prefixErrorECCUncorrectable, prefixErrorIllegalAddress, prefixErrorLaunchTimeout,
+			prefixErrorContextIsDestroyed, prefixErrorAssert, prefixErrorLaunchFailure),
+		peerEnabled: prefixErrorPeerAccessAlreadyOn,
+	}}
+	a.check = t.codes.check
+	a.devices(t)
+	a.memory(t)
+	if dl.AllPresent(a.CanAccessPeer, a.EnablePeerAccess, a.MemcpyPeerAsync) {
+		t.peer = a.peer()
 	}
-	return a.codes.check(a.prefix+call, result)
+	if dl.AllPresent(a.IPCGetMemHandle, a.IPCCloseMemHandle) && a.IPCOpenMemHandle != nil {
+		t.ipc = a.ipc()
+	}
+	if dl.AllPresent(a.HostRegister, a.HostUnregister) {
+		t.pin = a.pin()
+	}
+	return t
 }
 
 func (a *prefixAPI) devices(t *table) {
 	t.init = func() error { return nil }
 	t.count = func() (int, error) {
-		n, r := outFirst(a.GetDeviceCount)
-		return int(int32(n)), a.check("GetDeviceCount", r)
+		n, err := ask[int32](a.check, "GetDeviceCount", a.GetDeviceCount)
+		return int(n), err
 	}
 	if a.DeviceGetPCIBusID.Present() {
 		t.pci = func(ordinal int) (string, error) {
@@ -92,18 +131,16 @@ func (a *prefixAPI) devices(t *table) {
 
 // memory fills in all memory functions but those that copy and fill.
 func (a *prefixAPI) memory(t *table) {
-	t.memory = func() (free, total uint64, err error) {
+	t.memory = func() (free, total devices.Size, err error) {
 		x, y, r := outBoth(a.MemGetInfo)
-		return uint64(x), uint64(y), a.check("MemGetInfo", r)
+		return devices.Size(x), devices.Size(y), a.check("MemGetInfo", r)
 	}
 	t.alloc = func(n uint64) (address, error) {
-		p, r := outFirst(a.Malloc, uintptr(n))
-		return address(p), a.check("Malloc", r)
+		return ask[address](a.check, "Malloc", a.Malloc, uintptr(n))
 	}
 	t.free = func(p address) error { return a.check("Free", a.Free.Call(uintptr(p))) }
 	t.newStream = func() (stream, error) {
-		s, r := outFirst(a.StreamCreate, prefixStreamNonBlocking)
-		return stream(s), a.check("StreamCreateWithFlags", r)
+		return ask[stream](a.check, "StreamCreateWithFlags", a.StreamCreate, prefixStreamNonBlocking)
 	}
 	t.endStream = func(s stream) error { return a.check("StreamDestroy", a.StreamDestroy.Call(uintptr(s))) }
 	t.wait = func(s stream) error { return a.check("StreamSynchronize", a.StreamSynchronize.Call(uintptr(s))) }
@@ -112,8 +149,8 @@ func (a *prefixAPI) memory(t *table) {
 func (a *prefixAPI) peer() *peerTable {
 	return &peerTable{
 		can: func(worker, other binding) (bool, error) {
-			can, r := outFirst(a.CanAccessPeer, uintptr(worker.ordinal), uintptr(other.ordinal))
-			return int32(can) != 0, a.check("DeviceCanAccessPeer", r)
+			can, err := ask[int32](a.check, "DeviceCanAccessPeer", a.CanAccessPeer, uintptr(worker.ordinal), uintptr(other.ordinal))
+			return can != 0, err
 		},
 		enable: func(other binding) error {
 			return a.check("DeviceEnablePeerAccess", a.EnablePeerAccess.Call(uintptr(other.ordinal), 0))

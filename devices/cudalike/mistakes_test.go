@@ -190,7 +190,7 @@ func TestMistake(t *testing.T) {
 		must(a.On(func() error { return a.t.free(blk.Addr) }))
 		must(a.On(func() error { return a.t.free(blk.Addr) }))
 	case "beyond the end":
-		must(a.withStream(func(s stream) error { return a.moveOut(buf, at.plus(1), s) }))
+		must(a.withStream(func(s stream) error { return a.moveOut(at.plus(1), buf, s) }))
 	case "plain overlap":
 		must(a.withStream(func(s stream) error { return a.moveWithin(at.plus(64), at, 1024, s) }))
 	case "stream of other":

@@ -23,22 +23,14 @@ type musaAPI struct {
 	MemsetAsync         dl.Func `dl:"musaMemsetAsync"`
 }
 
-// Constants of MUSA's headers.
+// Constants of MUSA's headers, besides the common ones.
 const (
-	musaErrorMemoryAllocation         = 2
-	musaErrorECCUncorrectable         = 214
-	musaErrorMtlinkUncorrectable      = 220
-	musaErrorIllegalAddress           = 700
-	musaErrorLaunchTimeout            = 702
-	musaErrorPeerAccessAlreadyEnabled = 704
-	musaErrorContextIsDestroyed       = 709
-	musaErrorAssert                   = 710
-	musaErrorHardwareStackError       = 714
-	musaErrorLaunchFailure            = 719
-	musaIPCLazyEnablePeerAccess       = 1
-	musaMemcpyHostToDevice            = 1
-	musaMemcpyDeviceToHost            = 2
-	musaMemcpyDeviceToDevice          = 3
+	musaErrorMtlinkUncorrectable = 220
+	musaErrorHardwareStackError  = 714
+	musaIPCLazyEnablePeerAccess  = 1
+	musaMemcpyHostToDevice       = 1
+	musaMemcpyDeviceToHost       = 2
+	musaMemcpyDeviceToDevice     = 3
 	// musaProperties is larger than any musaDeviceProp, in bytes. Only its first field is
 	// read: the name, of 256 characters.
 	musaProperties = 8192
@@ -60,20 +52,11 @@ func NewMUSA(opts Options) *Driver {
 }
 
 func adaptMUSA(lib *dl.Handle) (*table, error) {
-	a := &musaAPI{prefixAPI: prefixAPI{prefix: "musa", lazyPeer: []uint32{musaIPCLazyEnablePeerAccess}}}
-	if err := errors.Join(lib.ResolvePrefix(a.prefix, &a.prefixAPI), lib.Resolve(a)); err != nil {
+	a := &musaAPI{prefixAPI: prefixAPI{lazyPeer: []uint32{musaIPCLazyEnablePeerAccess}}}
+	if err := errors.Join(lib.ResolvePrefix("musa", &a.prefixAPI), lib.Resolve(a)); err != nil {
 		return nil, fmt.Errorf("a MUSA runtime is needed: %w", err)
 	}
-	t := &table{codes: codes{
-		outOfMemory: []int32{musaErrorMemoryAllocation},
-		fatal: []int32{
-			musaErrorECCUncorrectable, musaErrorMtlinkUncorrectable, musaErrorIllegalAddress,
-			musaErrorLaunchTimeout, musaErrorContextIsDestroyed, musaErrorAssert,
-			musaErrorHardwareStackError, 715, 716, 717, 718, musaErrorLaunchFailure,
-		},
-		peerEnabled: musaErrorPeerAccessAlreadyEnabled,
-	}}
-	a.adapt(t)
+	t := a.adapt("musa", musaErrorMtlinkUncorrectable, musaErrorHardwareStackError, 715, 716, 717, 718)
 	a.copies(t)
 	t.name = a.deviceName
 	return t, nil

@@ -59,7 +59,7 @@ type table struct {
 
 	// From here on: thread.
 
-	memory    func() (free, total uint64, err error)
+	memory    func() (free, total devices.Size, err error)
 	alloc     func(n uint64) (address, error)
 	free      func(p address) error
 	newStream func() (stream, error)

@@ -2,6 +2,7 @@ package dl
 
 import (
 	"bytes"
+	"slices"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -13,6 +14,19 @@ type Func uintptr
 
 // Present reports whether the library has the function.
 func (f Func) Present() bool { return f != 0 }
+
+// AllPresent reports whether the library has all of the functions.
+func AllPresent(all ...Func) bool { return !slices.Contains(all, 0) }
+
+// Out calls f(&value, args...) with at most five more arguments, none of them a pointer,
+// and returns the value that f has stored.
+func Out[T any](f Func, args ...uintptr) (value T, result uintptr) {
+	// A function ignores the words beyond its last parameter.
+	var w [5]uintptr
+	copy(w[:], args)
+	result = f.Call(uintptr(unsafe.Pointer(&value)), w[0], w[1], w[2], w[3], w[4])
+	return value, result
+}
 
 // Call calls the function with machine words as arguments: integers, and pointers converted
 // in the argument list itself. A result narrower than a word, such as a C int, is in the

@@ -17,10 +17,7 @@ const allocPiece = 64 * devices.MiB
 // Alloc allocates n bytes as an unlinked file of the tier, including its blocks. They are
 // zero.
 func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	leave, err := d.enter()
+	leave, err := d.life.Enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -62,9 +62,9 @@ func (f files) Aside() ([]devices.AsideFile, error) {
 
 // Aside lists the files that were set aside in a tier that no process has open.
 func (l Left) Aside() ([]devices.AsideFile, error) {
-	root, err := openDir(unix.AT_FDCWD, l.Path)
+	root, err := openTier(l.Path)
 	if err != nil {
-		return nil, fmt.Errorf("host tier: %w", err)
+		return nil, err
 	}
 	defer func() { _ = root.Close() }() // only read
 	return asideOf(root, l.Path)
@@ -72,9 +72,9 @@ func (l Left) Aside() ([]devices.AsideFile, error) {
 
 // RemoveAside removes one file that was set aside.
 func (l Left) RemoveAside(name string) error {
-	root, err := openDir(unix.AT_FDCWD, l.Path)
+	root, err := openTier(l.Path)
 	if err != nil {
-		return fmt.Errorf("host tier: %w", err)
+		return err
 	}
 	defer func() { _ = root.Close() }() // only read
 	return removeAside(root, name)

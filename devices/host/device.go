@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
+	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
 // Mode is the way in which the tier is stored.
@@ -52,26 +52,20 @@ type Device struct {
 	limit limit
 	mlock bool
 
-	// mu is held shared by every operation that uses the store, and exclusively to close
-	// it.
-	mu sync.RWMutex
-	// +checklocks:mu
-	closed bool
+	// life is held for reading by every operation that uses the store, and for writing to
+	// close it.
+	life life.Life
 
 	blocksMu sync.Mutex
 	// +checklocks:blocksMu
 	blocks map[*hostmem.Block]struct{}
 }
 
-func newDevice(s *store, mode Mode, why string, l limit) *Device {
-	d := &Device{store: s, mode: mode, why: why, limit: l, blocks: map[*hostmem.Block]struct{}{}}
-	switch l := l.(type) {
-	case *tmpfsLimit:
-		d.info = info(l.total)
-	case *quotaLimit:
-		d.info = info(l.total)
+// newDevice returns the device of a store whose limit is total bytes.
+func newDevice(s *store, mode Mode, why string, l limit, total devices.Size) *Device {
+	return &Device{
+		info: info(total), store: s, mode: mode, why: why, limit: l, blocks: map[*hostmem.Block]struct{}{},
 	}
-	return d
 }
 
 // Mode returns the way in which the tier is stored.
@@ -93,16 +87,7 @@ func (d *Device) Epoch() devices.Epoch { return d.store.epoch }
 func (d *Device) Files() devices.Files { return files{d} }
 
 // enter keeps the store open until leave is called.
-//
-// +checklocksignore: what it locks is the caller's to unlock, by leave.
-func (d *Device) enter() (leave func(), err error) {
-	d.mu.RLock()
-	if d.closed {
-		d.mu.RUnlock()
-		return nil, d.errClosed()
-	}
-	return d.mu.RUnlock, nil
-}
+func (d *Device) enter() (leave func(), err error) { return d.life.Enter(context.Background(), d) }
 
 // Usage returns how much memory is used and free at present. In mode quota it examines
 // every file.
@@ -160,20 +145,16 @@ func (d *Device) PinHost(p []byte) (unpin func(), err error) {
 // Close ends all allocations and leaves the files for the next Open. A second Close is
 // harmless.
 func (d *Device) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil
-	}
-	d.closed = true
-	d.blocksMu.Lock()
-	defer d.blocksMu.Unlock()
-	var errs []error
-	for block := range maps.Keys(d.blocks) {
-		errs = append(errs, block.End(d.errClosed()))
-	}
-	clear(d.blocks)
-	return errors.Join(append(errs, d.store.close())...)
+	return d.life.Close(func() error {
+		d.blocksMu.Lock()
+		defer d.blocksMu.Unlock()
+		var errs []error
+		for block := range d.blocks {
+			errs = append(errs, block.End(d.errClosed()))
+		}
+		clear(d.blocks)
+		return errors.Join(append(errs, d.store.close())...)
+	})
 }
 
 // Destroy closes the device and removes the tier with all files, as a clean unmount does

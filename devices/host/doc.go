@@ -30,7 +30,7 @@
 //
 // # Lock order
 //
-// Device.mu, then Device.blocksMu, then the quota's lock. Device.mu is held shared by every
-// operation that uses the tier's directories or allocates memory, and exclusively by Close;
-// bytes are moved with no lock held.
+// Device.life, then Device.blocksMu, then the quota's lock. Device.life is held for reading
+// by every operation that uses the tier's directories or allocates memory, and for writing
+// by Close; bytes are moved with no lock held.
 package host

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -42,12 +43,8 @@ type Driver struct {
 
 // NewDriver returns the family's driver for one mount of hmcfs.
 func NewDriver(o Options) *Driver {
-	if o.ID == "" {
-		o.ID = o.Dir
-	}
-	if o.SharedMemory == "" {
-		o.SharedMemory = "/dev/shm"
-	}
+	o.ID = cmp.Or(o.ID, o.Dir)
+	o.SharedMemory = cmp.Or(o.SharedMemory, "/dev/shm")
 	return &Driver{opts: o, mount: unix.Mount}
 }
 

@@ -57,27 +57,28 @@ func (l Left) Remove() error {
 
 // Owner returns the owner that has claimed the tier; empty if none has.
 func (l Left) Owner() (string, error) {
-	root, err := openDir(unix.AT_FDCWD, l.Path)
+	root, err := openTier(l.Path)
 	if err != nil {
-		return "", fmt.Errorf("host tier: %w", err)
+		return "", err
 	}
 	defer func() { _ = root.Close() }() // only read
-	var buf [128]byte
-	n, err := unix.Readlinkat(int(root.Fd()), "owner", buf[:])
-	if errors.Is(err, unix.ENOENT) {
-		return "", nil
-	}
+	return ownerOf(root, l.Path)
+}
+
+// openTier opens the directory of a tier that this process does not use.
+func openTier(path string) (*os.File, error) {
+	root, err := openDir(unix.AT_FDCWD, path)
 	if err != nil {
-		return "", fmt.Errorf("host tier %s: read its owner: %w", l.Path, err)
+		return nil, fmt.Errorf("host tier: %w", err)
 	}
-	return string(buf[:n]), nil
+	return root, nil
 }
 
 // inUse reports whether the tier is locked.
 func inUse(path string) (bool, error) {
-	dir, err := openDir(unix.AT_FDCWD, path)
+	dir, err := openTier(path)
 	if err != nil {
-		return false, fmt.Errorf("host tier: %w", err)
+		return false, err
 	}
 	defer func() { _ = dir.Close() }()
 	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)

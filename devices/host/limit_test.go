@@ -257,18 +257,6 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-func TestParseMount(t *testing.T) {
-	dir, m, ok := parseMount(`36 25 0:40 / /run/a\040b\134c rw,nosuid shared:7 - tmpfs hmcfs-host rw,size=8192k,noswap`)
-	if !ok || dir != `/run/a b\c` || !m.ours() || !m.has("noswap") || m.has("swap") {
-		t.Errorf("%q, %+v, %v", dir, m, ok)
-	}
-	for _, line := range []string{"", "1 2 3", "1 2 3 / /dir rw", "1 2 3 / /dir rw - tmpfs"} {
-		if _, _, ok := parseMount(line); ok {
-			t.Errorf("%q is a mount", line)
-		}
-	}
-}
-
 func TestDefaultSizeAndDiscover(t *testing.T) {
 	found, err := NewDriver(Options{}).Discover(t.Context())
 	if err != nil || len(found) != 1 {

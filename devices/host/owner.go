@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -18,13 +19,8 @@ func (f files) Claim(owner string) error {
 	}
 	defer leave()
 	root := int(f.d.store.root.Fd())
-	var buf [128]byte
-	n, err := unix.Readlinkat(root, "owner", buf[:])
-	switch {
-	case err == nil && string(buf[:n]) == owner:
-		return nil
-	case err != nil && !errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("host tier %s: read its owner: %w", f.d.store.path, err)
+	if now, err := ownerOf(f.d.store.root, f.d.store.path); err != nil || now != "" && now == owner {
+		return err
 	}
 	if err := eachFile(f.d.store, func(string, uint64) error { return errHasFiles }); err != nil {
 		if errors.Is(err, errHasFiles) {
@@ -40,6 +36,19 @@ func (f files) Claim(owner string) error {
 		return fmt.Errorf("host tier %s: record its owner: %w", f.d.store.path, err)
 	}
 	return nil
+}
+
+// ownerOf returns the owner that has claimed a tier; empty if none has.
+func ownerOf(root *os.File, path string) (string, error) {
+	var buf [128]byte
+	n, err := unix.Readlinkat(int(root.Fd()), "owner", buf[:])
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("host tier %s: read its owner: %w", path, err)
+	}
+	return string(buf[:n]), nil
 }
 
 // errHasFiles ends a listing at the first file.

@@ -43,7 +43,7 @@ func (d *Driver) place() (place, error) {
 		return place{}, fmt.Errorf("host tier: %w", err)
 	}
 	p := place{mountDir: filepath.Join(dir, "host")}
-	at, found, err := findMount("/proc/self/mountinfo", p.mountDir)
+	at, found, err := findMount(p.mountDir)
 	switch {
 	case err != nil:
 		return place{}, err

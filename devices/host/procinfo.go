@@ -1,13 +1,14 @@
 package host
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // memInfo contains the kernel's memory statistics.
@@ -16,20 +17,11 @@ type memInfo struct {
 }
 
 func readMemInfo(path string) (memInfo, error) {
-	text, err := os.ReadFile(path)
+	all, err := sysfs.MemInfo(path)
 	if err != nil {
 		return memInfo{}, fmt.Errorf("read the machine's memory: %w", err)
 	}
-	var m memInfo
-	for line := range strings.Lines(string(text)) {
-		var kib uint64
-		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
-			m.total = devices.Size(kib) * devices.KiB
-		}
-		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
-			m.available = devices.Size(kib) * devices.KiB
-		}
-	}
+	m := memInfo{total: all["MemTotal"], available: all["MemAvailable"]}
 	if m.total == 0 || m.available > m.total {
 		return memInfo{}, fmt.Errorf("read the machine's memory: cannot parse %s", path)
 	}
@@ -56,40 +48,14 @@ func (m mountPoint) has(option string) bool {
 
 // findMount returns the topmost mount at dir, an absolute path without
 // symlinks.
-func findMount(mountinfo, dir string) (m mountPoint, found bool, err error) {
-	f, err := os.Open(mountinfo)
+func findMount(dir string) (m mountPoint, found bool, err error) {
+	at, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) { return i.Mountpoint != dir, false })
 	if err != nil {
 		return mountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if at, parsed, ok := parseMount(lines.Text()); ok && at == dir {
-			m, found = parsed, true
-		}
+	if len(at) == 0 {
+		return mountPoint{}, false, nil
 	}
-	if err := lines.Err(); err != nil {
-		return mountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
-	}
-	return m, found, nil
-}
-
-// parseMount parses "ID PARENT DEV ROOT DIR OPTIONS … - TYPE SOURCE OPTIONS".
-func parseMount(line string) (dir string, m mountPoint, ok bool) {
-	left, right, ok := strings.Cut(line, " - ")
-	head, tail := strings.Fields(left), strings.Fields(right)
-	if !ok || len(head) < 5 || len(tail) < 2 {
-		return "", mountPoint{}, false
-	}
-	m = mountPoint{fsType: tail[0], source: unescape(tail[1])}
-	if len(tail) > 2 {
-		m.options = strings.Split(tail[2], ",")
-	}
-	return unescape(head[4]), m, true
-}
-
-// unescape decodes the octal escapes in the kernel's output.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+	top := at[len(at)-1]
+	return mountPoint{fsType: top.FSType, source: top.Source, options: strings.Split(top.VFSOptions, ",")}, true, nil
 }

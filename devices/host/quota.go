@@ -35,7 +35,7 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 	if limit.total, err = limit.sizeFor(size); err != nil {
 		return nil, err
 	}
-	return newDevice(s, ModeQuota, "", limit), nil
+	return newDevice(s, ModeQuota, "", limit, limit.total), nil
 }
 
 // ownDir creates a directory that only this user can access. Shared memory is

@@ -45,8 +45,7 @@ func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string,
 	if err != nil {
 		return nil, "", errors.Join(err, s.close(), d.undoMount(p))
 	}
-	limit.total = u.Total
-	return newDevice(s, ModeTmpfs, why, limit), "", nil
+	return newDevice(s, ModeTmpfs, why, limit, u.Total), "", nil
 }
 
 // refusal returns the reason why there is no tmpfs.
@@ -148,10 +147,7 @@ func defaultSize() (devices.Size, error) {
 }
 
 // tmpfsLimit relies on the kernel for counting.
-type tmpfsLimit struct {
-	store *store
-	total devices.Size
-}
+type tmpfsLimit struct{ store *store }
 
 func (l *tmpfsLimit) usage() (devices.Usage, error) {
 	var st unix.Statfs_t

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +33,8 @@ type Baseline struct {
 // queue and a context of its own. Each figure is that of the second of two passes, since
 // the first populates the pages.
 func (d *Driver) Baseline(ctx context.Context, spec devices.Spec, opts BaselineOptions) (result Baseline, err error) {
-	if opts.Size == 0 {
-		opts.Size = 256 * devices.MiB
-	}
-	if opts.Chunk == 0 {
-		opts.Chunk = devices.MiB
-	}
+	opts.Size = cmp.Or(opts.Size, 256*devices.MiB)
+	opts.Chunk = cmp.Or(opts.Chunk, devices.MiB)
 	dev, _, err := d.open(ctx, spec)
 	if err != nil {
 		return Baseline{}, err

@@ -12,10 +12,6 @@ func (a *api) createContext(d deviceID) (contextID, error) {
 	return contextID(c), check("clCreateContext", code)
 }
 
-func (a *api) releaseContext(c contextID) error {
-	return check("clReleaseContext", Code(a.ReleaseContext.Call(uintptr(c))))
-}
-
 // createQueue creates an in-order queue.
 func (a *api) createQueue(c contextID, d deviceID) (queueID, error) {
 	var code Code
@@ -63,19 +59,15 @@ type place struct {
 
 // copy copies n bytes between ranges that don't overlap and returns when that is complete.
 func (a *api) copy(q queueID, dst, src place, n uint64) error {
-	var event eventPointer
-	code := Code(a.EnqueueCopyBuffer.Call(uintptr(q), uintptr(src.mem), uintptr(dst.mem),
-		uintptr(src.off), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await(q, "clEnqueueCopyBuffer", code, event)
+	event, err := a.startCopy(q, dst, src, n)
+	return a.await(q, "clEnqueueCopyBuffer", event, err)
 }
 
 // fill repeats the pattern over n bytes and returns when that is complete. Both offset and
 // n must be multiples of the pattern's length, which is a power of two up to 128.
 func (a *api) fill(q queueID, dst place, n uint64, pattern []byte) error {
-	var event eventPointer
-	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
-		uintptr(len(pattern)), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await(q, "clEnqueueFillBuffer", code, event)
+	event, err := a.startFill(q, dst, n, pattern)
+	return a.await(q, "clEnqueueFillBuffer", event, err)
 }
 
 // mapBuffer maps the first n bytes of the buffer for the host, for reading and writing.
@@ -90,7 +82,7 @@ func (a *api) mapBuffer(q queueID, m memID, n uint64) (uintptr, error) {
 func (a *api) unmap(q queueID, m memID, addr uintptr) error {
 	var event eventPointer
 	code := Code(a.EnqueueUnmap.Call(uintptr(q), uintptr(m), addr, 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await(q, "clEnqueueUnmapMemObject", code, event)
+	return a.await(q, "clEnqueueUnmapMemObject", event, check("clEnqueueUnmapMemObject", code))
 }
 
 // blocked completes a blocking command that accesses p. After a failure it waits for the
@@ -103,20 +95,16 @@ func (a *api) blocked(q queueID, call string, code Code, p []byte) error {
 	return check(call, code)
 }
 
-// await waits for the event of an enqueued command and returns the command's own error if
-// it has one. In any case the command is no longer running when it returns.
-func (a *api) await(q queueID, call string, code Code, event eventPointer) error {
-	if err := check(call, code); err != nil {
+// await waits for the event of a command, unless err is why it could not be enqueued, and
+// returns the command's own error if it has one. In any case the command is no longer
+// running when it returns.
+func (a *api) await(q queueID, call string, event eventPointer, err error) error {
+	if err != nil {
 		return err
 	}
-	code = Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
+	code := a.waitEvent(event)
 	if code != codeSuccess {
 		a.Finish.Call(uintptr(q))
-	}
-	if code == codeExecStatus {
-		if status, _ := a.status(event); status < 0 {
-			code = status
-		}
 	}
 	a.ReleaseEvent.Call(event)
 	return check(call, code)

@@ -9,27 +9,26 @@ import (
 
 // CopyIn copies bytes from host to device by write commands.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
-	if err != nil {
-		return err
-	}
-	defer leave()
-	b := d.buffer(dst)
-	return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
-		return d.api.write(d.in, b.mem, uint64(dst.Off)+uint64(off), src[off:off+n])
-	})
+	return d.transfer(ctx, dst, src, d.in, d.api.write)
 }
 
 // CopyOut copies bytes from device to host by read commands.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
+	return d.transfer(ctx, src, dst, d.out, d.api.read)
+}
+
+// transfer copies between a span and host memory by commands of a queue.
+func (d *device) transfer(
+	ctx context.Context, s devices.Span, host []byte, q queueID, command func(q queueID, m memID, off uint64, p []byte) error,
+) error {
+	leave, err := d.life.Begin(ctx, d.self, s, len(host))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	b := d.buffer(src)
-	return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
-		return d.api.read(d.out, b.mem, uint64(src.Off)+uint64(off), dst[off:off+n])
+	b := d.buffer(s)
+	return moves.Pieces(ctx, s.Len, moves.HostPiece, func(off, n devices.Size) error {
+		return command(q, b.mem, uint64(s.Off)+uint64(off), host[off:off+n])
 	})
 }
 
@@ -45,7 +44,9 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 		return nil
 	}
 	if dst.Mem != src.Mem || !dst.Overlaps(src.Range) {
-		return d.copyForward(ctx, to, from, src.Len, d.piece())
+		return moves.Pieces(ctx, src.Len, d.piece(), func(off, n devices.Size) error {
+			return d.api.copy(d.within, to.at(off), from.at(off), uint64(n))
+		})
 	}
 	return d.copyOverlap(ctx, to, from, src.Len)
 }
@@ -70,13 +71,6 @@ func (d *device) piece() devices.Size {
 		return sharedPiece
 	}
 	return devicePiece
-}
-
-// copyForward copies n bytes in ascending order.
-func (d *device) copyForward(ctx context.Context, dst, src place, n, piece devices.Size) error {
-	return moves.Pieces(ctx, n, piece, func(off, n devices.Size) error {
-		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
-	})
 }
 
 // copyOverlap copies n bytes between overlapping ranges of one buffer, which a single

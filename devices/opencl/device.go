@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -110,10 +112,7 @@ func (d *device) Close() error {
 // giveBack frees the device's resources when it is closed.
 func (d *device) giveBack() error {
 	d.mu.Lock()
-	left := make([]*buffer, 0, len(d.buffers))
-	for b := range d.buffers {
-		left = append(left, b)
-	}
+	left := slices.Collect(maps.Keys(d.buffers))
 	d.mu.Unlock()
 	var errs []error
 	for _, b := range left {
@@ -149,5 +148,6 @@ func (d *device) releaseAll() error {
 			errs = append(errs, d.api.releaseQueue(q))
 		}
 	}
-	return errors.Join(append(errs, d.api.releaseContext(d.context))...)
+	errs = append(errs, check("clReleaseContext", Code(d.api.ReleaseContext.Call(uintptr(d.context)))))
+	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // entry is one device of the machine, not opened.
@@ -100,7 +101,7 @@ func (a *api) list(ctx context.Context, files system) ([]entry, error) {
 
 // listPlatform lists one platform. Unusable devices are reported in reasons.
 func (a *api) listPlatform(p platformID, files system) (found []entry, reasons []string) {
-	name, err := a.platformText(p, clPlatformName)
+	name, err := text("clGetPlatformInfo", a.GetPlatformInfo, uintptr(p), clPlatformName)
 	if err != nil {
 		return nil, []string{err.Error()}
 	}
@@ -125,31 +126,31 @@ func (a *api) listPlatform(p platformID, files system) (found []entry, reasons [
 // describe reads the properties of a device and rejects one that can't be used.
 func (a *api) describe(id deviceID, platform string, files system) (entry, error) {
 	var faults []error
-	text := func(param uintptr) string {
-		v, err := a.deviceText(id, param)
+	line := func(param uintptr) string {
+		v, err := text("clGetDeviceInfo", a.GetDeviceInfo, uintptr(id), param)
 		faults = append(faults, err)
 		return v
 	}
 	number := func(param uintptr) uint64 {
-		v, err := a.deviceUlong(id, param)
+		v, err := deviceValue[uint64](a, id, param)
 		faults = append(faults, err)
 		return v
 	}
 	word := func(param uintptr) uint32 {
-		v, err := a.deviceUint(id, param)
+		v, err := deviceValue[uint32](a, id, param)
 		faults = append(faults, err)
 		return v
 	}
 	e := entry{
 		id:       id,
 		platform: platform,
-		model:    text(clDeviceName),
+		model:    line(clDeviceName),
 		kind:     number(clDeviceType),
 		global:   devices.Size(number(clDeviceGlobalMemSize)),
 		maxAlloc: devices.Size(number(clDeviceMaxMemAllocSize)),
 		align:    devices.Size(word(clDeviceMemBaseAddrAlign)) / 8,
 	}
-	version, extensions := text(clDeviceVersion), text(clDeviceExtensions)
+	version, extensions := line(clDeviceVersion), line(clDeviceExtensions)
 	available := word(clDeviceAvailable)
 	if err := errors.Join(faults...); err != nil {
 		return entry{}, err
@@ -162,11 +163,11 @@ func (a *api) describe(id deviceID, platform string, files system) (entry, error
 	}
 	// The query is deprecated; a driver that no longer has it is assumed not to share
 	// memory.
-	unified, err := a.deviceUint(id, clDeviceHostUnifiedMemory)
+	unified, err := deviceValue[uint32](a, id, clDeviceHostUnifiedMemory)
 	e.unified = err == nil && unified != 0
 	e.freeAMD = hasExtension(extensions, "cl_amd_device_attribute_query")
 	e.pci = a.pciAddress(id, extensions)
-	e.numa = files.numaNode(e.pci)
+	e.numa = sysfs.NUMANode(files.sys, e.pci)
 	return e, nil
 }
 

@@ -73,7 +73,7 @@
 // # Lock order
 //
 //	device.life (for reading, by every operation)
-//	  stream.mu
+//	  streams.Stream.mu
 //	    the locks of devices.Queue
 //	  kernels.mu (held while a program is built or a kernel started)
 //	  buffer.mapMu (held while a map is made or ended)

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ var _ devices.Driver = (*Driver)(nil)
 // NewDriver returns the driver. It opens nothing: Discover and Open look for the library,
 // each time until it is found.
 func NewDriver(opts Options) *Driver {
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log := cmp.Or(opts.Logger, zap.NewNop())
 	return &Driver{log: log.Named("opencl"), from: library(), system: system{sys: "/sys", proc: "/proc"}}
 }
 
@@ -148,7 +146,7 @@ func (a *api) free(e entry, files system, total devices.Size) devices.Size {
 		}
 	}
 	if e.freeAMD {
-		if kib, err := a.deviceSizes(e.id, clDeviceFreeMemoryAMD); err == nil && kib[0] > 0 {
+		if kib, err := deviceValue[[2]uint64](a, e.id, clDeviceFreeMemoryAMD); err == nil && kib[0] > 0 {
 			return min(total, devices.Size(kib[0])*devices.KiB)
 		}
 	}

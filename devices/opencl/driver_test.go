@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // fakeSystem is a machine with the given /proc/meminfo and one PCI device on
@@ -40,11 +41,11 @@ func TestSystem(t *testing.T) {
 		t.Error("an empty meminfo told something")
 	}
 	pci := pciBusInfo{Bus: 0x65}.String()
-	if got := s.numaNode(pci); got != 1 {
+	if got := sysfs.NUMANode(s.sys, pci); got != 1 {
 		t.Errorf("%s is on node %d", pci, got)
 	}
 	for _, unknown := range []string{"", "0000:66:00.0"} {
-		if got := s.numaNode(unknown); got != -1 {
+		if got := sysfs.NUMANode(s.sys, unknown); got != -1 {
 			t.Errorf("%q is on node %d", unknown, got)
 		}
 	}

@@ -1,12 +1,6 @@
 package opencl
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-
-	"github.com/hmcfs/hmcfs/devices"
-)
+import "github.com/hmcfs/hmcfs/devices/dl"
 
 // Code is the return value of an OpenCL call: 0 or a negative number.
 type Code int32
@@ -31,38 +25,17 @@ func (c Code) String() string {
 	return "unknown OpenCL error"
 }
 
-// Error is a failed OpenCL call. It is devices.ErrDevice.
-type Error struct {
-	// Call is the function, such as "clEnqueueReadBuffer".
-	Call string
-	Code Code
-}
-
-// Error names the call, the code's name and its number.
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %v (%d)", e.Call, e.Code, int32(e.Code))
-}
-
-// Unwrap returns devices.ErrDevice.
-func (e *Error) Unwrap() error { return devices.ErrDevice }
-
 // check turns the result code of a call into an error.
 func check(call string, code Code) error {
 	if code == codeSuccess {
 		return nil
 	}
-	return &Error{Call: call, Code: code}
-}
-
-// isCode reports whether err has one of the codes.
-func isCode(err error, codes ...Code) bool {
-	var e *Error
-	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+	return &dl.Error{Call: call, Code: int32(code), Name: code.String()}
 }
 
 // isOutOfMemory reports whether an allocation failed for lack of memory.
 func isOutOfMemory(err error) bool {
-	return isCode(err, codeAllocFailure, codeOutOfResources, codeOutOfHostMemory, codeBufferSize)
+	return dl.IsCode(err, codeAllocFailure, codeOutOfResources, codeOutOfHostMemory, codeBufferSize)
 }
 
 // codeName returns the headers' name of a code, "" for an unknown one.

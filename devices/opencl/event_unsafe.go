@@ -11,19 +11,16 @@ func (a *api) status(event eventPointer) (Code, error) {
 	return status, check("clGetEventInfo", code)
 }
 
-// waitEvent waits for an event that the caller holds.
-func (a *api) waitEvent(event eventPointer) error {
+// waitEvent waits for an event that the caller holds. The code is that of the command, if
+// that has failed.
+func (a *api) waitEvent(event eventPointer) Code {
 	code := Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
 	if code == codeExecStatus {
 		if status, err := a.status(event); err == nil && status < 0 {
 			code = status
 		}
 	}
-	return check("clWaitForEvents", code)
-}
-
-func (a *api) releaseEvent(event eventPointer) error {
-	return check("clReleaseEvent", Code(a.ReleaseEvent.Call(event)))
+	return code
 }
 
 // marker returns an event that happens when all commands of the queue are complete.
@@ -49,11 +46,11 @@ func (a *api) startCopy(q queueID, dst, src place, n uint64) (eventPointer, erro
 	return event, check("clEnqueueCopyBuffer", code)
 }
 
-// startFill starts setting n bytes.
-func (a *api) startFill(q queueID, dst place, n uint64, value byte) (eventPointer, error) {
+// startFill starts filling n bytes with a pattern, as fill does.
+func (a *api) startFill(q queueID, dst place, n uint64, pattern []byte) (eventPointer, error) {
 	var event eventPointer
-	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&value)),
-		1, uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
+	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
+		uintptr(len(pattern)), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
 	return event, check("clEnqueueFillBuffer", code)
 }
 

@@ -108,27 +108,26 @@ func (g *gate) tryCommand(bufs ...*buffer) bool {
 
 // leaveHost undoes enterHost and returns the buffers that the caller has to destroy.
 func (g *gate) leaveHost(bufs ...*buffer) (last []*buffer) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	each(bufs, func(b *buffer) {
-		b.use.hosts--
-		if b.use.retired && b.use.idle() {
-			last = append(last, b)
-		}
-	})
-	return last
+	return g.leave(bufs, func(u *usage) { u.hosts-- })
 }
 
 // leaveCommand undoes tryCommand and returns the buffers that the caller has to destroy.
 func (g *gate) leaveCommand(bufs ...*buffer) (last []*buffer) {
+	return g.leave(bufs, func(u *usage) {
+		u.commands--
+		if u.commands == 0 && u.changed != nil {
+			close(u.changed)
+			u.changed = nil
+		}
+	})
+}
+
+// leave calls end, which ends a use, for each buffer.
+func (g *gate) leave(bufs []*buffer, end func(*usage)) (last []*buffer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	each(bufs, func(b *buffer) {
-		b.use.commands--
-		if b.use.commands == 0 && b.use.changed != nil {
-			close(b.use.changed)
-			b.use.changed = nil
-		}
+		end(&b.use)
 		if b.use.retired && b.use.idle() {
 			last = append(last, b)
 		}

@@ -104,7 +104,7 @@ func (d *device) rounds(t elem.Type) error {
 	default:
 		return nil
 	}
-	has, err := d.api.deviceUlong(d.entry.id, param)
+	has, err := deviceValue[uint64](d.api, d.entry.id, param)
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (p *program) release(a *api) error {
 	var errs []error
 	for _, k := range p.kernels {
 		if k != 0 {
-			errs = append(errs, a.releaseKernel(k))
+			errs = append(errs, check("clReleaseKernel", Code(a.ReleaseKernel.Call(uintptr(k)))))
 		}
 	}
 	if p.id != 0 {
-		errs = append(errs, a.releaseProgram(p.id))
+		errs = append(errs, check("clReleaseProgram", Code(a.ReleaseProgram.Call(uintptr(p.id)))))
 	}
 	p.id, p.kernels = 0, [len(p.kernels)]kernelID{}
 	return errors.Join(errs...)

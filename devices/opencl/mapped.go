@@ -33,52 +33,38 @@ func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Ac
 		return devices.View{}, err
 	}
 	s.Mem.Retain()
-	var once sync.Once
-	return devices.View{
-		Bytes: b.bytes(s.Range),
-		Release: func() {
-			once.Do(func() {
-				d.release(b)
-				d.releaseMemory(s.Mem)
-			})
-		},
-	}, nil
+	release := func() {
+		d.release(b)
+		d.releaseMemory(s.Mem)
+	}
+	return devices.View{Bytes: b.bytes(s.Range), Release: sync.OnceFunc(release)}, nil
 }
 
 // CopyIn copies bytes from host to device through the map.
 func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
-	if err != nil {
-		return err
-	}
-	defer leave()
-	b := d.buffer(dst)
-	if err := d.hold(ctx, b); err != nil {
-		return err
-	}
-	defer d.release(b)
-	to := b.bytes(dst.Range)
-	return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
-		copy(to[off:off+n], src[off:off+n])
-		return nil
-	})
+	return d.transfer(ctx, dst, src, func(mapped, host []byte) { copy(mapped, host) })
 }
 
 // CopyOut copies bytes from device to host through the map.
 func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
+	return d.transfer(ctx, src, dst, func(mapped, host []byte) { copy(host, mapped) })
+}
+
+// transfer copies between a span and host memory; move copies one piece.
+func (d *mappedDevice) transfer(ctx context.Context, s devices.Span, host []byte, move func(mapped, host []byte)) error {
+	leave, err := d.life.Begin(ctx, d.self, s, len(host))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	b := d.buffer(src)
+	b := d.buffer(s)
 	if err := d.hold(ctx, b); err != nil {
 		return err
 	}
 	defer d.release(b)
-	from := b.bytes(src.Range)
-	return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
-		copy(dst[off:off+n], from[off:off+n])
+	mapped := b.bytes(s.Range)
+	return moves.Pieces(ctx, s.Len, moves.HostPiece, func(off, n devices.Size) error {
+		move(mapped[off:off+n], host[off:off+n])
 		return nil
 	})
 }

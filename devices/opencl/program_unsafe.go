@@ -35,19 +35,11 @@ func (a *api) buildLog(p programID, d deviceID) string {
 	return cText(text)
 }
 
-func (a *api) releaseProgram(p programID) error {
-	return check("clReleaseProgram", Code(a.ReleaseProgram.Call(uintptr(p))))
-}
-
 func (a *api) createKernel(p programID, name string) (kernelID, error) {
 	text := append([]byte(name), 0)
 	var code Code
 	k := a.CreateKernel.Call(uintptr(p), uintptr(unsafe.Pointer(&text[0])), uintptr(unsafe.Pointer(&code)))
 	return kernelID(k), check("clCreateKernel", code)
-}
-
-func (a *api) releaseKernel(k kernelID) error {
-	return check("clReleaseKernel", Code(a.ReleaseKernel.Call(uintptr(k))))
 }
 
 // setWord sets an argument of 8 bytes: a buffer, or a number.
@@ -57,9 +49,9 @@ func (a *api) setWord(k kernelID, at int, word uint64) error {
 }
 
 // launch starts a kernel for n items. The caller awaits the event.
-func (a *api) launch(q queueID, k kernelID, n uint64) (eventPointer, Code) {
+func (a *api) launch(q queueID, k kernelID, n uint64) (eventPointer, error) {
 	var event eventPointer
 	code := Code(a.EnqueueNDRange.Call(uintptr(q), uintptr(k), 1, 0, uintptr(unsafe.Pointer(&n)), 0,
 		0, 0, uintptr(unsafe.Pointer(&event))))
-	return event, code
+	return event, check("clEnqueueNDRangeKernel", code)
 }

@@ -1,8 +1,10 @@
 package opencl
 
 import (
-	"bytes"
+	"strings"
 	"unsafe"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
 // platforms lists the installed drivers; none is no error.
@@ -35,60 +37,25 @@ func (a *api) devicesOf(p platformID) ([]deviceID, error) {
 	return ids, check("clGetDeviceIDs", code)
 }
 
-// platformText reads a text property of a platform.
-func (a *api) platformText(p platformID, param uintptr) (string, error) {
+// text reads a text property of a platform or device by f, the function call.
+func text(call string, f dl.Func, id, param uintptr) (string, error) {
 	var n uint64
-	code := Code(a.GetPlatformInfo.Call(uintptr(p), param, 0, 0, uintptr(unsafe.Pointer(&n))))
+	code := Code(f.Call(id, param, 0, 0, uintptr(unsafe.Pointer(&n))))
 	if code != codeSuccess || n == 0 {
-		return "", check("clGetPlatformInfo", code)
+		return "", check(call, code)
 	}
-	text := make([]byte, n)
-	code = Code(a.GetPlatformInfo.Call(uintptr(p), param, uintptr(n), uintptr(unsafe.Pointer(&text[0])), 0))
-	return cText(text), check("clGetPlatformInfo", code)
+	p := make([]byte, n)
+	code = Code(f.Call(id, param, uintptr(n), uintptr(unsafe.Pointer(&p[0])), 0))
+	return cText(p), check(call, code)
 }
 
-// deviceText reads a text property of a device.
-func (a *api) deviceText(d deviceID, param uintptr) (string, error) {
-	var n uint64
-	code := Code(a.GetDeviceInfo.Call(uintptr(d), param, 0, 0, uintptr(unsafe.Pointer(&n))))
-	if code != codeSuccess || n == 0 {
-		return "", check("clGetDeviceInfo", code)
-	}
-	text := make([]byte, n)
-	code = Code(a.GetDeviceInfo.Call(uintptr(d), param, uintptr(n), uintptr(unsafe.Pointer(&text[0])), 0))
-	return cText(text), check("clGetDeviceInfo", code)
-}
-
-// deviceUint reads a property that is a cl_uint or cl_bool.
-func (a *api) deviceUint(d deviceID, param uintptr) (uint32, error) {
-	var v uint32
-	code := Code(a.GetDeviceInfo.Call(uintptr(d), param, unsafe.Sizeof(v), uintptr(unsafe.Pointer(&v)), 0))
-	return v, check("clGetDeviceInfo", code)
-}
-
-// deviceUlong reads a property that is a cl_ulong, a bit field or a size_t.
-func (a *api) deviceUlong(d deviceID, param uintptr) (uint64, error) {
-	var v uint64
-	code := Code(a.GetDeviceInfo.Call(uintptr(d), param, unsafe.Sizeof(v), uintptr(unsafe.Pointer(&v)), 0))
-	return v, check("clGetDeviceInfo", code)
-}
-
-// devicePCI reads the bus address by cl_khr_pci_bus_info.
-func (a *api) devicePCI(d deviceID) (pciBusInfo, error) {
-	var v pciBusInfo
-	code := Code(a.GetDeviceInfo.Call(uintptr(d), clDevicePCIBusInfo, unsafe.Sizeof(v), uintptr(unsafe.Pointer(&v)), 0))
-	return v, check("clGetDeviceInfo", code)
-}
-
-// deviceSizes reads a property that is an array of size_t, at most two.
-func (a *api) deviceSizes(d deviceID, param uintptr) ([2]uint64, error) {
-	var v [2]uint64
+// deviceValue reads a property of a device that is a cl_uint or cl_bool (uint32), a
+// cl_ulong, a bit field or a size_t (uint64), a structure, or an array of at most as many
+// elements as T has.
+func deviceValue[T any](a *api, d deviceID, param uintptr) (v T, err error) {
 	code := Code(a.GetDeviceInfo.Call(uintptr(d), param, unsafe.Sizeof(v), uintptr(unsafe.Pointer(&v)), 0))
 	return v, check("clGetDeviceInfo", code)
 }
 
 // cText returns a C string without its terminator, trimmed.
-func cText(p []byte) string {
-	p, _, _ = bytes.Cut(p, []byte{0})
-	return string(bytes.TrimSpace(p))
-}
+func cText(p []byte) string { return strings.TrimSpace(dl.Text(p)) }

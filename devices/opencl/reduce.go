@@ -28,11 +28,8 @@ func (r reduction) at(off devices.Size) reduction {
 // device that is the host's processor: the host's own loops are faster than compiling
 // others.
 func (d *device) beginReduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) (leave func(), err error) {
-	if err := devices.CheckReduce(d.self, dst, src, t, op); err != nil {
+	if err := devices.CheckAligned(d.self, dst, src, t, op); err != nil {
 		return nil, err
-	}
-	if !devices.Aligned(t, dst, src) {
-		return nil, fmt.Errorf("elements on %s are not aligned: %w", d.info.Name, devices.ErrUnsupported)
 	}
 	return d.life.Enter(ctx, d.self)
 }
@@ -79,30 +76,26 @@ func (d *mappedDevice) Reduce(ctx context.Context, dst, src devices.Span, t elem
 
 // reduce combines n bytes with a kernel and returns when that is complete.
 func (d *device) reduce(r reduction, n devices.Size) error {
-	event, code, err := d.startReduce(d.within, r, n)
-	if err != nil {
-		return err
-	}
-	return d.api.await(d.within, "clEnqueueNDRangeKernel", code, event)
+	event, err := d.startReduce(d.within, r, n)
+	return d.api.await(d.within, "clEnqueueNDRangeKernel", event, err)
 }
 
 // startReduce starts a kernel. The arguments are stored in the kernel object, so kernels.mu
 // is held until it is launched.
-func (d *device) startReduce(q queueID, r reduction, n devices.Size) (eventPointer, Code, error) {
+func (d *device) startReduce(q queueID, r reduction, n devices.Size) (eventPointer, error) {
 	ks := &d.kernels
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	k, err := ks.find(d, r.t, r.op)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	size := r.t.Size()
 	count := uint64(n) / size
 	for i, word := range []uint64{uint64(r.dst.mem), r.dst.off / size, uint64(r.src.mem), r.src.off / size, count} {
 		if err := d.api.setWord(k, i, word); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
-	event, code := d.api.launch(q, k, (count+itemBlock-1)/itemBlock*itemBlock)
-	return event, code, nil
+	return d.api.launch(q, k, (count+itemBlock-1)/itemBlock*itemBlock)
 }

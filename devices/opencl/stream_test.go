@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-func newStream(t *testing.T, dev devices.Device) *stream {
+func newStream(t *testing.T, dev devices.Device) devices.Stream {
 	t.Helper()
 	made, err := devices.NewStream(t.Context(), dev)
 	if err != nil {
@@ -22,11 +22,10 @@ func newStream(t *testing.T, dev devices.Device) *stream {
 			t.Error(err)
 		}
 	})
-	s, ok := made.(*stream)
-	if !ok || s.HostDriven() {
+	if made.HostDriven() {
 		t.Fatalf("the stream is a %T", made)
 	}
-	return s
+	return made
 }
 
 // TestStreamsOfKinds checks which devices' streams are driven by the host.
@@ -96,12 +95,12 @@ func TestStreamCallsFail(t *testing.T) {
 			if err = other.Wait(t.Context()); err != nil { // its stream uses the table until then
 				t.Fatal(err)
 			}
-			whole := s.d.api
+			whole := dev.api
 			table := *whole
 			change(&table)
-			s.d.api = &table
+			dev.api = &table
 			err = errors.Join(s.Fill(mem.All(), 1), s.After(other), s.Sync(t.Context()))
-			s.d.api = whole
+			dev.api = whole
 			if failure := other.Close(); failure != nil {
 				t.Error(failure)
 			}

@@ -1,12 +1,8 @@
 package opencl
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
@@ -18,49 +14,35 @@ type system struct {
 	proc string // "/proc"
 }
 
-// numaNode returns the host's NUMA node that a PCI device is attached to, -1 if unknown.
-func (s system) numaNode(pci string) int {
-	return sysfs.NUMANode(s.sys, pci)
-}
-
 // available returns the memory that the host can still allocate; ok is false if the kernel
 // does not report it.
 func (s system) available() (n devices.Size, ok bool) {
-	f, err := os.Open(filepath.Join(s.proc, "meminfo"))
+	m, err := sysfs.MemInfo(filepath.Join(s.proc, "meminfo"))
 	if err != nil {
 		return 0, false
 	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		text, is := strings.CutPrefix(lines.Text(), "MemAvailable:")
-		if !is {
-			continue
-		}
-		kib, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(text, "kB")), 10, 64)
-		return devices.Size(kib) * devices.KiB, err == nil
-	}
-	return 0, false
+	n, ok = m["MemAvailable"]
+	return n, ok
 }
 
 // pciAddress returns the bus address in the format of sysfs, empty if the driver does not
 // provide it.
 func (a *api) pciAddress(id deviceID, extensions string) string {
 	if hasExtension(extensions, "cl_khr_pci_bus_info") {
-		if p, err := a.devicePCI(id); err == nil {
+		if p, err := deviceValue[pciBusInfo](a, id, clDevicePCIBusInfo); err == nil {
 			return p.String()
 		}
 	}
 	if !hasExtension(extensions, "cl_nv_device_attribute_query") {
 		return ""
 	}
-	bus, err1 := a.deviceUint(id, clDevicePCIBusIDNV)
-	slot, err2 := a.deviceUint(id, clDevicePCISlotIDNV)
+	bus, err1 := deviceValue[uint32](a, id, clDevicePCIBusIDNV)
+	slot, err2 := deviceValue[uint32](a, id, clDevicePCISlotIDNV)
 	if err1 != nil || err2 != nil {
 		return ""
 	}
 	// Old drivers don't report the domain, which is 0 on nearly all machines.
-	domain, err := a.deviceUint(id, clDevicePCIDomainIDNV)
+	domain, err := deviceValue[uint32](a, id, clDevicePCIDomainIDNV)
 	if err != nil {
 		domain = 0
 	}

@@ -51,10 +51,6 @@ func (a allocation) close() error {
 	return a.shared.Close()
 }
 
-func newBlocks() map[*hostmem.Block]allocation {
-	return map[*hostmem.Block]allocation{}
-}
-
 // Info returns the description of the device.
 func (d *Device) Info() devices.Info { return d.info }
 
@@ -224,7 +220,7 @@ func (d *Device) Close() error {
 // +checklocks:d.mu
 func (d *Device) takeBlocks() map[*hostmem.Block]allocation {
 	blocks := d.blocks
-	d.blocks = newBlocks()
+	d.blocks = map[*hostmem.Block]allocation{}
 	d.used = 0
 	return blocks
 }
@@ -250,23 +246,4 @@ type MappedDevice struct{ *Device }
 // MapHost returns the memory of the span itself; nothing is copied.
 func (d *MappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
 	return hostmem.MapHost(ctx, d, s)
-}
-
-// As returns the simulated device in dev, even if it is mapped, pinned or wrapped (by a
-// type with an Unwrap method); nil if there is none.
-func As(dev devices.Device) *Device {
-	for {
-		switch d := dev.(type) {
-		case *Device:
-			return d
-		case *MappedDevice:
-			return d.Device
-		case *PinnedDevice:
-			return d.Device
-		case interface{ Unwrap() devices.Device }:
-			dev = d.Unwrap()
-		default:
-			return nil
-		}
-	}
 }

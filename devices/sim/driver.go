@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
 // Family is the name of the family in specs.
@@ -89,7 +90,7 @@ func New(ordinal devices.Ordinal, p Params) devices.Device {
 			NUMA:       -1,
 			HostMemory: p.Mapped,
 		},
-		blocks: newBlocks(),
+		blocks: map[*hostmem.Block]allocation{},
 	}
 	now := time.Now()
 	d.hostToDevice = channel{base: now, rate: p.Bandwidth, latency: p.Latency}

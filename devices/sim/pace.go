@@ -110,10 +110,8 @@ func waitUntil(ctx context.Context, when time.Time) (late time.Duration, err err
 
 // sleepWith sleeps for d, or until the context ends.
 func sleepWith(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

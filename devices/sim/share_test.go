@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -85,7 +87,7 @@ func TestShareRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim.As(dev).Crash()
+	faulty.Simulated(dev).Crash()
 	if _, err = devices.Export(t.Context(), shared); !errors.Is(err, devices.ErrLost) {
 		t.Errorf("after a crash: %v", err)
 	}

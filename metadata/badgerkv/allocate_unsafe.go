@@ -57,9 +57,6 @@ func allocatingMap(addr, length uintptr, prot, flags, fd int, offset int64) (uin
 	return at, nil
 }
 
-// allocationPause is the delay between two attempts to allocate space for a file.
-const allocationPause = 50 * time.Millisecond
-
 // allocate allocates the blocks of the first bytes of a new Badger file, and waits until
 // they are available. Other files, and files that have blocks already, are left unchanged.
 func allocate(fd int, length int64) {
@@ -77,7 +74,10 @@ func allocate(fd int, length int64) {
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks != 0 {
 		return
 	}
-	for fallocate(fd, 0, length) != nil {
+	for {
+		if _, err := fallocate(fd, 0, length); err == nil {
+			return
+		}
 		time.Sleep(allocationPause)
 	}
 }

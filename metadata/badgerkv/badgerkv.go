@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,65 +18,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
-
-const (
-	// memTableSize is the size, in bytes, at which a memtable becomes a table. It limits a
-	// transaction to 15 % of that, which must be enough for a value of maxValue.
-	memTableSize = 8 << 20
-	// earlierMemTableSize is the size in earlier versions, which leave longer logs.
-	earlierMemTableSize = 16 << 20
-	// tableSize is the size, in bytes, of the tables that compactions write. Up to 13 are
-	// built in memory at a time, where a value of 64 KiB takes three times its size.
-	tableSize = 1 << 20
-	cacheSize = 16 << 20
-	// maxValue bounds the size of values. It is Badger's own bound for values that are
-	// stored outside of the value log.
-	maxValue     = 1 << 20
-	valueLogSize = 1 << 20
-)
-
-// DefaultReserve is the default of --reserve, in bytes: enough for the tables of the logs
-// that may be waiting, and for two more logs.
-const DefaultReserve = 64 << 20
-
-// Options configure Open.
-type Options struct {
-	// Dir is the directory; it is created with mode 0700 if it does not exist.
-	Dir string
-	// Reserve is the number of free bytes in the directory's file system that are withheld
-	// from changes that check Room: removals and Close need them. 0 disables the reserve.
-	Reserve uint64
-	// Witness is the path of a file outside of Dir that records which commits were
-	// acknowledged, so that an older copy of Dir is recognized as one. It must survive the
-	// process but not the machine, like the memory that the records describe. It is created
-	// if missing, and Close leaves it in place; empty means no such file.
-	Witness string
-	// LookOnly makes Open read Witness, but not create or change it.
-	LookOnly bool
-	// Logger receives Badger's messages; nil discards them.
-	Logger *zap.Logger
-
-	// readAt reads the inspected files; nil means os.File.ReadAt.
-	readAt readerAt
-}
-
-// Validate reports every fault of the options.
-func (o *Options) Validate() error {
-	if o.Dir == "" {
-		return errors.New("badgerkv: no directory given")
-	}
-	return nil
-}
-
-// EnsureDefaults fills in the fields that were left out.
-func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
-	if o.readAt == nil {
-		o.readAt = (*os.File).ReadAt
-	}
-}
 
 // KV is a metadata.KV in a directory, which it locks against other processes.
 type KV struct {
@@ -207,9 +149,7 @@ func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err er
 	}
 	known := w.id != token{}
 	if !known {
-		if w.id, err = newToken(); err != nil {
-			return err
-		}
+		w.id = newToken()
 	}
 	paths := []string{filepath.Join(heldPath(kv.lock), witnessFile)}
 	if opts.Witness != "" && !opts.LookOnly {
@@ -238,9 +178,6 @@ func (kv *KV) Settle() {
 	kv.witnesses.settle()
 	kv.cut.Store(false)
 }
-
-// heldPath returns a path of the open directory itself, even if another has its name now.
-func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
 
 // openBadger opens the database in the locked directory. A panic of Badger is returned as
 // an error.
@@ -385,19 +322,19 @@ func (kv *KV) leave(err error) error {
 	return fmt.Errorf("write the last tables: %w", err)
 }
 
-// translate maps Badger's errors to those of package metadata.
-func translate(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, badger.ErrKeyNotFound):
-		return metadata.ErrNoKey
-	case errors.Is(err, badger.ErrTxnTooBig):
-		return metadata.ErrTooLarge
-	case errors.Is(err, badger.ErrReadOnlyTxn):
-		return metadata.ErrReadOnly
-	case errors.Is(err, badger.ErrDBClosed), errors.Is(err, badger.ErrBlockedWrites):
-		return metadata.ErrClosed
+// IsEmpty reports whether Open would create a new store in a directory.
+func IsEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(dir + mendedSuffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		return false, err
 	}
-	return err
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return err == nil && noRecords(names), err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	badger "github.com/dgraph-io/badger/v4"
+
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -52,3 +54,20 @@ func (e *CorruptError) Is(target error) bool { return target == metadata.ErrCorr
 
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
+
+// translate maps Badger's errors to those of package metadata.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, badger.ErrKeyNotFound):
+		return metadata.ErrNoKey
+	case errors.Is(err, badger.ErrTxnTooBig):
+		return metadata.ErrTooLarge
+	case errors.Is(err, badger.ErrReadOnlyTxn):
+		return metadata.ErrReadOnly
+	case errors.Is(err, badger.ErrDBClosed), errors.Is(err, badger.ErrBlockedWrites):
+		return metadata.ErrClosed
+	}
+	return err
+}

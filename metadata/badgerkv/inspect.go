@@ -91,23 +91,6 @@ func noRecords(names []string) bool {
 	})
 }
 
-// IsEmpty reports whether Open would create a new store in a directory.
-func IsEmpty(dir string) (bool, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Lstat(dir + mendedSuffix)
-		if errors.Is(err, fs.ErrNotExist) {
-			return true, nil
-		}
-		return false, err
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return err == nil && noRecords(names), err
-}
-
 // readWitnesses determines which commits were acknowledged.
 func (r *records) readWitnesses(outside string) (err error) {
 	if r.inside, err = r.read.witness(filepath.Join(r.dir, witnessFile)); err != nil {
@@ -221,7 +204,7 @@ func (r *records) readValueLogs() error {
 		if filepath.Ext(name) != valueLogSuffix {
 			continue
 		}
-		c, err := r.read.contents(filepath.Join(r.dir, name))
+		c, err := r.read.written(filepath.Join(r.dir, name))
 		if err != nil {
 			return err
 		}
@@ -241,11 +224,11 @@ func (r *records) readValueLogs() error {
 // no keys, so that it can be replaced by a new one.
 func (r *records) readRegistry() error {
 	const start, text = 16, "Hello Badger"
-	data, _, err := r.read.file(filepath.Join(r.dir, registryFile), nil)
+	c, err := r.read.file(filepath.Join(r.dir, registryFile), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && (len(data) != start+len(text) || !bytes.Equal(data[start:], []byte(text))) {
+	if err == nil && (len(c.data) != start+len(text) || !bytes.Equal(c.data[start:], []byte(text))) {
 		r.useless = append(r.useless, registryFile)
 	}
 	return err

@@ -2,6 +2,7 @@ package badgerkv
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,3 +57,6 @@ func readPID(path string) int {
 func unlockDir(f *os.File) error {
 	return errors.Join(os.Remove(filepath.Join(f.Name(), pidFile)), f.Close())
 }
+
+// heldPath returns a path of the open directory itself, even if another has its name now.
+func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }

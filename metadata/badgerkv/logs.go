@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 )
 
 // logSuffix ends the names of Badger's write-ahead logs, which are numbered in order of age
@@ -53,25 +51,4 @@ func numbersOfLogs(dir string) ([]int, error) {
 	return out, nil
 }
 
-// enoughToOpen checks that there is space for the tables of all logs, which Badger writes
-// immediately, and for two more logs.
-func enoughToOpen(opts Options, self *os.File) error {
-	names, err := logsIn(opts.Dir)
-	if err != nil {
-		return err
-	}
-	needed := uint64(2*logRoom + 2*manifestRoom)
-	for _, name := range names {
-		var st unix.Stat_t
-		if err = unix.Stat(name, &st); err != nil {
-			return fmt.Errorf("stat %s: %w", name, err)
-		}
-		needed += uint64(min(st.Blocks*512, earlierLogRoom))
-	}
-	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
-	free, err := s.free()
-	if err == nil && free < needed {
-		err = s.noSpace("opening the store takes " + humanize.IBytes(needed))
-	}
-	return err
-}
+func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }

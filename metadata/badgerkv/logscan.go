@@ -3,13 +3,10 @@ package badgerkv
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
-	"os"
 	"strconv"
 
 	"github.com/dgraph-io/badger/v4/y"
-	"golang.org/x/sys/unix"
 )
 
 // The format of Badger's logs and tables.
@@ -89,7 +86,7 @@ func (l *logScan) torn() bool { return l.used > l.end }
 // log reads a log as Badger replays it, up to the first incomplete entry. stamp is the
 // stamp to assume for its entries if none of them can be read.
 func (read readerAt) log(path string, stamp uint64) (*logScan, error) {
-	c, err := read.contents(path)
+	c, err := read.written(path)
 	if err != nil {
 		return nil, err
 	}
@@ -210,46 +207,4 @@ func (l *logScan) resume(at int) int {
 		return at + bad.size
 	}
 	return next
-}
-
-// contents holds the data of a file up to its last written byte: a log is created with a
-// size that it seldom fills.
-type contents struct {
-	data   []byte
-	size   int64 // of the file
-	unread int   // bytes that the disk fails to read, which are zero in data
-}
-
-func (read readerAt) contents(path string) (c contents, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return c, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	st, err := f.Stat()
-	if err != nil {
-		return c, err
-	}
-	c.size = st.Size()
-	c.data = make([]byte, dataEnd(f, c.size))
-	c.unread, err = read.all(f, c.data)
-	return c, err
-}
-
-// dataEnd returns the offset of the hole at the end of a file, or the file's size.
-func dataEnd(f *os.File, size int64) int64 {
-	var end int64
-	for end < size {
-		data, err := unix.Seek(int(f.Fd()), end, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return end
-		}
-		if err == nil {
-			end, err = unix.Seek(int(f.Fd()), data, unix.SEEK_HOLE)
-		}
-		if err != nil {
-			return size
-		}
-	}
-	return min(end, size)
 }

@@ -41,15 +41,17 @@ type salvage struct {
 
 // Salvage replaces a store that was refused, by Open or by the reader of the records, with
 // a new store of the readable records. It renames the directory of the damaged store, and
-// holds all records in memory. mend receives the new store before the replacement, and
-// returns descriptions of what it could not keep; nil means no such step. The result is nil
-// if nothing is damaged and refused is nil.
+// holds all records in memory. Before the replacement, mend makes the records of the new
+// store consistent and returns descriptions, in plain words, of what it could not keep; nil
+// means no such step. The result is nil if nothing is damaged and refused is nil.
 //
 // If the newest version of a record is lost, an older one may be restored.
 //
 // Errors: ErrLocked (a *LockedError), those of the operating system, and mend's; in these
 // cases nothing has changed. If the new store can't be renamed, the next Open does it.
-func Salvage(ctx context.Context, opts Options, refused error, mend Repairer) (out *Salvaged, err error) {
+func Salvage(ctx context.Context, opts Options, refused error,
+	mend func(context.Context, metadata.KV) (gone []string, err error),
+) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -87,10 +89,6 @@ func Salvage(ctx context.Context, opts Options, refused error, mend Repairer) (o
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
 
-// Repairer changes a store so that its records are consistent, and returns descriptions, in
-// plain words, of what it could not keep.
-type Repairer func(context.Context, metadata.KV) (gone []string, err error)
-
 // RepairReport is a file that a repair adds to the damaged records it has moved aside. It
 // lists the damage and the losses, one per line, in case the process is killed after the
 // repair without having reported them.
@@ -106,58 +104,6 @@ func (s *salvage) writeReport() error {
 		fmt.Fprintf(&text, "gone: %s\n", line)
 	}
 	return os.WriteFile(filepath.Join(s.found.dir, RepairReport), []byte(text.String()), 0o600)
-}
-
-// A store that a repair builds has the first suffix while it is built, and the second when
-// it is complete, until it replaces the damaged one.
-const (
-	mendingSuffix = ".mending"
-	mendedSuffix  = ".mended"
-)
-
-// finishRepair moves a repaired store to its final name if the damaged one was moved aside
-// already: the process that repaired it was killed in between.
-func finishRepair(dir string) error {
-	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(dir+mendedSuffix, dir); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// dropRepair removes what an interrupted repair has left. The store's directory is locked,
-// so no repair is running.
-func dropRepair(dir string) error {
-	return errors.Join(os.RemoveAll(dir+mendingSuffix), os.RemoveAll(dir+mendedSuffix))
-}
-
-// freeName returns an unused name for the damaged records.
-func freeName(dir string) (string, error) {
-	for n := 1; ; n++ {
-		name := fmt.Sprintf("%s.damaged-%d", dir, n)
-		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
-			return name, nil
-		} else if err != nil {
-			return "", err
-		}
-	}
-}
-
-// takePlace replaces the damaged store with the new one, and returns the path to which the
-// damaged one was moved.
-func takePlace(dir string) (aside string, err error) {
-	if aside, err = freeName(dir); err != nil {
-		return "", err
-	}
-	if err = os.Rename(dir+mendingSuffix, dir+mendedSuffix); err == nil {
-		err = os.Rename(dir, aside)
-	}
-	if err == nil {
-		err = os.Rename(dir+mendedSuffix, dir)
-	}
-	return aside, err
 }
 
 // keep records an entry unless a newer one of its key was found before.
@@ -178,7 +124,7 @@ func (s *salvage) readTables() error {
 		tables = slices.Concat(tables, s.found.others)
 	}
 	for _, t := range tables {
-		data, _, err := s.found.read.file(filepath.Join(s.found.dir, t.name()), nil)
+		c, err := s.found.read.file(filepath.Join(s.found.dir, t.name()), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			s.gone = append(s.gone, fmt.Sprintf("table %s: all of it", t.name()))
 			continue
@@ -186,10 +132,10 @@ func (s *salvage) readTables() error {
 		if err != nil {
 			return err
 		}
-		lost, total := salvageTable(data, s.keep)
+		lost, total := salvageTable(c.data, s.keep)
 		switch {
 		case total < 0:
-			s.gone = append(s.gone, fmt.Sprintf("table %s: the last %d of %d bytes", t.name(), lost, len(data)))
+			s.gone = append(s.gone, fmt.Sprintf("table %s: the last %d of %d bytes", t.name(), lost, len(c.data)))
 		case lost > 0:
 			s.gone = append(s.gone, fmt.Sprintf("table %s: %d of %d blocks", t.name(), lost, total))
 		}
@@ -271,7 +217,7 @@ const (
 )
 
 // build creates a store of the salvaged records.
-func (s *salvage) build(ctx context.Context, dir string, mend Repairer) error {
+func (s *salvage) build(ctx context.Context, dir string, mend func(context.Context, metadata.KV) ([]string, error)) error {
 	kv, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
 		return err

@@ -62,9 +62,7 @@ type space struct {
 	// present is the number of the log that Badger is writing to.
 	// +checklocks:mu
 	present int
-	// ready is set once the next log exists; next is its path by the directory's name.
-	// +checklocks:mu
-	ready bool
+	// next is the path, by the directory's name, of the next log; empty until that exists.
 	// +checklocks:mu
 	next string
 	// full holds the numbers of logs whose tables are not written yet, oldest first.
@@ -111,8 +109,6 @@ func newSpace(opts Options, self *os.File) (*space, error) {
 func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log)) }
 
 func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), logName(log)) }
-
-func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }
 
 // admit waits until a commit of n bytes can be made, and counts it; done ends it. Without a
 // next log, commits may use up the rest of the current one.
@@ -198,7 +194,7 @@ func (s *space) drain() {
 //
 // +checklocks:s.mu
 func (s *space) advanceLocked() (busy bool, err error) {
-	if s.ready {
+	if s.next != "" {
 		// Fast path, taken by nearly every commit.
 		var st unix.Stat_t
 		switch err := unix.Stat(s.next, &st); {
@@ -211,7 +207,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 		}
 		s.full = append(s.full, s.present)
 		s.present++
-		s.used, s.ready = s.latest, false
+		s.used, s.next = s.latest, ""
 	}
 	for len(s.full) > 0 {
 		if _, err := os.Stat(s.path(s.full[0])); !errors.Is(err, fs.ErrNotExist) {
@@ -244,7 +240,7 @@ func (s *space) makeNextLocked() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(s.wrap(err), os.Remove(path))
 	}
-	s.ready, s.next = true, s.path(s.present+1)
+	s.next = s.path(s.present + 1)
 	return nil
 }
 
@@ -268,29 +264,22 @@ func (s *space) extendManifestLocked() error {
 //
 // +checklocks:s.mu
 func (s *space) allocateLocked(f *os.File, at, n int64) error {
-	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, at, n)
-	if cannotAllocate(err) {
-		if !s.sparse {
-			s.log.Warn("the file system of the state directory cannot preallocate space; the daemon is killed if it becomes full", zap.String("dir", s.dir))
-		}
-		s.sparse = true
-		return nil
+	sparse, err := fallocate(int(f.Fd()), at, n)
+	if sparse && !s.sparse {
+		s.log.Warn("the file system of the state directory cannot preallocate space; the daemon is killed if it becomes full", zap.String("dir", s.dir))
 	}
+	s.sparse = s.sparse || sparse
 	return err
 }
 
-// fallocate allocates a range of a file without changing the file's size. A file system
-// that does not support it is no error.
-func fallocate(fd int, at, n int64) error {
-	err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, n)
-	if cannotAllocate(err) {
-		return nil
+// fallocate allocates a range of a file without changing the file's size. sparse reports
+// that the file system does not support it, which is no error.
+func fallocate(fd int, at, n int64) (sparse bool, err error) {
+	err = unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, n)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return true, nil
 	}
-	return err
-}
-
-func cannotAllocate(err error) bool {
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
+	return false, err
 }
 
 // room waits for a next log, so that the rest of the current one is left for removals. It
@@ -302,7 +291,7 @@ func (s *space) room(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready { // as of the last commit; the next one checks again
+	if s.next != "" { // as of the last commit; the next one checks again
 		return nil
 	}
 	return s.awaitNextLocked(ctx)
@@ -374,10 +363,10 @@ func (s *space) finishable() error {
 func (s *space) removeNext() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready {
+	if s.next == "" {
 		return nil
 	}
-	s.ready = false
+	s.next = ""
 	path := s.held(s.present + 1)
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() > 0 {
@@ -437,3 +426,29 @@ func (e *GoneError) Error() string {
 
 // Is reports whether target is ErrGone.
 func (e *GoneError) Is(target error) bool { return target == ErrGone }
+
+// enoughToOpen checks that there is space for the tables of all logs, which Badger writes
+// immediately, and for two more logs.
+func enoughToOpen(opts Options, self *os.File) error {
+	names, err := logsIn(opts.Dir)
+	if err != nil {
+		return err
+	}
+	needed := uint64(2*logRoom + 2*manifestRoom)
+	for _, name := range names {
+		var st unix.Stat_t
+		if err = unix.Stat(name, &st); err != nil {
+			return fmt.Errorf("stat %s: %w", name, err)
+		}
+		needed += uint64(min(st.Blocks*512, earlierLogRoom))
+	}
+	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
+	free, err := s.free()
+	if err == nil && free < needed {
+		err = s.noSpace("opening the store takes " + humanize.IBytes(needed))
+	}
+	return err
+}
+
+// allocationPause is the delay between two attempts to allocate space for a file.
+const allocationPause = 50 * time.Millisecond

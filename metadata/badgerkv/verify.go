@@ -39,12 +39,13 @@ func (read readerAt) verifyTables(dir string, ids []uint64) []tableScan {
 			for i := range next {
 				t := &out[i]
 				t.id = ids[i]
-				var unread int
-				if buf, unread, t.err = read.file(filepath.Join(dir, t.name()), buf); t.err == nil {
-					t.high, t.err = verifyTable(buf)
+				var c contents
+				if c, t.err = read.file(filepath.Join(dir, t.name()), buf); t.err == nil {
+					t.high, t.err = verifyTable(c.data)
+					buf = c.data
 				}
-				if unread > 0 {
-					t.err = unreadable(unread)
+				if c.unread > 0 {
+					t.err = unreadable(c.unread)
 				}
 			}
 		})

@@ -3,12 +3,75 @@ package keyindex
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
+
+// Claim claims keys for this node; see Index.
+func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
+	errs := make([]error, len(keys))
+	left := make([]int, len(keys))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		mine, theirs, idle := r.begin(s, keys, left)
+		switch {
+		case len(mine) > 0:
+			names := make([]string, len(mine))
+			for n, i := range mine {
+				names[n] = nameOf(s, keys[i])
+			}
+			for n, v := range r.ask(ctx, names, caller) {
+				i := mine[n]
+				if v.by != "" {
+					errs[i] = &TakenError{Key: keys[i], Node: v.by}
+				} else if !v.granted {
+					errs[i] = fmt.Errorf("claim key %q: %w", keys[i], coord.ErrUnavailable)
+				}
+			}
+		case len(theirs) > 0:
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				for _, i := range theirs {
+					errs[i] = ctx.Err()
+				}
+				return errs
+			}
+		}
+		left = theirs
+	}
+	return errs
+}
+
+// begin marks as busy the claims that have to be requested, and returns their indices in
+// mine and those of claims that are already busy in theirs. All others are held already.
+func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []int, idle <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range which {
+		name := nameOf(s, keys[i])
+		c := r.claims[name]
+		switch {
+		case c == nil:
+			r.claims[name] = &claim{wanted: true, busy: true}
+			mine = append(mine, i)
+		case c.busy:
+			theirs = append(theirs, i)
+		case c.contested, !c.wanted, !c.shown && !c.isOurs(r.turn):
+			// A claim that was given up is requested too: the worker may be waiting for the
+			// service to answer again, and the lease may have ended meanwhile.
+			c.wanted, c.busy = true, true
+			mine = append(mine, i)
+		}
+	}
+	return mine, theirs, r.idle
+}
 
 // asker distinguishes the origins of requests for claims.
 type asker bool
@@ -21,14 +84,6 @@ const (
 	worker asker = true
 )
 
-// verdict is the outcome of a claim that was requested from the service.
-type verdict struct {
-	// by is another node that has the key.
-	by members.Name
-	// granted reports whether the key may be used here.
-	granted bool
-}
-
 // ask requests from the service the names whose claims were marked busy. When it returns,
 // the claims are no longer busy.
 func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict {
@@ -36,7 +91,7 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	ctx = context.WithoutCancel(ctx)
 	lease, epoch, turn := r.lease()
 	if lease == nil || who == caller && r.isAway() {
-		return r.settle(names, map[string]answer{}, who)
+		return r.settle(names, nil, who)
 	}
 	me := keyOwner{node: r.o.Self, epoch: epoch}
 	entries := make([]coord.Entry, len(names))
@@ -45,34 +100,29 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	}
 	results, err := r.o.Service.Create(ctx, entries, lease)
 	r.observed(err)
-	told := make([]answer, len(names))
+	answers := make(map[string]answer, len(names))
 	var old []coord.Entry // our own entries that exist already
-	var oldAt []int
-	for i := range names {
-		told[i] = answer{unsure: true}
-		if i >= len(results) {
-			continue
+	for i, e := range entries {
+		a, again := answer{unsure: true}, false
+		if i < len(results) {
+			a, again = r.resolve(e, results[i])
 		}
-		var again bool
-		if told[i], again = r.resolve(entries[i], results[i]); again {
-			entries[i].Revision = results[i].Found.Revision
-			old, oldAt = append(old, entries[i]), append(oldAt, i)
+		if again {
+			e.Revision = results[i].Found.Revision
+			old = append(old, e)
 		}
+		a.turn = turn
+		answers[e.Name] = a
 	}
 	if len(old) > 0 {
 		again, againErr := r.o.Service.Replace(ctx, old, lease)
 		r.observed(againErr)
 		err = errors.Join(err, againErr)
-		for n, i := range oldAt {
-			if n < len(again) && again[n].Err == nil && again[n].Revision != 0 {
-				told[i] = answer{revision: again[n].Revision}
+		for i, e := range old {
+			if i < len(again) && again[i].Err == nil && again[i].Revision != 0 {
+				answers[e.Name] = answer{revision: again[i].Revision, turn: turn}
 			}
 		}
-	}
-	answers := make(map[string]answer, len(names))
-	for i, name := range names {
-		told[i].turn = turn
-		answers[name] = told[i]
 	}
 	if err != nil {
 		r.o.Logger.Debug("keys could not be claimed", zap.Int("keys", len(names)), zap.Error(err))
@@ -142,14 +192,6 @@ func (r *Registry) settle(names []string, answers map[string]answer, who asker) 
 	r.mu.Unlock()
 	r.awake()
 	return out
-}
-
-// idleLocked wakes the goroutines that wait for busy claims.
-//
-// +checklocks:r.mu
-func (r *Registry) idleLocked() {
-	close(r.idle)
-	r.idle = make(chan struct{})
 }
 
 // +checklocks:r.mu

@@ -119,11 +119,9 @@ func (r *Registry) List(ctx context.Context, s Space, after string, limit int) (
 // service may write anything: an entry with an invalid key or node is reported and skipped.
 func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	key, ok := keyIn(s, e.Name)
-	var err error
+	err := metadata.ValidKey(key)
 	if !ok {
 		err = errForeign
-	} else {
-		err = metadata.ValidKey(key)
 	}
 	var has keyOwner
 	if err == nil {

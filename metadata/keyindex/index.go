@@ -73,21 +73,9 @@ type Index interface {
 	// Watch starts to report which of the keys other nodes claim from now on; earlier
 	// claims are found by Find. A key that a node has claimed may not be visible on that
 	// node yet.
-	Watch(ctx context.Context, s Space, keys []string) (Watch, error)
+	Watch(ctx context.Context, s Space, keys []string) (*Watch, error)
 	// State reports the state of the index.
 	State() State
-}
-
-// Watch reports keys that other nodes claim. It is used by one goroutine; Close may be
-// called from another.
-type Watch interface {
-	// Next waits for the next keys, at least one. An error ends the watch; keys that were
-	// claimed since the last result are not reported.
-	//
-	// Errors: those of coord; the context's.
-	Next(ctx context.Context) ([]Place, error)
-	// Close ends the watch.
-	Close()
 }
 
 // State counts this node's keys.

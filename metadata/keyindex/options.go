@@ -1,6 +1,7 @@
 package keyindex
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -42,9 +43,7 @@ func (o *Options) EnsureDefaults() {
 	if o.Look <= 0 {
 		o.Look = 15 * time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate reports every fault of the options, joined.

@@ -2,7 +2,6 @@ package keyindex
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -67,69 +66,6 @@ type claim struct {
 // isOurs reports whether the service holds the claim under the lease with number turn.
 func (c *claim) isOurs(turn int) bool { return c.revision != 0 && c.turn == turn && !c.unsure }
 
-// New returns a running registry. Close stops it.
-func New(o Options) (*Registry, error) {
-	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	o.Logger = o.Logger.Named("keyindex")
-	ctx, end := context.WithCancel(context.Background())
-	r := &Registry{
-		o: o, end: end, ended: make(chan struct{}), wake: make(chan struct{}, 1),
-		memory: newMemory(o.Remember),
-		claims: map[string]*claim{}, queue: map[string]struct{}{}, idle: make(chan struct{}),
-	}
-	_, _, changed := o.Lease()
-	go r.run(ctx, changed)
-	return r, nil
-}
-
-// Close stops the background work. The entries in the service remain until the lease ends.
-func (r *Registry) Close() error {
-	r.end()
-	<-r.ended
-	return nil
-}
-
-// Claim claims keys for this node; see Index.
-func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
-	errs := make([]error, len(keys))
-	left := make([]int, len(keys))
-	for i := range left {
-		left[i] = i
-	}
-	for len(left) > 0 {
-		mine, theirs, idle := r.begin(s, keys, left)
-		switch {
-		case len(mine) > 0:
-			names := make([]string, len(mine))
-			for n, i := range mine {
-				names[n] = nameOf(s, keys[i])
-			}
-			for n, v := range r.ask(ctx, names, caller) {
-				i := mine[n]
-				if v.by != "" {
-					errs[i] = &TakenError{Key: keys[i], Node: v.by}
-				} else if !v.granted {
-					errs[i] = fmt.Errorf("claim key %q: %w", keys[i], coord.ErrUnavailable)
-				}
-			}
-		case len(theirs) > 0:
-			select {
-			case <-idle:
-			case <-ctx.Done():
-				for _, i := range theirs {
-					errs[i] = ctx.Err()
-				}
-				return errs
-			}
-		}
-		left = theirs
-	}
-	return errs
-}
-
 // OnContested sets the callback for keys in use here that another node has; see Index.
 func (r *Registry) OnContested(fn Contested) {
 	r.mu.Lock()
@@ -164,30 +100,6 @@ func (r *Registry) tellContested(names []string, of []verdict) (settled bool) {
 		}
 	}
 	return settled
-}
-
-// begin marks as busy the claims that have to be requested, and returns their indices in
-// mine and those of claims that are already busy in theirs. All others are held already.
-func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []int, idle <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, i := range which {
-		name := nameOf(s, keys[i])
-		c := r.claims[name]
-		switch {
-		case c == nil:
-			r.claims[name] = &claim{wanted: true, busy: true}
-			mine = append(mine, i)
-		case c.busy:
-			theirs = append(theirs, i)
-		case c.contested, !c.wanted, !c.shown && !c.isOurs(r.turn):
-			// A claim that was given up is requested too: the worker may be waiting for the
-			// service to answer again, and the lease may have ended meanwhile.
-			c.wanted, c.busy = true, true
-			mine = append(mine, i)
-		}
-	}
-	return mine, theirs, r.idle
 }
 
 // Have claims keys that are already in use; see Index.
@@ -243,17 +155,52 @@ func (r *Registry) State() State {
 	defer r.mu.Unlock()
 	s := State{Unreadable: r.strange.Count()}
 	for _, c := range r.claims {
-		switch {
-		case !c.wanted:
-		case c.contested:
-			s.Keys++
+		if !c.wanted {
+			continue
+		}
+		s.Keys++
+		if c.contested {
 			s.Contested++
-		case !c.isOurs(r.turn):
-			s.Keys++
+		} else if !c.isOurs(r.turn) {
 			s.Unasked++
-		default:
-			s.Keys++
 		}
 	}
 	return s
+}
+
+// recontest queues contested claims to be requested again.
+func (r *Registry) recontest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.claims {
+		if c.contested {
+			r.queue[name] = struct{}{}
+		}
+	}
+}
+
+// renewLocked queues all claims to be made again.
+//
+// +checklocks:r.mu
+func (r *Registry) renewLocked() {
+	r.turn++
+	for name := range r.claims {
+		r.queue[name] = struct{}{}
+	}
+}
+
+// idleLocked wakes the goroutines that wait for busy claims.
+//
+// +checklocks:r.mu
+func (r *Registry) idleLocked() {
+	close(r.idle)
+	r.idle = make(chan struct{})
+}
+
+// verdict is the outcome of a claim that was requested from the service.
+type verdict struct {
+	// by is another node that has the key.
+	by members.Name
+	// granted reports whether the key may be used here.
+	granted bool
 }

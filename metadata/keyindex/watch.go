@@ -13,13 +13,13 @@ import (
 const maxWatches = 8
 
 // Watch starts to report keys that other nodes claim; see Index.
-func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (Watch, error) {
+func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (*Watch, error) {
 	prefixes := keys
 	if len(keys) > maxWatches {
 		prefixes = []string{commonPrefix(keys)}
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	w := &watch{
+	w := &Watch{
 		registry: r, space: s, keys: make(map[string]struct{}, len(keys)),
 		found: make(chan []Place), failed: make(chan error, len(prefixes)), end: end,
 	}
@@ -67,8 +67,9 @@ func commonPrefix(keys []string) string {
 	return common
 }
 
-// watch implements Watch, with one or more watches of the service.
-type watch struct {
+// Watch reports keys that other nodes claim, with one or more watches of the service. It is
+// used by one goroutine; Close may be called from another.
+type Watch struct {
 	registry *Registry
 	space    Space
 	keys     map[string]struct{}
@@ -79,7 +80,7 @@ type watch struct {
 }
 
 // follow forwards the results of one watch of the service.
-func (w *watch) follow(ctx context.Context, of coord.Watch) {
+func (w *Watch) follow(ctx context.Context, of coord.Watch) {
 	defer of.Close()
 	for {
 		events, err := of.Next(ctx)
@@ -100,7 +101,7 @@ func (w *watch) follow(ctx context.Context, of coord.Watch) {
 }
 
 // came returns the watched keys that, according to events, other nodes have now.
-func (w *watch) came(events []coord.Event) []Place {
+func (w *Watch) came(events []coord.Event) []Place {
 	var came []Place
 	for _, e := range events {
 		key, ok := keyIn(w.space, e.Name)
@@ -120,8 +121,11 @@ func (w *watch) came(events []coord.Event) []Place {
 	return came
 }
 
-// Next waits for the next keys; see Watch.
-func (w *watch) Next(ctx context.Context) ([]Place, error) {
+// Next waits for the next keys, at least one. An error ends the watch; keys that were
+// claimed since the last result are not reported.
+//
+// Errors: those of coord; the context's.
+func (w *Watch) Next(ctx context.Context) ([]Place, error) {
 	select {
 	case came := <-w.found:
 		return came, nil
@@ -133,7 +137,7 @@ func (w *watch) Next(ctx context.Context) ([]Place, error) {
 }
 
 // Close ends the watch.
-func (w *watch) Close() {
+func (w *Watch) Close() {
 	w.end()
 	w.work.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,6 +14,31 @@ import (
 
 // workerBatch is the maximum number of claims that the worker processes at a time.
 const workerBatch = 1024
+
+// New returns a running registry. Close stops it.
+func New(o Options) (*Registry, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.Logger = o.Logger.Named("keyindex")
+	ctx, end := context.WithCancel(context.Background())
+	r := &Registry{
+		o: o, end: end, ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		memory: newMemory(o.Remember),
+		claims: map[string]*claim{}, queue: map[string]struct{}{}, idle: make(chan struct{}),
+	}
+	_, _, changed := o.Lease()
+	go r.run(ctx, changed)
+	return r, nil
+}
+
+// Close stops the background work. The entries in the service remain until the lease ends.
+func (r *Registry) Close() error {
+	r.end()
+	<-r.ended
+	return nil
+}
 
 // run executes the deferred work until the context ends.
 func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
@@ -40,21 +66,6 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 		if left := r.work(ctx); left {
 			again = time.After(r.o.Retry)
 		}
-	}
-}
-
-// renew queues all claims to be made again.
-func (r *Registry) renew() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.renewLocked()
-}
-
-// +checklocks:r.mu
-func (r *Registry) renewLocked() {
-	r.turn++
-	for name := range r.claims {
-		r.queue[name] = struct{}{}
 	}
 }
 
@@ -91,25 +102,21 @@ func (r *Registry) next() (claims, leaving []string) {
 		}
 		c := r.claims[name]
 		switch {
-		case c == nil:
-			delete(r.queue, name)
-		case c.busy: // queued again when the request ends
-			delete(r.queue, name)
+		case c == nil, c.busy: // a busy one is queued again when the request ends
 		case !c.wanted && c.revision == 0 && !c.unsure:
-			delete(r.queue, name)
 			delete(r.claims, name)
 		case !c.wanted:
-			delete(r.queue, name)
 			c.busy = true
 			leaving = append(leaving, name)
 		case c.isOurs(r.turn):
-			delete(r.queue, name)
-		case lease != nil: // otherwise it waits for the next lease
-			delete(r.queue, name)
+		case lease == nil:
+			continue // it waits for the next lease
+		default:
 			// It was granted before, so it is in use, whichever node has it now.
 			c.busy, c.shown = true, true
 			claims = append(claims, name)
 		}
+		delete(r.queue, name)
 	}
 	return claims, leaving
 }
@@ -125,12 +132,10 @@ func (r *Registry) answers(ctx context.Context) bool {
 func (r *Registry) stuck(claims, leaving []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, names := range [][]string{claims, leaving} {
-		for _, name := range names {
-			c := r.claims[name]
-			if c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0) {
-				return true
-			}
+	for _, name := range slices.Concat(claims, leaving) {
+		c := r.claims[name]
+		if c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0) {
+			return true
 		}
 	}
 	return false
@@ -211,17 +216,6 @@ func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 	return e, nil
 }
 
-// recontest queues contested claims to be requested again.
-func (r *Registry) recontest() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, c := range r.claims {
-		if c.contested {
-			r.queue[name] = struct{}{}
-		}
-	}
-}
-
 // look checks for changes that were not reported: it queues contested claims, and all
 // claims if a sample is missing from the service, as after its data was deleted.
 func (r *Registry) look(ctx context.Context) {
@@ -251,9 +245,11 @@ func (r *Registry) missed(name string, revision coord.Revision) {
 	r.mu.Lock()
 	c := r.claims[name]
 	still := c != nil && c.wanted && !c.busy && c.revision == revision
+	if still {
+		r.renewLocked()
+	}
 	r.mu.Unlock()
 	if still {
 		r.o.Logger.Warn("keys are missing from the service; creating them again", zap.String("one", name))
-		r.renew()
 	}
 }

@@ -87,3 +87,10 @@ func (r Record) equal(o Record) bool {
 	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version &&
 		r.Started.Equal(o.Started) && r.Lapsed.Equal(o.Lapsed) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)
 }
+
+// MaxNodes bounds the nodes of a view, and maxBytes the total size of their records in
+// bytes. Beyond that, the records that came first are kept.
+const (
+	MaxNodes = 4096
+	maxBytes = 64 << 20
+)

@@ -1,5 +1,6 @@
 // Package members maintains the list of the cluster's nodes: their names, addresses,
-// devices and incarnations. It is not involved in their communication.
+// devices and incarnations. It is not involved in their communication, but defines what a node
+// reports about it (Peer, Traffic, KeyConflict).
 //
 // # Sources of the view
 //

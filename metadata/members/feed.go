@@ -7,32 +7,32 @@ import (
 
 // feed delivers events to listeners, in order and one at a time. It has a goroutine only
 // while there are events to deliver.
-type feed[T any] struct {
+type feed struct {
 	// calling is held while listeners run, and is acquired before mu.
 	calling sync.Mutex
 
 	mu sync.Mutex
 	// +checklocks:mu
-	queue []T
+	queue []Event
 	// pushed counts all events that were ever pushed.
 	// +checklocks:mu
 	pushed uint64
 	// +checklocks:mu
 	running bool
 	// +checklocks:mu
-	listeners []*listener[T]
+	listeners []*listener
 }
 
-type listener[T any] struct {
-	fn func(T)
+type listener struct {
+	fn func(Event)
 	// since is the number of events pushed before the listener was added.
 	since uint64
 }
 
 // on adds a listener for events pushed from now on. The returned function removes it, after
 // waiting for a running call to return.
-func (f *feed[T]) on(fn func(T)) func() {
-	l := &listener[T]{fn: fn}
+func (f *feed) on(fn func(Event)) func() {
+	l := &listener{fn: fn}
 	f.mu.Lock()
 	l.since = f.pushed
 	f.listeners = append(slices.Clip(f.listeners), l)
@@ -42,18 +42,12 @@ func (f *feed[T]) on(fn func(T)) func() {
 		defer f.calling.Unlock()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		var rest []*listener[T]
-		for _, other := range f.listeners {
-			if other != l {
-				rest = append(rest, other)
-			}
-		}
-		f.listeners = rest
+		f.listeners = slices.DeleteFunc(slices.Clone(f.listeners), func(o *listener) bool { return o == l })
 	}
 }
 
 // push queues events for the listeners. It does not wait.
-func (f *feed[T]) push(what ...T) {
+func (f *feed) push(what ...Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pushed += uint64(len(what))
@@ -67,13 +61,13 @@ func (f *feed[T]) push(what ...T) {
 	}
 }
 
-func (f *feed[T]) run() {
+func (f *feed) run() {
 	for f.next() {
 	}
 }
 
 // next delivers one event; it returns false when there is none.
-func (f *feed[T]) next() bool {
+func (f *feed) next() bool {
 	f.calling.Lock()
 	defer f.calling.Unlock()
 	f.mu.Lock()

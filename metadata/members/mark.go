@@ -106,9 +106,6 @@ func (t *table) setMark(r Record, revision coord.Revision, size int) error {
 	if err := t.putLocked(row{Record: r, revision: revision, marked: true, size: size}); err != nil {
 		return err
 	}
-	if rank := r.Name.Rank(); t.ranks[rank] == "" {
-		t.ranks[rank] = r.Name
-	}
 	t.feed.push(Event{Kind: Joined, Record: r.clone()})
 	return nil
 }

@@ -56,41 +56,6 @@ type Members struct {
 
 var _ View = (*Members)(nil)
 
-// Join makes this node a member, and returns once it is one and knows the other nodes. The
-// context bounds only the joining.
-//
-// Errors: ErrName; ErrTaken for a name, or a rank, that another node has; those of coord.
-func Join(ctx context.Context, o Options) (*Members, error) {
-	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	m := &Members{
-		table:   newTable(),
-		service: o.Service,
-		ttl:     o.TTL,
-		probe:   o.Probe,
-		logger:  o.Logger.Named("members"),
-		done:    make(chan struct{}),
-		kick:    make(chan struct{}, 1),
-		leased:  make(chan struct{}),
-		self:    o.Self.clone(),
-		state:   State{Backend: o.Backend, Endpoints: o.Endpoints},
-	}
-	m.self.Epoch = nextEpoch(o.Self.Epoch)
-	w, err := m.begin(ctx, true)
-	if err != nil {
-		m.withdraw(ctx)
-		return nil, err
-	}
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	m.cancel = cancel
-	go m.run(background, w)
-	self := m.Self()
-	m.logger.Info("joined", zap.String("node", string(self.Name)), zap.Uint64("epoch", uint64(self.Epoch)))
-	return m, nil
-}
-
 // Self returns this node's record; see View.
 func (m *Members) Self() Record {
 	m.mu.Lock()
@@ -155,22 +120,6 @@ func (m *Members) setLeaseLocked(l coord.Lease) {
 	}
 }
 
-// Close ends the membership: it removes this node's record and mark, and all entries bound
-// to the lease. The view keeps its last content. The context bounds the calls to the
-// service; if they fail, the node lapses when its lease ends.
-func (m *Members) Close(ctx context.Context) error {
-	m.cancel()
-	<-m.done
-	lease, _, _ := m.Lease()
-	if lease == nil {
-		return nil
-	}
-	// Without its mark the node counts as having left, not as cut off.
-	failure := m.unmark(ctx)
-	m.dropLease()
-	return errors.Join(failure, lease.Revoke(ctx))
-}
-
 // poke asks run to check this node's record.
 func (m *Members) poke() {
 	select {
@@ -202,4 +151,29 @@ func (m *Members) unwell(err error) {
 		m.state.UnreachableSince = time.Now()
 		m.logger.Warn("service unreachable", zap.Error(err))
 	}
+}
+
+// grace holds nodes that a service which has lost this node's record does not list either:
+// they get time to register again.
+type grace struct {
+	// over fires when the time is up; nil while no node is awaited.
+	over  <-chan time.Time
+	nodes []Name
+}
+
+// replace changes the value of an entry that is still at its revision.
+func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, lease coord.Lease) (coord.Revision, error) {
+	old.Value = value
+	results, err := m.service.Replace(ctx, []coord.Entry{old}, lease)
+	if err != nil {
+		return 0, err
+	}
+	return results[0].Revision, results[0].Err
+}
+
+// entry returns this node's record encoded for the service.
+func (m *Members) entry() (coord.Entry, error) {
+	self := m.Self()
+	value, err := encode(self)
+	return coord.Entry{Name: prefix + string(self.Name), Value: value}, err
 }

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -38,18 +39,10 @@ type Options struct {
 
 // EnsureDefaults fills in the fields that have their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
-	if o.Probe == 0 {
-		o.Probe = o.TTL / 3
-	}
-	if o.Backend == "" {
-		o.Backend = "etcd"
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.TTL = cmp.Or(o.TTL, DefaultTTL)
+	o.Probe = cmp.Or(o.Probe, o.TTL/3)
+	o.Backend = cmp.Or(o.Backend, "etcd")
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	if o.Self.Started.IsZero() {
 		o.Self.Started = time.Now()
 	}

@@ -87,16 +87,6 @@ func (m *Members) occupy(ctx context.Context, lease coord.Lease, first, held boo
 	return false, fmt.Errorf("register: %w", coord.ErrChanged)
 }
 
-// replace changes the value of an entry that is still at its revision.
-func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, lease coord.Lease) (coord.Revision, error) {
-	old.Value = value
-	results, err := m.service.Replace(ctx, []coord.Entry{old}, lease)
-	if err != nil {
-		return 0, err
-	}
-	return results[0].Revision, results[0].Err
-}
-
 // follow returns this node's entry to replace the one found, if that is an older one of
 // this node. As long as the lease of this node's record lives (held), no other node can
 // have an entry there: a foreign entry means that the record was altered, and the service
@@ -124,13 +114,6 @@ func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, erro
 			self.Name, strings.Join(old.Addresses, ", "), ErrTaken)
 	}
 	return m.entry()
-}
-
-// entry returns this node's record encoded for the service.
-func (m *Members) entry() (coord.Entry, error) {
-	self := m.Self()
-	value, err := encode(self)
-	return coord.Entry{Name: prefix + string(self.Name), Value: value}, err
 }
 
 // checkRank returns an error if another node has this node's rank. Of two nodes that join

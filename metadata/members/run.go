@@ -20,35 +20,60 @@ const (
 	minBackoff = 50 * time.Millisecond
 )
 
-// grace holds nodes that a service which has lost this node's record does not list either:
-// they get time to register again.
-type grace struct {
-	timer *time.Timer
-	// over fires when the time is up; nil while no node is awaited.
-	over  <-chan time.Time
-	nodes []Name
+// Join makes this node a member, and returns once it is one and knows the other nodes. The
+// context bounds only the joining.
+//
+// Errors: ErrName; ErrTaken for a name, or a rank, that another node has; those of coord.
+func Join(ctx context.Context, o Options) (*Members, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Members{
+		table:   newTable(),
+		service: o.Service,
+		ttl:     o.TTL,
+		probe:   o.Probe,
+		logger:  o.Logger.Named("members"),
+		done:    make(chan struct{}),
+		kick:    make(chan struct{}, 1),
+		leased:  make(chan struct{}),
+		self:    o.Self.clone(),
+		state:   State{Backend: o.Backend, Endpoints: o.Endpoints},
+	}
+	m.self.Epoch = nextEpoch(o.Self.Epoch)
+	w, err := m.begin(ctx, true)
+	if err != nil {
+		m.withdraw(ctx)
+		return nil, err
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.cancel = cancel
+	go m.run(background, w)
+	self := m.Self()
+	m.logger.Info("joined", zap.String("node", string(self.Name)), zap.Uint64("epoch", uint64(self.Epoch)))
+	return m, nil
 }
 
-func (g *grace) begin(nodes []Name, ttl time.Duration) {
-	g.end()
-	if len(nodes) == 0 {
-		return
+// Close ends the membership: it removes this node's record and mark, and all entries bound
+// to the lease. The view keeps its last content. The context bounds the calls to the
+// service; if they fail, the node lapses when its lease ends.
+func (m *Members) Close(ctx context.Context) error {
+	m.cancel()
+	<-m.done
+	lease, _, _ := m.Lease()
+	if lease == nil {
+		return nil
 	}
-	g.timer = time.NewTimer(ttl)
-	g.over, g.nodes = g.timer.C, nodes
-}
-
-func (g *grace) end() {
-	if g.timer != nil {
-		g.timer.Stop()
-	}
-	*g = grace{}
+	// Without its mark the node counts as having left, not as cut off.
+	failure := m.unmark(ctx)
+	m.dropLease()
+	return errors.Join(failure, lease.Revoke(ctx))
 }
 
 // run maintains the membership and the view until the context ends.
 func (m *Members) run(ctx context.Context, w coord.Watch) {
 	defer close(m.done)
-	defer m.grace.end()
 	wait := minBackoff
 	for ctx.Err() == nil {
 		var err error
@@ -80,15 +105,14 @@ func (m *Members) run(ctx context.Context, w coord.Watch) {
 // pause waits for a random time around about, so that many nodes don't come back at the
 // same moment.
 func (m *Members) pause(ctx context.Context, about time.Duration) {
-	t := time.NewTimer(about/2 + rand.N(about))
-	defer t.Stop()
+	over := time.After(about/2 + rand.N(about))
 	for {
 		var lost <-chan struct{}
 		if lease, _, _ := m.Lease(); lease != nil {
 			lost = lease.Lost()
 		}
 		select {
-		case <-t.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return
@@ -152,7 +176,10 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 func (m *Members) settle(missing []Name, revision coord.Revision) {
 	if m.unlisted {
 		m.unlisted = false
-		m.grace.begin(missing, m.ttl)
+		m.grace = grace{}
+		if len(missing) > 0 {
+			m.grace = grace{over: time.After(m.ttl), nodes: missing}
+		}
 	} else {
 		for _, name := range missing {
 			m.lapse(name, revision)
@@ -322,5 +349,5 @@ func (m *Members) removeMissing() {
 			m.lapse(name, 0)
 		}
 	}
-	m.grace.end()
+	m.grace = grace{}
 }

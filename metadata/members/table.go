@@ -8,17 +8,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// MaxNodes bounds the nodes of a view, and maxBytes the total size of their records in
-// bytes. Beyond that, the records that came first are kept.
-const (
-	MaxNodes = 4096
-	maxBytes = 64 << 20
-)
-
 // table holds the other nodes of a view. The records in it are never changed, only
 // replaced.
 type table struct {
-	feed feed[Event]
+	feed feed
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -90,6 +83,9 @@ func (t *table) putLocked(r row) error {
 	}
 	t.bytes += r.size - old.size
 	t.nodes[r.Name] = r
+	if rank := r.Name.Rank(); !had && t.ranks[rank] == "" {
+		t.ranks[rank] = r.Name
+	}
 	return nil
 }
 
@@ -106,9 +102,6 @@ func (t *table) set(r Record, revision coord.Revision, size int) error {
 	}
 	if err := t.putLocked(row{Record: r, revision: revision, marked: old.marked, size: size}); err != nil {
 		return err
-	}
-	if rank := r.Name.Rank(); !had && t.ranks[rank] == "" {
-		t.ranks[rank] = r.Name
 	}
 	switch {
 	case !had:

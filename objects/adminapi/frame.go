@@ -72,11 +72,11 @@ func rightsOf(files []*os.File) ([]byte, error) {
 	}
 	fds := make([]int, len(files))
 	for i, f := range files {
-		raw, err := f.SyscallConn()
+		err := owner.Control(f, func(fd int) error {
+			fds[i] = fd
+			return nil
+		})
 		if err != nil {
-			return nil, fmt.Errorf("descriptor %d: %w", i, err)
-		}
-		if err := raw.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}
@@ -96,12 +96,12 @@ func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error)
 //
 // Errors: owner.ErrSilent.
 func ReadGuarded(c *net.UnixConn, g *owner.Guard, uid uint32) (data []byte, descriptors []*os.File, err error) {
-	r := frameReader{receive: func(buf []byte) (owner.Received, error) { return g.Receive(c, uid, buf) }}
-	if data, err = r.read(); err != nil {
-		CloseAll(r.files)
+	data, files, err := readFrame(func(buf []byte) (owner.Received, error) { return g.Receive(c, uid, buf) })
+	if err != nil {
+		CloseAll(files)
 		return nil, nil, fmt.Errorf("read a frame: %w", err)
 	}
-	return data, r.files, nil
+	return data, files, nil
 }
 
 // Unmarshal decodes JSON strictly: exactly one value, without unknown fields.
@@ -128,43 +128,36 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// frameReader collects one frame. It owns the descriptors in files.
-type frameReader struct {
-	receive func(buf []byte) (owner.Received, error)
-	files   []*os.File
-	data    []byte
-}
-
-// read returns the JSON of the frame.
-func (r *frameReader) read() ([]byte, error) {
+// readFrame returns the JSON of one frame, and the descriptors received, also on an error.
+func readFrame(receive func(buf []byte) (owner.Received, error)) (data []byte, files []*os.File, err error) {
 	buf := make([]byte, frameChunk)
-	for want := frameHeader; len(r.data) < want; {
-		in, err := r.receive(buf)
-		r.files = append(r.files, in.Files...) // on an error, the caller closes them
+	for want := frameHeader; len(data) < want; {
+		in, err := receive(buf)
+		files = append(files, in.Files...) // on an error, the caller closes them
 		switch {
 		case errors.Is(err, owner.ErrNoRights):
-			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
-		case len(r.files) > MaxDescriptors:
-			return nil, fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
+			return nil, files, fmt.Errorf("%w: %w", ErrFrame, err)
+		case len(files) > MaxDescriptors:
+			return nil, files, fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
 		case in.Flags&unix.MSG_CTRUNC != 0:
-			return nil, fmt.Errorf("%w: too many descriptors, or this process has too many files open", ErrFrame)
+			return nil, files, fmt.Errorf("%w: too many descriptors, or this process has too many files open", ErrFrame)
 		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
+			return nil, files, err
 		case in.N == 0:
-			return nil, fmt.Errorf("frame ended after %d bytes: %w", len(r.data), io.ErrUnexpectedEOF)
+			return nil, files, fmt.Errorf("frame ended after %d bytes: %w", len(data), io.ErrUnexpectedEOF)
 		}
-		r.data = append(r.data, buf[:in.N]...)
-		if len(r.data) < frameHeader {
+		data = append(data, buf[:in.N]...)
+		if len(data) < frameHeader {
 			continue
 		}
-		size := binary.BigEndian.Uint32(r.data)
+		size := binary.BigEndian.Uint32(data)
 		if size > MaxFrame {
-			return nil, fmt.Errorf("%w: %d bytes, the maximum is %d", ErrFrame, size, MaxFrame)
+			return nil, files, fmt.Errorf("%w: %d bytes, the maximum is %d", ErrFrame, size, MaxFrame)
 		}
 		want = frameHeader + int(size)
-		if len(r.data) > want {
-			return nil, fmt.Errorf("%w: %d extra bytes", ErrFrame, len(r.data)-want)
+		if len(data) > want {
+			return nil, files, fmt.Errorf("%w: %d extra bytes", ErrFrame, len(data)-want)
 		}
 	}
-	return r.data[frameHeader:], nil
+	return data[frameHeader:], files, nil
 }

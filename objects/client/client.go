@@ -18,6 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // ErrNoDaemon reports that no daemon answers at the socket.
@@ -49,8 +50,8 @@ func IsForbidden(err error) bool { return hasCode(err, adminapi.CodeForbidden) }
 func IsNotFound(err error) bool { return hasCode(err, adminapi.CodeNotFound) }
 
 func hasCode(err error, code string) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == code
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
 }
 
 // Client is bound to one socket. It may be used from any goroutine.
@@ -101,14 +102,12 @@ func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 
 // listenerOf returns the user of the process at the other end of a connection.
 func listenerOf(conn *net.UnixConn) (uid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var cred *unix.Ucred
-	var inner error
-	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, inner); err != nil {
+	err = owner.Control(conn, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
+	if err != nil {
 		return 0, fmt.Errorf("find the user of the listening process: %w", err)
 	}
 	return int(cred.Uid), nil

@@ -24,13 +24,7 @@ func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources
 	r.Sources, files = named(sources, files)
 	r.Targets, files = named(targets, files)
 	x, err := c.askLong(ctx, adminapi.PathCollect, r, files)
-	if err != nil {
-		return adminapi.CollectAnswer{}, err
-	}
-	if x.reply.Collected == nil {
-		return adminapi.CollectAnswer{}, errAnswer
-	}
-	return *x.reply.Collected, nil
+	return partOf(x, err, func(r *adminapi.Reply) *adminapi.CollectAnswer { return r.Collected })
 }
 
 // Verify reports whether files of one mount have the same bytes, and where they differ. The
@@ -41,13 +35,7 @@ func (c *Client) Verify(ctx context.Context, files []*os.File) (adminapi.VerifyA
 	var r adminapi.VerifyRequest
 	r.Files, files = named(files, nil)
 	x, err := c.askLong(ctx, adminapi.PathVerify, r, files)
-	if err != nil {
-		return adminapi.VerifyAnswer{}, err
-	}
-	if x.reply.Verified == nil {
-		return adminapi.VerifyAnswer{}, errAnswer
-	}
-	return *x.reply.Verified, nil
+	return partOf(x, err, func(r *adminapi.Reply) *adminapi.VerifyAnswer { return r.Verified })
 }
 
 // named returns an empty File for each non-nil file, and appends these files to all.
@@ -62,17 +50,12 @@ func named(files, all []*os.File) ([]*adminapi.File, []*os.File) {
 	return names, all
 }
 
-// askLong makes a request of unlimited duration. The exchange that it returns is closed.
+// askLong is ask for a request of unlimited duration.
 func (c *Client) askLong(ctx context.Context, path string, question any, files []*os.File) (*exchange, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, endless)
 		defer cancel()
 	}
-	x, err := c.ask(ctx, path, "", question, files)
-	if err != nil {
-		return nil, err
-	}
-	_ = x.close() // the answer has been read
-	return x, nil
+	return c.ask(ctx, path, "", question, files)
 }

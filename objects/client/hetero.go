@@ -36,19 +36,14 @@ func allFailed(keys []string, err error) hetero.Results {
 // results reads the result of each key, and ends the answer.
 func (a *answer) results() hetero.Results {
 	r := make(hetero.Results, len(a.keys))
-	a.outcomes(func(i int, one hetero.Result) { r[i] = one })
+	a.outcomes(make([]bool, len(a.keys)), func(i int, one hetero.Result) { r[i] = one })
 	return r
 }
 
-// outcomes passes the result of each key to each, once, as it arrives, and ends the answer.
-func (a *answer) outcomes(each func(i int, r hetero.Result)) {
-	told := make([]bool, len(a.keys))
-	_, err := a.each(func(l adminapi.Line) {
-		if !told[l.N] {
-			told[l.N] = true
-			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.errorOf(l.Code, l.Error), Skipped: l.Skipped})
-		}
-	})
+// outcomes passes the result of each key that told does not have yet to each, once, as it arrives,
+// and ends the answer.
+func (a *answer) outcomes(told []bool, each func(i int, r hetero.Result)) {
+	_, err := a.some(told, each)
 	a.end()
 	var why error
 	for i, key := range a.keys {
@@ -60,6 +55,16 @@ func (a *answer) outcomes(each func(i int, r hetero.Result)) {
 		}
 		each(i, hetero.Result{Key: key, Err: why})
 	}
+}
+
+// some is outcomes for the results up to a line without a key, or to the end; see each.
+func (a *answer) some(told []bool, each func(i int, r hetero.Result)) (begun bool, err error) {
+	return a.each(func(l adminapi.Line) {
+		if !told[l.N] {
+			told[l.N] = true
+			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.errorOf(l.Code, l.Error), Skipped: l.Skipped})
+		}
+	})
 }
 
 // batch makes a call that continues in the background.
@@ -92,13 +97,9 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	for i, key := range a.keys {
 		futures[i], settle[i] = hetero.NewFuture(key)
 	}
-	line := func(l adminapi.Line) {
-		if settle[l.N] != nil {
-			settle[l.N](s.errorOf(l.Code, l.Error))
-			settle[l.N] = nil
-		}
-	}
-	begun, whole := a.each(line)
+	told := make([]bool, len(a.keys))
+	each := func(i int, r hetero.Result) { settle[i](r.Err) }
+	begun, whole := a.some(told, each)
 	if !begun {
 		a.end()
 		return nil, a.why(whole)
@@ -108,19 +109,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 		a.stop = func() bool { return true }
 	}
 	a.keys = slices.Clone(a.keys)
-	go func() {
-		_, err := a.each(line)
-		a.end()
-		var why error
-		for _, end := range settle {
-			if end != nil {
-				if why == nil {
-					why = a.why(err)
-				}
-				end(why)
-			}
-		}
-	}()
+	go a.outcomes(told, each)
 	return futures, whole
 }
 
@@ -295,7 +284,7 @@ func (s *Session) Each(
 	a, asked, err := s.ask(ctx, adminapi.VerbWait, q)
 	switch {
 	case err == nil:
-		a.outcomes(func(i int, r hetero.Result) { came(i, r.Err) })
+		a.outcomes(make([]bool, len(keys)), func(i int, r hetero.Result) { came(i, r.Err) })
 	case !asked:
 		return err
 	default:

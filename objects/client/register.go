@@ -89,12 +89,10 @@ func (s *Session) broken(ctx context.Context, cause error) error {
 	if errors.Is(cause, errAnswer) {
 		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
 	}
-	timer := time.NewTimer(settling)
-	defer timer.Stop()
 	select {
 	case <-s.gone:
 		return s.ended()
-	case <-timer.C:
+	case <-time.After(settling):
 	}
 	// The session still exists, and this connection does not: the daemon closes the
 	// connections of a user that has too many.

@@ -167,11 +167,9 @@ func (s *Session) end() {
 	s.closed = true
 	s.mu.Unlock()
 	_ = s.conn.CloseWrite() // an error means that the session has ended
-	timer := time.NewTimer(endLimit)
-	defer timer.Stop()
 	select {
 	case <-s.gone:
-	case <-timer.C:
+	case <-time.After(endLimit):
 	}
 	_ = s.conn.Close() // no more data will arrive
 	<-s.gone

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -54,22 +55,15 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
 	x, err := c.ask(ctx, adminapi.PathBind, "", question, append([]*os.File{file}, descriptors...))
-	if err != nil {
-		return adminapi.BindAnswer{}, err
-	}
-	_ = x.close() // the answer has been read
-	if x.reply.Bound == nil {
-		return adminapi.BindAnswer{}, errAnswer
-	}
-	return *x.reply.Bound, nil
+	return partOf(x, err, func(r *adminapi.Reply) *adminapi.BindAnswer { return r.Bound })
 }
 
 // numberOf returns a descriptor's number in this process.
 func numberOf(f *os.File) (number int, err error) {
-	raw, err := f.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { number = int(fd) })
-	}
+	err = owner.Control(f, func(fd int) error {
+		number = fd
+		return nil
+	})
 	if err != nil {
 		return 0, fmt.Errorf("descriptor %s: %w", f.Name(), err)
 	}
@@ -124,14 +118,7 @@ func (e *Export) Close() error {
 // EndExports.
 func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (share.Memory, error) {
 	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
-	if err != nil {
-		return share.Memory{}, err
-	}
-	_ = x.close() // the answer has been read
-	if x.reply.Memory == nil {
-		return share.Memory{}, errAnswer
-	}
-	return *x.reply.Memory, nil
+	return partOf(x, err, func(r *adminapi.Reply) *share.Memory { return r.Memory })
 }
 
 // EndExports ends every export of a file, including those of other processes: it may then be

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -63,6 +64,20 @@ func (c *Client) ask(ctx context.Context, path, session string, question any, fi
 		return nil, c.explainShare(err)
 	}
 	return x, conn.SetDeadline(time.Time{})
+}
+
+// partOf closes the exchange of a request, and returns the part of its reply that of selects. err is
+// the error of the request.
+func partOf[T any](x *exchange, err error, of func(*adminapi.Reply) *T) (part T, _ error) {
+	if err != nil {
+		return part, err
+	}
+	_ = x.close() // the answer has been read
+	found := of(&x.reply)
+	if found == nil {
+		return part, errAnswer
+	}
+	return *found, nil
 }
 
 // run requests the upgrade, sends the request and reads the answer.
@@ -128,12 +143,8 @@ func (x *exchange) limit(ctx context.Context, most time.Duration) error {
 
 // isClosed reports whether a connection was closed by the other side.
 func isClosed(err error) bool {
-	for _, closed := range []error{syscall.EPIPE, syscall.ECONNRESET, io.ErrUnexpectedEOF, io.EOF} {
-		if errors.Is(err, closed) {
-			return true
-		}
-	}
-	return false
+	closed := []error{syscall.EPIPE, syscall.ECONNRESET, io.ErrUnexpectedEOF, io.EOF}
+	return slices.ContainsFunc(closed, func(one error) bool { return errors.Is(err, one) })
 }
 
 // explainShare returns an error text for a failure to reach the daemon.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type cache struct {
 	seq uint64
 	// recent holds the last invalidations.
 	// +checklocks:mu
-	recent [maxRecent]recent
+	recent [maxRecent]topic
 	// +checklocks:mu
 	attrs map[objects.Ino][]cachedAttr
 	// +checklocks:mu
@@ -39,11 +40,6 @@ type cache struct {
 	names map[objects.Ino]map[cachedName]named
 	// +checklocks:mu
 	named int
-}
-
-type recent struct {
-	ino   objects.Ino
-	names bool
 }
 
 type cachedAttr struct {
@@ -149,7 +145,7 @@ func (c *cache) putAttr(m mark, who string, a *objects.Attr, keep uint32) {
 
 // +checklocks:c.mu
 func (c *cache) putAttrLocked(m mark, who string, a *objects.Attr, keep uint32) {
-	if keep == 0 || c.changed(m, recent{ino: a.Ino}) {
+	if keep == 0 || c.changed(m, topicOf(a.Ino)) {
 		return
 	}
 	fresh := cachedAttr{who: who, attr: *a, until: c.until(m, keep), order: m.order}
@@ -173,7 +169,7 @@ func (c *cache) putName(m mark, who string, dir objects.Ino, name string, a *obj
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.putAttrLocked(m, who, a, keep)
-	if keep == 0 || c.changed(m, recent{ino: dir, names: true}) {
+	if keep == 0 || c.changed(m, namesOf(dir)) {
 		return
 	}
 	c.roomLocked()
@@ -217,13 +213,9 @@ func (c *cache) roomLocked() {
 		}
 	}
 	for dir, list := range c.names {
-		for key, at := range list {
-			if !now.Before(at.until) {
-				delete(list, key)
-				c.named--
-			}
-		}
-		if len(list) == 0 {
+		was := len(list)
+		maps.DeleteFunc(list, func(_ cachedName, at named) bool { return !now.Before(at.until) })
+		if c.named -= was - len(list); len(list) == 0 {
 			delete(c.names, dir)
 		}
 	}
@@ -242,7 +234,7 @@ func (c *cache) clearLocked() {
 // changed reports whether something was, or may have been, invalidated since a mark.
 //
 // +checklocks:c.mu
-func (c *cache) changed(m mark, what recent) bool {
+func (c *cache) changed(m mark, what topic) bool {
 	if c.seq-m.seq > maxRecent {
 		return true
 	}
@@ -258,7 +250,7 @@ func (c *cache) changed(m mark, what recent) bool {
 func (c *cache) overtaken(m mark, ino objects.Ino) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.changed(m, recent{ino: ino})
+	return c.changed(m, topicOf(ino))
 }
 
 // forget drops the entries that an invalidation covers.
@@ -271,21 +263,21 @@ func (c *cache) forget(what Invalidation) {
 		return
 	}
 	for _, ino := range what.Inos {
-		c.noteLocked(recent{ino: ino})
+		c.noteLocked(topicOf(ino))
 		for i := range c.attrs[ino] {
 			c.held -= weight(&c.attrs[ino][i].attr)
 		}
 		delete(c.attrs, ino)
 	}
 	for _, dir := range what.Dirs {
-		c.noteLocked(recent{ino: dir, names: true})
+		c.noteLocked(namesOf(dir))
 		c.named -= len(c.names[dir])
 		delete(c.names, dir)
 	}
 }
 
 // +checklocks:c.mu
-func (c *cache) noteLocked(what recent) {
+func (c *cache) noteLocked(what topic) {
 	c.recent[c.seq%maxRecent] = what
 	c.seq++
 }

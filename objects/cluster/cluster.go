@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,12 +39,12 @@ type Cluster struct {
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	listening []string
-	// hear is set by OnInvalidate.
+	// hear is set by OnInvalidate; it may point to nil.
 	hear atomic.Pointer[func(Invalidation)]
-	// serve is set by OnServed.
+	// serve is set by OnServed; it may point to nil.
 	serve atomic.Pointer[func(objects.Notice)]
 	// changed receives the nodes whose view has changed.
-	changed changedNodes
+	changed *changedNodes
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -90,7 +91,13 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served, Left: c.left,
+		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served,
+		Left: func(from ClientSession) {
+			for _, x := range c.begun {
+				x.Left(from)
+			}
+		},
+		Notify: func(to wire.Rank, m rpc.Method, body []byte) (bool, error) { return c.ep.Notify(to, m, body) },
 	})
 	handlers := c.server.handlers()
 	maps.Copy(handlers, c.keys.handlers())
@@ -101,7 +108,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 			return failure
 		}
 		for method, h := range more {
-			handlers[method] = c.server.extended(h)
+			handlers[method] = h(c.server)
 		}
 	}
 	c.ep, err = rpc.New(rpc.Options{
@@ -125,18 +132,6 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		c.listening = append(c.listening, real.String())
 	}
 	return c.keys.start(ctx)
-}
-
-// notify is Endpoint.Notify for the server, which is created before the endpoint.
-func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) {
-	return c.ep.Notify(to, m, body)
-}
-
-// left notifies the extensions that a session of another node has ended.
-func (c *Cluster) left(from ClientSession) {
-	for _, x := range c.begun {
-		x.Left(from)
-	}
 }
 
 // Close ends all sessions; open files fail.
@@ -164,15 +159,18 @@ func (c *Cluster) Close(ctx context.Context) error {
 	}
 	c.keys.claims.close(ctx)
 	// Only sessions are left, whose memory is released.
-	for _, n := range c.all() {
+	c.mu.RLock()
+	nodes := slices.Collect(maps.Values(c.nodes))
+	c.mu.RUnlock()
+	for _, n := range nodes {
 		n.end(n.session.Load())
 	}
 	c.running.Wait()
 	return errors.Join(faults...)
 }
 
-// begin runs fn in a goroutine that Close waits for, and returns false if Close has started.
-func (c *Cluster) begin(fn func()) bool {
+// Go runs fn in a goroutine that Close waits for, and returns false if Close has started.
+func (c *Cluster) Go(fn func()) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.closed {
@@ -183,15 +181,15 @@ func (c *Cluster) begin(fn func()) bool {
 }
 
 // Nodes returns the state of the other nodes, ordered by name, without sending requests.
-func (c *Cluster) Nodes() []NodeState {
+func (c *Cluster) Nodes() []members.Peer {
 	records := c.opts.View.Nodes()
 	live := map[wire.Rank]comm.Peer{}
 	for _, p := range c.comm.Peers() {
 		live[p.Rank] = p
 	}
-	out := make([]NodeState, 0, len(records))
+	out := make([]members.Peer, 0, len(records))
 	for i := range records {
-		state := NodeState{Record: records[i]}
+		state := members.Peer{Record: records[i]}
 		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
 			state.Connected, state.Transport, state.Protection = true, string(p.Transport), p.Cover.String()
 			if p.Network == control.TCP {
@@ -223,33 +221,39 @@ func (c *Cluster) Node(name members.Name) (*Node, error) {
 
 // OnInvalidate registers fn to be called when cached answers of nodes become invalid. fn must
 // not block. nil removes it.
-func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
-	if fn == nil {
-		c.hear.Store(nil)
-		return
-	}
-	c.hear.Store(&fn)
-}
+func (c *Cluster) OnInvalidate(fn func(Invalidation)) { c.hear.Store(&fn) }
 
 // OnServed registers fn to be called after a change of this node's tree that another node has
 // requested. fn must not block. nil removes it.
-func (c *Cluster) OnServed(fn func(objects.Notice)) {
-	if fn == nil {
-		c.serve.Store(nil)
-		return
-	}
-	c.serve.Store(&fn)
-}
+func (c *Cluster) OnServed(fn func(objects.Notice)) { c.serve.Store(&fn) }
 
 // served is called by the server to report such a change.
 func (c *Cluster) served(n objects.Notice) {
-	if fn := c.serve.Load(); fn != nil {
+	if fn := c.serve.Load(); fn != nil && *fn != nil {
 		(*fn)(n)
 	}
 }
 
-// Stats returns the counters.
-func (c *Cluster) Stats() Stats { return c.count.stats() }
-
 // Listening returns the addresses that the node actually listens at.
 func (c *Cluster) Listening() []string { return c.listening }
+
+// counters holds the counts that Stats returns. Any goroutine may change them.
+type counters struct {
+	questions, answers, failures      atomic.Uint64
+	bytesIn, bytesOut                 atomic.Uint64
+	invalidationsOut, invalidationsIn atomic.Uint64
+}
+
+// Stats returns a snapshot of the counters.
+func (c *Cluster) Stats() members.Traffic {
+	n := &c.count
+	return members.Traffic{
+		Questions:        n.questions.Load(),
+		Answers:          n.answers.Load(),
+		Failures:         n.failures.Load(),
+		BytesIn:          n.bytesIn.Load(),
+		BytesOut:         n.bytesOut.Load(),
+		InvalidationsOut: n.invalidationsOut.Load(),
+		InvalidationsIn:  n.invalidationsIn.Load(),
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode"
@@ -30,72 +31,73 @@ type codeRule struct {
 }
 
 // codeRules returns the whole mapping, in order: the first error that matches decides, as with
-// errnos, so that an error has the same errno on either side.
+// errnos, so that an error has the same errno on either side. The codes are part of the protocol
+// (docs/wire.md), so a number is never reused.
 func codeRules() []codeRule {
 	return []codeRule{
 		// A denial or a stale reference takes precedence, whatever else the error is.
-		{ErrDenied, proto.CodeDenied},
+		{ErrDenied, 0x83},
 		{ErrStale, proto.CodeStale},
-		{ErrVersion, proto.CodeVersion},
+		{ErrVersion, 0x84},
 		{errNoHello, proto.CodeNoHello},
-		{ErrNoNode, proto.CodeNoNode},
+		{ErrNoNode, 0x80},
 		{ErrUnreachable, proto.CodeUnreachable},
 
 		{context.Canceled, proto.CodeCanceled},
 		{context.DeadlineExceeded, proto.CodeTimeout},
 
-		{metadata.ErrNotExist, proto.CodeNotExist},
-		{metadata.ErrExist, proto.CodeExist},
-		{metadata.ErrNotDir, proto.CodeNotDir},
-		{metadata.ErrIsDir, proto.CodeIsDir},
-		{metadata.ErrNotEmpty, proto.CodeNotEmpty},
-		{metadata.ErrNameTooLong, proto.CodeNameTooLong},
-		{metadata.ErrInvalidName, proto.CodeInvalidName},
-		{metadata.ErrInvalid, proto.CodeInvalid},
-		{metadata.ErrInvalidKey, proto.CodeInvalidKey},
-		{metadata.ErrPermission, proto.CodePermission},
-		{metadata.ErrCrossDevice, proto.CodeCrossDevice},
-		{metadata.ErrTooManyLinks, proto.CodeTooManyLinks},
-		{metadata.ErrNoXattr, proto.CodeNoXattr},
-		{metadata.ErrRange, proto.CodeXattrRange},
-		{metadata.ErrFull, proto.CodeFull},
-		{metadata.ErrQuota, proto.CodeQuota},
-		{metadata.ErrXattrSpace, proto.CodeXattrSpace},
-		{metadata.ErrNoSpace, proto.CodeNoSpace},
-		{metadata.ErrTooLarge, proto.CodeTooLarge},
+		{metadata.ErrNotExist, 0x20},
+		{metadata.ErrExist, 0x21},
+		{metadata.ErrNotDir, 0x22},
+		{metadata.ErrIsDir, 0x23},
+		{metadata.ErrNotEmpty, 0x24},
+		{metadata.ErrNameTooLong, 0x25},
+		{metadata.ErrInvalidName, 0x26},
+		{metadata.ErrInvalid, 0x27},
+		{metadata.ErrInvalidKey, 0x28},
+		{metadata.ErrPermission, 0x29},
+		{metadata.ErrCrossDevice, 0x2a},
+		{metadata.ErrTooManyLinks, 0x2b},
+		{metadata.ErrNoXattr, 0x2c},
+		{metadata.ErrRange, 0x2d},
+		{metadata.ErrFull, 0x2e},
+		{metadata.ErrQuota, 0x36},
+		{metadata.ErrXattrSpace, 0x37},
+		{metadata.ErrNoSpace, 0x38},
+		{metadata.ErrTooLarge, 0x2f},
 
-		{devices.ErrOutOfMemory, proto.CodeOutOfMemory},
-		{objects.ErrLost, proto.CodeObjectLost},
-		{objects.ErrDamaged, proto.CodeObjectDamaged},
-		{objects.ErrUnsupported, proto.CodeObjectUnsupported},
-		{objects.ErrReadOnly, proto.CodeAttrReadOnly},
-		{objects.ErrInvalid, proto.CodeObjectInvalid},
-		{objects.ErrNoData, proto.CodeNoData},
-		{objects.ErrTooLarge, proto.CodeFileTooLarge},
-		{objects.ErrBusy, proto.CodeBusy},
-		{objects.ErrForbidden, proto.CodeForbidden},
-		{objects.ErrInconsistent, proto.CodeInconsistent},
-		{objects.ErrWithdrawn, proto.CodeWithdrawn},
-		{objects.ErrClosed, proto.CodeStoreClosed},
+		{devices.ErrOutOfMemory, 0x60},
+		{objects.ErrLost, 0x40},
+		{objects.ErrDamaged, 0x41},
+		{objects.ErrUnsupported, 0x42},
+		{objects.ErrReadOnly, 0x43},
+		{objects.ErrInvalid, 0x44},
+		{objects.ErrNoData, 0x45},
+		{objects.ErrTooLarge, 0x46},
+		{objects.ErrBusy, 0x47},
+		{objects.ErrForbidden, 0x48},
+		{objects.ErrInconsistent, 0x49},
+		{objects.ErrWithdrawn, 0x4a},
+		{objects.ErrClosed, 0x4b},
 
-		{devices.ErrHandle, proto.CodeDeviceHandle},
-		{devices.ErrLost, proto.CodeDeviceLost},
-		{devices.ErrClosed, proto.CodeDeviceClosed},
-		{devices.ErrNoDevice, proto.CodeNoDevice},
-		{devices.ErrForeign, proto.CodeDeviceForeign},
-		{devices.ErrRange, proto.CodeDeviceRange},
-		{devices.ErrDevice, proto.CodeDeviceFailure},
-		{devices.ErrUnsupported, proto.CodeDeviceUnsupported},
+		{devices.ErrHandle, 0x61},
+		{devices.ErrLost, 0x62},
+		{devices.ErrClosed, 0x63},
+		{devices.ErrNoDevice, 0x64},
+		{devices.ErrForeign, 0x65},
+		{devices.ErrRange, 0x66},
+		{devices.ErrDevice, 0x67},
+		{devices.ErrUnsupported, 0x68},
 
-		{metadata.ErrNoKey, proto.CodeNoRecord},
-		{metadata.ErrReadOnly, proto.CodeRecordReadOnly},
-		{metadata.ErrClosed, proto.CodeRecordsClosed},
-		{metadata.ErrChanged, proto.CodeChanged},
-		{metadata.ErrNewer, proto.CodeNewer},
-		{metadata.ErrCorrupt, proto.CodeCorrupt},
+		{metadata.ErrNoKey, 0x30},
+		{metadata.ErrReadOnly, 0x31},
+		{metadata.ErrClosed, 0x32},
+		{metadata.ErrChanged, 0x33},
+		{metadata.ErrNewer, 0x34},
+		{metadata.ErrCorrupt, 0x35},
 
-		{proto.ErrBody, proto.CodeBody},
-		{coord.ErrUnavailable, proto.CodeCoord},
+		{proto.ErrBody, 0x90},
+		{coord.ErrUnavailable, 0x91},
 	}
 }
 
@@ -193,13 +195,16 @@ func (c *codes) received(node string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	for _, gone := range []error{
+	if isAny(err,
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
 		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
-	} {
-		if errors.Is(err, gone) {
-			return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)
-		}
+	) {
+		return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)
 	}
 	return fmt.Errorf("node %s: %w", node, err)
+}
+
+// isAny reports whether err matches one of some errors.
+func isAny(err error, some ...error) bool {
+	return slices.ContainsFunc(some, func(one error) bool { return errors.Is(err, one) })
 }

@@ -161,11 +161,11 @@ func TestFirstRuleDecides(t *testing.T) {
 		{syscall.Errno(0), rpc.CodeUnknown},
 		{syscall.Errno(5000), rpc.CodeUnknown},
 		{fmt.Errorf("%w: %w", ErrStale, metadata.ErrNotExist), proto.CodeStale},
-		{errors.Join(devices.ErrDevice, devices.ErrOutOfMemory), proto.CodeOutOfMemory},
+		{errors.Join(devices.ErrDevice, devices.ErrOutOfMemory), 0x60},
 		{fmt.Errorf("pull: %w: %w", ErrUnreachable, context.DeadlineExceeded), proto.CodeUnreachable},
-		{fmt.Errorf("%w: %w", objects.ErrLost, syscall.EIO), proto.CodeObjectLost},
-		{fmt.Errorf("claim: %w", coord.ErrUnavailable), proto.CodeCoord},
-		{&metadata.VersionError{What: "inode"}, proto.CodeNewer},
+		{fmt.Errorf("%w: %w", objects.ErrLost, syscall.EIO), 0x40},
+		{fmt.Errorf("claim: %w", coord.ErrUnavailable), 0x91},
+		{&metadata.VersionError{What: "inode"}, 0x34},
 	} {
 		if got := c.code(s.err); got != s.want {
 			t.Errorf("%v: code %#x, want %#x", s.err, got, s.want)

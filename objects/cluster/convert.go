@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -100,13 +101,10 @@ func IsShown(text string) bool {
 }
 
 func isType(m metadata.Mode) bool {
-	switch m {
-	case metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
-		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]metadata.Mode{
+		metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
+		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket,
+	}, m)
 }
 
 // credToProto encodes a caller for the owner. Only the first MaxGroups groups are included.
@@ -142,14 +140,9 @@ func accessFromProto(access uint32) (p objects.Permission, ok bool) {
 	return p, p != 0 && access&^(proto.AccessRead|proto.AccessWrite) == 0
 }
 
-// entryToProto encodes an entry of a directory; attributes that the requester may not see are
-// nil.
-func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {
-	out := proto.Entry{Name: e.Name, Ino: uint64(e.Ino), Type: uint32(e.Type), Cookie: uint64(e.Cookie)}
-	if a != nil {
-		out.Attr = attrToProto(a, keep)
-	}
-	return out
+// entryToProto encodes an entry of a directory without the attributes.
+func entryToProto(e *metadata.Entry) proto.Entry {
+	return proto.Entry{Name: e.Name, Ino: uint64(e.Ino), Type: uint32(e.Type), Cookie: uint64(e.Cookie)}
 }
 
 // isName reports whether a name may be shown in a directory: the kernel relies on it being
@@ -184,30 +177,25 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 
 // changeToProto fills in the changes in a SetAttrAsk.
 func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
-	if c.Mode != nil {
-		ask.Set, ask.Mode = ask.Set|proto.SetMode, uint32(*c.Mode)
-	}
-	if c.UID != nil {
-		ask.Set, ask.UID = ask.Set|proto.SetUID, *c.UID
-	}
-	if c.GID != nil {
-		ask.Set, ask.GID = ask.Set|proto.SetGID, *c.GID
-	}
-	if c.Size != nil {
-		ask.Set, ask.Size = ask.Set|proto.SetSize, *c.Size
-	}
-	if c.Atime != nil {
-		ask.Set, ask.Atime = ask.Set|proto.SetAtime, timeToProto(*c.Atime)
-	}
-	if c.Mtime != nil {
-		ask.Set, ask.Mtime = ask.Set|proto.SetMtime, timeToProto(*c.Mtime)
-	}
-	if c.Ctime != nil {
-		ask.Set, ask.Ctime = ask.Set|proto.SetCtime, timeToProto(*c.Ctime)
-	}
+	ask.Mode = uint32(valueOf(c.Mode, proto.SetMode, &ask.Set))
+	ask.UID = valueOf(c.UID, proto.SetUID, &ask.Set)
+	ask.GID = valueOf(c.GID, proto.SetGID, &ask.Set)
+	ask.Size = valueOf(c.Size, proto.SetSize, &ask.Set)
+	ask.Atime = timeToProto(valueOf(c.Atime, proto.SetAtime, &ask.Set))
+	ask.Mtime = timeToProto(valueOf(c.Mtime, proto.SetMtime, &ask.Set))
+	ask.Ctime = timeToProto(valueOf(c.Ctime, proto.SetCtime, &ask.Set))
 	if c.KillPriv {
 		ask.Set |= proto.SetKillPriv
 	}
+}
+
+// valueOf returns the value of a change, and sets its bit if there is one.
+func valueOf[T any](change *T, bit uint32, set *uint32) (value T) {
+	if change != nil {
+		*set |= bit
+		value = *change
+	}
+	return value
 }
 
 // changeFromProto returns the change of a SetAttrAsk. Unknown bits are refused.
@@ -218,28 +206,22 @@ func changeFromProto(ask *proto.SetAttrAsk) (objects.Change, error) {
 	if ask.Set&^known != 0 || ask.Mode&^0o7777 != 0 {
 		return objects.Change{}, fmt.Errorf("invalid change %#x, mode %o: %w", ask.Set, ask.Mode, objects.ErrInvalid)
 	}
-	var c objects.Change
-	if ask.Set&proto.SetMode != 0 {
-		c.Mode = new(metadata.Mode(ask.Mode))
+	return objects.Change{
+		Mode:     changeOf(metadata.Mode(ask.Mode), proto.SetMode, ask.Set),
+		UID:      changeOf(ask.UID, proto.SetUID, ask.Set),
+		GID:      changeOf(ask.GID, proto.SetGID, ask.Set),
+		Size:     changeOf(ask.Size, proto.SetSize, ask.Set),
+		Atime:    changeOf(timeFromProto(ask.Atime), proto.SetAtime, ask.Set),
+		Mtime:    changeOf(timeFromProto(ask.Mtime), proto.SetMtime, ask.Set),
+		Ctime:    changeOf(timeFromProto(ask.Ctime), proto.SetCtime, ask.Set),
+		KillPriv: ask.Set&proto.SetKillPriv != 0,
+	}, nil
+}
+
+// changeOf returns a value if its bit is set, and nil otherwise.
+func changeOf[T any](value T, bit, set uint32) *T {
+	if set&bit == 0 {
+		return nil
 	}
-	if ask.Set&proto.SetUID != 0 {
-		c.UID = new(ask.UID)
-	}
-	if ask.Set&proto.SetGID != 0 {
-		c.GID = new(ask.GID)
-	}
-	if ask.Set&proto.SetSize != 0 {
-		c.Size = new(ask.Size)
-	}
-	if ask.Set&proto.SetAtime != 0 {
-		c.Atime = new(timeFromProto(ask.Atime))
-	}
-	if ask.Set&proto.SetMtime != 0 {
-		c.Mtime = new(timeFromProto(ask.Mtime))
-	}
-	if ask.Set&proto.SetCtime != 0 {
-		c.Ctime = new(timeFromProto(ask.Ctime))
-	}
-	c.KillPriv = ask.Set&proto.SetKillPriv != 0
-	return c, nil
+	return new(value)
 }

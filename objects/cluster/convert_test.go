@@ -72,7 +72,10 @@ func TestEntriesComeBack(t *testing.T) {
 	a := someAttr()
 	entry := metadata.Entry{Name: "näme\xff", Ino: 77, Type: metadata.TypeRegular, Cookie: 1 << 62}
 	for _, attr := range []*objects.Attr{nil, &a} {
-		p := entryToProto(&entry, attr, 5)
+		p := entryToProto(&entry)
+		if attr != nil {
+			p.Attr = attrToProto(attr, 5)
+		}
 		got, err := entryFromProto(&p)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +92,8 @@ func TestEntriesComeBack(t *testing.T) {
 		"no type":        func(e *proto.Entry) { e.Type = 0 },
 		"of another one": func(e *proto.Entry) { e.Ino++ },
 	} {
-		p := entryToProto(&entry, &a, 5)
+		p := entryToProto(&entry)
+		p.Attr = attrToProto(&a, 5)
 		spoil(&p)
 		if _, err := entryFromProto(&p); !errors.Is(err, proto.ErrBody) {
 			t.Errorf("%s: %v", name, err)
@@ -97,7 +101,7 @@ func TestEntriesComeBack(t *testing.T) {
 	}
 	// Names that would lead elsewhere are refused in their encoded form.
 	for _, name := range []string{"a/b", "..", ".", "a\x00b"} {
-		p := entryToProto(&entry, nil, 0)
+		p := entryToProto(&entry)
 		p.Name = name
 		if _, err := entryFromProto(&p); !errors.Is(err, proto.ErrBody) {
 			t.Errorf("name %q: %v", name, err)

@@ -38,7 +38,7 @@ func (c *Cluster) Copy(ctx context.Context, dst, src End, n uint64) (uint64, err
 	case dst.Remote == nil:
 		step = c.copyIn
 	default:
-		defer dst.Remote.changing()()
+		defer dst.Remote.Changing()()
 		step = c.copyThere
 		if dst.Remote.n == src.Remote.n {
 			step = c.copyInside
@@ -70,7 +70,7 @@ func (c *Cluster) copyOut(ctx context.Context, dst, src End, n uint64) (uint64, 
 // copyIn copies a file of another node to this node.
 func (c *Cluster) copyIn(ctx context.Context, dst, src End, n uint64) (uint64, error) {
 	for try := 0; ; try++ {
-		size, err := src.Remote.end(ctx)
+		size, err := src.Remote.Length(ctx)
 		if err != nil || src.Off >= size {
 			return 0, err
 		}
@@ -84,8 +84,8 @@ func (c *Cluster) copyIn(ctx context.Context, dst, src End, n uint64) (uint64, e
 	}
 }
 
-// end requests the size of the file from its owner.
-func (f *File) end(ctx context.Context) (uint64, error) {
+// Length requests the size of the file from its owner.
+func (f *File) Length(ctx context.Context) (uint64, error) {
 	a, err := f.n.freshAttr(ctx, f.who, f.ino)
 	return a.Size, err
 }

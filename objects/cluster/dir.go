@@ -52,12 +52,8 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	d.asked, d.page = false, nil
 	n := d.n
 	m := n.cache.begin()
-	var out proto.ReadDirAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodReadDir, again: true, out: &out,
-		in: &proto.ReadDirAsk{
-			Cred: credToProto(d.who), Dir: uint64(d.ino), Cookie: uint64(at), Limit: pageEntries,
-		},
+	out, err := query[proto.ReadDirAnswer](ctx, n, proto.MethodReadDir, &proto.ReadDirAsk{
+		Cred: credToProto(d.who), Dir: uint64(d.ino), Cookie: uint64(at), Limit: pageEntries,
 	})
 	if err != nil {
 		return err

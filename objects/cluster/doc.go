@@ -69,7 +69,7 @@
 // releases it, and takes a servedSession.mu. The store is never called with any of these locks
 // held, nor with pusher.mu, which is a leaf.
 //
-// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu, cut.mu, peerKeys.mu,
+// File.mu comes before cache.mu. changedNodes.mu, cache.mu, inos.mu, slots.mu, cut.mu, peerKeys.mu,
 // keyWatch.mu, inquiry.mu, conflicts.mu and incarnations.mu are leaves. None of them is held
 // while a node is being connected to or a message is sent to it, or while the function passed
 // to OnInvalidate runs.

@@ -7,7 +7,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
@@ -26,34 +25,16 @@ type Extension interface {
 	End() error
 }
 
-// Handler answers a request in a session; see rpc.Handler.
-type Handler func(ctx context.Context, from ClientSession, body []byte) ([]byte, error)
+// Handler answers the requests of one method; Answer makes it.
+type Handler func(*server) rpc.Handler
 
 // Answer makes a Handler from a function for one type of request, a body of package proto. A
 // nil answer has no body.
 func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Handler {
-	return func(ctx context.Context, from ClientSession, body []byte) ([]byte, error) {
-		var question Q
-		if err := proto.Decode(body, &question); err != nil {
-			return nil, err
-		}
-		reply, err := fn(ctx, from, &question)
-		if err != nil || reply == nil {
-			return nil, err
-		}
-		return proto.Encode(reply)
-	}
-}
-
-// extended converts an extension's handler to one of the endpoint.
-func (s *server) extended(h Handler) rpc.Handler {
-	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
-		g, err := s.session(from)
-		if err != nil {
-			return nil, err
-		}
-		s.o.Count.answers.Add(1)
-		return h(ctx, ClientSession{g}, body)
+	return func(s *server) rpc.Handler {
+		return answer(s, func(ctx context.Context, g *servedSession, q *Q) (any, error) {
+			return fn(ctx, ClientSession{g}, q)
+		})
 	}
 }
 
@@ -62,14 +43,7 @@ func (s *server) extended(h Handler) rpc.Handler {
 type ClientSession struct{ g *servedSession }
 
 // Ended reports whether the session has ended.
-func (s ClientSession) Ended() bool {
-	select {
-	case <-s.g.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (s ClientSession) Ended() bool { return isClosed(s.g.gone) }
 
 // Use returns a file that the session has open, and keeps it open until Done.
 //
@@ -137,10 +111,6 @@ func (s Session) Ask(ctx context.Context, m rpc.Method, in, out any) error {
 	return s.n.failed(err)
 }
 
-// Changing starts a change of the file that this node makes with a request of its own. The
-// returned function ends the change.
-func (f *File) Changing() (done func()) { return f.changing() }
-
 // Connect establishes a session with the node if there is none.
 //
 // Errors: those of a request.
@@ -172,6 +142,3 @@ func (c *Cluster) Communicator() *comm.Communicator { return c.comm }
 
 // Life returns a context that ends with Close.
 func (c *Cluster) Life() context.Context { return c.life }
-
-// Go runs a function that Close waits for, and returns false if Close has started.
-func (c *Cluster) Go(fn func()) bool { return c.begin(fn) }

@@ -28,24 +28,30 @@ func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 
 // peek reads up to the size of a slot.
 func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
+	out, err := f.readSlot(ctx, off, uint64(len(p)), func(got []byte) error {
+		copy(p, got)
+		return nil
+	})
+	return out.N, err
+}
+
+// readSlot reads n bytes, at most the size of a slot, and passes those that have arrived to use.
+func (f *File) readSlot(ctx context.Context, off, n uint64, use func(got []byte) error) (out proto.MoveAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
-	var out proto.MoveAnswer
-	err := f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.blank(ctx, len(p))
+	err = f.with(ctx, true, func(s *session, handle uint64) error {
+		b, err := s.slots.blank(ctx, int(n))
 		if err != nil {
 			return err
 		}
-		out, err = f.moveIn(ctx, s, proto.MethodRead, &proto.MoveAsk{
-			Handle: handle, Off: off, N: uint64(len(p)), Memory: b.memory,
-		})
-		if err == nil {
-			copy(p, b.bytes(int(out.N)))
+		out, err = f.moveIn(ctx, s, proto.MethodRead, &proto.MoveAsk{Handle: handle, Off: off, N: n, Memory: b.memory})
+		defer b.done(err)
+		if err != nil {
+			return err
 		}
-		b.done(err)
-		return err
+		return use(b.bytes(int(out.N)))
 	})
-	return out.N, err
+	return out, err
 }
 
 // moveIn asks the owner to move bytes, in a session.
@@ -74,7 +80,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 // WriteAt writes as objects.File.WriteAt does: fewer bytes than len(p) without an error mean
 // that the device became full, or the context ended, after them.
 func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, error) {
-	defer f.changing()()
+	defer f.Changing()()
 	n, err := inPieces(ctx, uint64(len(p)), 1, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		part := w
 		part.Off += at
@@ -87,8 +93,9 @@ func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, err
 	return int(n), err
 }
 
-// changing records the start of a change by this node; the returned function, its end.
-func (f *File) changing() (changed func()) {
+// Changing records the start of a change of the file by this node; the returned function, its
+// end.
+func (f *File) Changing() (done func()) {
 	f.open.version.Add(1)
 	return func() {
 		f.open.version.Add(1)
@@ -98,28 +105,42 @@ func (f *File) changing() (changed func()) {
 
 // write writes up to the size of a slot.
 func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
-	defer cancel()
-	var out proto.MoveAnswer
-	err := f.with(ctx, false, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
-		if err != nil {
-			return err
-		}
-		copy(b.filled(len(p)), p)
-		out, err = f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
-			Handle: handle, Off: w.Off, N: uint64(len(p)), Memory: b.memory,
-			Append: w.Append, KillPriv: w.KillPriv,
-		})
-		b.done(err)
-		return err
+	out, err := f.writeSlot(ctx, w, uint64(len(p)), false, func(b []byte) error {
+		copy(b, p)
+		return nil
 	})
 	return out.N, err
 }
 
+// writeSlot writes the n bytes, at most the size of a slot, that fill provides. If all are
+// required, fewer are an error.
+func (f *File) writeSlot(ctx context.Context, w objects.Write, n uint64, all bool, fill func(b []byte) error) (out proto.MoveAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+	defer cancel()
+	err = f.with(ctx, false, func(s *session, handle uint64) error {
+		b, err := s.slots.get(ctx)
+		if err != nil {
+			return err
+		}
+		if err = fill(b.filled(int(n))); err != nil {
+			b.done(nil) // nothing was requested
+			return err
+		}
+		out, err = f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
+			Handle: handle, Off: w.Off, N: n, Memory: b.memory, Append: w.Append, KillPriv: w.KillPriv,
+		})
+		b.done(err)
+		if err == nil && all && out.N < n {
+			return short(proto.MethodWrite, out.N, n)
+		}
+		return err
+	})
+	return out, err
+}
+
 // Allocate implements fallocate(2).
 func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n uint64) error {
-	defer f.changing()()
+	defer f.Changing()()
 	var out proto.Attr
 	err := f.ask(ctx, false, func(handle uint64) question {
 		return question{method: proto.MethodAllocate, out: &out, in: &proto.AllocateAsk{

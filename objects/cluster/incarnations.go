@@ -68,21 +68,16 @@ type incarnations struct {
 	last objects.Ino
 }
 
-// of returns the incarnation for a Node, and adds refs references.
+// of returns the incarnation for a Node.
 //
 // Errors: ENFILE.
-func (all *incarnations) of(n *Node, refs int64) (*incarnation, error) {
+func (all *incarnations) of(n *Node) (*incarnation, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	known := all.byNode[n]
-	if known == nil {
-		var err error
-		if known, err = all.addLocked(n); err != nil {
-			return nil, err
-		}
+	if known := all.byNode[n]; known != nil {
+		return known, nil
 	}
-	known.refs.Add(refs)
-	return known, nil
+	return all.addLocked(n)
 }
 
 // +checklocks:all.mu
@@ -135,10 +130,14 @@ func (all *incarnations) refer(ino objects.Ino, refs int64) {
 // file. Anything kept longer is cached by Node, which is notified.
 const keepOther = 20 * time.Millisecond
 
-// adopt converts the inode numbers in an owner's attributes to those of the Mesh.
+// adopt converts the inode numbers in the result of a request, the attributes or an error, to those
+// of the Mesh.
 //
 // Errors: ErrVersion for numbers that no owner assigns.
-func (n *incarnation) adopt(a objects.Attr) (objects.Attr, error) {
+func (n *incarnation) adopt(a objects.Attr, err error) (objects.Attr, error) {
+	if err != nil {
+		return objects.Attr{}, err
+	}
 	if a.Ino == 0 || a.Ino >= MaxInos {
 		return objects.Attr{}, fmt.Errorf("another node sent the invalid inode number %#x: %w", uint64(a.Ino), ErrVersion)
 	}

@@ -14,7 +14,7 @@ func TestIncarnationNumbers(t *testing.T) {
 	nodes := make([]*Node, 3)
 	for i := range nodes {
 		nodes[i] = new(Node)
-		n, err := all.of(nodes[i], 1)
+		n, err := all.of(nodes[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +28,7 @@ func TestIncarnationNumbers(t *testing.T) {
 				t.Errorf("%#x leads to inode %d: %v", uint64(number), p.ino, err)
 			}
 		}
-		if again, err := all.of(nodes[i], 0); err != nil || again != n {
+		if again, err := all.of(nodes[i]); err != nil || again != n {
 			t.Errorf("another one for the same node: %v", err)
 		}
 	}
@@ -45,16 +45,16 @@ func TestIncarnationNumbers(t *testing.T) {
 // TestAdopt refuses inode numbers of an owner that would have another meaning here.
 func TestAdopt(t *testing.T) {
 	var all incarnations
-	n, err := all.of(new(Node), 0)
+	n, err := all.of(new(Node))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: 2000, Parent: 1024}})
+	a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: 2000, Parent: 1024}}, nil)
 	if err != nil || a.Ino != n.number(2000) || a.Parent != n.number(1024) || a.Gen != n.gen || a.Keep != keepOther || a.KeepName != keepOther {
 		t.Errorf("adopted as %+v, %v", a, err)
 	}
 	for _, ino := range []objects.Ino{0, MaxInos, otherBit | 7, otherEnd} {
-		if a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: ino, Parent: otherEnd}}); !errors.Is(err, ErrVersion) {
+		if a, err := n.adopt(objects.Attr{Inode: metadata.Inode{Ino: ino, Parent: otherEnd}}, nil); !errors.Is(err, ErrVersion) {
 			t.Errorf("inode %#x of another node: %+v, %v", uint64(ino), a, err)
 		}
 	}

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -36,10 +38,11 @@ func (KeyMesh) CanWait() bool { return true }
 // isMissing reports whether a key does not exist here.
 func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// orThere returns the result of an operation on a key here or, if the key is missing or lost
-// here, at another node. If it is missing there too, the local error is returned.
-func orThere(err error, there func() error) error {
-	if !isMissing(err) && !errors.Is(err, objects.ErrLost) {
+// orThere returns the result of an operation on a key here or, if the key is missing here, at
+// another node; with orLost also if its bytes are lost here. If the key is missing there too, the
+// local error is returned.
+func orThere(err error, orLost bool, there func() error) error {
+	if !isMissing(err) && !(orLost && errors.Is(err, objects.ErrLost)) {
 		return err
 	}
 	if failure := there(); !isMissing(failure) {
@@ -55,7 +58,7 @@ func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, publis
 	if lost {
 		err = objects.ErrLost
 	}
-	err = orThere(err, func() (failure error) {
+	err = orThere(err, true, func() (failure error) {
 		info, failure = m.Others.KeyInfo(ctx, h.Caller(), key, published)
 		return failure
 	})
@@ -67,24 +70,18 @@ func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, publis
 
 // Scatter implements objects.Keys.
 func (m KeyMesh) Scatter(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
-	return orThere(h.Scatter(ctx, sc), func() error { return m.Others.ScatterKey(ctx, h, sc) })
+	return orThere(h.Scatter(ctx, sc), true, func() error { return m.Others.ScatterKey(ctx, h, sc) })
 }
 
 // Receive implements objects.Keys.
 func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
-	err := h.Receive(ctx, k)
-	if !isMissing(err) {
-		return err
-	}
-	return orThere(err, func() error { return m.Others.ReceiveKey(ctx, h, k) })
+	return orThere(h.Receive(ctx, k), false, func() error { return m.Others.ReceiveKey(ctx, h, k) })
 }
 
 // Claim implements objects.Keys.
 func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (r objects.Reservation, err error) {
-	if r, err = m.LocalKeys.Claim(ctx, h, key, wait); !isMissing(err) {
-		return r, err
-	}
-	err = orThere(err, func() (failure error) {
+	r, err = m.LocalKeys.Claim(ctx, h, key, wait)
+	err = orThere(err, false, func() (failure error) {
 		r, failure = m.Others.ClaimKey(ctx, h, key, wait)
 		return failure
 	})
@@ -93,11 +90,7 @@ func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait 
 
 // Expire implements objects.Keys.
 func (m KeyMesh) Expire(ctx context.Context, h *objects.Holder, key string, at metadata.Timespec) error {
-	err := h.Expire(ctx, key, at)
-	if !isMissing(err) {
-		return err
-	}
-	return orThere(err, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
+	return orThere(h.Expire(ctx, key, at), false, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
 }
 
 // Drop implements objects.Keys.
@@ -132,19 +125,17 @@ func (m KeyMesh) Gather(ctx context.Context, h *objects.Holder, set []objects.Ke
 			again = append(again, i)
 		}
 	}
-	failures := make([]error, len(again))
 	_ = objects.Parallel(ctx, len(again), keysAtOnce, func(ctx context.Context, n int) error {
-		failures[n] = m.Others.DropKey(ctx, h.Caller(), set[again[n]].Key)
+		i := again[n]
+		done[i].Err = m.Others.DropKey(ctx, h.Caller(), set[i].Key)
 		return nil // each key has its own error
 	})
 	var rest []objects.Keyed
 	var places []int
-	for n, i := range again {
-		if failures[n] != nil {
-			done[i].Err = failures[n]
-			continue
+	for _, i := range again {
+		if done[i].Err == nil {
+			rest, places = append(rest, set[i]), append(places, i)
 		}
-		rest, places = append(rest, set[i]), append(places, i)
 	}
 	if len(rest) > 0 {
 		for n, one := range h.Gather(ctx, rest, o) {
@@ -175,10 +166,10 @@ func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.
 	var out []objects.KeyEntry
 	var unasked error
 	if r.Inclusive && metadata.ValidKey(r.From) == nil {
-		at, err := m.Others.KeyPlace(ctx, r.Published, r.From)
+		n, err := m.Others.keys.find(ctx, spaceOf(r.Published), r.From)
 		switch {
 		case err == nil:
-			out = append(out, objects.KeyEntry{Key: at.Key, Node: string(at.Node)})
+			out = append(out, objects.KeyEntry{Key: r.From, Node: string(n.name)})
 		case !isMissing(err):
 			unasked = err
 		}
@@ -190,19 +181,12 @@ func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.
 	return out, errors.Join(err, unasked)
 }
 
-// mergeKeys merges two sorted lists, either of which may be incomplete.
+// mergeKeys merges two sorted lists, either of which may be incomplete. Of two entries with one key
+// it keeps our own.
 func mergeKeys(own, others []objects.KeyEntry, limit int) []objects.KeyEntry {
-	merged := make([]objects.KeyEntry, 0, min(limit, len(own)+len(others)))
-	for len(merged) < limit && len(own)+len(others) > 0 {
-		switch {
-		case len(others) == 0, len(own) > 0 && own[0].Key <= others[0].Key:
-			if len(others) > 0 && own[0].Key == others[0].Key {
-				others = others[1:]
-			}
-			merged, own = append(merged, own[0]), own[1:]
-		default:
-			merged, others = append(merged, others[0]), others[1:]
-		}
-	}
-	return merged
+	merged := make([]objects.KeyEntry, 0, len(own)+len(others))
+	merged = append(append(merged, own...), others...)
+	slices.SortStableFunc(merged, func(a, b objects.KeyEntry) int { return cmp.Compare(a.Key, b.Key) })
+	merged = slices.CompactFunc(merged, func(a, b objects.KeyEntry) bool { return a.Key == b.Key })
+	return merged[:min(len(merged), limit)]
 }

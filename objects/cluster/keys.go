@@ -43,7 +43,7 @@ func (k *keys) start(ctx context.Context) error {
 	} else {
 		k.index.OnContested(k.contested)
 	}
-	return k.c.opts.Store.SetAuthority(ctx, authority{k: k})
+	return k.c.opts.Store.SetAuthority(ctx, k)
 }
 
 // stop ends that: from now on this node uses keys without asking.
@@ -120,12 +120,7 @@ func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, abse
 
 // isAway reports whether err means that an index was unavailable.
 func isAway(err error) bool {
-	for _, away := range []error{coord.ErrUnavailable, coord.ErrDenied, coord.ErrClosed} {
-		if errors.Is(err, away) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, coord.ErrUnavailable, coord.ErrDenied, coord.ErrClosed)
 }
 
 // at calls do for the node that has a key. If the node does not have it after all, the key is
@@ -161,5 +156,4 @@ func (k *keys) forget(s keyindex.Space, key string) {
 	if k.index != nil {
 		k.index.Forget(s, key)
 	}
-	k.peers.Forget(s, key)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
@@ -72,13 +74,8 @@ func (q *inquiry) outcome(ctx context.Context, wayOut string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &UnaskedError{wayOut: wayOut}
-	for name := range q.silent {
-		e.Nodes = append(e.Nodes, name)
-	}
-	slices.Sort(e.Nodes)
-	e.Cause = q.silent[e.Nodes[0]]
-	return e
+	nodes := slices.Sorted(maps.Keys(q.silent))
+	return &UnaskedError{Nodes: nodes, Cause: q.silent[nodes[0]], wayOut: wayOut}
 }
 
 // whoHas asks all nodes for keys. For each key it returns a node that has it, or "". The error
@@ -96,7 +93,10 @@ func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) ([]members.N
 	var mu sync.Mutex
 	left := len(q.Keys)
 	err := p.each(ctx, asking, func(n *Node) error {
-		return n.haveAll(asking, q, func(i int) {
+		return n.haveAll(asking, q, func(i int, has bool) {
+			if !has {
+				return
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if found[i] == "" {
@@ -116,20 +116,19 @@ func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) ([]members.N
 	return found, err
 }
 
-// haveAll asks a node for any number of keys and calls there with the index of each one that
-// it has.
-func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, there func(i int)) error {
-	keys := q.Keys
-	for from := 0; from < len(keys); from += proto.MaxKeys {
-		q.Keys = keys[from:min(from+proto.MaxKeys, len(keys))]
-		has, err := n.haveKeys(ctx, q)
+// haveAll asks a node for any number of keys and calls tell with the index of each one, and
+// with whether the node has it.
+func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, tell func(i int, has bool)) error {
+	at := 0
+	for part := range slices.Chunk(q.Keys, proto.MaxKeys) {
+		q.Keys = part
+		there, err := n.haveKeys(ctx, q)
 		if err != nil {
 			return err
 		}
-		for i, is := range has {
-			if is {
-				there(from + i)
-			}
+		for _, has := range there {
+			tell(at, has)
+			at++
 		}
 	}
 	return nil
@@ -137,8 +136,8 @@ func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, there func(i in
 
 // haveKeys asks a node which of some keys are visible there.
 func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error) {
-	var out proto.HaveKeysAnswer
-	if err := n.ask(ctx, question{method: proto.MethodHaveKeys, in: &q, out: &out, again: true}); err != nil {
+	out, err := query[proto.HaveKeysAnswer](ctx, n, proto.MethodHaveKeys, &q)
+	if err != nil {
 		return nil, err
 	}
 	if len(out.There) != len(q.Keys) {
@@ -153,23 +152,15 @@ func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error
 // Errors: *UnaskedError; the context's.
 func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) error {
 	var q inquiry
-	var work sync.WaitGroup
-	slots := make(chan struct{}, askAtOnce)
-	for _, r := range p.c.opts.View.Nodes() {
-		n, err := p.c.Node(r.Name)
-		if err != nil {
-			continue
-		}
-		slots <- struct{}{}
-		work.Go(func() {
-			defer func() { <-slots }()
-			err := p.askPresent(asking, n, ask)
-			if err != nil {
+	nodes := p.c.opts.View.Nodes()
+	_ = objects.Parallel(asking, len(nodes), askAtOnce, func(asking context.Context, i int) error {
+		if n, err := p.c.Node(nodes[i].Name); err == nil {
+			if err = p.askPresent(asking, n, ask); err != nil {
 				q.failed(n.name, err)
 			}
-		})
-	}
-	work.Wait()
+		}
+		return nil // each node has its own error
+	})
 	return q.outcome(ctx, p.wayOut())
 }
 
@@ -212,9 +203,6 @@ func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyi
 	return keyindex.Place{Key: key, Node: found[0]}, nil
 }
 
-// Forget does nothing: nothing is cached.
-func (p *peerKeys) Forget(keyindex.Space, string) {}
-
 // List lists the keys of the other nodes; see keyindex.Index. With an *UnaskedError it returns
 // those of the nodes that answer.
 func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
@@ -223,8 +211,8 @@ func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, lim
 	var mu sync.Mutex
 	var all []keyindex.Place
 	err := p.each(ctx, ctx, func(n *Node) error {
-		var out proto.ListKeysAnswer
-		if err := n.ask(ctx, question{method: proto.MethodListKeys, in: &ask, out: &out, again: true}); err != nil {
+		out, err := query[proto.ListKeysAnswer](ctx, n, proto.MethodListKeys, &ask)
+		if err != nil {
 			return err
 		}
 		if len(out.Keys) > limit {

@@ -215,17 +215,15 @@ func (t *claimTable) unhandle(ctx context.Context, id claimID, c *claim) {
 // expire gives back a claim whose receiver has not come back.
 func (t *claimTable) expire(ctx context.Context, id claimID, c *claim) {
 	t.mu.Lock()
-	mine := t.open[id] == c && c.handles == 0
-	var o *outcome
-	if mine {
-		o = t.endLocked(id, c, false)
+	if t.open[id] != c || c.handles > 0 {
+		t.mu.Unlock()
+		return
 	}
+	o := t.endLocked(id, c, false)
 	t.mu.Unlock()
-	if mine {
-		t.c.log.Info("the receiver of a claimed publication has disconnected; the publication is offered again", zap.String("key", c.key))
-		t.giveBack(ctx, c)
-		close(o.done)
-	}
+	t.c.log.Info("the receiver of a claimed publication has disconnected; the publication is offered again", zap.String("key", c.key))
+	t.giveBack(ctx, c)
+	close(o.done)
 }
 
 // endLocked removes a claim from the open ones.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -20,9 +19,10 @@ import (
 func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	var at *Node
 	var out proto.KeyAnswer
-	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
+	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) (err error) {
 		at = n
-		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
+		out, err = query[proto.KeyAnswer](ctx, n, proto.MethodFindKey, &proto.KeyAsk{Key: key})
+		return err
 	})
 	if err == nil && (!isPath(out.Path) || len(out.Path) > maxKeyPath) {
 		// Following the path, as a symlink of this mount, must end up in that node's tree.
@@ -45,18 +45,6 @@ func isPath(path string) bool {
 		}
 	}
 	return true
-}
-
-// Keys lists the keys of other nodes after a key, in order; fewer than limit mean the end.
-//
-// Errors: those of Places.
-func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
-	places, err := c.Places(ctx, false, after, limit)
-	names := make([]string, len(places))
-	for i, p := range places {
-		names[i] = p.Key
-	}
-	return names, err
 }
 
 // Places lists the keys of other nodes, or their publications, after a key, in order and with
@@ -87,17 +75,6 @@ func (c *Cluster) Places(ctx context.Context, published bool, after string, limi
 	return all[:min(len(all), limit)], unasked
 }
 
-// KeyPlace returns the other node that has a key, or has published it.
-//
-// Errors: metadata.ErrNotExist; ErrUnreachable, *UnaskedError.
-func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
-	n, err := c.keys.find(ctx, spaceOf(published), key)
-	if err != nil {
-		return keyindex.Place{}, err
-	}
-	return keyindex.Place{Key: key, Node: n.name}, nil
-}
-
 // list lists keys, from the index or by asking all nodes.
 func (k *keys) list(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
 	if k.index == nil {
@@ -125,11 +102,8 @@ func (c *Cluster) KeyInfo(ctx context.Context, who objects.Caller, key string, p
 }
 
 func (n *Node) keyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error) {
-	var out proto.KeyAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodKeyInfo, out: &out, again: true,
-		in: &proto.KeyAsk{Cred: credToProto(who), Key: key, Publish: published},
-	})
+	ask := &proto.KeyAsk{Cred: credToProto(who), Key: key, Publish: published}
+	out, err := query[proto.KeyAnswer](ctx, n, proto.MethodKeyInfo, ask)
 	if err != nil {
 		return objects.KeyInfo{}, err
 	}
@@ -220,13 +194,4 @@ func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string,
 			in: &proto.ExpireKeyAsk{Cred: credToProto(who), Key: key, At: timeToProto(at)},
 		})
 	})
-}
-
-// sizesOf returns the lengths of blobs.
-func sizesOf(blobs []objects.Blob) []uint64 {
-	sizes := make([]uint64, len(blobs))
-	for i := range blobs {
-		sizes[i] = blobs[i].Len
-	}
-	return slices.Clip(sizes)
 }

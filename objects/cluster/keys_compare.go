@@ -23,36 +23,22 @@ const compareEvery = time.Second
 // maxConflicts bounds the number of conflicts that are remembered in full.
 const maxConflicts = 16
 
-// Conflict is a key that was in use at two nodes.
-type Conflict struct {
-	Key       string `json:"key"`
-	Published bool   `json:"published,omitempty"`
-	// Node is the other one.
-	Node members.Name `json:"node"`
-	// Kept is true if the object of this node has kept the key.
-	Kept bool `json:"kept"`
-	// Path is the file of this node.
-	Path string    `json:"path"`
-	Time time.Time `json:"time"`
-}
-
 // conflicts counts the conflicts and remembers the last ones.
 type conflicts struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	count uint64
 	// +checklocks:mu
-	last []Conflict
+	last []members.KeyConflict
 }
 
 // add records a conflict. It reports false for a known one: it was found from both sides, or
 // could not be resolved.
-func (c *conflicts) add(one Conflict) bool {
+func (c *conflicts) add(one members.KeyConflict) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.last {
-		known := c.last[i]
-		if known.Key == one.Key && known.Published == one.Published && known.Node == one.Node && known.Kept == one.Kept && known.Path == one.Path {
+	for _, known := range c.last {
+		if known.Time = one.Time; known == one {
 			return false
 		}
 	}
@@ -66,7 +52,7 @@ func (c *conflicts) add(one Conflict) bool {
 
 // KeyConflicts returns the number of keys that were found in use at two nodes since the node
 // joined, and the last such conflicts.
-func (c *Cluster) KeyConflicts() (count uint64, last []Conflict) {
+func (c *Cluster) KeyConflicts() (count uint64, last []members.KeyConflict) {
 	all := &c.keys.conflicts
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -88,7 +74,7 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 		k.c.log.Warn("could not resolve the conflict of a key that exists on two nodes", zap.String("key", key), zap.String("node", string(by)), zap.Error(err))
 		return
 	}
-	one := Conflict{Key: key, Published: space == objects.SpacePublish, Node: by, Kept: !yields, Path: path, Time: time.Now()}
+	one := members.KeyConflict{Key: key, Published: space == objects.SpacePublish, Node: by, Kept: !yields, Path: path, Time: time.Now()}
 	if !k.conflicts.add(one) {
 		return
 	}
@@ -156,7 +142,7 @@ func (k *keys) compare() {
 		}
 		for _, r := range k.c.opts.View.Nodes() {
 			n, err := k.c.Node(r.Name)
-			if err != nil || !k.peers.unmet(n) {
+			if err != nil || !k.peers.mustCompare(n) {
 				continue
 			}
 			if n.session.Load() == nil {
@@ -184,12 +170,12 @@ func (k *keys) compareNode(ctx context.Context, n *Node) error {
 			}
 		}
 	}
-	k.peers.haveMet(n.name, in, upTo)
+	k.peers.compared(n.name, in, upTo)
 	return nil
 }
 
 func (k *keys) comparePart(ctx context.Context, n *Node, s keyindex.Space, names []string) error {
-	q := proto.MeetKeysAsk{Node: string(k.c.opts.View.Self().Name), Publish: s == keyindex.Publish}
+	q := proto.CompareKeysAsk{Node: string(k.c.opts.View.Self().Name), Publish: s == keyindex.Publish}
 	for _, key := range names {
 		made, err := k.made(ctx, s, key)
 		if err != nil {
@@ -200,8 +186,8 @@ func (k *keys) comparePart(ctx context.Context, n *Node, s keyindex.Space, names
 	if len(q.Keys) == 0 {
 		return nil
 	}
-	var out proto.MeetKeysAnswer
-	if err := n.ask(ctx, question{method: proto.MethodMeetKeys, in: &q, out: &out, again: true}); err != nil {
+	out, err := query[proto.CompareKeysAnswer](ctx, n, proto.MethodCompareKeys, &q)
+	if err != nil {
 		return err
 	}
 	for i, at := range out.Both {
@@ -224,12 +210,12 @@ func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata
 
 // serveCompare compares the keys of another node with ours. Each node resolves its own side of
 // the conflicts found.
-func (k *keys) serveCompare(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
+func (k *keys) serveCompare(ctx context.Context, g *servedSession, q *proto.CompareKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if asker == nil || string(asker.name) != q.Node {
 		return nil, fmt.Errorf("the peer is not node %q, whose keys it compares: %w", q.Node, ErrDenied)
 	}
-	out := &proto.MeetKeysAnswer{}
+	out := &proto.CompareKeysAnswer{}
 	if k.index != nil {
 		return out, nil // the index reports conflicts
 	}

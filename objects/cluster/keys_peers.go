@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,10 +31,10 @@ type peerKeys struct {
 	// turn counts the keys that have become ours.
 	// +checklocks:mu
 	turn uint64
-	// met records, for each node, up to which turn our keys were compared with its own, and in
-	// which session.
+	// comparisons records, for each node, up to which turn our keys were compared with its own,
+	// and in which session.
 	// +checklocks:mu
-	met map[members.Name]keyComparison
+	comparisons map[members.Name]keyComparison
 }
 
 // keyComparison records a comparison of keys with another node: of those up to a turn, in a session.
@@ -43,8 +42,6 @@ type keyComparison struct {
 	in   *session
 	turn uint64
 }
-
-var _ keyindex.Index = (*peerKeys)(nil)
 
 type spaceKey struct {
 	space keyindex.Space
@@ -63,7 +60,7 @@ type ownKey struct {
 }
 
 func newPeerKeys(c *Cluster) *peerKeys {
-	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, met: map[members.Name]keyComparison{}}
+	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, comparisons: map[members.Name]keyComparison{}}
 }
 
 // Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the same time learn
@@ -87,15 +84,20 @@ func (p *peerKeys) Claim(ctx context.Context, s keyindex.Space, names []string) 
 		ask, places = append(ask, key), append(places, i)
 	}
 	p.mu.Unlock()
-	taken, unasked := p.whoHas(ctx, proto.HaveKeysAsk{
-		Keys: ask, Publish: s == keyindex.Publish, Claim: true, Node: string(p.c.opts.View.Self().Name), Unindexed: true,
-	})
+	q := p.claimOf(s, ask)
+	q.Unindexed = true
+	taken, unasked := p.whoHas(ctx, q)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, key := range ask {
 		errs[places[n]] = p.settleLocked(spaceKey{s, key}, taken[n], unasked)
 	}
 	return errs
+}
+
+// claimOf asks which keys a node uses, since this node claims them.
+func (p *peerKeys) claimOf(s keyindex.Space, names []string) proto.HaveKeysAsk {
+	return proto.HaveKeysAsk{Keys: names, Publish: s == keyindex.Publish, Claim: true, Node: string(p.c.opts.View.Self().Name)}
 }
 
 // settleLocked ends a request for a key: by is the node that has it, and unasked the error
@@ -158,12 +160,12 @@ func (p *peerKeys) holds(s keyindex.Space, key string) bool {
 	return o != nil && o.held
 }
 
-// unmet reports whether our keys must be compared with those of a node: they have not been in
+// mustCompare reports whether our keys must be compared with those of a node: they have not been in
 // its present session. Without keys there is nothing to compare.
-func (p *peerKeys) unmet(n *Node) bool {
+func (p *peerKeys) mustCompare(n *Node) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last, now := p.met[n.name].in, n.session.Load()
+	last, now := p.comparisons[n.name].in, n.session.Load()
 	return p.turn > 0 && (now == nil || now != last)
 }
 
@@ -172,7 +174,7 @@ func (p *peerKeys) unmet(n *Node) bool {
 func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, turn uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from := p.met[node].turn
+	from := p.comparisons[node].turn
 	for at, o := range p.ours {
 		if o.held && at.space == s && o.turn > from {
 			names = append(names, at.key)
@@ -182,11 +184,11 @@ func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, t
 	return names, p.turn
 }
 
-// haveMet records that the keys up to a turn were compared with a node's.
-func (p *peerKeys) haveMet(node members.Name, in *session, turn uint64) {
+// compared records that the keys up to a turn were compared with a node's.
+func (p *peerKeys) compared(node members.Name, in *session, turn uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.met[node] = keyComparison{in: in, turn: turn}
+	p.comparisons[node] = keyComparison{in: in, turn: turn}
 }
 
 // Release releases keys; see keyindex.Index.
@@ -201,16 +203,6 @@ func (p *peerKeys) Release(s keyindex.Space, names []string) {
 			}
 		}
 	}
-}
-
-// OnContested does nothing: a key that two nodes have is found by comparing their keys.
-func (p *peerKeys) OnContested(keyindex.Contested) {}
-
-// Has reports whether a key is ours or being claimed; see keyindex.Index.
-func (p *peerKeys) Has(s keyindex.Space, key string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ours[spaceKey{s, key}] != nil
 }
 
 // keeps reports whether a key is ours rather than that of another node that claims it, and
@@ -269,25 +261,4 @@ func (p *peerKeys) promisedTo(at spaceKey) []members.Name {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.promised[at])
-}
-
-// errPoll is the reason why peers can't be watched.
-var errPoll = errors.New("cluster: peers can't be watched; they must be polled")
-
-// Watch is not supported: callers that wait for keys must poll.
-func (p *peerKeys) Watch(context.Context, keyindex.Space, []string) (keyindex.Watch, error) {
-	return nil, errPoll
-}
-
-// State returns the number of our keys; see keyindex.Index.
-func (p *peerKeys) State() keyindex.State {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var s keyindex.State
-	for _, o := range p.ours {
-		if o.held {
-			s.Keys++
-		}
-	}
-	return s
 }

@@ -101,7 +101,10 @@ type receipt struct {
 // the endpoint's.
 func (r *receipt) claim(ctx context.Context, s *session) (uint64, error) {
 	ask := &proto.ClaimAsk{Cred: credToProto(r.who), Key: r.want.Key, ID: r.id, Wait: r.wait}
-	sizes := sizesOf(r.want.Blobs)
+	sizes := make([]uint64, len(r.want.Blobs))
+	for i := range sizes {
+		sizes[i] = r.want.Blobs[i].Len
+	}
 	if len(sizes) <= maxSizes {
 		ask.Blobs = sizes
 	}
@@ -176,14 +179,8 @@ func (r *receipt) take(ctx context.Context) error {
 		if !errors.Is(err, ErrUnreachable) {
 			return err
 		}
-		pause := time.NewTimer(takeRetry)
-		select {
-		case <-pause.C:
-		case <-r.n.c.life.Done():
-			pause.Stop()
-			return err
-		case <-ctx.Done():
-			pause.Stop()
+		pause(ctx, takeRetry)
+		if ctx.Err() != nil || r.n.c.life.Err() != nil {
 			return err
 		}
 	}
@@ -193,7 +190,7 @@ func (r *receipt) take(ctx context.Context) error {
 // wait.
 func (r *receipt) tellGiveBack(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	r.n.c.begin(func() {
+	r.n.c.Go(func() {
 		err := r.n.ask(ctx, question{method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id}, again: true})
 		if err != nil {
 			r.n.c.log.Debug("could not release a claim", zap.String("node", string(r.n.name)), zap.Error(err))

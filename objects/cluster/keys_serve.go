@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
@@ -21,15 +20,15 @@ const maxListed = 1024
 func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 	s := k.c.server
 	return map[rpc.Method]rpc.Handler{
-		proto.MethodFindKey:   answer(s, k.serveFind),
-		proto.MethodListKeys:  answer(s, k.serveList),
-		proto.MethodKeyInfo:   answer(s, k.serveInfo),
-		proto.MethodDropKey:   answer(s, k.serveDrop),
-		proto.MethodExpireKey: answer(s, k.serveExpire),
-		proto.MethodHaveKeys:  answer(s, k.serveHave),
-		proto.MethodMeetKeys:  answer(s, k.serveCompare),
-		proto.MethodClaim:     answer(s, k.serveClaim),
-		proto.MethodTake:      answer(s, k.serveTake),
+		proto.MethodFindKey:     answer(s, k.serveFind),
+		proto.MethodListKeys:    answer(s, k.serveList),
+		proto.MethodKeyInfo:     answer(s, k.serveInfo),
+		proto.MethodDropKey:     answer(s, k.serveDrop),
+		proto.MethodExpireKey:   answer(s, k.serveExpire),
+		proto.MethodHaveKeys:    answer(s, k.serveHave),
+		proto.MethodCompareKeys: answer(s, k.serveCompare),
+		proto.MethodClaim:       answer(s, k.serveClaim),
+		proto.MethodTake:        answer(s, k.serveTake),
 	}
 }
 
@@ -67,12 +66,10 @@ func (k *keys) published(ctx context.Context, key string) error {
 
 // serveList returns this node's own keys.
 func (k *keys) serveList(ctx context.Context, _ *servedSession, q *proto.ListKeysAsk) (any, error) {
-	limit := int(min(max(q.Limit, 1), maxListed))
-	if q.Publish {
-		names, err := k.ownPublished(ctx, q.After, limit)
-		return &proto.ListKeysAnswer{Keys: names}, err
-	}
-	entries, err := k.c.opts.Store.Keys(ctx, q.After, limit)
+	own := objects.LocalKeys{Store: k.c.opts.Store}
+	entries, err := own.List(ctx, objects.KeyRange{
+		Published: q.Publish, From: q.After, Limit: int(min(max(q.Limit, 1), maxListed)),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -81,27 +78,6 @@ func (k *keys) serveList(ctx context.Context, _ *servedSession, q *proto.ListKey
 		out.Keys[i] = e.Key
 	}
 	return out, nil
-}
-
-// ownPublished returns the names of publish/ after a name, in order.
-func (k *keys) ownPublished(ctx context.Context, after string, limit int) ([]string, error) {
-	var names []string
-	for at := metadata.Cookie(0); ; {
-		entries, err := k.c.opts.Store.ReadDir(ctx, metadata.PublishIno, at, maxListed)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if at = e.Cookie; e.Name > after {
-				names = append(names, e.Name)
-			}
-		}
-		if len(entries) < maxListed {
-			break
-		}
-	}
-	slices.Sort(names)
-	return names[:min(len(names), limit)], nil
 }
 
 // serveInfo returns the information about a key, or about a publication, that the user may

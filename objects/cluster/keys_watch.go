@@ -4,11 +4,11 @@ import (
 	"context"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
@@ -30,23 +30,20 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
 	w := &keyWatch{
 		k: c.keys, space: spaceOf(published), names: names, came: came,
-		kick: make(chan struct{}, 1), coming: map[string]members.Name{}, asked: map[members.Name]bool{},
+		kick: make(chan struct{}, 1), coming: map[string]members.Name{},
 	}
-	var work sync.WaitGroup
-	for _, run := range []func(context.Context){w.follow, w.look} {
-		work.Add(1)
-		begun := c.begin(func() {
-			defer work.Done()
-			run(ctx)
-		})
-		if !begun {
-			work.Done()
-		}
+	over := make(chan struct{})
+	begun := c.Go(func() {
+		defer close(over)
+		w.follow(ctx)
+	})
+	if !begun {
+		close(over)
 	}
 	return func() {
 		left()
 		end()
-		work.Wait()
+		<-over
 	}
 }
 
@@ -59,22 +56,22 @@ type keyWatch struct {
 	came  func(key string)
 	// kick has room for one token: there is something to look for.
 	kick chan struct{}
-	// asking waits for the goroutines of askAll.
+	// asking waits for the goroutines of look and askAll, and asked holds the names of the nodes
+	// that the latter are asking.
 	asking sync.WaitGroup
+	asked  sync.Map
 
 	mu sync.Mutex
 	// coming holds the keys that a node has claimed.
 	// +checklocks:mu
 	coming map[string]members.Name
-	// asked holds the nodes that are being asked for all keys.
-	// +checklocks:mu
-	asked map[members.Name]bool
 }
 
-// follow learns from the index which keys are claimed. Without an index, and while it is
+// follow learns from the index which keys are claimed, and looks for these. Without an index, and while it is
 // unavailable, all nodes are polled.
 func (w *keyWatch) follow(ctx context.Context) {
 	defer w.asking.Wait()
+	w.asking.Go(func() { w.look(ctx) })
 	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLast) {
 		if w.k.index != nil {
 			w.listen(ctx)
@@ -86,10 +83,8 @@ func (w *keyWatch) follow(ctx context.Context) {
 
 // pause waits for some time, or for the end of a context.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -114,18 +109,12 @@ func (w *keyWatch) listen(ctx context.Context) {
 
 // findAll looks up all keys in the index.
 func (w *keyWatch) findAll(ctx context.Context) {
-	var next atomic.Int64
-	var work sync.WaitGroup
-	for range min(len(w.names), findAtOnce) {
-		work.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(w.names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
-					w.expect(place)
-				}
-			}
-		})
-	}
-	work.Wait()
+	_ = objects.Parallel(ctx, len(w.names), findAtOnce, func(ctx context.Context, i int) error {
+		if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
+			w.expect(place)
+		}
+		return ctx.Err()
+	})
 }
 
 // expect records keys that are, or will soon be, visible.
@@ -147,36 +136,22 @@ func (w *keyWatch) askAll(ctx context.Context) {
 	q := proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish}
 	for _, r := range w.k.c.opts.View.Nodes() {
 		n, err := w.k.c.Node(r.Name)
-		if err != nil || !w.beginAsking(n.name) {
+		if err != nil {
+			continue
+		}
+		if _, busy := w.asked.LoadOrStore(n.name, true); busy {
 			continue
 		}
 		w.asking.Go(func() {
-			defer w.endAsking(n.name)
+			defer w.asked.Delete(n.name)
 			// A node that can't be asked now is asked again.
-			_ = n.haveAll(ctx, q, func(i int) {
-				if ctx.Err() == nil {
+			_ = n.haveAll(ctx, q, func(i int, has bool) {
+				if has && ctx.Err() == nil {
 					w.came(w.names[i])
 				}
 			})
 		})
 	}
-}
-
-// beginAsking marks a node as being asked, and reports false if it already was.
-func (w *keyWatch) beginAsking(name members.Name) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asked[name] {
-		return false
-	}
-	w.asked[name] = true
-	return true
-}
-
-func (w *keyWatch) endAsking(name members.Name) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.asked, name)
 }
 
 // look asks the nodes that have claimed keys whether the keys are visible.
@@ -223,8 +198,8 @@ func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string
 		return
 	}
 	// A node that can't be asked now is asked again.
-	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int) {
-		if w.arrived(names[i], node) && ctx.Err() == nil {
+	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int, has bool) {
+		if has && w.arrived(names[i], node) && ctx.Err() == nil {
 			w.came(names[i])
 		}
 	})

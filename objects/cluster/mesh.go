@@ -94,7 +94,7 @@ func (m *Mesh) named(name members.Name) (*incarnation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.others.of(node, 0)
+	return m.others.of(node)
 }
 
 // topAttr returns the attributes of a node's directory.
@@ -129,19 +129,11 @@ func (m *Mesh) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := p.adopted(p.Lookup(ctx, who, p.ino, name))
+	a, err := p.adopt(p.Lookup(ctx, who, p.ino, name))
 	if p.isTop() {
 		a.KeepName = 0
 	}
 	return a, err
-}
-
-// adopted is adopt for the result of a request.
-func (n *incarnation) adopted(a objects.Attr, err error) (objects.Attr, error) {
-	if err != nil {
-		return objects.Attr{}, err
-	}
-	return n.adopt(a)
 }
 
 // Attr returns an inode; see objects.Inodes.
@@ -156,7 +148,7 @@ func (m *Mesh) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 	case p.isTop():
 		return m.topAttr(ctx, p.incarnation)
 	}
-	return p.adopted(p.Attr(ctx, who, p.ino))
+	return p.adopt(p.Attr(ctx, who, p.ino))
 }
 
 // below resolves an inode of another node for a change.
@@ -184,7 +176,7 @@ func (m *Mesh) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino,
 	if f, ok := by.(*meshFile); ok {
 		writer = f.File
 	}
-	return p.adopted(p.SetAttr(ctx, who, p.ino, c, writer))
+	return p.adopt(p.SetAttr(ctx, who, p.ino, c, writer))
 }
 
 // Create makes an inode; see objects.Names.
@@ -196,7 +188,7 @@ func (m *Mesh) Create(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	return p.adopted(p.Create(ctx, who, p.ino, name, n))
+	return p.adopt(p.Create(ctx, who, p.ino, name, n))
 }
 
 // Link adds a name; see objects.Names.
@@ -208,7 +200,7 @@ func (m *Mesh) Link(ctx context.Context, who objects.Caller, ino, dir objects.In
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	return to.adopted(to.Link(ctx, who, what.ino, to.ino, name))
+	return to.adopt(to.Link(ctx, who, what.ino, to.ino, name))
 }
 
 // both resolves a directory and another inode, at least one of which belongs to another node.
@@ -431,7 +423,7 @@ func (m *Mesh) OnInvalidate(changed func(inos []objects.Ino, all func(objects.In
 		return
 	}
 	m.cluster.OnInvalidate(func(i Invalidation) {
-		n, err := m.others.of(i.Node, 0)
+		n, err := m.others.of(i.Node)
 		if err != nil {
 			return // none of its inodes is known
 		}

@@ -69,7 +69,7 @@ func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	case err != nil:
 		return objects.Attr{}, nil, err
 	}
-	a, err := p.adopt(made)
+	a, err := p.adopt(made, nil)
 	if err != nil {
 		return objects.Attr{}, nil, errors.Join(err, file.Close(ctx))
 	}

@@ -140,7 +140,7 @@ func (n *Node) forgive() {
 func (n *Node) forget(what Invalidation) {
 	n.cache.forget(what)
 	n.inos.changed(what)
-	if fn := n.c.hear.Load(); fn != nil {
+	if fn := n.c.hear.Load(); fn != nil && *fn != nil {
 		(*fn)(what)
 	}
 }

@@ -22,11 +22,8 @@ func (n *Node) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 // freshAttr is Attr without the cache.
 func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
 	m := n.cache.begin()
-	var out proto.Attr
-	err := n.ask(ctx, question{
-		method: proto.MethodAttr, again: true, out: &out,
-		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
-	})
+	ask := &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)}
+	out, err := query[proto.Attr](ctx, n, proto.MethodAttr, ask)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -44,7 +41,6 @@ func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.In
 func (n *Node) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
 	in := &proto.SetAttrAsk{Cred: credToProto(who), Ino: uint64(ino)}
 	changeToProto(c, in)
-	m := n.cache.begin()
 	var out proto.Attr
 	var err error
 	if by == nil {
@@ -64,20 +60,15 @@ func (n *Node) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino,
 	}
 	a, err := n.received(&out, ino)
 	if err == nil {
-		m.order = out.Order
-		n.inos.noteSize(&a, m.order)
-		n.cache.putAttr(m, userKey(who), &a, out.Keep)
+		n.inos.noteSize(&a, out.Order)
 	}
 	return a, err
 }
 
 // GetXattr reads an extended attribute.
 func (n *Node) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) ([]byte, error) {
-	var out proto.XattrAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodGetXattr, again: true, out: &out,
-		in: &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
-	})
+	ask := &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name}
+	out, err := query[proto.XattrAnswer](ctx, n, proto.MethodGetXattr, ask)
 	if err == nil && len(out.Value) > metadata.MaxXattr {
 		err = fmt.Errorf("node %s sent attribute %q with %d bytes: %w", n.name, name, len(out.Value), proto.ErrBody)
 	}
@@ -89,11 +80,8 @@ func (n *Node) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 
 // ListXattr lists the names of an inode's extended attributes.
 func (n *Node) ListXattr(ctx context.Context, who objects.Caller, ino objects.Ino) ([]string, error) {
-	var out proto.ListXattrAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodListXattr, again: true, out: &out,
-		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
-	})
+	ask := &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)}
+	out, err := query[proto.ListXattrAnswer](ctx, n, proto.MethodListXattr, ask)
 	if err == nil {
 		err = checkXattrs(out.Names)
 	}
@@ -138,11 +126,8 @@ func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 
 // StatFS returns the use of the device that holds an inode; for the root, of all devices.
 func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (devices.Usage, error) {
-	var out proto.StatFSAnswer
-	err := n.ask(ctx, question{
-		method: proto.MethodStatFS, again: true, out: &out,
-		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
-	})
+	ask := &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)}
+	out, err := query[proto.StatFSAnswer](ctx, n, proto.MethodStatFS, ask)
 	if err == nil && (out.Free > out.Total || out.Device != "" && !IsShown(out.Device)) {
 		err = fmt.Errorf("node %s sent invalid usage of device %.64q: %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
 	}

@@ -17,11 +17,8 @@ func (n *Node) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 		return a, nil
 	}
 	m := n.cache.begin()
-	var out proto.Attr
-	err := n.ask(ctx, question{
-		method: proto.MethodLookup, again: true, out: &out,
-		in: &proto.LookupAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name},
-	})
+	ask := &proto.LookupAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name}
+	out, err := query[proto.Attr](ctx, n, proto.MethodLookup, ask)
 	if err != nil {
 		return objects.Attr{}, err
 	}

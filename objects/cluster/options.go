@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -20,27 +21,13 @@ const (
 
 // EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
-	if o.Channels == 0 {
-		o.Channels = DefaultChannels
-	}
-	if o.Squash.Mode == "" {
-		o.Squash = Squash{Mode: SquashRoot, UID: o.Squash.UID, GID: o.Squash.GID}
-	}
-	if o.Squash.UID == 0 {
-		o.Squash.UID = Nobody
-	}
-	if o.Squash.GID == 0 {
-		o.Squash.GID = Nobody
-	}
-	if o.AttrTTL == 0 {
-		o.AttrTTL = DefaultAttrTTL
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = DefaultDialTimeout
-	}
+	o.Channels = cmp.Or(o.Channels, DefaultChannels)
+	o.Squash.Mode = cmp.Or(o.Squash.Mode, SquashRoot)
+	o.Squash.UID = cmp.Or(o.Squash.UID, Nobody)
+	o.Squash.GID = cmp.Or(o.Squash.GID, Nobody)
+	o.AttrTTL = cmp.Or(o.AttrTTL, DefaultAttrTTL)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

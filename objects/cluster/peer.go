@@ -42,9 +42,12 @@ type session struct {
 }
 
 // ended reports whether the session is over.
-func (s *session) ended() bool {
+func (s *session) ended() bool { return isClosed(s.over) }
+
+// isClosed reports whether a channel is closed.
+func isClosed(over <-chan struct{}) bool {
 	select {
-	case <-s.over:
+	case <-over:
 		return true
 	default:
 		return false
@@ -105,7 +108,7 @@ func (n *Node) attempt() (*attempt, error) {
 // +checklocks:n.mu
 func (n *Node) beginLocked() (*attempt, error) {
 	a := &attempt{done: make(chan struct{})}
-	if !n.c.begin(func() { n.try(a) }) {
+	if !n.c.Go(func() { n.try(a) }) {
 		return nil, fmt.Errorf("node %s: this node has left the cluster: %w", n.name, ErrUnreachable)
 	}
 	n.trying = a
@@ -124,7 +127,7 @@ func (n *Node) try(a *attempt) {
 	}
 	if err != nil {
 		err = fmt.Errorf("connect: %w", n.c.codes.received(string(n.name), err))
-		if !isOurs(err) {
+		if !isAny(err, ErrUnreachable, ErrStale, ErrVersion, ErrDenied, ErrNoNode) {
 			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 	}
@@ -146,16 +149,6 @@ func (n *Node) try(a *attempt) {
 	n.mu.Unlock()
 	a.s, a.err = s, err
 	close(a.done)
-}
-
-// isOurs reports whether an error is one of this package's own.
-func isOurs(err error) bool {
-	for _, own := range []error{ErrUnreachable, ErrStale, ErrVersion, ErrDenied, ErrNoNode} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
-	return false
 }
 
 // establish establishes a session, or uses the one that the node has established, and says hello.
@@ -205,10 +198,7 @@ func (n *Node) connect(ctx context.Context) error {
 	near, far, faults := n.addresses()
 	all := append(near, far...)
 	for i, at := range all {
-		end, ok := ctx.Deadline()
-		if !ok {
-			end = time.Now().Add(n.c.opts.DialTimeout)
-		}
+		end, _ := ctx.Deadline() // that of the attempt
 		// Each address gets a part of the time, so that some is left for the last one.
 		part, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
 		err := n.c.comm.ConnectAnew(part, n.rank, at)
@@ -284,7 +274,7 @@ func (n *Node) hello(ctx context.Context) error {
 		return fmt.Errorf("decode the node's record: %w: %w", ErrVersion, err)
 	}
 	if r.Name != n.name {
-		return wrongNode(n.name, r.Name)
+		return fmt.Errorf("node %s identifies itself as %q: %w", n.name, r.Name, ErrVersion)
 	}
 	if err = r.Validate(); err != nil {
 		return fmt.Errorf("invalid record of the node: %w: %w", ErrVersion, err)

@@ -44,6 +44,14 @@ func (n *Node) ask(ctx context.Context, q question) error {
 	return err
 }
 
+// query sends a request that may be repeated to a node, and returns the answer.
+//
+// Errors: those of ask.
+func query[A any](ctx context.Context, n *Node, m rpc.Method, in any) (answer A, err error) {
+	err = n.ask(ctx, question{method: m, in: in, out: &answer, again: true})
+	return answer, err
+}
+
 // askOne is ask, and also returns the session that the answer came in.
 func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 	for try := 0; ; try++ {

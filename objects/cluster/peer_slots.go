@@ -149,7 +149,7 @@ func (p *slots) drop(b *slot, then func()) {
 			c.log.Warn("could not release the memory of a slot", zap.String("node", string(p.n.name)), zap.Error(err))
 		}
 	}
-	if !c.begin(give) {
+	if !c.Go(give) {
 		give() // Close ends the sessions before it waits
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,24 +20,21 @@ import (
 // changedNodes collects the names of nodes whose state has changed.
 type changedNodes struct {
 	kick chan struct{}
-	box  *nameSet
-}
 
-type nameSet struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	names map[members.Name]bool
 }
 
-func newChangedNodes() changedNodes {
-	return changedNodes{kick: make(chan struct{}, 1), box: &nameSet{names: map[members.Name]bool{}}}
+func newChangedNodes() *changedNodes {
+	return &changedNodes{kick: make(chan struct{}, 1), names: map[members.Name]bool{}}
 }
 
 // add records a name. It does not block.
-func (n changedNodes) add(name members.Name) {
-	n.box.mu.Lock()
-	n.box.names[name] = true
-	n.box.mu.Unlock()
+func (n *changedNodes) add(name members.Name) {
+	n.mu.Lock()
+	n.names[name] = true
+	n.mu.Unlock()
 	select {
 	case n.kick <- struct{}{}:
 	default:
@@ -44,14 +42,11 @@ func (n changedNodes) add(name members.Name) {
 }
 
 // take returns and clears the recorded names.
-func (n changedNodes) take() []members.Name {
-	n.box.mu.Lock()
-	defer n.box.mu.Unlock()
-	names := make([]members.Name, 0, len(n.box.names))
-	for name := range n.box.names {
-		names = append(names, name)
-	}
-	clear(n.box.names)
+func (n *changedNodes) take() []members.Name {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := slices.Collect(maps.Keys(n.names))
+	clear(n.names)
 	return names
 }
 
@@ -153,7 +148,7 @@ func (c *Cluster) retire(old *Node) {
 	if s == nil {
 		return
 	}
-	c.begin(func() {
+	c.Go(func() {
 		// The session with a machine that crashed may not have noticed yet.
 		if at, err := c.comm.Origin(c.life, old.rank); err == nil && at == s.origin {
 			if err = c.comm.Disconnect(old.rank); err != nil {
@@ -161,23 +156,6 @@ func (c *Cluster) retire(old *Node) {
 			}
 		}
 	})
-}
-
-// all returns the nodes, ordered by name.
-func (c *Cluster) all() []*Node {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	out := make([]*Node, 0, len(c.nodes))
-	for _, n := range c.nodes {
-		out = append(out, n)
-	}
-	slices.SortFunc(out, func(a, b *Node) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
-	return out
 }
 
 // byRank returns the present node with a rank, or nil.
@@ -210,11 +188,6 @@ func inosOf(numbers []uint64) []objects.Ino {
 		out[i] = objects.Ino(ino)
 	}
 	return out
-}
-
-// wrongNode is the error of a session with another node than the intended one.
-func wrongNode(want, got members.Name) error {
-	return fmt.Errorf("node %s identifies itself as %q: %w", want, got, ErrVersion)
 }
 
 // named converts the error of finding a different node at an address to one with node names: a

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +13,6 @@ import (
 
 // xattrKey is the extended attribute that is also a name under keys/.
 const xattrKey = "user.hmc.key"
-
-// nobody is the user that users are mapped to by default.
-const nobody = 65534
 
 // modeGroupExec is the mode bit that lets a set-group-id program run with its group.
 const modeGroupExec metadata.Mode = 0o010
@@ -28,13 +26,7 @@ type user struct{ objects.Caller }
 
 // mapped returns a caller of another node with its ids on this node.
 func (q Squash) mapped(c objects.Caller) user {
-	uid, gid := q.UID, q.GID
-	if uid == 0 {
-		uid = nobody
-	}
-	if gid == 0 {
-		gid = nobody
-	}
+	uid, gid := cmp.Or(q.UID, Nobody), cmp.Or(q.GID, Nobody)
 	switch q.Mode {
 	case SquashNone:
 		return user{c}

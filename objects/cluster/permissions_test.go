@@ -24,17 +24,17 @@ func TestSquash(t *testing.T) {
 		who    objects.Caller
 		want   user
 	}{
-		"root by default":         {Squash{}, root, as(nobody, nobody, nobody, 10)},
-		"root by name":            {Squash{Mode: SquashRoot}, root, as(nobody, nobody, nobody, 10)},
+		"root by default":         {Squash{}, root, as(Nobody, Nobody, Nobody, 10)},
+		"root by name":            {Squash{Mode: SquashRoot}, root, as(Nobody, Nobody, Nobody, 10)},
 		"root to somebody":        {Squash{Mode: SquashRoot, UID: 5, GID: 6}, root, as(5, 6, 6, 10)},
-		"a person keeps his":      {Squash{}, person, as(7, 8, 9, nobody)},
-		"gid 0 alone":             {Squash{}, objects.Caller{UID: 7}, user{objects.Caller{UID: 7, GID: nobody}}},
+		"a person keeps his":      {Squash{}, person, as(7, 8, 9, Nobody)},
+		"gid 0 alone":             {Squash{}, objects.Caller{UID: 7}, user{objects.Caller{UID: 7, GID: Nobody}}},
 		"none: root is root":      {Squash{Mode: SquashNone}, root, as(0, 0, 0, 10)},
 		"none: a person":          {Squash{Mode: SquashNone}, person, as(7, 8, 9, 0)},
-		"all: a person":           {Squash{Mode: SquashAll}, person, as(nobody, nobody)},
+		"all: a person":           {Squash{Mode: SquashAll}, person, as(Nobody, Nobody)},
 		"all: to somebody":        {Squash{Mode: SquashAll, UID: 5, GID: 6}, person, as(5, 6)},
 		"all: root":               {Squash{Mode: SquashAll, UID: 5, GID: 6}, root, as(5, 6)},
-		"what is unknown is root": {Squash{Mode: "some"}, root, as(nobody, nobody, nobody, 10)},
+		"what is unknown is root": {Squash{Mode: "some"}, root, as(Nobody, Nobody, Nobody, 10)},
 	} {
 		if diff := cmp.Diff(c.want, c.squash.mapped(c.who)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -60,7 +60,7 @@ func TestOwnerAlone(t *testing.T) {
 		"root is not the owner":  {new(uint32(7)), Squash{Mode: SquashNone}, 0, false},
 		"all, mapped to him":     {new(uint32(7)), Squash{Mode: SquashAll, UID: 7, GID: 7}, 8, true},
 		"mapped to another":      {new(uint32(8)), Squash{Mode: SquashAll, UID: 7, GID: 7}, 8, false},
-		"nobody owns it himself": {new(uint32(nobody)), Squash{}, 0, true},
+		"nobody owns it himself": {new(Nobody), Squash{}, 0, true},
 	} {
 		s := &server{o: serverOptions{Owner: c.owner, Squash: c.squash}}
 		_, err := s.user(proto.Cred{UID: c.uid})

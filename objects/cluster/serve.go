@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,24 +79,24 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 	return map[rpc.Method]rpc.Handler{
 		proto.MethodHello: s.hello,
 
-		proto.MethodLookup:  answer(s, s.lookup),
-		proto.MethodAttr:    answer(s, s.attr),
-		proto.MethodReadDir: answer(s, s.readDir),
-		proto.MethodCreate:  answer(s, s.create),
-		proto.MethodLink:    answer(s, s.link),
-		proto.MethodRemove:  answer(s, s.remove),
-		proto.MethodRename:  answer(s, s.rename),
+		proto.MethodLookup:  answerUser(s, s.lookup),
+		proto.MethodAttr:    answerUser(s, s.attr),
+		proto.MethodReadDir: answerUser(s, s.readDir),
+		proto.MethodCreate:  answerUser(s, s.create),
+		proto.MethodLink:    answerUser(s, s.link),
+		proto.MethodRemove:  answerUser(s, s.remove),
+		proto.MethodRename:  answerUser(s, s.rename),
 
-		proto.MethodSetAttr:     answer(s, s.setAttr),
-		proto.MethodGetXattr:    answer(s, s.getXattr),
-		proto.MethodListXattr:   answer(s, s.listXattr),
-		proto.MethodSetXattr:    answer(s, s.setXattr),
-		proto.MethodRemoveXattr: answer(s, s.removeXattr),
-		proto.MethodStatFS:      answer(s, s.statFS),
+		proto.MethodSetAttr:     answerUser(s, s.setAttr),
+		proto.MethodGetXattr:    answerUser(s, s.getXattr),
+		proto.MethodListXattr:   answerUser(s, s.listXattr),
+		proto.MethodSetXattr:    answerUser(s, s.setXattr),
+		proto.MethodRemoveXattr: answerUser(s, s.removeXattr),
+		proto.MethodStatFS:      answerUser(s, s.statFS),
 
 		proto.MethodCreateOpen: answer(s, s.createOpen),
 
-		proto.MethodOpen:     answer(s, s.open),
+		proto.MethodOpen:     answerUser(s, s.open),
 		proto.MethodClose:    answer(s, s.closeHandle),
 		proto.MethodSync:     answer(s, s.sync),
 		proto.MethodRead:     answer(s, s.read),
@@ -102,7 +104,7 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodAllocate: answer(s, s.allocate),
 		proto.MethodSeek:     answer(s, s.seek),
 		proto.MethodCopy:     answer(s, s.copy),
-		proto.MethodPull:     answer(s, s.pull),
+		proto.MethodPull:     answerUser(s, s.pull),
 
 		proto.MethodSums: answer(s, s.sums),
 	}
@@ -127,6 +129,22 @@ func answer[Q any](s *server, fn func(context.Context, *servedSession, *Q) (any,
 		}
 		return proto.Encode(reply)
 	}
+}
+
+// answerUser is answer for a request on behalf of a user. fn receives the user with its ids on
+// this node.
+func answerUser[Q any, P interface {
+	*Q
+	Caller() proto.Cred
+}](s *server, fn func(context.Context, *servedSession, user, *Q) (any, error),
+) rpc.Handler {
+	return answer(s, func(ctx context.Context, g *servedSession, q *Q) (any, error) {
+		u, err := s.user(P(q).Caller())
+		if err != nil {
+			return nil, err
+		}
+		return fn(ctx, g, u, q)
+	})
 }
 
 // session returns the session of a request.
@@ -213,10 +231,7 @@ func (s *server) ended(from rpc.Caller) {
 func (s *server) close() {
 	s.unlisten()
 	s.mu.Lock()
-	var left []rpc.Caller
-	for from := range s.sessions {
-		left = append(left, from)
-	}
+	left := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()
 	for _, from := range left {
 		s.ended(from)

@@ -11,11 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-func (s *server) setAttr(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) setAttr(ctx context.Context, g *servedSession, u user, q *proto.SetAttrAsk) (any, error) {
 	rights, err := rightsOf(ctx, g, q)
 	if err != nil {
 		return nil, err
@@ -84,13 +80,9 @@ func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (chang
 }
 
 // xattrOf returns the inode of a request about an extended attribute.
-func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAccess) (objects.Attr, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return objects.Attr{}, err
-	}
+func (s *server) xattrOf(ctx context.Context, u user, q *proto.XattrAsk, access xattrAccess) (objects.Attr, error) {
 	if access == xattrWrite {
-		if err = ours(q.Ino); err != nil {
+		if err := ours(q.Ino); err != nil {
 			return objects.Attr{}, err
 		}
 	}
@@ -101,8 +93,8 @@ func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAcc
 	return a, err
 }
 
-func (s *server) getXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, q, xattrRead)
+func (s *server) getXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, xattrRead)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +105,7 @@ func (s *server) getXattr(ctx context.Context, _ *servedSession, q *proto.XattrA
 	return &proto.XattrAnswer{Value: value}, nil
 }
 
-func (s *server) listXattr(ctx context.Context, _ *servedSession, q *proto.InoAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) listXattr(ctx context.Context, _ *servedSession, u user, q *proto.InoAsk) (any, error) {
 	a, err := s.inode(ctx, q.Ino)
 	if err != nil {
 		return nil, err
@@ -130,17 +118,13 @@ func (s *server) listXattr(ctx context.Context, _ *servedSession, q *proto.InoAs
 	return &proto.ListXattrAnswer{Names: names}, nil
 }
 
-func (s *server) setXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, q, xattrWrite)
-	if err != nil {
-		return nil, err
-	}
-	by, err := s.user(q.Cred)
+func (s *server) setXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, xattrWrite)
 	if err != nil {
 		return nil, err
 	}
 	if flags := metadata.XattrFlags(q.Flags); q.Name == objects.XattrTTL {
-		err = s.o.Store.SetTTL(ctx, by.Caller, a.Ino, string(q.Value), flags)
+		err = s.o.Store.SetTTL(ctx, u.Caller, a.Ino, string(q.Value), flags)
 	} else {
 		err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, flags)
 	}
@@ -148,8 +132,8 @@ func (s *server) setXattr(ctx context.Context, _ *servedSession, q *proto.XattrA
 	return nil, err
 }
 
-func (s *server) removeXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, q, xattrWrite)
+func (s *server) removeXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, xattrWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +154,7 @@ func (s *server) servedXattr(a *objects.Attr, name string) {
 
 // statFS returns the use of the device that holds an inode; for the root, which is on no
 // device, that of all together.
-func (s *server) statFS(ctx context.Context, _ *servedSession, q *proto.InoAsk) (any, error) {
-	if _, err := s.user(q.Cred); err != nil {
-		return nil, err
-	}
+func (s *server) statFS(ctx context.Context, _ *servedSession, _ user, q *proto.InoAsk) (any, error) {
 	if metadata.Ino(q.Ino) != metadata.RootIno {
 		a, err := s.inode(ctx, q.Ino)
 		if err != nil {

@@ -11,11 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) open(ctx context.Context, g *servedSession, u user, q *proto.OpenAsk) (any, error) {
 	access, ok := accessFromProto(q.Access)
 	if !ok {
 		return nil, fmt.Errorf("invalid access %#x to a file: %w", q.Access, objects.ErrInvalid)
@@ -61,7 +57,7 @@ func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.Crea
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.createIn(ctx, g, &q.Create)
+	made, err := s.createIn(ctx, g, u, &q.Create)
 	if err != nil {
 		return nil, err
 	}
@@ -186,19 +182,13 @@ func (s *server) allocate(ctx context.Context, g *servedSession, q *proto.Alloca
 		return nil, err
 	}
 	defer g.done(ctx, h)
-	ino := h.file.Ino()
-	done := s.push.changing(g, ino)
-	if err = s.killPriv(ctx, h); err != nil {
-		done()
-		return nil, err
-	}
-	err = h.file.Allocate(ctx, objects.AllocateMode(q.Mode), q.Off, q.N)
-	done()
-	s.served(ino, 0)
+	err = s.change(ctx, g, h, func() error {
+		return h.file.Allocate(ctx, objects.AllocateMode(q.Mode), q.Off, q.N)
+	})
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.o.Store.Attr(ctx, ino)
+	a, err := s.o.Store.Attr(ctx, h.file.Ino())
 	if err != nil {
 		return nil, err
 	}
@@ -222,17 +212,22 @@ func (s *server) seek(ctx context.Context, g *servedSession, q *proto.SeekAsk) (
 	return &proto.SeekAnswer{Off: off}, nil
 }
 
-// killPriv clears the set-id bits of a file whose content the user of a handle changes other
-// than by a write.
-func (s *server) killPriv(ctx context.Context, h *handle) error {
-	if h.who.IsRoot() {
-		return nil
+// change runs fn, which changes the content of a file other than by a write. For a user other than
+// root it clears the file's set-id bits before.
+func (s *server) change(ctx context.Context, g *servedSession, h *handle, fn func() error) error {
+	ino := h.file.Ino()
+	defer s.push.changing(g, ino)()
+	if !h.who.IsRoot() {
+		a, err := s.o.Store.Attr(ctx, ino)
+		if err == nil && a.Mode&modeSetID != 0 {
+			_, err = s.o.Store.SetAttr(ctx, ino, objects.Change{KillPriv: true})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	a, err := s.o.Store.Attr(ctx, h.file.Ino())
-	if err == nil && a.Mode&modeSetID != 0 {
-		_, err = s.o.Store.SetAttr(ctx, a.Ino, objects.Change{KillPriv: true})
-	}
-	return err
+	defer s.served(ino, 0)
+	return fn()
 }
 
 // copy copies between two files of this node.
@@ -247,15 +242,13 @@ func (s *server) copy(ctx context.Context, g *servedSession, q *proto.CopyAsk) (
 		return nil, err
 	}
 	defer g.done(ctx, src)
-	ino := dst.file.Ino()
-	defer s.push.changing(g, ino)()
-	if err = s.killPriv(ctx, dst); err != nil {
-		return nil, err
-	}
-	n, err := s.o.Store.CopyRange(ctx, objects.CopyRange{
-		Dst: dst.file, DstOff: q.DstOff, Src: src.file, SrcOff: q.SrcOff, N: q.N,
+	var n uint64
+	err = s.change(ctx, g, dst, func() (err error) {
+		n, err = s.o.Store.CopyRange(ctx, objects.CopyRange{
+			Dst: dst.file, DstOff: q.DstOff, Src: src.file, SrcOff: q.SrcOff, N: q.N,
+		})
+		return err
 	})
-	s.served(ino, 0)
 	if err == nil && n < q.N {
 		err = ctx.Err()
 	}
@@ -263,29 +256,24 @@ func (s *server) copy(ctx context.Context, g *servedSession, q *proto.CopyAsk) (
 		return nil, err
 	}
 	out := s.moved(dst.file, objects.Moved{N: n}, q.DstOff)
-	if a, err := s.o.Store.Attr(ctx, ino); err == nil {
+	if a, err := s.o.Store.Attr(ctx, dst.file.Ino()); err == nil {
 		out.Path = a.Path
 	}
 	return out, nil
 }
 
 // pull copies from a file of a third node.
-func (s *server) pull(ctx context.Context, g *servedSession, q *proto.PullAsk) (any, error) {
-	if _, err := s.user(q.Cred); err != nil {
-		return nil, err
-	}
+func (s *server) pull(ctx context.Context, g *servedSession, _ user, q *proto.PullAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
 	}
 	defer g.done(ctx, h)
-	ino := h.file.Ino()
-	defer s.push.changing(g, ino)()
-	if err = s.killPriv(ctx, h); err != nil {
-		return nil, err
-	}
-	moved, err := s.o.Pull(ctx, h.file, q)
-	s.served(ino, 0) // Pull has counted the bytes
+	var moved objects.Moved
+	err = s.change(ctx, g, h, func() (err error) {
+		moved, err = s.o.Pull(ctx, h.file, q) // which counts the bytes
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -48,13 +48,9 @@ func (s *server) keep(a *objects.Attr) uint32 {
 	return uint32(ttl.Milliseconds())
 }
 
-func (s *server) lookup(ctx context.Context, g *servedSession, q *proto.LookupAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) lookup(ctx context.Context, g *servedSession, u user, q *proto.LookupAsk) (any, error) {
 	mark := s.push.mark()
-	if _, err = s.folder(ctx, u, q.Dir, objects.PermExec); err != nil {
+	if _, err := s.folder(ctx, u, q.Dir, objects.PermExec); err != nil {
 		return nil, err
 	}
 	names := s.push.remember(g, namesOf(metadata.Ino(q.Dir)), mark)
@@ -65,10 +61,7 @@ func (s *server) lookup(ctx context.Context, g *servedSession, q *proto.LookupAs
 	return new(s.attrFor(g, &a, mark, names)), nil
 }
 
-func (s *server) attr(ctx context.Context, g *servedSession, q *proto.InoAsk) (any, error) {
-	if _, err := s.user(q.Cred); err != nil {
-		return nil, err
-	}
+func (s *server) attr(ctx context.Context, g *servedSession, _ user, q *proto.InoAsk) (any, error) {
 	mark := s.push.mark()
 	a, err := s.inode(ctx, q.Ino)
 	if err != nil {
@@ -88,11 +81,7 @@ const (
 
 // readDir lists a page of a directory, with the attributes of each entry if the user may look
 // them up.
-func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDirAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) readDir(ctx context.Context, g *servedSession, u user, q *proto.ReadDirAsk) (any, error) {
 	mark := s.push.mark()
 	dir, err := s.folder(ctx, u, q.Dir, objects.PermRead)
 	if err != nil {
@@ -115,7 +104,7 @@ func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDir
 	}
 	know := u.May(&dir.Inode, objects.PermExec)
 	for i, room := 0, pageRoom; i < len(entries); i++ {
-		entry := entryToProto(&entries[i], nil, 0)
+		entry := entryToProto(&entries[i])
 		if know {
 			// An entry removed since is listed without attributes.
 			if a, err := s.o.Store.Attr(ctx, entries[i].Ino); err == nil {
@@ -138,21 +127,11 @@ func entrySize(e *proto.Entry) int {
 	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
 }
 
-// writable returns the user of a request, and a directory in which that user may create and
-// remove names.
-//
-// Errors: ErrDenied; ErrStale; metadata.ErrNotDir.
-func (s *server) writable(ctx context.Context, c proto.Cred, dir uint64) (user, objects.Attr, error) {
-	u, err := s.user(c)
-	if err != nil {
-		return user{}, objects.Attr{}, err
-	}
-	a, err := s.folder(ctx, u, dir, objects.PermWrite|objects.PermExec)
-	return u, a, err
-}
+// permNames are the permissions in a directory that are needed to create and remove names.
+const permNames = objects.PermWrite | objects.PermExec
 
-func (s *server) create(ctx context.Context, g *servedSession, q *proto.CreateAsk) (any, error) {
-	a, err := s.createIn(ctx, g, q)
+func (s *server) create(ctx context.Context, g *servedSession, u user, q *proto.CreateAsk) (any, error) {
+	a, err := s.createIn(ctx, g, u, q)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +139,8 @@ func (s *server) create(ctx context.Context, g *servedSession, q *proto.CreateAs
 }
 
 // createIn creates an inode in a directory.
-func (s *server) createIn(ctx context.Context, g *servedSession, q *proto.CreateAsk) (objects.Attr, error) {
-	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
+func (s *server) createIn(ctx context.Context, g *servedSession, u user, q *proto.CreateAsk) (objects.Attr, error) {
+	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -178,8 +157,8 @@ func (s *server) createIn(ctx context.Context, g *servedSession, q *proto.Create
 	return a, nil
 }
 
-func (s *server) link(ctx context.Context, g *servedSession, q *proto.LinkAsk) (any, error) {
-	_, dir, err := s.writable(ctx, q.Cred, q.Dir)
+func (s *server) link(ctx context.Context, g *servedSession, u user, q *proto.LinkAsk) (any, error) {
+	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +175,8 @@ func (s *server) link(ctx context.Context, g *servedSession, q *proto.LinkAsk) (
 	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) remove(ctx context.Context, _ *servedSession, q *proto.RemoveAsk) (any, error) {
-	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
+func (s *server) remove(ctx context.Context, _ *servedSession, u user, q *proto.RemoveAsk) (any, error) {
+	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return nil, err
 	}
@@ -230,12 +209,12 @@ func outdated(inos ...metadata.Ino) *proto.Invalid {
 	return out
 }
 
-func (s *server) rename(ctx context.Context, _ *servedSession, q *proto.RenameAsk) (any, error) {
-	u, from, err := s.writable(ctx, q.Cred, q.From)
+func (s *server) rename(ctx context.Context, _ *servedSession, u user, q *proto.RenameAsk) (any, error) {
+	from, err := s.folder(ctx, u, q.From, permNames)
 	if err != nil {
 		return nil, err
 	}
-	to, err := s.folder(ctx, u, q.To, objects.PermWrite|objects.PermExec)
+	to, err := s.folder(ctx, u, q.To, permNames)
 	if err != nil {
 		return nil, err
 	}

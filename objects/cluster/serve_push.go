@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// topic is a subject of notices to sessions: an inode's attributes and content, or a
-// directory's names.
+// topic is a subject of notices to sessions, and of those from other nodes: an inode's attributes
+// and content, or a directory's names.
 type topic struct {
 	ino   metadata.Ino
 	names bool
@@ -334,11 +334,9 @@ func (g *servedSession) notify(body []byte) error {
 		if err != nil || sent {
 			return err
 		}
-		wait := time.NewTimer(retellAfter)
 		select {
-		case <-wait.C:
+		case <-time.After(retellAfter):
 		case <-g.gone:
-			wait.Stop()
 			return nil
 		}
 	}

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -121,9 +123,7 @@ func (g *servedSession) finish() (left []*handle) {
 	}
 	g.over = true
 	close(g.gone)
-	for _, h := range g.handles {
-		left = append(left, h)
-	}
+	left = slices.Collect(maps.Values(g.handles))
 	g.handles = nil
 	return left
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -49,7 +49,7 @@ func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offse
 
 // Store makes the owner get the bytes of the file from src.
 func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offset) (transport.Path, error) {
-	defer r.f.changing()()
+	defer r.f.Changing()()
 	if src.Len() <= slotSize {
 		return r.storeSmall(ctx, src, uint64(off))
 	}
@@ -90,7 +90,9 @@ func (r remote) expose(ctx context.Context, span transport.Span, off uint64, l e
 		if err != nil {
 			return err
 		}
-		d, err := f.n.share(ctx, b, l.rights)
+		sharing, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+		d, err := f.n.c.comm.Share(sharing, f.n.rank, b, l.rights)
+		cancel()
 		if err == nil {
 			memory := d.Append(nil)
 			var n uint64
@@ -118,13 +120,6 @@ func (r remote) expose(ctx context.Context, span transport.Span, off uint64, l e
 	return pathOf(text(&path)), nil
 }
 
-// share is comm's Share, within the timeout of a request.
-func (n *Node) share(ctx context.Context, b *region.Buffer, rights wire.Rights) (wire.Descriptor, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
-	defer cancel()
-	return n.c.comm.Share(ctx, n.rank, b, rights)
-}
-
 // piece moves one piece of a larger move.
 func (f *File) piece(ctx context.Context, s *session, m rpc.Method, in *proto.MoveAsk) (proto.MoveAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
@@ -148,59 +143,24 @@ func short(m rpc.Method, n, want uint64) error {
 
 // fetchSmall reads through a slot.
 func (r remote) fetchSmall(ctx context.Context, dst transport.Span, off uint64) (transport.Path, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.f.n.c.opts.Timeout)
-	defer cancel()
-	var path transport.Path
-	err := r.f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.blank(ctx, int(dst.Len()))
-		if err != nil {
-			return err
+	want := uint64(dst.Len())
+	out, err := r.f.readSlot(ctx, off, want, func(got []byte) error {
+		if n := uint64(len(got)); n < want {
+			return short(proto.MethodRead, n, want)
 		}
-		out, err := r.f.moveIn(ctx, s, proto.MethodRead, &proto.MoveAsk{
-			Handle: handle, Off: off, N: uint64(dst.Len()), Memory: b.memory,
-		})
-		defer func() { b.done(err) }()
-		if err != nil {
-			return err
-		}
-		path = pathOf(out.Path)
-		if out.N < uint64(dst.Len()) {
-			return short(proto.MethodRead, out.N, uint64(dst.Len()))
-		}
-		_, failure := r.f.n.c.opts.Engine.Copy(ctx, dst, transport.HostSpan(b.bytes(int(out.N))))
-		return failure
+		_, err := r.f.n.c.opts.Engine.Copy(ctx, dst, transport.HostSpan(got))
+		return err
 	})
-	return path, err
+	return pathOf(out.Path), err
 }
 
 // storeSmall writes through a slot.
 func (r remote) storeSmall(ctx context.Context, src transport.Span, off uint64) (transport.Path, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.f.n.c.opts.Timeout)
-	defer cancel()
-	var path transport.Path
-	err := r.f.with(ctx, false, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { b.done(err) }()
-		if _, failure := r.f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(b.filled(int(src.Len()))), src); failure != nil {
-			return failure
-		}
-		var out proto.MoveAnswer
-		out, err = r.f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
-			Handle: handle, Off: off, N: uint64(src.Len()), Memory: b.memory,
-		})
-		if err != nil {
-			return err
-		}
-		path = pathOf(out.Path)
-		if out.N < uint64(src.Len()) {
-			return short(proto.MethodWrite, out.N, uint64(src.Len()))
-		}
-		return nil
+	out, err := r.f.writeSlot(ctx, objects.Write{Off: off}, uint64(src.Len()), true, func(b []byte) error {
+		_, err := r.f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(b), src)
+		return err
 	})
-	return path, err
+	return pathOf(out.Path), err
 }
 
 // maxPath is the maximum length of a text accepted as a route.

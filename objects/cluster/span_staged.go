@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
 // stagesAhead is the number of stages of one move that are in progress at once.
@@ -31,11 +32,7 @@ func (m *staging) part(at, n uint64) (transport.Span, error) {
 }
 
 // ask makes the owner move n bytes at an offset of the span from or to a stage.
-func (m *staging) ask(ctx context.Context, f *File, b *slot, at, n uint64, read bool) (proto.MoveAnswer, error) {
-	method := proto.MethodWrite
-	if read {
-		method = proto.MethodRead
-	}
+func (m *staging) ask(ctx context.Context, f *File, method rpc.Method, b *slot, at, n uint64) (proto.MoveAnswer, error) {
 	return f.piece(ctx, m.s, method, &proto.MoveAsk{Handle: m.handle, Off: m.off + at, N: n, Memory: b.memory})
 }
 
@@ -51,7 +48,7 @@ func fetchStaged(ctx context.Context, f *File, m staging) (string, error) {
 		if err != nil {
 			return 0, err
 		}
-		out, err := m.ask(ctx, f, b, at, n, true)
+		out, err := m.ask(ctx, f, proto.MethodRead, b, at, n)
 		if err == nil && out.N == n {
 			path.Store(&out.Path)
 			_, failure := f.n.c.opts.Engine.Copy(ctx, dst, transport.HostSpan(b.bytes(int(n))))
@@ -103,7 +100,7 @@ func storeStaged(ctx context.Context, f *File, m staging) (string, error) {
 				p.drop()
 				return p.err
 			}
-			out, err := m.ask(ctx, f, p.b, p.at, p.n, false)
+			out, err := m.ask(ctx, f, proto.MethodWrite, p.b, p.at, p.n)
 			p.b.done(err)
 			if err != nil {
 				return err

@@ -24,9 +24,6 @@ func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, err
 	return out.Sums, err
 }
 
-// Length requests the size of the file from its owner.
-func (f *File) Length(ctx context.Context) (uint64, error) { return f.end(ctx) }
-
 // sums returns the checksums of blocks of a file.
 func (s *server) sums(ctx context.Context, g *servedSession, q *proto.SumsAsk) (any, error) {
 	if err := q.Validate(); err != nil {

@@ -93,22 +93,6 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// NodeState describes another node as far as it is known without sending a request.
-type NodeState struct {
-	members.Record
-	// Connected is true if there is a session, and Transport is its transport.
-	Connected bool   `json:"connected"`
-	Transport string `json:"transport,omitempty"`
-	// Protection is the protection of the session: tls, secret, plain (none, as configured on
-	// both nodes), or local (none, on a socket of this machine).
-	Protection string `json:"protection,omitempty"`
-	// Remote is the address that its connection comes from, or goes to; empty for a socket of
-	// this machine, and if there is no connection.
-	Remote string `json:"remote,omitempty"`
-	// Problem is the reason why the last attempt to reach it failed, or empty.
-	Problem string `json:"problem,omitempty"`
-}
-
 // Invalidation describes which cached answers of a node are no longer valid.
 type Invalidation struct {
 	Node *Node
@@ -116,16 +100,4 @@ type Invalidation struct {
 	// session broke.
 	Inos, Dirs []objects.Ino
 	All        bool
-}
-
-// Stats holds counts since the start.
-type Stats struct {
-	Questions uint64 `json:"questions"` // requests sent to other nodes
-	Answers   uint64 `json:"answers"`   // requests of other nodes answered
-	Failures  uint64 `json:"failures"`
-	BytesIn   uint64 `json:"bytes_in"`
-	BytesOut  uint64 `json:"bytes_out"`
-	// Invalidations sent and received.
-	InvalidationsOut uint64 `json:"invalidations_out"`
-	InvalidationsIn  uint64 `json:"invalidations_in"`
 }

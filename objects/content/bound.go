@@ -80,16 +80,18 @@ func (b *Bound) AddMemory(m *devices.Memory, n uint64) {
 }
 
 // AddPart appends n bytes at offset at of other content, which does not end with this one.
-func (b *Bound) AddPart(of *Bound, at, n uint64) {
+// It reports whether they are the first of that content.
+func (b *Bound) AddPart(of *Bound, at, n uint64) (first bool) {
 	if k := len(b.parts); k > 0 && b.parts[k-1].of == of && b.parts[k-1].at+b.parts[k-1].n == at {
 		b.parts[k-1].n += n
 		b.size += n
-		return
+		return false
 	}
-	if !slices.Contains(b.of, of) {
+	if first = !slices.Contains(b.of, of); first {
 		b.of = append(b.of, of)
 	}
 	b.add(boundPart{n: n, of: of, at: at})
+	return first
 }
 
 func (b *Bound) add(p boundPart) {
@@ -106,7 +108,7 @@ func (b *Bound) AfterReaders(fn func()) { b.gate.after(fn) }
 
 // State reports whether the owner's memory, or a replica, can be read.
 func (b *Bound) State() metadata.BindState {
-	if b.Alive() || b.successor() != nil {
+	if b.Alive() || slices.ContainsFunc(b.Replicas(), (*Bound).Alive) {
 		return metadata.BoundLive
 	}
 	return metadata.BoundLost
@@ -114,15 +116,7 @@ func (b *Bound) State() metadata.BindState {
 
 // Alive reports whether its own memory can be read, replicas aside.
 func (b *Bound) Alive() bool {
-	if b.HasEnded() {
-		return false
-	}
-	for _, of := range b.of {
-		if of.HasEnded() {
-			return false
-		}
-	}
-	return true
+	return !b.HasEnded() && !slices.ContainsFunc(b.of, (*Bound).HasEnded)
 }
 
 // HasEnded reports whether End was called, of its own memory alone.
@@ -175,21 +169,21 @@ func (b *Bound) End() {
 }
 
 // Find implements Content. It prefers the owner's memory to a replica's.
-func (b *Bound) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
-	pieces, release, err := b.FindOwn(off, n)
+func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
+	seen, err := b.FindOwn(off, n)
 	if err == nil {
-		return pieces, release, nil
+		return seen, nil
 	}
 	for _, r := range b.Replicas() {
-		if found, leave, other := r.FindOwn(off, n); other == nil {
-			return found, leave, nil
+		if found, other := r.FindOwn(off, n); other == nil {
+			return found, nil
 		}
 	}
-	return nil, nil, err
+	return Range{}, err
 }
 
 // FindOwn is Find without replicas.
-func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
+func (b *Bound) FindOwn(off, n uint64) (Range, error) {
 	var in stay
 	err := in.enter(b)
 	end := min(off+n, b.size)
@@ -200,9 +194,9 @@ func (b *Bound) FindOwn(off, n uint64) ([]Piece, func(), error) {
 	}
 	if err != nil {
 		in.leave()
-		return nil, nil, err
+		return Range{}, err
 	}
-	return b.pieces(nil, off, end, off), in.leave, nil
+	return Range{N: end - off, Pieces: b.pieces(nil, off, end, off), Release: in.leave}, nil
 }
 
 // first returns the index of the part that holds a byte.
@@ -273,22 +267,22 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 			return done, err
 		}
 		step := min(fits-done, MaxPiece)
-		pieces, release, err := b.FindOwn(off+done, step)
+		seen, err := b.FindOwn(off+done, step)
 		if err != nil {
 			return done, err
 		}
 		b.DropReplicas(nil) // they are none of what is here from now on
-		for _, at := range pieces {
+		for _, at := range seen.Pieces {
 			if err = b.whole(at); err == nil {
 				err = fn(context.WithoutCancel(ctx), at)
 			}
 			if err != nil {
-				release()
+				seen.Release()
 				return done, err
 			}
 			done += at.N
 		}
-		release()
+		seen.Release()
 	}
 	if fits < n {
 		return done, fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)

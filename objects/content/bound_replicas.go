@@ -14,16 +14,6 @@ func (b *Bound) Replicas() []*Bound {
 	return b.spares
 }
 
-// successor returns the oldest replica that is alive, or nil.
-func (b *Bound) successor() *Bound {
-	for _, r := range b.Replicas() {
-		if r.Alive() {
-			return r
-		}
-	}
-	return nil
-}
-
 // DropReplicas ends the replicas for which meant returns true, or all for nil. The caller
 // holds the object's lane.
 func (b *Bound) DropReplicas(meant func(*Bound) bool) {

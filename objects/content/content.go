@@ -19,9 +19,9 @@ import (
 // device's memory is gone.
 type Content interface {
 	// Find returns the pieces of a range, in order and without gaps. Their memory
-	// stays until release is called. With sparse false, a hole inside a file may be
+	// stays until Release is called. With sparse false, a hole inside a file may be
 	// part of a piece.
-	Find(off, n uint64, sparse bool) (pieces []Piece, release func(), err error)
+	Find(off, n uint64, sparse bool) (Range, error)
 	// Write copies src to off and returns the number of bytes written: all of them, or
 	// those before an error.
 	Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error)
@@ -57,7 +57,7 @@ type Piece struct {
 type Lost struct{}
 
 // Find implements Content.
-func (Lost) Find(uint64, uint64, bool) ([]Piece, func(), error) { return nil, nil, ErrLost }
+func (Lost) Find(uint64, uint64, bool) (Range, error) { return Range{}, ErrLost }
 
 // Write implements Content.
 func (Lost) Write(context.Context, uint64, transport.Span) (uint64, transport.Path, error) {

@@ -169,16 +169,16 @@ func (x *Extents) free(e extent) {
 }
 
 // Find implements Content.
-func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
+func (x *Extents) Find(off, n uint64, _ bool) (Range, error) {
 	if err := x.CheckEpoch(); err != nil {
-		return nil, nil, err
+		return Range{}, err
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	end := off + n
 	for _, r := range x.bad {
 		if uint64(r.Off) < end && off < uint64(r.End()) {
-			return nil, nil, fmt.Errorf("read range %v: %w", r, ErrDamaged)
+			return Range{}, fmt.Errorf("read range %v: %w", r, ErrDamaged)
 		}
 	}
 	pieces := make([]Piece, 0, 2)
@@ -200,7 +200,7 @@ func (x *Extents) Find(off, n uint64, _ bool) ([]Piece, func(), error) {
 	})
 	hole(end)
 	in := x.gate.enter()
-	return pieces, func() { x.gate.leave(in) }, nil
+	return Range{N: n, Pieces: pieces, Release: func() { x.gate.leave(in) }}, nil
 }
 
 // Usage implements Content.

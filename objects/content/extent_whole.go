@@ -98,10 +98,7 @@ func (x *Extents) allocShared(ctx context.Context, n devices.Size, kind devices.
 // copyTo copies the first size bytes, holes as zeros. An interrupted copy is discarded, so
 // the device itself may stop when the context ends.
 func (x *Extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
-	look := func(off, n uint64) (Range, error) {
-		pieces, release, err := x.Find(off, n, true)
-		return Range{N: n, Pieces: pieces, Release: release}, err
-	}
+	look := func(off, n uint64) (Range, error) { return x.Find(off, n, true) }
 	err := Walk(ctx, look, 0, size, func(at Piece) error {
 		dst, err := mem.Span(rangeOf(at.Off, at.Off+at.N))
 		switch {

@@ -32,7 +32,7 @@ func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (ui
 	// to a file.
 	interrupted, look := ctx.Err, uint64(MaxPiece)
 	ctx = context.WithoutCancel(ctx)
-	pace := x.tier.paces.of(devices.Name(x.tier.Name), src)
+	pace := x.tier.paceOf(src)
 	for total := uint64(src.Len()); done < total; {
 		if done >= look {
 			if err := interrupted(); err != nil {

@@ -69,43 +69,46 @@ func (h *HostFile) span(off, n uint64) transport.Span {
 }
 
 // Find implements Content.
-func (h *HostFile) Find(off, n uint64, sparse bool) ([]Piece, func(), error) {
+func (h *HostFile) Find(off, n uint64, sparse bool) (Range, error) {
+	seen := Range{N: n, Release: func() {}}
 	if sparse {
 		whole, err := h.whole()
 		if err != nil {
-			return nil, nil, err
+			return Range{}, err
 		}
 		sparse = !whole
 	}
 	if !sparse {
-		return []Piece{{Off: off, N: n, Span: h.span(off, n)}}, func() {}, nil
+		seen.Pieces = []Piece{{Off: off, N: n, Span: h.span(off, n)}}
+		return seen, nil
 	}
-	var pieces []Piece
 	for end := off + n; off < end; {
-		data, err := h.seek(off, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			data, err = end, nil
-		}
+		data, err := h.edge(off, end, unix.SEEK_DATA)
 		if err != nil {
-			return nil, nil, err
+			return Range{}, err
 		}
-		if data = min(data, end); data > off {
-			pieces = append(pieces, Piece{Off: off, N: data - off, Hole: true})
+		if data > off {
+			seen.Pieces = append(seen.Pieces, Piece{Off: off, N: data - off, Hole: true})
 			off = data
 			continue
 		}
-		hole, err := h.seek(off, unix.SEEK_HOLE)
-		if errors.Is(err, unix.ENXIO) { // cut meanwhile
-			hole, err = end, nil
-		}
+		hole, err := h.edge(off, end, unix.SEEK_HOLE)
 		if err != nil {
-			return nil, nil, err
+			return Range{}, err
 		}
-		hole = min(hole, end)
-		pieces = append(pieces, Piece{Off: off, N: hole - off, Span: h.span(off, hole-off)})
+		seen.Pieces = append(seen.Pieces, Piece{Off: off, N: hole - off, Span: h.span(off, hole-off)})
 		off = hole
 	}
-	return pieces, func() {}, nil
+	return seen, nil
+}
+
+// edge is seek, but at most to end, which it also returns if the file ends before.
+func (h *HostFile) edge(off, end uint64, whence int) (uint64, error) {
+	at, err := h.seek(off, whence)
+	if errors.Is(err, unix.ENXIO) {
+		return end, nil
+	}
+	return min(at, end), err
 }
 
 // whole reports whether the file has at least as much memory as its length, which saves
@@ -149,7 +152,7 @@ func (h *HostFile) Write(ctx context.Context, off uint64, src transport.Span) (u
 	if err := h.room(off, uint64(src.Len())); err != nil {
 		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
 	}
-	pace := h.tier.paces.of(devices.Name(h.tier.Name), src)
+	pace := h.tier.paceOf(src)
 	for total := uint64(src.Len()); done < total; {
 		if err := ctx.Err(); err != nil {
 			return done, path, err

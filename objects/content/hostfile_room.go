@@ -17,12 +17,12 @@ func (h *HostFile) overwrite(ctx context.Context, off, n uint64) error {
 	if off >= end {
 		return nil
 	}
-	pieces, release, err := h.Find(off, end-off, true)
+	seen, err := h.Find(off, end-off, true)
 	if err != nil {
 		return err
 	}
-	defer release()
-	for _, at := range pieces {
+	defer seen.Release()
+	for _, at := range seen.Pieces {
 		if at.Hole {
 			continue
 		}
@@ -55,12 +55,12 @@ func (h *HostFile) missing(off, n uint64) (devices.Size, error) {
 	if inside == off {
 		return devices.Size(missing), nil
 	}
-	pieces, release, err := h.Find(off, inside-off, true)
+	seen, err := h.Find(off, inside-off, true)
 	if err != nil {
 		return 0, err
 	}
-	defer release()
-	for _, at := range pieces {
+	defer seen.Release()
+	for _, at := range seen.Pieces {
 		if at.Hole {
 			missing += at.N
 		}

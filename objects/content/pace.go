@@ -24,47 +24,37 @@ const (
 
 // pace chooses how many bytes are moved between two looks at the context. The cost of a
 // call does not depend on its length: a card that copies 16 MiB internally in 8 us waits
-// as long for the next call. So pieces grow while they take less than pieceTime, and
-// shrink when they take longer. The zero value begins with MaxPiece. It may be used from
-// any goroutine.
-type pace struct{ length atomic.Uint64 }
+// as long for the next call. So pieces grow while they take less than wanted, and shrink
+// when they take longer, beginning with MaxPiece. It may be used from any goroutine.
+type pace struct {
+	// want is the duration that a piece should take.
+	want   time.Duration
+	length atomic.Uint64
+}
 
 // piece returns the length of the next piece, in bytes.
 func (p *pace) piece() uint64 { return max(p.length.Load(), MaxPiece) }
 
-// took adapts to a piece of n bytes that took spent and should have taken want. A piece
-// that was shorter than planned changes nothing.
-func (p *pace) took(n uint64, spent, want time.Duration) {
+// took adapts to a piece of n bytes that took spent. A piece that was shorter than planned
+// changes nothing.
+func (p *pace) took(n uint64, spent time.Duration) {
 	now := p.piece()
 	switch {
 	case n < now:
-	case spent < want/2:
+	case spent < p.want/2:
 		p.length.Store(min(2*now, longPiece))
-	case spent > 2*want:
+	case spent > 2*p.want:
 		p.length.Store(max(now/2, MaxPiece))
 	}
 }
 
-// paces are the paces of copies to one tier: within it, from another device, and from
-// another machine.
-type paces struct{ inside, across, remote pace }
-
-// pacing is a pace with the duration that a piece should take.
-type pacing struct {
-	*pace
-
-	want time.Duration
-}
-
-func (p pacing) took(n uint64, spent time.Duration) { p.pace.took(n, spent, p.want) }
-
-// of returns the pace of copies from src to the tier of that name.
-func (p *paces) of(name devices.Name, src transport.Span) pacing {
+// paceOf returns the pace of copies from src.
+func (t *Tier) paceOf(src transport.Span) *pace {
 	switch {
 	case src.IsRemote():
-		return pacing{&p.remote, farTime}
-	case src.Device() == name:
-		return pacing{&p.inside, pieceTime}
+		return &t.remote
+	case src.Device() == devices.Name(t.Name):
+		return &t.inside
 	}
-	return pacing{&p.across, pieceTime}
+	return &t.across
 }

@@ -9,12 +9,12 @@ import (
 // what a call costs does not show, and shrink where they would hold up an
 // interrupt.
 func TestPaceFollowsTheDevice(t *testing.T) {
-	var p pace
+	p := pace{want: pieceTime}
 	moves := func(times int, bytesPerSecond float64) (longest time.Duration) {
 		for range times {
 			n := p.piece()
 			spent := time.Duration(float64(n) / bytesPerSecond * 1e9)
-			p.took(n, spent, pieceTime)
+			p.took(n, spent)
 			longest = max(longest, spent)
 		}
 		return longest
@@ -35,7 +35,7 @@ func TestPaceFollowsTheDevice(t *testing.T) {
 		t.Errorf("a slow card's pieces take %v", longest)
 	}
 	before := p.piece()
-	p.took(before-1, 0, pieceTime)
+	p.took(before-1, 0)
 	if p.piece() != before {
 		t.Error("a piece that was short of what was asked has changed the next")
 	}

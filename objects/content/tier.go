@@ -34,12 +34,16 @@ type Tier struct {
 	late  late          // frees that wait for readers
 	// leaving counts orphans that the kernel is expected to forget soon.
 	leaving late
-	paces   paces
+	// The paces of copies within it, from another device, and from another machine.
+	inside, across, remote pace
 }
 
 // NewTier sets up a device for the store. Close releases what it takes.
 func NewTier(dev devices.Device, o arena.Options) (*Tier, error) {
-	t := &Tier{Dev: dev, Name: metadata.DeviceName(dev.Info().Name)}
+	t := &Tier{
+		Dev: dev, Name: metadata.DeviceName(dev.Info().Name),
+		inside: pace{want: pieceTime}, across: pace{want: pieceTime}, remote: pace{want: farTime},
+	}
 	if files, ok := devices.FilesOf(dev); ok {
 		t.Files = files
 		return t, nil
@@ -77,12 +81,11 @@ func (t *Tier) settle(limit time.Duration) {
 	if came == nil {
 		return
 	}
-	enough := time.NewTimer(limit)
-	defer enough.Stop()
+	enough := time.After(limit)
 	for ; came != nil; came = t.leaving.next() {
 		select {
 		case <-came:
-		case <-enough.C:
+		case <-enough:
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package filecollect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -108,23 +109,22 @@ func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*col
 		Size: t.Size, Strict: t.Strict, Algorithm: string(t.Algorithm),
 	}
 	_, _ = rand.Read(ask.Job) // never fails
-	places := map[*cluster.Node]int{}
 	var nodes []*cluster.Node
 	for i, r := range ranks {
 		n, err := r.node()
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", i, err)
 		}
-		if _, known := places[n]; !known {
-			places[n] = len(nodes)
-			nodes = append(nodes, n)
+		at := slices.Index(nodes, n)
+		if at < 0 {
+			at, nodes = len(nodes), append(nodes, n)
 			record := c.cluster.Self()
 			if n != nil {
 				record = n.Record()
 			}
 			ask.Nodes, ask.Epochs = append(ask.Nodes, string(record.Name)), append(ask.Epochs, uint64(record.Epoch))
 		}
-		ask.Of = append(ask.Of, uint32(places[n]))
+		ask.Of = append(ask.Of, uint32(at))
 	}
 	ask.Costs = c.measured.get(&ask, time.Now())
 	k := &collection{c: c, ask: &ask}
@@ -157,16 +157,8 @@ func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do fun
 		})
 	}
 	all.Wait()
-	var told []error
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			told = append(told, err)
-		}
-	}
-	if len(told) == 0 {
-		told = errs
-	}
-	return errors.Join(told...)
+	told := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, context.Canceled) })
+	return cmp.Or(errors.Join(told...), errors.Join(errs...))
 }
 
 // localParticipant is this node as a party.

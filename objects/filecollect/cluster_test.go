@@ -107,7 +107,7 @@ func TestCollect(t *testing.T) {
 						name := fmt.Sprintf("%d-%v-%d", i, kind, count)
 						t.Run(name, func(t *testing.T) {
 							task := filecollect.Task{Kind: kind, Type: elem.Float32, Ranks: len(places), Size: 4 * uint64(count), Root: 1}
-							if filecollect.Combines(kind) {
+							if kind.Combines() {
 								task.Op, task.Strict = elem.Sum, true
 							}
 							collectOnce(t, w, task, places, name, uint64(i*1000+int(kind)*100+j*50))

@@ -141,11 +141,13 @@ func (c *Collector) runHere(ctx context.Context, t Task, ranks []FileRank, killP
 	if err != nil {
 		return Report{}, err
 	}
+	var order []plan.Rank
+	var topology string
 	if t.Algorithm != "" && c.o.Order != nil {
-		job.Join(c.o.Order(places))
+		order, topology = c.o.Order(places)
 	}
 	err = c.contained(func() (err error) {
-		report, err = job.RunRanks(ctx, region.NewTable(c.o.Engine))
+		report, err = job.RunRanks(ctx, region.NewTable(c.o.Engine), order, topology)
 		return err
 	})
 	if err != nil {

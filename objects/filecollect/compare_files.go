@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects"
@@ -42,16 +43,16 @@ func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by ob
 	if len(inos) == 0 || len(inos) > MaxVerified {
 		return nil, fmt.Errorf("%d files given, but 1 to %d are allowed: %w", len(inos), MaxVerified, objects.ErrInvalid)
 	}
-	o := newOpened(store, tree, by)
+	o := newOpened(store, tree, by, inos, nil)
 	defer o.close(ctx)
 	all := make([]verified, len(inos))
 	for i, ino := range inos {
 		var err error
-		if all[i].end, err = o.open(ctx, ino, objects.PermRead); err == nil {
-			all[i].size, err = sizeOf(ctx, all[i].end)
+		if all[i].end, err = o.open(ctx, ino); err == nil {
+			all[i].Size, err = sizeOf(ctx, all[i].end)
 		}
 		if err != nil {
-			return nil, rankFault(i, err)
+			return nil, ofRank(i, err)
 		}
 	}
 	if err := compare(ctx, all); err != nil {
@@ -59,24 +60,23 @@ func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by ob
 	}
 	out := make([]Verified, len(all))
 	for i, f := range all {
-		out[i] = Verified{Size: f.size, First: f.first, Blocks: f.blocks}
+		out[i] = f.Verified
 	}
 	return out, nil
 }
 
 // verified is a file that is compared with the first one.
 type verified struct {
-	end  cluster.End
-	size uint64
-	// first is the first block that differs, blocks the number that differ.
-	first, blocks uint64
+	Verified
+
+	end cluster.End
 }
 
 // compare counts the blocks that differ.
 func compare(ctx context.Context, all []verified) error {
 	var longest uint64
 	for i := range all {
-		longest = max(longest, all[i].size)
+		longest = max(longest, all[i].Size)
 	}
 	for from := uint64(0); from*VerifyBlock < longest; from += verifyAtOnce {
 		data, err := nextData(ctx, all, from, longest)
@@ -89,26 +89,16 @@ func compare(ctx context.Context, all []verified) error {
 		if from = data; from*VerifyBlock >= longest {
 			return nil
 		}
-		sums := make([][]byte, len(all))
-		errs := make(chan error, len(all))
+		sums, errs := make([][]byte, len(all)), make([]error, len(all))
+		var reading sync.WaitGroup
 		for i := range all {
-			go func() {
-				var err error
-				sums[i], err = all[i].sums(ctx, from)
-				if err != nil {
-					err = rankFault(i, err)
-				}
-				errs <- err
-			}()
+			reading.Go(func() { sums[i], errs[i] = all[i].sums(ctx, from) })
 		}
-		var failure error
-		for range all {
-			if err := <-errs; err != nil && failure == nil {
-				failure = err
+		reading.Wait()
+		for i, err := range errs {
+			if err != nil {
+				return ofRank(i, err)
 			}
-		}
-		if failure != nil {
-			return failure
 		}
 		for i := range all[1:] {
 			all[i+1].count(sums[0], sums[i+1], from)
@@ -125,7 +115,7 @@ func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64
 	for i := range all {
 		at, err := all[i].data(ctx, from)
 		if err != nil {
-			return 0, rankFault(i, err)
+			return 0, ofRank(i, err)
 		}
 		next = min(next, at)
 	}
@@ -135,10 +125,10 @@ func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64
 // data returns the first block, starting at from, that has data, or is the file's last one; if
 // there is none, a number greater than any block.
 func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
-	if from*VerifyBlock >= v.size {
+	if from*VerifyBlock >= v.Size {
 		return math.MaxUint64, nil
 	}
-	last := (v.size - 1) / VerifyBlock
+	last := (v.Size - 1) / VerifyBlock
 	var at uint64
 	var err error
 	if v.end.Remote != nil {
@@ -155,18 +145,18 @@ func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
 // skip counts the blocks [from, to), which lie either completely within or beyond each file
 // and have no data: they differ if one of the two files has ended.
 func (v *verified) skip(first *verified, from, to uint64) {
-	if from == to || (from*VerifyBlock >= v.size) == (from*VerifyBlock >= first.size) {
+	if from == to || (from*VerifyBlock >= v.Size) == (from*VerifyBlock >= first.Size) {
 		return
 	}
-	if v.blocks == 0 {
-		v.first = from
+	if v.Blocks == 0 {
+		v.First = from
 	}
-	v.blocks += to - from
+	v.Blocks += to - from
 }
 
 // sums returns the checksums of the next blocks.
 func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
-	if from*VerifyBlock >= v.size {
+	if from*VerifyBlock >= v.Size {
 		return nil, nil
 	}
 	var all []byte
@@ -176,7 +166,7 @@ func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
 	} else {
 		all, err = cluster.SumsOf(ctx, v.end.Local, VerifyBlock, from, verifyAtOnce)
 	}
-	want := min((v.size+VerifyBlock-1)/VerifyBlock-from, verifyAtOnce)
+	want := min((v.Size+VerifyBlock-1)/VerifyBlock-from, verifyAtOnce)
 	if err == nil && uint64(len(all)) != want*sha256.Size {
 		err = fmt.Errorf("it was truncated in the meantime: %w", io.ErrUnexpectedEOF)
 	}
@@ -190,9 +180,9 @@ func (v *verified) count(first, own []byte, from uint64) {
 		if bytes.Equal(a[:min(sha256.Size, len(a))], b[:min(sha256.Size, len(b))]) {
 			continue
 		}
-		if v.blocks == 0 {
-			v.first = from + uint64(at/sha256.Size)
+		if v.Blocks == 0 {
+			v.First = from + uint64(at/sha256.Size)
 		}
-		v.blocks++
+		v.Blocks++
 	}
 }

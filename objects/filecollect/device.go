@@ -18,7 +18,7 @@ const deviceSegment = 16 << 20
 // soleDevice returns the device that has all sources and results, if it can combine elements
 // itself: the bytes then need not pass through the host. Otherwise it returns nil.
 func (j *Job) soleDevice() devices.Device {
-	if !Combines(j.task.Kind) {
+	if !j.task.Kind.Combines() {
 		return nil
 	}
 	var only devices.Device
@@ -57,12 +57,9 @@ func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
 		_ = s.acc.Release() // the host does the work instead
 		return nil, false
 	}
-	span, err := s.acc.Span(devices.Range{Len: 1})
+	v, err := devices.MapHost(ctx, devices.Span{Mem: s.acc, Range: devices.Range{Len: 1}}, devices.ReadOnly)
 	if err == nil {
-		var v devices.View
-		if v, err = devices.MapHost(ctx, span, devices.ReadOnly); err == nil {
-			v.Release()
-		}
+		v.Release()
 	}
 	if !errors.Is(err, devices.ErrUnsupported) {
 		_ = s.release() // the host does the work
@@ -98,14 +95,8 @@ func (j *Job) runOnDevice(ctx context.Context) (done bool, err error) {
 }
 
 func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit) error {
-	acc, err := s.acc.Span(devices.Range{Len: devices.Size(u.n)})
-	if err != nil {
-		return err
-	}
-	term, err := s.term.Span(devices.Range{Len: devices.Size(u.n)})
-	if err != nil {
-		return err
-	}
+	n := devices.Range{Len: devices.Size(u.n)}
+	acc, term := devices.Span{Mem: s.acc, Range: n}, devices.Span{Mem: s.term, Range: n}
 	for i, rank := range u.from {
 		into := term
 		if i == 0 {
@@ -134,20 +125,10 @@ func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit
 		}
 	}
 	for _, rank := range u.to {
-		if d := j.draftOf(rank); d != nil {
-			if err := d.CopyIn(ctx, transport.DeviceSpan(acc), u.off); err != nil {
+		if to, ok := j.files[byRank[rank]].Result.(result); ok {
+			if err := to.d.CopyIn(ctx, transport.DeviceSpan(acc), u.off); err != nil {
 				return ofRank(rank, err)
 			}
-		}
-	}
-	return nil
-}
-
-// draftOf returns the result of a rank, or nil.
-func (j *Job) draftOf(rank int) *objects.Draft {
-	for _, d := range j.drafts {
-		if d.rank == rank {
-			return d.draft
 		}
 	}
 	return nil

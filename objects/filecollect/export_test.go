@@ -33,3 +33,16 @@ func Reference(t *testing.T, task Task, sources [][]byte) [][]byte {
 
 // Unwanted sets the time after which parts of collectives without requests are dropped.
 func (c *Collector) Unwanted(after time.Duration) { c.unwantedAfter.Store(int64(after)) }
+
+// HasResult reports whether a rank gets a result: all do except the ranks other than the root
+// in plan.Reduce, and the root in plan.Broadcast, which has it already.
+func (t Task) HasResult(rank int) bool {
+	switch t.Kind {
+	case plan.Reduce:
+		return rank == t.Root
+	case plan.Broadcast:
+		return rank != t.Root
+	default:
+		return true
+	}
+}

@@ -27,9 +27,9 @@ type Request struct {
 //
 // Errors: those of Run; *RankError for a file that can't be used.
 func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request) (Outcome, error) {
-	o := newOpened(c.o.Store, tree, r.By)
+	o := newOpened(c.o.Store, tree, r.By, r.Sources, r.Targets)
 	defer o.close(ctx)
-	ranks, err := o.ranks(ctx, &r.Task, r.Sources, r.Targets)
+	ranks, err := o.ranks(ctx, &r.Task)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -41,15 +41,17 @@ type opened struct {
 	store *objects.Store
 	tree  *cluster.Mesh
 	by    objects.Caller
+	// reads and writes are the files to be read and written: a file may be the source of one
+	// rank and the target of another.
+	reads, writes []metadata.Ino
 	// ends holds the open files, by their inode numbers in the tree.
 	ends map[metadata.Ino]cluster.End
 }
 
-func newOpened(store *objects.Store, tree *cluster.Mesh, by objects.Caller) *opened {
-	return &opened{store: store, tree: tree, by: by, ends: map[metadata.Ino]cluster.End{}}
+func newOpened(store *objects.Store, tree *cluster.Mesh, by objects.Caller, reads, writes []metadata.Ino) *opened {
+	return &opened{store: store, tree: tree, by: by, reads: reads, writes: writes, ends: map[metadata.Ino]cluster.End{}}
 }
 
-// close closes the files.
 func (o *opened) close(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, e := range o.ends {
@@ -61,10 +63,17 @@ func (o *opened) close(ctx context.Context) {
 	}
 }
 
-// open opens a file, once. The first call must request all access that is needed.
-func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Permission) (cluster.End, error) {
+// open opens a file, once, for all access that is needed.
+func (o *opened) open(ctx context.Context, ino metadata.Ino) (cluster.End, error) {
 	if e, has := o.ends[ino]; has {
 		return e, nil
+	}
+	var access objects.Permission
+	if slices.Contains(o.reads, ino) {
+		access |= objects.PermRead
+	}
+	if slices.Contains(o.writes, ino) {
+		access |= objects.PermWrite
 	}
 	node, there, err := o.tree.Locate(ino)
 	if err != nil {
@@ -95,7 +104,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Per
 		return nil, fmt.Errorf("it is not a regular file: %w", objects.ErrInvalid)
 	case a.Parent == metadata.PublishIno:
 		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
-	case access&objects.PermRead != 0 && !o.by.May(&a.Inode, objects.PermRead), access&objects.PermWrite != 0 && !o.by.May(&a.Inode, objects.PermWrite):
+	case !o.by.May(&a.Inode, access):
 		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d lacks the required permission: %w",
 			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
 	}
@@ -111,33 +120,23 @@ func sizeOf(ctx context.Context, e cluster.End) (uint64, error) {
 }
 
 // ranks opens the files, and determines the common size of the sources.
-func (o *opened) ranks(ctx context.Context, t *Task, from, to []metadata.Ino) ([]FileRank, error) {
-	// A file may be the source of one rank and the target of another.
-	access := func(ino metadata.Ino) (a objects.Permission) {
-		if slices.Contains(from, ino) {
-			a |= objects.PermRead
-		}
-		if slices.Contains(to, ino) {
-			a |= objects.PermWrite
-		}
-		return a
-	}
+func (o *opened) ranks(ctx context.Context, t *Task) ([]FileRank, error) {
 	ranks := make([]FileRank, t.Ranks)
-	if err := o.openSources(ctx, t, ranks, from, access); err != nil {
+	if err := o.openSources(ctx, t, ranks); err != nil {
 		return nil, err
 	}
-	return ranks, o.openTargets(ctx, t, ranks, to, access)
+	return ranks, o.openTargets(ctx, t, ranks)
 }
 
 // openSources opens the sources, and determines their common size.
-func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, from []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
+func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank) (err error) {
 	first := -1
-	for rank, ino := range from {
+	for rank, ino := range o.reads {
 		if ino == 0 {
 			continue
 		}
 		var size uint64
-		if ranks[rank].Source, err = o.open(ctx, ino, access(ino)); err == nil {
+		if ranks[rank].Source, err = o.open(ctx, ino); err == nil {
 			size, err = sizeOf(ctx, ranks[rank].Source)
 		}
 		if first < 0 && err == nil {
@@ -147,26 +146,26 @@ func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, fro
 			err = fmt.Errorf("it has %d bytes, but rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
 		}
 		if err != nil {
-			return rankFault(rank, err)
+			return ofRank(rank, err)
 		}
 	}
 	return nil
 }
 
 // openTargets opens the targets. Each file may be the target of only one rank.
-func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
-	for rank, ino := range to {
+func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank) (err error) {
+	for rank, ino := range o.writes {
 		if ino == 0 {
 			continue
 		}
-		if other := slices.Index(to, ino); other < rank {
-			return rankFault(rank, fmt.Errorf("its target is also the target of rank %d: %w", other, objects.ErrInvalid))
+		if other := slices.Index(o.writes, ino); other < rank {
+			return ofRank(rank, fmt.Errorf("its target is also the target of rank %d: %w", other, objects.ErrInvalid))
 		}
-		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
+		if ranks[rank].Target, err = o.open(ctx, ino); err == nil {
 			err = checkTarget(ctx, t, ranks[rank].Target)
 		}
 		if err != nil {
-			return rankFault(rank, err)
+			return ofRank(rank, err)
 		}
 	}
 	return nil
@@ -183,5 +182,3 @@ func checkTarget(ctx context.Context, t *Task, e cluster.End) error {
 	}
 	return err
 }
-
-func rankFault(rank int, err error) error { return &RankError{Rank: rank, Err: err} }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
 // Place is a rank whose files are in a store of this node. They remain the caller's, and must
@@ -30,14 +29,7 @@ type Job struct {
 	places []Place
 	files  []File
 	drafts []ranked
-	// order and topology are those of collective.Options.
-	order    []plan.Rank
-	topology string
 }
-
-// Join sets the order in which a ring of the ranks uses the fast links, and the hash of the
-// topology that it is derived from; it must be called before RunRanks.
-func (j *Job) Join(order []plan.Rank, topology string) { j.order, j.topology = order, topology }
 
 // ranked is the result of a rank.
 type ranked struct {

@@ -115,7 +115,7 @@ func TestJob(t *testing.T) {
 			for _, count := range []uint64{0, 1, 3, 4_300_001} {
 				task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 * count, Root: 1}
 				path := "local"
-				if Combines(kind) {
+				if kind.Combines() {
 					task.Op, path = elem.Avg, c.path
 				}
 				r.jobOnce(task, c.devs, path)
@@ -142,7 +142,7 @@ func (r *rig) jobOnce(task Task, devs []string, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := j.RunRanks(t.Context(), region.NewTable(r.engine))
+	report, err := j.RunRanks(t.Context(), region.NewTable(r.engine), nil, "")
 	if err != nil || report.Path != path {
 		t.Fatalf("%v on %v: by %q, want %q: %v", task.Kind, devs, report.Path, path, err)
 	}

@@ -27,7 +27,7 @@ func TestMemoryOfSegments(t *testing.T) {
 		}
 		for kind := plan.AllReduce; kind <= plan.AllToAll; kind++ {
 			task := Task{Kind: kind, Type: elem.Float32, Ranks: plan.MaxRanks, Size: 1 << 40, Strict: true}
-			if Combines(kind) {
+			if kind.Combines() {
 				task.Op = elem.Sum
 			}
 			r := newRounds(task, nil, &Nodes{Group: placed{n: nodes}, Of: of})

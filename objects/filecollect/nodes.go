@@ -106,7 +106,7 @@ func newRounds(t Task, files []*File, nodes *Nodes) *rounds {
 		r.most = max(r.most, len(ranks))
 	}
 	r.even = slices.IsSorted(nodes.Of) && r.most*r.count == t.Ranks
-	r.gathers = t.Strict && Combines(t.Kind) && !Ordered(nodes.Of)
+	r.gathers = t.Strict && t.Kind.Combines() && !Ordered(nodes.Of)
 	r.total = t.Size
 	if t.Kind == plan.ReduceScatter || t.Kind == plan.AllToAll {
 		r.total = t.part(0).Len // the longest
@@ -245,11 +245,8 @@ func (r *rounds) partOf(rank int, s *slot) uint64 {
 
 // load reads the data of our files that the nodes need.
 func (r *rounds) load(ctx context.Context, s *slot) error {
-	mine := folding{r.t, r.files, r.mine}
 	switch {
-	case r.t.Kind == plan.AllToAll:
-		return r.loadExchange(ctx, s)
-	case r.t.Kind == plan.ReduceScatter && r.gathers:
+	case r.t.Kind == plan.AllToAll, r.t.Kind == plan.ReduceScatter && r.gathers:
 		return r.loadParts(ctx, s)
 	case r.t.Kind == plan.ReduceScatter:
 		for to := range r.t.Ranks {
@@ -257,7 +254,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 			if n == 0 {
 				continue
 			}
-			if err := mine.fold(ctx, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
+			if err := fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
 				return err
 			}
 		}
@@ -270,47 +267,39 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 		}
 		return nil
 	case r.t.Kind != plan.Broadcast:
-		return mine.fold(ctx, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
+		return fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
 	case r.nodes.Of[r.t.Root] == r.me:
 		return ofRank(r.t.Root, r.files[r.t.Root].Source.Read(ctx, r.bytes(s.in, 0, s.n), s.off))
 	}
 	return nil
 }
 
-// loadParts reads the parts of our files for each rank.
+// loadParts reads the parts of our files for each rank. For AllToAll, the pieces for one node
+// are a row for each of our files.
 func (r *rounds) loadParts(ctx context.Context, s *slot) error {
-	for i, rank := range r.mine {
+	for i, from := range r.mine {
 		for to := range r.t.Ranks {
-			if err := r.read(ctx, s, rank, to, i*r.t.Ranks+to); err != nil {
-				return err
+			n := r.partOf(to, s)
+			if n == 0 {
+				continue
+			}
+			piece := i*r.t.Ranks + to
+			if r.t.Kind == plan.AllToAll {
+				node, j := r.place(to)
+				piece = (node*r.most+i)*r.most + j
+			}
+			if err := r.files[from].Source.Read(ctx, r.bytes(s.in, piece, n), r.t.part(to).Off+s.off); err != nil {
+				return ofRank(from, err)
 			}
 		}
 	}
 	return nil
 }
 
-// read reads the part of a source for a rank into a piece.
-func (r *rounds) read(ctx context.Context, s *slot, from, to, piece int) error {
-	n := r.partOf(to, s)
-	if n == 0 {
-		return nil
-	}
-	return ofRank(from, r.files[from].Source.Read(ctx, r.bytes(s.in, piece, n), r.t.part(to).Off+s.off))
-}
-
-// loadExchange reads the parts of our files for each rank: for each node, each of our files
-// has a row with the parts for the node's ranks.
-func (r *rounds) loadExchange(ctx context.Context, s *slot) error {
-	for node, ranks := range r.byNode {
-		for i, from := range r.mine {
-			for j, to := range ranks {
-				if err := r.read(ctx, s, from, to, (node*r.most+i)*r.most+j); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+// place returns the node of a rank, and the rank's index among those of the node.
+func (r *rounds) place(rank int) (node, i int) {
+	node = r.nodes.Of[rank]
+	return node, slices.Index(r.byNode[node], rank)
 }
 
 // exchange runs the collective among the nodes.
@@ -377,7 +366,7 @@ func (r *rounds) store(ctx context.Context, s *slot) error {
 		return spread(ctx, r.files, r.mine, s.acc[:s.n], s.off)
 	}
 	p := r.bytes(s.in, 0, s.n)
-	if r.t.Op != 0 && (r.t.Kind != plan.Reduce || r.nodes.Of[r.t.Root] == r.me) {
+	if r.t.Kind != plan.Reduce || r.nodes.Of[r.t.Root] == r.me {
 		if err := r.t.finish(p); err != nil {
 			return err
 		}
@@ -387,8 +376,8 @@ func (r *rounds) store(ctx context.Context, s *slot) error {
 
 // gathered returns the index of a rank's piece in the output that is gathered from all nodes.
 func (r *rounds) gathered(rank int) int {
-	node := r.nodes.Of[rank]
-	return node*r.most + slices.Index(r.byNode[node], rank)
+	node, i := r.place(rank)
+	return node*r.most + i
 }
 
 // foldGathered combines the pieces of all ranks in their order.
@@ -429,17 +418,15 @@ func (r *rounds) storeParts(ctx context.Context, s *slot) error {
 
 // storeExchange writes the parts of each rank for our ranks.
 func (r *rounds) storeExchange(ctx context.Context, s *slot) error {
-	for node, ranks := range r.byNode {
-		for i, from := range ranks {
-			for j, to := range r.mine {
-				n := r.partOf(to, s)
-				if n == 0 {
-					continue
-				}
-				p := r.bytes(s.out, (node*r.most+i)*r.most+j, n)
-				if err := spread(ctx, r.files, r.mine[j:j+1], p, uint64(from)*r.t.part(to).Len+s.off); err != nil {
-					return err
-				}
+	for from := range r.t.Ranks {
+		for j, to := range r.mine {
+			n := r.partOf(to, s)
+			if n == 0 {
+				continue
+			}
+			p := r.bytes(s.out, r.gathered(from)*r.most+j, n)
+			if err := spread(ctx, r.files, r.mine[j:j+1], p, uint64(from)*r.t.part(to).Len+s.off); err != nil {
+				return err
 			}
 		}
 	}

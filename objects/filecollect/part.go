@@ -90,7 +90,6 @@ func (c *Collector) taking(ask *proto.CollectAsk, i int) (*cluster.Node, error) 
 	return c.cluster.NodeAs(members.Name(ask.Nodes[i]), members.Epoch(ask.Epochs[i]))
 }
 
-// run makes the results.
 func (p *part) run() error { return p.c.contained(p.attempt) }
 
 func (p *part) attempt() error {
@@ -117,11 +116,10 @@ func (p *part) explain(err error) error {
 	if p.life.Err() != nil && !gone {
 		return p.life.Err()
 	}
-	text := fmt.Sprintf("node %s, among nodes %q", p.ask.Nodes[p.ask.Me], p.ask.Nodes)
 	if gone {
-		return fmt.Errorf("%s: %w: %w", text, cluster.ErrUnreachable, err)
+		err = fmt.Errorf("%w: %w", cluster.ErrUnreachable, err)
 	}
-	return fmt.Errorf("%s: %w", text, err)
+	return fmt.Errorf("node %s, among nodes %q: %w", p.ask.Nodes[p.ask.Me], p.ask.Nodes, err)
 }
 
 // join connects the nodes: each is one rank of a domain, and of a group over it. leave
@@ -182,7 +180,6 @@ func (p *part) of() []int {
 	return of
 }
 
-// report returns the report of the task.
 func (p *part) report() Report {
 	if len(p.ask.Nodes) == 1 {
 		return OneNode()
@@ -190,7 +187,6 @@ func (p *part) report() Report {
 	return p.recorder.Report()
 }
 
-// commit commits the results.
 func (p *part) commit(ctx context.Context, killPriv bool) error {
 	defer p.stop()
 	return p.job.Commit(ctx, killPriv)

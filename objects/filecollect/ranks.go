@@ -14,8 +14,8 @@ import (
 // RunRanks is Run on one node with an algorithm of package collective: each file is a rank of
 // a group of goroutines. Without Task.Algorithm, or with plan.Direct, it is Run, which gives
 // the same result with less waiting; or, if all files are on a device that supports it, the
-// device combines them in its memory.
-func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error) {
+// device combines them in its memory. order and topology are those of collective.Options.
+func (j *Job) RunRanks(ctx context.Context, table *region.Table, order []plan.Rank, topology string) (Report, error) {
 	if j.task.Algorithm == "" || j.task.Algorithm == plan.Direct {
 		if done, err := j.runOnDevice(ctx); done {
 			return OneDevice(), err
@@ -41,7 +41,7 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 	for rank, f := range fabrics {
 		all.Go(func() {
 			failure := Contained(func() error {
-				o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict, Order: j.order, Topology: j.topology}
+				o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict, Order: order, Topology: topology}
 				if rank == 0 {
 					o.Observe = recorder.Observe
 				}

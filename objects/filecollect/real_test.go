@@ -86,7 +86,7 @@ func TestRunRanks(t *testing.T) {
 		sources := sourcesOf(task)
 		w := newWorld(task, []int{0, 0, 0}, sources)
 		j := &Job{task: task, files: w.files[0]}
-		report, err := j.RunRanks(t.Context(), region.NewTable(engine))
+		report, err := j.RunRanks(t.Context(), region.NewTable(engine), nil, "")
 		if err != nil {
 			t.Fatalf("%q: %v", a, err)
 		}

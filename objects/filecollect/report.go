@@ -70,19 +70,10 @@ func Bandwidths(t Task, took time.Duration) (algorithm, bus float64) {
 	if took <= 0 {
 		return 0, 0
 	}
-	n := float64(t.Ranks)
 	whole := float64(t.Size)
-	factor := 1.0
-	switch t.Kind {
-	case plan.AllReduce:
-		factor = 2 * (n - 1) / n
-	case plan.AllGather:
-		whole *= n
-		factor = (n - 1) / n
-	case plan.ReduceScatter, plan.AllToAll:
-		factor = (n - 1) / n
-	default:
+	if t.Kind == plan.AllGather {
+		whole *= float64(t.Ranks)
 	}
 	algorithm = whole / took.Seconds()
-	return algorithm, algorithm * factor
+	return algorithm, algorithm * t.Kind.BusFactor(t.Ranks)
 }

@@ -132,13 +132,13 @@ func runHere(ctx context.Context, t Task, files []*File) error {
 	defer cancel(nil)
 	var next atomic.Int64
 	work := func() {
-		w := worker{t: t, files: files, acc: make([]byte, segment), term: make([]byte, segment)}
+		acc, term := make([]byte, segment), make([]byte, segment)
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= len(todo) || ctx.Err() != nil {
 				return
 			}
-			if err := Contained(func() error { return w.do(ctx, todo[i]) }); err != nil {
+			if err := Contained(func() error { return runUnit(ctx, t, files, todo[i], acc, term) }); err != nil {
 				cancel(err)
 				return
 			}
@@ -153,48 +153,33 @@ func runHere(ctx context.Context, t Task, files []*File) error {
 	return context.Cause(ctx)
 }
 
-// worker processes one unit at a time.
-type worker struct {
-	t         Task
-	files     []*File
-	acc, term []byte
-}
-
-func (w *worker) do(ctx context.Context, u unit) error {
-	acc := w.acc[:u.n]
-	if err := (folding{w.t, w.files, u.from}).fold(ctx, acc, w.term[:u.n], u.at); err != nil {
+// runUnit processes a unit. acc and term are buffers of at least its length.
+func runUnit(ctx context.Context, t Task, files []*File, u unit, acc, term []byte) error {
+	acc = acc[:u.n]
+	if err := fold(ctx, t, files, u.from, acc, term[:u.n], u.at); err != nil {
 		return err
 	}
-	if len(u.from) == w.t.Ranks && w.t.Op != 0 {
-		if err := w.t.finish(acc); err != nil {
-			return err
-		}
+	if err := t.finish(acc); err != nil {
+		return err
 	}
-	return spread(ctx, w.files, u.to, acc, u.off)
+	return spread(ctx, files, u.to, acc, u.off)
 }
 
-// folding is a set of files to be combined.
-type folding struct {
-	t     Task
-	files []*File
-	from  []int
-}
-
-// fold reads a range of the files, and combines them into acc in the order of their ranks.
-// term is a buffer for one of them.
-func (f folding) fold(ctx context.Context, acc, term []byte, at uint64) error {
-	for i, rank := range f.from {
+// fold reads a range of the files of some ranks, and combines them into acc in the order of the
+// ranks. term is a buffer for one of them.
+func fold(ctx context.Context, t Task, files []*File, from []int, acc, term []byte, at uint64) error {
+	for i, rank := range from {
 		into := term
 		if i == 0 {
 			into = acc
 		}
-		if err := f.files[rank].Source.Read(ctx, into, at); err != nil {
+		if err := files[rank].Source.Read(ctx, into, at); err != nil {
 			return ofRank(rank, err)
 		}
 		if i == 0 {
 			continue
 		}
-		if err := elem.Combine(f.t.folds(), f.t.Type, acc, acc, term); err != nil {
+		if err := elem.Combine(t.folds(), t.Type, acc, acc, term); err != nil {
 			return err
 		}
 	}

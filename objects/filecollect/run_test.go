@@ -161,7 +161,7 @@ func allKinds() []plan.Kind {
 
 // variants returns variants of a task that are carried out differently.
 func variants(task Task, bytes uint64) []Task {
-	if !Combines(task.Kind) {
+	if !task.Kind.Combines() {
 		task.Type, task.Size = elem.Uint8, bytes
 		return []Task{task}
 	}
@@ -244,7 +244,7 @@ func TestRunFails(t *testing.T) {
 func failOnce(t *testing.T, kind plan.Kind, of []int, reads bool, broken *memory) (failed int, err error) {
 	t.Helper()
 	task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 << 20, Root: 1}
-	if Combines(kind) {
+	if kind.Combines() {
 		task.Op = elem.Sum
 	}
 	w := newWorld(task, of, sourcesOf(task))

@@ -85,12 +85,11 @@ func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession
 		return nil, err
 	}
 	name := jobName{from, string(q.Job)}
-	if err = c.addJob(name, j); err != nil {
+	if err = c.addJob(name, j); err != nil { //nolint:contextcheck // the job ends by itself, whoever asked
 		j.end(ctx, c, false) //nolint:errcheck // the failure that led here is told
 		c.unreserve(from)
 		return nil, err
 	}
-	c.expect(name, j) //nolint:contextcheck // it ends by itself, whoever asked
 	return &proto.CollectAnswer{Done: true}, nil
 }
 
@@ -120,7 +119,6 @@ func (j *collected) places(from cluster.ClientSession, q *proto.CollectAsk) ([]P
 	return places, nil
 }
 
-// release ends the use of the files.
 func (j *collected) release(ctx context.Context) {
 	for _, f := range j.files {
 		f.Done(ctx)
@@ -256,7 +254,8 @@ func (c *Collector) unreserveLocked(from cluster.ClientSession) {
 	}
 }
 
-// addJob adds a collective for which reserve was called.
+// addJob adds a collective for which reserve was called, and starts the time after which it is
+// dropped without requests, unless it is taken, or the session ends, before.
 //
 // Errors: cluster.ErrStale when the session has ended; objects.ErrInvalid for an id that
 // the session has used.
@@ -270,6 +269,7 @@ func (c *Collector) addJob(name jobName, j *collected) error {
 		return fmt.Errorf("collective %s already exists: %w", name, objects.ErrInvalid)
 	}
 	c.jobs[name] = j
+	j.unwanted = time.AfterFunc(c.unwantedTimeout(), func() { c.expire(name, j) })
 	return nil
 }
 
@@ -286,7 +286,7 @@ func (c *Collector) job(name jobName, take bool) (*collected, error) {
 		return nil, fmt.Errorf("unknown collective %s: %w", name, cluster.ErrStale)
 	case take:
 		c.removeLocked(name, j)
-	case j.unwanted != nil:
+	default:
 		j.unwanted.Reset(c.unwantedTimeout())
 	}
 	return j, nil
@@ -298,23 +298,10 @@ func (c *Collector) job(name jobName, take bool) (*collected, error) {
 func (c *Collector) removeLocked(name jobName, j *collected) {
 	delete(c.jobs, name)
 	c.unreserveLocked(name.from)
-	if j.unwanted != nil {
-		j.unwanted.Stop()
-	}
+	j.unwanted.Stop()
 }
 
 func (c *Collector) unwantedTimeout() time.Duration { return time.Duration(c.unwantedAfter.Load()) }
-
-// expect starts the time after which a part without requests is dropped, unless it is taken,
-// or the session ends, before.
-func (c *Collector) expect(name jobName, j *collected) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.jobs[name] != j {
-		return
-	}
-	j.unwanted = time.AfterFunc(c.unwantedTimeout(), func() { c.expire(name, j) })
-}
 
 // expire drops a part that no request has asked for.
 func (c *Collector) expire(name jobName, j *collected) {
@@ -333,7 +320,6 @@ func (c *Collector) expire(name jobName, j *collected) {
 	}
 }
 
-// taskFromProto returns the task of a request.
 func taskFromProto(q *proto.CollectAsk) Task {
 	return Task{
 		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),

@@ -27,11 +27,6 @@ type Task struct {
 	Algorithm plan.Algorithm
 }
 
-// Combines reports whether a kind combines elements.
-func Combines(k plan.Kind) bool {
-	return k == plan.AllReduce || k == plan.Reduce || k == plan.ReduceScatter
-}
-
 // Validate reports the first fault of the task.
 //
 // Errors: ErrTask.
@@ -48,41 +43,18 @@ func (t Task) Validate() error {
 		return fmt.Errorf("files of %d bytes are not a multiple of %d, the size of one %s; give the type of their elements: %w", t.Size, size, t.Type, ErrTask)
 	case t.Root < 0 || t.Root >= t.Ranks:
 		return fmt.Errorf("invalid root %d of %d files: %w", t.Root, t.Ranks, ErrTask)
-	case Combines(t.Kind) != (t.Op != 0) || t.Op != 0 && !t.Op.Known():
+	case t.Kind.Combines() != (t.Op != 0) || t.Op != 0 && !t.Op.Known():
 		return fmt.Errorf("invalid operation %d: %w", t.Op, ErrTask)
 	case t.Op != 0 && !t.Type.Combines():
 		return fmt.Errorf("elements of type %s can't be combined; use one of int8, uint8, int32, int64, float16, bfloat16, float32, float64: %w", t.Type, ErrTask)
 	}
-	if !known(t.Algorithm) {
+	if t.Algorithm != "" && !t.Algorithm.Known() {
 		return fmt.Errorf("unknown algorithm %q: %w", t.Algorithm, ErrTask)
 	}
 	if most := uint64(1<<63 - 1); t.Size > most/uint64(t.Ranks) {
 		return fmt.Errorf("the result of %d files of %d bytes is too large: %w", t.Ranks, t.Size, ErrTask)
 	}
 	return nil
-}
-
-// known reports whether an algorithm exists; empty selects the fastest.
-func known(a plan.Algorithm) bool {
-	switch a {
-	case "", plan.Ring, plan.Doubling, plan.NHR, plan.Binomial, plan.Chain, plan.Pairwise, plan.Dissemination,
-		plan.Direct, plan.Ordered, plan.Hierarchical:
-		return true
-	}
-	return false
-}
-
-// HasResult reports whether a rank gets a result: all do except the ranks other than the root
-// in plan.Reduce, and the root in plan.Broadcast, which has it already.
-func (t Task) HasResult(rank int) bool {
-	switch t.Kind {
-	case plan.Reduce:
-		return rank == t.Root
-	case plan.Broadcast:
-		return rank != t.Root
-	default:
-		return true
-	}
 }
 
 // HasSource reports whether the bytes of a rank are read.

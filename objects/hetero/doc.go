@@ -12,8 +12,4 @@
 //	MSetD2H    ──> keys/KEY    ──> MGetH2D, DevMGet    a copy in host memory
 //
 // Keys that are set and keys that are published are two separate namespaces.
-//
-// # Lock order
-//
-// Future.mu is a leaf. Functions registered with Then are called without it.
 package hetero

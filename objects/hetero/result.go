@@ -3,6 +3,7 @@ package hetero
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Result is the outcome for one key of a call.
@@ -43,10 +44,8 @@ func (r Results) Err() error {
 // Outcome returns the error that a call returns with its results: nil if at least one key
 // succeeded, otherwise Err.
 func (r Results) Outcome() error {
-	for _, one := range r {
-		if one.Err == nil {
-			return nil
-		}
+	if slices.ContainsFunc(r, func(one Result) bool { return one.Err == nil }) {
+		return nil
 	}
 	return r.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,9 +34,16 @@ type FileID struct {
 // Errors: ErrNotMemory for anything but a regular file of a tmpfs: pipes, sockets, devices,
 // directories, huge pages, and descriptors opened with O_PATH.
 func Facts(f *os.File) (id FileID, size uint64, err error) {
-	err = control(f, func(fd int) error {
-		id, size, err = factsOf(fd)
-		return err
+	err = Control(f, func(fd int) error {
+		st, err := regular(fd)
+		if err != nil {
+			return err
+		}
+		if !inMemory(fd) {
+			return fmt.Errorf("it is a file on a disk, or its descriptor is opened with O_PATH; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
+		}
+		id, size = idOf(&st), st.Size
+		return onTmpfs(fd)
 	})
 	return id, size, err
 }
@@ -43,7 +51,7 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 // Identity returns the identity of the file behind a descriptor of any type. Only the kernel is
 // queried.
 func Identity(f *os.File) (id FileID, err error) {
-	err = control(f, func(fd int) error {
+	err = Control(f, func(fd int) error {
 		st, failed := look(fd)
 		id = idOf(&st)
 		return failed
@@ -63,17 +71,6 @@ func look(fd int) (st unix.Statx_t, err error) {
 
 func idOf(st *unix.Statx_t) FileID {
 	return FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, UID: st.Uid}
-}
-
-func factsOf(fd int) (id FileID, size uint64, err error) {
-	st, err := regular(fd)
-	if err != nil {
-		return id, 0, err
-	}
-	if !inMemory(fd) {
-		return id, 0, fmt.Errorf("it is a file on a disk, or its descriptor is opened with O_PATH; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
-	}
-	return idOf(&st), st.Size, onTmpfs(fd)
 }
 
 // regular is look for a file that must be a regular one.
@@ -116,7 +113,7 @@ func inMemory(fd int) bool {
 // Errors: ErrDenied if the file's mode does not permit it.
 func Anew(f *os.File) (*os.File, error) {
 	second := -1
-	err := control(f, func(fd int) (err error) {
+	err := Control(f, func(fd int) (err error) {
 		if !inMemory(fd) {
 			return nil
 		}
@@ -136,7 +133,7 @@ func Anew(f *os.File) (*os.File, error) {
 
 // CheckWritable returns ErrDenied for a descriptor that is not open for reading and writing.
 func CheckWritable(f *os.File) error {
-	return control(f, func(fd int) error {
+	return Control(f, func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
 			return fmt.Errorf("query the flags of the descriptor: %w", err)
@@ -366,7 +363,7 @@ func lookCached(path string) (unix.Statx_t, error) {
 // exec.
 func Duplicate(f *os.File) (*os.File, error) {
 	var second int
-	err := control(f, func(fd int) (err error) {
+	err := Control(f, func(fd int) (err error) {
 		second, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		return err
 	})
@@ -376,9 +373,30 @@ func Duplicate(f *os.File) (*os.File, error) {
 	return Adopt(second, f.Name())
 }
 
-// control calls fn with a descriptor that stays open during the call.
-func control(f *os.File, fn func(fd int) error) error {
-	conn, err := f.SyscallConn()
+// Adopt makes an *os.File of a descriptor that another process has opened, in any mode, and owns
+// it from then on, even if it fails.
+//
+// It performs no operation on the file. os.NewFile would: a descriptor with O_NONBLOCK goes into
+// the runtime's poller, whose epoll asks the file whether it is ready, and a file of a FUSE
+// filesystem may have a server that never answers. Every goroutine of this process would wait
+// for that. The sender can set the flag at any time. So the *os.File is made of a descriptor
+// opened here, which the adopted one then replaces.
+func Adopt(fd int, name string) (*os.File, error) {
+	own, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("adopt %s: %w", name, err), unix.Close(fd))
+	}
+	f := os.NewFile(uintptr(own), name)
+	err = Control(f, func(place int) error { return unix.Dup3(fd, place, unix.O_CLOEXEC) })
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		return nil, errors.Join(fmt.Errorf("adopt %s: %w", name, err), f.Close())
+	}
+	return f, nil
+}
+
+// Control calls fn with the descriptor of a file or a connection, which stays open during the call.
+func Control(c syscall.Conn, fn func(fd int) error) error {
+	conn, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}

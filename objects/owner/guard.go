@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -239,31 +240,23 @@ func parseRights(control []byte) (fds []int, err error) {
 
 // take takes a process's descriptor.
 func (g *Guard) take(p *Process, n int, uid uint32) (*os.File, error) {
-	name := p.dir("fd/" + strconv.Itoa(n))
-	if g == nil {
-		fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
-		if err != nil {
-			return nil, err
-		}
-		return Adopt(fd, name)
-	}
-	return g.one(uid, guardRequest{Op: "take", N: n, Path: name}, int(p.file.Fd()))
+	return g.one(uid, guardRequest{Op: "take", N: n, Path: p.dir("fd/" + strconv.Itoa(n))}, int(p.file.Fd()))
 }
 
 // open calls openFile in the guard's process.
 func (g *Guard) open(path string, flags int, uid uint32) (*os.File, error) {
-	if g == nil {
-		fd, err := openFile(path, flags, uid)
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), path), nil
-	}
 	return g.one(uid, guardRequest{Op: "open", Path: path, Flags: flags, UID: uid})
 }
 
 // one makes a request that returns one descriptor.
 func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
+	if g == nil {
+		_, fds, err := obtain(q, with)
+		if err != nil {
+			return nil, err
+		}
+		return Adopt(fds[0], q.Path)
+	}
 	_, files, err := g.ask(uid, q, with...)
 	if err != nil {
 		return nil, err
@@ -322,24 +315,21 @@ func (g *Guard) enter(uid uint32) error {
 	given := make(chan struct{})
 	s.waiting = append(s.waiting, given)
 	g.mu.Unlock()
-	timer := time.NewTimer(g.limit)
-	defer timer.Stop()
 	select {
 	case <-given:
 		return nil
-	case <-timer.C:
+	case <-time.After(g.limit):
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, w := range s.waiting {
-		if w == given {
-			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			g.refused++
-			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; stop those file systems first: %w",
-				MaxPerUser, uid, ErrSilent)
-		}
+	i := slices.Index(s.waiting, given)
+	if i < 0 {
+		return nil // the slot was assigned in the meantime
 	}
-	return nil // the slot was assigned in the meantime
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	g.refused++
+	return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; stop those file systems first: %w",
+		MaxPerUser, uid, ErrSilent)
 }
 
 // leave releases a slot, passing it to the first waiter if there is one.
@@ -440,12 +430,7 @@ func (g *Guard) holdOn(c *net.UnixConn, uid uint32) {
 	}
 	go func() {
 		// Descriptors of a late answer are not received, so the kernel closes them.
-		var one [1]byte
-		for {
-			if _, err := c.Read(one[:]); err != nil {
-				break
-			}
-		}
+		_, _ = io.Copy(io.Discard, c) // until the end, or Close
 		_ = c.Close()
 		g.mu.Lock()
 		delete(g.held, c)

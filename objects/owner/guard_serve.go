@@ -14,7 +14,6 @@ import (
 // ServeGuard is the main function of the guard's process. It returns when the process that sends
 // requests has exited; the caller must then exit, even if requests are in progress.
 func ServeGuard(control *os.File) error {
-	raiseFileLimit()
 	c, err := connOf(control)
 	if err != nil {
 		return err
@@ -46,15 +45,6 @@ func ServeGuard(control *os.File) error {
 			continue
 		}
 		go guarded(q, fds[0], fds[1:])
-	}
-}
-
-// raiseFileLimit raises the limit of open descriptors to the maximum.
-func raiseFileLimit() {
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-		lim.Cur = lim.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) // it works with fewer
 	}
 }
 

@@ -42,6 +42,7 @@ func Find(pid int) (*Process, error) {
 		}
 		return nil, fmt.Errorf("watch process %d: %w", pid, err)
 	}
+	_ = unix.SetNonblock(fd, true) // a Watcher, which requires it, reports a failure
 	p := &Process{id: ID{PID: pid}, file: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}
 	if err := p.identify(); err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 )
@@ -119,27 +120,19 @@ func (f *File) plant() error {
 		for i := 1; i < len(entries); i++ {
 			if entries[i].Name == entries[i-1].Name {
 				return fmt.Errorf("%w: tensor %q: another tensor or a directory has the same name", ErrFormat,
-					strings.TrimSuffix(join(dir, entries[i].Name), npySuffix))
+					strings.TrimSuffix(path.Join(dir, entries[i].Name), npySuffix))
 			}
 		}
 	}
 	return nil
 }
 
-// split splits a path at its last slash.
 func split(path string) (dir, name string) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 {
 		return "", path
 	}
 	return path[:at], path[at+1:]
-}
-
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }
 
 // Find returns the entry of the tree at a path; "" is its root.

@@ -68,16 +68,9 @@ func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
 	default:
 		return head, fmt.Errorf("%w: version %d.%d of the .npy format is not supported; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
 	}
-	switch {
-	case n > MaxHeader:
-		return head, fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
-	case n > size-off:
-		return head, fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
-	}
-	return npyLiteral{version: p[at], off: off, n: n}, nil
+	return npyLiteral{version: p[at], off: off, n: n}, checkHeader(n, off, size)
 }
 
-// array reads the literal.
 func (s *scanner) array() Tensor {
 	var t Tensor
 	var haveType, haveOrder, haveShape bool
@@ -140,7 +133,6 @@ func (s *scanner) literal() string {
 	return ""
 }
 
-// descr reads a type.
 func (s *scanner) descr() Type {
 	if b := s.token(); b == '[' || b == '(' {
 		s.fail("a structured type, which is not supported as a tensor")
@@ -157,7 +149,6 @@ func (s *scanner) descr() Type {
 	return t
 }
 
-// truth reads True or False.
 func (s *scanner) truth() bool {
 	word := "False"
 	if s.token() == 'T' {

@@ -23,13 +23,18 @@ func safetensorsHeader(r io.ReaderAt, size uint64) (uint64, error) {
 		return 0, err
 	}
 	n := binary.LittleEndian.Uint64(prefix[:])
+	return n, checkHeader(n, lengthBytes, size)
+}
+
+// checkHeader refuses a header of n bytes at off that is too long, or longer than the file.
+func checkHeader(n, off, size uint64) error {
 	switch {
 	case n > MaxHeader:
-		return 0, fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
-	case n > size-lengthBytes:
-		return 0, fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
+		return fmt.Errorf("%w: a header of %d bytes, the maximum is %d", ErrFormat, n, MaxHeader)
+	case n > size-off:
+		return fmt.Errorf("%w: a header of %d bytes does not fit a file of %d", ErrFormat, n, size)
 	}
-	return n, nil
+	return nil
 }
 
 func readFull(r io.ReaderAt, p []byte, off int64) error {
@@ -116,7 +121,7 @@ func (s *scanner) tensor() Tensor {
 			once(&haveType, field)
 			name := s.text(maxName)
 			var ok bool
-			if t.Type, ok = safetensorsType(name); !ok {
+			if t.Type, ok = safetensorsTypes[name]; !ok {
 				s.fail("unknown type %.40q", name)
 			}
 		case "shape":
@@ -139,7 +144,6 @@ func (s *scanner) tensor() Tensor {
 	return t
 }
 
-// counts reads a list of numbers.
 func (s *scanner) counts(most int) []uint64 {
 	var out []uint64
 	s.expect('[')
@@ -156,7 +160,6 @@ func (s *scanner) counts(most int) []uint64 {
 // maxDepth bounds the nesting of unknown values.
 const maxDepth = 32
 
-// ignore reads any value.
 func (s *scanner) ignore(depth int) {
 	if depth > maxDepth {
 		s.fail("nested too deeply")

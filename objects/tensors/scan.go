@@ -31,7 +31,6 @@ func newScanner(r io.ReaderAt, off, n uint64) *scanner {
 	return &scanner{r: bufio.NewReaderSize(section, int(min(n+1, scanBuffer)))}
 }
 
-// fail records a format error.
 func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("%w: header, byte %d: %s", ErrFormat, s.at, fmt.Sprintf(format, args...))
@@ -53,7 +52,6 @@ func (s *scanner) peek() (b byte, ok bool) {
 	return 0, false
 }
 
-// byte reads one byte.
 func (s *scanner) byte() byte {
 	b, ok := s.peek()
 	if !ok {
@@ -231,7 +229,6 @@ func (s *scanner) escape() rune {
 	return utf8.RuneError
 }
 
-// hex reads four hexadecimal digits.
 func (s *scanner) hex() rune {
 	var digits [4]byte
 	for i := range digits {

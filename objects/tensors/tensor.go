@@ -47,13 +47,16 @@ func (t *Tensor) Equal(u *Tensor) bool {
 }
 
 // ShapeText returns the shape in the form of user.hmc.shape; a scalar's is empty.
-func (t *Tensor) ShapeText() string {
+func (t *Tensor) ShapeText() string { return NumbersText(t.Shape) }
+
+// NumbersText returns numbers separated by commas.
+func NumbersText(numbers []uint64) string {
 	var b strings.Builder
-	for i, d := range t.Shape {
+	for i, n := range numbers {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(strconv.FormatUint(d, 10))
+		b.WriteString(strconv.FormatUint(n, 10))
 	}
 	return b.String()
 }

@@ -18,88 +18,50 @@ type Type struct {
 	Descr string
 }
 
-// safetensorsType returns a type of the safetensors format. NumPy has no names for the types
-// that smallType returns: in the .npy header they are plain bytes of that width, as np.save
-// writes arrays of ml_dtypes.
-func safetensorsType(name string) (Type, bool) {
-	switch name {
-	case "BOOL":
-		return Type{"bool", 8, "|b1"}, true
-	case "I8":
-		return Type{"int8", 8, "|i1"}, true
-	case "U8":
-		return Type{"uint8", 8, "|u1"}, true
-	case "I16":
-		return Type{"int16", 16, "<i2"}, true
-	case "U16":
-		return Type{"uint16", 16, "<u2"}, true
-	case "F16":
-		return Type{"float16", 16, "<f2"}, true
-	case "I32":
-		return Type{"int32", 32, "<i4"}, true
-	case "U32":
-		return Type{"uint32", 32, "<u4"}, true
-	case "F32":
-		return Type{"float32", 32, "<f4"}, true
-	case "I64":
-		return Type{"int64", 64, "<i8"}, true
-	case "U64":
-		return Type{"uint64", 64, "<u8"}, true
-	case "F64":
-		return Type{"float64", 64, "<f8"}, true
-	case "C64":
-		return Type{"complex64", 64, "<c8"}, true
-	}
-	return smallType(name)
-}
-
-// smallType returns a type that NumPy lacks. Elements smaller than a byte are shown as the bytes
-// that they are packed in.
-func smallType(name string) (Type, bool) {
-	switch name {
-	case "BF16":
-		return Type{"bfloat16", 16, "<V2"}, true
-	case "F8_E4M3":
-		return Type{"float8_e4m3fn", 8, "|V1"}, true
-	case "F8_E5M2":
-		return Type{"float8_e5m2", 8, "|V1"}, true
-	case "F8_E8M0":
-		return Type{"float8_e8m0fnu", 8, "|V1"}, true
-	case "F8_E4M3FNUZ":
-		return Type{"float8_e4m3fnuz", 8, "|V1"}, true
-	case "F8_E5M2FNUZ":
-		return Type{"float8_e5m2fnuz", 8, "|V1"}, true
-	case "F6_E2M3":
-		return Type{"float6_e2m3fn", 6, "|u1"}, true
-	case "F6_E3M2":
-		return Type{"float6_e3m2fn", 6, "|u1"}, true
-	case "F4":
-		return Type{"float4_e2m1fn", 4, "|u1"}, true
-	}
-	return Type{}, false
-}
-
-// safetensorsNames returns the names that safetensorsType accepts.
-func safetensorsNames() []string {
-	return []string{
-		"BOOL", "I8", "U8", "I16", "U16", "F16", "I32", "U32", "F32", "I64", "U64", "F64", "C64",
-		"BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4",
-	}
+// safetensorsTypes has the types of the safetensors format, by their names there. NumPy has
+// no names for BF16 and those after it: in the .npy header they are plain bytes of that width,
+// as np.save writes arrays of ml_dtypes, and elements smaller than a byte are shown as the
+// bytes that they are packed in.
+//
+//nolint:gochecknoglobals // a table that never changes
+var safetensorsTypes = map[string]Type{
+	"BOOL":        {"bool", 8, "|b1"},
+	"I8":          {"int8", 8, "|i1"},
+	"U8":          {"uint8", 8, "|u1"},
+	"I16":         {"int16", 16, "<i2"},
+	"U16":         {"uint16", 16, "<u2"},
+	"F16":         {"float16", 16, "<f2"},
+	"I32":         {"int32", 32, "<i4"},
+	"U32":         {"uint32", 32, "<u4"},
+	"F32":         {"float32", 32, "<f4"},
+	"I64":         {"int64", 64, "<i8"},
+	"U64":         {"uint64", 64, "<u8"},
+	"F64":         {"float64", 64, "<f8"},
+	"C64":         {"complex64", 64, "<c8"},
+	"BF16":        {"bfloat16", 16, "<V2"},
+	"F8_E4M3":     {"float8_e4m3fn", 8, "|V1"},
+	"F8_E5M2":     {"float8_e5m2", 8, "|V1"},
+	"F8_E8M0":     {"float8_e8m0fnu", 8, "|V1"},
+	"F8_E4M3FNUZ": {"float8_e4m3fnuz", 8, "|V1"},
+	"F8_E5M2FNUZ": {"float8_e5m2fnuz", 8, "|V1"},
+	"F6_E2M3":     {"float6_e2m3fn", 6, "|u1"},
+	"F6_E3M2":     {"float6_e3m2fn", 6, "|u1"},
+	"F4":          {"float4_e2m1fn", 4, "|u1"},
 }
 
 // TypeNamed returns the type for a name given by the user: a value of user.hmc.dtype, or a
 // safetensors name, both case-insensitive, or a NumPy type string that begins with its byte
 // order.
 func TypeNamed(name string) (Type, bool) {
-	if t, ok := safetensorsType(strings.ToUpper(name)); ok {
+	if t, ok := safetensorsTypes[strings.ToUpper(name)]; ok {
 		return t, true
 	}
 	lower := strings.ToLower(name)
 	if lower == "complex128" || lower == "c128" {
 		return Type{"complex128", 128, "<c16"}, true
 	}
-	for _, known := range safetensorsNames() {
-		if t, _ := safetensorsType(known); t.Name == lower {
+	for _, t := range safetensorsTypes {
+		if t.Name == lower {
 			return t, true
 		}
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// act is one thing that an attacker tries, in a directory of its own.
+// act is one kind of attempt of an attacker. It works in a directory of its own.
 type act struct {
 	name string
 	do   func(h *hand, dir string) error
 }
 
-// acts are all.
+// acts returns all acts.
 func acts() []act {
 	return []act{
 		{"odd names", (*hand).oddNames},
@@ -56,7 +56,7 @@ func acts() []act {
 	}
 }
 
-// oddNames makes and removes files with names that programs trip over.
+// oddNames creates and removes files with names that programs often handle wrongly.
 func (h *hand) oddNames(dir string) error {
 	var errs []error
 	for _, name := range []string{
@@ -72,7 +72,7 @@ func (h *hand) oddNames(dir string) error {
 	return errors.Join(errs...)
 }
 
-// strangeNames makes names in what belongs to hmcfs.
+// strangeNames creates names in the directories and files that hmcfs itself manages.
 func (h *hand) strangeNames(dir string) error {
 	own := filepath.Join(dir, "own")
 	if err := os.WriteFile(own, []byte("x"), 0o644); err != nil {
@@ -96,7 +96,8 @@ func (h *hand) strangeNames(dir string) error {
 	return errors.Join(errs...)
 }
 
-// changeOthers does to a file what takes the right to write it, or to own it.
+// changeOthers tries changes of a victim's file that require permission to write it, or to
+// own it.
 func (h *hand) changeOthers(dir string) error {
 	path := h.prey()
 	if path == "" {
@@ -120,7 +121,7 @@ func (h *hand) changeOthers(dir string) error {
 	)
 }
 
-// renameOthers takes names away that are another's.
+// renameOthers tries to remove, rename and exchange a victim's names.
 func (h *hand) renameOthers(dir string) error {
 	path := h.prey()
 	if path == "" {
@@ -131,13 +132,13 @@ func (h *hand) renameOthers(dir string) error {
 		h.spare(path, "remove", os.Remove(path)), h.spare(path, "rename", os.Rename(path, filepath.Join(dir, "stolen"))),
 		h.spare(path, "rename the directory of", os.Rename(filepath.Dir(path), filepath.Join(dir, "stolen"))),
 	}
-	if err := os.WriteFile(fresh, []byte("x"), 0o644); err == nil { // in the directory of all
+	if err := os.WriteFile(fresh, []byte("x"), 0o644); err == nil { // in the shared directory
 		errs = append(errs, h.spare(path, "exchange with", unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)), os.Remove(fresh))
 	}
 	return errors.Join(errs...)
 }
 
-// readPrivate looks past modes, by every way to a file.
+// readPrivate tries to read a victim's private files through every path to them.
 func (h *hand) readPrivate(string) error {
 	victim := h.Victims[h.random.IntN(len(h.Victims))]
 	private := filepath.Join(h.Mount, h.device(), victim, "private")
@@ -155,12 +156,12 @@ func (h *hand) readPrivate(string) error {
 			}
 			f, err := os.Open(path)
 			if err == nil {
-				// Between the two the name may have become another file's.
+				// The name may have become another file's meanwhile.
 				err = unix.EAGAIN
 				if now := new(unix.Stat_t); unix.Fstat(int(f.Fd()), now) == nil && now.Ino == st.Ino && now.Mode&0o007 == 0 {
 					err = nil
 				}
-				_ = f.Close() // it was only read
+				_ = f.Close() // only read
 			}
 			errs = append(errs, h.spare(path, "open", err))
 		}
@@ -168,7 +169,7 @@ func (h *hand) readPrivate(string) error {
 	return errors.Join(errs...)
 }
 
-// links makes hard links and symbolic ones, and follows them.
+// links creates hard links and symbolic links, and follows them.
 func (h *hand) links(dir string) error {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	errs := []error{os.Symlink("loop2", at("loop1")), os.Symlink("loop1", at("loop2")), os.Symlink(strings.Repeat("x/", 2000), at("long")), os.Symlink("../../../../../../etc/shadow", at("out"))}
@@ -186,8 +187,8 @@ func (h *hand) links(dir string) error {
 	return errors.Join(errs...)
 }
 
-// protected is the error of a hard link to another's file, which the kernel
-// refuses only where fs.protected_hardlinks is set.
+// protected returns the error of a hard link to a victim's file. Without
+// fs.protected_hardlinks the kernel permits such a link, so that counts as refused.
 func protected(err error) error {
 	if text, failed := os.ReadFile("/proc/sys/fs/protected_hardlinks"); failed != nil || strings.TrimSpace(string(text)) == "0" {
 		return unix.EPERM
@@ -195,7 +196,8 @@ func protected(err error) error {
 	return err
 }
 
-// fill bounds what an attacker has at one time, so that no device is full.
+// fill bounds the number of names and attributes that one act creates, so that no device
+// becomes full.
 const fill = 400
 
 func (h *hand) fillNames(dir string) error {
@@ -218,8 +220,8 @@ func (h *hand) fillNames(dir string) error {
 	return err
 }
 
-// renameRace moves directories into each other from several threads, and
-// removes them.
+// renameRace moves directories into each other, and removes files in them, from several
+// threads.
 func (h *hand) renameRace(dir string) error {
 	at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	if err := os.MkdirAll(at("a", "b", "c"), 0o755); err != nil {
@@ -240,7 +242,7 @@ func (h *hand) renameRace(dir string) error {
 	} {
 		working.Go(func() {
 			for n := 0; n < 30 && !h.over(); n++ {
-				_ = step() // each fails where another was first
+				_ = step() // it fails if another step came first
 			}
 		})
 	}
@@ -248,14 +250,14 @@ func (h *hand) renameRace(dir string) error {
 	return nil
 }
 
-// mapRace stores through a map of a file that another thread cuts.
+// mapRace stores through a map of a file that another thread truncates.
 func (h *hand) mapRace(dir string) error {
 	const size = 64 << 10
 	f, err := os.Create(filepath.Join(dir, "f"))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // the file is thrown away
+	defer func() { _ = f.Close() }() // the file is removed
 	if err = f.Truncate(size); err != nil {
 		return err
 	}
@@ -263,11 +265,11 @@ func (h *hand) mapRace(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Munmap(p) }() // the file is thrown away
+	defer func() { _ = unix.Munmap(p) }() // the file is removed
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
 		for i := range 20 {
-			_ = os.Truncate(f.Name(), int64(i%2)*size) // it is there
+			_ = os.Truncate(f.Name(), int64(i%2)*size) // the file exists
 		}
 	})
 	err = h.survive(func() error {
@@ -280,13 +282,13 @@ func (h *hand) mapRace(dir string) error {
 	return err
 }
 
-// oddOffsets writes, cuts and copies where no file has a byte.
+// oddOffsets reads, writes, truncates and copies at offsets that no file reaches.
 func (h *hand) oddOffsets(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "f"))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // the file is thrown away
+	defer func() { _ = f.Close() }() // the file is removed
 	fd := int(f.Fd())
 	far := []int64{1 << 40, 1<<62 - 1, 1<<63 - 4096, 1<<63 - 1}
 	errs := []error{f.Truncate(1 << 50)}
@@ -302,7 +304,7 @@ func (h *hand) oddOffsets(dir string) error {
 	return errors.Join(append(errs, err, f.Truncate(0))...)
 }
 
-// storm asks for much that is cheap to ask.
+// storm makes many cheap requests.
 func (h *hand) storm(dir string) error {
 	var working sync.WaitGroup
 	for i := range 4 {
@@ -310,8 +312,8 @@ func (h *hand) storm(dir string) error {
 			var fs unix.Statfs_t
 			var st unix.Stat_t
 			for n := 0; n < 500 && !h.over(); n++ {
-				_ = unix.Statfs(dir, &fs)                                        // the answer is no matter
-				_ = unix.Stat(filepath.Join(dir, fmt.Sprint("none", i, n)), &st) // nothing is there
+				_ = unix.Statfs(dir, &fs)                                        // the result does not matter
+				_ = unix.Stat(filepath.Join(dir, fmt.Sprint("none", i, n)), &st) // does not exist
 			}
 		})
 	}
@@ -320,7 +322,7 @@ func (h *hand) storm(dir string) error {
 	return err
 }
 
-// tensors looks at tensors of files whose headers lie.
+// tensors lists the tensors of files with malformed headers.
 func (h *hand) tensors(dir string) error {
 	var errs []error
 	for i, head := range []string{
@@ -334,7 +336,7 @@ func (h *hand) tensors(dir string) error {
 	return errors.Join(errs...)
 }
 
-// locks holds locks on a file that may be read, for as long as the act lasts.
+// locks acquires locks on a file that it may read, for the duration of the act.
 func (h *hand) locks(string) error {
 	path := h.prey()
 	f, err := os.Open(path)

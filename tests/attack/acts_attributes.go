@@ -13,13 +13,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// own is a small file in a directory.
+// own creates a small file in a directory and returns its path.
 func own(dir string) (string, error) {
 	path := filepath.Join(dir, "own")
 	return path, os.WriteFile(path, kit.Bytes(1, 0, 1000), 0o644)
 }
 
-// oddAttributes sets attributes of names and values that are hard to keep.
+// oddAttributes sets attributes with names and values that are difficult to store.
 func (h *hand) oddAttributes(dir string) error {
 	path, err := own(dir)
 	errs := []error{err}
@@ -32,7 +32,7 @@ func (h *hand) oddAttributes(dir string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// fillAttributes has as many attributes on a file as it may.
+// fillAttributes sets as many attributes on a file as permitted.
 func (h *hand) fillAttributes(dir string) error {
 	path, err := own(dir)
 	if err != nil {
@@ -47,12 +47,12 @@ func (h *hand) fillAttributes(dir string) error {
 	return errors.Join(err, listed)
 }
 
-// hmcfsAttributes are those that mean something.
+// hmcfsAttributes returns the attributes that have a meaning to hmcfs.
 func hmcfsAttributes() []string {
 	return []string{"device", "resident", "state", "path", "dtype", "shape", "blobs", "key", "ttl", "bind", "handle", "none"}
 }
 
-// ownAttributes sets the attributes of hmcfs to what they can't be.
+// ownAttributes sets the attributes of hmcfs to invalid values.
 func (h *hand) ownAttributes(dir string) error {
 	path, err := own(dir)
 	errs := []error{err}
@@ -69,7 +69,7 @@ func (h *hand) ownAttributes(dir string) error {
 	return errors.Join(errs...)
 }
 
-// attributesOfOthers changes attributes of a file that is another's.
+// attributesOfOthers tries to change the attributes of a victim's file.
 func (h *hand) attributesOfOthers(string) error {
 	path := h.prey()
 	if path == "" {
@@ -85,7 +85,7 @@ func (h *hand) attributesOfOthers(string) error {
 	return errors.Join(append(errs, h.spare(path, "export", err))...)
 }
 
-// ttl sets times to live, of its own files and of others'.
+// ttl sets times to live on its own files and tries to on victims' files.
 func (h *hand) ttl(dir string) error {
 	path, err := own(dir)
 	errs := []error{err}
@@ -98,7 +98,7 @@ func (h *hand) ttl(dir string) error {
 	return errors.Join(errs...)
 }
 
-// keys takes keys that are another's, and sets and drops its own.
+// keys tries to take victims' keys, and sets and removes its own.
 func (h *hand) keys(dir string) error {
 	path, err := own(dir)
 	errs := []error{err}
@@ -107,7 +107,7 @@ func (h *hand) keys(dir string) error {
 			key := filepath.Join(h.Mount, place, name)
 			errs = append(errs, h.spare(key, "remove", os.Remove(key)), h.spare(key, "rename", os.Rename(key, filepath.Join(dir, "key"))),
 				h.spare(key, "rename over", os.Rename(path, key)),
-				// The victim may have dropped it meanwhile.
+				// The victim may have removed the key meanwhile.
 				unix.Setxattr(path, "user.hmc.key", []byte(name), 0))
 		}
 	}
@@ -117,7 +117,7 @@ func (h *hand) keys(dir string) error {
 	return errors.Join(append(errs, unix.Removexattr(path, "user.hmc.key"))...)
 }
 
-// publications receives publications of all users, and publishes.
+// publications tries to receive the publications of all users, and publishes its own.
 func (h *hand) publications(dir string) error {
 	place := filepath.Join(h.Mount, "publish")
 	var errs []error
@@ -142,7 +142,7 @@ func (h *hand) publications(dir string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// watches has many read what changes, for a moment.
+// watches has many goroutines read the stream of events for a moment.
 func (h *hand) watches(dir string) error {
 	var open []*os.File
 	var errs []error

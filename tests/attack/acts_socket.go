@@ -20,36 +20,37 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// answerLimit bounds how long an attacker waits for an answer.
+// answerLimit bounds the wait for an answer.
 const answerLimit = 10 * time.Second
 
-// asking is a context for one question.
+// asking returns a context for one request.
 func asking() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), answerLimit)
 }
 
-// bind binds descriptors and paths that are wrong, and memory that it then cuts.
+// bind tries to bind invalid descriptors and paths, and binds memory that it then
+// truncates.
 func (h *hand) bind(dir string) error {
 	memory, err := memfd(64 << 10)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = memory.Close() }() // it is thrown away
+	defer func() { _ = memory.Close() }() // no longer needed
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = read.Close(), write.Close() }() // it is thrown away
+	defer func() { _, _ = read.Close(), write.Close() }() // no longer needed
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = self.Close() }() // it was only read
+	defer func() { _ = self.Close() }() // only read
 	own, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = own.Close() }() // it was only read
+	defer func() { _ = own.Close() }() // only read
 	var errs []error
 	n := 0
 	target := func() string {
@@ -77,7 +78,7 @@ func (h *hand) bind(dir string) error {
 	} {
 		errs = append(errs, unix.Setxattr(target(), "user.hmc.bind", []byte(text), 0))
 	}
-	// Its owner cuts what is bound, and looks at it by the mount.
+	// The owner truncates the bound memory, and reads it through the mount.
 	errs = append(errs, memory.Truncate(1))
 	for i := range n {
 		_, failed := os.ReadFile(filepath.Join(dir, fmt.Sprint("bound", i+1)))
@@ -92,7 +93,7 @@ func (h *hand) bind(dir string) error {
 	return errors.Join(errs...)
 }
 
-// memfd is shared memory of some size.
+// memfd creates shared memory of the given size, in bytes.
 func memfd(size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate("attack", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -102,8 +103,8 @@ func memfd(size int64) (*os.File, error) {
 	return f, f.Truncate(size)
 }
 
-// export takes the memory of its own file, sets flags on it, and wants others'
-// copies to go where they belong; and asks for others' memory.
+// export exports its own file, sets flags on the descriptor, and checks that the daemon's
+// later writes go to the right offset. It also tries to export victims' files.
 func (h *hand) export(dir string) error {
 	path, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
 	if err := errors.Join(os.WriteFile(path, kit.Bytes(4, 0, 8192), 0o644), os.WriteFile(other, kit.Bytes(5, 0, 8192), 0o644)); err != nil {
@@ -126,7 +127,8 @@ func (h *hand) export(dir string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// withFlags sets flags on an export, and compares what the daemon writes then.
+// withFlags sets flags on the descriptor of an export, and checks what the daemon writes
+// afterwards.
 func (h *hand) withFlags(e *client.Export, path, other string) error {
 	if e.File == nil {
 		return nil
@@ -163,7 +165,7 @@ func (h *hand) withFlags(e *client.Export, path, other string) error {
 	return os.Remove(other)
 }
 
-// ownersVerbs asks for what only root and the mounting user may.
+// ownersVerbs tries the requests that only root and the mounting user may make.
 func (h *hand) ownersVerbs(string) error {
 	c := client.New(h.socket)
 	ctx, cancel := asking()
@@ -179,7 +181,7 @@ func (h *hand) ownersVerbs(string) error {
 		h.forbid("see the status", status), h.forbid("see the options", config), h.forbid("see the metrics", metrics))
 }
 
-// session asks, over the socket, for keys that are another's.
+// session uses a session on the socket to access victims' keys.
 func (h *hand) session(string) error {
 	ctx, cancel := asking()
 	defer cancel()
@@ -198,7 +200,7 @@ func (h *hand) session(string) error {
 	return errors.Join(append(errs, err, s.Close())...)
 }
 
-// hostile are beginnings that a server may take for something.
+// hostile returns beginnings of requests that are malformed, oversized or incomplete.
 func hostile() [][]byte {
 	return [][]byte{
 		nil, []byte("GET"), []byte("GET / HTTP/1.1\r\n"), []byte("POST /v1/umount HTTP/1.1\r\nHost: hmcfs\r\nContent-Length: 9999999999\r\n\r\n{"),
@@ -208,7 +210,8 @@ func hostile() [][]byte {
 	}
 }
 
-// pour sends beginnings, some cut off, and waits a little for what comes.
+// pour sends the hostile beginnings, each on a connection of its own, and waits briefly for
+// a reply.
 func (h *hand) pour(network string, addresses []string) error {
 	var errs []error
 	for _, begin := range hostile() {
@@ -229,7 +232,8 @@ func (h *hand) pour(network string, addresses []string) error {
 	return errors.Join(errs...)
 }
 
-// hold opens many connections that say nothing, or a word, and holds them a while.
+// hold opens many connections, sends nothing or a part of a request, and keeps them open
+// for a while.
 func (h *hand) hold(network string, addresses []string, most int) error {
 	var open []net.Conn
 	var errs []error
@@ -257,8 +261,8 @@ func (h *hand) socketMany(string) error    { return h.hold("unix", []string{h.so
 func (h *hand) netGarbage(string) error    { return h.pour("tcp", h.Addresses) }
 func (h *hand) netMany(string) error       { return h.hold("tcp", h.Addresses, 100) }
 
-// squat makes the places where hmcfs looks for a user's mounts, and in them
-// what hangs or lies.
+// squat creates the paths at which hmcfs looks for a user's mounts, with a pipe that blocks
+// and a socket that never answers.
 func (h *hand) squat(string) error {
 	var errs []error
 	for _, uid := range []int{0, h.VictimUID} {

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	mnt.Main(m, map[string]func(){programName: main})
 }
 
-// TestShort attacks for a few seconds. How long operations take is reported, and
-// judges nothing.
+// TestShort attacks for a few seconds. The durations of operations are reported, but not
+// checked.
 func TestShort(t *testing.T) {
 	kit.Require(t, "root", "fuse", "tool:ip", "tool:nsenter")
 	kit.Check(t)

@@ -17,13 +17,13 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-// attacker is a user that does what it can, in several threads.
+// attacker is the process of one attacking user, with several threads.
 type attacker struct {
 	role
 	say *speaker
-	// socket is the admin socket of the mount, or "".
+	// socket is the path of the admin socket of the mount; empty if it was not found.
 	socket string
-	// stop is closed when the attack is over.
+	// stop is closed at the end of the attack.
 	stop chan struct{}
 
 	mu sync.Mutex
@@ -35,7 +35,8 @@ type attacker struct {
 type hand struct {
 	*attacker
 	random *rand.Rand
-	// name is in the names that it makes, and act names its present attempt.
+	// name is part of the names that the thread creates; act is the name of the current
+	// act.
 	name, act string
 }
 
@@ -46,7 +47,7 @@ func newAttacker(r role, say *speaker) *attacker {
 	return &attacker{role: r, say: say, stop: make(chan struct{}), tries: map[string]tries{}}
 }
 
-// work does one act after the other until the input ends.
+// work performs random acts until the input ends.
 func (a *attacker) work(in io.Reader) error {
 	if c, f, err := client.Find(a.Mount); err == nil {
 		a.socket = c.Socket()
@@ -80,8 +81,7 @@ func (a *attacker) work(in io.Reader) error {
 	return err
 }
 
-// try does one act. What it makes is in a directory of its own, which is gone
-// afterwards.
+// try performs one act in a new directory, which it removes afterwards.
 func (h *hand) try() {
 	all := acts()
 	one := all[h.random.IntN(len(all))]
@@ -96,7 +96,7 @@ func (h *hand) try() {
 	h.count(os.RemoveAll(dir))
 }
 
-// survive runs an act that may be sent SIGBUS by a map of what was cut.
+// survive runs an act that may receive SIGBUS from a map of a truncated file.
 func (h *hand) survive(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -107,7 +107,7 @@ func (h *hand) survive(do func() error) (err error) {
 	return do()
 }
 
-// device is the directory of one of the four devices.
+// device returns the directory of one of the four devices.
 func (h *hand) device() string {
 	d := [...]string{"host", "sim0"}[h.random.IntN(2)]
 	if h.random.IntN(4) == 0 {
@@ -116,7 +116,7 @@ func (h *hand) device() string {
 	return d
 }
 
-// count counts an act.
+// count counts an attempt and its error.
 func (h *hand) count(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *hand) count(err error) {
 	h.tries[h.act] = t
 }
 
-// kindOf is the errno of an error, or a word for it.
+// kindOf returns the text of an error's errno, or a code for it.
 func kindOf(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
@@ -144,7 +144,7 @@ func kindOf(err error) string {
 	return "other"
 }
 
-// forbid tells a violation where what must be refused was done.
+// forbid reports a violation if a forbidden operation succeeded.
 func (h *hand) forbid(what string, err error) error {
 	if err == nil {
 		h.say.violation("%s: uid %d was allowed to %s", h.act, os.Getuid(), what)
@@ -152,7 +152,7 @@ func (h *hand) forbid(what string, err error) error {
 	return err
 }
 
-// over reports whether the attack is: what is long ends then.
+// over reports whether the attack has ended; long acts check it.
 func (h *hand) over() bool {
 	select {
 	case <-h.stop:
@@ -162,7 +162,7 @@ func (h *hand) over() bool {
 	}
 }
 
-// linger waits for some time up to most, or until the attack is over.
+// linger waits for a random time of up to most, or until the attack ends.
 func (h *hand) linger(most time.Duration) {
 	timer := time.NewTimer(time.Duration(h.random.Int64N(int64(most))))
 	defer timer.Stop()
@@ -172,9 +172,9 @@ func (h *hand) linger(most time.Duration) {
 	}
 }
 
-// spare tells a violation where what must be refused was done to a victim's
-// file. Where the victim has removed or renamed the file meanwhile, the name may
-// have become an attacker's own: what then was lost is for the victim to tell.
+// spare reports a violation if a forbidden operation succeeded on a victim's file. If the
+// victim has removed or renamed the file meanwhile, the name may refer to an attacker's own
+// file; a loss is then detected by the victim.
 func (h *hand) spare(path, what string, err error) error {
 	var st unix.Stat_t
 	if err == nil && unix.Stat(path, &st) == nil && int(st.Uid) == h.VictimUID {
@@ -183,8 +183,8 @@ func (h *hand) spare(path, what string, err error) error {
 	return err
 }
 
-// prey is a path of a victim's file in a device's directory of all, or in that
-// of the victim; "" where none was found.
+// prey returns the path of a victim's file in the shared directory of a device or in the
+// victim's own; empty if none was found.
 func (h *hand) prey() string {
 	victim := h.Victims[h.random.IntN(len(h.Victims))]
 	dir := filepath.Join(h.Mount, h.device(), [...]string{"shared", victim}[h.random.IntN(2)])

@@ -16,16 +16,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
-// gauge looks at what a daemon takes.
+// gauge measures the resources of a daemon.
 type gauge struct {
 	node         *lab.Node
 	before, most reading
 }
 
-// reading is the memory, descriptors and threads of a daemon at one moment.
+// reading is one measurement of a daemon.
 type reading struct {
-	// Anon is its resident memory that no file backs, Sockets, Files and Threads
-	// are counts; Files leaves out sockets and what lies in the state directory.
+	// Anon is the resident anonymous memory. Sockets, Files and Threads are counts; Files
+	// excludes sockets and files in the state directory.
 	Anon                    devices.Size
 	Sockets, Files, Threads int
 }
@@ -38,7 +38,7 @@ func (a reading) String() string {
 	return fmt.Sprintf("%d MiB, %d sockets, %d other descriptors, %d threads", a.Anon/devices.MiB, a.Sockets, a.Files, a.Threads)
 }
 
-// read reads /proc. Of a process that has ended it reads nothing.
+// read measures the daemon through /proc. It returns zeros if the process has ended.
 func (g *gauge) read() (now reading) {
 	proc := fmt.Sprintf("/proc/%d", g.node.PID())
 	status, err := os.ReadFile(proc + "/status")
@@ -74,19 +74,20 @@ func (g *gauge) read() (now reading) {
 	return now
 }
 
-// What a daemon may take: docs/operations.md has some 100 MiB for itself, and
-// the sim device keeps its objects in the daemon's memory, which Go's collector
-// takes twice at most.
+// overhead bounds the memory of the daemon itself, for which docs/operations.md states
+// about 100 MiB. The sim device keeps its objects in the daemon's memory, of which Go's
+// collector needs at most twice as much.
 const (
 	overhead = 200 * devices.MiB
 	simSize  = 256 * devices.MiB
-	// mostThreads bounds the threads, which Go keeps when they have nothing to do.
+	// mostThreads bounds the threads; Go keeps idle ones.
 	mostThreads = 400
-	// spare is the number of descriptors by which there may be more afterwards.
+	// spare is the permitted increase of the number of descriptors after the attack.
 	spare = 16
 )
 
-// judgeGauge wants the memory to have been bounded, and descriptors to come back.
+// judgeGauge checks that memory and threads were bounded, and waits until the number of
+// descriptors is back to normal.
 func (r *run) judgeGauge(ctx context.Context, g *gauge) {
 	if g.most.Anon > overhead+simSize {
 		r.violate("memory: the daemon of %s took %d MiB, of which %d are the sim device's", g.node.Name, g.most.Anon/devices.MiB, simSize/devices.MiB)
@@ -109,7 +110,7 @@ func (r *run) judgeGauge(ctx context.Context, g *gauge) {
 	fmt.Fprintf(r.out, "  daemon of %s: before %v; at most %v; afterwards %v\n", g.node.Name, g.before, g.most, now)
 }
 
-// kinds counts the descriptors by where they lead, to be told.
+// kinds counts the descriptors by the directory or type that they refer to, for a report.
 func (g *gauge) kinds() map[string]int {
 	counts := map[string]int{}
 	dir := fmt.Sprintf("/proc/%d/fd", g.node.PID())
@@ -130,10 +131,11 @@ func (g *gauge) kinds() map[string]int {
 	return counts
 }
 
-// group is the memory cgroup that a daemon runs in.
+// group is the memory cgroup of a daemon.
 type group struct{ dir, tasks string }
 
-// newGroup makes one of a size for a node's daemon, of version 2 or 1.
+// newGroup creates a group of a size, in bytes, for a node's daemon. It supports both
+// versions of cgroups.
 func newGroup(size devices.Size, node string) (*group, error) {
 	name := fmt.Sprintf("hmcfs-attack-%s-%d", node, time.Now().UnixNano())
 	var errs []error
@@ -154,7 +156,7 @@ func newGroup(size devices.Size, node string) (*group, error) {
 	return nil, fmt.Errorf("make a memory cgroup, which root may outside of containers: %w", errors.Join(errs...))
 }
 
-// makeGroups makes a group for each node's daemon.
+// makeGroups creates a group for each node's daemon.
 func (r *run) makeGroups() error {
 	for i := range nodes {
 		name := lab.NodeName(i)
@@ -175,12 +177,12 @@ func (r *run) removeGroups() error {
 	return errors.Join(errs...)
 }
 
-// before returns the words before the command line of a process that runs in it.
+// before returns the command line prefix that starts a process in the group.
 func (g *group) before() []string {
 	return []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, g.tasks}
 }
 
-// remove removes it, when its processes have ended.
+// remove removes the group, once its processes have ended.
 func (g *group) remove() error {
 	var err error
 	for range 100 {

@@ -41,7 +41,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
-// settings hold the values of the flags, and where the run prints.
+// settings holds the values of the flags and the destination of the output.
 type settings struct {
 	minutes float64
 	seed    uint64
@@ -56,7 +56,7 @@ type settings struct {
 
 func main() { os.Exit(start(os.Args[1:], os.Stdout)) }
 
-// start returns the exit status.
+// start parses the flags, runs the attack, and returns the exit status.
 func start(args []string, out io.Writer) int {
 	if text := os.Getenv(roleEnv); text != "" {
 		return play(text, out)
@@ -98,28 +98,29 @@ func start(args []string, out io.Writer) int {
 	return 0
 }
 
-// roleEnv names the variable with the role of another user's process.
+// roleEnv is the environment variable that contains the role of another user's process.
 const roleEnv = "HMCFS_ATTACK_ROLE"
 
-// role is the part of another user's process in the attack.
+// role describes what another user's process does in the attack.
 type role struct {
-	// Kind is victim, attacker or hog.
+	// Kind is "victim", "attacker" or "hog".
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
-	// Mount is the mount point, Other the name of the other node.
+	// Mount is the mount point, and Other the name of the other node.
 	Mount string `json:"mount"`
 	Other string `json:"other"`
-	// Addresses are those at which the nodes listen, Runtime their runtime directories.
+	// Addresses are the addresses at which the nodes listen, and Runtime their runtime
+	// directories.
 	Addresses []string `json:"addresses"`
 	Runtime   []string `json:"runtime"`
 	// Victims are the names of the victims' directories.
 	Victims []string `json:"victims"`
-	// VictimUID is the user whose places are squatted.
+	// VictimUID is the user ID of the victims, whose paths are squatted.
 	VictimUID int `json:"victim_uid"`
 }
 
-// play does what a role says, and returns the exit status.
+// play runs the process of a role and returns its exit status.
 func play(text string, out io.Writer) int {
 	var r role
 	err := json.Unmarshal([]byte(text), &r)

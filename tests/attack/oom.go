@@ -14,15 +14,15 @@ import (
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
-// killForMemory has a process in the daemon's cgroup take all memory of it until
-// the kernel kills the daemon, which it is told to kill first.
+// killForMemory starts a process in the daemon's cgroup that allocates memory until the
+// kernel kills the daemon, which is configured to be killed first.
 func (r *run) killForMemory(ctx context.Context, n *lab.Node) error {
 	pid := n.PID()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644); err != nil {
 		return err
 	}
 	words := append(r.groups[n.Name].before(), "/proc/self/exe")
-	// The shell's own /proc/self is not this program.
+	// /proc/self of the shell is not this program.
 	words[len(words)-1] = fmt.Sprintf("/proc/%d/exe", os.Getpid())
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), roleEnv+`={"kind":"hog"}`)
@@ -39,13 +39,13 @@ func (r *run) killForMemory(ctx context.Context, n *lab.Node) error {
 	} else {
 		fmt.Fprintf(r.out, "%8.3f s  the daemon of %s was killed for want of memory\n", time.Since(r.start).Seconds(), n.Name)
 	}
-	_ = cmd.Process.Kill() // it may be dead too
+	_ = cmd.Process.Kill() // it may have been killed too
 	_ = cmd.Wait()         // it was killed
 	n.Kill()
 	return nil
 }
 
-// hog takes memory until it is killed.
+// hog allocates memory until it is killed.
 func hog() error {
 	for {
 		p, err := unix.Mmap(-1, 0, int(4*devices.MiB), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -20,8 +20,8 @@ type player struct {
 	role
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	// phases are the words that end one; ended is closed when it has said all,
-	// and files and tries are complete then.
+	// phases receives the word that ends each phase. ended is closed at the end of the
+	// output; files and tries are complete then.
 	phases chan word
 	ended  chan struct{}
 	files  []left
@@ -58,7 +58,7 @@ func (r *run) play(n *lab.Node, uid int, what role) (*player, error) {
 	return p, nil
 }
 
-// listen hears the words of the process until it says no more.
+// listen reads the words of the process until its output ends.
 func (p *player) listen(from io.Reader, violate func(string, ...any)) {
 	defer close(p.ended)
 	for in := json.NewDecoder(from); ; {
@@ -82,7 +82,7 @@ func (p *player) listen(from io.Reader, violate func(string, ...any)) {
 	}
 }
 
-// phase ends a phase and returns what operations took in it.
+// phase ends a phase, and returns the durations of the operations in it.
 func (p *player) phase(name string, slack time.Duration) (map[string]latency, error) {
 	if _, err := fmt.Fprintln(p.stdin, name); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -99,7 +99,7 @@ func (p *player) phase(name string, slack time.Duration) (map[string]latency, er
 	}
 }
 
-// end has the process end, and kills one that does not.
+// end asks the process to end, and kills it if it has not ended within slack.
 func (p *player) end(slack time.Duration) error {
 	err := p.stdin.Close()
 	timer := time.NewTimer(slack)
@@ -113,7 +113,7 @@ func (p *player) end(slack time.Duration) error {
 	return errors.Join(err, p.kill())
 }
 
-// waits returns where the threads wait in the kernel, to be told.
+// waits returns the kernel functions in which the threads wait, for a report.
 func (p *player) waits() (all []string) {
 	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
 	entries, err := os.ReadDir(dir)
@@ -129,7 +129,7 @@ func (p *player) waits() (all []string) {
 	return all
 }
 
-// kill ends the process, and does not wait for one that the kernel holds.
+// kill kills the process. It does not wait, because the kernel may hold it.
 func (p *player) kill() error {
 	err := p.cmd.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -138,7 +138,7 @@ func (p *player) kill() error {
 	return err
 }
 
-// endAttackers ends them and prints what they have tried.
+// endAttackers ends the attackers and prints what they have tried.
 func (r *run) endAttackers() {
 	all := map[string]tries{}
 	for _, p := range r.attackers {
@@ -164,7 +164,7 @@ func (r *run) endAttackers() {
 	}
 }
 
-// endAll kills what is left of an attack that has broken off.
+// endAll kills the remaining processes of an aborted attack.
 func (r *run) endAll() {
 	for _, p := range slices.Concat(r.victims, r.attackers) {
 		if err := p.kill(); err != nil {

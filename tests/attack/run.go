@@ -18,21 +18,21 @@ import (
 	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
-// The users. Root has mounted.
+// The user IDs of victims and attackers. Root has mounted.
 const (
 	victimUID   = 4001
 	attackerUID = 4101
 )
 
-// run is one attack.
+// run is the state of one attack.
 type run struct {
 	settings
 	lab   *lab.Lab
 	dir   string
 	start time.Time
-	// groups are the daemons' cgroups, by the nodes' names; none without -cgroup.
+	// groups holds the daemons' cgroups by the names of the nodes; empty without -cgroup.
 	groups map[string]*group
-	// victims and attackers are their processes.
+	// victims and attackers are the running processes.
 	victims   []*player
 	attackers []*player
 	gauges    []*gauge
@@ -45,13 +45,13 @@ type run struct {
 // nodes is the number of nodes.
 const nodes = 2
 
-// inside attacks, in the namespaces.
+// inside runs the attack within the namespaces.
 func inside(ctx context.Context, s settings, dir string) (err error) {
 	if err = sandbox.Settle(dir); err != nil {
 		return err
 	}
 	scratch := sandbox.Scratch(dir)
-	// Other users pass, and squat where temporary files go.
+	// Other users need to pass through the directory, and squat paths for temporary files.
 	if err = errors.Join(os.Chmod(dir, 0o711), os.Chmod(scratch, 0o777|os.ModeSticky)); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func inside(ctx context.Context, s settings, dir string) (err error) {
 			return err
 		}
 		o.Before = func(node string) []string { return r.groups[node].before() }
-		// The pages of a tmpfs would count in the group and stay there.
+		// The pages of a tmpfs would be charged to the group.
 		o.State = filepath.Join(dir, "states")
 	}
 	if r.lab, err = lab.New(ctx, o); err != nil {
@@ -97,10 +97,10 @@ func (r *run) violate(format string, a ...any) {
 	fmt.Fprintf(r.out, "%8.3f s  VIOLATION %.1000s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, a...))
 }
 
-// alone returns the time that the victims work before the attack, and settled afterwards.
+// alone returns the time for which the victims work undisturbed before the attack.
 func (r *run) alone() time.Duration { return min(20*time.Second, r.during()/3) }
 
-// attack has the victims work, alone and attacked, and judges.
+// attack runs the victims alone and under attack, and checks the results.
 func (r *run) attack(ctx context.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r *run) attack(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// watch looks at the daemons while the attack lasts, and asks them as root does.
+// watch measures the daemons during the attack, and makes requests to them as root.
 func (r *run) watch(ctx context.Context, during time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
@@ -151,7 +151,7 @@ func (r *run) watch(ctx context.Context, during time.Duration) {
 	}
 }
 
-// operate has root ask for the status, which must be that of the mount.
+// operate requests the status as root and checks that it is that of the mount.
 func (r *run) operate(ctx context.Context, n *lab.Node) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.slack)
 	defer cancel()
@@ -168,7 +168,7 @@ func (r *run) operate(ctx context.Context, n *lab.Node) {
 	}
 }
 
-// sleep returns false when the context ends.
+// sleep waits for d. It returns false if the context ends first.
 func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -180,7 +180,7 @@ func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// prepare waits for the nodes, makes the directories and starts the victims.
+// prepare waits for the nodes, creates the directories and starts the victims.
 func (r *run) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.slack)
 	defer cancel()
@@ -204,7 +204,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a node sees the files of the other.
+// await waits until a node can list the files of the other.
 func (r *run) await(ctx context.Context, n *lab.Node) error {
 	for {
 		_, err := os.ReadDir(n.At(r.otherOf(n), "sim0"))
@@ -217,7 +217,7 @@ func (r *run) await(ctx context.Context, n *lab.Node) error {
 	}
 }
 
-// makeDirs makes the directories that are everybody's, and those of the victims.
+// makeDirs creates the directories that all users share, and those of the victims.
 func (r *run) makeDirs(n *lab.Node, device string) error {
 	for _, name := range []string{"shared", "attackers"} {
 		path := n.Path(device, name)
@@ -234,7 +234,7 @@ func (r *run) makeDirs(n *lab.Node, device string) error {
 	return nil
 }
 
-// names are those of the victims.
+// names returns the names of the victims.
 func (r *run) names() (names []string) {
 	for _, n := range r.lab.Nodes {
 		names = append(names, "victim-"+n.Name)
@@ -251,7 +251,7 @@ func (r *run) otherOf(n *lab.Node) *lab.Node {
 	return nil
 }
 
-// startAttackers starts two on one node and one on the other.
+// startAttackers starts two attackers on one node and one on the other.
 func (r *run) startAttackers() error {
 	for i, n := range []*lab.Node{r.lab.Nodes[0], r.lab.Nodes[0], r.lab.Nodes[1]} {
 		p, err := r.play(n, attackerUID+i, role{Kind: "attacker", Name: fmt.Sprint("attacker", i), Seed: r.seed*31 + uint64(i)})
@@ -263,7 +263,7 @@ func (r *run) startAttackers() error {
 	return nil
 }
 
-// phase ends a phase of the victims, and returns what operations took in it.
+// phase ends a phase of all victims, and returns the durations of the operations in it.
 func (r *run) phase(name string) map[string]latency {
 	all := map[string]latency{}
 	for _, p := range r.victims {
@@ -279,16 +279,16 @@ func (r *run) phase(name string) map[string]latency {
 	return all
 }
 
-// enough is the number of operations from which on a percentile says something.
+// enough is the number of operations from which on a percentile is meaningful.
 const enough = 100
 
-// kindMove is the kind of renames between directories. How long they take is reported and
-// not judged: the kernel runs one of them at a time for each file system
-// (s_vfs_rename_mutex), so they wait for those of all users, and for the other node
-// where those are below nodes/. hmcfs can't let one pass another.
+// kindMove is the kind of renames between directories. Their durations are reported, but
+// not checked: the kernel runs one of them at a time for each file system
+// (s_vfs_rename_mutex), so they wait for those of all users and, below nodes/, for the
+// other node. hmcfs can't reorder them.
 const kindMove = "move"
 
-// judgeLatencies compares the 99th percentiles.
+// judgeLatencies compares the 99th percentiles before and during the attack.
 func (r *run) judgeLatencies(before, attacked map[string]latency) {
 	fmt.Fprintf(r.out, "  %-28s %8s %10s %10s %8s %10s %10s %8s\n", "the victims'", "alone", "p50", "p99", "attacked", "p50", "p99", "ratio")
 	for _, kind := range slices.Sorted(maps.Keys(before)) {
@@ -346,8 +346,8 @@ func (r *run) finish(ctx context.Context) error {
 	return nil
 }
 
-// fsck wants the records whole. Objects of devices whose memory went with a
-// daemon are lost, which is no contradiction.
+// fsck checks that hmcfs fsck finds no inconsistency. Lost objects of devices whose memory
+// ended with a daemon are not one.
 func (r *run) fsck(ctx context.Context, n *lab.Node, args ...string) {
 	const lost = 4
 	limit, cancel := context.WithTimeout(ctx, 2*r.slack)
@@ -359,7 +359,7 @@ func (r *run) fsck(ctx context.Context, n *lab.Node, args ...string) {
 	}
 }
 
-// compare checks, as root, that the victims' host files have not changed.
+// compare checks as root that the victims' host files are unchanged.
 func (r *run) compare(files []left) {
 	compared := 0
 	for _, f := range files {

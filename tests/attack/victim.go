@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// victim is an honest user that compares all it finds with what it has done.
+// victim is a user that performs normal operations and checks every result.
 type victim struct {
 	role
 	say     *speaker
@@ -28,19 +28,19 @@ type victim struct {
 	numbers atomic.Uint64
 }
 
-// home is one device's directories of a victim, which one goroutine works in.
+// home is a victim's directories on one device, used by one goroutine.
 type home struct {
 	v      *victim
 	random *rand.Rand
-	// dir is the victim's own, with private, that nobody else may enter, and
-	// shared is everybody's, with the sticky bit.
+	// dir is the victim's own directory; its subdirectory private is accessible to the
+	// victim only. shared is the directory of all users, with the sticky bit.
 	dir, shared string
-	// local says that the device is the mount's own.
+	// local is set if the device is one of the mount's own.
 	local bool
 	files map[string]*kept
 }
 
-// kept is a file as the victim knows it.
+// kept is the expected state of a file.
 type kept struct {
 	seed uint64
 	size int
@@ -49,10 +49,11 @@ type kept struct {
 }
 
 const (
-	// mostFiles bounds the files of a home, and mostBytes the size of each.
+	// mostFiles bounds the number of files of a home, and mostBytes the size of each in
+	// bytes.
 	mostFiles = 24
 	mostBytes = 256 << 10
-	// attribute is one that the victim sets.
+	// attribute is the extended attribute that the victim sets.
 	attribute = "user.victim"
 )
 
@@ -62,8 +63,8 @@ func newVictim(r role, say *speaker) *victim {
 	return v
 }
 
-// work does one operation after the other in each home, until the input ends.
-// Each line of it ends a phase, by its name.
+// work performs random operations in each home until the input ends. Each line of the input
+// ends a phase, whose name it contains.
 func (v *victim) work(in io.Reader) error {
 	stop := make(chan struct{})
 	var working sync.WaitGroup
@@ -105,10 +106,10 @@ func (v *victim) work(in io.Reader) error {
 	return lines.Err()
 }
 
-// number is one that nothing else of the victim has.
+// number returns a number that is unique within the victim.
 func (v *victim) number() uint64 { return v.numbers.Add(1) }
 
-// step does one operation and tells what is wrong.
+// step performs a random operation and reports an error as a violation.
 func (h *home) step() {
 	kinds := []struct {
 		name string
@@ -140,7 +141,7 @@ func (h *home) step() {
 	}
 }
 
-// some returns the path of a file, or "".
+// some returns the path of a random file; empty if there is none.
 func (h *home) some() string {
 	all := slices.Sorted(maps.Keys(h.files))
 	if len(all) == 0 {
@@ -149,13 +150,13 @@ func (h *home) some() string {
 	return all[h.random.IntN(len(all))]
 }
 
-// place is a new name, in the victim's own directory or in everybody's.
+// place returns a new path in the victim's own directories or in the shared one.
 func (h *home) place() string {
 	dir := [...]string{h.dir, filepath.Join(h.dir, "private"), h.shared}[h.random.IntN(3)]
 	return filepath.Join(dir, fmt.Sprintf("%s-%d", h.v.Name, h.v.number()))
 }
 
-// create writes a file under another name, and gives it its own.
+// create writes a file under a temporary name and renames it.
 func (h *home) create() error {
 	if len(h.files) >= mostFiles {
 		return h.remove()
@@ -187,7 +188,7 @@ func (h *home) read() error {
 	return nil
 }
 
-// compare looks whether a file is as it was left.
+// compare checks that a file has its expected content, mode, owner and attribute.
 func (h *home) compare(path string) {
 	f := h.files[path]
 	content, err := os.ReadFile(path)
@@ -206,14 +207,14 @@ func (h *home) compare(path string) {
 	}
 }
 
-// same compares a content with what the victim has written.
+// same checks a content against the expected one.
 func (v *victim) same(path string, f *kept, content []byte) {
 	if at := kit.DiffAt(content, f.seed, 0); at >= 0 || len(content) != f.size {
 		v.say.violation("victim: %s has %d bytes, wrong from byte %d on; want %d of seed %d", path, len(content), at, f.size, f.seed)
 	}
 }
 
-// rewrite writes other bytes where a file lies.
+// rewrite overwrites a file with new content.
 func (h *home) rewrite() error {
 	path := h.some()
 	if path == "" {
@@ -229,8 +230,8 @@ func (h *home) rewrite() error {
 	return f.write(path, flags)
 }
 
-// list compares the names of the victim's own directory, and looks for its names
-// in everybody's.
+// list checks the names in the victim's own directory, and that its names are present in
+// the shared one.
 func (h *home) list() error {
 	for dir, exact := range map[string]bool{h.dir: true, h.shared: false} {
 		entries, err := os.ReadDir(dir)
@@ -259,7 +260,7 @@ func (h *home) list() error {
 	return nil
 }
 
-// rename gives a file another name in its directory.
+// rename renames a file within its directory.
 func (h *home) rename() error {
 	from := h.some()
 	if from == "" {
@@ -268,7 +269,7 @@ func (h *home) rename() error {
 	return h.renameTo(from, filepath.Join(filepath.Dir(from), filepath.Base(h.place())))
 }
 
-// move gives a file another name, in its directory or another one.
+// move renames a file to a new path, in its directory or another one.
 func (h *home) move() error {
 	from := h.some()
 	if from == "" {
@@ -293,7 +294,7 @@ func (h *home) remove() error {
 	return os.Remove(path)
 }
 
-// key gives a file a key, reads it by that, and takes the key away.
+// key sets a key on a file, reads the file by the key, and removes the key.
 func (h *home) key() error {
 	path := h.some()
 	if path == "" {
@@ -310,7 +311,7 @@ func (h *home) key() error {
 	return errors.Join(err, unix.Removexattr(path, "user.hmc.key"))
 }
 
-// publish offers a file that nobody else may read, and takes it back.
+// publish moves a private file into publish/ and back, and checks its content.
 func (h *home) publish() error {
 	if !h.local {
 		return nil
@@ -335,7 +336,7 @@ func (h *home) publish() error {
 	return os.Remove(path)
 }
 
-// statfs wants the same size of the device always.
+// statfs checks that the numbers of blocks are plausible.
 func (h *home) statfs() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.dir, &st); err != nil {
@@ -347,7 +348,7 @@ func (h *home) statfs() error {
 	return nil
 }
 
-// victimOf returns whether a name is that of a victim's file.
+// victimOf reports whether a name belongs to a victim's file.
 func victimOf(name string, victims []string) bool {
 	return slices.ContainsFunc(victims, func(v string) bool { return strings.HasPrefix(name, v+"-") })
 }

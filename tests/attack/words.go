@@ -9,32 +9,33 @@ import (
 	"time"
 )
 
-// word is a message of another user's process to the program: a line of JSON.
+// word is a message from another user's process to the program: one line of JSON.
 type word struct {
-	// Violation is set where a property does not hold.
+	// Violation is set if a property does not hold.
 	Violation string `json:"violation,omitempty"`
-	// Phase ends with this word, and Latencies has what its operations took.
+	// Phase is the phase that this word ends, and Latencies has the durations of its
+	// operations.
 	Phase     string             `json:"phase,omitempty"`
 	Latencies map[string]latency `json:"latencies,omitempty"`
-	// Tries are an attacker's, at its end.
+	// Tries is set in an attacker's last word.
 	Tries map[string]tries `json:"tries,omitempty"`
-	// Files lists the files that the victim leaves at its end.
+	// Files lists the files that remain when a victim ends; it is set in its last word.
 	Files []left `json:"files,omitempty"`
 }
 
-// latency sums up the times of operations of one kind.
+// latency summarizes the durations of operations of one kind.
 type latency struct {
 	Count         int
 	P50, P99, Max time.Duration
 }
 
-// tries counts what was tried of one kind, what of it was done, and the errors.
+// tries counts the attempts of one act, the successful ones, and the errors.
 type tries struct {
 	Tried, Done int
 	Errors      map[string]int
 }
 
-// left is a file that the victim has left, and what is in it.
+// left is a file that a victim has left, with its expected content and mode.
 type left struct {
 	Path string
 	Seed uint64
@@ -42,7 +43,7 @@ type left struct {
 	Mode os.FileMode
 }
 
-// speaker tells the program words, from any goroutine.
+// speaker sends words to the program. It is safe for concurrent use.
 type speaker struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -57,12 +58,12 @@ func (s *speaker) say(w word) {
 	}
 }
 
-// violation tells that a property does not hold.
+// violation sends a violation.
 func (s *speaker) violation(format string, a ...any) {
 	s.say(word{Violation: fmt.Sprintf(format, a...)})
 }
 
-// stopwatch keeps what operations took.
+// stopwatch records the durations of operations.
 type stopwatch struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -78,7 +79,7 @@ func (s *stopwatch) add(kind string, d time.Duration) {
 	s.took[kind] = append(s.took[kind], d)
 }
 
-// reset returns what was kept, and begins again.
+// reset returns a summary of the recorded durations and clears them.
 func (s *stopwatch) reset() map[string]latency {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // childArg is the first argument of a process that the benchmark starts for
@@ -34,33 +34,40 @@ func runChild(args []string, out, said io.Writer) bool {
 	return true
 }
 
+// task does one task, whose arguments are numbers.
 func task(ctx context.Context, name, state string, args []string) (float64, error) {
+	n := make([]int, len(args))
+	for i, text := range args {
+		var err error
+		if n[i], err = strconv.Atoi(text); err != nil {
+			return 0, err
+		}
+	}
 	switch {
 	case name == "open":
 		return openRecords(ctx, state)
-	case name == "build" && len(args) == 1:
-		n, err := strconv.Atoi(args[0])
-		if err != nil {
-			return 0, err
-		}
-		return float64(n), buildRecords(ctx, state, n)
-	}
-	if name == "stat" && len(args) == 1 {
-		n, err := strconv.Atoi(args[0])
-		if err != nil {
-			return 0, err
-		}
-		return statOnce(ctx, state, n)
-	}
-	if name == "memcpy" && len(args) == 2 {
-		size, err1 := strconv.Atoi(args[0])
-		times, err2 := strconv.Atoi(args[1])
-		if err := errors.Join(err1, err2); err != nil {
-			return 0, err
-		}
-		return copyInto(state, size, times)
+	case name == "build" && len(n) == 1:
+		return float64(n[0]), buildRecords(ctx, state, n[0])
+	case name == "stat" && len(n) == 1:
+		return statOnce(ctx, state, n[0])
+	case name == "memcpy" && len(n) == 2:
+		return copyInto(state, n[0], n[1])
 	}
 	return 0, fmt.Errorf("no task %q", name)
+}
+
+// child has a process of this program do one task where a command runs, and returns the
+// number that it prints.
+func child(ctx context.Context, command measure.Command, args ...string) (float64, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	out, err := measure.Output(command(ctx, self, append([]string{childArg}, args...)...))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(out, 64)
 }
 
 // openStore opens the records of a state directory as a daemon does.
@@ -113,17 +120,14 @@ func buildRecords(ctx context.Context, state string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	errs := make([]error, builders)
-	var all sync.WaitGroup
-	for i := range builders {
-		all.Go(func() {
-			for first := i * perDir; first < n && errs[i] == nil; first += builders * perDir {
-				errs[i] = buildDir(ctx, s, root.Ino, first, min(perDir, n-first))
+	return measure.AtOnce(builders, func(i int) error {
+		for first := i * perDir; first < n; first += builders * perDir {
+			if err := buildDir(ctx, s, root.Ino, first, min(perDir, n-first)); err != nil {
+				return err
 			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+		}
+		return nil
+	})
 }
 
 func buildDir(ctx context.Context, s *metadata.Store, root metadata.Ino, first, n int) error {

@@ -4,9 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 //go:embed others/allreduce.c
@@ -29,7 +29,7 @@ var glooSource []byte
 // collectives are those with which the rows are measured: groups of
 // ranks of one host, of hmcfs and of others.
 type collectives struct {
-	undo
+	measure.Undo
 
 	opts   options
 	dir    string
@@ -43,10 +43,16 @@ type group struct {
 	name string
 	// run measures all-reduce of some sizes, 0 bytes being a barrier, with so
 	// many ranks: seconds by bytes.
-	run func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error)
+	run runGroup
 	// ranks are the numbers of ranks that it is measured with.
 	ranks []int
 	took  map[point]bench.Series
+}
+
+type runGroup func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error)
+
+func newGroup(name string, ranks []int, run runGroup) *group {
+	return &group{name: name, ranks: ranks, run: run, took: map[point]bench.Series{}}
 }
 
 // point is one measurement.
@@ -75,40 +81,31 @@ func sizesFor(ranks int) []devices.Size {
 	return allSizes()
 }
 
-// newCollectives makes the others' programs, or leaves nothing behind.
-func newCollectives(ctx context.Context, o options) (c *collectives, err error) {
-	c = &collectives{opts: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	if c.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return c, err
-	}
-	if c.dir, err = c.folder(); err != nil {
-		return c, err
+// setUp makes the others' programs.
+func (c *collectives) setUp(ctx context.Context) (err error) {
+	if c.dir, err = c.Folder(); err != nil {
+		return err
 	}
 	for _, tool := range []string{"mpicc", "mpirun"} {
 		if err = installed(tool); err != nil {
-			return c, fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)
+			return fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)
 		}
 	}
 	source, program := filepath.Join(c.dir, "allreduce.c"), filepath.Join(c.dir, "allreduce")
 	if err = os.WriteFile(source, mpiSource, 0o600); err != nil {
-		return c, err
+		return err
 	}
-	if _, err = output(exec.CommandContext(ctx, "mpicc", "-O3", "-march=native", "-o", program, source)); err != nil {
-		return c, err
+	if _, err = measure.Output(exec.CommandContext(ctx, "mpicc", "-O3", "-march=native", "-o", program, source)); err != nil {
+		return err
 	}
 	if err = os.WriteFile(filepath.Join(c.dir, "allreduce.py"), glooSource, 0o600); err != nil {
-		return c, err
+		return err
 	}
 	c.groups = []*group{
 		c.hmcfs(hmcfsShared, "shm"), c.hmcfs(hmcfsTCP, "tcp"),
 		c.mpi(mpiShared, "self,vader"), c.mpi(mpiTCP, "self,tcp"), c.gloo(),
 	}
-	return c, nil
+	return nil
 }
 
 // The groups' names.
@@ -122,8 +119,7 @@ const (
 
 // hmcfs is the program that is measured, by a transport.
 func (c *collectives) hmcfs(name, transport string) *group {
-	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
+	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		rows, err := c.perf(ctx, transport, ranks, "--operation", "barrier", "--operation", "allreduce", "--sizes", sizeList(sizes),
 			"--rounds", strconv.Itoa(c.opts.times))
 		took := map[devices.Size]float64{}
@@ -131,8 +127,7 @@ func (c *collectives) hmcfs(name, transport string) *group {
 			took[rows[i].Bytes] = rows[i].Seconds
 		}
 		return took, err
-	}
-	return g
+	})
 }
 
 // perf runs hmcfs perf collective at some ranks.
@@ -144,7 +139,7 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective",
 		"--report", file, "--warm-up", "2",
 	}, args...)
-	if _, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
+	if _, err := measure.Output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(file)
@@ -162,22 +157,13 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 
 // sizeList is sizes but 0, as flags have them.
 func sizeList(sizes []devices.Size) string {
-	var texts []string
-	for _, n := range sizes {
-		if n != 0 {
-			texts = append(texts, strconv.FormatUint(uint64(n), 10))
-		}
-	}
-	return strings.Join(texts, ",")
+	return strings.Join(plain(slices.DeleteFunc(slices.Clone(sizes), func(n devices.Size) bool { return n == 0 })), ",")
 }
 
 // mpi is Open MPI with some of its transports. It does not spin where there are
 // more ranks than processors.
 func (c *collectives) mpi(name, btl string) *group {
-	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		defer stop()
+	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		yield := "0"
 		if ranks > runtime.NumCPU() {
 			yield = "1"
@@ -186,21 +172,17 @@ func (c *collectives) mpi(name, btl string) *group {
 			"--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(ranks), "--mca", "btl", btl,
 			"--mca", "mpi_yield_when_idle", yield, filepath.Join(c.dir, "allreduce"), "in", strconv.Itoa(c.opts.times),
 		}
-		out, err := output(exec.CommandContext(ctx, "mpirun", append(args, plain(sizes)...)...))
+		out, err := measure.Output(exec.CommandContext(ctx, "mpirun", append(args, plain(sizes)...)...))
 		if err != nil {
 			return nil, err
 		}
-		return secondsBySize(string(out))
-	}
-	return g
+		return secondsBySize(out)
+	})
 }
 
 // gloo is Gloo, by PyTorch.
 func (c *collectives) gloo() *group {
-	g := &group{name: glooTCP, ranks: []int{2}, took: map[point]bench.Series{}}
-	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		defer stop()
+	return newGroup(glooTCP, []int{2}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		port, err := freePort(ctx)
 		if err != nil {
 			return nil, err
@@ -224,13 +206,12 @@ func (c *collectives) gloo() *group {
 			}
 			others = append(others, cmd)
 		}
-		out, err := output(rank(0))
+		out, err := measure.Output(rank(0))
 		if err != nil {
 			return nil, fmt.Errorf("%w (PyTorch is Debian's python3-torch)", err)
 		}
-		return secondsBySize(string(out))
-	}
-	return g
+		return secondsBySize(out)
+	})
 }
 
 // plain is sizes as numbers.
@@ -261,50 +242,38 @@ func (c *collectives) measure(ctx context.Context, rounds int) error {
 	if c.measured {
 		return nil
 	}
-	for round := range rounds {
-		for turn := range c.groups {
-			g := c.groups[(round+turn)%len(c.groups)]
-			for _, ranks := range g.ranks {
-				took, err := g.run(ctx, ranks, sizesFor(ranks))
-				if err != nil {
-					return fmt.Errorf("%s, %d ranks: %w", g.name, ranks, err)
-				}
-				for n, s := range took {
-					at := point{ranks, n}
-					g.took[at] = append(g.took[at], s)
-				}
-			}
-		}
+	var turns []side
+	for _, g := range c.groups {
+		turns = append(turns, side{Name: g.name, Run: func(ctx context.Context) (float64, error) { return 0, g.measure(ctx) }})
 	}
-	c.measured = true
-	return nil
+	_, err := bench.Interleave(ctx, rounds, turns)
+	c.measured = err == nil
+	return err
 }
 
-// runCollectives measures the rows of collectives, and writes them and the
-// picture where that is asked for.
-func runCollectives(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	c, err := newCollectives(ctx, o)
-	if err != nil {
-		return err
+// measure measures all sizes with each number of ranks.
+func (g *group) measure(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, time.Duration(len(g.ranks))*patience)
+	defer stop()
+	for _, ranks := range g.ranks {
+		took, err := g.run(ctx, ranks, sizesFor(ranks))
+		if err != nil {
+			return fmt.Errorf("%d ranks: %w", ranks, err)
+		}
+		for n, s := range took {
+			at := point{ranks, n}
+			g.took[at] = append(g.took[at], s)
+		}
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err = table(ctx, o, c, collectivesBegin, out, progress); err != nil || !o.write || !c.measured {
-		return err
-	}
-	f, err := os.Create(o.collectivesPicture)
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.draw(f), f.Close())
+	return nil
 }
 
 // facts looks at the machine and its programs.
 func (c *collectives) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, c.opts.hmcfs)
+	f := newFacts(ctx, c.opts)
 	f.add("Go", runtime.Version())
-	f.add("Open MPI", said(ctx, "mpirun", "--version"))
-	f.add("PyTorch, with Gloo", said(ctx, "/usr/bin/python3", "-c", "import torch; print(torch.__version__)"))
+	f.add("Open MPI", measure.Said(ctx, "mpirun", "--version"))
+	f.add("PyTorch, with Gloo", measure.Said(ctx, "/usr/bin/python3", "-c", "import torch; print(torch.__version__)"))
 	f.last = fmt.Sprintf("- medians of %d rounds, in each of which every program is started anew and its median of %d calls counts; "+
 		"ranks are processes of this host; float32, sum, in place\n\n", c.opts.rounds, c.opts.times)
 	return f

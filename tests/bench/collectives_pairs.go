@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/job"
@@ -58,56 +57,37 @@ func (c *collectives) stall(ctx context.Context, rounds int) (res result, err er
 	if err = os.MkdirAll(dir, 0o700); err != nil {
 		return res, err
 	}
-	if err = every(halves, func(rank int, h *half) error { return h.open(ctx, dir, rank) }); err != nil {
+	if err = measure.AtOnce(len(halves), func(rank int) error { return halves[rank].open(ctx, dir, rank) }); err != nil {
 		return res, err
 	}
-	var alone, beside bench.Series
-	for range 5 * rounds {
-		s, err := pairTime(ctx, halves[2:])
+	return together(ctx, 5*rounds, "beside it", "alone", func(ctx context.Context) (float64, float64, error) {
+		alone, err := pairTime(ctx, halves[2:])
 		if err != nil {
-			return res, err
+			return 0, 0, err
 		}
-		alone = append(alone, s)
 		over := make(chan error, 1)
 		go func() { over <- halves[0].reduce(ctx) }()
-		s, err = pairTime(ctx, halves[2:])
-		if err = errors.Join(err, halves[1].reduce(ctx), <-over); err != nil {
-			return res, err
-		}
-		beside = append(beside, s)
-	}
-	res.figures = []figure{{"beside it", beside}, {"alone", alone}}
-	return res, nil
-}
-
-// every does something for some ranks at the same time.
-func every(halves []half, do func(rank int, h *half) error) error {
-	failed := make([]error, len(halves))
-	var all sync.WaitGroup
-	for i := range halves {
-		all.Go(func() { failed[i] = do(i, &halves[i]) })
-	}
-	all.Wait()
-	return errors.Join(failed...)
+		beside, err := pairTime(ctx, halves[2:])
+		return beside, alone, errors.Join(err, halves[1].reduce(ctx), <-over)
+	})
 }
 
 // pairTime is the median of a pair's calls, in seconds.
 func pairTime(ctx context.Context, pair []half) (float64, error) {
-	took := make([]float64, pairCalls)
-	err := every(pair, func(i int, h *half) error {
-		for n := range took {
+	var took bench.Series
+	err := measure.AtOnce(len(pair), func(i int) error {
+		for range pairCalls {
 			begin := time.Now()
-			if err := h.reduce(ctx); err != nil {
+			if err := pair[i].reduce(ctx); err != nil {
 				return err
 			}
 			if i == 0 {
-				took[n] = time.Since(begin).Seconds()
+				took = append(took, time.Since(begin).Seconds())
 			}
 		}
 		return nil
 	})
-	slices.Sort(took)
-	return took[len(took)/2], err
+	return took.Median(), err
 }
 
 // open makes a rank of the job, and of its pair: 0 and 1, 2 and 3.

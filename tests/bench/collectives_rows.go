@@ -13,9 +13,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// collectivesBegin is the line of the document behind which the table stands.
-const collectivesBegin = "<!-- measured: go run ./tests/bench -collectives -write -->\n"
-
 // rows lists the rows of the table in order.
 func (c *collectives) rows() []row {
 	var rows []row
@@ -88,7 +85,7 @@ func (c *collectives) ringRows() []row {
 				wants: []want{{of: "measured", against: "bound", bound: 1.3, atMost: true}},
 				notes: []string{"The bound is 2(N−1)α + 2(N−1)/N·S·β + (N−1)/N·S·γ, with α, β and γ as the group measures them when it is made."},
 				custom: func(ctx context.Context, rounds int) (result, error) {
-					return c.together(ctx, rounds, "measured", "bound", func(ctx context.Context) (float64, float64, error) {
+					return together(ctx, rounds, "measured", "bound", func(ctx context.Context) (float64, float64, error) {
 						r, err := c.one(ctx, way, "--algorithm", "ring", "--operation", "allreduce", "--private", "--sizes", strconv.FormatUint(uint64(n), 10))
 						return r.Seconds, r.Predicted, err
 					})
@@ -109,7 +106,7 @@ func (c *collectives) choiceRows() []row {
 			wants: []want{{of: "chosen", against: "fastest", bound: 1.2, atMost: true}},
 			notes: []string{"More ranks than processors. `hmcfs perf collective --compare`: every algorithm that can do it, in turns."},
 			custom: func(ctx context.Context, rounds int) (result, error) {
-				return c.together(ctx, rounds, "chosen", "fastest", func(ctx context.Context) (float64, float64, error) {
+				return together(ctx, rounds, "chosen", "fastest", func(ctx context.Context) (float64, float64, error) {
 					return c.choice(ctx, n)
 				})
 			},
@@ -143,7 +140,7 @@ func (c *collectives) fusionRow() row {
 		name: "1000 gradients of 16 KiB by tcp, one step", unit: micros,
 		wants: []want{{of: "one by one", against: "fused", bound: 5}},
 		custom: func(ctx context.Context, rounds int) (result, error) {
-			return c.together(ctx, rounds, "fused", "one by one", func(ctx context.Context) (float64, float64, error) {
+			return together(ctx, rounds, "fused", "one by one", func(ctx context.Context) (float64, float64, error) {
 				rows, err := c.perf(ctx, "tcp", 2, "--operation", "gradients", "--rounds", strconv.Itoa(c.opts.times))
 				if err == nil && len(rows) != 2 {
 					err = fmt.Errorf("%d rows of gradients, not 2", len(rows))
@@ -164,7 +161,7 @@ func (c *collectives) allocationRow() row {
 		wants: []want{{of: "shm", bound: 0.05, atMost: true}, {of: "tcp", bound: 0.05, atMost: true}},
 		notes: []string{"All of the process's, divided by the calls: what the runtime does by itself is among them."},
 		custom: func(ctx context.Context, rounds int) (result, error) {
-			return c.together(ctx, rounds, "shm", "tcp", func(ctx context.Context) (float64, float64, error) {
+			return together(ctx, rounds, "shm", "tcp", func(ctx context.Context) (float64, float64, error) {
 				a, err := c.one(ctx, "shm", "--operation", "allreduce", "--sizes", "1024")
 				if err != nil {
 					return 0, 0, err
@@ -174,21 +171,6 @@ func (c *collectives) allocationRow() row {
 			})
 		},
 	}
-}
-
-// together is two figures that one measurement has.
-func (c *collectives) together(ctx context.Context, rounds int, first, second string,
-	run func(ctx context.Context) (float64, float64, error),
-) (result, error) {
-	var a, b bench.Series
-	for range rounds {
-		x, y, err := run(ctx)
-		if err != nil {
-			return result{}, err
-		}
-		a, b = append(a, x), append(b, y)
-	}
-	return result{figures: []figure{{first, a}, {second, b}}}, nil
 }
 
 // one is the only row of a run with two ranks.
@@ -203,8 +185,11 @@ func (c *collectives) one(ctx context.Context, transport string, args ...string)
 	return rows[0], nil
 }
 
-// draw draws bus bandwidth by size.
-func (c *collectives) draw(w io.Writer) error {
+// picture draws bus bandwidth by size, if it was measured.
+func (c *collectives) picture(context.Context, io.Writer) error {
+	if !c.measured {
+		return nil
+	}
 	lines := map[string]plotter.XYs{}
 	for _, g := range c.groups {
 		for _, n := range allSizes() {
@@ -213,5 +198,7 @@ func (c *collectives) draw(w io.Writer) error {
 			}
 		}
 	}
-	return drawLines("all-reduce of float32, 2 ranks of one host: bus bandwidth by size", lines, w)
+	return drawTo(c.opts.collectivesPicture, func(w io.Writer) error {
+		return drawLines("all-reduce of float32, 2 ranks of one host: bus bandwidth by size", lines, w)
+	})
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // facts has what the numbers depend on besides hmcfs.
@@ -23,9 +22,8 @@ type facts struct {
 
 // facts looks at the machine and its programs.
 func (l *lab) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, l.opts.hmcfs)
-	if st, err := l.mnt.status(ctx); err == nil {
+	f := newFacts(ctx, l.opts)
+	if st, err := l.mnt.Status(ctx); err == nil {
 		for _, d := range st.Devices {
 			if d.Family == "opencl" {
 				f.add("OpenCL device", d.Model)
@@ -33,19 +31,21 @@ func (l *lab) facts(ctx context.Context) *facts {
 		}
 		f.add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
 	}
-	f.add("Go", runtime.Version()+", go-fuse "+said(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/hanwen/go-fuse/v2"))
-	f.add("dd and cp", said(ctx, "cp", "--version"))
+	f.add("Go", runtime.Version()+", go-fuse "+measure.Said(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/hanwen/go-fuse/v2"))
+	f.add("dd and cp", measure.Said(ctx, "cp", "--version"))
 	f.add("huge pages", "tmpfs "+word("/sys/kernel/mm/transparent_hugepage/shmem_enabled")+", anonymous "+word("/sys/kernel/mm/transparent_hugepage/enabled"))
 	f.last = fmt.Sprintf("- files of %v, medians of %d rounds, %d empty files\n\n", l.opts.size, l.opts.rounds, l.opts.files)
 	return f
 }
 
-// machine looks at what every table depends on.
-func (f *facts) machine(ctx context.Context, hmcfs string) {
+// newFacts looks at what every table depends on.
+func newFacts(ctx context.Context, o options) *facts {
+	f := &facts{loadBefore: measure.Load()}
 	f.add("date", time.Now().UTC().Format(time.DateOnly))
-	f.add("hmcfs", said(ctx, hmcfs, "version"))
-	f.add("machine", fmt.Sprintf("%d processors (%s), %s of memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory()))
-	f.add("kernel", kernel())
+	f.add("hmcfs", measure.Said(ctx, o.hmcfs, "version"))
+	f.add("machine", fmt.Sprintf("%d processors (%s), %s of memory", runtime.NumCPU(), measure.Field("/proc/cpuinfo", "model name"), memory()))
+	f.add("kernel", measure.Kernel())
+	return f
 }
 
 func (f *facts) add(name, value string) {
@@ -53,7 +53,7 @@ func (f *facts) add(name, value string) {
 }
 
 // end notes how busy the machine is when all is done.
-func (f *facts) end() { f.loadAfter = load() }
+func (f *facts) end() { f.loadAfter = measure.Load() }
 
 // markdown writes the facts.
 func (f *facts) markdown() string {
@@ -61,44 +61,12 @@ func (f *facts) markdown() string {
 		fmt.Sprintf("- load of the last minute: %s before, %s after\n", f.loadBefore, f.loadAfter) + f.last
 }
 
-// said is the first line that a program prints.
-func said(ctx context.Context, name string, args ...string) string {
-	out, err := output(exec.CommandContext(ctx, name, args...))
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(out), "\n")
-	return first
-}
-
-// field is the value of the first line of a file that begins with a name.
-func field(path, name string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(data)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
 func memory() string {
 	var kib float64
-	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%f kB", &kib); err != nil {
+	if _, err := fmt.Sscanf(measure.Field("/proc/meminfo", "MemTotal"), "%f kB", &kib); err != nil {
 		return "unknown"
 	}
 	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
-}
-
-func kernel() string {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(name.Sysname[:]) + " " + unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:])
 }
 
 // word is the chosen one of a file such as "always [madvise] never".
@@ -110,14 +78,4 @@ func word(path string) string {
 	_, rest, _ := strings.Cut(string(data), "[")
 	chosen, _, _ := strings.Cut(rest, "]")
 	return chosen
-}
-
-// load returns the number of processes that wanted to run, on average of the last minute.
-func load() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	one, _, _ := strings.Cut(string(data), " ")
-	return one
 }

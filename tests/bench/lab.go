@@ -11,59 +11,48 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/opencl"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // lab has what is measured: a mount, a tmpfs, and go-fuse's loopback example
 // on that tmpfs.
 type lab struct {
-	undo
+	measure.Undo
 
 	opts    options
 	dir     string // everything temporary
 	tmpfs   string
 	loop    string // the example as it is
 	checked string // the example with default_permissions
-	mnt     *mount
+	mnt     *measure.Mount
 	opencl  *opencl.Driver
 }
 
-// newLab sets everything up, or leaves nothing behind.
-func newLab(ctx context.Context, o options) (l *lab, err error) {
-	l = &lab{opts: o, opencl: opencl.NewDriver(opencl.Options{})}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.close())
-		}
-	}()
+// setUp mounts everything.
+func (l *lab) setUp(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
-		return l, errors.New("mounting a tmpfs and dropping caches needs root")
+		return errors.New("mounting a tmpfs and dropping caches needs root")
 	}
-	if l.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return l, err
+	if l.dir, err = l.Folder(); err != nil {
+		return err
 	}
-	if l.dir, err = l.folder(); err != nil {
-		return l, err
-	}
-	tmpfs, done, err := bench.PrivateTmpfs(3*o.size + devices.GiB)
+	tmpfs, done, err := bench.PrivateTmpfs(3*l.opts.size + devices.GiB)
 	if err != nil {
-		return l, err
+		return err
 	}
 	l.tmpfs = tmpfs
-	l.later(done)
+	l.Later(done)
 	if err = l.startLoopbacks(ctx); err != nil {
-		return l, fmt.Errorf("loopback: %w", err)
+		return fmt.Errorf("loopback: %w", err)
 	}
-	size := func(n devices.Size) string { return fmt.Sprintf("size=%d", uint64(n)) }
+	size := func(files uint64) string { return fmt.Sprintf("size=%d", files*uint64(l.opts.size)) }
 	l.mnt, err = l.mountAt(ctx, "mnt",
-		"host,"+size(3*o.size), "opencl:0,"+size(3*o.size), "sim:0,"+size(3*o.size),
-		"sim:1,"+size(2*o.size)+",bandwidth=20GB/s", "sim:2,"+size(2*o.size)+",bandwidth=20GB/s")
-	return l, err
+		"host,"+size(3), "opencl:0,"+size(3), "sim:0,"+size(3), "sim:1,"+size(2)+",bandwidth=20GB/s", "sim:2,"+size(2)+",bandwidth=20GB/s")
+	return err
 }
 
 // in is a path on the mount.
-func (l *lab) in(parts ...string) string {
-	return filepath.Join(append([]string{l.mnt.point}, parts...)...)
-}
+func (l *lab) in(parts ...string) string { return l.mnt.Path(parts...) }
 
 // on is a path on the tmpfs.
 func (l *lab) on(parts ...string) string {

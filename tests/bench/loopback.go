@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // loopbackPackage is go-fuse's own example, in the version that hmcfs is
@@ -23,7 +25,7 @@ func (l *lab) startLoopbacks(ctx context.Context) error {
 	program := filepath.Join(l.dir, "loopback")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, loopbackPackage)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if _, err := output(build); err != nil {
+	if _, err := measure.Output(build); err != nil {
 		return err
 	}
 	l.loop, l.checked = filepath.Join(l.dir, "loop"), filepath.Join(l.dir, "checked")
@@ -45,7 +47,7 @@ func (l *lab) startLoopback(program, point string, flags ...string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	l.later(func() error {
+	l.Later(func() error {
 		if err := unix.Unmount(point, 0); err != nil {
 			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
 				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())

@@ -30,9 +30,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/opencl"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // options say what is measured and where it goes.
@@ -113,29 +116,47 @@ func main() {
 
 // run measures all rows, prints them and writes them where that is asked for.
 func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	switch {
-	case o.peers:
-		return runPeers(ctx, o, out, progress)
-	case o.objects:
-		return runObjects(ctx, o, out, progress)
-	case o.collectives:
-		return runCollectives(ctx, o, out, progress)
-	case o.nodes:
-		return runNodes(ctx, o, out, progress)
-	}
-	if o.size, err = devices.ParseSize(o.sizeArg); err != nil {
-		return err
-	}
-	l, err := newLab(ctx, o)
+	o.size, err = devices.ParseSize(o.sizeArg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	return table(ctx, o, l, sectionBegin, out, progress)
+	if o.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
+		return err
+	}
+	var b bed
+	begin := sectionBegin
+	switch {
+	case o.peers:
+		b, begin = &peers{opts: o}, peersBegin
+	case o.objects:
+		b, begin = &lobby{opts: o, lab: &lab{opts: o}}, objectsBegin
+	case o.collectives:
+		b, begin = &collectives{opts: o}, collectivesBegin
+	case o.nodes:
+		b, begin = &nodes{opts: o}, nodesBegin
+	default:
+		b = &lab{opts: o, opencl: opencl.NewDriver(opencl.Options{})}
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err = b.setUp(ctx); err != nil {
+		return err
+	}
+	if err = table(ctx, o, b, begin, out, progress); err != nil || !o.write {
+		return err
+	}
+	if drawn, ok := b.(interface {
+		picture(ctx context.Context, progress io.Writer) error
+	}); ok {
+		return drawn.picture(ctx, progress)
+	}
+	return nil
 }
 
-// bed is a place in which rows are measured.
+// bed is a place in which rows are measured. setUp leaves what it has set up to Close, also
+// when it fails.
 type bed interface {
+	setUp(ctx context.Context) error
+	Close() error
 	facts(ctx context.Context) *facts
 	rows() []row
 }
@@ -155,7 +176,7 @@ func table(ctx context.Context, o options, b bed, begin string, out, progress io
 	if !o.write || len(results) == 0 {
 		return nil
 	}
-	return replaceSection(o.doc, begin, text)
+	return measure.ReplaceSection(o.doc, begin, text)
 }
 
 // measureRows measures the rows that are asked for.
@@ -170,7 +191,7 @@ func measureRows(ctx context.Context, rows []row, o options, progress io.Writer)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.name, err)
 		}
-		res.load = load()
+		res.load = measure.Load()
 		fmt.Fprint(progress, res.text())
 		results = append(results, res)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
@@ -29,22 +30,15 @@ func BenchmarkTargets(b *testing.B) {
 	}
 }
 
-// TestSmall measures every row on little, so that the program works when it
-// is wanted.
-func TestSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
-	kit.Require(t, "fuse", "root", "opencl")
-	o := defaults()
-	o.hmcfs = hmcfs()
+// small measures every row of a table on little, so that the program works when it is wanted,
+// and checks the document and that nothing is left behind.
+func small(t *testing.T, o options, begin string, rows []row) {
+	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
-	o.doc = filepath.Join(t.TempDir(), "doc.md")
-	if err := os.WriteFile(o.doc, []byte("before\n"+sectionBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {
+	o.hmcfs, o.rounds, o.write, o.doc = hmcfs(), 1, true, filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(o.doc, []byte("before\n"+begin+"MEASURED BEFORE\n"+measure.SectionEnd+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.sizeArg, o.rounds, o.files, o.reads, o.keys = "4MiB", 1, 20, 50, 2000
-	o.through, o.write = 16*devices.MiB, true
 	var out, said strings.Builder
 	if err := run(t.Context(), o, &out, &said); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
@@ -54,18 +48,28 @@ func TestSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(doc)
-	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") {
+	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") || !strings.Contains(text, out.String()) {
 		t.Errorf("the document is\n%s", text)
 	}
-	for _, row := range new(lab).rowNames() {
-		if !strings.Contains(text, row) {
-			t.Errorf("no row %q in\n%s", row, text)
+	for _, row := range rows {
+		if !strings.Contains(text, "**"+row.name+"**") {
+			t.Errorf("no row %q in\n%s", row.name, text)
 		}
 	}
 	// Mounts are below it, so none of them is left either.
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+}
+
+func TestSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "fuse", "root", "opencl")
+	o := defaults()
+	o.sizeArg, o.files, o.reads, o.keys, o.through = "4MiB", 20, 50, 2000, 16*devices.MiB
+	small(t, o, sectionBegin, (&lab{opts: o, mnt: &measure.Mount{Point: "mnt"}}).rows())
 }
 
 // TestSmallObjects is TestSmall for the rows of keyed objects.
@@ -75,31 +79,8 @@ func TestSmallObjects(t *testing.T) {
 	}
 	kit.Require(t, "fuse", "root", "opencl")
 	o := defaults()
-	o.objects, o.hmcfs = true, hmcfs()
-	t.Setenv("TMPDIR", t.TempDir())
-	o.rounds, o.large, o.manyKeys, o.manyBlobs, o.calls = 1, devices.MiB, 20, 7, 3
-	var out, said strings.Builder
-	if err := run(t.Context(), o, &out, &said); err != nil {
-		t.Fatalf("%v\n%s", err, said.String())
-	}
-	for _, r := range (&lobby{opts: o}).rows() {
-		if !strings.Contains(out.String(), "**"+r.name+"**") {
-			t.Errorf("no row %q in\n%s", r.name, out.String())
-		}
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-// rowNames lists the rows without measuring any.
-func (l *lab) rowNames() []string {
-	l.mnt = &mount{point: "mnt"}
-	var names []string
-	for _, r := range l.rows() {
-		names = append(names, r.name)
-	}
-	return names
+	o.objects, o.large, o.manyKeys, o.manyBlobs, o.calls = true, devices.MiB, 20, 7, 3
+	small(t, o, objectsBegin, (&lobby{opts: o}).rows())
 }
 
 func TestDDRate(t *testing.T) {
@@ -143,19 +124,6 @@ func TestJudgeTimes(t *testing.T) {
 	v := r.judge(want{of: "a", bound: 50e-6, atMost: true})
 	if !v.ok || v.bound != "< 50.0 µs" || v.reached < 19.9 || v.reached > 20.1 {
 		t.Errorf("judged: %+v", v)
-	}
-}
-
-func TestReplaceSection(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "doc.md")
-	if err := os.WriteFile(file, []byte("nothing here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceSection(file, sectionBegin, "new"); err == nil || !strings.Contains(err.Error(), "no measured part") {
-		t.Errorf("replaceSection = %v", err)
-	}
-	if err := replaceSection(file+"x", sectionBegin, "new"); err == nil {
-		t.Error("a document that is missing is replaced")
 	}
 }
 

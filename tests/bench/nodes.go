@@ -4,26 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/objects/adminapi"
-	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
 // nodes are those with which the rows of a cluster are measured: two mounts in network
 // namespaces that know each other, two on one host, and one that knows nobody.
 type nodes struct {
-	undo
+	measure.Undo
 
 	opts options
 	// peers measures the cable itself.
@@ -36,67 +31,59 @@ type nodes struct {
 
 // member is one mount of a node.
 type member struct {
-	name  string
-	point string
-	run   string // its runtime directory
-	// command makes a command where the mount is seen.
-	command func(ctx context.Context, name string, args ...string) *exec.Cmd
+	measure.Mount
+
+	name string
 }
 
 // nodePort is that at which nodes listen.
 const nodePort = "7070"
 
-// newNodes sets everything up, or leaves nothing behind.
-func newNodes(ctx context.Context, o options) (n *nodes, err error) {
-	n = &nodes{opts: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.close())
-		}
-	}()
+// setUp starts all daemons.
+func (n *nodes) setUp(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
-		return n, errors.New("network namespaces and mounts need root")
-	}
-	if n.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return n, err
+		return errors.New("network namespaces and mounts need root")
 	}
 	p := &peers{opts: n.opts}
 	n.peers = p
-	if p.dir, err = n.folder(); err != nil {
-		return n, err
+	if p.dir, err = n.Folder(); err != nil {
+		return err
 	}
-	n.later(p.close)
+	n.Later(p.Close)
 	p.secret = filepath.Join(p.dir, "secret")
 	if n.cable, err = netns.New(ctx); err != nil {
-		return n, err
+		return err
 	}
-	n.later(n.cable.Close)
+	n.Later(n.cable.Close)
 	p.veth = &spot{host: n.cable.Right.IPv4, serve: n.cable.Right.Command, run: n.cable.Left.Command}
 	if err = p.serve(ctx, p.veth); err != nil {
-		return n, err
+		return err
 	}
-	return n, n.mountAll(ctx)
+	return n.mountAll(ctx)
 }
 
 // mountAll starts the five daemons.
 func (n *nodes) mountAll(ctx context.Context) (err error) {
 	left, right := n.cable.Left, n.cable.Right
 	at := func(s *netns.Space) string { return s.IPv4 + ":" + nodePort }
-	if n.a, err = n.mount(ctx, "a", left.Command, n.joins(at(left), "b="+at(right))...); err != nil {
-		return err
-	}
-	if n.b, err = n.mount(ctx, "b", right.Command, n.joins(at(right), "a="+at(left))...); err != nil {
-		return err
-	}
 	socket := func(name string) string { return "unix:" + filepath.Join(n.peers.dir, name+".sock") }
-	if n.c, err = n.mount(ctx, "c", exec.CommandContext, n.joins(socket("c"), "d="+socket("d"))...); err != nil {
-		return err
+	for _, d := range []struct {
+		to      **member
+		name    string
+		command measure.Command
+		joins   []string
+	}{
+		{&n.a, "a", left.Command, n.joins(at(left), "b="+at(right))},
+		{&n.b, "b", right.Command, n.joins(at(right), "a="+at(left))},
+		{&n.c, "c", exec.CommandContext, n.joins(socket("c"), "d="+socket("d"))},
+		{&n.d, "d", exec.CommandContext, n.joins(socket("d"), "c="+socket("c"))},
+		{&n.alone, "alone", exec.CommandContext, nil},
+	} {
+		if *d.to, err = n.mount(ctx, d.name, d.command, d.joins...); err != nil {
+			return err
+		}
 	}
-	if n.d, err = n.mount(ctx, "d", exec.CommandContext, n.joins(socket("d"), "c="+socket("c"))...); err != nil {
-		return err
-	}
-	n.alone, err = n.mount(ctx, "alone", exec.CommandContext)
-	return err
+	return nil
 }
 
 // joins are the flags of a node of a static list.
@@ -104,98 +91,38 @@ func (n *nodes) joins(listen, peer string) []string {
 	return []string{"--listen", listen, "--peer", peer, "--secret-file", n.peers.secret, "--squash", "none"}
 }
 
-// mount starts a daemon with devices of every kind; close unmounts.
-func (n *nodes) mount(ctx context.Context, name string, command func(context.Context, string, ...string) *exec.Cmd, joins ...string) (*member, error) {
-	m := &member{name: name, point: filepath.Join(n.peers.dir, name), command: command}
-	m.run = m.point + ".run"
-	if err := os.MkdirAll(m.point, 0o700); err != nil {
-		return nil, err
-	}
+// mount starts a daemon with devices of every kind; Close unmounts.
+func (n *nodes) mount(ctx context.Context, name string, command measure.Command, joins ...string) (*member, error) {
+	m := &member{name: name, Mount: measure.Mount{Program: n.opts.hmcfs, Point: filepath.Join(n.peers.dir, name), Command: command}}
 	size := fmt.Sprintf("size=%d", uint64(2*n.opts.size+devices.GiB/2))
-	args := []string{"mount", "--state-dir", m.point + ".state", "--runtime-dir", m.run}
-	for _, device := range []string{"host," + size, "opencl:0," + size, "sim:0," + size, "sim:1," + size} {
-		args = append(args, "--device", device)
-	}
+	flags := measure.Devices("host,"+size, "opencl:0,"+size, "sim:0,"+size, "sim:1,"+size)
 	if len(joins) > 0 {
-		args = append(args, "--node", name)
+		flags = append(append(flags, "--node", name), joins...)
 	}
-	if _, err := output(command(ctx, n.opts.hmcfs, append(append(args, joins...), m.point)...)); err != nil {
+	if err := m.Start(ctx, flags...); err != nil {
 		return nil, err
 	}
-	n.later(func() error { return n.unmount(ctx, m) })
+	n.Later(func() error { return m.Unmount(ctx) })
 	return m, nil
-}
-
-// unmount ends a daemon, or kills it. It works after the context has ended, too.
-func (n *nodes) unmount(ctx context.Context, m *member) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	st, known := m.status(ctx)
-	_, err := output(m.command(ctx, n.opts.hmcfs, "umount", m.point))
-	if err == nil || known != nil {
-		return err
-	}
-	killed := exec.CommandContext(ctx, "kill", "-9", strconv.Itoa(st.PID)).Run()
-	detached := m.command(ctx, "umount", "-l", m.point).Run()
-	return errors.Join(err, killed, detached)
-}
-
-// in is a path on the node's mount.
-func (m *member) in(parts ...string) string {
-	return filepath.Join(append([]string{m.point}, parts...)...)
 }
 
 // at is a path of another node on the node's mount.
 func (m *member) at(other *member, parts ...string) string {
-	return m.in(append([]string{"nodes", other.name}, parts...)...)
+	return m.Path(append([]string{"nodes", other.name}, parts...)...)
 }
 
-// status asks the daemon.
-func (m *member) status(ctx context.Context) (adminapi.Status, error) {
-	return client.New(m.run+"/admin.sock").Status(ctx, false)
-}
-
-// shell runs a program where the mount is seen, and returns what it prints.
-func (m *member) shell(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := output(m.command(ctx, name, args...))
-	return string(out), err
-}
-
-// child runs a task of this program where the mount is seen, which answers with
-// a number.
-func (m *member) child(ctx context.Context, args ...string) (float64, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	out, err := m.shell(ctx, self, append([]string{childArg}, args...)...)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(strings.TrimSpace(out), 64)
-}
-
-// runNodes measures the rows of a cluster, and writes them where that is asked
-// for.
-func runNodes(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	if o.size, err = devices.ParseSize(o.sizeArg); err != nil {
-		return err
-	}
-	n, err := newNodes(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, n.close()) }()
-	return table(ctx, o, n, nodesBegin, out, progress)
+// shell runs a program where the mount is seen.
+func (m *member) shell(ctx context.Context, name string, args ...string) error {
+	_, err := measure.Output(m.Command(ctx, name, args...))
+	return err
 }
 
 // facts looks at the machine and its programs.
 func (n *nodes) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, n.opts.hmcfs)
+	f := newFacts(ctx, n.opts)
 	f.add("Go", runtime.Version())
-	f.add("cp", said(ctx, "cp", "--version"))
-	f.add("iperf3", said(ctx, "iperf3", "--version"))
+	f.add("cp", measure.Said(ctx, "cp", "--version"))
+	f.add("iperf3", measure.Said(ctx, "iperf3", "--version"))
 	f.last = fmt.Sprintf("- files of %v, medians of %d rounds; every node is a daemon of its own, and all share the two processors\n\n", n.opts.size, n.opts.rounds)
 	return f
 }

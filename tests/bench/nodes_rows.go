@@ -13,13 +13,11 @@ import (
 // written once by its owner into a new one.
 func (n *nodes) cp(name string, m *member, source file, dst string) side {
 	return side{
-		name:    name,
-		prepare: func(ctx context.Context) error { return n.ready(ctx, m, source, dst) },
-		run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
-			_, err := m.shell(ctx, "cp", source.path, dst)
-			return float64(n.opts.size) / time.Since(begin).Seconds(), err
-		},
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return n.ready(ctx, m, source, dst) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			return int64(n.opts.size), m.shell(ctx, "cp", source.path, dst)
+		}),
 	}
 }
 
@@ -32,7 +30,7 @@ type file struct {
 
 // of is a file of one node, as another one sees it.
 func of(sees, owner *member, device string) file {
-	f := file{owner: owner, own: owner.in(device, "file"), path: owner.in(device, "file")}
+	f := file{owner: owner, own: owner.Path(device, "file"), path: owner.Path(device, "file")}
 	if sees != owner {
 		f.path = sees.at(owner, device, "file")
 	}
@@ -43,17 +41,16 @@ func of(sees, owner *member, device string) file {
 // to place, and the target is not.
 func (n *nodes) ready(ctx context.Context, m *member, source file, dst string) error {
 	const fill = `test -f "$1" && test $(stat -c %s "$1") = "$2" || head -c "$2" /dev/urandom > "$1"; rm -f "$3"`
-	if _, err := source.owner.shell(ctx, "sh", "-c", fill, "sh", source.own, fmt.Sprint(uint64(n.opts.size)), "/nowhere"); err != nil {
+	if err := source.owner.shell(ctx, "sh", "-c", fill, "sh", source.own, fmt.Sprint(uint64(n.opts.size)), "/nowhere"); err != nil {
 		return err
 	}
-	_, err := m.shell(ctx, "rm", "-f", dst)
-	return err
+	return m.shell(ctx, "rm", "-f", dst)
 }
 
 // forget removes files where a node sees them.
 func (n *nodes) forget(m *member, paths ...string) func() error {
 	return func() error {
-		return m.command(context.Background(), "rm", append([]string{"-f"}, paths...)...).Run()
+		return m.Command(context.Background(), "rm", append([]string{"-f"}, paths...)...).Run()
 	}
 }
 
@@ -66,7 +63,7 @@ func (n *nodes) cableCopies() []row {
 		name  string
 		bound float64
 	}{{"host", 0.75}, {"ocl0", 0.65}} {
-		pulled, pushed := n.a.in(device.name, "copy"), n.a.at(n.b, device.name, "copy")
+		pulled, pushed := n.a.Path(device.name, "copy"), n.a.at(n.b, device.name, "copy")
 		rows = append(rows, row{
 			name: fmt.Sprintf("cp between two nodes, %s to %s, over veth", device.name, device.name), unit: gigabytes,
 			sides: []side{
@@ -79,7 +76,7 @@ func (n *nodes) cableCopies() []row {
 				{of: "cp to the other node", against: "iperf3", bound: device.bound},
 			},
 			notes: []string{cpNote + " " + iperfNote},
-			after: n.forget(n.a, pulled, pushed, n.a.in(device.name, "file"), n.a.at(n.b, device.name, "file")),
+			after: n.forget(n.a, pulled, pushed, n.a.Path(device.name, "file"), n.a.at(n.b, device.name, "file")),
 		})
 	}
 	return rows
@@ -87,8 +84,8 @@ func (n *nodes) cableCopies() []row {
 
 // hostCopies are copies between two nodes of one host.
 func (n *nodes) hostCopies() []row {
-	far, near := n.c.in("sim1", "far"), n.c.in("sim1", "near")
-	hostFar, hostNear := n.c.in("host", "far"), n.c.in("sim0", "near")
+	far, near := n.c.Path("sim1", "far"), n.c.Path("sim1", "near")
+	hostFar, hostNear := n.c.Path("host", "far"), n.c.Path("sim0", "near")
 	return []row{
 		{
 			name: "cp between two nodes of one host, sim0 to sim1", unit: gigabytes,
@@ -98,7 +95,7 @@ func (n *nodes) hostCopies() []row {
 			},
 			wants: []want{{of: "cp from the other node", against: "local cp", bound: 0.6}},
 			notes: []string{"A simulated device shows its memory to nobody, so the local copy is staged through pinned slots. " + cpNote},
-			after: n.forget(n.c, far, near, n.c.in("sim0", "file"), n.c.at(n.d, "sim0", "file")),
+			after: n.forget(n.c, far, near, n.c.Path("sim0", "file"), n.c.at(n.d, "sim0", "file")),
 		},
 		{
 			name: "cp between two nodes of one host, host to host", unit: gigabytes,
@@ -107,7 +104,7 @@ func (n *nodes) hostCopies() []row {
 				n.cp("local cp, host to sim0", n.c, of(n.c, n.c, "host"), hostNear),
 			},
 			notes: []string{cpNote},
-			after: n.forget(n.c, hostFar, hostNear, n.c.in("host", "file"), n.c.at(n.d, "host", "file")),
+			after: n.forget(n.c, hostFar, hostNear, n.c.Path("host", "file"), n.c.at(n.d, "host", "file")),
 		},
 	}
 }
@@ -126,8 +123,10 @@ func (n *nodes) questionRows() []row {
 			name: "stat of a file of another node, cold", unit: micros,
 			sides: []side{
 				{
-					name: "stat", prepare: func(ctx context.Context) error { return n.makeNames(ctx, looked) },
-					run: func(ctx context.Context) (float64, error) { return n.a.child(ctx, "stat", dir, fmt.Sprint(looked)) },
+					Name: "stat", Prepare: func(ctx context.Context) error { return n.makeNames(ctx, looked) },
+					Run: func(ctx context.Context) (float64, error) {
+						return child(ctx, n.a.Command, "stat", dir, fmt.Sprint(looked))
+					},
 				},
 				n.roundTrip(),
 			},
@@ -141,8 +140,8 @@ func (n *nodes) questionRows() []row {
 		{
 			name: fmt.Sprintf("ls -l of %d files of another node", listed), unit: "questions",
 			sides: []side{{
-				name: "ls -l", prepare: func(ctx context.Context) error { return n.makeNames(ctx, listed) },
-				run: func(ctx context.Context) (float64, error) { return n.questions(ctx, "ls", "-l", dir) },
+				Name: "ls -l", Prepare: func(ctx context.Context) error { return n.makeNames(ctx, listed) },
+				Run: func(ctx context.Context) (float64, error) { return n.questions(ctx, "ls", "-l", dir) },
 			}},
 			wants: []want{{of: "ls -l", bound: 20.5, atMost: true}},
 			notes: []string{"What the node has asked others meanwhile, by its own count."},
@@ -154,33 +153,32 @@ func (n *nodes) questionRows() []row {
 // makeNames makes files in a new directory of b.
 func (n *nodes) makeNames(ctx context.Context, count int) error {
 	const script = `rm -rf "$1"; mkdir "$1"; cd "$1"; seq -f file%06.0f "$2" | xargs touch`
-	_, err := n.b.shell(ctx, "sh", "-c", script, "sh", n.b.in("host", "names"), fmt.Sprint(count))
-	return err
+	return n.b.shell(ctx, "sh", "-c", script, "sh", n.b.Path("host", "names"), fmt.Sprint(count))
 }
 
 func (n *nodes) forgetNames() error {
-	return n.b.command(context.Background(), "rm", "-rf", n.b.in("host", "names")).Run()
+	return n.b.Command(context.Background(), "rm", "-rf", n.b.Path("host", "names")).Run()
 }
 
 // roundTrip is that of a tag over the cable, in seconds.
 func (n *nodes) roundTrip() side {
 	tag := n.peers.tag(n.peers.veth, "", "tcp")
-	return side{name: "round trip", run: func(ctx context.Context) (float64, error) {
-		half, err := tag.run(ctx)
+	return side{Name: "round trip", Run: func(ctx context.Context) (float64, error) {
+		half, err := tag.Run(ctx)
 		return 2 * half, err
 	}}
 }
 
 // questions returns the number of questions that a asks others while a program runs.
 func (n *nodes) questions(ctx context.Context, name string, args ...string) (float64, error) {
-	before, err := n.a.status(ctx)
+	before, err := n.a.Status(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if _, err = n.a.shell(ctx, name, args...); err != nil {
+	if err = n.a.shell(ctx, name, args...); err != nil {
 		return 0, err
 	}
-	after, err := n.a.status(ctx)
+	after, err := n.a.Status(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -190,32 +188,33 @@ func (n *nodes) questions(ctx context.Context, name string, args ...string) (flo
 // besideRows are a node's own devices, beside those of a mount that is none.
 func (n *nodes) besideRows() []row {
 	const clustered, alone = "node", "no node"
-	pair := func(make func(m *member) side) []side {
-		return []side{make(n.c).named(clustered), make(n.alone).named(alone)}
+	pair := func(make func(name string, m *member) side) []side {
+		return []side{make(clustered, n.c), make(alone, n.alone)}
 	}
 	wants := []want{{of: clustered, against: alone, bound: 0.95}}
 	l := &lab{opts: n.opts}
 	var rows []row
 	for _, device := range []string{"host", "sim0"} {
-		paths := []string{n.c.in(device, "own"), n.alone.in(device, "own")}
+		paths := []string{n.c.Path(device, "own"), n.alone.Path(device, "own")}
 		rows = append(rows,
 			row{
 				name: "a node's own device, dd write to " + device, unit: gigabytes, wants: wants, after: removing(paths...),
-				sides: pair(func(m *member) side { return l.ddWrite(m.in(device, "own")) }),
+				sides: pair(func(name string, m *member) side { return l.ddWrite(name, m.Path(device, "own")) }),
 			},
 			row{
 				name: "a node's own device, dd read of " + device, unit: gigabytes, wants: wants, after: removing(paths...),
-				sides: pair(func(m *member) side { return l.ddRead(m.in(device, "own")) }),
+				sides: pair(func(name string, m *member) side { return l.ddRead(name, m.Path(device, "own")) }),
 			})
 	}
-	dirs := []string{n.c.in("sim0", "many"), n.alone.in("sim0", "many")}
+	dirs := []string{n.c.Path("sim0", "many"), n.alone.Path("sim0", "many")}
 	return append(rows, row{
 		name: "a node's own device, create and unlink in sim0", unit: perSecond, wants: wants, after: removing(dirs...),
-		sides: pair(func(m *member) side {
-			dir := m.in("sim0", "many")
+		sides: pair(func(name string, m *member) side {
+			dir := m.Path("sim0", "many")
 			return side{
-				prepare: func(context.Context) error { return os.MkdirAll(dir, 0o700) },
-				run: bench.Timed(func(ctx context.Context) (int64, error) {
+				Name:    name,
+				Prepare: func(context.Context) error { return os.MkdirAll(dir, 0o700) },
+				Run: bench.Timed(func(ctx context.Context) (int64, error) {
 					return bench.CreateUnlink(ctx, dir, n.opts.files)
 				}),
 			}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,13 +20,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
 // lobby has what the rows of keyed objects are measured with: a store in this
 // process with two clients of it, and a mount with one over its socket.
 type lobby struct {
-	undo
+	measure.Undo
 
 	opts   options
 	lab    *lab // only its directory and its mount
@@ -38,42 +38,36 @@ type lobby struct {
 	taker  *party
 }
 
-// newLobby sets everything up, or leaves nothing behind.
-func newLobby(ctx context.Context, o options) (b *lobby, err error) {
-	b = &lobby{opts: o, lab: &lab{opts: o}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
-		}
-	}()
+// setUp opens the store and mounts.
+func (b *lobby) setUp(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
-		return b, errors.New("mounting needs root")
+		return errors.New("mounting needs root")
 	}
-	if b.lab.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return b, err
+	if b.lab.dir, err = b.Folder(); err != nil {
+		return err
 	}
-	if b.lab.dir, err = b.folder(); err != nil {
-		return b, err
-	}
-	b.later(b.lab.close)
+	b.Later(b.lab.Close)
 	if err = b.openStore(ctx); err != nil {
-		return b, err
+		return err
 	}
 	b.giver, b.taker = b.party(), b.party()
 	b.lab.mnt, err = b.lab.mountAt(ctx, "mnt", "host,size=1GiB", "sim:0,size=1GiB")
-	return b, err
+	return err
 }
 
 // openStore makes a store of its own with the devices of the rows.
 func (b *lobby) openStore(ctx context.Context) error {
 	log := zap.NewNop()
 	specs := []string{"host,size=3GiB", "sim:0,size=3GiB", "sim:1,size=1GiB", "opencl:0,size=1GiB"}
-	devs, err := daemon.Families(host.Options{Dir: b.tier()}, log).OpenAll(ctx, specs)
-	if err != nil {
-		return err
+	families := daemon.Families(host.Options{Dir: b.tier()}, log)
+	b.Later(b.closeDevices)
+	for _, spec := range specs {
+		dev, err := families.Open(ctx, spec)
+		if err != nil {
+			return err
+		}
+		b.devs = append(b.devs, dev)
 	}
-	b.devs = devs
-	b.later(b.closeDevices)
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: filepath.Join(b.lab.dir, "records"), Logger: log})
 	if err != nil {
 		return err
@@ -82,15 +76,15 @@ func (b *lobby) openStore(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, kv.Close())
 	}
-	b.later(meta.Close)
+	b.Later(meta.Close)
 	if b.engine, err = transport.New(transport.Options{}); err != nil {
 		return err
 	}
-	b.later(b.engine.Close)
-	if b.store, err = objects.Open(ctx, objects.Options{Meta: meta, Devices: devs, Engine: b.engine}); err != nil {
+	b.Later(b.engine.Close)
+	if b.store, err = objects.Open(ctx, objects.Options{Meta: meta, Devices: b.devs, Engine: b.engine}); err != nil {
 		return err
 	}
-	b.later(func() error { return b.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{}) })
+	b.Later(func() error { return b.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{}) })
 	return nil
 }
 
@@ -129,7 +123,7 @@ type party struct {
 
 func (b *lobby) party() *party {
 	c := local.New(local.Options{Store: b.store})
-	b.later(c.Close)
+	b.Later(c.Close)
 	return &party{lobby: b, client: c}
 }
 
@@ -151,7 +145,7 @@ func (p *party) alloc(ctx context.Context, device devices.Name, n devices.Size) 
 	if err != nil {
 		return registered{}, err
 	}
-	p.lobby.later(mem.Release)
+	p.lobby.Later(mem.Release)
 	content := make([]byte, n)
 	if _, err = rand.Read(content); err != nil {
 		return registered{}, err
@@ -173,21 +167,9 @@ func (m registered) blobs(off devices.Offset, n int, size devices.Size) hetero.D
 	return l
 }
 
-// runObjects measures the rows of keyed objects, and writes them where that is
-// asked for.
-func runObjects(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	b, err := newLobby(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	return table(ctx, o, b, objectsBegin, out, progress)
-}
-
 // facts looks at the machine and its programs.
 func (b *lobby) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, b.opts.hmcfs)
+	f := newFacts(ctx, b.opts)
 	for _, d := range b.devs {
 		if d.Info().Family == "opencl" {
 			f.add("OpenCL device", d.Info().Model)

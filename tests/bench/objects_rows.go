@@ -152,15 +152,8 @@ func (b *lobby) lanes() []*lane {
 func (b *lobby) handOverRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
-		rows = append(rows, row{
-			name: fmt.Sprintf("subscribe, %s %s", short(b.opts.large), l.name()), unit: gigabytes,
-			sides: []side{
-				{name: "subscribe", prepare: l.publish, run: l.moved(l.subscribe)},
-				{name: "engine copy", prepare: l.open, run: l.moved(l.engineCopy)},
-			},
-			wants: []want{{of: "subscribe", against: "engine copy", bound: 0.85}},
-			notes: []string{fmt.Sprintf("%d keys received one after the other; the copy is transport.Engine's, between the same memory.", times)},
-		})
+		rows = append(rows, l.row("subscribe", l.publish, l.subscribe,
+			fmt.Sprintf("%d keys received one after the other; the copy is transport.Engine's, between the same memory.", times)))
 	}
 	return rows
 }
@@ -169,17 +162,24 @@ func (b *lobby) handOverRows() []row {
 func (b *lobby) sharedRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
-		rows = append(rows, row{
-			name: fmt.Sprintf("mget, %s %s", short(b.opts.large), l.name()), unit: gigabytes, after: l.forget,
-			sides: []side{
-				{name: "mget", prepare: l.set, run: l.moved(l.get)},
-				{name: "engine copy", prepare: l.open, run: l.moved(l.engineCopy)},
-			},
-			wants: []want{{of: "mget", against: "engine copy", bound: 0.85}},
-			notes: []string{fmt.Sprintf("%d keys read one after the other.", times)},
-		})
+		r := l.row("mget", l.set, l.get, fmt.Sprintf("%d keys read one after the other.", times))
+		r.after = l.forget
+		rows = append(rows, r)
 	}
 	return rows
+}
+
+// row puts a call beside the engine's copy.
+func (l *lane) row(call string, prepare, run func(context.Context) error, note string) row {
+	return row{
+		name: fmt.Sprintf("%s, %s %s", call, short(l.lobby.opts.large), l.name()), unit: gigabytes,
+		sides: []side{
+			{Name: call, Prepare: prepare, Run: l.moved(run)},
+			{Name: "engine copy", Prepare: l.open, Run: l.moved(l.engineCopy)},
+		},
+		wants: []want{{of: call, against: "engine copy", bound: 0.85}},
+		notes: []string{note},
+	}
 }
 
 // hostRows are copies to the host and back.
@@ -228,8 +228,8 @@ func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size,
 	return row{
 		name: name, unit: gigabytes,
 		sides: []side{
-			{name: "pieces", prepare: prepare, run: run(keyCount, blobCount, size)},
-			{name: "one blob", prepare: prepare, run: run(1, 1, total)},
+			{Name: "pieces", Prepare: prepare, Run: run(keyCount, blobCount, size)},
+			{Name: "one blob", Prepare: prepare, Run: run(1, 1, total)},
 		},
 		wants: []want{{of: "pieces", against: "one blob", bound: bound}},
 		notes: []string{"Bytes of both directions by the time of both calls, each of all keys; beside one key with one blob of as many bytes."},
@@ -242,10 +242,10 @@ func (b *lobby) callRows() []row {
 	return []row{{
 		name: "mget of one key of " + short(smallKey), unit: micros,
 		sides: []side{
-			{name: "in-process", prepare: c.open, run: c.here},
-			{name: "by a session", prepare: c.open, run: c.bySession},
-			{name: "pread of the same file", prepare: c.open, run: func(context.Context) (float64, error) { return c.pread(c.file) }},
-			{name: "pread of one in sim0", prepare: c.open, run: func(context.Context) (float64, error) { return c.pread(c.other) }},
+			{Name: "in-process", Prepare: c.open, Run: c.here},
+			{Name: "by a session", Prepare: c.open, Run: c.bySession},
+			{Name: "pread of the same file", Prepare: c.open, Run: func(context.Context) (float64, error) { return c.pread(c.file) }},
+			{Name: "pread of one in sim0", Prepare: c.open, Run: func(context.Context) (float64, error) { return c.pread(c.other) }},
 		},
 		notes: []string{
 			fmt.Sprintf("Each the mean of %d calls, of an object in host memory. The pread is of keys/KEY in the mount that the session is of,", b.opts.calls),
@@ -282,7 +282,7 @@ func (c *smallCalls) open(ctx context.Context) (err error) {
 	if _, err = b.taker.client.MSetD2H(ctx, []string{smallName}, one, hetero.SetOptions{}); err != nil {
 		return err
 	}
-	if c.session, err = client.OpenSession(ctx, b.lab.mnt.runtime()+"/admin.sock"); err != nil {
+	if c.session, err = client.OpenSession(ctx, b.lab.mnt.Socket()); err != nil {
 		return err
 	}
 	if c.remote, err = c.shared(ctx); err != nil {

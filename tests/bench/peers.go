@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,13 +10,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
 // peers are those with which the rows of the communicator are measured: two places
 // that reach each other over loopback, and two over a cable.
 type peers struct {
-	undo
+	measure.Undo
 
 	opts     options
 	dir      string
@@ -36,7 +35,7 @@ type spot struct {
 	// host is the server's address.
 	host string
 	// serve and run make a command at either end.
-	serve, run func(ctx context.Context, name string, args ...string) *exec.Cmd
+	serve, run measure.Command
 	// at are the addresses of the server of hmcfs: TCP, and a Unix socket
 	// where both ends are on one host.
 	at []string
@@ -44,6 +43,11 @@ type spot struct {
 	env []string
 	// flags are further ones of hmcfs perf at both ends.
 	flags []string
+}
+
+// here is a spot of two processes on this machine.
+func here(env []string, flags ...string) *spot {
+	return &spot{host: "127.0.0.1", serve: exec.CommandContext, run: exec.CommandContext, env: env, flags: flags}
 }
 
 // unix is the spot by its Unix socket.
@@ -59,79 +63,46 @@ func (s *spot) within(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// newPeers sets everything up, or leaves nothing behind.
-func newPeers(ctx context.Context, o options) (p *peers, err error) {
-	p = &peers{opts: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
-		}
-	}()
-	if p.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
-		return p, err
-	}
-	if p.dir, err = p.folder(); err != nil {
-		return p, err
+// setUp starts all servers.
+func (p *peers) setUp(ctx context.Context) (err error) {
+	if p.dir, err = p.Folder(); err != nil {
+		return err
 	}
 	p.secret = filepath.Join(p.dir, "secret")
-	p.lo = &spot{host: "127.0.0.1", serve: exec.CommandContext, run: exec.CommandContext}
+	p.lo = here(nil)
 	if err = p.serve(ctx, p.lo, "unix:"+filepath.Join(p.dir, "socket")); err != nil {
-		return p, err
+		return err
 	}
 	p.ucx = map[string]*spot{}
 	for _, tls := range ucxLists() {
-		s := &spot{
-			host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls),
-			flags: []string{"--ucx-tls", tls, "--ucx-one-sided"},
-		}
+		s := here(ucxEnv(tls), "--ucx-tls", tls, "--ucx-one-sided")
 		if err = p.serve(ctx, s); err != nil {
-			return p, err
+			return err
 		}
 		p.ucx[tls] = s
 	}
 	p.device = map[string]*spot{}
 	for i, name := range deviceNames() {
-		s := &spot{
-			host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext,
-			flags: []string{"--memory", fmt.Sprintf("%s,size=%d", name, 2*uint64(o.large))},
-		}
+		s := here(nil, "--memory", fmt.Sprintf("%s,size=%d", name, 2*uint64(p.opts.large)))
 		if err = p.serve(ctx, s, fmt.Sprintf("unix:%s-%d", filepath.Join(p.dir, "device"), i)); err != nil {
-			return p, err
+			return err
 		}
 		p.device[name] = s
 	}
 	if p.cable, err = netns.New(ctx); err != nil {
-		return p, err
+		return err
 	}
-	p.later(p.cable.Close)
+	p.Later(p.cable.Close)
 	p.veth = &spot{host: p.cable.Right.IPv4, serve: p.cable.Right.Command, run: p.cable.Left.Command}
-	return p, p.serve(ctx, p.veth)
-}
-
-// runPeers measures the rows of the communicator, and writes them and the
-// picture where that is asked for.
-func runPeers(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	p, err := newPeers(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if err = table(ctx, o, p, peersBegin, out, progress); err != nil || !o.write {
-		return err
-	}
-	if err = p.picture(ctx, progress); err != nil {
-		return fmt.Errorf("picture: %w", err)
-	}
-	return nil
+	return p.serve(ctx, p.veth)
 }
 
 // facts looks at the machine and its programs.
 func (p *peers) facts(ctx context.Context) *facts {
-	f := &facts{loadBefore: load()}
-	f.machine(ctx, p.opts.hmcfs)
+	f := newFacts(ctx, p.opts)
 	f.add("Go", runtime.Version())
-	f.add("iperf3", said(ctx, "iperf3", "--version"))
-	f.add("UCX", said(ctx, "ucx_info", "-v"))
+	f.add("iperf3", measure.Said(ctx, "iperf3", "--version"))
+	f.add("UCX", measure.Said(ctx, "ucx_info", "-v"))
 	f.last = fmt.Sprintf("- medians of %d rounds; who measures and who serves are two processes\n\n", p.opts.rounds)
 	return f
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // serve starts hmcfs perf serve at a spot, until close.
@@ -29,7 +30,7 @@ func (p *peers) serve(ctx context.Context, s *spot, listen ...string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p.later(func() error {
+	p.Later(func() error {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 		return nil
@@ -49,17 +50,17 @@ func (p *peers) perf(ctx context.Context, s *spot, at string, args ...string) (r
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	args = append([]string{"perf", "run", "--plain", "--json", "--secret-file", p.secret, at}, append(args, s.flags...)...)
-	out, err := output(s.within(s.run(ctx, p.opts.hmcfs, args...)))
+	out, err := measure.Output(s.within(s.run(ctx, p.opts.hmcfs, args...)))
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(out, &r)
+	return r, json.Unmarshal([]byte(out), &r)
 }
 
 // transfer is a side of bandwidth rows: transfers of one size, in bytes a
 // second by the mean, as the contenders count.
 func (p *peers) transfer(s *spot, name, transport, operation string, size devices.Size, args ...string) side {
-	return side{name: name, run: func(ctx context.Context) (float64, error) {
+	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		r, err := p.perf(ctx, s, s.at[0], append([]string{
 			"--transport", transport, "--operation", operation, "--sizes", fmt.Sprint(uint64(size)), "--rounds", "1",
 			"--bytes", fmt.Sprint(uint64(p.opts.moved)),
@@ -78,7 +79,7 @@ func (p *peers) transfer(s *spot, name, transport, operation string, size device
 // tag is a side of latency rows: half of a tag's round trip, in seconds by
 // the median.
 func (p *peers) tag(s *spot, name, transport string) side {
-	return side{name: name, run: func(ctx context.Context) (float64, error) {
+	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		r, err := p.perf(ctx, s, s.at[0], "--transport", transport, "--operation", "tag",
 			"--rounds", fmt.Sprint(p.opts.trips), "--warm-up", fmt.Sprint(p.opts.trips/10))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // shared is a memfd that is mapped, with its pages.
@@ -57,11 +58,11 @@ func (p *peers) memcpy(ctx context.Context, size devices.Size) (rate float64, er
 	times := max(5, int(p.opts.moved/size))
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", childArg, "memcpy", "/proc/self/fd/3", strconv.Itoa(int(size)), strconv.Itoa(times))
 	cmd.ExtraFiles = []*os.File{ours.file}
-	out, err := output(cmd)
+	out, err := measure.Output(cmd)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseFloat(string(out), 64)
+	return strconv.ParseFloat(out, 64)
 }
 
 // copyInto copies memory of this process into that of another one, which is a

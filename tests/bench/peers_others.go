@@ -8,39 +8,39 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // duel runs a program's server and then its client, and returns what the
 // client prints. Both commands get the port.
-func (s *spot) duel(ctx context.Context, server, client []string) ([]byte, error) {
+func (s *spot) duel(ctx context.Context, server, client []string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	if err := installed(server[0]); err != nil {
-		return nil, err
+		return "", err
 	}
 	port, err := freePort(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	text := strconv.Itoa(port)
 	serve := s.within(s.serve(ctx, server[0], append(server[1:len(server):len(server)], "-p", text)...))
 	if err := serve.Start(); err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() {
 		_ = serve.Process.Kill()
 		_ = serve.Wait() // it has done its work, or was killed
 	}()
 	if err := listening(ctx, serve.Process.Pid, port); err != nil {
-		return nil, fmt.Errorf("%s: %w", server[0], err)
+		return "", fmt.Errorf("%s: %w", server[0], err)
 	}
-	return output(s.within(s.run(ctx, client[0], append(client[1:len(client):len(client)], "-p", text)...)))
+	return measure.Output(s.within(s.run(ctx, client[0], append(client[1:len(client):len(client)], "-p", text)...)))
 }
 
 // freePort is a port that nobody has.
@@ -85,7 +85,7 @@ func listening(ctx context.Context, pid, port int) error {
 // iperf is a side of bandwidth rows: one stream of iperf3, in bytes a second
 // as received, with the better one of two sizes of its writes.
 func (p *peers) iperf(s *spot) side {
-	return side{name: "iperf3", run: func(ctx context.Context) (float64, error) {
+	return side{Name: "iperf3", Run: func(ctx context.Context) (float64, error) {
 		var best float64
 		for _, length := range []string{"128K", "1M"} {
 			out, err := s.duel(ctx, []string{"iperf3", "-s", "-1"},
@@ -93,7 +93,7 @@ func (p *peers) iperf(s *spot) side {
 			if err != nil {
 				return 0, err
 			}
-			got, err := iperfRate(out)
+			got, err := iperfRate([]byte(out))
 			if err != nil {
 				return 0, err
 			}
@@ -138,13 +138,12 @@ func ucxEnv(tls string) []string {
 // perftest runs one test of ucx_perftest on this machine and returns its line
 // of figures by the names of their columns.
 func perftest(ctx context.Context, tls string, args ...string) (map[string]float64, error) {
-	const host = "127.0.0.1"
-	s := &spot{host: host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls)}
-	out, err := s.duel(ctx, []string{"ucx_perftest"}, append([]string{"ucx_perftest", host, "-f", "-v"}, args...))
+	s := here(ucxEnv(tls))
+	out, err := s.duel(ctx, []string{"ucx_perftest"}, append([]string{"ucx_perftest", s.host, "-f", "-v"}, args...))
 	if err != nil {
 		return nil, err
 	}
-	return ucxFigures(string(out))
+	return ucxFigures(out)
 }
 
 // ucxFigures reads the CSV of ucx_perftest: a line of names, then one of
@@ -176,7 +175,7 @@ func ucxFigures(report string) (map[string]float64, error) {
 // second, with as much outstanding as it does by itself or one at a time,
 // whichever is better.
 func (p *peers) ucxRate(tls, test string, size devices.Size) side {
-	return side{name: test, run: func(ctx context.Context) (float64, error) {
+	return side{Name: test, Run: func(ctx context.Context) (float64, error) {
 		moved := p.opts.moved
 		if tls == "tcp" {
 			moved = p.opts.slow
@@ -198,7 +197,7 @@ func (p *peers) ucxRate(tls, test string, size devices.Size) side {
 
 // ucxLatency is a side of latency rows: tag_lat of ucx_perftest, in seconds.
 func (p *peers) ucxLatency(name, tls string) side {
-	return side{name: name, run: func(ctx context.Context) (float64, error) {
+	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		got, err := perftest(ctx, tls, "-t", "tag_lat", "-s", "8",
 			"-n", strconv.Itoa(p.opts.trips), "-w", strconv.Itoa(p.opts.trips/10))
 		return got["50.0_percentile_lat"] / 1e6, err

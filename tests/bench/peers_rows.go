@@ -111,7 +111,7 @@ func (p *peers) sharedRows() []row {
 		name: fmt.Sprintf("shm put of %s", short(size)), unit: gigabytes,
 		sides: []side{
 			p.transfer(p.lo.unix(), "put", "shm", "put", size),
-			{name: "memcpy", run: func(ctx context.Context) (float64, error) { return p.memcpy(ctx, size) }},
+			{Name: "memcpy", Run: func(ctx context.Context) (float64, error) { return p.memcpy(ctx, size) }},
 		},
 		wants: []want{{of: "put", against: "memcpy", bound: 0.70}},
 		notes: []string{
@@ -195,21 +195,12 @@ func (p *peers) allocations(ctx context.Context, rounds int) (res result, err er
 		return res, err
 	}
 	op := comm.Op{Local: two.memory[1], Remote: d, Size: size}
-	for _, kind := range []struct {
-		name string
-		do   func(context.Context, wire.Rank, comm.Op) error
-	}{{"put", two.ends[1].Put}, {"get", two.ends[1].Get}} {
-		f := figure{name: kind.name}
-		for range rounds {
-			n, err := allocated(func() error { return kind.do(ctx, 0, op) })
-			if err != nil {
-				return res, err
-			}
-			f.series = append(f.series, n)
+	counted := func(do func(context.Context, wire.Rank, comm.Op) error) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			return allocated(func() error { return do(ctx, 0, op) })
 		}
-		res.figures = append(res.figures, f)
 	}
-	return res, nil
+	return inTurns(ctx, rounds, []side{{Name: "put", Run: counted(two.ends[1].Put)}, {Name: "get", Run: counted(two.ends[1].Get)}})
 }
 
 // allocated returns the number of objects that an operation allocates, on average.

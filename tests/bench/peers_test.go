@@ -38,31 +38,9 @@ func TestSmallPeers(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:nsenter", "tool:iperf3", "tool:ucx_perftest")
 	kit.Check(t)
 	o := defaults()
-	o.hmcfs = hmcfs()
-	t.Setenv("TMPDIR", t.TempDir())
-	o.doc, o.picture = filepath.Join(t.TempDir(), "doc.md"), filepath.Join(t.TempDir(), "picture.svg")
-	if err := os.WriteFile(o.doc, []byte("before\n"+peersBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o.peers, o.write, o.rounds = true, true, 1
+	o.peers, o.picture = true, filepath.Join(t.TempDir(), "picture.svg")
 	o.large, o.moved, o.slow, o.trips, o.sizes = 2*devices.MiB, devices.MiB, devices.KiB, 100, "8..4KiB"
-	var out, said strings.Builder
-	if err := run(t.Context(), o, &out, &said); err != nil {
-		t.Fatalf("%v\n%s", err, said.String())
-	}
-	doc, err := os.ReadFile(o.doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(doc)
-	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") {
-		t.Errorf("the document is\n%s", text)
-	}
-	for _, row := range (&peers{opts: o, lo: &spot{at: []string{"", ""}}}).rows() {
-		if !strings.Contains(text, row.name) {
-			t.Errorf("no row %q in\n%s", row.name, text)
-		}
-	}
+	small(t, o, peersBegin, (&peers{opts: o, lo: &spot{at: []string{"", ""}}}).rows())
 	picture, err := os.ReadFile(o.picture)
 	if err != nil {
 		t.Fatal(err)
@@ -71,9 +49,6 @@ func TestSmallPeers(t *testing.T) {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("the picture lacks %q", want)
 		}
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

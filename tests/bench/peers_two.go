@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/tests/measure"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -58,21 +58,10 @@ func newTwo(ctx context.Context, size devices.Size) (t *two, err error) {
 	if err = t.ends[1].Connect(ctx, 0, at); err != nil {
 		return t, err
 	}
-	return t, t.both(func(i int) (err error) {
+	return t, measure.AtOnce(2, func(i int) (err error) {
 		t.talk[i], err = t.domains[i].NewComm(ctx, "bench", []wire.Rank{0, 1})
 		return err
 	})
-}
-
-// both runs something at both ranks at once.
-func (t *two) both(fn func(i int) error) error {
-	var errs [2]error
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() { errs[i] = fn(i) })
-	}
-	all.Wait()
-	return errors.Join(errs[:]...)
 }
 
 // close takes everything away.
@@ -166,10 +155,9 @@ func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 			views[i] = append(views[i], v)
 		}
 	}
-	together, single := figure{name: "SendMulti"}, figure{name: "Send"}
-	for range rounds {
+	return together(ctx, rounds, "SendMulti", "Send", func(ctx context.Context) (float64, float64, error) {
 		fast, err := messages(func() error {
-			return t.both(func(i int) error {
+			return measure.AtOnce(2, func(i int) error {
 				if i == 0 {
 					return t.talk[0].RecvMulti(ctx, views[0], 1, 1)
 				}
@@ -177,16 +165,11 @@ func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 			})
 		})
 		if err != nil {
-			return res, err
+			return 0, 0, err
 		}
-		slow, err := messages(func() error { return t.both(func(i int) error { return t.one(ctx, i, views[i]) }) })
-		if err != nil {
-			return res, err
-		}
-		together.series, single.series = append(together.series, fast), append(single.series, slow)
-	}
-	res.figures = []figure{together, single}
-	return res, nil
+		slow, err := messages(func() error { return measure.AtOnce(2, func(i int) error { return t.one(ctx, i, views[i]) }) })
+		return fast, slow, err
+	})
 }
 
 // one sends, or receives, one message after the other.

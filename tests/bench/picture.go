@@ -33,18 +33,23 @@ func (p *peers) picture(ctx context.Context, progress io.Writer) error {
 		r, err := p.perf(ctx, way.spot, way.at[0], "--transport", way.transport, "--operation", "put", "--operation", "get",
 			"--rounds", "1", "--sizes", p.opts.sizes)
 		if err != nil {
-			return err
+			return fmt.Errorf("picture: %w", err)
 		}
 		all.Rows = append(all.Rows, r.Rows...)
 	}
-	f, err := os.Create(p.opts.picture)
-	if err != nil {
-		return err
-	}
-	return errors.Join(draw(&all, f), f.Close())
+	return drawTo(p.opts.picture, func(w io.Writer) error { return draw(&all, w) })
 }
 
-// draw writes a picture of the bandwidth rows of reports of hmcfs perf run: a
+// drawTo creates a picture.
+func drawTo(path string, draw func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("picture: %w", err)
+	}
+	return errors.Join(draw(f), f.Close())
+}
+
+// draw writes a picture of the bandwidth rows of reports of hmcfs perf Run: a
 // line for each way and operation.
 func draw(r *perf.Report, w io.Writer) error {
 	lines := map[string]plotter.XYs{}

@@ -8,33 +8,31 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // ddWrite writes a new file by dd in calls of 1 MiB.
-func (l *lab) ddWrite(path string) side {
+func (l *lab) ddWrite(name, path string) side {
 	return side{
-		prepare: func(context.Context) error { return removeAll(path) },
-		run: func(ctx context.Context) (float64, error) {
+		Name:    name,
+		Prepare: func(context.Context) error { return removeAll(path) },
+		Run: func(ctx context.Context) (float64, error) {
 			return dd(ctx, "if=/dev/zero", "of="+path, "bs=1M", fmt.Sprintf("count=%d", uint64(l.opts.size)>>20))
 		},
 	}
 }
 
 // ddRead reads a file by dd in calls of 1 MiB.
-func (l *lab) ddRead(path string) side {
+func (l *lab) ddRead(name, path string) side {
 	return side{
-		prepare: func(ctx context.Context) error { return l.ensure(ctx, path) },
-		run: func(ctx context.Context) (float64, error) {
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return l.ensure(ctx, path) },
+		Run: func(ctx context.Context) (float64, error) {
 			return dd(ctx, "if="+path, "of=/dev/null", "bs=1M")
 		},
 	}
-}
-
-// named gives a side its name.
-func (s side) named(name string) side {
-	s.name = name
-	return s
 }
 
 // dd runs the program and returns bytes a second as it tells them.
@@ -68,19 +66,19 @@ func (l *lab) ensure(ctx context.Context, path string) error {
 	if err == nil && info.Size() == int64(l.opts.size) {
 		return nil
 	}
-	_, err = l.ddWrite(path).run(ctx)
+	_, err = l.ddWrite("", path).Run(ctx)
 	return err
 }
 
 // cp copies by the program into a new file.
-func (l *lab) cp(src, dst string) side {
+func (l *lab) cp(name, src, dst string) side {
 	return side{
-		prepare: func(ctx context.Context) error { return errors.Join(l.ensure(ctx, src), removeAll(dst)) },
-		run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
-			_, err := output(exec.CommandContext(ctx, "cp", src, dst))
-			return float64(l.opts.size) / time.Since(begin).Seconds(), err
-		},
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return errors.Join(l.ensure(ctx, src), removeAll(dst)) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			_, err := measure.Output(exec.CommandContext(ctx, "cp", src, dst))
+			return int64(l.opts.size), err
+		}),
 	}
 }
 

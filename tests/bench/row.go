@@ -36,11 +36,7 @@ type row struct {
 }
 
 // side is one thing that is measured.
-type side struct {
-	name    string
-	prepare func(ctx context.Context) error
-	run     func(ctx context.Context) (float64, error)
-}
+type side = bench.Probe
 
 // want is a target: a side's ratio to another one, or, where that is empty, a
 // side's own value, in both cases at least or at most so much.
@@ -89,7 +85,7 @@ func (r row) measure(ctx context.Context, rounds int) (res result, err error) {
 	if r.custom != nil {
 		res, err = r.custom(ctx, rounds)
 	} else {
-		res, err = r.takeTurns(ctx, rounds)
+		res, err = inTurns(ctx, rounds, r.sides)
 	}
 	if err != nil {
 		return result{}, err
@@ -102,20 +98,28 @@ func (r row) measure(ctx context.Context, rounds int) (res result, err error) {
 	return res, nil
 }
 
-func (r row) takeTurns(ctx context.Context, rounds int) (result, error) {
-	probes := make([]bench.Probe, len(r.sides))
-	for i, s := range r.sides {
-		probes[i] = bench.Probe{Name: s.name, Prepare: s.prepare, Run: s.run}
+// inTurns measures sides in turns.
+func inTurns(ctx context.Context, rounds int, sides []side) (res result, err error) {
+	all, err := bench.Interleave(ctx, rounds, sides)
+	for i := range all {
+		res.figures = append(res.figures, figure{sides[i].Name, all[i]})
 	}
-	all, err := bench.Interleave(ctx, rounds, probes)
-	if err != nil {
-		return result{}, err
+	return res, err
+}
+
+// together is two figures that one measurement has.
+func together(ctx context.Context, rounds int, first, second string,
+	run func(ctx context.Context) (float64, float64, error),
+) (result, error) {
+	var a, b bench.Series
+	for range rounds {
+		x, y, err := run(ctx)
+		if err != nil {
+			return result{}, err
+		}
+		a, b = append(a, x), append(b, y)
 	}
-	var res result
-	for i, s := range r.sides {
-		res.figures = append(res.figures, figure{s.name, all[i]})
-	}
-	return res, nil
+	return result{figures: []figure{{first, a}, {second, b}}}, nil
 }
 
 // series finds a side's values.

@@ -16,16 +16,16 @@ import (
 func (l *lab) copyRows() []row {
 	src, dst := l.in("ocl0", "file"), l.in("ocl0", "copy")
 	rawCopy := l.raw(func(b opencl.Baseline) float64 { return b.Copy })
-	warm := l.cp(src, dst)
-	fresh := warm.prepare
-	warm.prepare = func(ctx context.Context) error {
+	warm := l.cp("cp", src, dst)
+	fresh := warm.Prepare
+	warm.Prepare = func(ctx context.Context) error {
 		// A file that was there gives its memory to the copy.
 		return errors.Join(l.ensure(ctx, dst), fresh(ctx))
 	}
 	return []row{
 		{
 			name: "D2D, cp inside one OpenCL device", unit: gigabytes, after: removing(src, dst),
-			sides: []side{warm.named("cp"), {name: "clEnqueueCopyBuffer", run: rawCopy}},
+			sides: []side{warm, {Name: "clEnqueueCopyBuffer", Run: rawCopy}},
 			wants: []want{{of: "cp", against: "clEnqueueCopyBuffer", bound: 0.85}},
 			notes: []string{
 				"Both into memory that has its pages: the raw copy is the second pass over its buffers, and before each cp a file",
@@ -37,8 +37,8 @@ func (l *lab) copyRows() []row {
 			name: "D2D, cp between two sim devices", unit: gigabytes,
 			after: removing(l.in("sim1", "file"), l.in("sim2", "file")),
 			sides: []side{
-				l.cp(l.in("sim1", "file"), l.in("sim2", "file")).named("cp"),
-				l.ddRead(l.in("sim1", "file")).named("dd read of the source"),
+				l.cp("cp", l.in("sim1", "file"), l.in("sim2", "file")),
+				l.ddRead("dd read of the source", l.in("sim1", "file")),
 			},
 			notes: []string{"The same as a user sees it, through the mount."},
 		},
@@ -85,7 +85,7 @@ func (l *lab) measureStaged(ctx context.Context, rounds int) (res result, err er
 		return res, err
 	}
 	defer slot.Release()
-	all, err := bench.Interleave(ctx, rounds, []bench.Probe{
+	res, err = inTurns(ctx, rounds, []side{
 		{Name: "staged", Run: bench.Timed(func(ctx context.Context) (int64, error) {
 			path, failed := engine.Copy(ctx, transport.DeviceSpan(to), transport.DeviceSpan(from))
 			if failed == nil && path != transport.PathStaged {
@@ -104,10 +104,10 @@ func (l *lab) measureStaged(ctx context.Context, rounds int) (res result, err er
 		return res, err
 	}
 	var slower bench.Series
-	for i := range all[1] {
-		slower = append(slower, min(all[1][i], all[2][i]))
+	for i, out := range res.series("D2H alone") {
+		slower = append(slower, min(out, res.series("H2D alone")[i]))
 	}
-	res.figures = []figure{{"staged", all[0]}, {"D2H alone", all[1]}, {"H2D alone", all[2]}, {"slower stage", slower}}
+	res.figures = append(res.figures, figure{"slower stage", slower})
 	return res, nil
 }
 

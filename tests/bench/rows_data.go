@@ -2,21 +2,20 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
-	"sync"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/opencl"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // mapped reads a file through a map, by this program.
-func (l *lab) mapped(path string) side {
+func (l *lab) mapped(name, path string) side {
 	return side{
-		prepare: func(ctx context.Context) error { return l.ensure(ctx, path) },
-		run: bench.Timed(func(ctx context.Context) (int64, error) {
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return l.ensure(ctx, path) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
 			return bench.ReadMapped(ctx, path)
 		}),
 	}
@@ -29,18 +28,18 @@ func (l *lab) hostRows() []row {
 	return []row{
 		{
 			name: "host tier, dd read", unit: gigabytes, after: after,
-			sides: []side{l.ddRead(host).named("host"), l.ddRead(tmp).named("tmpfs")},
+			sides: []side{l.ddRead("host", host), l.ddRead("tmpfs", tmp)},
 			wants: []want{{of: "host", against: "tmpfs", bound: 0.90}},
 		},
 		{
 			name: "host tier, dd write", unit: gigabytes, after: after,
-			sides: []side{l.ddWrite(host).named("host"), l.ddWrite(tmp).named("tmpfs")},
+			sides: []side{l.ddWrite("host", host), l.ddWrite("tmpfs", tmp)},
 			wants: []want{{of: "host", against: "tmpfs", bound: 0.85}},
 			notes: []string{"Into a new file, on both sides."},
 		},
 		{
 			name: "host tier, mmap read", unit: gigabytes, after: after,
-			sides: []side{l.mapped(host).named("host"), l.mapped(tmp).named("tmpfs")},
+			sides: []side{l.mapped("host", host), l.mapped("tmpfs", tmp)},
 			wants: []want{{of: "host", against: "tmpfs", bound: 0.90}},
 			notes: []string{"A new shared map, copied in pieces of 1 MiB."},
 		},
@@ -69,8 +68,8 @@ func (l *lab) openclRows() []row {
 		{
 			name: "OpenCL file, dd read", unit: gigabytes, after: after,
 			sides: []side{
-				l.ddRead(ocl).named("ocl0"), l.ddRead(tmp).named("tmpfs"),
-				{name: "clEnqueueReadBuffer", run: rawRead},
+				l.ddRead("ocl0", ocl), l.ddRead("tmpfs", tmp),
+				{Name: "clEnqueueReadBuffer", Run: rawRead},
 			},
 			wants: []want{
 				{of: "ocl0", against: "tmpfs", bound: 0.50},
@@ -81,8 +80,8 @@ func (l *lab) openclRows() []row {
 		{
 			name: "OpenCL file, dd write", unit: gigabytes, after: after,
 			sides: []side{
-				l.ddWrite(ocl).named("ocl0"), l.ddWrite(tmp).named("tmpfs"),
-				{name: "clEnqueueWriteBuffer", run: rawWrite},
+				l.ddWrite("ocl0", ocl), l.ddWrite("tmpfs", tmp),
+				{Name: "clEnqueueWriteBuffer", Run: rawWrite},
 			},
 			wants: []want{
 				{of: "ocl0", against: "tmpfs", bound: 0.70},
@@ -99,34 +98,8 @@ func (l *lab) openclRows() []row {
 
 // twoReaders compares two dd that read a file each with one alone.
 func (l *lab) twoReaders() row {
-	pair := func(dir string) (a, b string) { return dir + "/file", dir + "/other" }
-	one := func(dir string) side {
-		a, b := pair(dir)
-		return side{
-			prepare: func(ctx context.Context) error {
-				if err := l.ensure(ctx, a); err != nil {
-					return err
-				}
-				return l.ensure(ctx, b)
-			},
-			run: func(ctx context.Context) (float64, error) { return l.readers(ctx, a) },
-		}
-	}
-	two := func(dir string) side {
-		a, b := pair(dir)
-		s := one(dir)
-		s.run = func(ctx context.Context) (float64, error) { return l.readers(ctx, a, b) }
-		return s
-	}
-	ocl, sim := l.in("ocl0"), l.in("sim0")
-	return row{
+	r := row{
 		name: "two readers of two files at once", unit: gigabytes,
-		after: removing(ocl+"/file", ocl+"/other", sim+"/file", sim+"/other", l.on("file"), l.on("other")),
-		sides: []side{
-			two(ocl).named("ocl0, two"), one(ocl).named("ocl0, one"),
-			two(sim).named("sim0, two"), one(sim).named("sim0, one"),
-			two(l.tmpfs).named("tmpfs, two"), one(l.tmpfs).named("tmpfs, one"),
-		},
 		wants: []want{
 			{of: "ocl0, two", against: "ocl0, one", bound: 1.5},
 			{of: "sim0, two", against: "sim0, one", bound: 1.5},
@@ -135,24 +108,33 @@ func (l *lab) twoReaders() row {
 			"Sum of both; by dd bs=1M, wall clock with the start of the processes. tmpfs shows what the machine's memory gives to two.",
 		},
 	}
+	var files []string
+	for _, at := range []struct{ name, dir string }{{"ocl0", l.in("ocl0")}, {"sim0", l.in("sim0")}, {"tmpfs", l.tmpfs}} {
+		a, b := at.dir+"/file", at.dir+"/other"
+		r.sides = append(r.sides, l.reading(at.name+", two", a, b), l.reading(at.name+", one", a))
+		files = append(files, a, b)
+	}
+	r.after = removing(files...)
+	return r
 }
 
-// readers runs a dd for each file at once and returns bytes a second of all.
-func (l *lab) readers(ctx context.Context, paths ...string) (float64, error) {
-	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	begin := time.Now()
-	for i, path := range paths {
-		all.Go(func() {
-			_, errs[i] = output(exec.CommandContext(ctx, "dd", "if="+path, "of=/dev/null", "bs=1M"))
-		})
+// reading reads files at once, each by a dd.
+func (l *lab) reading(name string, paths ...string) side {
+	return side{
+		Name: name,
+		Prepare: func(ctx context.Context) error {
+			for _, path := range paths {
+				if err := l.ensure(ctx, path); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			return int64(l.opts.size) * int64(len(paths)), measure.AtOnce(len(paths), func(i int) error {
+				_, err := measure.Output(exec.CommandContext(ctx, "dd", "if="+paths[i], "of=/dev/null", "bs=1M"))
+				return err
+			})
+		}),
 	}
-	all.Wait()
-	took := time.Since(begin).Seconds()
-	for _, err := range errs {
-		if err != nil {
-			return 0, fmt.Errorf("read %v: %w", paths, err)
-		}
-	}
-	return float64(l.opts.size) * float64(len(paths)) / took, nil
 }

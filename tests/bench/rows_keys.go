@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // keyRows tell what keys cost that nobody uses.
@@ -19,10 +19,10 @@ func (l *lab) keyRows() []row {
 		{
 			name: "keys: time to open the records", unit: seconds,
 			sides: []side{
-				{name: "all keys", prepare: k.build, run: k.open("full")},
-				{name: "no keys", prepare: k.build, run: k.open("empty")},
-				{name: "hmcfs mount, all keys", prepare: k.build, run: k.mount("full", tookToMount)},
-				{name: "hmcfs mount, no keys", prepare: k.build, run: k.mount("empty", tookToMount)},
+				{Name: "all keys", Prepare: k.build, Run: k.open("full")},
+				{Name: "no keys", Prepare: k.build, Run: k.open("empty")},
+				{Name: "hmcfs mount, all keys", Prepare: k.build, Run: k.mount("full", tookToMount)},
+				{Name: "hmcfs mount, no keys", Prepare: k.build, Run: k.mount("empty", tookToMount)},
 			},
 			wants: []want{
 				{of: "all keys", bound: 2, atMost: true},
@@ -60,7 +60,7 @@ func (k *keyStores) build(ctx context.Context) error {
 		return nil
 	}
 	for name, n := range map[string]int{"full": k.lab.opts.keys, "empty": 0} {
-		if _, err := child(ctx, "build", k.state(name), strconv.Itoa(n)); err != nil {
+		if _, err := child(ctx, exec.CommandContext, "build", k.state(name), strconv.Itoa(n)); err != nil {
 			return err
 		}
 	}
@@ -70,63 +70,51 @@ func (k *keyStores) build(ctx context.Context) error {
 
 // open opens the records in a process of its own and returns the seconds.
 func (k *keyStores) open(name string) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) { return child(ctx, "open", k.state(name)) }
+	return func(ctx context.Context) (float64, error) {
+		return child(ctx, exec.CommandContext, "open", k.state(name))
+	}
 }
 
 // mount mounts a state directory, measures, and unmounts so that the records
 // stay.
-func (k *keyStores) mount(name string, measure func(context.Context, *mount) (float64, error)) func(context.Context) (float64, error) {
+func (k *keyStores) mount(name string, see func(context.Context, *measure.Mount) (float64, error)) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (v float64, err error) {
 		m, err := k.lab.mountOn(ctx, "keys", k.state(name), "host,size=64MiB", "sim:0,size=64MiB")
 		if err != nil {
 			return 0, err
 		}
 		defer func() {
-			err = errors.Join(err, m.unmount(ctx, "--keep"))
-			m.dropHost()
+			err = errors.Join(err, m.Unmount(ctx, "--keep"))
+			m.DropHost()
 		}()
-		return measure(ctx, m)
+		return see(ctx, m)
 	}
 }
 
-func tookToMount(_ context.Context, m *mount) (float64, error) { return m.took.Seconds(), nil }
+func tookToMount(_ context.Context, m *measure.Mount) (float64, error) { return m.Took.Seconds(), nil }
 
-func takenMemory(ctx context.Context, m *mount) (float64, error) {
-	s, err := m.sample(ctx)
+func takenMemory(ctx context.Context, m *measure.Mount) (float64, error) {
+	s, err := sampleOf(ctx, m)
 	return s.pss, err
 }
 
 func (k *keyStores) memory(ctx context.Context, rounds int) (result, error) {
-	all, err := bench.Interleave(ctx, rounds, []bench.Probe{
-		{Name: "all keys", Prepare: k.build, Run: k.mount("full", takenMemory)},
-		{Name: "no keys", Prepare: k.build, Run: k.mount("empty", takenMemory)},
+	res, err := inTurns(ctx, rounds, []side{
+		{Name: "daemon with all keys", Prepare: k.build, Run: k.mount("full", takenMemory)},
+		{Name: "daemon with none", Prepare: k.build, Run: k.mount("empty", takenMemory)},
 	})
 	if err != nil {
-		return result{}, err
+		return res, err
 	}
 	var each bench.Series
-	for i := range all[0] {
-		each = append(each, (all[0][i]-all[1][i])/float64(k.lab.opts.keys))
+	for i, full := range res.figures[0].series {
+		each = append(each, (full-res.figures[1].series[i])/float64(k.lab.opts.keys))
 	}
-	return result{figures: []figure{
-		{"of each key", each}, {"daemon with all keys", all[0]}, {"daemon with none", all[1]},
-	}}, nil
+	res.figures = append([]figure{{"of each key", each}}, res.figures...)
+	return res, nil
 }
 
 func (k *keyStores) remove() error {
 	k.built = false
 	return removeAll(k.state("full"), k.state("empty"))
-}
-
-// child runs this program for one task and returns the number that it prints.
-func child(ctx context.Context, args ...string) (float64, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	out, err := output(exec.CommandContext(ctx, self, append([]string{childArg}, args...)...))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(string(out), 64)
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // memoryRows tell what the daemon takes beyond the data.
@@ -28,29 +26,29 @@ func (l *lab) memoryRows() []row {
 
 func (l *lab) measureMemory(ctx context.Context, _ int) (res result, err error) {
 	size := fmt.Sprintf(",size=%d", uint64(3*l.opts.size))
-	m, err := l.mountOn(ctx, "memory", l.dir+"/memory.state", "host"+size, "opencl:0"+size, "sim:0"+size)
+	m, err := l.mountOn(ctx, "memory", "", "host"+size, "opencl:0"+size, "sim:0"+size)
 	if err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, m.unmount(ctx)) }()
-	start, err := m.sample(ctx)
+	defer func() { err = errors.Join(err, m.Unmount(ctx)) }()
+	start, err := sampleOf(ctx, m)
 	if err != nil {
 		return res, err
 	}
-	files := []string{m.point + "/ocl0/file", m.point + "/sim0/file"}
+	files := []string{m.Path("ocl0", "file"), m.Path("sim0", "file")}
 	for done, i := devices.Size(0), 0; done < l.opts.through; done, i = done+l.opts.size, i+1 {
 		if err = writeAndRead(ctx, files[i%2], int64(l.opts.size)); err != nil {
 			return res, err
 		}
 	}
-	full, err := m.sample(ctx)
+	full, err := sampleOf(ctx, m)
 	if err != nil {
 		return res, err
 	}
 	if err = removeAll(files...); err != nil {
 		return res, err
 	}
-	empty, err := m.sample(ctx)
+	empty, err := sampleOf(ctx, m)
 	if err != nil {
 		return res, err
 	}
@@ -79,9 +77,9 @@ type sample struct {
 	data float64 // of the devices that keep it in the process
 }
 
-// sample asks the daemon, then the kernel.
-func (m *mount) sample(ctx context.Context) (s sample, err error) {
-	st, err := m.status(ctx)
+// sampleOf asks the daemon, then the kernel.
+func sampleOf(ctx context.Context, m *measure.Mount) (s sample, err error) {
+	st, err := m.Status(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -90,22 +88,16 @@ func (m *mount) sample(ctx context.Context) (s sample, err error) {
 			s.data += float64(d.Used)
 		}
 	}
-	s.pss, err = pssOf(m.pid)
+	s.pss, err = pssOf(m.PID)
 	return s, err
 }
 
 // pssOf is a process's share of all memory, in bytes.
 func pssOf(pid int) (float64, error) {
+	var kib float64
 	path := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
+	if _, err := fmt.Sscanf(measure.Field(path, "Pss"), "%f kB", &kib); err != nil {
+		return 0, errors.New(path + " tells no Pss")
 	}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "Pss:" {
-			kib, err := strconv.ParseFloat(f[1], 64)
-			return kib * 1024, err
-		}
-	}
-	return 0, errors.New(path + " tells no Pss")
+	return kib * 1024, nil
 }

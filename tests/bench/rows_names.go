@@ -28,17 +28,17 @@ func (l *lab) nameRows() []row {
 		dir, file := filepath.Join(p.dir, "names"), filepath.Join(p.dir, "file")
 		dirs, files = append(dirs, dir), append(files, file)
 		makes = append(makes, side{
-			name:    p.name,
-			prepare: func(context.Context) error { return os.MkdirAll(dir, 0o700) },
-			run: bench.Timed(func(ctx context.Context) (int64, error) {
+			Name:    p.name,
+			Prepare: func(context.Context) error { return os.MkdirAll(dir, 0o700) },
+			Run: bench.Timed(func(ctx context.Context) (int64, error) {
 				return bench.CreateUnlink(ctx, dir, n)
 			}),
 		})
 		looks = append(looks, l.stat(p.name, dir))
 		reads = append(reads, side{
-			name:    p.name,
-			prepare: func(ctx context.Context) error { return l.ensure(ctx, file) },
-			run: bench.Timed(func(ctx context.Context) (int64, error) {
+			Name:    p.name,
+			Prepare: func(ctx context.Context) error { return l.ensure(ctx, file) },
+			Run: bench.Timed(func(ctx context.Context) (int64, error) {
 				return bench.RandomRead(ctx, file, l.opts.reads)
 			}),
 		})
@@ -71,8 +71,8 @@ func (l *lab) stat(name, dir string) side {
 	n := l.opts.files
 	made := false
 	return side{
-		name: name,
-		prepare: func(ctx context.Context) error {
+		Name: name,
+		Prepare: func(ctx context.Context) error {
 			if !made {
 				if err := os.MkdirAll(dir, 0o700); err != nil {
 					return err
@@ -84,7 +84,7 @@ func (l *lab) stat(name, dir string) side {
 			}
 			return bench.DropNames()
 		},
-		run: bench.Timed(func(ctx context.Context) (int64, error) {
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
 			return bench.StatFiles(ctx, dir, n)
 		}),
 	}

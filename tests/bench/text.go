@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -69,26 +68,11 @@ func mark(ok bool) string {
 	return "**missed**"
 }
 
-// The lines of the document between which a measured part stands.
+// The lines of the document behind which a measured part stands.
 const (
-	sectionBegin = "<!-- measured: go run ./tests/bench -write -->\n"
-	peersBegin   = "<!-- measured: go run ./tests/bench -peers -write -->\n"
-	nodesBegin   = "<!-- measured: go run ./tests/bench -nodes -write -->\n"
-	objectsBegin = "<!-- measured: go run ./tests/bench -objects -write -->\n"
-	sectionEnd   = "<!-- end of what was measured -->\n"
+	sectionBegin     = "<!-- measured: go run ./tests/bench -write -->\n"
+	peersBegin       = "<!-- measured: go run ./tests/bench -peers -write -->\n"
+	nodesBegin       = "<!-- measured: go run ./tests/bench -nodes -write -->\n"
+	objectsBegin     = "<!-- measured: go run ./tests/bench -objects -write -->\n"
+	collectivesBegin = "<!-- measured: go run ./tests/bench -collectives -write -->\n"
 )
-
-// replaceSection puts a text in place of the measured part of a document that
-// begins with a line.
-func replaceSection(path, begin, text string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(data), begin)
-	_, after, ended := strings.Cut(rest, sectionEnd)
-	if !found || !ended {
-		return fmt.Errorf("%s has no measured part %q", path, strings.TrimSpace(begin))
-	}
-	return os.WriteFile(path, []byte(before+begin+"\n"+text+"\n"+sectionEnd+after), 0o644)
-}

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	mnt.Main(m, map[string]func(){programName: main})
 }
 
-// TestShort attacks a cluster of either kind for a while, side by side. Which
-// faults happen and what becomes of an operation is left open.
+// TestShort attacks a static cluster and one with etcd, in parallel, for a short time. The
+// choice of faults and the outcome of each operation are left open.
 func TestShort(t *testing.T) {
 	kit.Require(t, "root", "fuse", "tool:ip", "tool:nsenter", "tool:etcd")
 	kit.Check(t)
@@ -62,8 +62,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestInterrupted interrupts the program: it ends what it has begun and leaves
-// nothing behind.
+// TestInterrupted interrupts the program and checks that it ends what it has started and
+// leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	kit.Require(t, "root", "fuse", "tool:ip", "tool:nsenter")
 	kit.Check(t)

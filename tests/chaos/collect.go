@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
 )
 
-// collectives are those that are judged when all faults are over.
+// collectives records the collectives, which are checked after all faults have ended.
 type collectives struct {
 	judged int
 
@@ -19,16 +19,16 @@ type collectives struct {
 	all []collective
 }
 
-// collective is one all-reduce.
+// collective is one all-reduce and its outcome.
 type collective struct {
 	name    string
 	outcome judge.Outcome
-	// files are the paths of its files on their own nodes.
+	// files holds the path of each rank's file on the node that owns it.
 	files  []string
 	before [][]byte
 }
 
-// collectiveStep does an all-reduce of one file of each node.
+// collectiveStep runs an all-reduce over one file of each node.
 func (r *run) collectiveStep(ctx context.Context, w *hand) {
 	id := r.number()
 	one := collective{name: fmt.Sprintf("all-reduce %d", id)}
@@ -58,7 +58,7 @@ func (r *run) collectiveStep(ctx context.Context, w *hand) {
 	r.collectives.all = append(r.collectives.all, one)
 }
 
-// judgeCollectives compares the files of all.
+// judgeCollectives checks the files of all collectives.
 func (r *run) judgeCollectives() {
 	r.collectives.mu.Lock()
 	defer r.collectives.mu.Unlock()

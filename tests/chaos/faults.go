@@ -12,26 +12,26 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// fault is something bad that lasts for a while.
+// fault is an injected failure that lasts for a while.
 type fault struct {
 	name string
-	// begin and end do it and take it back.
+	// begin starts the fault, and end reverts it.
 	begin, end func(ctx context.Context) error
-	// lasts is its duration.
+	// lasts is the duration of the fault.
 	lasts time.Duration
-	// away is the node whose lease may end meanwhile, or nil.
+	// away is the node whose lease may expire during the fault; nil for none.
 	away *lab.Node
 }
 
 const (
 	shortestFault = 300 * time.Millisecond
-	// longestStop is longer than leases.
+	// longestStop exceeds the duration of a lease.
 	longestStop = 2 * lab.Lease
 	longestCalm = 3 * time.Second
 )
 
-// disturb has one fault after the other happen until the context ends, and
-// every one end.
+// disturb injects one fault after another until the context ends. It reverts every fault
+// that it has started.
 func (r *run) disturb(ctx context.Context, random *rand.Rand) {
 	whole := context.WithoutCancel(ctx)
 	for r.sleep(ctx, time.Duration(random.Int64N(int64(longestCalm)))) {
@@ -61,8 +61,8 @@ func (r *run) disturb(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// returnSlack bounds how long after the end of a fault a node may be taken for
-// away.
+// returnSlack bounds the time after the end of a fault during which a node may still be
+// considered absent.
 const returnSlack = 30 * time.Second
 
 func (f *fault) where() string {
@@ -72,7 +72,7 @@ func (f *fault) where() string {
 	return " " + f.away.Name
 }
 
-// sleep returns false when the context ends.
+// sleep waits for d. It returns false if the context ends first.
 func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -84,7 +84,7 @@ func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// someFault chooses one.
+// someFault chooses a random fault.
 func (r *run) someFault(random *rand.Rand) *fault {
 	i := random.IntN(len(r.lab.Nodes))
 	n, other := r.lab.Nodes[i], r.lab.Nodes[(i+1+random.IntN(2))%len(r.lab.Nodes)]
@@ -130,10 +130,10 @@ func linkDown(n *lab.Node, lasts time.Duration) *fault {
 	return &fault{name: "link down", lasts: lasts, away: n, begin: n.Space.Pull, end: n.Space.Plug}
 }
 
-// lost has nothing arrive.
+// lost returns the impairment that drops every frame.
 func lost() netns.Impairment { return netns.Impairment{Loss: 1} }
 
-// ways sets what all ways between a space and others do, both ways.
+// ways sets the impairment between a space and each of the others, in both directions.
 func (r *run) ways(s *netns.Space, others []*netns.Space, i netns.Impairment) {
 	for _, other := range others {
 		if other != s {
@@ -143,7 +143,7 @@ func (r *run) ways(s *netns.Space, others []*netns.Space, i netns.Impairment) {
 	}
 }
 
-// between is a fault of the ways between a node and others.
+// between returns a fault that impairs the links between a node and the others.
 func (r *run) between(name string, n *lab.Node, others []*netns.Space, i netns.Impairment, lasts time.Duration) *fault {
 	return &fault{
 		name: name, lasts: lasts, away: n,
@@ -152,7 +152,7 @@ func (r *run) between(name string, n *lab.Node, others []*netns.Space, i netns.I
 	}
 }
 
-// isolate loses all that a node sends and is sent, with its link up.
+// isolate returns a fault that drops all frames from and to a node while its link stays up.
 func (r *run) isolate(n *lab.Node, lasts time.Duration) *fault {
 	return r.between("isolated", n, r.lab.Net.Spaces, lost(), lasts)
 }
@@ -161,7 +161,8 @@ func (r *run) cutFromEtcd(n *lab.Node, lasts time.Duration) *fault {
 	return r.between("cut from etcd", n, r.lab.Members, lost(), lasts)
 }
 
-// impair loses some of what a node sends and is sent, and holds up the rest.
+// impair returns a fault that drops some of the frames from and to a node and delays the
+// others.
 func (r *run) impair(n *lab.Node, lasts time.Duration, random *rand.Rand) *fault {
 	i := netns.Impairment{
 		Loss:  0.01 + 0.2*random.Float64(),
@@ -170,8 +171,8 @@ func (r *run) impair(n *lab.Node, lasts time.Duration, random *rand.Rand) *fault
 	return r.between("loss and delay", n, r.lab.Net.Spaces, i, lasts)
 }
 
-// cut loses what one node sends another, and what that sends it unless the cut
-// is one way.
+// cut returns a fault that drops the frames from one node to another and, unless oneWay is
+// set, those in the other direction.
 func (r *run) cut(n, other *lab.Node, lasts time.Duration, oneWay bool) *fault {
 	f := &fault{name: "cut " + n.Name + " from " + other.Name, lasts: lasts}
 	if oneWay {
@@ -188,14 +189,14 @@ func (r *run) cut(n, other *lab.Node, lasts time.Duration, oneWay bool) *fault {
 	return f
 }
 
-// killLeader kills the member of etcd that leads.
+// killLeader returns a fault that kills the leader of etcd.
 func (r *run) killLeader(lasts time.Duration) *fault {
 	f := &fault{name: "etcd leader killed", lasts: lasts}
 	var end func(context.Context) error
 	f.begin = func(ctx context.Context) error {
 		leader := r.lab.Etcd.Leader(ctx)
 		if leader == nil {
-			return nil // they are electing one
+			return nil // an election is in progress
 		}
 		leader.Stop()
 		end = leader.Continue
@@ -210,7 +211,8 @@ func (r *run) killLeader(lasts time.Duration) *fault {
 	return f
 }
 
-// wipeMember has a member of etcd lose its data and join again.
+// wipeMember returns a fault that deletes the data of an etcd member, which then joins
+// again.
 func (r *run) wipeMember(i int) *fault {
 	return &fault{
 		name:  "etcd member wiped",

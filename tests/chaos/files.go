@@ -16,36 +16,37 @@ import (
 )
 
 const (
-	// slots is the number of files of a shelf, and blocks the number of parts of
-	// each of those that are written in place.
+	// slots is the number of files of a shelf, and blocks the number of blocks of a file
+	// that is written in place.
 	slots     = 6
 	blocks    = 8
 	blockSize = 8192
 )
 
-// shelf is the files of one worker, which alone changes them, by one node.
+// shelf holds the files that one worker changes, through one node. No other worker changes
+// them.
 type shelf struct {
 	r     *run
 	n     *lab.Node
 	slots []*slot
 }
 
-// slot is one name, of a file that is replaced whole or written in parts.
+// slot is one file name. The file is either replaced as a whole or written in blocks.
 type slot struct {
 	on   *lab.Node
 	name string
-	// whole has the versions that a file that is replaced may have, and parts
-	// those of each block of one that is written in place.
+	// whole holds the versions that a file that is replaced may have; parts holds those of
+	// each block of a file that is written in place.
 	whole judge.Versions
 	parts []judge.Versions
-	// past are the last changes, for a reader.
+	// past describes the last changes, for the report of a violation.
 	past []string
 }
 
-// remembered bounds how many changes are reported of a file that is wrong.
+// remembered bounds the number of past changes reported for a wrong file.
 const remembered = 12
 
-// note remembers a change.
+// note adds a change to past.
 func (o *slot) note(r *run, began time.Duration, what string, err error) {
 	o.past = append(o.past, fmt.Sprintf("%8.3f–%8.3f s  %s: %v", began.Seconds(), r.now().Seconds(), what, err))
 	o.past = o.past[max(0, len(o.past)-remembered):]
@@ -63,13 +64,13 @@ func newShelf(r *run, n *lab.Node) *shelf {
 	return s
 }
 
-// path is the slot's by a node.
+// path returns the path of the file as seen by a node.
 func (o *slot) path(by *lab.Node) string { return by.At(o.on, "host", o.name) }
 
-// fileSize is that of a version.
+// fileSize returns the size, in bytes, of a version.
 func fileSize(seed uint64) int { return 1000 + int(seed*7919%300_000) }
 
-// step does one operation on one of the files.
+// step performs a random operation on a random file.
 func (s *shelf) step(w *hand) {
 	o := s.slots[w.random.IntN(slots)]
 	path := o.path(s.n)
@@ -89,7 +90,7 @@ func (s *shelf) step(w *hand) {
 	}
 }
 
-// replace writes a new file and gives it the name.
+// replace writes a new file and renames it over the slot's name.
 func (s *shelf) replace(o *slot, path string) {
 	seed := uint64(s.r.number())
 	next := fmt.Sprintf("%s.%d", path, seed)
@@ -98,7 +99,7 @@ func (s *shelf) replace(o *slot, path string) {
 	defer func() { o.note(s.r, began, fmt.Sprintf("replaced by %d, rename called: %t", seed, renamed), err) }()
 	if !s.r.within("replace", path, func() error {
 		if err = os.WriteFile(next, kit.Bytes(seed, 0, fileSize(seed)), 0o644); err != nil {
-			_ = os.Remove(next) // it may not be there, or its node
+			_ = os.Remove(next) // the file or its node may be absent
 			return err
 		}
 		renamed = true
@@ -113,7 +114,7 @@ func (s *shelf) replace(o *slot, path string) {
 	}
 }
 
-// read compares the file with what it may be.
+// read checks that the file has one of its possible versions.
 func (s *shelf) read(o *slot, path string) {
 	var content []byte
 	var err error
@@ -123,7 +124,7 @@ func (s *shelf) read(o *slot, path string) {
 	s.r.violate(o.judge(path, content, err)...)
 }
 
-// judge compares what was read, if it was.
+// judge checks the result of reading the file.
 func (o *slot) judge(path string, content []byte, err error) []judge.Violation {
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !o.whole.Absent && isThere(filepath.Dir(path)):
@@ -134,7 +135,7 @@ func (o *slot) judge(path string, content []byte, err error) []judge.Violation {
 		}
 		return nil
 	case err != nil:
-		return nil // an error is an answer
+		return nil // a failed read is permitted
 	default:
 		return o.whole.Content(path, content, fileSize)
 	}
@@ -145,9 +146,9 @@ func isThere(dir string) bool {
 	return err == nil
 }
 
-// remove is one unlink. os.Remove goes on after an error, with rmdir, and tells of
-// that: of a removal that ends with an error and happens it would tell that there
-// was no file.
+// remove unlinks the file. It does not use os.Remove, which calls rmdir after an error of
+// unlink and returns the error of that: an unlink that failed but took effect would be
+// reported as a missing file.
 func (s *shelf) remove(o *slot, path string) {
 	began := s.r.now()
 	var err error
@@ -168,8 +169,8 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// copyOut copies the file to a device of the worker's node, as cp does, and
-// compares the copy.
+// copyOut copies the file to a device of the worker's node, as cp does, and checks the
+// copy.
 func (s *shelf) copyOut(o *slot, path string) {
 	to := s.n.Path("sim0", o.name+".copy")
 	deaths := s.n.Deaths()
@@ -188,14 +189,14 @@ func (s *shelf) copyOut(o *slot, path string) {
 	}
 }
 
-// copyFile is one copy_file_range after the other, and an error where the copy
-// is not as long as the file.
+// copyFile copies a file with copy_file_range. It returns an error if the copy is shorter
+// than the file.
 func copyFile(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // only read
 	info, err := in.Stat()
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// stepInPlace writes one block of a file, or reads one.
+// stepInPlace writes or reads one block of a file.
 func (s *shelf) stepInPlace(w *hand, o *slot, path string) {
 	i := w.random.IntN(blocks)
 	v, off := &o.parts[i], int64(i)*blockSize
@@ -251,12 +252,12 @@ func readAt(path string, p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	_, err = f.ReadAt(p, off)
 	return err
 }
 
-// judgeFiles compares all files, by all nodes, when all faults are over.
+// judgeFiles checks all files on all nodes after all faults have ended.
 func (r *run) judgeFiles() {
 	for _, s := range r.shelves {
 		for _, o := range s.slots {
@@ -283,7 +284,7 @@ func (o *slot) judgeAtEnd(r *run, path string) {
 	for i := range o.parts {
 		v := &o.parts[i]
 		if !v.Known() {
-			continue // nothing was confirmed of it
+			continue // no write of it was acknowledged
 		}
 		content, off := make([]byte, blockSize), int64(i)*blockSize
 		if err := readAt(path, content, off); err != nil {

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// activeKeys is the number of keys in use at a time. After keyUses operations
-	// a key is left for a new one, so that histories are short enough to check.
+	// activeKeys is the number of keys in use at a time. A key is replaced by a new one
+	// after keyUses operations, so that histories stay short enough to be checked.
 	activeKeys = 6
 	keyUses    = 30
 )
 
-// keyring is the keys in use, and the history of all.
+// keyring holds the keys in use and the history of all keys.
 type keyring struct {
 	history judge.Keys
 
@@ -59,14 +59,14 @@ func (k *keyring) pick(chance int) string {
 
 func keyName(i int) string { return fmt.Sprintf("k%d", i) }
 
-// made returns how many keys there were.
+// made returns the number of keys used so far.
 func (k *keyring) made() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last
 }
 
-// keyStep does one operation on a key.
+// keyStep performs a random operation on a random key.
 func (r *run) keyStep(ctx context.Context, w *hand, n *lab.Node) {
 	key := r.keys.pick(w.random.IntN(activeKeys))
 	o := judge.KeyOp{Key: key, Node: n.Name, Call: r.now()}
@@ -107,13 +107,14 @@ func (r *run) keyStep(ctx context.Context, w *hand, n *lab.Node) {
 	r.keys.history.Add(o)
 }
 
-// valueBytes are the content of a value: its number, and bytes that depend on it.
+// valueBytes returns the content of a value: its number, followed by bytes that depend on
+// it.
 func valueBytes(value int) []byte {
 	size := 500 + value*7919%20_000
 	return append(binary.BigEndian.AppendUint64(nil, uint64(value)), kit.Bytes(uint64(value), 0, size)...)
 }
 
-// valueOf is the reverse.
+// valueOf returns the number of the value with a given content, which it checks.
 func valueOf(content []byte) (int, error) {
 	if len(content) < 8 {
 		return 0, fmt.Errorf("%d bytes", len(content))
@@ -129,8 +130,8 @@ func valueOf(content []byte) (int, error) {
 	return value, nil
 }
 
-// setKey makes a file and gives it the key. It returns false where nothing was
-// done to the key.
+// setKey writes a file and gives it the key. It returns false if the key was certainly not
+// changed.
 func (r *run) setKey(ctx context.Context, n *lab.Node, o *judge.KeyOp) bool {
 	o.Kind, o.Value = judge.Set, r.number()
 	path := n.Path("host", fmt.Sprintf("value%d", o.Value))
@@ -150,11 +151,11 @@ func (r *run) setKey(ctx context.Context, n *lab.Node, o *judge.KeyOp) bool {
 	return true
 }
 
-// getKey reads what a key names.
+// getKey reads the object that has a key.
 func (r *run) getKey(ctx context.Context, n *lab.Node, o *judge.KeyOp) {
 	o.Kind = judge.Get
 	to := filepath.Join(r.dir, fmt.Sprintf("get%d", r.number()))
-	defer func() { _ = os.Remove(to) }() // it may not be there
+	defer func() { _ = os.Remove(to) }() // it may not exist
 	a := r.ask1(ctx, "mget", n, 0, "mget", o.Key+"="+to)
 	switch {
 	case a.OK:
@@ -175,8 +176,8 @@ func (r *run) getKey(ctx context.Context, n *lab.Node, o *judge.KeyOp) {
 	}
 }
 
-// readKey reads the link of a key. That a mount point is bare, while one daemon
-// takes the place of another, is no answer.
+// readKey reads the link of a key. If the mount point has no mount at the moment, because
+// one daemon replaces another, that is not reported as a missing key.
 //
 // Errors: os.ErrNotExist.
 func readKey(n *lab.Node, key string) error {
@@ -184,12 +185,12 @@ func readKey(n *lab.Node, key string) error {
 	if err != nil {
 		return fmt.Errorf("not mounted: %v", err) //nolint:errorlint // it is not the key that is not there
 	}
-	defer func() { _ = dir.Close() }() // it only names the directory
+	defer func() { _ = dir.Close() }() // opened with O_PATH only
 	_, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), key))
 	return err
 }
 
-// keyLink looks for the key in keys/. It returns false where that hangs.
+// keyLink looks up the key in keys/. It returns false if the lookup hangs.
 func (r *run) keyLink(n *lab.Node, o *judge.KeyOp) bool {
 	o.Kind = judge.Exist
 	var err error

@@ -37,7 +37,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
-// settings hold the values of the flags, and where the run prints.
+// settings holds the values of the flags and the destination of the output.
 type settings struct {
 	minutes float64
 	seed    uint64
@@ -50,7 +50,7 @@ type settings struct {
 
 func main() { os.Exit(start(os.Args[1:], os.Stdout)) }
 
-// start returns the exit status.
+// start parses the flags, runs the attack, and returns the exit status.
 func start(args []string, out io.Writer) int {
 	s := settings{out: out}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
@@ -80,7 +80,7 @@ func start(args []string, out io.Writer) int {
 	return 0
 }
 
-// errInterrupted is the end of a run that has judged nothing.
+// errInterrupted reports that the run was interrupted before it checked anything.
 var errInterrupted = errors.New("interrupted: what was not seen on the way is not judged")
 
 // inside runs each mode in the namespaces.

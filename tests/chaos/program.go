@@ -15,16 +15,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
-// opBound is within what an operation ends that concerns other nodes: docs/cluster.md
-// has --node-timeout, which is asked of up to two nodes, and a daemon of ours
-// that is stopped is waited for.
+// opBound bounds the duration of an operation that involves other nodes: up to two nodes
+// are waited for, each for --node-timeout (docs/cluster.md), and a stopped daemon of the
+// own node until it continues.
 const opBound = 2*lab.NodeTimeout + longestStop
 
-// hangs is after what a program that does not end is killed: it is a violation
-// by then.
+// hangs is the time after which a program that has not ended is killed, which is a
+// violation.
 const hangs = 3 * time.Minute
 
-// answer has the result for one key, as hmcfs prints it with --json.
+// answer is the result for one key, as printed by hmcfs with --json.
 type answer struct {
 	Key    string `json:"key"`
 	OK     bool   `json:"ok"`
@@ -33,7 +33,7 @@ type answer struct {
 	Error  string `json:"error"`
 }
 
-// err returns why the key has failed, or nil.
+// err returns the error of the key, or nil.
 func (a answer) err() error {
 	if a.OK || a.Exists != nil && a.Error == "" {
 		return nil
@@ -41,8 +41,8 @@ func (a answer) err() error {
 	return fmt.Errorf("%s: %s", a.Code, a.Error)
 }
 
-// ask runs a verb of keys and returns what it says of each. The error is that
-// of a program that says nothing.
+// ask runs a verb of keys and returns the result for each key. The error is that of a
+// program that printed no result.
 func (r *run) ask(ctx context.Context, kind string, n *lab.Node, more time.Duration, verb string, args ...string) ([]answer, error) {
 	args = append([]string{verb, "--json", "--mount", n.Dir}, args...)
 	var out bytes.Buffer
@@ -63,7 +63,7 @@ func (r *run) ask(ctx context.Context, kind string, n *lab.Node, more time.Durat
 	return all, nil
 }
 
-// ask1 is ask of one key.
+// ask1 is ask for one key.
 func (r *run) ask1(ctx context.Context, kind string, n *lab.Node, more time.Duration, verb string, args ...string) answer {
 	all, err := r.ask(ctx, kind, n, more, verb, args...)
 	if err != nil {
@@ -72,20 +72,20 @@ func (r *run) ask1(ctx context.Context, kind string, n *lab.Node, more time.Dura
 	return all[0]
 }
 
-// finish runs a program to its end, and ends one that hangs. What it writes to
-// standard error is in the error.
+// finish runs a program to its end, and kills it if it hangs. The error contains its
+// standard error.
 func (r *run) finish(cmd *exec.Cmd) error {
 	var errs bytes.Buffer
 	if cmd.Stderr == nil {
 		cmd.Stderr = &errs
 	}
-	// A signal at the terminal is not its.
+	// A signal from the terminal must not reach the program.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	end := time.AfterFunc(hangs, func() { _ = cmd.Process.Kill() }) // it may have ended
+	end := time.AfterFunc(hangs, func() { _ = cmd.Process.Kill() }) // it may have ended already
 	defer end.Stop()
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
@@ -93,9 +93,8 @@ func (r *run) finish(cmd *exec.Cmd) error {
 	return nil
 }
 
-// within runs what this process does on a mount, which may hang. It returns
-// false when it does: that is a violation, and what fn has is not to be looked
-// at.
+// within calls fn, which accesses a mount and may hang. If it does, within reports a
+// violation and returns false, and the variables that fn sets must not be read.
 func (r *run) within(kind, what string, fn func() error) bool {
 	began := r.now()
 	done := make(chan error, 1)

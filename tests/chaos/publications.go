@@ -20,7 +20,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
-// hall holds publications that may be open, and attempts of unknown outcome.
+// hall holds the publications that may still be open and the attempts to receive whose
+// outcome is unknown.
 type hall struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -29,13 +30,13 @@ type hall struct {
 	doubtful []attempt
 }
 
-// offer is a publication and its owner.
+// offer is a publication and the node that made it.
 type offer struct {
 	id    int
 	owner *lab.Node
 }
 
-// attempt is a Receipt whose target is looked at when all faults are over.
+// attempt is a receipt whose target is checked after all faults have ended.
 type attempt struct {
 	id      int
 	target  string
@@ -44,8 +45,8 @@ type attempt struct {
 
 func newHall() *hall { return &hall{} }
 
-// mostOpen bounds how many publications are looked at; older ones are received
-// at the end.
+// mostOpen bounds the number of publications that subscribers choose from; older ones are
+// received at the end.
 const mostOpen = 12
 
 func (h *hall) add(o offer) {
@@ -84,7 +85,7 @@ func (h *hall) doubt(a attempt) {
 	h.doubtful = append(h.doubtful, a)
 }
 
-// takeDoubtful returns all attempts that are to be judged yet.
+// takeDoubtful returns and removes all attempts that have not been checked yet.
 func (h *hall) takeDoubtful() []attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +96,8 @@ func (h *hall) takeDoubtful() []attempt {
 
 func publicationKey(id int) string { return fmt.Sprintf("p%d", id) }
 
-// publicationSize is small but for every eighth, which takes a moment to move.
+// publicationSize returns the size, in bytes, of a publication: small, except for every
+// eighth, whose transfer takes a moment.
 func publicationSize(id int) int {
 	if id%8 == 0 {
 		return 3<<20 + id
@@ -103,19 +105,21 @@ func publicationSize(id int) int {
 	return 3*pipeSize + id*7919%200_000
 }
 
-// pipeSize is that of a pipe whose reader goes away, less than any publication.
+// pipeSize is the size, in bytes, of the pipe whose reader goes away. Every publication is
+// larger.
 const pipeSize = 4096
 
-// publicationSeed is far from those of values.
+// publicationSeed returns the seed of a publication's content. It differs from the seeds of
+// all values.
 func publicationSeed(id int) uint64 { return 1<<50 + uint64(id) }
 
-// publishStep offers an object.
+// publishStep publishes a new object.
 func (r *run) publishStep(ctx context.Context, w *hand, n *lab.Node) {
 	id := r.pubs.New(n.Name)
 	path := n.Path("host", publicationKey(id)+".file")
 	if w.random.IntN(3) == 0 {
 		path = filepath.Join(r.dir, publicationKey(id)+".file")
-		defer func() { _ = os.Remove(path) }() // it may not be there
+		defer func() { _ = os.Remove(path) }() // it may not exist
 	}
 	var err error
 	content := kit.Bytes(publicationSeed(id), 0, publicationSize(id))
@@ -129,22 +133,23 @@ func (r *run) publishStep(ctx context.Context, w *hand, n *lab.Node) {
 	r.hall.add(offer{id, n})
 }
 
-// way describes how a subscriber receives.
+// way describes a method of receiving.
 type way struct {
 	name string
-	// target is the path that it is to be in: standard output is written there
-	// where toOutput is set.
+	// target is the path that receives the content; with toOutput it is opened as the
+	// standard output.
 	target   string
 	toOutput bool
-	// reads, where not 0, is the number of bytes after which the reader of its
-	// standard output goes away.
+	// reads is the number of bytes after which the reader of the standard output goes away;
+	// 0 means that there is none.
 	reads int64
-	// kill, where not 0, is the signal that it gets after a while.
+	// kill is the signal that is sent to the subscriber after the duration after; 0 means
+	// none.
 	kill  syscall.Signal
 	after time.Duration
 }
 
-// someWay chooses one.
+// someWay chooses a random method of receiving.
 func (r *run) someWay(w *hand, n *lab.Node, id int) way {
 	name := fmt.Sprintf("%s.%d", publicationKey(id), r.number())
 	outside := way{name: "path outside", target: filepath.Join(r.dir, name)}
@@ -181,10 +186,10 @@ func (r *run) someWay(w *hand, n *lab.Node, id int) way {
 	}
 }
 
-// receiveTimeout is the time that a subscriber waits.
+// receiveTimeout is the timeout passed to a subscriber.
 const receiveTimeout = 2 * time.Second
 
-// receiveStep tries to receive one of the open publications, in some way.
+// receiveStep tries to receive a random open publication by a random method.
 func (r *run) receiveStep(ctx context.Context, w *hand, n *lab.Node) {
 	o, found := r.hall.pick(w.random)
 	if !found {
@@ -207,7 +212,7 @@ func (r *run) receiveStep(ctx context.Context, w *hand, n *lab.Node) {
 	r.received(one)
 }
 
-// subscribe runs the program.
+// subscribe runs hmcfs subscribe with the given method.
 func (r *run) subscribe(ctx context.Context, n *lab.Node, id int, v way) error {
 	key := publicationKey(id)
 	if v.target != "" && !v.toOutput {
@@ -226,14 +231,14 @@ func (r *run) subscribe(ctx context.Context, n *lab.Node, id int, v way) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // the program has its own
+		defer func() { _ = f.Close() }() // the program has its own descriptor
 		cmd.Stdout = f
 	case v.reads > 0:
 		reader, writer, err := os.Pipe()
 		if err != nil {
 			return err
 		}
-		// What fits into the pipe is written before anything is read.
+		// The program writes as much as fits into the pipe before anything is read.
 		if _, err = unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, pipeSize); err != nil {
 			return errors.Join(err, reader.Close(), writer.Close())
 		}
@@ -241,15 +246,15 @@ func (r *run) subscribe(ctx context.Context, n *lab.Node, id int, v way) error {
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			_, _ = io.CopyN(io.Discard, reader, v.reads) // as much as there is
+			_, _ = io.CopyN(io.Discard, reader, v.reads) // it may end earlier
 			_ = reader.Close()
 		}()
-		defer func() { _ = writer.Close(); <-gone }() // it was the program's
+		defer func() { _ = writer.Close(); <-gone }() // the program has ended
 	}
 	return r.finish(cmd)
 }
 
-// receiveByRename is mv out of publish/.
+// receiveByRename receives a publication by renaming it out of publish/.
 func (r *run) receiveByRename(n *lab.Node, id int) {
 	target := n.Path("host", fmt.Sprintf("%s.%d", publicationKey(id), r.number()))
 	one := attempt{id: id, target: target, receipt: judge.Receipt{By: n.Name + " rename", Call: r.now()}}
@@ -266,8 +271,8 @@ func (r *run) receiveByRename(n *lab.Node, id int) {
 	r.received(one)
 }
 
-// received judges an attempt at once where it was acknowledged and its target
-// can be read, and at the end else: what has failed may still happen.
+// received checks an attempt at once if it was acknowledged and its target can be read. All
+// other attempts are checked at the end, because a failed one may still take effect.
 func (r *run) received(one attempt) {
 	if one.receipt.Outcome != judge.Done {
 		r.hall.doubt(one)
@@ -279,13 +284,13 @@ func (r *run) received(one attempt) {
 	if r.within("read what was received", one.target, func() error { content, err = os.ReadFile(one.target); return err }) && err == nil {
 		one.judge(content)
 		r.pubs.Received(one.id, one.receipt)
-		_ = os.Remove(one.target) // it is there for space alone
+		_ = os.Remove(one.target) // frees the space
 		return
 	}
 	r.hall.doubt(one)
 }
 
-// judge compares what is in the target.
+// judge checks the content of the target.
 func (a *attempt) judge(content []byte) {
 	at := kit.DiffAt(content, publicationSeed(a.id), 0)
 	a.receipt.Whole = at < 0 && len(content) == publicationSize(a.id)
@@ -294,7 +299,7 @@ func (a *attempt) judge(content []byte) {
 	}
 }
 
-// judgeDoubtful looks at the targets of attempts that have failed.
+// judgeDoubtful checks the targets of all attempts that have not been checked yet.
 func (r *run) judgeDoubtful() {
 	for _, one := range r.hall.takeDoubtful() {
 		if one.target != "" && one.target != "/dev/full" {
@@ -310,7 +315,7 @@ func (r *run) judgeDoubtful() {
 	}
 }
 
-// drain receives what is open when all faults are over, on one node after the
+// drain receives all open publications after all faults have ended, on one node after the
 // other.
 func (r *run) drain(ctx context.Context) {
 	dir := filepath.Join(r.dir, "drain")
@@ -333,12 +338,12 @@ func (r *run) drain(ctx context.Context) {
 	}
 }
 
-// drained is the number of publications that one subscriber receives at the
-// end: on a machine with much to do one takes 50 ms.
+// drained is the number of publications that one subscriber receives at the end: on a busy
+// machine one takes 50 ms.
 const drained = 500
 
-// drainPart receives publications on a node. The error is that of a subscriber
-// that says nothing.
+// drainPart receives publications on a node. The error is that of a subscriber that printed
+// no result.
 func (r *run) drainPart(ctx context.Context, n *lab.Node, into string, open []int) error {
 	const wait = 5 * time.Second
 	args := []string{"--timeout", wait.String(), "--dir", into}
@@ -361,7 +366,7 @@ func (r *run) drainPart(ctx context.Context, n *lab.Node, into string, open []in
 	return err
 }
 
-// mountFull makes the file system that has no room for a publication.
+// mountFull mounts a full file system, which has no room for a publication.
 func (r *run) mountFull() error {
 	dir := filepath.Join(r.dir, "full")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

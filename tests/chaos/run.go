@@ -18,14 +18,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
-// run is one attack.
+// run is the state of one attack.
 type run struct {
 	lab  *lab.Lab
 	mode string
 	out  io.Writer
-	// dir is outside the mounts, for what programs write there.
+	// dir is a directory outside the mounts to which programs write.
 	dir string
-	// logs outlives the run.
+	// logs is the directory of the logs, which remains after the run.
 	logs  string
 	seed  uint64
 	slack time.Duration
@@ -34,7 +34,7 @@ type run struct {
 	keys *keyring
 	pubs *judge.Publications
 	hall *hall
-	// shelves and collectives are judged at the end too.
+	// shelves and collectives are checked at the end.
 	shelves     []*shelf
 	collectives *collectives
 
@@ -49,14 +49,14 @@ type run struct {
 	numbers int
 }
 
-// count counts the operations that ended well and those that did not.
+// count counts the operations that succeeded and those that failed.
 type count struct {
 	ok, failed int
 	longest    time.Duration
 }
 
-// attack runs one mode, prints what came of it and returns sandbox.ErrFailed where
-// a property does not hold.
+// attack runs one mode and prints the result. It returns sandbox.ErrFailed if a property
+// does not hold.
 func attack(ctx context.Context, s settings, mode, logs, dir string) (err error) {
 	logs = filepath.Join(logs, mode)
 	r := &run{
@@ -91,7 +91,7 @@ func attack(ctx context.Context, s settings, mode, logs, dir string) (err error)
 
 func minutes(m float64) time.Duration { return time.Duration(m * float64(time.Minute)) }
 
-// attack has all workers work, and faults happen, for a time.
+// attack runs all workers, and injects faults, for the given time.
 func (r *run) attack(ctx context.Context, during time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
@@ -122,18 +122,18 @@ func (r *run) attack(ctx context.Context, during time.Duration) {
 	working.Wait()
 }
 
-// chance is the random numbers of one worker.
+// chance returns the source of random numbers of one worker.
 func (r *run) chance(worker uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, worker)) //nolint:gosec // the seed has it done again
 }
 
-// hand holds the state of one worker.
+// hand is the state of one worker.
 type hand struct {
 	run    *run
 	random *rand.Rand
 }
 
-// longestPause is the most that a worker waits between two operations.
+// longestPause bounds the pause of a worker between two operations.
 const longestPause = 200 * time.Millisecond
 
 func (w *hand) pause(ctx context.Context) {
@@ -145,10 +145,10 @@ func (w *hand) pause(ctx context.Context) {
 	}
 }
 
-// now is the time since the beginning of the run.
+// now returns the time since the start of the run.
 func (r *run) now() time.Duration { return time.Since(r.start) }
 
-// number is one that nothing else in the run has, from 1.
+// number returns a number, from 1 on, that is unique within the run.
 func (r *run) number() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *run) number() int {
 	return r.numbers
 }
 
-// violate notes violations, and prints them when they are seen.
+// violate records violations and prints them.
 func (r *run) violate(all ...judge.Violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *run) violate(all ...judge.Violation) {
 	r.violations = append(r.violations, all...)
 }
 
-// did counts an operation, and checks how long it took.
+// did counts an operation and checks its duration.
 func (r *run) did(kind, what string, began time.Duration, bound time.Duration, err error) {
 	took := r.now() - began
 	r.mu.Lock()
@@ -188,7 +188,7 @@ func (r *run) did(kind, what string, began time.Duration, bound time.Duration, e
 	}
 }
 
-// report judges the histories, writes them, and prints the summary.
+// report checks the histories, writes them to files, and prints the summary.
 func (r *run) report(ctx context.Context) error {
 	if ctx.Err() != nil {
 		r.summary()
@@ -224,7 +224,7 @@ func (r *run) report(ctx context.Context) error {
 	return sandbox.ErrFailed
 }
 
-// summary prints what was done.
+// summary prints the counts of operations and faults.
 func (r *run) summary() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

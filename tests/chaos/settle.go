@@ -15,12 +15,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
-// convergence bounds how long a cluster without faults may take to be as
-// before, on a machine with much to do.
+// convergence bounds the time that a cluster without faults needs to return to its normal
+// state on a busy machine.
 const convergence = 60 * time.Second
 
-// settle waits until the cluster is as before, and compares everything with
-// what was confirmed.
+// settle waits until the cluster has returned to its normal state, and compares everything
+// with what was acknowledged.
 func (r *run) settle(ctx context.Context) {
 	fmt.Fprintf(r.out, "%8.3f s  all faults are over\n", r.now().Seconds())
 	began := r.now()
@@ -47,7 +47,7 @@ func (r *run) settle(ctx context.Context) {
 	}
 }
 
-// until tries until there is no error, or the time is over.
+// until calls holds repeatedly until it returns nil or convergence has passed.
 func (r *run) until(ctx context.Context, holds func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, convergence)
 	defer cancel()
@@ -58,7 +58,7 @@ func (r *run) until(ctx context.Context, holds func(context.Context) error) erro
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // what the end of the time has broken off says nothing
+			last = err // an error caused by the end of the time says nothing
 		}
 		if !r.sleep(ctx, 100*time.Millisecond) {
 			return last
@@ -66,14 +66,14 @@ func (r *run) until(ctx context.Context, holds func(context.Context) error) erro
 	}
 }
 
-// converge waits until all nodes have each other, and list the same keys.
+// converge waits until every node is connected to all others and all list the same keys.
 func (r *run) converge(ctx context.Context) error {
 	return r.until(ctx, func(ctx context.Context) error {
 		return errors.Join(r.connected(ctx), r.sameKeys())
 	})
 }
 
-// connected reports why a node does not have another one.
+// connected returns an error if a node is not connected to another one.
 func (r *run) connected(ctx context.Context) error {
 	for _, n := range r.lab.Nodes {
 		for _, other := range r.lab.Nodes {
@@ -101,7 +101,7 @@ func (r *run) connected(ctx context.Context) error {
 	return nil
 }
 
-// sameKeys reports how the lists of keys of two nodes differ.
+// sameKeys returns an error if the key lists of two nodes differ.
 func (r *run) sameKeys() error {
 	var first []string
 	for i, n := range r.lab.Nodes {
@@ -120,13 +120,13 @@ func (r *run) sameKeys() error {
 	return nil
 }
 
-// without returns what is in one list and not in the other.
+// without returns the elements of one list that are not in the other.
 func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// keysOf returns the names that a node lists in keys/, each with the object
-// that it leads to.
+// keysOf returns the names that a node lists in keys/, each with the object that it refers
+// to.
 func keysOf(n *lab.Node) ([]string, error) {
 	entries, err := os.ReadDir(n.Path("keys"))
 	if err != nil {
@@ -147,8 +147,8 @@ func keysOf(n *lab.Node) ([]string, error) {
 	return names, nil
 }
 
-// lastKeys reads every key on every node: what one register explains they all
-// agree on.
+// lastKeys reads every key on every node, so that the history shows whether all agree on
+// one register.
 func (r *run) lastKeys(ctx context.Context) {
 	for i := range r.keys.made() {
 		for _, n := range r.lab.Nodes {
@@ -163,7 +163,7 @@ func (r *run) lastKeys(ctx context.Context) {
 	}
 }
 
-// nothingHidden reports a file that an operation of the daemon has left behind.
+// nothingHidden returns an error if an operation of a daemon has left a file behind.
 func (r *run) nothingHidden(context.Context) error {
 	for _, n := range r.lab.Nodes {
 		for _, device := range []string{"host", "sim0"} {

@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// member is a server's place in a Cluster.
+// member is the identity of a server in a Cluster.
 type member struct {
 	name, peer string
-	// initial and state are what etcd calls so: all members, and whether the
-	// cluster is new or existing when this one starts.
+	// initial and state are etcd's options initial-cluster, the list of all members, and
+	// initial-cluster-state, "new" or "existing".
 	initial, state string
 }
 
-// Cluster is several servers that agree. The methods of its servers end and
-// stop one of them; one that has lost its data joins again by Rejoin alone.
+// Cluster is a cluster of several etcd servers. The methods of a server end and stop that
+// member; a member that has lost its data joins again only by Rejoin.
 type Cluster struct {
 	Servers []*Server
 }
 
-// The ports of a Cluster's members, of which each has an address of its own.
+// The ports of a Cluster's members. Each member has an address of its own.
 const clientPort, peerPort = 2379, 2380
 
-// NewCluster starts a member for each of the options, whose Hosts differ, and
-// returns when all serve. Close it.
+// NewCluster starts a member for each of the options, whose Hosts must differ, and returns
+// when all of them serve. The caller closes the Cluster.
 func NewCluster(ctx context.Context, all []Options) (_ *Cluster, err error) {
 	c := &Cluster{}
 	defer func() {
@@ -56,7 +56,7 @@ func NewCluster(ctx context.Context, all []Options) (_ *Cluster, err error) {
 	started := make(chan error, len(all))
 	for _, s := range c.Servers {
 		s.member.initial = strings.Join(initial, ",")
-		go func() { started <- s.start(ctx) }() // none serves without the others
+		go func() { started <- s.start(ctx) }() // a member does not serve without the others
 	}
 	for range all {
 		err = errors.Join(err, <-started)
@@ -64,7 +64,7 @@ func NewCluster(ctx context.Context, all []Options) (_ *Cluster, err error) {
 	return c, err
 }
 
-// Close ends all members and removes what they had.
+// Close ends all members and removes their data.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, s := range c.Servers {
@@ -73,7 +73,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Endpoints are those of all members.
+// Endpoints returns the endpoints of all members.
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, s := range c.Servers {
@@ -82,7 +82,7 @@ func (c *Cluster) Endpoints() []string {
 	return all
 }
 
-// Leader is the member that leads, or nil while none does.
+// Leader returns the current leader; nil if there is none.
 func (c *Cluster) Leader(ctx context.Context) *Server {
 	for _, s := range c.Servers {
 		if s.leads(ctx) {
@@ -92,7 +92,7 @@ func (c *Cluster) Leader(ctx context.Context) *Server {
 	return nil
 }
 
-// answerLimit bounds what a member is asked on its own.
+// answerLimit bounds a request to one member.
 const answerLimit = 2 * time.Second
 
 func (s *Server) leads(ctx context.Context) bool {
@@ -102,7 +102,7 @@ func (s *Server) leads(ctx context.Context) bool {
 	return err == nil && strings.Contains(string(text), "\netcd_server_is_leader 1\n")
 }
 
-// ask sends the server a request over HTTP, from where it can be reached.
+// ask sends an HTTP request to the server, through Options.Dial.
 func (s *Server) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.Endpoints()[0]+path, bytes.NewReader(body))
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) ask(ctx context.Context, method, path string, body []byte) ([]b
 	return text, err
 }
 
-// call asks the server something in JSON.
+// call sends a JSON request to the server and decodes the answer.
 func (s *Server) call(ctx context.Context, path string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *Server) call(ctx context.Context, path string, question, answer any) er
 	return json.Unmarshal(text, answer)
 }
 
-// Rejoin has a member lose all that it had and join the others again, as after
-// the loss of its disk. The others are in the majority and run.
+// Rejoin deletes all data of a member and lets it join the others again, as after the loss
+// of its disk. A majority of the others must be running.
 func (c *Cluster) Rejoin(ctx context.Context, s *Server) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -149,9 +149,8 @@ func (c *Cluster) Rejoin(ctx context.Context, s *Server) error {
 	return s.start(ctx)
 }
 
-// replace tells the others of a member that comes without its data. They
-// refuse that while they don't see enough of each other, and may not answer
-// while they elect a leader.
+// replace announces to the others that a member returns without its data. They refuse that
+// while too few of them are connected, and may not answer during an election.
 func (c *Cluster) replace(ctx context.Context, s *Server) error {
 	other := c.Servers[(slices.Index(c.Servers, s)+1)%len(c.Servers)]
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -171,7 +170,7 @@ func (c *Cluster) replace(ctx context.Context, s *Server) error {
 	}
 }
 
-// replace has the members have one without a name and data at an address.
+// replace makes the cluster replace its member at an address by one without name and data.
 func (s *Server) replace(ctx context.Context, peer string) error {
 	var list struct {
 		Members []struct {
@@ -188,7 +187,7 @@ func (s *Server) replace(ctx context.Context, peer string) error {
 			continue
 		}
 		if m.Name == "" {
-			return nil // an answer was lost
+			return nil // it was added before, and the answer was lost
 		}
 		if err := s.call(ctx, "/v3/cluster/member/remove", map[string]string{"ID": m.ID}, new(any)); err != nil {
 			return err

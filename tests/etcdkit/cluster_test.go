@@ -9,13 +9,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestCluster kills the leader, has another elected, and lets a member join
-// again without its data.
+// TestCluster kills the leader, waits for the election of another one, and lets a member
+// join again without its data.
 func TestCluster(t *testing.T) {
 	kit.Require(t, "tool:etcd")
 	kit.Check(t)
 	var all []Options
-	for i := range 3 { // addresses that no other run of this has
+	for i := range 3 { // addresses that no concurrent run uses
 		pid := os.Getpid()
 		all = append(all, Options{Host: fmt.Sprintf("127.%d.%d.%d", 1+pid>>8&0x7f, pid&0xff, 1+i)})
 	}

@@ -20,21 +20,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// User may read and write below Allowed, where there is a password.
+// User is the name of a user who may read and write below Allowed, if there is a password.
 const (
 	User    = "hmcfs"
 	Allowed = "/hmcfs/"
 )
 
-// Files has the paths of the proofs for a client, in PEM.
+// Files holds the paths of the files that a client needs, in PEM.
 type Files struct {
-	// CA are the authorities that the server's certificate is from.
+	// CA contains the certificate authority of the server's certificate.
 	CA string
-	// Cert and Key are a client's.
+	// Cert and Key contain a client's certificate and its key.
 	Cert, Key string
 }
 
-// proofs are the certificates of a server and its clients.
+// proofs holds the certificates of a server and its clients.
 type proofs struct {
 	Files
 	serverCert, serverKey string
@@ -43,10 +43,10 @@ type proofs struct {
 	cert *x509.Certificate
 }
 
-// Files returns the paths of the certificates. The server must be one with TLS.
+// Files returns the paths of the certificates. The server must use TLS.
 func (s *Server) Files() Files { return s.proofs.Files }
 
-// TLS returns the configuration of a client; nil where the server has none.
+// TLS returns the configuration of a client; nil if the server does not use TLS.
 func (s *Server) TLS() (*tls.Config, error) {
 	if s.proofs == nil {
 		return nil, nil
@@ -60,7 +60,7 @@ func (s *Server) TLS() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: roots}, nil
 }
 
-// newProofs writes the certificates into a directory.
+// newProofs creates the certificates and writes them into a directory.
 func newProofs(dir, host string) (*proofs, error) {
 	p := &proofs{
 		Files: Files{
@@ -89,8 +89,8 @@ func template(serial int64) *x509.Certificate {
 	}
 }
 
-// sign makes a key and its certificate, and writes them; the first one signs
-// itself and the others.
+// sign creates a key and its certificate, and writes both. The first certificate signs
+// itself and all others.
 func (p *proofs) sign(cert *x509.Certificate, certFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -120,7 +120,7 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// protect makes the users and has them needed.
+// protect creates the users and enables authentication.
 func (s *Server) protect(ctx context.Context) (err error) {
 	config, err := s.TLS()
 	if err != nil {

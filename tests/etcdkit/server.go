@@ -20,34 +20,34 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// startTimeout bounds the start of the server, on a machine with much to do.
+// startTimeout bounds the start of the server on a busy machine.
 const startTimeout = 60 * time.Second
 
 // Options describe a Server.
 type Options struct {
-	// Host is the address that it listens on. Default 127.0.0.1.
+	// Host is the address at which the server listens. Default 127.0.0.1.
 	Host string
-	// Enter is called on the thread that starts the process, which is then
-	// locked to it: there it may enter a network namespace. Nil is none. With
-	// it there is no Password, which is set over the network from here.
+	// Enter is called on the thread that starts the process, which stays locked to that
+	// goroutine, so that it may enter a network namespace. Nil does nothing. It excludes
+	// Password, which is set over the network of this process.
 	Enter func() error
-	// TLS has clients show certificates, and the server its own.
+	// TLS makes the server and its clients use certificates.
 	TLS bool
-	// Dial connects to where Host is, for what a Cluster asks its members. Nil
-	// is the network of this process.
+	// Dial connects to Host for requests to the members of a Cluster. Nil uses the network
+	// of this process.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Password, if not empty, is that of the users root and User, and nobody
-	// gets in without.
+	// Password, if not empty, is the password of the users root and User; access without it
+	// is denied.
 	Password string
 }
 
-// Server is an etcd server.
+// Server is an etcd server, running or stopped.
 type Server struct {
 	options Options
 	dir     string
 	port    int
 	proofs  *proofs
-	// member is nil for a server that is alone.
+	// member is nil for a server outside of a Cluster.
 	member *member
 
 	mu sync.Mutex
@@ -55,8 +55,8 @@ type Server struct {
 	running *process
 }
 
-// Start starts a server that is closed with the test. The test is skipped
-// where there is no etcd.
+// Start starts a server that is closed at the end of the test. The test is skipped if etcd
+// is not installed.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	kit.Require(t, "tool:etcd")
@@ -72,7 +72,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// New starts a server, and returns when it serves. Close it.
+// New starts a server, and returns when it serves. The caller closes it.
 func New(ctx context.Context, o Options) (_ *Server, err error) {
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
@@ -94,18 +94,18 @@ func New(ctx context.Context, o Options) (_ *Server, err error) {
 	return s, s.start(ctx)
 }
 
-// Close ends the server and removes all that it had.
+// Close ends the server and removes its data.
 func (s *Server) Close() error {
 	s.Stop()
 	return os.RemoveAll(s.dir)
 }
 
-// Endpoints returns its addresses, HOST:PORT. They stay the same.
+// Endpoints returns the addresses of the server, HOST:PORT. They don't change.
 func (s *Server) Endpoints() []string {
 	return []string{net.JoinHostPort(s.options.Host, strconv.Itoa(s.port))}
 }
 
-// Stop kills the server. What it has confirmed is on its disk.
+// Stop kills the server. Everything that it has acknowledged is on its disk.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,10 +115,10 @@ func (s *Server) Stop() {
 	}
 }
 
-// Continue starts a server that was stopped, with what it had.
+// Continue starts a stopped server again, with its data.
 func (s *Server) Continue(ctx context.Context) error { return s.start(ctx) }
 
-// Wipe has the server lose all that it had, and run again.
+// Wipe deletes all data of the server and starts it again.
 func (s *Server) Wipe(ctx context.Context) error {
 	s.Stop()
 	if err := os.RemoveAll(s.data()); err != nil {
@@ -127,8 +127,8 @@ func (s *Server) Wipe(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Pause stops the process without ending it, or lets it go on: nothing is
-// answered, and no connection is told.
+// Pause stops the process without ending it, or continues it: a stopped process answers
+// nothing, and its connections stay open.
 func (s *Server) Pause(pause bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Server) Pause(pause bool) error {
 	return s.running.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// Resident is the memory that the process has, in bytes; 0 if it does not run.
+// Resident returns the resident memory of the process, in bytes; 0 if it is not running.
 func (s *Server) Resident() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *Server) Resident() uint64 {
 	return resident * uint64(os.Getpagesize())
 }
 
-// Disk is the size of the database, in bytes.
+// Disk returns the size of the database, in bytes.
 func (s *Server) Disk() uint64 {
 	info, err := os.Stat(filepath.Join(s.data(), "member", "snap", "db"))
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Server) Disk() uint64 {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// start starts the process; the first time also to find a port.
+// start starts the process. The first start also chooses a port.
 func (s *Server) start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// launch tries ports until it has one, and stays with it.
+// launch tries ports until the server can use one, which it keeps.
 func (s *Server) launch(ctx context.Context) (*process, error) {
 	var faults []error
 	for range 5 {
@@ -214,8 +214,8 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 	return nil, errors.Join(faults...)
 }
 
-// run is one life of the process. It has a thread of its own, which is left
-// behind wherever it was taken, and on whose end the process would end too.
+// run runs the process until it exits, on a thread of its own: the thread may have entered
+// a namespace, and the process ends with it.
 func (s *Server) run(p *process, started chan<- error) {
 	runtime.LockOSThread()
 	err := s.begin(p)
@@ -247,9 +247,10 @@ func (s *Server) begin(p *process) error {
 	return p.cmd.Start()
 }
 
-// freePort returns a port that nobody listens at. A server keeps it while it is stopped, and
-// clients dial it meanwhile; so it is none that the kernel gives to others by itself, from
-// 32768 on: another server would be taken for this one, or a client would connect to itself.
+// freePort returns a port at which no process listens. A server keeps its port while it is
+// stopped, and clients keep dialing it; so the port is below 32768, from where on the
+// kernel assigns ports itself: otherwise another server could take the port, or a client
+// could connect to itself.
 func freePort(host string) (int, error) {
 	const lowest, above = 20_000, 32_000
 	var err error
@@ -283,13 +284,13 @@ func (s *Server) args() []string {
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
 		"--initial-cluster", m.initial, "--initial-cluster-state", m.state,
-		// A short time to elect is also a short least time of leases.
+		// The election timeout also determines the shortest TTL of leases.
 		"--heartbeat-interval", "100", "--election-timeout", "500",
-		// A member is asked to replace another one by HTTP.
+		// Members are replaced through HTTP requests.
 		"--enable-grpc-gateway="+strconv.FormatBool(s.member != nil))
 }
 
-// process is one life of the server.
+// process is one running instance of the server.
 type process struct {
 	cmd     *exec.Cmd
 	exited  chan struct{}
@@ -303,7 +304,7 @@ type process struct {
 	served bool
 }
 
-// Write takes what the server logs.
+// Write receives the log of the server.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,7 +319,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// await waits until the server serves, or ends it.
+// await waits until the server serves; if that fails, it ends the process.
 func (p *process) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -337,8 +338,8 @@ func (p *process) await(ctx context.Context) error {
 	return fmt.Errorf("etcd does not start: %w\n%s", err, p.log.Bytes())
 }
 
-// kill ends the process and waits for that.
+// kill kills the process and waits for its end.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.exited
 }

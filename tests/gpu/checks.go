@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // The seeds of the contents; each check that overwrites has another one.
@@ -180,12 +181,12 @@ func (s *suite) twoDaemons(ctx context.Context) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	here, there := s.path("here"), filepath.Join(second.point, s.device.name, "there")
+	here, there := s.path("here"), second.Path(s.device.name, "there")
 	defer func() { _ = remove(here) }()
 	err = errors.Join(
 		writeContent(here, seedA, s.sizes.check, 1<<20), writeContent(there, seedB, s.sizes.check, 1<<20),
 		sameContent(here, seedA, s.sizes.check, 1<<20), sameContent(there, seedB, s.sizes.check, 1<<20),
-		s.unmount(ctx, second), sameContent(here, seedA, s.sizes.check, 1<<20))
+		second.Unmount(ctx), sameContent(here, seedA, s.sizes.check, 1<<20))
 	return "each keeps its own bytes, also when the other ends", err
 }
 
@@ -205,6 +206,6 @@ func (s *suite) command(ctx context.Context, name string, args ...string) error 
 	if name != "hmcfs" {
 		cmd = system(ctx, name, args...)
 	}
-	_, err := output(cmd)
+	_, err := measure.Output(cmd)
 	return err
 }

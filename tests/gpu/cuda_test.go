@@ -16,12 +16,7 @@ func onCUDA(t *testing.T, dir string) {
 	seen(t, "../standin")
 	lib := "LD_LIBRARY_PATH=" + standin.Library(t, "cuda", "libcuda.so.1")
 	t.Run("everything", func(t *testing.T) {
-		r := newRunner(t, dir, "--quick")
-		r.cmd.Env = append(r.cmd.Env, lib)
-		status, said := r.run(t)
-		if status != 0 {
-			t.Errorf("exit status %d\n%s", status, said)
-		}
+		said := runs(t, dir, 0, []string{lib}, "--quick")
 		passes(t, said, "conformance of the device, without a mount",
 			"two processes share memory without hmcfs: ipc", "two processes share memory without hmcfs: vmm-fd",
 			"cp in, cp inside the device, mv to the host tier, cp out", "two daemons on one device",
@@ -34,26 +29,14 @@ func onCUDA(t *testing.T, dir string) {
 			" 0 failed")
 	})
 	t.Run("a driver without a card", func(t *testing.T) {
-		r := newRunner(t, dir, "--quick")
-		r.cmd.Env = append(r.cmd.Env, lib, "HMCFS_STANDIN_DEVICES=0")
-		status, said := r.run(t)
-		if status != exitNoDevice {
-			t.Errorf("exit status %d", status)
-		}
-		has(t, said, "cuda0: no such device here", "cuda: ")
+		has(t, runs(t, dir, exitNoDevice, []string{lib, "HMCFS_STANDIN_DEVICES=0"}, "--quick"), "cuda0: no such device here", "cuda: ")
 	})
 	t.Run("a card for one process", func(t *testing.T) {
 		control := filepath.Join(t.TempDir(), "control")
 		if err := os.WriteFile(control, []byte("mode=3\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := newRunner(t, dir, "--quick")
-		r.cmd.Env = append(r.cmd.Env, lib, "HMCFS_STANDIN_CONTROL="+control)
-		status, said := r.run(t)
-		if status != exitUntested {
-			t.Errorf("exit status %d", status)
-		}
-		has(t, said, `cuda0: not tested: its compute mode is "exclusive process"`, "nvidia-smi -i 0 -c DEFAULT")
+		has(t, runs(t, dir, exitUntested, []string{lib, "HMCFS_STANDIN_CONTROL=" + control}, "--quick"), `cuda0: not tested: its compute mode is "exclusive process"`, "nvidia-smi -i 0 -c DEFAULT")
 	})
 }
 

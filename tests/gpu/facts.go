@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // errNoDevice is that the machine lacks the device.
@@ -43,7 +42,7 @@ func (s *suite) find(ctx context.Context) (device, error) {
 			name: name, family: "sim", spec: "sim:" + name[3:], model: "simulated", free: min(4*devices.GiB, available()/4),
 		}, nil
 	}
-	out, err := output(s.tool(ctx, "hmcfs", "devices", "--json"))
+	out, err := measure.Output(s.tool(ctx, "hmcfs", "devices", "--json"))
 	if err != nil {
 		return device{}, err
 	}
@@ -75,24 +74,24 @@ func (s *suite) find(ctx context.Context) (device, error) {
 func (s *suite) lookAround(ctx context.Context) []string {
 	facts := []string{"date: " + time.Now().UTC().Format(time.DateOnly)}
 	add := func(name, value string) { facts = append(facts, name+": "+strings.TrimSpace(value)) }
-	version, err := output(s.tool(ctx, "hmcfs", "version"))
+	version, err := measure.Output(s.tool(ctx, "hmcfs", "version"))
 	add("hmcfs", orError(version, err))
 	add("device", s.device.model)
 	if s.device.family == "cuda" {
-		card, err := output(s.tool(ctx, "cudaraw", "facts", s.device.ordinal()))
+		card, err := measure.Output(s.tool(ctx, "cudaraw", "facts", s.device.ordinal()))
 		add("card", orError(card, err))
 		add("driver", firstLine("/proc/driver/nvidia/version"))
 	}
-	add("machine", fmt.Sprintf("%d processors (%s), %v of memory free", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), available()))
-	add("kernel", kernel())
+	add("machine", fmt.Sprintf("%d processors (%s), %v of memory free", runtime.NumCPU(), measure.Field("/proc/cpuinfo", "model name"), available()))
+	add("kernel", measure.Kernel())
 	if name := sandbox(); name != "" {
 		add("sandbox", name)
 	}
-	add("user", fmt.Sprintf("uid %d, effective capabilities %s", os.Geteuid(), field("/proc/self/status", "CapEff")))
+	add("user", fmt.Sprintf("uid %d, effective capabilities %s", os.Geteuid(), measure.Field("/proc/self/status", "CapEff")))
 	add("/dev/fuse", presence("/dev/fuse"))
 	add("descriptors of other processes", orError("may be taken", s.descriptors))
 	if s.mount != nil {
-		if st, err := s.mount.status(ctx); err == nil {
+		if st, err := s.mount.Status(ctx); err == nil {
 			add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
 		}
 		add("tmpfs", s.tmpfs)
@@ -126,27 +125,4 @@ func firstLine(path string) string {
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	return line
-}
-
-// field is the value of the first line of a file that begins with a name.
-func field(path, name string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(data)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
-func kernel() string {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(name.Sysname[:]) + " " + unix.ByteSliceToString(name.Release[:]) + " " +
-		unix.ByteSliceToString(name.Machine[:])
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // errUntested is that the machine keeps a part of the checks from running, which
@@ -27,7 +29,7 @@ func (s *suite) shareable(ctx context.Context) error {
 	if s.device.family != "cuda" {
 		return nil
 	}
-	mode, err := output(s.tool(ctx, "cudaraw", "mode", s.device.ordinal()))
+	mode, err := measure.Output(s.tool(ctx, "cudaraw", "mode", s.device.ordinal()))
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func sandbox() string {
 	if err != nil {
 		n = 0
 	}
-	return sandboxOf(kernel(), string(log[:n]))
+	return sandboxOf(measure.Kernel(), string(log[:n]))
 }
 
 func sandboxOf(kernel, log string) string {

@@ -116,7 +116,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) int {
 		return exitFailed
 	}
 	s.all(ctx)
-	s.close(ctx)
+	s.close()
 	if err := s.publish(out); err != nil {
 		fmt.Fprintln(progress, "gpu:", err)
 		return exitFailed

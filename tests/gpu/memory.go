@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // available is the memory that a program can still take: what the machine has,
@@ -17,7 +18,7 @@ func available() devices.Size { return availableIn("/proc", "/sys/fs/cgroup") }
 func availableIn(proc, cgroups string) devices.Size {
 	var kib uint64
 	n := devices.GiB
-	if _, err := fmt.Sscanf(field(filepath.Join(proc, "meminfo"), "MemAvailable"), "%d kB", &kib); err == nil {
+	if _, err := fmt.Sscanf(measure.Field(filepath.Join(proc, "meminfo"), "MemAvailable"), "%d kB", &kib); err == nil {
 		n = devices.Size(kib) * devices.KiB
 	}
 	text, _ := os.ReadFile(filepath.Join(proc, "self/cgroup")) // without it there are no groups

@@ -13,36 +13,22 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
-	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // mount is one mount of the program that is checked.
-type mount struct {
-	point string
-	pid   int
-}
+type mount struct{ measure.Mount }
 
 // mountAt mounts the host tier and the device below the scratch directory.
 func (s *suite) mountAt(ctx context.Context, name string) (*mount, error) {
-	m := &mount{point: filepath.Join(s.opts.scratch, name)}
-	if err := os.MkdirAll(m.point, 0o755); err != nil {
-		return nil, err
-	}
-	args := []string{
-		"mount", "--state-dir", m.point + ".state", "--runtime-dir", m.runtime(),
-		"--device", "host,size=" + bytes(s.sizes.host), "--device", s.spec(),
-	}
+	m := &mount{measure.Mount{Program: s.opts.hmcfs, Point: filepath.Join(s.opts.scratch, name), Command: system}}
+	flags := measure.Devices("host,size="+bytes(s.sizes.host), s.spec())
 	if os.Geteuid() == 0 { // a check acts as another user
-		args = append(args, "--allow-other")
+		flags = append(flags, "--allow-other")
 	}
-	if _, err := output(s.tool(ctx, "hmcfs", append(args, m.point)...)); err != nil {
+	if err := m.Start(ctx, flags...); err != nil {
 		return nil, err
 	}
-	st, err := m.status(ctx)
-	if err != nil {
-		return nil, errors.Join(err, s.unmount(ctx, m))
-	}
-	m.pid = st.PID
 	return m, nil
 }
 
@@ -59,17 +45,9 @@ func (s *suite) spec() string {
 
 func bytes(n devices.Size) string { return fmt.Sprint(uint64(n)) }
 
-// runtime is the daemon's runtime directory.
-func (m *mount) runtime() string { return m.point + ".run" }
-
-// status asks the daemon.
-func (m *mount) status(ctx context.Context) (adminapi.Status, error) {
-	return client.New(m.runtime()+"/admin.sock").Status(ctx, false)
-}
-
 // deviceStatus returns what the daemon says of one device.
 func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device, error) {
-	st, err := m.status(ctx)
+	st, err := m.Status(ctx)
 	if err != nil {
 		return adminapi.Device{}, err
 	}
@@ -81,23 +59,9 @@ func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device,
 	return adminapi.Device{}, fmt.Errorf("the mount has no %s", name)
 }
 
-// unmount ends a daemon. One that does not end is killed, and its mounts are
-// detached.
-func (s *suite) unmount(ctx context.Context, m *mount) error {
-	if _, err := output(s.tool(ctx, "hmcfs", "umount", m.point)); err != nil {
-		_ = unix.Unmount(m.point, unix.MNT_DETACH) // what is not there need not be ended
-		_ = unix.Unmount(m.runtime()+"/host", unix.MNT_DETACH)
-		if m.pid > 0 {
-			_ = unix.Kill(m.pid, unix.SIGKILL)
-		}
-		return err
-	}
-	return nil
-}
-
 // endMount unmounts and keeps the log.
 func (s *suite) endMount(ctx context.Context) error {
-	err := s.unmount(ctx, s.mount)
+	err := s.mount.Unmount(ctx)
 	var failed error
 	s.log, failed = s.mount.log()
 	return errors.Join(err, failed)
@@ -105,30 +69,30 @@ func (s *suite) endMount(ctx context.Context) error {
 
 // log returns what the daemon has written.
 func (m *mount) log() (string, error) {
-	log, err := os.ReadFile(filepath.Join(m.point+".state", "hmcfs.log"))
+	log, err := os.ReadFile(filepath.Join(m.State, "hmcfs.log"))
 	return string(log), err
 }
 
 // healthy says whether the daemon answers, and has crashed nowhere.
 func (s *suite) healthy(ctx context.Context) (string, error) {
-	st, err := s.mount.status(ctx)
+	st, err := s.mount.Status(ctx)
 	if err != nil {
 		return "", err
 	}
-	if st.PID != s.mount.pid {
-		return "", fmt.Errorf("the daemon is process %d, it was %d", st.PID, s.mount.pid)
+	if st.PID != s.mount.PID {
+		return "", fmt.Errorf("the daemon is process %d, it was %d", st.PID, s.mount.PID)
 	}
 	return fmt.Sprintf("answers, up %v, %v resident", time.Duration(st.UptimeSeconds)*time.Second, st.Memory.Resident), nil
 }
 
 // path is a path in the device's directory.
 func (s *suite) path(elem ...string) string {
-	return filepath.Join(append([]string{s.mount.point, s.device.name}, elem...)...)
+	return s.mount.Path(append([]string{s.device.name}, elem...)...)
 }
 
 // hostPath is a path in the host tier.
 func (s *suite) hostPath(elem ...string) string {
-	return filepath.Join(append([]string{s.mount.point, "host"}, elem...)...)
+	return s.mount.Path(append([]string{"host"}, elem...)...)
 }
 
 // remove removes files that may not be there.

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // nobody is a user who owns nothing here.
@@ -51,12 +52,12 @@ func (s *suite) asNobody(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{nobodyArg}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = "/"
-	out, err := output(cmd)
+	out, err := measure.Output(cmd)
 	if err != nil {
 		return err
 	}
 	var errno int
-	if _, err := fmt.Sscan(strings.TrimSpace(out), &errno); err != nil {
+	if _, err := fmt.Sscan(out, &errno); err != nil {
 		return fmt.Errorf("the process of nobody says %q", out)
 	}
 	if errno != 0 {

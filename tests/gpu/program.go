@@ -20,27 +20,10 @@ const patience = 20 * time.Second
 
 // tool is a command of one of the carried programs.
 func (s *suite) tool(ctx context.Context, name string, args ...string) *exec.Cmd {
-	path := filepath.Join(s.opts.tools, name)
 	if name == "hmcfs" {
-		path = s.opts.hmcfs
+		return system(ctx, s.opts.hmcfs, args...)
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	cmd.WaitDelay = patience
-	return cmd
-}
-
-// output runs a command and returns its standard output; an error has what
-// it said.
-func output(cmd *exec.Cmd) (string, error) {
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err,
-			strings.TrimSpace(said.String()))
-	}
-	return strings.TrimSpace(string(out)), err
+	return system(ctx, filepath.Join(s.opts.tools, name), args...)
 }
 
 // session is a helper that answers a line with a line.

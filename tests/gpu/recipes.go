@@ -23,7 +23,7 @@ func (s *suite) recipeChecks(ctx context.Context) {
 		err = errors.New("the bundle has none")
 	}
 	if err != nil {
-		s.check(ctx, "recipes", func(context.Context) (string, error) { return "", err })
+		s.fail(ctx, "recipes", err)
 		return
 	}
 	for _, path := range recipes {

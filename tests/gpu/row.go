@@ -65,6 +65,11 @@ func (s *suite) check(ctx context.Context, what string, fn func(context.Context)
 	s.add(r)
 }
 
+// fail adds the row of a check that could not be prepared.
+func (s *suite) fail(ctx context.Context, what string, err error) {
+	s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+}
+
 // inTime says whether another row may begin.
 func (s *suite) inTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {

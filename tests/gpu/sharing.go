@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // The attributes by which memory is shared.
@@ -28,7 +28,7 @@ type shared struct {
 }
 
 // path is a path in that directory.
-func (s shared) path(name string) string { return filepath.Join(s.mount.point, s.dir, name) }
+func (s shared) path(name string) string { return s.mount.Path(s.dir, name) }
 
 // ways are the ways to share memory that the mount has.
 func (s *suite) ways() []shared {
@@ -231,7 +231,7 @@ func (s shared) export(ctx context.Context, file string) (string, error) {
 	if err := endExport(file); err != nil {
 		return "", err
 	}
-	return output(s.tool(ctx, "hmcfs", "export", "--json", "--kind", s.kind, file))
+	return measure.Output(s.tool(ctx, "hmcfs", "export", "--json", "--kind", s.kind, file))
 }
 
 // endExport ends the exports of a file, which could not be removed otherwise

@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // target is the least that a ratio should be: side of over side against.
@@ -19,23 +20,19 @@ type target struct {
 }
 
 // side is one thing that is measured, in bytes a second.
-type side struct {
-	name    string
-	prepare func(context.Context) error
-	run     func(context.Context) (float64, error)
-}
+type side = bench.Probe
 
 // compare measures sides in turns and adds a row for each target. The
 // figures of all sides are in the first row.
 func (s *suite) compare(ctx context.Context, what string, sides []side, targets ...target) {
 	all, err := s.turns(ctx, sides)
 	if err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		s.fail(ctx, what, err)
 		return
 	}
 	figures := make([]string, len(sides))
 	for i, p := range sides {
-		figures[i] = p.name + " " + rate(all[p.name].Median())
+		figures[i] = p.Name + " " + rate(all[p.Name].Median())
 	}
 	text := "; " + strings.Join(figures, ", ")
 	for _, t := range targets {
@@ -61,17 +58,13 @@ func (s *suite) turns(ctx context.Context, sides []side) (map[string]bench.Serie
 	if err := s.inTime(ctx); err != nil {
 		return nil, err
 	}
-	probes := make([]bench.Probe, len(sides))
-	for i, p := range sides {
-		probes[i] = bench.Probe{Name: p.name, Prepare: p.prepare, Run: p.run}
-	}
-	series, err := bench.Interleave(ctx, s.opts.rounds, probes)
+	series, err := bench.Interleave(ctx, s.opts.rounds, sides)
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[string]bench.Series)
 	for i, p := range sides {
-		out[p.name] = series[i]
+		out[p.Name] = series[i]
 	}
 	return out, nil
 }
@@ -83,7 +76,7 @@ func (s *suite) pinned(kind string, size, call devices.Size) []side {
 	if s.raw == nil {
 		return nil
 	}
-	return []side{{name: "cuMemcpy" + rawNames()[kind], run: func(context.Context) (float64, error) {
+	return []side{{Name: "cuMemcpy" + rawNames()[kind], Run: func(context.Context) (float64, error) {
 		answer, err := s.raw.ask(fmt.Sprintf("%s %d %d", kind, uint64(size), uint64(call)))
 		if err != nil {
 			return 0, err
@@ -107,7 +100,7 @@ func parseRate(answer string) (float64, error) {
 
 // fileio runs that program.
 func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
-	answer, err := output(s.tool(ctx, "fileio", args...))
+	answer, err := measure.Output(s.tool(ctx, "fileio", args...))
 	if err != nil {
 		return 0, err
 	}
@@ -115,35 +108,36 @@ func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
 }
 
 // reading reads files at once, each by a thread.
-func (s *suite) reading(name string, call devices.Size, files ...string) side {
-	return side{name: name, run: func(ctx context.Context) (float64, error) {
-		return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
-	}}
+func (s *suite) reading(name string, size, call devices.Size, files ...string) side {
+	return side{
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return s.makeFiles(ctx, size, files...) },
+		Run: func(ctx context.Context) (float64, error) {
+			return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
+		},
+	}
 }
 
 // writing writes a new file.
 func (s *suite) writing(name string, call devices.Size, file string) side {
 	return side{
-		name:    name,
-		prepare: func(context.Context) error { return remove(file) },
-		run: func(ctx context.Context) (float64, error) {
+		Name:    name,
+		Prepare: func(context.Context) error { return remove(file) },
+		Run: func(ctx context.Context) (float64, error) {
 			return s.fileio(ctx, "write", bytes(call), bytes(s.sizes.file), file)
 		},
 	}
 }
 
-// copying times the process that copies a file to a new one.
-func copying(name string, size devices.Size, target string, command func(context.Context) error) side {
+// copying times the process that copies a file to a new one: a program with its first
+// arguments.
+func (s *suite) copying(name string, size devices.Size, from, to string, program ...string) side {
 	return side{
-		name:    name,
-		prepare: func(context.Context) error { return remove(target) },
-		run: func(ctx context.Context) (float64, error) {
-			begin := time.Now()
-			if err := command(ctx); err != nil {
-				return 0, err
-			}
-			return float64(size) / time.Since(begin).Seconds(), nil
-		},
+		Name:    name,
+		Prepare: func(ctx context.Context) error { return errors.Join(s.makeFiles(ctx, size, from), remove(to)) },
+		Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			return int64(size), s.command(ctx, program[0], append(program[1:len(program):len(program)], from, to)...)
+		}),
 	}
 }
 
@@ -166,14 +160,10 @@ func (s *suite) readSpeed(ctx context.Context) {
 	on, beside := s.path("read"), filepath.Join(s.tmpfs, "read")
 	defer func() { _ = remove(on, beside) }()
 	for _, call := range []devices.Size{devices.MiB, 16 * devices.MiB} {
-		what := fmt.Sprintf("read of a device file, calls of %v, one reader", call)
-		if err := s.makeFiles(ctx, s.sizes.file, on, beside); err != nil {
-			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
-			return
-		}
-		sides := append([]side{s.reading(throughMount, call, on), s.reading(onTmpfs, call, beside)},
+		sides := append([]side{s.reading(throughMount, s.sizes.file, call, on), s.reading(onTmpfs, s.sizes.file, call, beside)},
 			s.pinned("dtoh", s.sizes.file, call)...)
-		s.compare(ctx, what, sides, target{throughMount, onTmpfs, 0.6}, target{throughMount, "cuMemcpyDtoH", 0})
+		s.compare(ctx, fmt.Sprintf("read of a device file, calls of %v, one reader", call), sides,
+			target{throughMount, onTmpfs, 0.6}, target{throughMount, "cuMemcpyDtoH", 0})
 	}
 }
 
@@ -202,40 +192,32 @@ func (s *suite) writeSpeed(ctx context.Context) {
 }
 
 func (s *suite) manyReaders(ctx context.Context) {
-	const what = "4 readers of 4 files, calls of 1 MiB"
 	var on, beside []string
 	for i := range 4 {
 		on = append(on, s.path(fmt.Sprint("many", i)))
 		beside = append(beside, filepath.Join(s.tmpfs, fmt.Sprint("many", i)))
 	}
 	defer func() { _ = remove(append(on, beside...)...) }()
-	if err := s.makeFiles(ctx, s.sizes.file/2, append(on, beside...)...); err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
-		return
-	}
-	s.compare(ctx, what, []side{
-		s.reading("four", devices.MiB, on...), s.reading("one", devices.MiB, on[0]),
-		s.reading("tmpfs, four", devices.MiB, beside...), s.reading("tmpfs, one", devices.MiB, beside[0]),
+	reading := func(name string, files ...string) side { return s.reading(name, s.sizes.file/2, devices.MiB, files...) }
+	s.compare(ctx, "4 readers of 4 files, calls of 1 MiB", []side{
+		reading("four", on...), reading("one", on[0]), reading("tmpfs, four", beside...), reading("tmpfs, one", beside[0]),
 	}, target{"four", "one", 2.5}, target{"tmpfs, four", "tmpfs, one", 0})
 }
 
 func (s *suite) insideSpeed(ctx context.Context) {
-	what := fmt.Sprintf("D2D cp of %v inside the device", s.sizes.large)
 	from, to, again := s.path("from"), s.path("to"), s.path("again")
 	defer func() { _ = remove(from, to, again) }()
-	if err := s.makeFiles(ctx, s.sizes.large, from, again); err != nil {
-		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
-		return
-	}
 	sides := []side{
-		copying("cp", s.sizes.large, to, func(ctx context.Context) error { return s.command(ctx, "cp", from, to) }),
-		{name: "copy_file_range alone", run: func(ctx context.Context) (float64, error) {
-			return s.fileio(ctx, "copy", from, again)
-		}},
+		s.copying("cp", s.sizes.large, from, to, "cp"),
+		{
+			Name:    "copy_file_range alone",
+			Prepare: func(ctx context.Context) error { return s.makeFiles(ctx, s.sizes.large, from, again) },
+			Run:     func(ctx context.Context) (float64, error) { return s.fileio(ctx, "copy", from, again) },
+		},
 	}
 	sides = append(sides, s.pinned("dtod", s.sizes.large, s.sizes.large)...)
-	s.compare(ctx, what, sides, target{"cp", "cuMemcpyDtoD", 0.9}, target{"copy_file_range alone", "cuMemcpyDtoD", 0},
-		target{"cp", "copy_file_range alone", 0})
+	s.compare(ctx, fmt.Sprintf("D2D cp of %v inside the device", s.sizes.large), sides,
+		target{"cp", "cuMemcpyDtoD", 0.9}, target{"copy_file_range alone", "cuMemcpyDtoD", 0}, target{"cp", "copy_file_range alone", 0})
 }
 
 func (s *suite) tierSpeed(ctx context.Context) {
@@ -244,19 +226,11 @@ func (s *suite) tierSpeed(ctx context.Context) {
 	for _, way := range []struct{ what, from, to, raw string }{
 		{"host tier to device", host, on, "htod"}, {"device to host tier", on, host, "dtoh"},
 	} {
-		what := fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what)
-		if err := s.makeFiles(ctx, s.sizes.staged, way.from); err != nil {
-			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
-			return
-		}
-		copies := copying("hmcfs cp", s.sizes.staged, way.to, func(ctx context.Context) error {
-			return s.command(ctx, "hmcfs", "cp", way.from, way.to)
-		})
-		plain := copying("cp", s.sizes.staged, way.to, func(ctx context.Context) error {
-			return s.command(ctx, "cp", way.from, way.to)
-		})
-		sides := append([]side{copies, plain}, s.pinned(way.raw, s.sizes.staged, 16*devices.MiB)...)
-		s.compare(ctx, what, sides, target{"hmcfs cp", "cuMemcpy" + rawNames()[way.raw], 0.9}, target{"hmcfs cp", "cp", 0})
+		sides := append([]side{
+			s.copying("hmcfs cp", s.sizes.staged, way.from, way.to, "hmcfs", "cp"), s.copying("cp", s.sizes.staged, way.from, way.to, "cp"),
+		}, s.pinned(way.raw, s.sizes.staged, 16*devices.MiB)...)
+		s.compare(ctx, fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what), sides,
+			target{"hmcfs cp", "cuMemcpy" + rawNames()[way.raw], 0.9}, target{"hmcfs cp", "cp", 0})
 		if err := remove(way.from); err != nil {
 			return
 		}

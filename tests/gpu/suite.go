@@ -7,13 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // suite is one run.
@@ -37,8 +37,8 @@ type suite struct {
 	// raw answers what the driver's own copies take; nil for other families.
 	raw *session
 	// log has what the daemon has written, once it has ended.
-	log     string
-	cleanup []func(context.Context) error
+	log  string
+	undo measure.Undo
 }
 
 // sizes are those of what is moved, in bytes.
@@ -91,10 +91,10 @@ func newSuite(ctx context.Context, o options, progress io.Writer) (*suite, error
 		return s, nil
 	}
 	if s.raw, err = s.talk(ctx, "cudaraw", "serve", s.device.ordinal()); err != nil {
-		s.close(ctx)
+		s.close()
 		return nil, err
 	}
-	s.later(func(context.Context) error { return s.raw.end() })
+	s.undo.Later(s.raw.end)
 	return s, nil
 }
 
@@ -111,7 +111,7 @@ func (s *suite) setUp(ctx context.Context) error {
 		s.mount = nil
 		return err
 	}
-	s.later(s.endMount)
+	s.undo.Later(func() error { return s.endMount(ctx) })
 	return s.setUpTmpfs()
 }
 
@@ -128,25 +128,14 @@ func (s *suite) setUpTmpfs() error {
 		return err
 	}
 	s.tmpfs = dir
-	s.later(func(context.Context) error { return done() })
+	s.undo.Later(done)
 	return nil
 }
 
-// later does something at the end, the last first.
-func (s *suite) later(fn func(context.Context) error) { s.cleanup = append(s.cleanup, fn) }
-
-// close takes everything away; what can't be is a failed row. It works after
-// the context has ended.
-func (s *suite) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	var errs []error
-	for _, fn := range slices.Backward(s.cleanup) {
-		errs = append(errs, fn(ctx))
-	}
-	s.cleanup = nil
+// close takes everything away; what can't be is a failed row.
+func (s *suite) close() {
 	r := row{what: "unmount, nothing left behind", measured: "the daemon has ended, its directories are empty", verdict: passed}
-	if err := errors.Join(append(errs, s.leftovers())...); err != nil {
+	if err := errors.Join(s.undo.Close(), s.leftovers()); err != nil {
 		r.verdict, r.measured = failed, oneLine(err.Error())
 	}
 	s.add(r)

@@ -115,6 +115,19 @@ func (r *runner) run(t *testing.T) (int, string) {
 	return r.cmd.ProcessState.ExitCode(), r.out.String()
 }
 
+// runs runs the suite with further variables, which must end with an exit status, and returns
+// all that it said.
+func runs(t *testing.T, dir string, want int, env []string, args ...string) string {
+	t.Helper()
+	r := newRunner(t, dir, args...)
+	r.cmd.Env = append(r.cmd.Env, env...)
+	status, said := r.run(t)
+	if status != want {
+		t.Errorf("exit status %d\n%s", status, said)
+	}
+	return said
+}
+
 // has fails the test for every text that a report lacks.
 func has(t *testing.T, report string, texts ...string) {
 	t.Helper()
@@ -129,10 +142,7 @@ func TestSuite(t *testing.T) {
 	dir := bundle(t)
 	t.Run("simulated device", func(t *testing.T) {
 		out := t.TempDir()
-		status, said := newRunner(t, dir, "--device", "sim0", "--quick", "--out", out).run(t)
-		if status != 0 {
-			t.Errorf("exit status %d", status)
-		}
+		said := runs(t, dir, 0, nil, "--device", "sim0", "--quick", "--out", out)
 		has(t, said, "| what is written is read, by odd calls and by a map | 1 B to 5.0 MiB |  | ok |",
 			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
 		passes(t, said, sharingRows(" (host, memfd)")...)
@@ -150,26 +160,15 @@ func TestSuite(t *testing.T) {
 			t.Skip("as on the simulated device: make check")
 		}
 		kit.Require(t, "opencl")
-		if status, said := newRunner(t, dir, "--device", "ocl0", "--quick").run(t); status != 0 {
-			t.Errorf("exit status %d\n%s", status, said)
-		}
+		runs(t, dir, 0, nil, "--device", "ocl0", "--quick")
 	})
 	t.Run("CUDA", func(t *testing.T) { onCUDA(t, dir) })
 	t.Run("no such device", func(t *testing.T) {
-		status, said := newRunner(t, dir, "--device", "ocl99", "--quick").run(t)
-		if status != exitNoDevice {
-			t.Errorf("exit status %d", status)
-		}
-		has(t, said, "ocl99: no such device here")
+		has(t, runs(t, dir, exitNoDevice, nil, "--device", "ocl99", "--quick"), "ocl99: no such device here")
 	})
 	t.Run("a program is missing", func(t *testing.T) {
-		r := newRunner(t, dir, "--quick")
-		r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+t.TempDir(), "HMCFS="+filepath.Join(dir, "hmcfs"))
-		status, said := r.run(t)
-		if status != exitUsage {
-			t.Errorf("exit status %d", status)
-		}
-		has(t, said, "is not there; make gpu-bundle")
+		env := []string{"GPU_TOOLS=" + t.TempDir(), "HMCFS=" + filepath.Join(dir, "hmcfs")}
+		has(t, runs(t, dir, exitUsage, env, "--quick"), "is not there; make gpu-bundle")
 	})
 	t.Run("a program does not run", func(t *testing.T) { tooOld(t, dir) })
 	t.Run("no mount", func(t *testing.T) { withoutFUSE(t, dir) })
@@ -206,27 +205,17 @@ func withoutFUSE(t *testing.T, dir string) {
 // in a container without that right.
 func withoutRights(t *testing.T, dir string) {
 	t.Helper()
-	r := newRunner(t, dir, "--device", "sim0", "--quick")
-	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+withProgram(t, dir, "truth",
-		`if [ "$1" = open ]; then echo "error: take descriptor: Operation not permitted" >&2; exit 1; fi
-exec `+dir+`/truth "$@"`))
-	status, said := r.run(t)
-	if status != exitUntested {
-		t.Errorf("exit status %d\n%s", status, said)
-	}
+	tools := withProgram(t, dir, "truth", `if [ "$1" = open ]; then echo "error: take descriptor: Operation not permitted" >&2; exit 1; fi
+exec `+dir+`/truth "$@"`)
+	said := runs(t, dir, exitUntested, []string{"GPU_TOOLS=" + tools}, "--device", "sim0", "--quick")
 	has(t, said, "| bind and export (sim0, memfd) | ", "--cap-add SYS_PTRACE", "- descriptors of other processes: ", " 0 failed")
 }
 
 // tooOld has a helper that the machine's loader refuses.
 func tooOld(t *testing.T, dir string) {
 	t.Helper()
-	r := newRunner(t, dir, "--device", "sim0", "--quick")
 	tools := withProgram(t, dir, "fileio", "echo \"$0: version \\`GLIBC_2.99' not found\" >&2; exit 1")
-	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
-	status, said := r.run(t)
-	if status != exitUsage {
-		t.Errorf("exit status %d", status)
-	}
+	said := runs(t, dir, exitUsage, []string{"GPU_TOOLS=" + tools}, "--device", "sim0", "--quick")
 	has(t, said, "fileio does not run on this machine", "GLIBC_2.99", "make gpu-bundle on a machine as old as this")
 }
 
@@ -256,12 +245,7 @@ func wrongByte(t *testing.T, dir string) {
 	if err := os.WriteFile(filepath.Join(bin, "cp"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := newRunner(t, dir, "--device", "sim0", "--quick")
-	r.cmd.Env = append(r.cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-	status, said := r.run(t)
-	if status != exitFailed {
-		t.Errorf("exit status %d", status)
-	}
+	said := runs(t, dir, exitFailed, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "--device", "sim0", "--quick")
 	has(t, said, "differs at 70001: is 78, should be", "| **FAILED** |")
 }
 
@@ -270,12 +254,7 @@ func wrongMemory(t *testing.T, dir string) {
 	t.Helper()
 	tools := withProgram(t, dir, "truth",
 		fmt.Sprintf("case $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"", dir))
-	r := newRunner(t, dir, "--device", "sim0", "--quick")
-	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
-	status, said := r.run(t)
-	if status != exitFailed {
-		t.Errorf("exit status %d", status)
-	}
+	said := runs(t, dir, exitFailed, []string{"GPU_TOOLS=" + tools}, "--device", "sim0", "--quick")
 	for line := range strings.Lines(said) {
 		if strings.HasPrefix(line, "| bind: ") && (!strings.Contains(line, "differs at 0: is ") || !strings.Contains(line, "FAILED")) {
 			t.Errorf("passed: %s", line)

@@ -16,34 +16,33 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// RankName is the name that a test binary is started under to be a rank.
+// RankName is the program name with which a test binary acts as a rank.
 const RankName = "hmcfs-test-rank"
 
-// Order is a command to a rank. The blobs of its call name memory by its
-// place among the rank's, from 1.
+// Order is a command to a rank. The blobs of its call refer to memory by its number among
+// the rank's memories, from 1.
 type Order struct {
 	Verb adminapi.Verb `json:"verb"`
 	Call adminapi.Call `json:"call"`
 }
 
-// Said is an answer of a rank: that it is ready, or what became of a key of an
-// order. Of publish and subscribe the lines come when the futures end.
+// Said is an answer of a rank: that it is ready, or the result for one key of an order. For
+// publish and subscribe these are sent when the futures complete.
 type Said struct {
 	Ready bool   `json:"ready,omitempty"`
 	Verb  string `json:"verb,omitempty"`
-	// Begun says that publish or subscribe has returned.
+	// Begun is set when publish or subscribe has returned.
 	Begun bool   `json:"begun,omitempty"`
 	Key   string `json:"key,omitempty"`
-	// Code is the word of why it failed, Error all words.
+	// Code is the code of the error, and Error its text.
 	Code  string `json:"code,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// Rank is a process with a session and memory of its own: the program of
-// RankName. Its arguments are the socket, and for each descriptor from 3 on what
-// it is: shared memory by its device and size, "sim0:4096", or a file of the
-// mount, "sim0:file". It does what its input tells
-// it, line by line, and ends with that.
+// Rank runs a process with a session and memory of its own: the program named RankName. Its
+// arguments are the socket and, for each descriptor from 3 on, its meaning: shared memory
+// by device and size, such as "sim0:4096", or a file of the mount, such as "sim0:file". It
+// executes the orders on its input, one per line, and ends at the end of the input.
 func Rank() {
 	if err := rank(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,7 +82,7 @@ type rankRun struct {
 func (r *rankRun) say(s Said) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.out.Encode(s) // who does not hear it is told by the end
+	_ = r.out.Encode(s) // if it fails, the parent sees the end of the output
 }
 
 func (r *rankRun) register(ctx context.Context, fd int, arg string) error {
@@ -99,19 +98,19 @@ func (r *rankRun) register(ctx context.Context, fd int, arg string) error {
 		memory.Share, memory.Files = Shared(memory.Device, devices.Size(n), file)
 	}
 	id, err := r.session.PreRegister(ctx, memory)
-	_ = file.Close() // nothing was written through it
+	_ = file.Close() // nothing was written
 	r.ids = append(r.ids, id)
 	return err
 }
 
-// do follows an order.
+// do executes an order.
 func (r *rankRun) do(ctx context.Context, o Order) {
 	q := &o.Call
 	for i := range q.Lists {
 		for k := range q.Lists[i].Blobs {
 			b := &q.Lists[i].Blobs[k]
 			if at := int(b.Memory) - 1; at >= 0 && at < len(r.ids) {
-				b.Memory = r.ids[at] // others are somebody else's
+				b.Memory = r.ids[at] // other IDs belong to other processes
 			}
 		}
 	}
@@ -153,7 +152,7 @@ func (r *rankRun) do(ctx context.Context, o Order) {
 	}
 }
 
-// follow tells of futures when they end.
+// follow reports the results of futures as they complete.
 func (r *rankRun) follow(o Order, begin func() ([]*hetero.Future, error)) {
 	futures, err := begin()
 	said := saidOf(o, "", err)

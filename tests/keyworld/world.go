@@ -17,30 +17,30 @@ import (
 	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 )
 
-// Options say what the mount has.
+// Options describe the mount.
 type Options struct {
-	// Devices are those that memory of this process can be of.
+	// Devices are the devices to which memory of this process can belong.
 	Devices []devices.Name
-	// HostRoom bounds its host device, in bytes.
+	// HostRoom is the size of the mount's host device, in bytes.
 	HostRoom devices.Size
 }
 
-// World is one mount.
+// World represents one mount.
 type World struct {
 	socket string
 	opts   Options
 }
 
-// New is the world of the mount whose daemon listens at a socket.
+// New returns the World of the mount whose daemon listens at a socket.
 func New(socket string, o Options) *World { return &World{socket: socket, opts: o} }
 
-// Devices are those of the options.
+// Devices returns the devices of the options.
 func (w *World) Devices() []devices.Name { return w.opts.Devices }
 
-// Huge is any device: what is not written of shared memory takes no room.
+// Huge returns any device: unwritten shared memory needs no space.
 func (w *World) Huge() devices.Name { return w.opts.Devices[0] }
 
-// HostRoom is that of the options.
+// HostRoom returns the size given in the options.
 func (w *World) HostRoom() devices.Size { return w.opts.HostRoom }
 
 // Join opens a session.
@@ -65,7 +65,7 @@ func (w *World) Join(t testing.TB) heterotest.Peer {
 	return p
 }
 
-// Listen begins to watch.
+// Listen starts to watch events.
 func (w *World) Listen(t testing.TB) heterotest.Listener {
 	t.Helper()
 	watch, err := client.New(w.socket).Watch(t.Context())
@@ -87,8 +87,8 @@ func (l listener) Next(ctx context.Context) (heterotest.Event, error) {
 	return heterotest.Event{Kind: e.Kind, Key: e.Key, Size: e.Size}, err
 }
 
-// connections are the connections of this process to a socket: their
-// descriptors, by the inode.
+// connections returns this process's descriptors of connections to a socket, by inode
+// number.
 func connections(t testing.TB, socket string) map[uint64]int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -104,7 +104,7 @@ func connections(t testing.TB, socket string) map[uint64]int {
 		var st unix.Stat_t
 		name, err := unix.Getpeername(fd)
 		if err != nil || unix.Fstat(fd, &st) != nil {
-			continue // no socket, or closed since
+			continue // not a socket, or closed meanwhile
 		}
 		if at, ok := name.(*unix.SockaddrUnix); ok && at.Name == socket {
 			out[st.Ino] = fd
@@ -116,15 +116,14 @@ func connections(t testing.TB, socket string) map[uint64]int {
 // peer is a session.
 type peer struct {
 	session *client.Session
-	// held is the session's own connection.
+	// held is the descriptor of the session's own connection.
 	held []int
 }
 
-// Client is the session.
+// Client returns the session.
 func (p *peer) Client() hetero.Client { return p.session }
 
-// Kill ends the session's connection, as the kernel does for a process that
-// has died.
+// Kill closes the session's connection, as the kernel does when a process dies.
 func (p *peer) Kill(t testing.TB) {
 	t.Helper()
 	if len(p.held) != 1 {
@@ -135,7 +134,7 @@ func (p *peer) Kill(t testing.TB) {
 	}
 }
 
-// Memory makes shared memory and registers it.
+// Memory creates shared memory and registers it.
 func (p *peer) Memory(t testing.TB, device devices.Name, n devices.Size) heterotest.Memory {
 	t.Helper()
 	fd, err := unix.MemfdCreate("keyworld", unix.MFD_CLOEXEC)
@@ -155,8 +154,8 @@ func (p *peer) Memory(t testing.TB, device devices.Name, n devices.Size) heterot
 	return &memory{id: id, file: f}
 }
 
-// Shared returns the text of shared memory: all of a file, whose descriptor keeps it
-// alive, whatever process it is of.
+// Shared returns the description of a whole file of shared memory. Its descriptor keeps the
+// memory alive, whichever process owns it.
 func Shared(device devices.Name, n devices.Size, f *os.File) (*share.Memory, []*os.File) {
 	first := 0
 	return &share.Memory{
@@ -165,16 +164,16 @@ func Shared(device devices.Name, n devices.Size, f *os.File) (*share.Memory, []*
 	}, []*os.File{f}
 }
 
-// memory is shared memory.
+// memory is registered shared memory.
 type memory struct {
 	id   hetero.MemoryID
 	file *os.File
 }
 
-// ID is the session's.
+// ID returns the ID of the memory in the session.
 func (m *memory) ID() hetero.MemoryID { return m.id }
 
-// Write puts bytes at an offset.
+// Write writes bytes at an offset.
 func (m *memory) Write(t testing.TB, off devices.Offset, p []byte) {
 	t.Helper()
 	if _, err := m.file.WriteAt(p, int64(off)); err != nil {

@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Dial connects from the space to an address, which is an IP address with a
-// port. The connection may be used from anywhere.
+// Dial connects from the space to an address, which must be an IP address with a port. The
+// connection may be used in any namespace.
 func (s *Space) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	type made struct {
 		conn net.Conn

@@ -15,35 +15,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Net is several namespaces at one switch.
+// Net is a network of several namespaces at one switch.
 type Net struct {
-	// Spaces are the machines. Hub is the switch, with an address of its own,
-	// for what all of them need.
+	// Spaces are the machines. Hub is the switch, with an address of its own, for services
+	// that all machines need.
 	Spaces []*Space
 	Hub    *Space
 	dir    string
-	// relay passes the frames on, in a Net of NewRelayed.
+	// relay forwards the frames in a Net of NewRelayed; nil in others.
 	relay *relay
 }
 
-// maxSpaces is the number of addresses beside the hub's.
+// maxSpaces is the number of addresses, without the hub's.
 const maxSpaces = 100
 
-// hubNumber is the hub's place among the addresses.
+// hubNumber is the number of the hub's address.
 const hubNumber = 254
 
-// numbered is a space with an address, and a name for it.
+// numbered returns the space with the given number, which determines its addresses, and a
+// name.
 func numbered(n int, name string) *Space {
 	return &Space{
 		IPv4: fmt.Sprintf("10.213.0.%d", n), IPv6: fmt.Sprintf("fd00:213::%x", n), Name: name + ".hmcfs.test",
 	}
 }
 
-// NewNet makes a hub and n spaces at it, or leaves nothing behind. The names
-// are node1.hmcfs.test and so on, and hub.hmcfs.test.
+// NewNet creates a hub and n spaces connected to it; on an error nothing remains. Their
+// names are node1.hmcfs.test and so on, and hub.hmcfs.test.
 func NewNet(ctx context.Context, n int) (*Net, error) { return newNet(ctx, n, (*Net).wire) }
 
-// newNet makes the spaces and joins them.
+// newNet creates the spaces and connects them.
 func newNet(ctx context.Context, n int, join func(*Net, context.Context) error) (_ *Net, err error) {
 	if n < 1 || n > maxSpaces {
 		return nil, fmt.Errorf("network namespaces: %d of them; use 1 to %d", n, maxSpaces)
@@ -79,8 +80,8 @@ func newNet(ctx context.Context, n int, join func(*Net, context.Context) error) 
 
 func (n *Net) all() []*Space { return append([]*Space{n.Hub}, n.Spaces...) }
 
-// wire makes the switch and the cables. The switch has the name of a cable's
-// end, so that the hub is a space like the others.
+// wire creates the switch and the cables. The switch has the name of a cable's end, so that
+// the hub can be configured like the other spaces.
 func (n *Net) wire(ctx context.Context) error {
 	if err := n.Hub.run(ctx, "ip", "link", "add", device, "type", "bridge"); err != nil {
 		return err
@@ -125,22 +126,21 @@ func (n *Net) Close() error {
 	return errors.Join(errs...)
 }
 
-// Enter puts the calling thread into the network namespace, and into nothing
-// else. Its caller has locked the thread, and never unlocks it.
+// Enter moves the calling thread into the network namespace, and into no other namespace.
+// The caller must have locked the thread, and must never unlock it.
 func (s *Space) Enter() error {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.pid))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	if err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter the namespace of %s: %w", s.Name, err)
 	}
 	return nil
 }
 
-// Start starts a command in the network namespace, and in nothing else of the
-// space.
+// Start starts a command in the network namespace, but in no other namespace of the space.
 func (s *Space) Start(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
@@ -154,11 +154,11 @@ func (s *Space) Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// nowhere is a hardware address that nobody has.
+// nowhere is a hardware address that no device has.
 const nowhere = "02:00:00:00:00:ff"
 
-// Cut has nothing arrive any more that one of the two sends the other, and
-// tells neither. All others reach both.
+// Cut drops everything that the two spaces send each other, without an error on either
+// side. All others still reach both.
 func (s *Space) Cut(ctx context.Context, other *Space) error {
 	return errors.Join(s.loses(ctx, other), other.loses(ctx, s))
 }
@@ -179,7 +179,8 @@ func (s *Space) Mend(ctx context.Context, other *Space) error {
 	return errors.Join(errs...)
 }
 
-// Slow bounds how fast the space sends, as in tc(8): "10mbit". "" ends it.
+// Slow bounds the rate at which the space sends, in the notation of tc(8), as "10mbit"; an
+// empty rate removes the bound.
 func (s *Space) Slow(ctx context.Context, rate string) error {
 	if rate == "" {
 		return s.run(ctx, "tc", "qdisc", "del", "dev", device, "root")
@@ -187,7 +188,7 @@ func (s *Space) Slow(ctx context.Context, rate string) error {
 	return s.run(ctx, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")
 }
 
-// Sent returns the number of bytes that the space has sent since it is there.
+// Sent returns the number of bytes that the space has sent since its creation.
 func (s *Space) Sent(ctx context.Context) (uint64, error) {
 	out, err := s.Command(ctx, "ip", "-s", "-j", "link", "show", "dev", device).Output()
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Cable is two namespaces and what joins them.
+// Cable is a pair of namespaces and the cable between them.
 type Cable struct {
 	Left, Right *Space
 	dir         string
 }
 
-// Space is a network namespace, and a mount namespace with an /etc/hosts of
-// its own.
+// Space is a network namespace, together with a mount namespace that has its own
+// /etc/hosts.
 type Space struct {
-	// IPv4 and IPv6 are its addresses, and Name is a host name of both.
+	// IPv4 and IPv6 are the addresses of the space, and Name is a host name for both.
 	IPv4, IPv6, Name string
 
 	pid   int
@@ -32,10 +32,10 @@ type Space struct {
 	stdin io.Closer
 }
 
-// device is the name of the end of the cable in either namespace.
+// device is the name of the cable's end in each namespace.
 const device = "cable0"
 
-// hosts are the names by which the two know each other.
+// hosts is the content of /etc/hosts, with the names of both spaces.
 const hosts = `127.0.0.1 localhost
 ::1 localhost
 10.213.0.1 left.hmcfs.test left4.hmcfs.test
@@ -44,7 +44,7 @@ fd00:213::1 left.hmcfs.test left6.hmcfs.test
 fd00:213::2 right.hmcfs.test right6.hmcfs.test
 `
 
-// New makes the namespaces and the cable, or leaves nothing behind.
+// New creates the namespaces and the cable; on an error nothing remains.
 func New(ctx context.Context) (_ *Cable, err error) {
 	c := &Cable{
 		Left:  &Space{IPv4: "10.213.0.1", IPv6: "fd00:213::1", Name: "left.hmcfs.test"},
@@ -67,16 +67,16 @@ func New(ctx context.Context) (_ *Cable, err error) {
 			return c, err
 		}
 	}
-	// The device is made within a namespace: outside none ever is.
+	// The device is created within a namespace, so that it never exists outside.
 	if err = c.Left.run(ctx, "ip", "link", "add", device, "type", "veth", "peer", "name", device, "netns", strconv.Itoa(c.Right.pid)); err != nil {
 		return c, err
 	}
 	return c, errors.Join(c.Left.up(ctx), c.Right.up(ctx), c.Left.carries(ctx, device), c.Right.carries(ctx, device))
 }
 
-// start starts the process that the namespaces live by, and mounts the hosts.
+// start starts the process that keeps the namespaces alive, and mounts /etc/hosts.
 func (s *Space) start(ctx context.Context, file string) error {
-	// It echoes a line when it is there, and lives until its input ends.
+	// It prints a line once it runs, and ends at the end of its input.
 	s.holds = exec.Command("cat")
 	s.holds.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	stdin, err := s.holds.StdinPipe()
@@ -97,19 +97,19 @@ func (s *Space) start(ctx context.Context, file string) error {
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		return err
 	}
-	// What is mounted inside must not be seen outside.
+	// Mounts inside must not be visible outside.
 	if err := s.run(ctx, "mount", "--make-rprivate", "/"); err != nil {
 		return err
 	}
 	return s.run(ctx, "mount", "--bind", file, "/etc/hosts")
 }
 
-// up gives the end of the cable its addresses.
+// up configures the addresses of the cable's end.
 func (s *Space) up(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"},
 		{"addr", "add", s.IPv4 + "/24", "dev", device},
-		// Without the wait for another machine with the address.
+		// Without the wait for duplicate address detection.
 		{"addr", "add", s.IPv6 + "/64", "dev", device, "nodad"},
 		{"link", "set", device, "up"},
 	} {
@@ -120,12 +120,11 @@ func (s *Space) up(ctx context.Context) error {
 	return nil
 }
 
-// linkPatience bounds the time until a device carries what it is given.
+// linkPatience bounds the time until a device forwards frames.
 const linkPatience = 30 * time.Second
 
-// carries waits until a device passes on what it is given. The kernel notices
-// that the other end of a cable is up when it comes to that, which may take more
-// than a second, and drops everything until then.
+// carries waits until a device forwards frames. The kernel may notice only after more than
+// a second that the other end of a cable is up, and drops all frames until then.
 func (s *Space) carries(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, linkPatience)
 	defer cancel()
@@ -147,8 +146,8 @@ func (s *Space) carries(ctx context.Context, name string) error {
 	}
 }
 
-// carrying reads what ip says of a device: it is up, and if it is a port of a
-// switch that forwards.
+// carrying reports whether, according to the output of ip, a device is up and, as a port of
+// a switch, forwards frames.
 func carrying(said []byte) (bool, error) {
 	var links []struct {
 		State string `json:"operstate"`
@@ -165,28 +164,27 @@ func carrying(said []byte) (bool, error) {
 	return links[0].State == "UP" && (port == nil || port.State == "forwarding"), nil
 }
 
-// Command is a command that runs in the namespaces. Its process is the
-// program's own. It starts in the root directory.
+// Command returns a command that runs in the namespaces. Its process is that of the program
+// itself. It starts in the root directory.
 func (s *Space) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	in := []string{"--target", strconv.Itoa(s.pid), "--net", "--mount", "--", name}
 	return exec.CommandContext(ctx, "nsenter", append(in, args...)...)
 }
 
-// Pull takes the cable out: nothing that is sent arrives any more, and no
-// connection is told.
+// Pull unplugs the cable: nothing that is sent arrives any more, and connections stay open.
 func (s *Space) Pull(ctx context.Context) error {
 	return s.run(ctx, "ip", "link", "set", device, "down")
 }
 
-// Vanish takes the addresses away: the cable is there, and nobody answers at
-// its end any more.
+// Vanish removes the addresses: the cable stays plugged in, but the other end no longer
+// responds.
 func (s *Space) Vanish(ctx context.Context) error {
 	return s.run(ctx, "ip", "addr", "flush", "dev", device)
 }
 
-// Plug puts the cable and the addresses back.
+// Plug restores the cable and the addresses.
 func (s *Space) Plug(ctx context.Context) error {
-	// The kernel has taken the IPv6 address away with the device.
+	// The kernel has removed the IPv6 address with the device.
 	return errors.Join(s.run(ctx, "ip", "link", "set", device, "up"),
 		s.run(ctx, "ip", "addr", "replace", s.IPv4+"/24", "dev", device),
 		s.run(ctx, "ip", "addr", "replace", s.IPv6+"/64", "dev", device, "nodad"))
@@ -199,8 +197,8 @@ func (s *Space) run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// Close ends both namespaces; the cable goes with them. What still runs in
-// one keeps it.
+// Close ends both namespaces, and with them the cable. A process that still runs in a
+// namespace keeps it.
 func (c *Cable) Close() error {
 	var errs []error
 	for _, s := range []*Space{c.Left, c.Right} {
@@ -212,7 +210,7 @@ func (c *Cable) Close() error {
 	return errors.Join(errs...)
 }
 
-// close ends the process that the namespaces live by.
+// close ends the process that keeps the namespaces alive.
 func (s *Space) close() error {
 	if s.stdin == nil {
 		return nil

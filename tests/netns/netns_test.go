@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// The two reach each other by every name, and no longer when the cable is
-// pulled; outside nothing is seen of them.
+// TestCable checks that both spaces reach each other by every name, and no longer once the
+// cable is pulled, and that nothing of them is visible outside.
 func TestCable(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:nsenter")
 	kit.Check(t)
@@ -62,7 +62,7 @@ func TestCable(t *testing.T) {
 	kit.Eventually(t, time.Minute, func() bool { return strings.Contains(link(), "LOWER_UP") })
 }
 
-// three makes a net of three machines, which is closed with the test.
+// three creates a net of three machines, which is closed at the end of the test.
 func three(t *testing.T, open func(context.Context, int) (*Net, error)) *Net {
 	t.Helper()
 	n, err := open(t.Context(), 3)
@@ -77,14 +77,15 @@ func three(t *testing.T, open func(context.Context, int) (*Net, error)) *Net {
 	return n
 }
 
-// Three and the hub reach each other; a pair that is cut does not, the others
-// do, and what is mended is as before.
+// TestNet checks that three machines and the hub reach each other, that a pair that is cut
+// off does not while all others do, and that everything is as before once the cut is
+// removed.
 func TestNet(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:tc", "tool:nsenter")
 	kit.Check(t)
 	n := three(t, NewNet)
 	a, b, c := n.Spaces[0], n.Spaces[1], n.Spaces[2]
-	// What a busy machine has lost is sent again after a second, and then later.
+	// Frames that a busy machine has dropped are sent again after a second, and then later.
 	reaches := func(from, to *Space) bool { return said(t, from, to, "x", 20*time.Second) == "x" }
 	cut := func(from, to *Space) bool { return said(t, from, to, "x", time.Second) == "" }
 	for _, p := range [][2]*Space{{a, b}, {b, c}, {c, n.Hub}, {n.Hub, a}} {
@@ -117,8 +118,8 @@ func TestNet(t *testing.T) {
 	}
 }
 
-// said returns what arrives of a text that one space sends another, if it is let in
-// within the limit.
+// said returns the text that arrives when one space sends it to another, or an empty one if
+// the connection fails within the limit.
 func said(t *testing.T, from, to *Space, text string, limit time.Duration) string {
 	t.Helper()
 	got := make(chan string, 1)
@@ -144,7 +145,7 @@ func said(t *testing.T, from, to *Space, text string, limit time.Duration) strin
 	if !ok {
 		return ""
 	}
-	defer func() { _ = l.Close() }() // wakes who accepts
+	defer func() { _ = l.Close() }() // wakes Accept
 	done := make(chan struct{})
 	go inside(t, from, func() {
 		defer close(done)
@@ -160,7 +161,7 @@ func said(t *testing.T, from, to *Space, text string, limit time.Duration) strin
 	return <-got
 }
 
-// inside runs fn on a thread in a space, which ends with it.
+// inside runs fn on a thread in a space. The thread ends with fn.
 func inside(t *testing.T, s *Space, fn func()) {
 	t.Helper()
 	runtime.LockOSThread()

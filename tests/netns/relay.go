@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Impairment tells what the way from one space to another does to frames. The
-// zero value delivers all of them at once.
+// Impairment describes the effect of the link from one space to another on frames. The zero
+// value delivers all frames at once.
 type Impairment struct {
-	// Loss is the share of frames that never arrive, from 0 to 1.
+	// Loss is the fraction of frames that are dropped, from 0 to 1.
 	Loss float64
-	// Delay is the transit time of each frame, and Jitter the most that is added
-	// to it. Frames arrive in the order in which they were sent.
+	// Delay is the transit time of each frame, and Jitter the maximum of a random addition.
+	// Frames arrive in the order in which they were sent.
 	Delay, Jitter time.Duration
 }
 
@@ -27,20 +27,20 @@ const (
 	// frameSize is the largest frame, with its header.
 	frameSize = 9018
 	mtu       = "9000"
-	// queueLength bounds the frames under way from one space to another; what is
-	// sent beyond that is lost, as in any switch.
+	// queueLength bounds the frames in transit from one space to another; further frames
+	// are dropped, as by any switch.
 	queueLength = 4096
 )
 
-// NewRelayed is NewNet with a switch in this process in place of the kernel's.
-// The way between any two spaces can be impaired, in one direction too, on
-// kernels that lack netem and packet filters. It is slower than the kernel.
+// NewRelayed is NewNet with a switch in this process in place of the kernel's. The links
+// between any two spaces can be impaired, each direction separately, even on kernels
+// without netem and packet filters. It is slower than the kernel's.
 func NewRelayed(ctx context.Context, n int) (*Net, error) {
 	return newNet(ctx, n, (*Net).wireRelay)
 }
 
-// Impair sets what happens to frames from one space to another, in that
-// direction alone. The Net is one of NewRelayed.
+// Impair sets the impairment of the link from one space to another, in that direction only.
+// The Net must come from NewRelayed.
 func (n *Net) Impair(from, to *Space, i Impairment) {
 	r := n.relay
 	r.mu.Lock()
@@ -73,8 +73,8 @@ func (n *Net) wireRelay(ctx context.Context) error {
 	return nil
 }
 
-// tap makes the space's end of the cable: what the space sends is read from
-// the file.
+// tap creates the space's end of the cable: frames that the space sends are read from the
+// file.
 func (s *Space) tap() (*os.File, error) {
 	type made struct {
 		file *os.File
@@ -109,19 +109,19 @@ func (s *Space) openTap() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tap"), nil
 }
 
-// address is that of a network card.
+// address is the hardware address of a network card.
 type address [6]byte
 
-// way is the direction from one space to another.
+// way is the link from one space to another.
 type way struct{ from, to *Space }
 
-// port joins a space to the relay.
+// port is a space's connection to the relay.
 type port struct {
 	space *Space
 	tap   *os.File
 }
 
-// relay is a switch.
+// relay is the switch.
 type relay struct {
 	ports []*port
 	ends  chan struct{}
@@ -136,7 +136,7 @@ type relay struct {
 	random *rand.Rand
 }
 
-// frame is one that is under way.
+// frame is a frame in transit.
 type frame struct {
 	bytes []byte
 	due   time.Time
@@ -156,7 +156,7 @@ func (r *relay) start() {
 	}
 }
 
-// take reads what a space sends until the tap is closed.
+// take reads the frames that a space sends until the tap is closed.
 func (r *relay) take(from *port, queues map[*port]chan frame) {
 	buffer := make([]byte, frameSize)
 	for {
@@ -180,7 +180,7 @@ func (r *relay) take(from *port, queues map[*port]chan frame) {
 	}
 }
 
-// targets are the ports that a frame goes to.
+// targets returns the ports to which a frame is forwarded.
 func (r *relay) targets(from *port, to, sender address) []*port {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +200,7 @@ func (r *relay) targets(from *port, to, sender address) []*port {
 	return all
 }
 
-// fate decides when a frame arrives, if it does.
+// fate decides whether and when a frame arrives.
 func (r *relay) fate(from, to *port) (due time.Time, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +218,7 @@ func (r *relay) fate(from, to *port) (due time.Time, lost bool) {
 	return due, false
 }
 
-// deliver gives a space the frames of one other, each when it is due.
+// deliver delivers the frames from one space to another, each when it is due.
 func (r *relay) deliver(to *port, queue chan frame) {
 	for {
 		select {
@@ -228,12 +228,12 @@ func (r *relay) deliver(to *port, queue chan frame) {
 			if !r.sleep(time.Until(f.due)) {
 				return
 			}
-			_, _ = to.tap.Write(f.bytes) // a link that is down loses it
+			_, _ = to.tap.Write(f.bytes) // a link that is down drops it
 		}
 	}
 }
 
-// sleep returns false when the relay ends.
+// sleep waits for d. It returns false if the relay ends first.
 func (r *relay) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return true

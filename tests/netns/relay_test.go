@@ -10,8 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRelayed loses the frames of one direction and no others, and holds up
-// those of another.
+// TestRelayed drops the frames of one direction only, and delays those of another.
 func TestRelayed(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:nsenter")
 	kit.Check(t)
@@ -29,7 +28,7 @@ func TestRelayed(t *testing.T) {
 	toA, fromB := packets(t, a, b)
 	toB, fromA := packets(t, b, a)
 	n.Impair(a, b, Impairment{Loss: 1})
-	// What is lost is sent first: when the other has arrived it would have too.
+	// The dropped frame is sent first: it would have arrived before the other.
 	send(t, toB, "lost")
 	if got := receive(t, fromB, toA, "one way"); got != "one way" {
 		t.Errorf("a has received %q from b", got)
@@ -49,7 +48,7 @@ func TestRelayed(t *testing.T) {
 	}
 }
 
-// packets is a socket of one space that sends to one of another.
+// packets is a pair of sockets: one space sends to another.
 func packets(t *testing.T, at, from *Space) (sends net.Conn, receives *net.UDPConn) {
 	t.Helper()
 	made := make(chan *net.UDPConn)

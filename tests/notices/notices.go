@@ -176,6 +176,7 @@ func known() []struct{ name, words string } {
 		{"BSD-2-Clause", "Redistribution and use in source and binary forms, with or without modification, are permitted"},
 		{"ISC", "Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"},
 		{"Unlicense", "This is free and unencumbered software released into the public domain"},
+		{"CC0-1.0", "CC0 1.0 Universal"},
 	}
 }
 

@@ -19,23 +19,23 @@ const (
 	pageSize = 4096
 	// besideShare is the number of bytes of each page that one worker owns.
 	besideShare = 1024
-	// besideWorkers is the number of workers that own a share of each page. What
-	// they leave of the last page, and all behind it, is the tail's.
+	// besideWorkers is the number of workers that own a share of each page. The rest of the
+	// last page and everything after it belong to the tail.
 	besideWorkers = 3
-	// besideTail is the longest that the tail grows.
+	// besideTail bounds the length of the tail, in bytes.
 	besideTail = 3 * pageSize
 )
 
-// Beside changes one file in all ways at once, through a shared map and by
-// calls. Every byte of the file has one owner, a goroutine that knows what it
-// put there last and in which way; owners share pages, never bytes. So whatever
-// the order of their operations, each must find what it left. tmpfs holds that.
+// Beside changes one file through a shared map and by system calls at the same time. Every
+// byte of the file has one owner, a goroutine that knows the last value it has written;
+// owners share pages, but never bytes. So each owner must find its own values, whatever the
+// order of their operations. tmpfs satisfies that.
 type Beside struct {
-	// Dir is the directory in which the file is made.
+	// Dir is the directory in which the file is created.
 	Dir string
-	// Pages is the length of the map.
+	// Pages is the length of the map, in pages.
 	Pages int
-	// Seed names what the owners do.
+	// Seed determines the operations of the owners.
 	Seed uint64
 }
 
@@ -45,8 +45,8 @@ type besideFile struct {
 	mapped                 []byte
 }
 
-// Run runs one round on a file of its own, and tells the first bytes that an
-// owner did not find.
+// Run runs one round on a new file, and describes the first bytes that differ from what
+// their owner has written.
 func (b Beside) Run() (err error) {
 	f, err := b.open()
 	if err != nil {
@@ -90,7 +90,7 @@ func (b Beside) Run() (err error) {
 	return nil
 }
 
-// open makes the file and maps it.
+// open creates the file and maps it.
 func (b Beside) open() (*besideFile, error) {
 	name := filepath.Join(b.Dir, "beside")
 	content := kit.Bytes(b.Seed, 0, b.Pages*pageSize)
@@ -123,10 +123,10 @@ func (f *besideFile) close() (err error) {
 	return err
 }
 
-// owner is a goroutine that owns some of the bytes.
+// owner is one goroutine and the bytes that it owns.
 type owner interface {
 	run(r *rand.Rand) error
-	// check compares all its bytes with the file.
+	// check compares all bytes of the owner with the file.
 	check(file *os.File, when string) error
 }
 
@@ -163,7 +163,7 @@ func (w *worker) run(r *rand.Rand) error {
 	return nil
 }
 
-// change changes n bytes in one of the ways that there are.
+// change changes n bytes in a random way.
 func (w *worker) change(r *rand.Rand, off, n int64) (err error) {
 	want := w.want[off : off+n]
 	ways := []string{"write", "write", "write", "store", "store", "store", "punch", "copy", "sync"}
@@ -193,7 +193,7 @@ func (w *worker) change(r *rand.Rand, off, n int64) (err error) {
 	return nil
 }
 
-// copy has the kernel copy what the source has at the same place.
+// copy copies the bytes at the same offset of the source by copy_file_range.
 func (w *worker) copy(off, n int64) error {
 	for from, end := off, off+n; off < end; {
 		_, err := again(func() (int, error) {
@@ -215,7 +215,7 @@ func (w *worker) check(file *os.File, when string) error {
 	return nil
 }
 
-// compare compares the share of one page.
+// compare compares the share of one page with the file.
 func (w *worker) compare(file *os.File, off int64, how string) error {
 	got := make([]byte, besideShare)
 	if _, err := file.ReadAt(got, off); err != nil {
@@ -234,7 +234,7 @@ func (w *worker) differs(got []byte, off int64, how string) error {
 		off+int64(at), off/pageSize, how, around(want, at), around(got, at))
 }
 
-// tail owns what is behind the shares of the last page, and the length.
+// tail owns the bytes after the shares of the last page, and the length of the file.
 type tail struct {
 	*besideFile
 	from int64
@@ -256,7 +256,8 @@ func (t *tail) run(r *rand.Rand) error {
 				return fmt.Errorf("append %d bytes: %w", n, err)
 			}
 		} else {
-			// Shorter within the last page of the map, or longer by zeros.
+			// Either shortens the file within the last page of the map, or extends it with
+			// zeros.
 			n := r.IntN(2 * besideShare)
 			if n < len(t.want) {
 				t.want = t.want[:n]
@@ -276,7 +277,7 @@ func (t *tail) run(r *rand.Rand) error {
 
 func (t *tail) check(file *os.File, when string) error {
 	got := make([]byte, len(t.want)+1)
-	n, _ := file.ReadAt(got, t.from) // the end is what is compared
+	n, _ := file.ReadAt(got, t.from) // the length is compared
 	if !bytes.Equal(got[:n], t.want) {
 		at := kit.FirstDiff(t.want, got[:n])
 		return fmt.Errorf("byte %d, %s: %d bytes, want %d: want %x, got %x",

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// openFlags reads the word of open.
+// openFlags parses the flags of open.
 func openFlags(word string) int {
 	flags := unix.O_CLOEXEC
 	for w := range strings.SplitSeq(word, ",") {
@@ -41,7 +41,7 @@ func doClose(r *runner, o Op) Step {
 	})
 }
 
-// with calls do with the handle of a slot.
+// with calls do with the handle of a slot; an empty slot yields an empty step.
 func (r *runner) with(slot int, do func(fd int) Step) Step {
 	if r.files[slot] == none {
 		return empty()
@@ -49,7 +49,7 @@ func (r *runner) with(slot int, do func(fd int) Step) Step {
 	return do(r.files[slot])
 }
 
-// moved is the step of an operation that moves bytes.
+// moved returns the step of an operation that moves bytes.
 func moved(n int, err error) Step { return answer(err, "%d bytes", n) }
 
 func doWrite(r *runner, o Op) Step {
@@ -68,7 +68,7 @@ func doPut(r *runner, o Op) Step {
 	})
 }
 
-// received is the step of an operation that reads.
+// received returns the step of an operation that reads.
 func received(buf []byte, n int, err error) Step {
 	s := moved(n, err)
 	if err == nil {
@@ -116,7 +116,8 @@ func fallocate(fd int, mode uint32, off, n int64) error {
 	return devices.Fallocate(fd, mode, devices.Offset(off), devices.Size(n))
 }
 
-// fallocate is the step of a mode of fallocate on (handle offset length).
+// fallocate returns the step of fallocate in some mode, with the arguments handle, offset
+// and length.
 func (r *runner) fallocate(o Op, mode uint32) Step {
 	return r.with(o.slot(0), func(fd int) Step {
 		return answer(fallocate(fd, mode, o.number(1), o.number(2)), "done")
@@ -131,8 +132,8 @@ func doPunch(r *runner, o Op) Step {
 func doZero(r *runner, o Op) Step     { return r.zero(o, false) }
 func doZeroKeep(r *runner, o Op) Step { return r.zero(o, true) }
 
-// zero zeroes a range. Tmpfs can't, so that there the range is punched: the
-// same to whoever reads.
+// zero zeroes a range. tmpfs does not support that; there the range is punched, which reads
+// the same.
 func (r *runner) zero(o Op, keep bool) Step {
 	mode := uint32(unix.FALLOC_FL_ZERO_RANGE)
 	if keep {
@@ -155,7 +156,7 @@ func isTmpfs(fd int) bool {
 	return unix.Fstatfs(fd, &st) == nil && int64(st.Type) == unix.TMPFS_MAGIC
 }
 
-// growTo makes a file at least as long.
+// growTo extends a file to at least the given size.
 func growTo(fd int, size int64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Size >= size {
@@ -164,7 +165,7 @@ func growTo(fd int, size int64) error {
 	return unix.Ftruncate(fd, size)
 }
 
-// doCopy copies all that is asked for, in as many calls as it takes.
+// doCopy copies the whole range, in as many calls as needed.
 func doCopy(r *runner, o Op) Step {
 	return r.with(o.slot(0), func(from int) Step {
 		return r.with(o.slot(2), func(to int) Step {

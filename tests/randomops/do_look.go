@@ -27,8 +27,8 @@ func doFstat(r *runner, o Op) Step {
 	})
 }
 
-// facts returns what stat tells and both sides must agree on. A directory's size
-// is a filesystem's own affair.
+// facts returns the attributes on which both sides must agree. The size of a directory
+// depends on the filesystem.
 func facts(st *unix.Stat_t) string {
 	text := fmt.Sprintf("mode %o, %d links, owner %d:%d", st.Mode, st.Nlink, st.Uid, st.Gid)
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -37,7 +37,7 @@ func facts(st *unix.Stat_t) string {
 	return text
 }
 
-// doTree lists all below A and B, sorted.
+// doTree describes everything below A and B, sorted.
 func doTree(r *runner, _ Op) Step {
 	var lines []string
 	for _, top := range []struct{ name, dir string }{{"A", r.target.A}, {"B", r.target.B}} {
@@ -59,7 +59,7 @@ func doTree(r *runner, _ Op) Step {
 	return Step{Text: strings.Join(lines, "\n")}
 }
 
-// describe tells all that can be seen of one name.
+// describe returns everything that can be observed of one name.
 func describe(path string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -89,7 +89,7 @@ func describe(path string) (string, error) {
 	return text, nil
 }
 
-// contentSum is a checksum of what reading a file to its end gives.
+// contentSum returns a checksum of a file's content, read to its end.
 func contentSum(path string) (string, error) {
 	fd, err := again(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -115,7 +115,8 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
-// whole returns the file of a slot at the end; it may have no name.
+// whole returns the content of a slot's file at the end of a program; the file may have no
+// name.
 func (r *runner) whole(slot int) Step {
 	return r.with(slot, func(fd int) Step {
 		var st unix.Stat_t
@@ -132,9 +133,9 @@ func (r *runner) whole(slot int) Step {
 	})
 }
 
-// doHoles follows the holes of a file from its beginning to its end. Its
-// stores through maps are written back before: where data lies is asked of
-// the filesystem, past the page cache.
+// doHoles checks the layout of a file as reported by lseek, from its beginning to its end.
+// Stores through maps are written back first, because lseek asks the filesystem and
+// bypasses the page cache.
 func doHoles(r *runner, o Op) Step {
 	return r.with(o.slot(0), func(fd int) Step {
 		if err := unix.Fsync(fd); err != nil {
@@ -178,8 +179,7 @@ func followHoles(fd int, size int64) error {
 	return nil
 }
 
-// zeros checks that a hole reads as zeros. A handle that can't read is not
-// asked.
+// zeros checks that a hole reads as zeros, unless the handle can't read.
 func zeros(fd int, from, to int64) error {
 	buf := make([]byte, to-from)
 	n, err := again(func() (int, error) { return unix.Pread(fd, buf, from) })
@@ -196,7 +196,7 @@ func zeros(fd int, from, to int64) error {
 	return nil
 }
 
-// xattrNames are the attributes that are a user's own, sorted.
+// xattrNames returns the names of the user attributes, sorted.
 func xattrNames(path string) ([]string, error) {
 	buf := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(path, buf)

@@ -29,7 +29,7 @@ func doMap(r *runner, o Op) Step {
 	})
 }
 
-// inside calls do with the part of a map that is inside the file.
+// inside calls do with the part of a map that lies within the file.
 func (r *runner) inside(o Op, do func(part []byte, off int64) Step) (s Step) {
 	m := &r.maps[o.slot(0)]
 	if m.fd == none {

@@ -19,7 +19,7 @@ func doFchmod(r *runner, o Op) Step {
 	return r.with(o.slot(0), func(fd int) Step { return answer(unix.Fchmod(fd, o.mode(1)), "changed") })
 }
 
-// doUtimens sets both times and tells what they are then.
+// doUtimens sets both times and returns their values afterwards.
 func doUtimens(r *runner, o Op) Step {
 	path := r.path(o.Args[0])
 	times := []unix.Timespec{unix.NsecToTimespec(o.number(1)), unix.NsecToTimespec(o.number(2))}
@@ -58,8 +58,8 @@ func doRename(r *runner, o Op) Step {
 	return answer(unix.Renameat2(unix.AT_FDCWD, r.path(o.Args[0]), unix.AT_FDCWD, r.path(o.Args[1]), flags), "renamed")
 }
 
-// doMove is mv of a regular file that is not open and has one name: what a
-// filesystem may refuse to rename between two devices is copied, as mv does.
+// doMove moves a regular file that is not open and has one name, as mv does: if the
+// filesystem refuses to rename it between two devices, the file is copied.
 func doMove(r *runner, o Op) Step {
 	from, to := r.path(o.Args[0]), r.path(o.Args[1])
 	var st unix.Stat_t
@@ -76,8 +76,8 @@ func doMove(r *runner, o Op) Step {
 	return answer(err, "moved")
 }
 
-// isOpen says whether a slot has the inode. On a run's target no two devices
-// share numbers.
+// isOpen reports whether a slot refers to the inode. No two devices of a target share inode
+// numbers.
 func (r *runner) isOpen(ino uint64) bool {
 	for i := range slots {
 		for _, fd := range []int{r.files[i], r.maps[i].fd} {
@@ -90,8 +90,8 @@ func (r *runner) isOpen(ino uint64) bool {
 	return false
 }
 
-// copyOver does what mv does between two filesystems: content, mode and
-// attributes go over, then the old name goes.
+// copyOver does what mv does between two filesystems: it copies content, mode and
+// attributes, and then removes the old name.
 func copyOver(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -129,7 +129,7 @@ func copyOver(from, to string) error {
 	return errors.Join(unix.Chmod(to, st.Mode&0o7777), unix.Unlink(from))
 }
 
-// doCrash ends all handles, then the process of the filesystem.
+// doCrash closes all handles, and then ends the process of the filesystem.
 func doCrash(r *runner, _ Op) Step {
 	r.closeAll()
 	if r.target.Crash == nil {
@@ -138,7 +138,7 @@ func doCrash(r *runner, _ Op) Step {
 	return answer(r.target.Crash(), "crashed")
 }
 
-// below is a path as a program would write it.
+// below returns a path in the form that a program uses.
 func below(top, dir, path string) string {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil {

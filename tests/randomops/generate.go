@@ -8,27 +8,28 @@ import (
 	"strings"
 )
 
-// maxFile bounds offset and length together, and so the size of files.
+// maxFile bounds the sum of offset and length, and so the size of files, in bytes.
 const maxFile = 4 << 20
 
-// generator makes a program. It follows what the program does only as far as
-// it takes to make most operations meet something: what fails is not known.
+// generator generates a program. It predicts the effects of operations only as far as
+// needed for most of them to affect something; it does not know which ones fail.
 type generator struct {
 	*rand.Rand
 	program Program
-	// handles are the slots that were opened, mapped those of maps.
+	// handles predicts the state of the slots of handles, and mapped that of the slots of
+	// maps.
 	handles, mapped [slots]guess
-	// sizes are those of the files that were made, by path.
+	// sizes holds the predicted sizes of files by path.
 	sizes map[string]int64
 }
 
-// guess is the believed state of a slot.
+// guess is the predicted state of a slot.
 type guess struct {
 	used bool
 	path string
 }
 
-// Generate makes a program of n operations. The same seed gives the same one.
+// Generate returns a random program of n operations, determined by the seed.
 func Generate(seed uint64, n int) Program {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sizes: map[string]int64{}}
 	choices, total := weights(), 0
@@ -48,7 +49,7 @@ func Generate(seed uint64, n int) Program {
 	return g.program
 }
 
-// begin opens some files to begin with.
+// begin opens the first files.
 func (g *generator) begin() {
 	for range 4 {
 		g.openFile()
@@ -60,7 +61,7 @@ type choice struct {
 	make   func(*generator)
 }
 
-// weights says how often each operation comes.
+// weights returns the relative frequencies of the operations.
 func weights() []choice {
 	return []choice{
 		{40, (*generator).openFile},
@@ -99,7 +100,7 @@ func weights() []choice {
 
 func (g *generator) add(verb string, args ...any) { g.program = append(g.program, op(verb, args...)) }
 
-// sized adds a verb that takes a handle first and may grow its file to end.
+// sized adds a verb that takes a handle first and may extend the file to end.
 func (g *generator) sized(end int64, verb string, args ...any) {
 	h := g.handle()
 	g.add(verb, append([]any{h}, args...)...)
@@ -108,7 +109,7 @@ func (g *generator) sized(end int64, verb string, args ...any) {
 	}
 }
 
-// openFile opens a free slot, mostly for reading and writing.
+// openFile opens a file in a random slot, mostly for reading and writing.
 func (g *generator) openFile() {
 	h := g.IntN(slots)
 	if g.handles[h].used {
@@ -135,7 +136,7 @@ func (g *generator) closeSlot(h int) {
 	g.handles[h] = guess{}
 }
 
-// clearRange adds a verb that takes a range and leaves the size.
+// clearRange adds a verb that takes a range and keeps the size.
 func (g *generator) clearRange() {
 	h := g.handle()
 	off, n := g.spanOf(h)
@@ -183,7 +184,7 @@ func (g *generator) attribute() {
 	g.add("setxattr", g.regular(), name, g.content())
 }
 
-// link makes a second name on the same device.
+// link adds a second name on the same device.
 func (g *generator) link() {
 	from, to := g.file(), g.anyFile()
 	to = from[:1] + to[1:]
@@ -197,7 +198,7 @@ func (g *generator) unlink() {
 	delete(g.sizes, path)
 }
 
-// rename renames inside a device.
+// rename renames within a device.
 func (g *generator) rename() {
 	from, to := g.file(), g.anyFile()
 	if g.IntN(6) == 0 {
@@ -209,7 +210,8 @@ func (g *generator) rename() {
 	g.renamed(from, to, how == "exchange")
 }
 
-// move makes sure that the file is not open: handles on it are closed.
+// move closes all handles and maps of the file first, because doMove requires a file that
+// is not open.
 func (g *generator) move() {
 	from, to := g.file(), g.anyFile()
 	for h := range slots {
@@ -225,7 +227,7 @@ func (g *generator) move() {
 	g.renamed(from, to, false)
 }
 
-// renamed notes that a file has another name.
+// renamed records that a file has another name.
 func (g *generator) renamed(from, to string, exchange bool) {
 	other := g.sizes[to]
 	g.sizes[to] = g.sizes[from]
@@ -243,10 +245,10 @@ func (g *generator) crash() {
 
 func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
 
-// handle is a slot that is open, if one is.
+// handle returns an open slot, if there is one.
 func (g *generator) handle() int { return pickUsed(g, &g.handles) }
 
-// pickUsed picks one of the slots that are used, if any is.
+// pickUsed returns a random used slot, if there is one.
 func pickUsed(g *generator, of *[slots]guess) int {
 	at := g.IntN(slots)
 	for i := range slots {
@@ -260,10 +262,10 @@ func pickUsed(g *generator, of *[slots]guess) int {
 func (g *generator) dir() string  { return fmt.Sprintf("%s/d%d", g.pick("A", "B"), g.IntN(2)) }
 func (g *generator) mode() string { return g.pick("600", "644", "755", "4711", "2755", "1777", "0") }
 
-// regular is a path of which no symbolic link is made.
+// regular returns a path that is never a symbolic link.
 func (g *generator) regular() string { return fmt.Sprintf("%s/r%d", g.pick("A", "B"), g.IntN(3)) }
 
-// file is mostly one that was made.
+// file returns the path of a file, mostly of an existing one.
 func (g *generator) file() string {
 	made := slices.Sorted(maps.Keys(g.sizes))
 	if len(made) == 0 || g.IntN(6) == 0 {
@@ -272,7 +274,7 @@ func (g *generator) file() string {
 	return made[g.IntN(len(made))]
 }
 
-// anyFile is a path of few, so that operations meet.
+// anyFile returns one of a few paths, so that operations affect the same files.
 func (g *generator) anyFile() string {
 	switch g.IntN(5) {
 	case 0:
@@ -284,7 +286,7 @@ func (g *generator) anyFile() string {
 	}
 }
 
-// name is a file's or a directory's.
+// name returns the path of a file or a directory.
 func (g *generator) name() string {
 	if g.IntN(4) == 0 {
 		return g.dir()
@@ -294,10 +296,10 @@ func (g *generator) name() string {
 
 func (g *generator) content() uint32 { return g.Uint32() }
 
-// moment is a time in the first years of the century, in nanoseconds.
+// moment returns a random time in this century, in nanoseconds.
 func (g *generator) moment() int64 { return 1e18 + g.Int64N(1e17) }
 
-// offset prefers what is near the sizes that something is divided by.
+// offset returns a random offset, mostly near a multiple of a block size.
 func (g *generator) offset() int64 {
 	units := []int64{1, 512, 4096, 64 << 10, 128 << 10, 512 << 10, 1 << 20}
 	unit := units[g.IntN(len(units))]
@@ -311,7 +313,7 @@ func (g *generator) offset() int64 {
 	return min(max(off, 0), maxFile)
 }
 
-// length prefers short ones; one in ten is above 1 MiB.
+// length returns a random length, mostly short; one in ten exceeds 1 MiB.
 func (g *generator) length() int64 {
 	switch g.IntN(10) {
 	case 0, 1, 2:
@@ -327,10 +329,10 @@ func (g *generator) length() int64 {
 	}
 }
 
-// spanOf is a range that mostly meets something of a handle's file.
+// spanOf returns a range that mostly overlaps the file of a handle.
 func (g *generator) spanOf(h int) (off, n int64) { return g.spanIn(g.sizes[g.handles[h].path]) }
 
-// spanIn is a range that mostly begins inside a size.
+// spanIn returns a range that mostly begins within a size.
 func (g *generator) spanIn(size int64) (off, n int64) {
 	off, n = g.span()
 	if off >= size && size > 0 && g.IntN(5) > 0 {
@@ -339,7 +341,7 @@ func (g *generator) spanIn(size int64) (off, n int64) {
 	return off, n
 }
 
-// span is a range inside maxFile.
+// span returns a range within maxFile.
 func (g *generator) span() (off, n int64) {
 	off, n = g.offset(), g.length()
 	return min(off, maxFile-n), n

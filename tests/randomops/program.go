@@ -13,13 +13,13 @@ type Op struct {
 	Args []string
 }
 
-// Program is operations in their order.
+// Program is a sequence of operations.
 type Program []Op
 
-// String is the line of a program.
+// String returns the operation as a line of a program.
 func (o Op) String() string { return strings.Join(append([]string{o.Verb}, o.Args...), " ") }
 
-// String is the program's text, which Parse reads.
+// String returns the program as text, which Parse reads.
 func (p Program) String() string {
 	var b strings.Builder
 	for _, op := range p {
@@ -28,7 +28,7 @@ func (p Program) String() string {
 	return b.String()
 }
 
-// clone shares nothing with p.
+// clone returns a copy that shares no memory with p.
 func (p Program) clone() Program {
 	out := slices.Clone(p)
 	for i := range out {
@@ -37,7 +37,7 @@ func (p Program) clone() Program {
 	return out
 }
 
-// op makes an operation of values that print as arguments.
+// op returns an operation whose arguments are the printed values.
 func op(verb string, args ...any) Op {
 	o := Op{Verb: verb}
 	for _, a := range args {
@@ -46,7 +46,7 @@ func op(verb string, args ...any) Op {
 	return o
 }
 
-// number is argument i, which check has seen to be one.
+// number returns argument i, which check has found to be a number.
 func (o Op) number(i int) int64 {
 	n, err := strconv.ParseInt(o.Args[i], 10, 64)
 	if err != nil {
@@ -55,13 +55,13 @@ func (o Op) number(i int) int64 {
 	return n
 }
 
-// slot is argument i as the index of a handle or map.
+// slot returns argument i as the index of a handle or map.
 func (o Op) slot(i int) int { return int(o.number(i)) % slots }
 
-// seed is argument i as the name of some content.
+// seed returns argument i as the seed of a content.
 func (o Op) seed(i int) uint64 { return uint64(o.number(i)) }
 
-// mode is argument i, in octal.
+// mode returns argument i, an octal number.
 func (o Op) mode(i int) uint32 {
 	n, err := strconv.ParseUint(o.Args[i], 8, 12)
 	if err != nil {
@@ -70,7 +70,7 @@ func (o Op) mode(i int) uint32 {
 	return uint32(n)
 }
 
-// Parse reads a program and reports its first mistake.
+// Parse parses a program, and returns an error for its first mistake.
 func Parse(text string) (Program, error) {
 	var p Program
 	n := 0
@@ -90,7 +90,7 @@ func Parse(text string) (Program, error) {
 	return p, nil
 }
 
-// check compares the arguments with what the verb takes.
+// check compares the arguments with those that the verb takes.
 func (o Op) check() error {
 	v, ok := Verbs()[o.Verb]
 	if !ok {

@@ -40,7 +40,7 @@ func TestParseNamesTheMistake(t *testing.T) {
 	}
 }
 
-// TestEveryVerbIsGenerated keeps one from being forgotten.
+// TestEveryVerbIsGenerated checks that the generator forgets no verb.
 func TestEveryVerbIsGenerated(t *testing.T) {
 	p := Generate(3, 20_000)
 	for verb := range Verbs() {
@@ -58,7 +58,7 @@ func TestGeneratedIsWellFormed(t *testing.T) {
 	}
 }
 
-// TestTwoPlainDirectoriesAgree runs on what the tests lie on, beside itself.
+// TestTwoPlainDirectoriesAgree compares the filesystem of the test directory with itself.
 func TestTwoPlainDirectoriesAgree(t *testing.T) {
 	kit.Check(t)
 	for seed := range uint64(3) {

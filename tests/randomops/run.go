@@ -12,24 +12,24 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Target has the directories in which a program runs.
+// Target describes the directories in which a program runs.
 type Target struct {
-	// A and B are the directories that paths begin with. They are empty.
+	// A and B are the directories with which paths begin. They must be empty.
 	A, B string
-	// Crash ends the filesystem's process and brings the filesystem back.
-	// All handles are closed. Nil does nothing.
+	// Crash ends the filesystem's process and starts it again; all handles are closed. Nil
+	// does nothing.
 	Crash func() error
 }
 
-// Step is the answer of one operation.
+// Step is the result of one operation.
 type Step struct {
-	// Text has the errno or what was moved.
+	// Text contains the errno, or describes what was moved.
 	Text string
-	// Data are the bytes that were read.
+	// Data contains the bytes that were read.
 	Data []byte
 }
 
-// runner is one run of a program.
+// runner is the state of one run of a program.
 type runner struct {
 	target Target
 	files  [slots]int
@@ -42,11 +42,11 @@ type mapping struct {
 	data []byte
 }
 
-// none is the descriptor of an empty slot.
+// none marks an empty slot.
 const none = -1
 
-// Run runs a program and returns one step for each operation, and more for
-// what is there at the end. It leaves no handle and no map.
+// Run runs a program, and returns one step for each operation and further ones for the
+// final state. It closes all handles and maps.
 func Run(p Program, target Target) []Step {
 	r := &runner{target: target}
 	for i := range slots {
@@ -70,7 +70,7 @@ func (r *runner) closeAll() {
 	for i := range slots {
 		r.unmap(i)
 		if r.files[i] != none {
-			_ = unix.Close(r.files[i]) // of a daemon that may be dead
+			_ = unix.Close(r.files[i]) // the daemon may have died
 			r.files[i] = none
 		}
 	}
@@ -82,12 +82,12 @@ func (r *runner) unmap(i int) {
 	if m.fd == none {
 		return
 	}
-	_ = unix.Munmap(m.data) // it was mapped
-	_ = unix.Close(m.fd)    // what was written is synced by its own verbs
+	_ = unix.Munmap(m.data) // the arguments are valid
+	_ = unix.Close(m.fd)    // only verbs sync
 	*m = mapping{fd: none}
 }
 
-// path returns the place of a path of the program.
+// path returns the real path of a path of the program.
 func (r *runner) path(name string) string {
 	top, rest, _ := strings.Cut(name, "/")
 	if top == "B" {
@@ -98,7 +98,8 @@ func (r *runner) path(name string) string {
 
 // Diff is the first difference of two runs.
 type Diff struct {
-	// Index is that of the operation; those behind the last are of the end.
+	// Index is the index of the operation; indices after the last one belong to the final
+	// state.
 	Index     int
 	What      string
 	Want, Got Step
@@ -119,7 +120,7 @@ func Compare(p Program, want, got []Step) *Diff {
 	return nil
 }
 
-// String tells the difference.
+// String describes the difference.
 func (d *Diff) String() string {
 	text := fmt.Sprintf("operation %d: %s", d.Index+1, d.What)
 	if d.Want.Text != d.Got.Text {
@@ -130,7 +131,7 @@ func (d *Diff) String() string {
 		around(d.Want.Data, at), around(d.Got.Data, at))
 }
 
-// differing is the text without the lines that the other has too.
+// differing returns the lines of text that other does not contain.
 func differing(text, other string) string {
 	theirs := map[string]bool{}
 	for line := range strings.Lines(other) {
@@ -145,14 +146,14 @@ func differing(text, other string) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// around is a short piece of data from an index on.
+// around returns a short piece of data from an index on.
 func around(data []byte, at int) []byte {
 	const piece = 16
 	at = min(at, len(data))
 	return data[at:min(at+piece, len(data))]
 }
 
-// answer is a step without data: the errno, or a text.
+// answer returns a step without data: the errno, or the text.
 func answer(err error, format string, args ...any) Step {
 	if err != nil {
 		return Step{Text: errnoName(err)}
@@ -160,7 +161,7 @@ func answer(err error, format string, args ...any) Step {
 	return Step{Text: fmt.Sprintf(format, args...)}
 }
 
-// errnoName names an errno as manuals do.
+// errnoName returns the symbolic name of an errno.
 func errnoName(err error) string {
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return unix.ErrnoName(errno)
@@ -168,10 +169,10 @@ func errnoName(err error) string {
 	return err.Error()
 }
 
-// empty is the step of an operation on an empty slot.
+// empty returns the step of an operation on an empty slot.
 func empty() Step { return Step{Text: "empty slot"} }
 
-// again calls until it is not interrupted.
+// again repeats a call as long as it is interrupted.
 func again(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Shrink returns a program, part of p, that still fails: first operations are
-// taken out as long as any can be, in large pieces before small ones, then
-// numbers are made smaller and rounder. It calls fails at most limit times.
+// Shrink returns a smaller program, derived from p, that still fails. It first removes as
+// many operations as possible, in large pieces before small ones, and then makes numbers
+// smaller and rounder. It calls fails at most limit times.
 //
 // Preconditions: fails(p).
 func Shrink(p Program, limit int, fails func(Program) bool) Program {
@@ -23,7 +23,7 @@ type shrinker struct {
 	fails func(Program) bool
 }
 
-// try says whether a candidate fails too, while there are tries left.
+// try reports whether a candidate fails too; false once the tries are used up.
 func (s *shrinker) try(p Program) bool {
 	if s.left <= 0 {
 		return false
@@ -32,11 +32,11 @@ func (s *shrinker) try(p Program) bool {
 	return s.fails(p)
 }
 
-// operations takes out pieces, halving their length when none can go.
+// operations removes pieces, and halves their length when none can be removed.
 func (s *shrinker) operations(p Program) Program {
 	for piece := max(len(p)/2, 1); ; {
 		gone := false
-		// From the end: what comes behind the failure goes at once.
+		// From the end: operations after the failure are removed first.
 		for end := len(p); end > 0; end -= piece {
 			end = min(end, len(p))
 			less := slices.Delete(slices.Clone(p), max(end-piece, 0), end)
@@ -74,7 +74,7 @@ func (s *shrinker) numbers(p Program) Program {
 	return p
 }
 
-// simpler are numbers to try in place of n, the simplest first.
+// simpler returns numbers to try in place of n, the simplest first.
 func simpler(n int64) []int64 {
 	var out []int64
 	for _, c := range []int64{0, 1, 4096, n / 2, n / (1 << 20) * (1 << 20), n / 4096 * 4096} {

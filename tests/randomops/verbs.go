@@ -15,17 +15,17 @@ const (
 	argSeed   = "seed"
 )
 
-// Verb says which arguments an operation takes, what it does, and by which words it is explained.
+// Verb describes an operation.
 type Verb struct {
 	// Args are the kinds of the arguments.
 	Args string
-	// Doc says what it does.
+	// Doc describes the operation in words.
 	Doc string
 
 	do func(r *runner, o Op) Step
 }
 
-// Verbs tells all operations by their names.
+// Verbs returns all operations by name.
 func Verbs() map[string]Verb {
 	return map[string]Verb{
 		"open":     {"handle path word mode", "open; the word is r, w or rw, with creat, excl, trunc, append, direct behind commas", doOpen},

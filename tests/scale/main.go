@@ -28,9 +28,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// options say how much there is of everything.
+// options describe the size of the worlds.
 type options struct {
 	nodes, keys         int
 	etcdNodes, etcdKeys int
@@ -59,7 +60,7 @@ func main() {
 
 // run measures both worlds and prints the table.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
-	simulation, err := measure(ctx, newSimulated(), o, progress)
+	simulation, err := measureWorld(ctx, newSimulated(), o, progress)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		if err != nil {
 			return err
 		}
-		figures, err := measure(ctx, &real{e}, options{nodes: o.etcdNodes, keys: o.etcdKeys, rest: o.rest}, progress)
+		figures, err := measureWorld(ctx, &real{e}, options{nodes: o.etcdNodes, keys: o.etcdKeys, rest: o.rest}, progress)
 		if err = errors.Join(err, e.Close()); err != nil {
 			return err
 		}
@@ -80,11 +81,11 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if !o.write {
 		return nil
 	}
-	return replaceSection(o.doc, text)
+	return measure.ReplaceSection(o.doc, sectionBegin, text)
 }
 
-// measure measures one world.
-func measure(ctx context.Context, s service, o options, progress io.Writer) ([]figure, error) {
+// measureWorld creates and measures one world.
+func measureWorld(ctx context.Context, s service, o options, progress io.Writer) ([]figure, error) {
 	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", o.nodes, o.keys, s)
 	w := &world{service: s, keys: o.keys / o.nodes}
 	t := &trial{
@@ -99,8 +100,8 @@ func measure(ctx context.Context, s service, o options, progress io.Writer) ([]f
 	return t.figures, err
 }
 
-// bare returns what a service in this process needs for the records of all nodes,
-// or for their keys.
+// bare returns the memory, in bytes, that a service in this process needs for the records
+// of all nodes, or for their keys.
 func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	before := heap()
 	s := newSimulated()
@@ -131,17 +132,17 @@ func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	return used, c.Close()
 }
 
-// column has the measurements of one world.
+// column holds the measurements of one world.
 type column struct {
 	title   string
 	figures []figure
 }
 
-// table is the figures of all worlds side by side.
+// table returns the measurements of all worlds side by side.
 func table(columns []column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n- load of the last minute: %s\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), load())
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), measure.Load())
 	b.WriteString("| |")
 	for _, c := range columns {
 		b.WriteString(" " + c.title + " |")
@@ -161,36 +162,10 @@ func table(columns []column) string {
 	return b.String()
 }
 
-// The lines of the document between which the table stands.
-const (
-	sectionBegin = "<!-- measured: go run ./tests/scale -write -->\n"
-	sectionEnd   = "<!-- end of what was measured -->\n"
-)
+// sectionBegin is the line of the document behind which the table stands.
+const sectionBegin = "<!-- measured: go run ./tests/scale -write -->\n"
 
-func replaceSection(path, text string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(data), sectionBegin)
-	_, after, ended := strings.Cut(rest, sectionEnd)
-	if !found || !ended {
-		return fmt.Errorf("%s has no measured part", path)
-	}
-	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
-}
-
-// load returns the load of the machine, with us.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	first, _, ok := strings.Cut(string(text), " ")
-	if err != nil || !ok {
-		return "unknown"
-	}
-	return first
-}
-
-// short is a time with three digits.
+// short formats a duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -201,7 +176,7 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-// bytes is a size as a person reads it.
+// bytes formats a size for people.
 func bytes(n uint64) string {
 	switch {
 	case n >= 10<<20:

@@ -10,8 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// meter counts what goes over the seam between nodes and service: names and
-// values, without what a protocol puts around them.
+// meter counts the traffic between nodes and service: names and values, without the
+// overhead of a protocol.
 type meter struct {
 	calls  atomic.Uint64
 	up     atomic.Uint64 // bytes to the service
@@ -20,7 +20,7 @@ type meter struct {
 	pushed atomic.Uint64 // bytes of events
 }
 
-// usage is a state of the meter, of the clock and of the process's CPU time.
+// usage is a snapshot of the meter, the clock and the process's CPU time.
 type usage struct {
 	calls, up, down, events, pushed uint64
 	wall, cpu                       time.Duration
@@ -38,7 +38,7 @@ func (m *meter) now() usage {
 	}
 }
 
-// since returns what has been used since another state.
+// since returns what has been used since an earlier snapshot.
 func (m *meter) since(u usage) usage {
 	now := m.now()
 	return usage{
@@ -48,7 +48,7 @@ func (m *meter) since(u usage) usage {
 	}
 }
 
-// metered is a service whose traffic is counted.
+// metered is a service with a meter for its traffic.
 type metered struct {
 	coord.Service
 	m *meter
@@ -67,14 +67,14 @@ func (s *metered) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 	return s.Service.Grant(ctx, ttl)
 }
 
-// Create counts a call and what goes up.
+// Create counts a call and the bytes sent.
 func (s *metered) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s.m.calls.Add(1)
 	s.m.up.Add(size(entries))
 	return s.Service.Create(ctx, entries, l)
 }
 
-// Replace counts a call and what goes up.
+// Replace counts a call and the bytes sent.
 func (s *metered) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s.m.calls.Add(1)
 	s.m.up.Add(size(entries))
@@ -88,7 +88,7 @@ func (s *metered) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Re
 	return s.Service.Delete(ctx, entries)
 }
 
-// Get counts a call and what comes down.
+// Get counts a call and the bytes received.
 func (s *metered) Get(ctx context.Context, name string) (coord.Entry, error) {
 	s.m.calls.Add(1)
 	e, err := s.Service.Get(ctx, name)
@@ -96,7 +96,7 @@ func (s *metered) Get(ctx context.Context, name string) (coord.Entry, error) {
 	return e, err
 }
 
-// List counts a call and what comes down.
+// List counts a call and the bytes received.
 func (s *metered) List(ctx context.Context, prefix, after string, limit int) ([]coord.Entry, coord.Revision, error) {
 	s.m.calls.Add(1)
 	entries, revision, err := s.Service.List(ctx, prefix, after, limit)
@@ -104,7 +104,7 @@ func (s *metered) List(ctx context.Context, prefix, after string, limit int) ([]
 	return entries, revision, err
 }
 
-// Watch counts a call and what the watch tells.
+// Watch counts a call, and the events of the watch.
 func (s *metered) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
 	s.m.calls.Add(1)
 	w, err := s.Service.Watch(ctx, prefix, after)
@@ -119,7 +119,7 @@ type meteredWatch struct {
 	m *meter
 }
 
-// Next counts what is told.
+// Next counts the events and their bytes.
 func (w *meteredWatch) Next(ctx context.Context) ([]coord.Event, error) {
 	events, err := w.Watch.Next(ctx)
 	w.m.events.Add(uint64(len(events)))

@@ -13,17 +13,17 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// figure is a measurement, in words.
+// figure is a measurement in words.
 type figure struct{ name, value string }
 
-// trial measures one world.
+// trial is the measurement of one world.
 type trial struct {
 	*world
 	nodeCount int
 	figures   []figure
 	progress  io.Writer
-	resting   time.Duration // how long nodes at rest are looked at
-	// bare is the service's share of the process's memory.
+	resting   time.Duration // the time for which idle nodes are measured
+	// bare returns the service's share of the process's memory, in bytes.
 	bare func(ctx context.Context, keys bool) (uint64, error)
 }
 
@@ -33,7 +33,7 @@ func (t *trial) add(name, format string, args ...any) {
 	fmt.Fprintf(t.progress, "    %-44s %s\n", f.name, f.value)
 }
 
-// run measures everything.
+// run runs all measurements.
 func (t *trial) run(ctx context.Context) error {
 	for _, phase := range []func(context.Context) error{
 		t.joinAll, t.one, t.claim, t.find, t.death, t.rest, t.outage, t.lost,
@@ -45,7 +45,7 @@ func (t *trial) run(ctx context.Context) error {
 	return nil
 }
 
-// joinAll has all nodes join, as after a power cut.
+// joinAll lets all nodes join at once, as after a power failure.
 func (t *trial) joinAll(ctx context.Context) error {
 	before, u := heap(), t.now()
 	t.nodes = make([]*node, t.nodeCount)
@@ -85,7 +85,7 @@ func (t *trial) joinAll(ctx context.Context) error {
 	return nil
 }
 
-// one has one more node come, change and go.
+// one lets one more node join, change its record and leave.
 func (t *trial) one(ctx context.Context) error {
 	others := uint64(t.nodeCount)
 	var late *node
@@ -118,7 +118,7 @@ func (t *trial) one(ctx context.Context) error {
 	return nil
 }
 
-// claim has each node claim its keys.
+// claim lets each node claim its keys.
 func (t *trial) claim(ctx context.Context) error {
 	before, u := heap(), t.now()
 	_, diskBefore := t.service.holds()
@@ -151,7 +151,7 @@ func (t *trial) claim(ctx context.Context) error {
 	return nil
 }
 
-// find looks for keys of others, and lists some.
+// find looks up keys of other nodes, and lists some.
 func (t *trial) find(ctx context.Context) error {
 	const lookups = 10_000
 	u := t.now()
@@ -189,7 +189,7 @@ func (t *trial) find(ctx context.Context) error {
 	return nil
 }
 
-// death ends the lease of one node, with all its keys, and has it come again.
+// death ends the lease of one node that has keys, and lets it join again.
 func (t *trial) death(ctx context.Context) error {
 	last := t.nodeCount - 1
 	n := t.nodes[last]
@@ -215,20 +215,17 @@ func (t *trial) death(ctx context.Context) error {
 	return errors.Join(t.nodes[last].index.Claim(ctx, keyindex.Keys, []string{key(last, 0)})...)
 }
 
-// gone waits until the service has none of a node's keys.
+// gone waits until the service has no entry of a node's keys.
 func (t *trial) gone(ctx context.Context, i int) error {
 	prefix := "keys/" + key(i, 0)
 	prefix = prefix[:len(prefix)-6]
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	return await(ctx, time.Millisecond, func() (bool, error) {
 		found, _, err := t.nodes[0].service.List(ctx, prefix, "", 1)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-	}
-	return errors.New("keys stay")
+		return len(found) == 0, err
+	})
 }
 
-// rest looks what nodes do that have nothing to do.
+// rest measures idle nodes.
 func (t *trial) rest(ctx context.Context) error {
 	u := t.now()
 	select {
@@ -243,14 +240,14 @@ func (t *trial) rest(ctx context.Context) error {
 	return nil
 }
 
-// well says whether a node's view is kept.
+// well reports whether a node's view is current.
 func well(n *node) bool {
 	st := n.members.State()
 	l, _, _ := n.members.Lease()
 	return st.UnreachableSince.IsZero() && st.Problem == "" && l != nil
 }
 
-// outage has the service go away for a moment.
+// outage makes the service unavailable for a moment.
 func (t *trial) outage(ctx context.Context) error {
 	if err := t.service.away(ctx, true); err != nil {
 		return err
@@ -271,7 +268,7 @@ func (t *trial) outage(ctx context.Context) error {
 	return nil
 }
 
-// lost has the service lose everything.
+// lost deletes all data of the service.
 func (t *trial) lost(ctx context.Context) error {
 	u := t.now()
 	if err := t.service.wipe(ctx); err != nil {
@@ -281,7 +278,7 @@ func (t *trial) lost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Each has a record and a mark.
+	// Each node has a record and a mark.
 	err = t.complete(ctx, looker, "nodes/", 2*t.nodeCount)
 	if err == nil {
 		err = t.until(ctx, well)
@@ -301,29 +298,25 @@ func (t *trial) lost(ctx context.Context) error {
 	return errors.Join(err, looker.Close())
 }
 
-// complete waits until the service has so many entries.
+// complete waits until the service has the given number of entries.
 func (t *trial) complete(ctx context.Context, s coord.Service, prefix string, want int) error {
 	count := 0
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	err := await(ctx, 50*time.Millisecond, func() (bool, error) {
 		count = 0
 		for after, more := "", true; more; {
 			found, _, err := s.List(ctx, prefix, after, 10_000)
 			if err != nil && !errors.Is(err, coord.ErrUnavailable) {
-				return err
+				return false, err
 			}
 			count += len(found)
 			if more = len(found) == 10_000; more {
 				after = found[len(found)-1].Name
 			}
 		}
-		if count == want {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
+		return count == want, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%d of %d entries in %s: %w", count, want, prefix, err)
 	}
-	return fmt.Errorf("%d of %d entries in %s", count, want, prefix)
+	return err
 }

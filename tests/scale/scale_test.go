@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// TestRun runs everything on a small scale, and writes the table.
+// TestRun runs all measurements on a small scale, and writes the table.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for leases and probes")
 	}
 	kit.Require(t, "tool:etcd")
 	doc := filepath.Join(t.TempDir(), "scale.md")
-	if err := os.WriteFile(doc, []byte("before\n"+sectionBegin+"old\n"+sectionEnd+"after\n"), 0o600); err != nil {
+	if err := os.WriteFile(doc, []byte("before\n"+sectionBegin+"old\n"+measure.SectionEnd+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
-// simulated is a service in this process: its network takes no time.
+// simulated is a service in this process, without network delays.
 type simulated struct{ *memcoord.Server }
 
 func newSimulated() simulated { return simulated{memcoord.NewServer(memcoord.Options{})} }
@@ -28,7 +28,7 @@ func (s simulated) wipe(context.Context) error {
 
 func (s simulated) holds() (memory, disk uint64) { return 0, 0 }
 
-// real is an etcd.
+// real is a service on an etcd server.
 type real struct{ *etcdkit.Server }
 
 func (r *real) client(ctx context.Context) (coord.Service, error) {

@@ -5,52 +5,52 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // patience bounds every wait.
 const patience = 10 * time.Minute
 
-// atOnce is the number of nodes that do something at one time.
+// atOnce is the number of nodes that act concurrently.
 const atOnce = 32
 
-// service is the one that a world's nodes share.
+// service is the coordination service that the nodes of a world share.
 type service interface {
-	// client is a node's way to it.
+	// client connects a node to the service.
 	client(ctx context.Context) (coord.Service, error)
-	// away stops it, or starts it again; wipe has it lose everything.
+	// away stops the service, or starts it again. wipe deletes all of its data.
 	away(ctx context.Context, away bool) error
 	wipe(ctx context.Context) error
-	// holds are the bytes that it needs in memory and on disk, the first 0
-	// where that is this process's.
+	// holds returns the bytes that the service uses in memory and on disk; memory is 0 if
+	// it runs in this process.
 	holds() (memory, disk uint64)
 }
 
-// node is one node: the product's code for membership and index.
+// node is one node, with the product's code for membership and key index.
 type node struct {
 	service coord.Service
 	members *members.Members
 	index   *keyindex.Registry
-	quiet   func() // ends the counting of its events
+	quiet   func() // removes its event listener
 }
 
-// world is all nodes.
+// world is a cluster of nodes.
 type world struct {
 	meter
 	service service
 	nodes   []*node
 	keys    int // of each node
-	// awaited is the change that is waited for.
+	// awaited is the change that converge waits for.
 	awaited atomic.Pointer[awaited]
 }
 
-// awaited is a change of one node that so many others still have to see.
+// awaited is a change of one node, and the number of nodes that have yet to see it.
 type awaited struct {
 	kind members.Kind
 	name members.Name
@@ -58,10 +58,11 @@ type awaited struct {
 	seen chan struct{}
 }
 
-// name of the node with a number. Numbers beyond the world's are newcomers.
+// name returns the name of a node by its number. Numbers beyond the world's belong to
+// newcomers.
 func name(i int) members.Name { return members.Name(fmt.Sprintf("node-%04d.rack-%02d", i, i/40)) }
 
-// record returns what a machine with eight cards would say of itself.
+// record returns a record like that of a machine with eight cards.
 func record(i int) members.Record {
 	r := members.Record{
 		Name:      name(i),
@@ -76,7 +77,7 @@ func record(i int) members.Record {
 	return r
 }
 
-// key is one of a node's keys.
+// key returns the name of a node's key.
 func key(i, k int) string { return fmt.Sprintf("model-%04d-layer-%06d", i, k) }
 
 func (w *world) join(ctx context.Context, i int) (_ *node, err error) {
@@ -99,7 +100,7 @@ func (w *world) join(ctx context.Context, i int) (_ *node, err error) {
 	return n, nil
 }
 
-// leave takes a node out in order.
+// leave ends a node properly.
 func (n *node) leave(ctx context.Context) error {
 	var err error
 	if n.index != nil {
@@ -109,7 +110,7 @@ func (n *node) leave(ctx context.Context) error {
 	return errors.Join(err, n.members.Close(ctx), n.service.Close())
 }
 
-// saw counts those who have seen what is waited for.
+// saw counts the nodes that have seen the awaited change.
 func (w *world) saw(ev members.Event) {
 	a := w.awaited.Load()
 	if a != nil && a.kind == ev.Kind && a.name == ev.Record.Name && a.left.Add(-1) == 0 {
@@ -117,7 +118,7 @@ func (w *world) saw(ev members.Event) {
 	}
 }
 
-// converge does something to one node and waits until the others have seen it.
+// converge changes one node and waits until the others have seen the change.
 func (w *world) converge(ctx context.Context, kind members.Kind, i, others int, do func() error) error {
 	a := &awaited{kind: kind, name: name(i), seen: make(chan struct{})}
 	a.left.Store(int64(others))
@@ -135,43 +136,52 @@ func (w *world) converge(ctx context.Context, kind members.Kind, i, others int, 
 	}
 }
 
-// each does something for each number below n, some at a time.
+// each calls do for each number below n, several at a time.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
-	var wg sync.WaitGroup
 	var next atomic.Int64
-	for range min(atOnce, n) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				errs[i] = do(i)
-			}
-		})
-	}
-	wg.Wait()
+	_ = measure.AtOnce(min(atOnce, n), func(int) error { // errs has the errors
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			errs[i] = do(i)
+		}
+		return nil
+	})
 	return errors.Join(errs...)
 }
 
-// until waits until something holds for every node.
+// until waits until a condition holds for every node.
 func (w *world) until(ctx context.Context, holds func(n *node) bool) error {
-	late := time.Now().Add(patience)
-	for i := 0; i < len(w.nodes); {
-		if holds(w.nodes[i]) {
+	i := 0
+	err := await(ctx, 2*time.Millisecond, func() (bool, error) {
+		for i < len(w.nodes) && holds(w.nodes[i]) {
 			i++
-			continue
+		}
+		return i == len(w.nodes), nil
+	})
+	if err != nil {
+		err = fmt.Errorf("node %d: %w", i, err)
+	}
+	return err
+}
+
+// await waits until something is done, and looks from time to time.
+func await(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
+	for late := time.Now().Add(patience); ; {
+		if ok, err := done(); ok || err != nil {
+			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("node %d is not so after %v", i, patience)
+			return fmt.Errorf("not so after %v", patience)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
-	return nil
 }
 
-// close ends what is left of the world, without leaving in order.
+// close ends the remaining nodes, without leaving properly.
 func (w *world) close(ctx context.Context) {
 	_ = each(len(w.nodes), func(i int) error {
 		n := w.nodes[i]
@@ -188,7 +198,7 @@ func (w *world) close(ctx context.Context) {
 	})
 }
 
-// heap is the memory that this process needs now, stacks included.
+// heap returns the memory that this process uses now, in bytes, including stacks.
 func heap() uint64 {
 	var ms runtime.MemStats
 	runtime.GC()

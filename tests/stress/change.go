@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/testfiles"
 )
 
-// git runs git and returns what it prints.
+// git runs git and returns its output.
 func git(ctx context.Context, args ...string) (string, error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "git", args...)
@@ -49,8 +49,8 @@ func baseOf(ctx context.Context) (string, error) {
 	return base, err
 }
 
-// changedLines returns the changed lines of each file of tests, by its path
-// from the top of the repository, which is the working directory.
+// changedLines returns the changed lines of each test file, by its path relative to the top
+// of the repository, which is the working directory.
 func changedLines(ctx context.Context, base string) (map[string][]testfiles.Lines, error) {
 	diff, err := git(ctx, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/", base, "--", "*_test.go")
 	if err != nil {
@@ -70,10 +70,10 @@ func changedLines(ctx context.Context, base string) (map[string][]testfiles.Line
 	return changed, nil
 }
 
-// hunk matches the head of a hunk: the lines that it leaves in the file.
+// hunk matches the header of a hunk, with the lines of the new file.
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
-// parseDiff returns the lines of each file that a diff without context names.
+// parseDiff returns the changed lines of each file in a diff without context.
 func parseDiff(diff string) (map[string][]testfiles.Lines, error) {
 	changed := make(map[string][]testfiles.Lines)
 	file := ""
@@ -87,7 +87,7 @@ func parseDiff(diff string) (map[string][]testfiles.Lines, error) {
 		}
 		at := hunk.FindStringSubmatch(line)
 		if at == nil || file == "" {
-			continue // content, or a file that is gone
+			continue // content, or a deleted file
 		}
 		first, err := strconv.Atoi(at[1])
 		if err != nil {
@@ -99,7 +99,7 @@ func parseDiff(diff string) (map[string][]testfiles.Lines, error) {
 				return nil, fmt.Errorf("read %q: %w", line, err)
 			}
 		}
-		// Where lines were only taken away, the two around them are touched.
+		// A hunk that only deletes lines touches the two lines around them.
 		l := testfiles.Lines{First: first, Last: first + n - 1}
 		if n == 0 {
 			l.Last = first + 1
@@ -109,8 +109,7 @@ func parseDiff(diff string) (map[string][]testfiles.Lines, error) {
 	return changed, nil
 }
 
-// testsOf returns the tests that changes touch, by the directory of their
-// package.
+// testsOf returns the tests touched by the changes, by the directory of their package.
 func testsOf(changed map[string][]testfiles.Lines) (map[string][]string, error) {
 	byDir := make(map[string][]string)
 	for file := range changed {

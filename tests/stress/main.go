@@ -52,8 +52,8 @@ func main() {
 	}
 }
 
-// run stresses the tests that differ from a commit, or from the usual one if it
-// is empty.
+// run stresses the tests that differ from a commit, or from the default one if commit is
+// empty.
 func run(ctx context.Context, out io.Writer, o options, base string) (err error) {
 	if base == "" {
 		if base, err = baseOf(ctx); err != nil {
@@ -92,7 +92,7 @@ func run(ctx context.Context, out io.Writer, o options, base string) (err error)
 	return errors.Join(s.end(), ctx.Err())
 }
 
-// spin keeps threads busy until it is told to stop.
+// spin keeps threads busy until it is stopped.
 func spin(threads int) (stop func()) {
 	before := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(before + threads)

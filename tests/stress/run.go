@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// options hold the values of the flags.
+// options holds the values of the flags.
 type options struct {
 	count, atATime, load int
 	limit, timeout       time.Duration
@@ -39,8 +39,8 @@ type score struct {
 	shown map[string]bool // tests whose failure was printed whole
 }
 
-// compile builds the test binaries of the packages and returns the turns of one
-// round. A package that does not compile is an error.
+// compile builds the test binaries of the packages and returns the turns of one round. A
+// package that does not compile is an error.
 func compile(ctx context.Context, out io.Writer, o options, chosen map[string][]string) ([]turn, error) {
 	var turns []turn
 	for i, dir := range slices.Sorted(maps.Keys(chosen)) {
@@ -60,7 +60,7 @@ func compile(ctx context.Context, out io.Writer, o options, chosen map[string][]
 	return turns, nil
 }
 
-// repeat runs all turns count times, some at a time, until the limit.
+// repeat runs all turns count times, several at a time, until the limit.
 func (s *score) repeat(ctx context.Context, o options, turns []turn) (whole int) {
 	todo := make(chan turn)
 	var all sync.WaitGroup
@@ -89,14 +89,14 @@ func (s *score) repeat(ctx context.Context, o options, turns []turn) (whole int)
 	return o.count
 }
 
-// one runs a test once.
+// one runs a turn.
 func (s *score) one(ctx context.Context, o options, t turn) {
 	cmd := exec.CommandContext(ctx, t.binary, "-test.run=^"+t.test+"$", "-test.v", "-test.count=1", "-test.timeout="+o.timeout.String())
 	cmd.Dir = t.dir
-	cmd.WaitDelay = time.Minute // for what it may leave behind with its output
+	cmd.WaitDelay = time.Minute // processes that it leaves behind may hold its output
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		return // it was ended with this program
+		return // this program is ending
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ var (
 	errNothing = errors.New("tests differ, and none of them ran")
 )
 
-// end prints the numbers and says whether that was a success.
+// end prints the numbers and reports whether the result is a success.
 func (s *score) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

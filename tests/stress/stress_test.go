@@ -42,8 +42,8 @@ diff --git a/x/gone_test.go b/x/gone_test.go
 	}
 }
 
-// repository is a module whose last commit is the base, and returns what writes
-// a file of it.
+// repository creates a module whose last commit is the base, and returns a function that
+// writes one of its files.
 func repository(t *testing.T) (write func(name, text string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func TestDoesNotBuild(t *testing.T) {
 	}
 }
 
-// TestLimit ends the rounds early.
+// TestLimit checks that the limit ends the rounds early.
 func TestLimit(t *testing.T) {
 	kit.Check(t)
 	var out strings.Builder

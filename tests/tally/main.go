@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// arguments returns those of go test, with the tests that use one of some
-// identifiers, if there are any identifiers.
+// arguments returns the arguments of go test, extended by the tests that use one of the
+// identifiers, if there are any.
 func arguments(args []string, identifiers string) ([]string, error) {
 	if identifiers == "" {
 		return args, nil
@@ -80,7 +80,7 @@ func arguments(args []string, identifiers string) ([]string, error) {
 	return append(append(slices.Clone(args), "-run", "^("+strings.Join(slices.Sorted(maps.Keys(tests)), "|")+")$"), packages...), err
 }
 
-// run runs go test and fails if it does, or if anything failed in it.
+// run runs go test. It fails if go test fails or anything failed in it.
 func run(ctx context.Context, out io.Writer, counts string, args []string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -96,13 +96,13 @@ func run(ctx context.Context, out io.Writer, counts string, args []string) error
 	readErr := t.read(events)
 	waitErr := cmd.Wait()
 	if waitErr != nil && t.failed == 0 {
-		t.failed = 1 // it failed before there was anything to count
+		t.failed = 1 // it failed before any test ran
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	return errors.Join(readErr, waitErr, appendCounts(counts, t))
 }
 
-// appendCounts adds the numbers as a line to the file, if there is one.
+// appendCounts appends the numbers as a line to the file, if one is given.
 func appendCounts(file string, t *tally) error {
 	if file == "" {
 		return nil
@@ -125,8 +125,8 @@ type event struct {
 	Elapsed    float64
 }
 
-// tally counts events and keeps the output of tests until it is known
-// whether somebody wants to read it.
+// tally counts events and keeps the output of tests until it is known whether it has to be
+// printed.
 type tally struct {
 	out                     io.Writer
 	passed, failed, skipped int
@@ -134,7 +134,7 @@ type tally struct {
 	broken                  map[string]bool             // packages with a failed test
 }
 
-// newTally starts from nothing.
+// newTally returns an empty tally.
 func newTally(out io.Writer) *tally {
 	return &tally{out: out, pending: make(map[string]*strings.Builder), broken: make(map[string]bool)}
 }
@@ -189,9 +189,8 @@ func (t *tally) addTest(e event, output string) {
 	}
 }
 
-// addPackage counts the end of a package. One that failed without a failed
-// test did not build, or was killed. What tests have printed that did not end
-// is all there is to go by then.
+// addPackage counts the end of a package. A package that failed without a failed test did
+// not build, or was killed; then the output of the tests that have not ended is printed.
 func (t *tally) addPackage(e event, output string) {
 	switch e.Action {
 	case "pass":
@@ -209,7 +208,7 @@ func (t *tally) addPackage(e event, output string) {
 	}
 }
 
-// take returns the output that was kept and forgets it.
+// take returns the kept output and forgets it.
 func (t *tally) take(key string) string {
 	b := t.pending[key]
 	delete(t.pending, key)
@@ -219,10 +218,10 @@ func (t *tally) take(key string) string {
 	return b.String()
 }
 
-// print writes a text as it is.
+// print writes a text unchanged.
 func (t *tally) print(s string) { fmt.Fprint(t.out, s) }
 
-// reason finds why a test was skipped in its output.
+// reason finds the reason for a skip in the output of a test.
 func reason(output string) string {
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRun counts a module with every way in which tests can end.
+// TestRun counts the tests of a module in which tests end in every possible way.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -82,7 +82,7 @@ func TestSkipped(t *testing.T) { t.Skip("no such device") }
 	}
 }
 
-// TestArguments chooses tests by what they use.
+// TestArguments selects tests by the identifiers that they use.
 func TestArguments(t *testing.T) {
 	const uses = "package x\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) { t.Log(kit.Rounds(1)) }\n\nfunc TestUsual(t *testing.T) {}\n"
 	t.Chdir(kit.Tree(t, map[string]string{

@@ -1,6 +1,7 @@
 package affinity
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,12 +63,8 @@ type IRQ struct {
 //
 // Errors: those of reading the machine's devices.
 func Make(o Options) (*Plan, error) {
-	if o.Sys == "" {
-		o.Sys = topology.SysRoot
-	}
-	if o.Proc == "" {
-		o.Proc = ProcRoot
-	}
+	o.Sys = cmp.Or(o.Sys, topology.SysRoot)
+	o.Proc = cmp.Or(o.Proc, ProcRoot)
 	m, err := topology.ReadMachine(o.Sys)
 	if err != nil {
 		return nil, err
@@ -187,9 +184,7 @@ type Result struct {
 // the results. The change lasts until the machine reboots, or a program such as
 // irqbalance moves them again.
 func (p *Plan) ApplyIRQs(proc string) []Result {
-	if proc == "" {
-		proc = ProcRoot
-	}
+	proc = cmp.Or(proc, ProcRoot)
 	out := []Result{}
 	for _, q := range p.IRQs {
 		r := Result{IRQ: q}

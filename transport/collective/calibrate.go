@@ -55,7 +55,7 @@ func (c *calibration) run(ctx context.Context) (costs plan.Costs, err error) {
 	}
 	c.seq.next()
 	all := rows(c.places.Size(), costsSize)
-	if err = c.messages.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
+	if err = c.messages.exchange(ctx, forGroup, EncodeCosts(mine), all); err != nil {
 		return costs, fmt.Errorf("exchange measured costs: %w", err)
 	}
 	for _, p := range all {
@@ -73,13 +73,11 @@ func (c *calibration) neighbours() (inside, between ring) {
 	nodes := c.places.Nodes()
 	me := c.places.Rank()
 	var mates, leaders []plan.Rank
-	seen := map[int]bool{}
 	for r, node := range nodes {
 		if node == nodes[me] {
 			mates = append(mates, plan.Rank(r))
 		}
-		if !seen[node] {
-			seen[node] = true
+		if slices.Index(nodes, node) == r {
 			leaders = append(leaders, plan.Rank(r))
 		}
 	}
@@ -87,13 +85,11 @@ func (c *calibration) neighbours() (inside, between ring) {
 }
 
 func ringOf(all []plan.Rank, me plan.Rank) ring {
-	n := len(all)
-	for i, r := range all {
-		if r == me {
-			return ring{next: all[(i+1)%n], before: all[(i+n-1)%n]}
-		}
+	i, n := slices.Index(all, me), len(all)
+	if i < 0 {
+		return ring{me, me}
 	}
-	return ring{me, me}
+	return ring{next: all[(i+1)%n], before: all[(i+n-1)%n]}
 }
 
 // measure sends messages around a ring.

@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -18,7 +19,8 @@ const optionsSize = 2048
 // protocolVersion is the version of the messages between ranks.
 const protocolVersion = 1
 
-// compareOptions compares the options of the group between the ranks.
+// compareOptions compares the options of the group between the ranks, as the watchdog's first
+// call.
 //
 // Errors: an InconsistentError, at every rank.
 func compareOptions(ctx context.Context, m *messenger, o *Options) error {
@@ -26,6 +28,9 @@ func compareOptions(ctx context.Context, m *messenger, o *Options) error {
 	if ranks == 1 {
 		return nil
 	}
+	name := "new group"
+	m.watch.begin(1, &name)
+	defer m.watch.end()
 	mine := make([]byte, optionsSize)
 	own := map[string]string{
 		"version": strconv.Itoa(protocolVersion), "algorithm": string(o.Algorithm), "strict": strconv.FormatBool(o.Strict),
@@ -69,11 +74,10 @@ func digestOf(text string) string {
 // differMaps lists the names that have different values.
 func differMaps(ours, theirs map[string]string) []FieldDifference {
 	var out []FieldDifference
-	for name, local := range ours {
-		if remote := theirs[name]; remote != local {
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		if local, remote := ours[name], theirs[name]; remote != local {
 			out = append(out, FieldDifference{Field: name, Local: strconv.Quote(local), Remote: strconv.Quote(remote)})
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Field < out[j].Field })
 	return out
 }

@@ -11,7 +11,15 @@ import (
 
 // EncodeCosts encodes costs for DecodeCosts, so that ranks can reuse those of an earlier
 // group.
-func EncodeCosts(c plan.Costs) []byte { return putCosts(&c) }
+func EncodeCosts(c plan.Costs) []byte {
+	p := make([]byte, 0, costsSize)
+	p = binary.LittleEndian.AppendUint64(p, uint64(c.Inside.Latency))
+	p = binary.LittleEndian.AppendUint64(p, uint64(c.Between.Latency))
+	for _, f := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
+		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(f))
+	}
+	return p
+}
 
 // DecodeCosts decodes the result of EncodeCosts. The input need not be trusted.
 //
@@ -36,16 +44,6 @@ func DecodeCosts(p []byte) (plan.Costs, error) {
 
 // costsSize is the size, in bytes, of encoded costs.
 const costsSize = 48
-
-func putCosts(c *plan.Costs) []byte {
-	p := make([]byte, 0, costsSize)
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Inside.Latency))
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Between.Latency))
-	for _, f := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
-		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(f))
-	}
-	return p
-}
 
 func readCosts(p []byte) (c plan.Costs) {
 	c.Inside.Latency = time.Duration(binary.LittleEndian.Uint64(p))

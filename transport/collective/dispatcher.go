@@ -24,7 +24,7 @@ type dispatcher struct {
 // attempt executes a call once. It may be called again as long as the source is unchanged.
 func (d *dispatcher) attempt(ctx context.Context, r *running) error {
 	if !r.resumed {
-		d.sync.restart()
+		d.sync.entered = false
 	}
 	if r.prepared.window {
 		return d.window.do(ctx, r)
@@ -49,13 +49,14 @@ func (d *dispatcher) attempt(ctx context.Context, r *running) error {
 func (d *dispatcher) fallBack(r *running) error {
 	pr := r.prepared
 	if pr.stream == nil {
-		w, err := d.planner.streamWay(&r.task, pr.staged)
+		w, err := d.planner.choose(r.task, false)
 		if err != nil {
 			return err
 		}
-		pr.stream = w
+		d.planner.use(pr, w)
 	}
-	r.switchTo(pr.stream)
+	w := pr.stream
+	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (d *dispatcher) stream(ctx context.Context, r *running, w *way) error {
 		})
 	}
 	err := x.run(ctx)
-	x.end()
+	x.stager.settle()
 	r.report.note(x.count, path)
 	return err
 }

@@ -96,10 +96,6 @@ func (x *executor) begin(w work) {
 	}
 }
 
-// end waits until all device copies for the work have ended.
-func (x *executor) end() { x.stager.settle() }
-
-// close frees the memory of the executor.
 func (x *executor) close() error { return x.stager.pager.close() }
 
 // run executes the rest of the program.
@@ -138,7 +134,9 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		if err := x.here(p); err != nil {
 			return err
 		}
-		if err := x.stage(ctx, p); err != nil {
+		staged, err := x.stager.turn(ctx, p)
+		x.count.staged, x.moved = x.stager.staged, x.moved || staged
+		if err != nil {
 			return err
 		}
 		if x.moved {
@@ -158,14 +156,6 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		since = false
 	}
 	return nil
-}
-
-// stage starts device copies for the steps of a phase, and collects those that have ended.
-func (x *executor) stage(ctx context.Context, p *phase) error {
-	moved, err := x.stager.turn(ctx, p)
-	x.count.staged = x.stager.staged
-	x.moved = x.moved || moved
-	return err
 }
 
 // here executes steps that need no link, in order.
@@ -196,18 +186,18 @@ func (x *executor) here(p *phase) error {
 
 // do executes n bytes of a step, starting at offset at.
 func (x *executor) do(s *step, at, n uint64) error {
-	switch s.action {
+	switch s.Action {
 	case plan.Copy:
-		copy(x.part(s.block, at, n), x.part(s.from, at, n))
+		copy(x.part(s.Block, at, n), x.part(s.From, at, n))
 	case plan.CombineFrom:
-		dst := x.part(s.block, at, n)
-		return elem.Combine(x.task.Op, x.task.Type, dst, dst, x.part(s.from, at, n))
+		dst := x.part(s.Block, at, n)
+		return elem.Combine(x.task.Op, x.task.Type, dst, dst, x.part(s.From, at, n))
 	case plan.DivideBy:
-		return elem.Divide(x.task.Type, x.part(s.block, at, n), uint64(x.task.Ranks))
+		return elem.Divide(x.task.Type, x.part(s.Block, at, n), uint64(x.task.Ranks))
 	case plan.Fetch:
-		copy(x.part(s.block, at, n), x.folder.part(s.peer, s.from, at, n))
+		copy(x.part(s.Block, at, n), x.folder.part(s.Peer, s.From, at, n))
 	case plan.Fold:
-		return x.folder.fold(x.task, s, at, n)
+		return x.folder.fold(x.task, &s.Step, at, n)
 	default:
 		// All other actions need a link.
 	}
@@ -216,11 +206,11 @@ func (x *executor) do(s *step, at, n uint64) error {
 
 // part returns n bytes of a span, starting at offset off.
 func (x *executor) part(s span, off, n uint64) []byte {
-	if x.stager.pager.stages(s.buffer) {
+	if x.stager.pager.stages(s.Buffer) {
 		return x.stager.pager.bytes(s, off, n)
 	}
-	m := x.memory[s.buffer]
-	return m[s.off+off : s.off+off+n : s.off+off+n]
+	m := x.memory[s.Buffer]
+	return m[s.Off+off : s.Off+off+n : s.Off+off+n]
 }
 
 // send sends as much as a peer accepts.
@@ -235,9 +225,9 @@ func (x *executor) send(p *lane) error {
 			return nil
 		}
 		if e.sent == 0 && from == 0 {
-			x.seq.stamp(&e.out, s.nth, s.block.len)
+			x.seq.stamp(&e.out, s.nth, s.Block.Len)
 		}
-		body := x.part(s.block, from, min(to-from, uint64(budget)))
+		body := x.part(s.Block, from, min(to-from, uint64(budget)))
 		head := e.out[e.sent:]
 		var n int
 		var err error
@@ -317,13 +307,13 @@ func (x *executor) take(e *linkEnd, peer plan.Rank, i int, n uint64) (asked, got
 			return len(p), got, nil
 		}
 		copy(e.in[:], x.buffer)
-		if err = x.seq.verify(&e.in, peer, s.nth, s.block.len); err != nil {
+		if err = x.seq.verify(&e.in, peer, s.nth, s.Block.Len); err != nil {
 			return len(p), got, err
 		}
 		return len(p), got, x.place(e, i, x.buffer[headSize:all])
 	}
-	if s.action == plan.Receive {
-		p := x.part(s.block, x.done[i], n)
+	if s.Action == plan.Receive {
+		p := x.part(s.Block, x.done[i], n)
 		got, err = e.link.TryReceive(p)
 		x.done[i] += uint64(got)
 		return len(p), got, err
@@ -341,8 +331,8 @@ func (x *executor) take(e *linkEnd, peer plan.Rank, i int, n uint64) (asked, got
 func (x *executor) place(e *linkEnd, i int, p []byte) error {
 	s := &x.prog.steps[i]
 	at := x.done[i]
-	if s.action == plan.Receive {
-		copy(x.part(s.block, at, uint64(len(p))), p)
+	if s.Action == plan.Receive {
+		copy(x.part(s.Block, at, uint64(len(p))), p)
 		x.done[i] += uint64(len(p))
 		return nil
 	}
@@ -352,7 +342,7 @@ func (x *executor) place(e *linkEnd, i int, p []byte) error {
 		return nil
 	}
 	x.done[i] += whole
-	return elem.Combine(x.task.Op, x.task.Type, x.part(s.block, at, whole), x.part(s.from, at, whole), p[:whole])
+	return elem.Combine(x.task.Op, x.task.Type, x.part(s.Block, at, whole), x.part(s.From, at, whole), p[:whole])
 }
 
 // wants lists the links that the phase waits for, and returns one of the steps.

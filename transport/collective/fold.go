@@ -20,12 +20,12 @@ type folder struct {
 
 // part returns n bytes of a span of a rank's memory, starting at offset off.
 func (f *folder) part(r plan.Rank, s span, off, n uint64) []byte {
-	m := f.peers[r][s.buffer]
-	return m[s.off+off : s.off+off+n : s.off+off+n]
+	m := f.peers[r][s.Buffer]
+	return m[s.Off+off : s.Off+off+n : s.Off+off+n]
 }
 
-// fold combines n bytes of all ranks, and stores the result at each rank of s.to.
-func (f *folder) fold(t *plan.Task, s *step, at, n uint64) error {
+// fold combines n bytes of all ranks, and stores the result at each rank of s.To.
+func (f *folder) fold(t *plan.Task, s *plan.Step, at, n uint64) error {
 	for end := at + n; at < end; at += foldPiece {
 		if err := f.foldPiece(t, s, at, min(foldPiece, end-at)); err != nil {
 			return err
@@ -34,20 +34,20 @@ func (f *folder) fold(t *plan.Task, s *step, at, n uint64) error {
 	return nil
 }
 
-func (f *folder) foldPiece(t *plan.Task, s *step, at, n uint64) error {
+func (f *folder) foldPiece(t *plan.Task, s *plan.Step, at, n uint64) error {
 	ranks := len(f.peers)
-	first := f.part(s.to[0], s.block, at, n)
+	first := f.part(s.To[0], s.Block, at, n)
 	if ranks == 1 {
-		copy(first, f.part(0, s.from, at, n))
+		copy(first, f.part(0, s.From, at, n))
 	}
 	// Only the last combination writes to the block, which may be a source.
-	sum := f.part(0, s.from, at, n)
+	sum := f.part(0, s.From, at, n)
 	for r := 1; r < ranks; r++ {
 		dst := first
 		if r < ranks-1 {
 			dst = f.buffer[:n]
 		}
-		if err := elem.Combine(t.Op, t.Type, dst, sum, f.part(plan.Rank(r), s.from, at, n)); err != nil {
+		if err := elem.Combine(t.Op, t.Type, dst, sum, f.part(plan.Rank(r), s.From, at, n)); err != nil {
 			return err
 		}
 		sum = dst
@@ -57,8 +57,8 @@ func (f *folder) foldPiece(t *plan.Task, s *step, at, n uint64) error {
 			return err
 		}
 	}
-	for _, r := range s.to[1:] {
-		copy(f.part(r, s.block, at, n), first)
+	for _, r := range s.To[1:] {
+		copy(f.part(r, s.Block, at, n), first)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -45,7 +46,6 @@ type frame [frameSize]byte
 // kindControl and larger values are calls that have no plan.Kind.
 const kindControl = 0xf0
 
-// frameOf returns the frame of a call.
 func frameOf(t *plan.Task, a plan.Algorithm) (f frame) {
 	f[0], f[1], f[2] = byte(t.Kind), byte(t.Type), byte(t.Op)
 	if t.Strict {
@@ -82,16 +82,8 @@ func (f *frame) fields() []FieldDifference {
 
 // String returns the purpose as used in errors.
 func (p purpose) String() string {
-	switch p {
-	case forSuspend:
-		return "suspend"
-	case forResume:
-		return "resume"
-	case forVerify:
-		return "verify"
-	default:
-		return fmt.Sprintf("control %d", uint16(p))
-	}
+	names := map[purpose]string{forSuspend: "suspend", forResume: "resume", forVerify: "verify"}
+	return cmp.Or(names[p], fmt.Sprintf("control %d", uint16(p)))
 }
 
 // differences compares our frame with a peer's. It returns nil if they are equal.

@@ -104,7 +104,7 @@ func newGroup(f fabric.Fabric, o Options) *Group {
 // +checklocks:g.mu
 func (g *Group) open(ctx context.Context) error {
 	g.watch.start()
-	if err := g.compareOptions(ctx); err != nil {
+	if err := compareOptions(ctx, g.guard.messages, &g.opts); err != nil {
 		return err
 	}
 	windows := g.dispatcher.window.slots
@@ -120,16 +120,6 @@ func (g *Group) open(ctx context.Context) error {
 	costs, err := c.run(ctx)
 	g.planner.costs = costs
 	return err
-}
-
-// compareOptions compares the options between the ranks, as the watchdog's first call.
-//
-// +checklocks:g.mu
-func (g *Group) compareOptions(ctx context.Context) error {
-	name := "new group"
-	g.watch.begin(1, &name)
-	defer g.watch.end()
-	return compareOptions(ctx, g.guard.messages, &g.opts)
 }
 
 // Rank returns our own rank.
@@ -158,7 +148,7 @@ func (g *Group) Do(ctx context.Context, c *Call) error {
 //
 // +checklocks:g.mu
 func (g *Group) doCall(ctx context.Context, c *Call) error {
-	if err := g.admit(false); err != nil {
+	if err := g.admit(); err != nil {
 		return err
 	}
 	var began time.Time
@@ -169,7 +159,11 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	resumed := g.unfinished && c.Kind == plan.Barrier
 	if c.After != nil {
 		if err := c.After.Wait(ctx); err != nil {
-			return errors.Join(fmt.Errorf("wait for the event before %v: %w", c.Kind, err), g.miss(resumed))
+			err = fmt.Errorf("wait for the event before %v: %w", c.Kind, err)
+			if !resumed { // otherwise the Barrier that it continues has a number already
+				err = errors.Join(err, g.guard.skip())
+			}
+			return err
 		}
 	}
 	if !resumed {
@@ -178,7 +172,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 		}
 		if err := g.openCall(ctx, c); err != nil {
 			g.unfinished = false
-			return errors.Join(err, g.miss(false))
+			return errors.Join(err, g.guard.skip())
 		}
 	}
 	r.resumed, g.unfinished = resumed, false
@@ -194,28 +188,17 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	return err
 }
 
-// miss counts a call that fails before it begins, unless it continues a Barrier, which has
-// a number already.
-//
-// +checklocks:g.mu
-func (g *Group) miss(numbered bool) error {
-	if numbered {
-		return nil
-	}
-	return g.guard.skip()
-}
-
 // admit returns an error if the group accepts no call now. Such a call is not counted:
 // ranks may make different numbers of them.
 //
-// Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
+// Errors: ErrClosed; ErrSuspended.
 //
 // +checklocks:g.mu
-func (g *Group) admit(resumes bool) error {
+func (g *Group) admit() error {
 	switch {
 	case g.closed.Load():
 		return ErrClosed
-	case g.suspended && !resumes:
+	case g.suspended:
 		return ErrSuspended
 	}
 	return nil

@@ -41,14 +41,6 @@ type guard struct {
 // errLost reports that links were lost before the call.
 var errLost = fmt.Errorf("collective: links were lost in an earlier call: %w", fabric.ErrLink)
 
-// failedTry describes the end of a try.
-type failedTry struct {
-	at stage
-	// tries includes this one.
-	tries int
-	cause error
-}
-
 // duty describes a call, or an exchange that counts as one. All ranks execute it together,
 // and repeat it after an error.
 type duty struct {
@@ -115,7 +107,7 @@ func (gd *guard) identOf(r *running) *ident {
 //
 // Errors: a RetryError for a call that has lapsed.
 func (gd *guard) number() error {
-	gd.keeper.forget()
+	gd.keeper.has = false // the next call copies its source again
 	if gd.seq.next() {
 		return &RetryError{Call: gd.seq.call, Rank: gd.ahead, Because: "had already completed it when the ranks recovered"}
 	}
@@ -143,7 +135,7 @@ func (gd *guard) serve(ctx context.Context, d *duty) error {
 		if !gd.recoverable(ctx, d, at, err) {
 			return err
 		}
-		over, err := gd.recover(ctx, d, failedTry{at: at, tries: tries, cause: err})
+		over, err := gd.recover(ctx, d, at, tries, err)
 		if over || err != nil {
 			return err
 		}
@@ -166,7 +158,7 @@ func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if d.run == nil {
 		return comparing, gd.messages.exchange(ctx, d.why, d.mine, d.all)
 	}
-	if err := gd.compare(ctx, d); err != nil {
+	if err := gd.compare(ctx, d.run); err != nil {
 		return comparing, err
 	}
 	if err := gd.keeper.keep(ctx, d.run, tries); err != nil {
@@ -224,16 +216,13 @@ func (gd *guard) settles(r *running) bool {
 // compare compares the arguments of a call between the ranks, if Options.Check requires it.
 //
 // Errors: an InconsistentError, at every rank and before any element moves.
-func (gd *guard) compare(ctx context.Context, d *duty) error {
-	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || d.run == nil || d.run.resumed {
+func (gd *guard) compare(ctx context.Context, r *running) error {
+	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || gd.seq.ident.agreed && gd.opts.Check == CheckFirst {
 		return nil
 	}
 	// A Barrier has no arguments, and an interrupted one can be continued: frames that some
 	// ranks have already sent would be in the way.
-	if d.run.task.Kind == plan.Barrier {
-		return nil
-	}
-	if gd.seq.ident.agreed && gd.opts.Check == CheckFirst {
+	if r.task.Kind == plan.Barrier {
 		return nil
 	}
 	if err := gd.messages.exchange(ctx, forCall, gd.seq.ident.frame[:], gd.frames); err != nil {
@@ -252,14 +241,14 @@ func (gd *guard) compare(ctx context.Context, d *duty) error {
 // recoverable reports whether an error requires recovery. These do not: an error that all
 // ranks return, a Barrier that can be continued, and a context that has ended.
 func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) bool {
-	var different *InconsistentError
-	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || errors.As(err, &different) {
+	_, different := errors.AsType[*InconsistentError](err)
+	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || different {
 		return false
 	}
 	if d.run != nil && d.run.task.Kind == plan.Barrier && at == started {
 		// The counters show which ranks are missing, and nothing was sent.
-		var late *TimeoutError
-		if ctx.Err() != nil || errors.As(err, &late) && late.Missing != nil {
+		late, timedOut := errors.AsType[*TimeoutError](err)
+		if ctx.Err() != nil || timedOut && late.Missing != nil {
 			gd.resumable = true
 			return false
 		}
@@ -271,25 +260,26 @@ func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) 
 	return true
 }
 
-// recover makes the links anew after a failed try, and applies the rule of recovery. It
-// returns nil if the duty is to be repeated, and over if it has succeeded.
+// recover makes the links anew after a try that has failed at a stage, and applies the rule of
+// recovery. tries includes that one. It returns nil if the duty is to be repeated, and over if
+// it has succeeded.
 //
 // Errors: fabric.ErrLink for ranks that have ended; ErrTimeout for ranks that do not take
 // part; ErrRetry; ErrInconsistent.
-func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, err error) {
+func (gd *guard) recover(ctx context.Context, d *duty, at stage, tries int, cause error) (over bool, err error) {
 	gd.lost = true
 	gd.opts.Logger.Warn("an error occurred; the ranks recover from it",
-		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(m.cause))
+		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(cause))
 	mine := standing{
-		call: gd.seq.call, at: m.at, again: verdictOn(failureOf(m.cause), m.at, d.run == nil || gd.keeper.repeatable(d.run)),
-		tries: uint16(min(m.tries, 1<<16-1)), counter: gd.sync.reached(), frame: gd.seq.ident.frame,
+		call: gd.seq.call, at: at, again: verdictOn(cause, at, d.run == nil || gd.keeper.repeatable(d.run)),
+		tries: uint16(min(tries, 1<<16-1)), counter: gd.sync.reached(), frame: gd.seq.ident.frame,
 	}
-	if d.waits(m.cause) {
+	if d.waits(cause) {
 		// All ranks take part now, so the Barrier can complete.
 		mine.again = canAgain
 	}
-	all, err := gd.recovery.gather(ctx, mine, m.cause)
-	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+	all, err := gd.recovery.gather(ctx, mine, cause)
+	if err != nil && at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		// The result is complete. A rank that still needed ours would have taken part.
 		return true, nil
 	}
@@ -303,7 +293,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	gd.seq.ident = gd.seq.intern(gd.seq.ident.frame)
 	gd.tries = 0
 	for _, s := range all {
-		gd.sync.raise(s.counter)
+		gd.sync.base = max(gd.sync.base, s.counter)
 		if s.call == gd.seq.call {
 			gd.tries = max(gd.tries, int(s.tries))
 		}
@@ -313,18 +303,7 @@ func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, 
 	gd.seq.apply(ruling)
 	gd.ahead = ruling.ahead
 	if ruling.outcome == fails {
-		return false, refusal(all, gd.fabric.Rank(), ruling, m.cause)
+		return false, refusal(all, gd.fabric.Rank(), ruling, cause)
 	}
 	return ruling.outcome == succeeds, nil
-}
-
-// failureOf classifies the error that has ended a try.
-func failureOf(err error) failure {
-	switch {
-	case errors.Is(err, ErrTimeout):
-		return timeFailure
-	case errors.Is(err, fabric.ErrLink), errors.Is(err, ErrInconsistent):
-		return linkFailure
-	}
-	return ownFailure
 }

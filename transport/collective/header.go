@@ -46,7 +46,6 @@ const (
 	sizeMask  = 1<<48 - 1
 )
 
-// put encodes the header.
 func (h header) put(b *[headSize]byte) {
 	binary.LittleEndian.PutUint32(b[:], h.call)
 	b[4], b[5] = byte(h.kind), headMagic

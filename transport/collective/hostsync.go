@@ -40,9 +40,6 @@ func (m *hostSync) sync(ctx context.Context, step int) error {
 	return nil
 }
 
-// restart makes the next sync set our counter again.
-func (m *hostSync) restart() { m.entered = false }
-
 // reached returns the value that our counter has reached.
 func (m *hostSync) reached() uint64 {
 	if s := m.fabric.Signals(); s != nil {
@@ -50,6 +47,3 @@ func (m *hostSync) reached() uint64 {
 	}
 	return m.base
 }
-
-// raise makes later counters exceed the one that a rank has reached.
-func (m *hostSync) raise(reached uint64) { m.base = max(m.base, reached) }

@@ -45,9 +45,6 @@ func (k *keeper) keep(ctx context.Context, r *running, tries int) error {
 	return nil
 }
 
-// forget makes the next call copy again.
-func (k *keeper) forget() { k.has = false }
-
 // take copies the source of a call: memory that the host can't access to the same device,
 // if that has room, otherwise to host memory.
 func (k *keeper) take(ctx context.Context, r *running) error {

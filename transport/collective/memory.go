@@ -72,11 +72,6 @@ func (m *memory) again(count uint64, v domain.View) error {
 	return err
 }
 
-// copyView copies a held view to another view.
-func copyView(ctx context.Context, dst domain.View, src *memory) error {
-	return region.Copy(ctx, dst.Buffer(), dst.Offset(), src.held, src.view.Offset(), src.view.Size())
-}
-
 // drop undoes hold and show.
 func (m *memory) drop() {
 	if m.release != nil {
@@ -120,10 +115,7 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	s, r := placeOf(source), placeOf(result)
 	first, second := s.at, r.at
 	s.at, r.at = 0, 0
-	if s != r {
-		return false, nil
-	}
-	if first >= second+uint64(result.Size()) || second >= first+uint64(source.Size()) {
+	if s != r || first >= second+uint64(result.Size()) || second >= first+uint64(source.Size()) {
 		return false, nil
 	}
 	part := plan.Part(t.Count, int(rank), t.Ranks).Off * t.Type.Size()

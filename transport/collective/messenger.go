@@ -17,7 +17,6 @@ type messenger struct {
 	// These fields are kept to avoid allocations.
 	exchanges []exchange
 	want      []fabric.Want
-	nothing   [0]byte
 }
 
 // exchange is an exchange with a peer: one control message in each direction.
@@ -56,8 +55,8 @@ func (m *messenger) settle(ctx context.Context) error {
 	n, me := m.fabric.Size(), int(m.fabric.Rank())
 	for by := 1; by < n; by *= 2 {
 		t := append(m.exchanges[:0],
-			exchange{peer: plan.Rank((me + by) % n), out: m.nothing[:]},
-			exchange{peer: plan.Rank((me - by + n) % n), in: m.nothing[:]})
+			exchange{peer: plan.Rank((me + by) % n), out: []byte{}},
+			exchange{peer: plan.Rank((me - by + n) % n), in: []byte{}})
 		m.exchanges = t
 		if err := m.exchangeAll(ctx, forEnd, t); err != nil {
 			return err

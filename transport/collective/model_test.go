@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
@@ -364,7 +365,7 @@ func (m *model) reform(s *modelState) (next []*modelState, err error) {
 		if !r.recovering {
 			return nil, nil
 		}
-		all[p] = standing{call: r.call, at: r.at, again: verdictOn(linkFailure, r.at, !m.inPlace), tries: r.tries}
+		all[p] = standing{call: r.call, at: r.at, again: verdictOn(fabric.ErrLink, r.at, !m.inPlace), tries: r.tries}
 	}
 	whole := 1<<m.ranks - 1
 	for heard := 1; heard <= whole; heard++ {

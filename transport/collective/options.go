@@ -1,8 +1,8 @@
 package collective
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -81,35 +81,16 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
-	if o.Check == "" {
-		o.Check = CheckFirst
-	}
-	if o.Buffer == 0 {
-		o.Buffer = 64 * devices.MiB
-	}
-	if o.StageSlot == 0 {
-		o.StageSlot = devices.MiB
-	}
-	if o.StageSlots == 0 {
-		o.StageSlots = 8
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 30 * time.Minute
-	}
-	if o.Stuck == 0 {
-		o.Stuck = 10 * time.Second
-	}
-	if o.Retry == 0 {
-		o.Retry = 1
-	}
-	if o.Settle == 0 {
-		o.Settle = 4 * devices.MiB
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Check = cmp.Or(o.Check, CheckFirst)
+	o.Buffer = cmp.Or(o.Buffer, 64*devices.MiB)
+	o.StageSlot = cmp.Or(o.StageSlot, devices.MiB)
+	o.StageSlots = cmp.Or(o.StageSlots, 8)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
+	o.Stuck = cmp.Or(o.Stuck, 10*time.Second)
+	o.Retry = cmp.Or(o.Retry, 1)
+	o.Settle = cmp.Or(o.Settle, 4*devices.MiB)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }
 
@@ -123,7 +104,7 @@ func (o *Options) check() error {
 		asked = append(asked, a)
 	}
 	for _, a := range asked {
-		if a != "" && !slices.Contains(plan.Algorithms(), a) {
+		if a != "" && !a.Known() {
 			return fmt.Errorf("%w: unknown algorithm %.40q", ErrArgument, a)
 		}
 	}

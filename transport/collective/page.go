@@ -10,8 +10,7 @@ import (
 type staging [4]bool
 
 // stagingOf returns which buffers of a task are staged.
-func stagingOf(t *plan.Task, source, result bool) staging {
-	st := staging{}
+func stagingOf(t *plan.Task, source, result bool) (st staging) {
 	if t.InPlace {
 		st[t.Place(0, plan.Block{Buffer: plan.Source}).Buffer] = source || result
 		return st
@@ -48,7 +47,7 @@ func newPaging(steps []step, phases []phase, st staging) *paging {
 	for i := range steps {
 		for _, x := range steps[i].spans() {
 			if p.stages(x) {
-				p.cuts[x.buffer] = append(p.cuts[x.buffer], x.off, x.end())
+				p.cuts[x.Buffer] = append(p.cuts[x.Buffer], x.Off, x.End())
 			}
 		}
 	}
@@ -62,8 +61,8 @@ func newPaging(steps []step, phases []phase, st staging) *paging {
 		if !p.stages(w) {
 			continue
 		}
-		for a := p.area(w.buffer, w.off); p.cuts[w.buffer][a] < w.end(); a++ {
-			p.last[w.buffer][a] = i
+		for a := p.area(w.Buffer, w.Off); p.cuts[w.Buffer][a] < w.End(); a++ {
+			p.last[w.Buffer][a] = i
 		}
 	}
 	for i := range phases {
@@ -73,7 +72,7 @@ func newPaging(steps []step, phases []phase, st staging) *paging {
 }
 
 // stages reports whether a span has staged bytes.
-func (p *paging) stages(x span) bool { return x.len > 0 && p.staged[x.buffer] }
+func (p *paging) stages(x span) bool { return x.Len > 0 && p.staged[x.Buffer] }
 
 // area returns the number of the area that contains a byte.
 func (p *paging) area(b plan.Buffer, off uint64) int {

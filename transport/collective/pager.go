@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -21,7 +22,6 @@ const smallestPage = 4 << 10
 // up to the position of the step. Therefore a page in use by a step is never evicted, and
 // there are more frames than steps can use pages. An evicted page is loaded again when it
 // is needed.
-// again when it is needed.
 type pager struct {
 	slots *transport.SlotPool
 	slot  uint64
@@ -158,13 +158,12 @@ func (pg *pager) close() error {
 // busy returns the number of pages being copied.
 func (pg *pager) busy() int { return pg.loading + pg.storing }
 
-// stages reports whether a buffer is staged.
 func (pg *pager) stages(b plan.Buffer) bool { return pg.plan != nil && pg.plan.staged[b] }
 
 // reach returns the offset in a span up to which it may be used, starting at offset from:
 // the end of the page, or 0 while the page is not resident.
 func (pg *pager) reach(x span, from uint64, write bool) uint64 {
-	at, n := pg.plan.pageOf(x.buffer, x.off+from, pg.page)
+	at, n := pg.plan.pageOf(x.Buffer, x.Off+from, pg.page)
 	k, here := pg.where[at]
 	if !here {
 		pg.miss(fault{at: at, n: n, load: !write})
@@ -178,26 +177,23 @@ func (pg *pager) reach(x span, from uint64, write bool) uint64 {
 		f.dirty = true
 		pg.dirty++
 	}
-	return at.off + n - x.off
+	return at.off + n - x.Off
 }
 
 // miss records a page that a step waits for. A page that is both read and written is
 // loaded, since the read is requested first.
 func (pg *pager) miss(f fault) {
-	for i := range pg.faults {
-		if pg.faults[i].at == f.at {
-			return
-		}
+	if !slices.ContainsFunc(pg.faults, func(x fault) bool { return x.at == f.at }) {
+		pg.faults = append(pg.faults, f)
 	}
-	pg.faults = append(pg.faults, f)
 }
 
 // bytes returns n bytes of a span, starting at offset off.
 //
 // Preconditions: reach has returned that they are resident.
 func (pg *pager) bytes(x span, off, n uint64) []byte {
-	at, _ := pg.plan.pageOf(x.buffer, x.off+off, pg.page)
-	begin := x.off + off - at.off
+	at, _ := pg.plan.pageOf(x.Buffer, x.Off+off, pg.page)
+	begin := x.Off + off - at.off
 	return pg.frames[pg.where[at]].mem[begin : begin+n : begin+n]
 }
 

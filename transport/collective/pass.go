@@ -65,12 +65,7 @@ type passPath struct {
 
 // passes reports whether a call can use the areas: its kind has no parts.
 func (r *running) passes() bool {
-	switch r.task.Kind {
-	case plan.AllReduce, plan.Reduce, plan.Broadcast:
-		return r.task.Count > 0
-	case plan.ReduceScatter, plan.AllGather, plan.AllToAll, plan.Barrier:
-	}
-	return false
+	return r.task.Count > 0 && (r.task.Kind == plan.AllReduce || r.task.Kind.Rooted())
 }
 
 // state encodes the state of our areas for the other ranks: 1 if we have them, 2 if we
@@ -128,7 +123,6 @@ func (p *passPath) pin(m *memory) {
 	p.unpin = append(p.unpin, unpin)
 }
 
-// close frees the areas.
 func (p *passPath) close(ctx context.Context) error {
 	for _, unpin := range p.unpin {
 		unpin()
@@ -202,7 +196,7 @@ func (p *passPath) passed(k int) error {
 		return nil
 	}
 	p.away[i] = false
-	p.watch.advance()
+	p.watch.moved.Add(1)
 	return <-p.moved[i]
 }
 
@@ -230,7 +224,7 @@ func (p *passPath) load(ctx context.Context, r *running, k int) {
 		return
 	}
 	v := r.source.view
-	p.copyAway(k, p.alone(r), func() error { return readView(ctx, v, devices.Offset(off), mem) })
+	p.copyAway(k, r, func() error { return readView(ctx, v, devices.Offset(off), mem) })
 }
 
 // store starts to copy our area into segment k of our result.
@@ -246,19 +240,16 @@ func (p *passPath) store(ctx context.Context, r *running, k int) {
 		return
 	}
 	v := r.result.view
-	p.copyAway(k, p.alone(r), func() error { return writeView(ctx, v, devices.Offset(off), mem) })
+	p.copyAway(k, r, func() error { return writeView(ctx, v, devices.Offset(off), mem) })
 }
 
-// alone reports that a call has a single segment.
-func (p *passPath) alone(r *running) bool { return r.total() <= p.size }
-
 // copyAway copies an area while the ranks continue with others.
-func (p *passPath) copyAway(k int, alone bool, do func() error) {
+func (p *passPath) copyAway(k int, r *running, do func() error) {
 	i := k % passAreas
 	done := p.moved[i]
 	p.away[i] = true
-	if alone {
-		done <- do() // there is nothing to do meanwhile
+	if r.total() <= p.size {
+		done <- do() // there is no other segment to continue with
 		return
 	}
 	go func() { done <- do() }()
@@ -281,17 +272,15 @@ func (p *passPath) combine(r *running, k int) error {
 	}
 	share := (n/uint64(t.Ranks) + foldAlign) / foldAlign * foldAlign
 	off := min(share*uint64(p.fabric.Rank()), n)
-	part := span{off: off, len: min(share, n-off)}
-	if part.len == 0 {
+	part := plan.Range{Off: off, Len: min(share, n-off)}
+	if part.Len == 0 {
 		return nil
 	}
-	s := step{action: plan.Fold, to: p.to}
-	s.block, s.from = part, part
-	s.block.buffer, s.from.buffer = plan.Result, plan.Source
+	s := plan.Step{Action: plan.Fold, Block: span{Buffer: plan.Result, Range: part}, From: span{Buffer: plan.Source, Range: part}, To: p.to}
 	if t.Kind == plan.Reduce {
-		s.to = []plan.Rank{t.Root}
+		s.To = []plan.Rank{t.Root}
 	}
-	if err := p.folder.fold(t, &s, 0, part.len); err != nil {
+	if err := p.folder.fold(t, &s, 0, part.Len); err != nil {
 		return fmt.Errorf("combine segment %d: %w", k, err)
 	}
 	return nil

@@ -61,12 +61,15 @@ func (p *planner) prepared(key callKey) (*prepared, error) {
 	if have := p.calls[key]; have != nil {
 		return have, nil
 	}
-	fresh, err := p.prepare(key)
+	w, err := p.wayOf(&key)
 	if err != nil {
 		return nil, err
 	}
-	p.calls[key] = fresh
-	return fresh, nil
+	pr := &prepared{staged: key.staged}
+	p.use(pr, w)
+	pr.window = key.plan == nil && pr.direct != nil && fitsWindow(&key.task)
+	p.calls[key] = pr
+	return pr, nil
 }
 
 // shape returns the shape for which plans are made; mapped reports whether memory is used
@@ -75,60 +78,42 @@ func (p *planner) shape(mapped bool) plan.Shape {
 	return plan.Shape{Order: p.opts.Order, Nodes: p.places.Nodes(), Mapped: mapped, Topology: p.opts.Topology}
 }
 
-// prepare determines how a call is executed.
-func (p *planner) prepare(key callKey) (*prepared, error) {
-	pr, t := &prepared{staged: key.staged}, key.task
-	if key.plan != nil {
-		return pr, p.usePlan(pr, key.plan, t)
-	}
-	if !p.windowed {
-		var err error
-		pr.stream, err = p.streamWay(&t, pr.staged)
-		return pr, err
-	}
-	w, err := p.choose(t, true)
-	if err != nil {
-		return nil, err
-	}
+// use makes our program of a plan, by which a call is then executed.
+func (p *planner) use(pr *prepared, w *way) {
 	if w.plan.Algorithm == plan.Direct {
-		pr.direct, pr.window = w, fitsWindow(&t)
+		pr.direct = w
 		p.translate(w, staging{})
-		return pr, nil
+		return
 	}
 	pr.stream = w
 	p.translate(w, pr.staged)
-	return pr, nil
 }
 
-// usePlan prepares a call that uses an existing plan.
-func (p *planner) usePlan(pr *prepared, have *plan.Plan, t plan.Task) error {
+// wayOf returns the way of a call: by the plan that it uses, or by the chosen one.
+func (p *planner) wayOf(key *callKey) (*way, error) {
+	have, t := key.plan, key.task
+	if have == nil {
+		return p.choose(t, p.windowed)
+	}
 	asked, same := have.Task, t
 	asked.InPlace, same.InPlace = false, false
 	if t.Kind == plan.Barrier {
 		asked.Type = t.Type // it has no elements, so any type will do
 	}
 	if asked != same {
-		return fmt.Errorf("%w: the plan is for %+v, but the call is %+v", ErrArgument, have.Task, t)
+		return nil, fmt.Errorf("%w: the plan is for %+v, but the call is %+v", ErrArgument, have.Task, t)
 	}
 	if err := p.current(have); err != nil {
-		return err
+		return nil, err
 	}
 	if have.Algorithm == plan.Direct {
 		t.InPlace = false
 	}
 	made, err := plan.Compile(t, have.Shape, have.Algorithm)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w := &way{plan: made, because: "plan", predicted: p.predict(made)}
-	if made.Algorithm == plan.Direct {
-		pr.direct = w
-		p.translate(w, staging{})
-		return nil
-	}
-	pr.stream = w
-	p.translate(w, pr.staged)
-	return nil
+	return &way{plan: made, because: "plan", predicted: p.predict(made)}, nil
 }
 
 // predict returns the cost model's estimate of a plan.
@@ -154,16 +139,6 @@ func (p *planner) current(of *plan.Plan) error {
 			plan.ErrStale, of.Shape.Nodes, of.Shape.Order, ours.Nodes, ours.Order)
 	}
 	return nil
-}
-
-// streamWay returns the way over links.
-func (p *planner) streamWay(t *plan.Task, st staging) (*way, error) {
-	w, err := p.choose(*t, false)
-	if err != nil {
-		return nil, err
-	}
-	p.translate(w, st)
-	return w, nil
 }
 
 // translate makes our program of a plan.

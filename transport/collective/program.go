@@ -16,42 +16,37 @@ type program struct {
 	paging *paging
 }
 
-// newProgram translates a rank's program.
 func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *program {
 	g := &program{element: element}
 	for i := range p {
-		g.steps = append(g.steps, translate(&p[i], rank, element))
+		g.steps = append(g.steps, translate(p[i], rank, element))
 	}
-	for i := range g.steps {
-		g.steps[i].waits = waitsOf(g.steps, i)
+	for i, waits := range p.Waits() {
+		g.steps[i].waits = waits
 	}
 	g.cut()
 	g.paging = newPaging(g.steps, g.phases, st)
 	return g
 }
 
-func translate(s *plan.Step, rank plan.Rank, element uint64) step {
-	t := step{action: s.Action, peer: s.Peer, block: bytesOf(s.Block, element), from: bytesOf(s.From, element), to: s.To}
+func translate(s plan.Step, rank plan.Rank, element uint64) step {
+	s.Block, s.From = bytesOf(s.Block, element), bytesOf(s.From, element)
+	t := step{Step: s}
 	switch s.Action {
 	case plan.Send:
-		t.reads[0] = t.block
+		t.reads[0] = s.Block
 	case plan.Receive, plan.Fetch:
-		t.write = t.block
-	case plan.ReceiveCombine:
-		if t.from.buffer == 0 {
-			t.from = t.block
-		}
-		t.write, t.reads[0] = t.block, t.from
-	case plan.Copy:
-		t.write, t.reads[0] = t.block, t.from
+		t.write = s.Block
+	case plan.ReceiveCombine, plan.Copy:
+		t.write, t.reads[0] = s.Block, s.From
 	case plan.CombineFrom:
-		t.write, t.reads[0], t.reads[1] = t.block, t.block, t.from
+		t.write, t.reads[0], t.reads[1] = s.Block, s.Block, s.From
 	case plan.DivideBy:
-		t.write, t.reads[0] = t.block, t.block
+		t.write, t.reads[0] = s.Block, s.Block
 	case plan.Fold:
-		t.reads[0] = t.from
+		t.reads[0] = s.From
 		if slices.Contains(s.To, rank) {
-			t.write = t.block
+			t.write = s.Block
 		}
 	case plan.Sync:
 	}
@@ -59,45 +54,9 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 }
 
 func bytesOf(b plan.Block, element uint64) span {
-	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
+	return span{Buffer: b.Buffer, Range: plan.Range{Off: b.Off * element, Len: b.Len * element}}
 }
 
-// waitsOf returns the earlier steps that step i must come after: those that write bytes it
-// touches, or touch bytes it writes.
-func waitsOf(steps []step, i int) []wait {
-	var waits []wait
-	s := &steps[i]
-	for j := i - 1; j >= 0; j-- {
-		if steps[j].action == plan.Sync {
-			break
-		}
-		meet, follow := conflict(s, &steps[j])
-		if meet {
-			waits = append(waits, wait{step: j, follow: follow})
-		}
-	}
-	return waits
-}
-
-// conflict reports whether two steps touch bytes that one of them writes, and whether these
-// are always the same range in both.
-func conflict(a, b *step) (meet, follow bool) {
-	follow = true
-	pair := func(x, y span) {
-		if x.overlaps(y) {
-			meet = true
-			follow = follow && x == y
-		}
-	}
-	pair(a.write, b.write)
-	for i := range a.reads {
-		pair(a.write, b.reads[i])
-		pair(a.reads[i], b.write)
-	}
-	return meet, meet && follow
-}
-
-// cut divides the steps into phases.
 func (g *program) cut() {
 	type way struct {
 		peer plan.Rank
@@ -108,22 +67,22 @@ func (g *program) cut() {
 	now := phase{}
 	for i := range g.steps {
 		s := &g.steps[i]
-		if s.action == plan.Sync {
+		if s.Action == plan.Sync {
 			now.sync = true
 			g.phases = append(g.phases, now)
 			now, lanes = phase{}, map[plan.Rank]int{}
 			continue
 		}
 		now.steps++
-		switch s.action {
+		switch s.Action {
 		case plan.Send, plan.Receive, plan.ReceiveCombine:
-			at, ok := lanes[s.peer]
+			at, ok := lanes[s.Peer]
 			if !ok {
 				at = len(now.lanes)
-				lanes[s.peer] = at
-				now.lanes = append(now.lanes, lane{peer: s.peer})
+				lanes[s.Peer] = at
+				now.lanes = append(now.lanes, lane{peer: s.Peer})
 			}
-			w := way{s.peer, s.action == plan.Send}
+			w := way{s.Peer, s.Action == plan.Send}
 			s.nth = count[w]
 			count[w]++
 			if w.send {

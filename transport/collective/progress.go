@@ -32,7 +32,6 @@ func (p *progress) start(prog *program) {
 	p.phase, p.entered = 0, false
 }
 
-// enter begins a phase.
 func (p *progress) enter(f *phase) {
 	p.local, p.left, p.entered = 0, f.steps, true
 	for i := range f.lanes {
@@ -43,13 +42,13 @@ func (p *progress) enter(f *phase) {
 // limit returns the number of bytes of a step that may be done now.
 func (p *progress) limit(i int) uint64 {
 	s := &p.prog.steps[i]
-	n := s.block.len
+	n := s.Block.Len
 	for _, w := range s.waits {
-		have := p.done[w.step]
+		have := p.done[w.Step]
 		switch {
-		case w.follow:
+		case w.Follow:
 			n = min(n, have)
-		case have < p.prog.steps[w.step].block.len:
+		case have < p.prog.steps[w.Step].Block.Len:
 			return 0
 		}
 	}
@@ -58,7 +57,7 @@ func (p *progress) limit(i int) uint64 {
 
 // floor rounds a limit down to whole elements for a step that combines.
 func (p *progress) floor(i int, n uint64) uint64 {
-	if p.prog.steps[i].action == plan.Receive {
+	if p.prog.steps[i].Action == plan.Receive {
 		return n
 	}
 	return n - n%p.prog.element
@@ -66,7 +65,7 @@ func (p *progress) floor(i int, n uint64) uint64 {
 
 // finish reports whether a step is complete, and if so counts it.
 func (p *progress) finish(i int) bool {
-	if p.done[i] < p.prog.steps[i].block.len {
+	if p.done[i] < p.prog.steps[i].Block.Len {
 		return false
 	}
 	p.left--

@@ -32,11 +32,8 @@ func (v *recovery) gather(ctx context.Context, mine standing, cause error) ([]st
 		if err = v.reform(ctx, mine.at, cause); err != nil {
 			return nil, err
 		}
-		if err = v.messages.exchange(ctx, forState, said, heard); err == nil {
+		if err = v.messages.exchange(ctx, forState, said, heard); !errors.Is(err, fabric.ErrLink) {
 			break
-		}
-		if !errors.Is(err, fabric.ErrLink) {
-			return nil, err
 		}
 	}
 	if err != nil {

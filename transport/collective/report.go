@@ -32,16 +32,8 @@ func (r *Report) Bandwidths() (algorithm, bus float64) {
 	if r.Measured <= 0 {
 		return 0, 0
 	}
-	n := float64(r.Task.Ranks)
 	algorithm = float64(r.Task.Count*r.Task.Type.Size()) / r.Measured.Seconds()
-	switch r.Task.Kind {
-	case plan.AllReduce:
-		return algorithm, algorithm * 2 * (n - 1) / n
-	case plan.ReduceScatter, plan.AllGather, plan.AllToAll:
-		return algorithm, algorithm * (n - 1) / n
-	case plan.Broadcast, plan.Reduce, plan.Barrier:
-	}
-	return algorithm, algorithm
+	return algorithm, algorithm * r.Task.Kind.BusFactor(r.Task.Ranks)
 }
 
 // note records the traffic over links in the report.
@@ -57,5 +49,4 @@ type counters struct {
 	staged, local uint64
 }
 
-// moved returns the total number of bytes.
 func (c *counters) moved() uint64 { return c.sent + c.received + c.staged + c.local }

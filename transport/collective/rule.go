@@ -2,7 +2,9 @@ package collective
 
 import (
 	"encoding/binary"
+	"errors"
 
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
@@ -68,25 +70,14 @@ const (
 	hasOverwritten
 )
 
-// failure classifies the error that has ended a try.
-type failure uint8
-
-const (
-	// linkFailure: a link was lost, or a peer is in another call.
-	linkFailure failure = iota
-	// timeFailure: a peer did not come within Options.Timeout.
-	timeFailure
-	// ownFailure: any other error.
-	ownFailure
-)
-
-// verdictOn returns the verdict of a rank whose try failed at a stage. kept reports
-// that the source is unchanged, or can be restored.
-func verdictOn(f failure, at stage, kept bool) verdict {
+// verdictOn returns the verdict of a rank whose try failed at a stage: a link was lost, a peer
+// is in another call, a peer did not come in time, or it has any other error of its own. kept
+// reports that the source is unchanged, or can be restored.
+func verdictOn(cause error, at stage, kept bool) verdict {
 	switch {
-	case f == timeFailure:
+	case errors.Is(cause, ErrTimeout):
 		return hasTimedOut
-	case f == ownFailure:
+	case !errors.Is(cause, fabric.ErrLink) && !errors.Is(cause, ErrInconsistent):
 		return hasFailed
 	case at >= started && !kept:
 		return hasOverwritten

@@ -1,12 +1,14 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // running is a call in progress.
@@ -76,7 +78,8 @@ func (r *running) hold(ctx context.Context, rank plan.Rank) error {
 func (r *running) rootCopies(ctx context.Context, rank plan.Rank) error {
 	t := &r.task
 	if rank == t.Root && !t.InPlace && t.Count > 0 {
-		if err := copyView(ctx, r.call.Result, &r.source); err != nil {
+		to, from := r.call.Result, &r.source
+		if err := region.Copy(ctx, to.Buffer(), to.Offset(), from.held, from.view.Offset(), from.view.Size()); err != nil {
 			return err
 		}
 		r.source.drop()
@@ -104,7 +107,6 @@ func (r *running) aligned() error {
 	return nil
 }
 
-// drop releases the memory of the call.
 func (r *running) drop() {
 	r.source.drop()
 	r.result.drop()
@@ -112,10 +114,7 @@ func (r *running) drop() {
 
 // fresh returns the report of a new call, and sets its plan.
 func (r *running) fresh() Report {
-	w := r.prepared.direct
-	if w == nil {
-		w = r.prepared.stream
-	}
+	w := cmp.Or(r.prepared.direct, r.prepared.stream)
 	r.plan = w.plan
 	return Report{Task: r.task, Algorithm: w.plan.Algorithm, Because: w.because, Predicted: w.predicted}
 }
@@ -155,26 +154,12 @@ func (r *running) again(c *Call, rank plan.Rank) error {
 	return nil
 }
 
-// switchTo changes the way by which the call is executed.
-func (r *running) switchTo(w *way) {
-	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
-}
-
 // total returns the size, in bytes, of the elements of the call's task.
 func (r *running) total() uint64 { return r.task.Count * r.task.Type.Size() }
 
-// overwrites reports whether the call may modify its source before it ends.
+// overwrites reports whether the call may modify its source before it ends: one that does not
+// combine writes only other ranks' elements.
 func (r *running) overwrites(rank plan.Rank) bool {
-	if !r.task.InPlace || r.task.Ranks == 1 {
-		return false
-	}
-	switch r.task.Kind {
-	case plan.AllReduce, plan.ReduceScatter, plan.AllToAll:
-		return true
-	case plan.Reduce:
-		return r.task.Root == rank
-	case plan.AllGather, plan.Broadcast, plan.Barrier:
-		// Only other ranks' elements are written.
-	}
-	return false
+	t := &r.task
+	return t.InPlace && t.Ranks > 1 && t.Kind.Combines() && (t.Kind != plan.Reduce || t.Root == rank)
 }

@@ -47,16 +47,8 @@ type shares struct {
 
 // oneHost reports whether all ranks are on one host, and can map memory there.
 func oneHost(p fabric.Places) bool {
-	if !p.Mapped() {
-		return false
-	}
 	nodes := p.Nodes()
-	for _, n := range nodes {
-		if n != nodes[0] {
-			return false
-		}
-	}
-	return true
+	return p.Mapped() && !slices.ContainsFunc(nodes, func(n int) bool { return n != nodes[0] })
 }
 
 // share maps one buffer of each rank at all of them. They call it in the same order.
@@ -133,17 +125,16 @@ func (s *shares) close() error {
 	return errors.Join(errs...)
 }
 
-// locate encodes the number of the share that contains a view, and the offset in it.
+// locate encodes the number of the share that contains a view, 0 for none, and the offset in it.
 func (s *shares) locate(p []byte, v domain.View) {
-	share, at := uint64(0), uint64(0)
+	clear(p[:16])
 	for _, o := range s.list {
 		if off, ok := within(v, o.buffer); ok {
-			share, at = o.number, off
-			break
+			binary.LittleEndian.PutUint64(p, o.number)
+			binary.LittleEndian.PutUint64(p[8:], off)
+			return
 		}
 	}
-	binary.LittleEndian.PutUint64(p, share)
-	binary.LittleEndian.PutUint64(p[8:], at)
 }
 
 // within returns the offset of a view in a buffer, and whether the buffer contains it.

@@ -50,7 +50,6 @@ func (s *slots) open(ctx context.Context, all *shares, table *region.Table) (err
 	return err
 }
 
-// close frees the window.
 func (s *slots) close(ctx context.Context) error {
 	if s.window == nil {
 		return nil

@@ -140,12 +140,12 @@ func (st *stager) markNext(steps []int, at int) {
 		if !pg.plan.stages(x) {
 			continue
 		}
-		begin, n := pg.plan.pageOf(x.buffer, x.off+st.at.done[i], pg.page)
+		begin, n := pg.plan.pageOf(x.Buffer, x.Off+st.at.done[i], pg.page)
 		if k, here := pg.where[begin]; here {
 			pg.frames[k].last = pg.turn
 		}
-		if end := begin.off + n; end < x.end() && end-x.off < limit {
-			st.near(s, x, end-x.off)
+		if end := begin.off + n; end < x.End() && end-x.Off < limit {
+			st.near(s, x, end-x.Off)
 		}
 	}
 	if at+1 < len(steps) {
@@ -166,7 +166,7 @@ func (st *stager) near(s *step, x span, from uint64) {
 	if !pg.plan.stages(x) {
 		return
 	}
-	at, n := pg.plan.pageOf(x.buffer, x.off+from, pg.page)
+	at, n := pg.plan.pageOf(x.Buffer, x.Off+from, pg.page)
 	if k, here := pg.where[at]; here {
 		pg.frames[k].near = pg.turn
 		return
@@ -239,7 +239,7 @@ func (st *stager) toStore(full bool) int {
 func (st *stager) final(f *pageFrame) bool {
 	p := st.pager.plan
 	i := p.last[f.at.buffer][p.area(f.at.buffer, f.at.off)]
-	return st.at.prog.steps[i].write.off+st.at.done[i] >= f.at.off+f.n
+	return st.at.prog.steps[i].write.Off+st.at.done[i] >= f.at.off+f.n
 }
 
 // away copies a page while the steps run.

@@ -2,42 +2,21 @@ package collective
 
 import "github.com/hmcfs/hmcfs/transport/collective/plan"
 
-// span is a range of bytes of a buffer.
-type span struct {
-	buffer plan.Buffer
-	off    uint64
-	len    uint64
-}
+// span is a plan.Block in bytes.
+type span = plan.Block
 
-func (s span) end() uint64 { return s.off + s.len }
-
-// overlaps reports whether two spans overlap.
-func (s span) overlaps(o span) bool {
-	return s.buffer == o.buffer && s.len > 0 && o.len > 0 && s.off < o.end() && o.off < s.end()
-}
-
-// step is a plan.Step with offsets in bytes, and the steps it waits for.
+// step is a plan.Step in bytes, with the steps it waits for.
 type step struct {
-	action plan.Action
-	peer   plan.Rank
-	// block is the step's Block, from its From.
-	block, from span
-	to          []plan.Rank
+	plan.Step
 	// write and reads are the spans that it accesses in our own memory.
 	write span
 	reads [2]span
-	waits []wait
+	// waits are the earlier steps that must be complete or may be followed byte by byte.
+	waits []plan.Wait
 	// nth is the index of the message among those of its link and direction.
 	nth uint16
 	// zeroCopy reports that the step may be sent without copying: see plan.Plan.ZeroCopy.
 	zeroCopy bool
-}
-
-// wait is an earlier step that must be complete or, if follow is set, may be followed byte
-// by byte.
-type wait struct {
-	step   int
-	follow bool
 }
 
 // spans returns the spans that a step accesses, reads first.

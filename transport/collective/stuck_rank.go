@@ -79,9 +79,6 @@ func (w *watchdog) begin(call uint32, what *string) {
 
 func (w *watchdog) end() { w.call.Store(0) }
 
-// advance records progress.
-func (w *watchdog) advance() { w.moved.Add(1) }
-
 // ranksOf returns the ranks in a bit set.
 func ranksOf(set uint64) []plan.Rank {
 	var out []plan.Rank
@@ -244,7 +241,6 @@ func (w *watchdog) run() {
 	}
 }
 
-// timedOut returns the error of a wait that timed out.
 func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
 	e := &TimeoutError{Rank: w.fabric.Rank(), For: ranksOf(w.peers.Load()), Call: w.call.Load(), Step: int(w.step.Load()), After: waited}
 	if what := w.what.Load(); what != nil {

@@ -50,9 +50,6 @@ func (d *Difference) String() string {
 // errUnread reports memory that another rank could not read; that rank has the details.
 var errUnread = errors.New("collective: memory could not be read")
 
-// castagnoli returns the table of the polynomial that processors support in hardware.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
 // sumSize is the size, in bytes, of a block's checksum on the wire, and roundSums the
 // number of them that are exchanged at a time.
 const (
@@ -68,13 +65,13 @@ const (
 func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.admit(false); err != nil {
+	if err := g.admit(); err != nil {
 		return nil, err
 	}
 	sums, failed := sumsOf(ctx, v)
 	whole := make([]byte, 13)
 	binary.LittleEndian.PutUint64(whole, uint64(v.Size()))
-	binary.LittleEndian.PutUint32(whole[8:], crc32.Checksum(sums, castagnoli()))
+	binary.LittleEndian.PutUint32(whole[8:], crc32.Checksum(sums, crc32.MakeTable(crc32.Castagnoli)))
 	if failed != nil {
 		whole[12] = 1
 	}
@@ -117,7 +114,7 @@ func sumsOf(ctx context.Context, v domain.View) ([]byte, error) {
 		}
 		defer v.Buffer().Drop()
 	}
-	table := castagnoli()
+	table := crc32.MakeTable(crc32.Castagnoli) // which processors support in hardware
 	for off := devices.Size(0); off < v.Size(); off += VerifyBlock {
 		n := min(VerifyBlock, v.Size()-off)
 		at := v.Offset() + devices.Offset(off)

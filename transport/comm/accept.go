@@ -1,8 +1,6 @@
 package comm
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"time"
 
@@ -40,7 +38,7 @@ func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 		}
 	}
 	s = newSession(c, h.From, int(h.Channel))
-	id := newSessionID()
+	id := wire.Session(wire.Random())
 	s.admitted(id, c.opts.HandshakeTimeout)
 	c.sessions[h.From] = s
 	return id, nil
@@ -63,29 +61,17 @@ func (d *acceptor) Serve(conn *control.Conn) {
 	s.serve(c.life, conn)
 }
 
-// newSessionID returns a random number other than 0.
-func newSessionID() wire.Session {
-	var p [8]byte
-	// It never fails: the runtime ends the process if the kernel has no random
-	// bytes.
-	_, _ = rand.Read(p[:])
-	return wire.Session(binary.LittleEndian.Uint64(p[:]) | 1)
-}
-
 // admitted sets the id of a session that a peer connects, and limits the time for
 // making all its connections.
 func (s *session) admitted(id wire.Session, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id = id
-	s.expiry = time.AfterFunc(limit, func() { s.expire() })
-}
-
-// expire ends a session whose peer has not made all its connections.
-func (s *session) expire() {
-	if s.state() == stateForming {
-		s.end(errors.New("the peer has not established all its connections in time"))
-	}
+	s.expiry = time.AfterFunc(limit, func() {
+		if s.state() == stateForming {
+			s.end(errors.New("the peer has not established all its connections in time"))
+		}
+	})
 }
 
 func (s *session) is(id wire.Session) bool {

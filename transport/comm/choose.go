@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/shm"
@@ -166,8 +165,7 @@ func (w *chosen) agreed(peer wire.Rank) error {
 
 // setting returns the description of the session for transports.
 func (s *session) setting(conn *control.Conn) window.Setting {
-	o := &s.c.opts
-	return window.Setting{Conn: conn.Conn, Local: o.Rank, Peer: s.peer, Engine: o.Engine, Timeout: o.Timeout, Logger: s.c.log}
+	return window.Setting{Conn: conn.Conn, Peer: s.peer, Timeout: s.c.opts.Timeout, Logger: s.c.log}
 }
 
 // propose agrees on a transport with a peer to which we connect.
@@ -178,11 +176,7 @@ func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 		if _, err := conn.Write(proposal.Append(nil, wire.KindProposal)); err != nil {
 			return err
 		}
-		_, body, err := control.ReadFrame(conn, wire.KindChoice)
-		if err != nil {
-			return err
-		}
-		answer, err := wire.ParseWays(body)
+		answer, err := readWays(conn, wire.KindChoice)
 		if err != nil {
 			return err
 		}
@@ -199,15 +193,20 @@ func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 	return nil
 }
 
+// readWays reads a proposal, or the answer to it.
+func readWays(conn *control.Conn, kind wire.Kind) (wire.Ways, error) {
+	_, body, err := control.ReadFrame(conn, kind)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseWays(body)
+}
+
 // choose agrees on a transport with a peer that connects to us.
 func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 	var way *chosen
 	err := s.timely(ctx, conn, func() error {
-		_, body, err := control.ReadFrame(conn, wire.KindProposal)
-		if err != nil {
-			return err
-		}
-		proposal, err := wire.ParseWays(body)
+		proposal, err := readWays(conn, wire.KindProposal)
 		if err != nil {
 			return err
 		}
@@ -254,13 +253,5 @@ func (s *session) decide(way *chosen) error {
 
 // timely runs an exchange within the handshake timeout and the context.
 func (s *session) timely(ctx context.Context, conn net.Conn, fn func() error) error {
-	if err := conn.SetDeadline(time.Now().Add(s.c.opts.HandshakeTimeout)); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err := fn()
-	if !stop() {
-		return errors.Join(ctx.Err(), err)
-	}
-	return errors.Join(err, conn.SetDeadline(time.Time{}))
+	return control.Timely(ctx, conn, s.c.opts.HandshakeTimeout, fn)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -158,48 +159,48 @@ func (c *Communicator) announce() {
 //
 // Errors: ErrClosed; the context's, which names the peer.
 func (c *Communicator) Await(ctx context.Context, peer wire.Rank) error {
-	for {
-		c.mu.RLock()
-		s, changed, closed := c.sessions[peer], c.changed, c.closed
-		c.mu.RUnlock()
-		if closed {
-			return errClosed()
-		}
-		if s != nil && s.state() == stateLive {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to connect: %w", peer, ctx.Err())
-		}
-	}
+	_, err := c.await(ctx, peer, func(s *session) (bool, error) { return s != nil && s.state() == stateLive, nil })
+	return err
 }
 
 // session finds the session with a peer. It waits for one that is being formed;
 // one that has ended is returned.
 func (c *Communicator) session(ctx context.Context, peer wire.Rank) (*session, error) {
+	return c.await(ctx, peer, func(s *session) (bool, error) { return s.formed(peer) })
+}
+
+// await waits until the latest session with a peer, which is nil if there was
+// none, is as needed, or can't become so.
+func (c *Communicator) await(ctx context.Context, peer wire.Rank, ready func(s *session) (bool, error)) (*session, error) {
 	for {
 		c.mu.RLock()
 		s, changed, closed := c.sessions[peer], c.changed, c.closed
 		c.mu.RUnlock()
-		switch {
-		case closed:
+		if closed {
 			return nil, errClosed()
-		case s == nil:
-			return nil, fmt.Errorf("%s: %w", peer, ErrNotConnected)
-		case s.state() == stateForming:
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return nil, fmt.Errorf("wait for %s to connect: %w", peer, ctx.Err())
-			}
-		case s.link == nil:
-			return nil, fmt.Errorf("%s: %w", peer, ErrNotConnected)
-		default:
-			return s, nil
+		}
+		if ok, err := ready(s); ok || err != nil {
+			return s, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %s to connect: %w", peer, ctx.Err())
 		}
 	}
+}
+
+// formed reports whether a session has been formed, even if it has ended since.
+//
+// Errors: ErrNotConnected if there is none, or if it has never been live.
+func (s *session) formed(peer wire.Rank) (bool, error) {
+	switch {
+	case s != nil && s.state() == stateForming:
+		return false, nil
+	case s == nil || s.link == nil:
+		return false, fmt.Errorf("%s: %w", peer, ErrNotConnected)
+	}
+	return true, nil
 }
 
 // Disconnect ends the session with a peer, notifies the peer, and waits until
@@ -245,10 +246,7 @@ func (c *Communicator) Close() error {
 		c.announce()
 	}
 	c.mu.RLock()
-	sessions := make([]*session, 0, len(c.sessions))
-	for _, s := range c.sessions {
-		sessions = append(sessions, s)
-	}
+	sessions := slices.Collect(maps.Values(c.sessions))
 	c.mu.RUnlock()
 	for _, s := range sessions {
 		s.end(errClosed())

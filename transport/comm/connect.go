@@ -28,7 +28,8 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 			return c.connect(ctx, s, at)
 		}
 		// That attempt may fail: then it is our turn.
-		if err = c.settled(ctx, s); err != nil || s.state() == stateLive {
+		_, err = c.await(ctx, peer, func(*session) (bool, error) { return s.state() != stateForming, nil })
+		if err != nil || s.state() == stateLive {
 			return err
 		}
 	}
@@ -104,26 +105,6 @@ func (c *Communicator) connect(ctx context.Context, s *session, at control.Addre
 		return c.Await(soon, s.peer)
 	}
 	return err
-}
-
-// settled waits until a session is live or has ended.
-func (c *Communicator) settled(ctx context.Context, s *session) error {
-	for {
-		c.mu.RLock()
-		changed, closed := c.changed, c.closed
-		c.mu.RUnlock()
-		switch {
-		case closed:
-			return errClosed()
-		case s.state() != stateForming:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to connect: %w", s.peer, ctx.Err())
-		}
-	}
 }
 
 // begin reserves a session that we connect, and counts it in running; mine is

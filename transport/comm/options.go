@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -95,18 +96,10 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.Channels == 0 {
-		o.Channels = DefaultChannels
-	}
-	if o.Timeout == 0 {
-		o.Timeout = tcp.DefaultTimeout
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = control.DefaultHandshakeTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Channels = cmp.Or(o.Channels, DefaultChannels)
+	o.Timeout = cmp.Or(o.Timeout, tcp.DefaultTimeout)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, control.DefaultHandshakeTimeout)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate reports every fault of the options at once, joined.

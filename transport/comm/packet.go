@@ -3,6 +3,8 @@ package comm
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -74,15 +76,11 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	c.mu.RLock()
 	s, closed := c.sessions[to], c.closed
 	c.mu.RUnlock()
-	switch {
-	case closed:
+	if closed {
 		return false, errClosed()
-	case s == nil:
-		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
-	case s.state() == stateForming:
-		return false, nil
-	case s.link == nil:
-		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
+	}
+	if ok, err := s.formed(to); !ok {
+		return false, err
 	}
 	sent, err = s.link.TryPacket(port, parts...)
 	return sent, s.seen(err)
@@ -175,10 +173,7 @@ func (s *session) packet(port wire.Port, p []byte) error {
 // tellEnded notifies the handlers that the session has ended.
 func (s *session) tellEnded() {
 	s.c.mu.RLock()
-	all := make([]Handler, 0, len(s.c.handlers))
-	for _, h := range s.c.handlers {
-		all = append(all, h)
-	}
+	all := slices.Collect(maps.Values(s.c.handlers))
 	s.c.mu.RUnlock()
 	for _, h := range all {
 		h.Ended(s.origin(), s.err())

@@ -211,7 +211,7 @@ func (s *session) errLocked() error {
 	if s.cause == nil || errors.Is(s.cause, control.ErrDisconnected) {
 		return s.cause
 	}
-	return fmt.Errorf("%s: %w: %w", s.peer, control.ErrDisconnected, s.cause)
+	return control.Disconnected(s.peer, s.cause)
 }
 
 // enter registers a request that starts.

@@ -1,10 +1,10 @@
 package control
 
 import (
-	"container/list"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,26 +14,23 @@ import (
 // choose the rest of their address.
 const sourceBits = 64
 
-// source identifies connections that one party may have made: an IPv4 address, or
-// the network of an IPv6 one. The zero value stands for this machine's processes
-// on a Unix socket.
-type source struct{ netip.Prefix }
-
-// sourceOf returns the source of a connection.
-func sourceOf(c net.Conn) source {
+// sourceOf returns the source of a connection, by which connections are identified
+// that one party may have made: an IPv4 address, or the network of an IPv6 one. The
+// zero value stands for this machine's processes on a Unix socket.
+func sourceOf(c net.Conn) netip.Prefix {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return source{}
+		return netip.Prefix{}
 	}
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
 	// It fails for an invalid address.
 	p, _ := ip.Prefix(min(ip.BitLen(), sourceBits))
-	return source{p}
+	return p
 }
 
 // group is a set of candidates with the same properties.
 type group struct {
-	source source
+	source netip.Prefix
 	// heard is set if they have sent something.
 	heard bool
 }
@@ -51,24 +48,24 @@ type candidate struct {
 // of them. Its owner locks it.
 type candidates struct {
 	most int
-	// all holds each *candidate, the oldest first.
-	all   list.List
+	// all has the oldest first.
+	all   []*candidate
 	count map[group]int
 }
 
 // add adds a connection, and returns one that must make room, if any: the caller
 // closes it.
-func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
+func (q *candidates) add(c net.Conn) (one *candidate, surplus net.Conn) {
 	if q.count == nil {
 		q.count = map[group]int{}
 	}
-	one := &candidate{group: group{source: sourceOf(c)}, conn: c}
-	place = q.all.PushBack(one)
+	one = &candidate{group: group{source: sourceOf(c)}, conn: c}
+	q.all = append(q.all, one)
 	q.count[one.group]++
-	if q.all.Len() > q.most {
+	if len(q.all) > q.most {
 		surplus = q.drop()
 	}
-	return place, surplus
+	return one, surplus
 }
 
 // reserve is the share of the places, as 1/reserve, that candidates already heard
@@ -86,11 +83,10 @@ func (q *candidates) drop() net.Conn {
 		all[g.heard] += n
 	}
 	heard := all[false] == 0 || all[true] > q.most-q.most/reserve
-	for e := q.all.Front(); e != nil; e = e.Next() {
-		c, _ := e.Value.(*candidate)
+	for _, c := range q.all {
 		if c.heard == heard && q.count[c.group] == most[heard] {
+			q.remove(c)
 			c.dropped = true
-			q.take(e, c)
 			return c.conn
 		}
 	}
@@ -98,8 +94,7 @@ func (q *candidates) drop() net.Conn {
 }
 
 // hear records that a candidate has sent something.
-func (q *candidates) hear(place *list.Element) {
-	c, _ := place.Value.(*candidate)
+func (q *candidates) hear(c *candidate) {
 	if c.dropped {
 		return
 	}
@@ -109,18 +104,12 @@ func (q *candidates) hear(place *list.Element) {
 }
 
 // remove ends a candidate, and reports whether it was dropped before.
-func (q *candidates) remove(place *list.Element) (dropped bool) {
-	c, _ := place.Value.(*candidate)
+func (q *candidates) remove(c *candidate) (dropped bool) {
 	if !c.dropped {
-		q.take(place, c)
+		q.all = slices.DeleteFunc(q.all, func(other *candidate) bool { return other == c })
+		q.forget(c.group)
 	}
 	return c.dropped
-}
-
-// take removes a candidate from the list.
-func (q *candidates) take(place *list.Element, c *candidate) {
-	q.all.Remove(place)
-	q.forget(c.group)
 }
 
 func (q *candidates) forget(g group) {

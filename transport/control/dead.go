@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -40,15 +41,9 @@ func giveUp(c net.Conn, role wire.Role, limit time.Duration) error {
 	if !ok || role == wire.RoleControl || role == wire.RoleStream {
 		return nil
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((limit+grace)/time.Millisecond))
-	}); cerr != nil {
-		return cerr
-	}
+	err := descriptor.Use(tcp, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((limit+grace)/time.Millisecond))
+	})
 	if err != nil {
 		return fmt.Errorf("set how long a connection waits for an unresponsive machine: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/internal/seal"
+	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -15,34 +16,34 @@ func TestUnreadAtTheEnd(t *testing.T) {
 	kit.Check(t)
 	a, b := links(t, Address{TCP, "127.0.0.1:0"})
 	ctx := within(t)
-	b.turn.Want()
-	for taken := false; !taken; {
+	const tags = 10
+	taken, closed := false, make(chan struct{})
+	hold := func() bool {
+		taken = true
+		for i := range wire.Tag(tags) {
+			if err := a.SendTag(ctx, i); err != nil {
+				t.Error(err)
+			}
+		}
+		kit.Eventually(t, patience, func() bool { return b.conn.unread() == tags*(wire.TagFrameSize+seal.Overhead) })
+		go func() {
+			b.Close()
+			close(closed)
+		}()
+		<-b.Stopping()
+		return false
+	}
+	ready := make(chan struct{})
+	close(ready)
+	for !taken {
 		if err := a.SendTag(ctx, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.RecvTag(ctx); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-b.turn.Token():
-			taken = true
-		default:
-		}
+		turn.Receive(ctx, b.turn, ready, nil, hold)
 	}
-	const tags = 10
-	for i := range wire.Tag(tags) {
-		if err := a.SendTag(ctx, i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kit.Eventually(t, patience, func() bool { return b.conn.unread() == tags*(wire.TagFrameSize+seal.Overhead) })
-	closed := make(chan struct{})
-	go func() {
-		b.Close()
-		close(closed)
-	}()
-	<-b.Stopping()
-	b.turn.Give()
 	<-closed
 	for i := range wire.Tag(tags) {
 		if tag, err := b.RecvTag(ctx); tag != i || err != nil {

@@ -32,6 +32,15 @@ var (
 	ErrTooLong = errors.New("control: message too long")
 )
 
+// Disconnected returns the error of a connection to a peer that has ended:
+// ErrDisconnected and the cause. Without a cause it is nil.
+func Disconnected(peer wire.Rank, cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %w", peer, ErrDisconnected, cause)
+}
+
 // RefusalError is a peer's answer in place of a welcome. It is ErrTaken,
 // ErrCrossing or ErrRefused.
 type RefusalError struct {

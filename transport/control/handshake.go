@@ -82,34 +82,30 @@ func ReadFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
 	return 0, nil, fmt.Errorf("received %s instead of %s: %w", h.Kind, want[0], wire.ErrFrame)
 }
 
-// handshakeGuard sets the time limit of a handshake and ends it with the context.
-// stop ends the guard; it returns the context's error if that ended the
-// handshake.
-func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop func() error, err error) {
+// Timely runs an exchange on a connection within a time limit and the context. An
+// end of the context makes the connection unusable.
+func Timely(ctx context.Context, c net.Conn, limit time.Duration, exchange func() error) error {
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
-		return nil, err
+		return err
 	}
-	cancel := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	return func() error {
-		if !cancel() {
-			return ctx.Err()
-		}
-		return c.SetDeadline(time.Time{})
-	}, nil
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	err := exchange()
+	if !stop() {
+		return errors.Join(ctx.Err(), err)
+	}
+	return errors.Join(err, c.SetDeadline(time.Time{}))
 }
 
 // guarded runs one side of a handshake within its time limit and the context.
 func (o *Options) guarded(ctx context.Context, raw net.Conn, shake func() (*Conn, error)) (conn *Conn, err error) {
-	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
+	err = Timely(ctx, raw, o.HandshakeTimeout, func() (err error) {
+		conn, err = shake()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if cause := stop(); cause != nil {
-			conn, err = nil, errors.Join(cause, err)
-		}
-	}()
-	return shake()
+	return conn, nil
 }
 
 // secured returns the connection itself, or TLS over it if configured: side is

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
-	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -53,7 +53,7 @@ type Link struct {
 	mu sync.Mutex
 	// try writes what fits without waiting.
 	// +checklocks:mu
-	try *trywrite.Writer
+	try *nowait.Writer
 	// tag is the buffer for the frame of a tag.
 	// +checklocks:mu
 	tag [wire.TagFrameSize]byte
@@ -77,7 +77,7 @@ type Link struct {
 // NewLink starts a link on a control connection, which the link then owns. If
 // packets is nil, packets are dropped.
 func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
-	try, err := trywrite.New(c.Conn)
+	try, err := nowait.NewWriter(c.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", c.Peer, errors.Join(err, c.Close()))
 	}
@@ -123,10 +123,7 @@ func (l *Link) Err() error {
 
 // +checklocks:l.mu
 func (l *Link) errLocked() error {
-	if l.cause == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, l.cause)
+	return Disconnected(l.conn.Peer, l.cause)
 }
 
 // Drain waits until everything that a peer sent before it ended has been
@@ -153,10 +150,8 @@ func (l *Link) Stop() {
 		l.unsent = wire.Header{Kind: wire.KindBye}.Append(l.unsent)
 	}
 	l.mu.Unlock()
-	l.fail(errClosedHere())
+	l.fail(errors.New("closed on this side"))
 }
-
-func errClosedHere() error { return errors.New("closed on this side") }
 
 // fail starts the end: the first cause is kept.
 func (l *Link) fail(cause error) {
@@ -244,7 +239,7 @@ func (l *Link) sendLocked(frame []byte) error {
 		n, err := l.try.Try(frame)
 		if err != nil {
 			// The reader sees the error too, and ends the link.
-			return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, err)
+			return Disconnected(l.conn.Peer, err)
 		}
 		if frame = frame[n:]; len(frame) == 0 {
 			return nil

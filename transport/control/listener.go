@@ -60,26 +60,23 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 func open(ctx context.Context, at Address, limit time.Duration) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive(limit)}
 	socket, err := lc.Listen(ctx, string(at.Network), at.Addr)
-	if at.Network != Unix || err == nil {
-		if err == nil && at.Network == Unix {
-			err = os.Chmod(at.Addr, 0o600)
-		}
+	if at.Network != Unix {
 		return socket, err
 	}
-	if !errors.Is(err, unix.EADDRINUSE) {
-		return nil, err
+	if errors.Is(err, unix.EADDRINUSE) {
+		probe, alive := net.DialTimeout(string(Unix), at.Addr, time.Second)
+		switch {
+		case alive == nil:
+			return nil, errors.Join(err, probe.Close())
+		case !errors.Is(alive, unix.ECONNREFUSED):
+			return nil, err
+		}
+		if err = os.Remove(at.Addr); err != nil {
+			return nil, err
+		}
+		socket, err = lc.Listen(ctx, string(Unix), at.Addr)
 	}
-	probe, alive := net.DialTimeout(string(Unix), at.Addr, time.Second)
-	if alive == nil {
-		return nil, errors.Join(err, probe.Close())
-	}
-	if !errors.Is(alive, unix.ECONNREFUSED) {
-		return nil, err
-	}
-	if err = os.Remove(at.Addr); err != nil {
-		return nil, err
-	}
-	if socket, err = lc.Listen(ctx, string(Unix), at.Addr); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return socket, os.Chmod(at.Addr, 0o600)
@@ -130,7 +127,7 @@ var errSurplus = errors.New("too many concurrent handshakes")
 // begin starts a handshake for a connection, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
 	l.mu.Lock()
-	place, surplus := l.handshakes.add(c)
+	one, surplus := l.handshakes.add(c)
 	l.mu.Unlock()
 	if surplus != nil {
 		_ = surplus.Close()
@@ -139,13 +136,13 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 		conn, err := l.opts.accept(ctx, c, l.handler, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.handshakes.hear(place)
+			l.handshakes.hear(one)
 		})
 		if err == nil {
 			err = giveUp(c, conn.Role, l.opts.Timeout)
 		}
 		l.mu.Lock()
-		dropped := l.handshakes.remove(place)
+		dropped := l.handshakes.remove(one)
 		l.mu.Unlock()
 		if err != nil {
 			_ = c.Close()

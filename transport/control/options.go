@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -73,27 +74,15 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.Epochs == nil {
-		o.Epochs = &Epochs{}
-	}
-	if o.Chunk == 0 {
-		o.Chunk = DefaultChunk
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = DefaultHandshakeTimeout
-	}
+	o.Epochs = cmp.Or(o.Epochs, &Epochs{})
+	o.Chunk = cmp.Or(o.Chunk, DefaultChunk)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	if o.PeerName == nil {
 		o.PeerName = RankName
 	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MaxHandshakes == 0 {
-		o.MaxHandshakes = DefaultMaxHandshakes
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxHandshakes = cmp.Or(o.MaxHandshakes, DefaultMaxHandshakes)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate reports every fault of the options at once, joined.

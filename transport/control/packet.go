@@ -107,7 +107,7 @@ func (l *Link) sendPiecesLocked(n int) error {
 	if !l.writing && len(l.unsent) == 0 {
 		var err error
 		if written, err = l.try.TryParts(l.pieces); err != nil {
-			return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, err)
+			return Disconnected(l.conn.Peer, err)
 		}
 	}
 	if written == n {

@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 	"github.com/hmcfs/hmcfs/transport/internal/seal"
+	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -105,15 +107,13 @@ func (c *Conn) unread() int {
 	if !ok {
 		return taken
 	}
-	raw, err := s.SyscallConn()
-	if err != nil {
-		return taken
-	}
-	n := 0
-	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) != nil || err != nil {
-		return taken
-	}
-	return taken + n
+	// Without an answer there are none, or the connection has been closed.
+	_ = descriptor.Use(s, func(fd int) error {
+		n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+		taken += n
+		return err
+	})
+	return taken
 }
 
 // readTag reads one tag. It is called by a receiver of tags that has the turn. It
@@ -175,26 +175,11 @@ func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) {
 		return t, nil
 	default:
 	}
-	l.turn.Want()
-	for {
-		select {
-		case t := <-l.tags:
-			l.turn.Unwant()
-			return t, nil
-		case <-l.turn.Token():
-			l.turn.Use()
-			read := len(l.tags) > 0 || l.readTag()
-			l.turn.Give()
-			if read {
-				continue
-			}
-		case <-ctx.Done():
-		case <-l.done:
-		}
-		l.turn.Unwant()
-		l.turn.Recall()
-		return next(ctx, l, l.tags)
+	t, ok := turn.Receive(ctx, l.turn, l.tags, l.done, func() bool { return len(l.tags) > 0 || l.readTag() })
+	if ok {
+		return t, nil
 	}
+	return next(ctx, l, l.tags)
 }
 
 // RecvMessage returns the next message of the peer; it belongs to the caller. Its

@@ -83,7 +83,7 @@ func TestManyStrangers(t *testing.T) {
 				heard += n
 			}
 		}
-		return l.handshakes.all.Len(), heard
+		return len(l.handshakes.all), heard
 	}
 	raw, err := net.Dial("tcp", l.Address().Addr)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestSources(t *testing.T) {
 			t.Errorf("%s is of %s, not %s", text, got, want)
 		}
 	}
-	if got := sourceOf(address{at: &net.UnixAddr{}}); got != (source{}) {
+	if got := sourceOf(address{at: &net.UnixAddr{}}); got.IsValid() {
 		t.Errorf("a Unix socket is of %s", got)
 	}
 }
@@ -166,12 +166,12 @@ func TestWhoMakesRoom(t *testing.T) {
 		conns := make([]net.Conn, len(came))
 		for i, r := range []byte(came) {
 			conns[i] = &address{at: &net.TCPAddr{IP: net.IPv4(10, 0, 0, r|0x20), Port: i}}
-			place, surplus := q.add(conns[i])
+			one, surplus := q.add(conns[i])
 			if surplus != nil {
 				t.Fatalf("%s: no room for %d", came, i)
 			}
 			if r&0x20 == 0 {
-				q.hear(place)
+				q.hear(one)
 			}
 		}
 		q.most--
@@ -179,8 +179,8 @@ func TestWhoMakesRoom(t *testing.T) {
 		if got != conns[want] {
 			t.Errorf("%s: %v goes, not %d", came, got.RemoteAddr(), want)
 		}
-		for e := q.all.Front(); e != nil; e = q.all.Front() {
-			if q.remove(e) {
+		for len(q.all) > 0 {
+			if q.remove(q.all[0]) {
 				t.Errorf("%s: dropped and still there", came)
 			}
 		}

@@ -126,8 +126,9 @@ func (c *Comm) Prepare(ctx context.Context, buffers ...*region.Buffer) error {
 	return nil
 }
 
-// start initializes a request and starts it.
-func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wire.Tag) error {
+// start initializes a request and starts it. With load, small device memory is copied to
+// the host first: the send then does not depend on its receive.
+func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wire.Tag, load bool) error {
 	p, err := c.pair(peer)
 	if err != nil {
 		return err
@@ -144,6 +145,11 @@ func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wir
 	if k == kindRecv {
 		return p.recv(r) //nolint:contextcheck // fetching ends with the domain
 	}
+	if load {
+		if err = r.load(ctx); err != nil {
+			return r.describe(err)
+		}
+	}
 	return p.send(ctx, r)
 }
 
@@ -156,7 +162,7 @@ func (c *Comm) async(ctx context.Context, k kind, peer Rank, tag wire.Tag, views
 	} else {
 		r.views = slices.Clone(views)
 	}
-	if err := c.start(ctx, r, k, peer, tag); err != nil {
+	if err := c.start(ctx, r, k, peer, tag, false); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -173,12 +179,7 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 		r.one[0] = v
 		r.views = r.one[:]
 	}
-	if k == kindSend {
-		if err := c.stage(ctx, r, peer); err != nil {
-			return err
-		}
-	}
-	if err := c.start(ctx, r, k, peer, tag); err != nil {
+	if err := c.start(ctx, r, k, peer, tag, k == kindSend); err != nil {
 		return err
 	}
 	if r.pair.self && r.pair.unmet(r) {
@@ -190,25 +191,6 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 	done, timer := r.done, r.timer
 	*r = Request{done: done, timer: timer}
 	c.d.requests.Put(r)
-	return nil
-}
-
-// stage copies small device memory to the host, for a send that must not depend on its
-// receive.
-func (c *Comm) stage(ctx context.Context, r *Request, peer Rank) error {
-	p, err := c.pair(peer)
-	if err != nil {
-		return err
-	}
-	for _, v := range r.views {
-		if v.buffer == nil {
-			return nil // start reports the error
-		}
-	}
-	r.pair, r.kind, r.total = p, kindSend, sum(r.views)
-	if err := r.load(ctx); err != nil {
-		return r.describe(err)
-	}
 	return nil
 }
 
@@ -272,7 +254,7 @@ func (c *Comm) SendRecv(ctx context.Context, send View, to Rank, recv View, from
 // returns the mismatches since the last Flush of messages whose Send had already returned.
 func (c *Comm) Flush(ctx context.Context, to Rank) error {
 	r := newRequest()
-	if err := c.start(ctx, r, kindFlush, to, 0); err != nil {
+	if err := c.start(ctx, r, kindFlush, to, 0, false); err != nil {
 		return err
 	}
 	return errors.Join(r.finish(ctx), r.pair.flushed())

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,11 +16,9 @@ type chases struct {
 	nonce atomic.Uint64
 
 	mu sync.Mutex
-	// ours maps our probes to the waiting requests, latest each request to its last probe.
+	// ours maps our probes to the waiting requests.
 	// +checklocks:mu
 	ours map[uint64]*Request
-	// +checklocks:mu
-	latest map[*Request]uint64
 	// seen is the newest probe of each rank that was passed on.
 	// +checklocks:mu
 	seen map[wire.Rank]uint64
@@ -29,7 +28,7 @@ type chases struct {
 const maxSeen = 1 << 16
 
 func newChases(d *Domains) *chases {
-	c := &chases{d: d, ours: map[uint64]*Request{}, latest: map[*Request]uint64{}, seen: map[wire.Rank]uint64{}}
+	c := &chases{d: d, ours: map[uint64]*Request{}, seen: map[wire.Rank]uint64{}}
 	// Probes of an earlier process of this rank have smaller numbers.
 	c.nonce.Store(uint64(time.Now().UnixNano()))
 	return c
@@ -44,8 +43,8 @@ func (c *chases) begin(r *Request) {
 	}
 	n := c.nonce.Add(1)
 	c.mu.Lock()
-	delete(c.ours, c.latest[r])
-	c.ours[n], c.latest[r] = r, n
+	delete(c.ours, r.probe)
+	c.ours[n], r.probe = r, n
 	c.mu.Unlock()
 	c.d.mail.send(r.pair.world, (&chase{nonce: n, path: []wire.Rank{me}}).encode(opProbe))
 }
@@ -54,10 +53,7 @@ func (c *chases) begin(r *Request) {
 func (c *chases) forget(r *Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n, ok := c.latest[r]; ok {
-		delete(c.latest, r)
-		delete(c.ours, n)
-	}
+	delete(c.ours, r.probe)
 }
 
 // probe passes a probe on to the ranks that we wait for, or reports that it has returned to
@@ -113,11 +109,7 @@ func (d *Domains) waitsFor() []wire.Rank {
 			}
 		}
 	}
-	out := make([]wire.Rank, 0, len(found))
-	for r := range found {
-		out = append(out, r)
-	}
-	return out
+	return slices.Collect(maps.Keys(found))
 }
 
 // waited reports whether any goroutine waits for the peer.

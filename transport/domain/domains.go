@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -119,11 +121,7 @@ func (d *Domains) Close() error {
 func (d *Domains) comms() []*Comm {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	all := make([]*Comm, 0, len(d.byIndex))
-	for _, c := range d.byIndex {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Values(d.byIndex))
 }
 
 // port implements the handler of the domains' port.
@@ -197,50 +195,44 @@ func (d *Domains) chase(from comm.Origin, o op, b []byte) error {
 	return nil
 }
 
-// packet handles a packet of one pair.
+// packet handles a packet of one pair. One of an earlier session is checked, and ignored.
 func (p *pair) packet(from comm.Origin, o op, b []byte) error {
+	var d done
+	var n uint64
+	var rest []byte
+	var err error
 	switch o {
-	case opMessage:
-		return p.message(from, b)
+	case opMessage: // parsed into the memory of an earlier message
 	case opDone:
-		d, err := parseDone(b)
-		if err != nil {
-			return err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.hearsLocked(from) {
-			p.doneLocked(&d)
-		}
-		return nil
+		d, err = parseDone(b)
 	default:
-		return p.number(from, o, b)
+		n, rest, err = parseNumber(b)
 	}
-}
-
-// number handles a packet with one number, or a Data packet.
-func (p *pair) number(from comm.Origin, o op, b []byte) error {
-	n, rest, err := parseNumber(b)
 	if err != nil {
 		return err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hearsLocked(from) {
+		return nil
+	}
 	switch o {
+	case opMessage:
+		return p.messageLocked(b)
+	case opDone:
+		p.doneLocked(&d)
+		return nil
 	case opData:
-		return p.data(from, n, rest)
+		return p.dataLocked(n, rest)
 	case opCredit:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.hearsLocked(from) {
-			return nil
-		}
 		return p.creditedLocked(n)
 	case opWithdraw:
-		p.withdrawn(from, n)
+		p.withdrawnLocked(n)
 		return nil
 	case opAsk:
-		return p.asked(from, n)
+		return p.askedLocked(n)
 	default:
-		return p.flush(from, n)
+		return p.flushLocked(n)
 	}
 }
 
@@ -248,15 +240,7 @@ func (p *pair) number(from comm.Origin, o op, b []byte) error {
 func (h *port) Ended(from comm.Origin, cause error) {
 	d := (*Domains)(h)
 	d.mu.Lock()
-	for j := range d.early {
-		if j.from == from {
-			delete(d.early, j)
-		}
-	}
+	maps.DeleteFunc(d.early, func(j joiner, _ join) bool { return j.from == from })
 	d.mu.Unlock()
-	for _, c := range d.comms() {
-		if p := c.byWorld[from.Rank]; p != nil && !p.self {
-			c.lost(p, from, cause)
-		}
-	}
+	d.endPairs(from, cause, func(uint32) bool { return true })
 }

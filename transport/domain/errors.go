@@ -85,16 +85,20 @@ type MismatchError struct {
 
 // Error names the parameter and both values.
 func (e *MismatchError) Error() string {
-	verb := "receive from"
-	if e.Sending {
-		verb = "send to"
-	}
 	show := func(v uint64) string { return fmt.Sprint(v) }
 	if e.Param == ParamType {
 		show = func(v uint64) string { return elem.Type(v).String() }
 	}
 	return fmt.Sprintf("domain %q: %s %s, tag %d: %s of buffer %d is %s here and %s there",
-		e.Domain, verb, e.Peer, e.Tag, e.Param, e.Buffer, show(e.Local), show(e.Remote))
+		e.Domain, verb(e.Sending), e.Peer, e.Tag, e.Param, e.Buffer, show(e.Local), show(e.Remote))
+}
+
+// verb returns the operation of an error's text.
+func verb(sending bool) string {
+	if sending {
+		return "send to"
+	}
+	return "receive from"
 }
 
 // Is makes the error ErrMismatch and, if the receive is too small, ErrTruncated.
@@ -122,11 +126,7 @@ type TimeoutError struct {
 
 // Error names the peer and the cycle.
 func (e *TimeoutError) Error() string {
-	what := "receive from"
-	if e.Sending {
-		what = "send to"
-	}
-	text := fmt.Sprintf("domain %q: %s %s, tag %d", e.Domain, what, e.Peer, e.Tag)
+	text := fmt.Sprintf("domain %q: %s %s, tag %d", e.Domain, verb(e.Sending), e.Peer, e.Tag)
 	if len(e.Cycle) > 0 {
 		text += ": deadlock, the ranks wait in a cycle, " + showCycle(e.Cycle)
 	}

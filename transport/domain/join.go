@@ -168,19 +168,16 @@ func (c *Comm) meet(ctx context.Context, p *pair) error {
 		default:
 			pause = again
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-c.formed:
 		case <-c.broken:
 		case <-ctx.Done():
 			err = errors.Join(ctx.Err(), err)
-		case <-timer.C:
+		case <-time.After(pause):
 			continue
 		case <-p.kick:
-			timer.Stop()
 			continue
 		}
-		timer.Stop()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.world, err)
 		}
@@ -369,25 +366,23 @@ func (d *Domains) leave(j joiner) {
 	d.mu.Lock()
 	delete(d.early, j)
 	d.mu.Unlock()
-	for _, c := range d.comms() {
-		if p := c.byWorld[j.from.Rank]; p != nil && !p.self {
-			p.mu.Lock()
-			its := p.origin == j.from && p.remote == j.index
-			p.mu.Unlock()
-			if its {
-				c.part(p, ErrLeft)
-			}
-		}
-	}
+	d.endPairs(j.from, ErrLeft, func(remote uint32) bool { return remote == j.index })
 }
 
-// lost handles the end of a session.
-func (c *Comm) lost(p *pair, from comm.Origin, cause error) {
-	p.mu.Lock()
-	its := p.origin == from
-	p.mu.Unlock()
-	if its {
-		c.part(p, cause)
+// endPairs fails the pairs of a session for which fn, called with the number of the domain
+// at the peer, returns true.
+func (d *Domains) endPairs(from comm.Origin, cause error, fn func(remote uint32) bool) {
+	for _, c := range d.comms() {
+		p := c.byWorld[from.Rank]
+		if p == nil || p.self {
+			continue
+		}
+		p.mu.Lock()
+		its := p.origin == from && fn(p.remote)
+		p.mu.Unlock()
+		if its {
+			c.part(p, cause)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -49,21 +50,11 @@ type Options struct {
 
 // EnsureDefaults sets zero options to their defaults.
 func (o *Options) EnsureDefaults() {
-	if o.Eager == 0 {
-		o.Eager = DefaultEager
-	}
-	if o.Window == 0 {
-		o.Window = DefaultWindow
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Grace == 0 {
-		o.Grace = time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Eager = cmp.Or(o.Eager, DefaultEager)
+	o.Window = cmp.Or(o.Window, DefaultWindow)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Grace = cmp.Or(o.Grace, time.Second)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate reports all invalid options, joined.

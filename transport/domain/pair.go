@@ -3,6 +3,8 @@ package domain
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -139,12 +141,8 @@ func (p *pair) abandon(err error) {
 	all := p.posted.drain()
 	all = append(all, p.out.items[p.out.head:]...)
 	p.out = lane[*Request]{}
-	for _, r := range p.sending {
-		all = append(all, r)
-	}
-	for r := range p.active {
-		all = append(all, r)
-	}
+	all = slices.AppendSeq(all, maps.Values(p.sending))
+	all = slices.AppendSeq(all, maps.Keys(p.active))
 	clear(p.sending)
 	clear(p.arriving)
 	for _, m := range p.unexpected.drain() {

@@ -107,13 +107,10 @@ func (p *pair) takenLocked(m *message) {
 	}
 }
 
-// message handles a Message packet.
-func (p *pair) message(from comm.Origin, b []byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.hearsLocked(from) {
-		return nil
-	}
+// messageLocked handles a Message packet.
+//
+// +checklocks:p.mu
+func (p *pair) messageLocked(b []byte) error {
 	m := p.newMessageLocked()
 	if err := m.parse(b); err != nil {
 		return err
@@ -148,13 +145,10 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 	return p.fillLocked(m, rest)
 }
 
-// data handles a Data packet.
-func (p *pair) data(from comm.Origin, id uint64, b []byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.hearsLocked(from) {
-		return nil
-	}
+// dataLocked handles a Data packet.
+//
+// +checklocks:p.mu
+func (p *pair) dataLocked(id uint64, b []byte) error {
 	m := p.arriving[id]
 	if m == nil {
 		return fmt.Errorf("%s continued message %d, which does not exist: %w", p.world, id, ErrProtocol)
@@ -404,13 +398,10 @@ func (p *pair) forgetLocked(r *Request) {
 	}
 }
 
-// withdrawn handles a Withdraw packet: the sender gives up.
-func (p *pair) withdrawn(from comm.Origin, id uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.hearsLocked(from) {
-		return
-	}
+// withdrawnLocked handles a Withdraw packet: the sender gives up.
+//
+// +checklocks:p.mu
+func (p *pair) withdrawnLocked(id uint64) {
 	var m *message
 	for other := range p.unexpected.all() {
 		if other.id == id {
@@ -441,13 +432,12 @@ func (p *pair) withdrawn(from comm.Origin, id uint64) {
 	}
 }
 
-// flush handles a Flush packet: it is answered when all messages sent before it are matched
-// with receives.
-func (p *pair) flush(from comm.Origin, id uint64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// flushLocked handles a Flush packet: it is answered when all messages sent before it are
+// matched with receives.
+//
+// +checklocks:p.mu
+func (p *pair) flushLocked(id uint64) error {
 	switch {
-	case !p.hearsLocked(from):
 	case len(p.flushes) >= MaxViews:
 		return fmt.Errorf("%s has %d flushes in progress: %w", p.world, len(p.flushes), ErrProtocol)
 	case p.unexpected.n == 0:

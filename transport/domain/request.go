@@ -42,7 +42,9 @@ type Request struct {
 	// waiting counts the goroutines that wait: only requests with waiters form cycles.
 	waiting atomic.Int32
 	cycle   atomic.Pointer[[]wire.Rank]
-	timer   *time.Timer
+	// probe is the number of the last probe, guarded by chases.mu.
+	probe uint64
+	timer *time.Timer
 
 	// The following fields are guarded by pair.mu.
 
@@ -243,8 +245,8 @@ func (r *Request) finish(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	var late *TimeoutError
-	if !errors.As(err, &late) {
+	late, is := errors.AsType[*TimeoutError](err)
+	if !is {
 		return err
 	}
 	return r.withdraw(late) //nolint:contextcheck // the context has already ended
@@ -257,12 +259,10 @@ func (r *Request) withdraw(late error) error {
 	asked := p.giveUpLocked(r, late)
 	p.mu.Unlock()
 	if asked {
-		grace := time.NewTimer(p.c.d.opts.Grace)
-		defer grace.Stop()
 		select {
 		case <-r.done:
 			return r.err
-		case <-grace.C:
+		case <-time.After(p.c.d.opts.Grace):
 		}
 		// A receiver that does not answer must not read our bytes later.
 		revoked := p.revoke(r.views)
@@ -277,9 +277,5 @@ func (r *Request) withdraw(late error) error {
 
 // describe adds the request to an error.
 func (r *Request) describe(err error) error {
-	verb := "receive from"
-	if r.kind != kindRecv {
-		verb = "send to"
-	}
-	return fmt.Errorf("domain %q: %s %s, tag %d: %w", r.pair.c.name, verb, r.pair.world, r.tag, err)
+	return fmt.Errorf("domain %q: %s %s, tag %d: %w", r.pair.c.name, verb(r.kind != kindRecv), r.pair.world, r.tag, err)
 }

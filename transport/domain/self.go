@@ -63,15 +63,6 @@ func (p *pair) copyOwnLocked(r *Request, m *message) {
 	})
 }
 
-// forgetOwnLocked releases a send to our own rank that has timed out.
-//
-// +checklocks:p.mu
-func (p *pair) forgetOwnLocked(r *Request) {
-	if r.msg.recv == nil {
-		p.unexpected.remove(r.tag, r.msg)
-	}
-}
-
 // unmet reports whether a request with our own rank is unmatched.
 func (p *pair) unmet(r *Request) bool {
 	p.mu.Lock()

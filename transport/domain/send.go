@@ -7,7 +7,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -235,14 +234,11 @@ func (p *pair) beginLocked(r *Request) stall {
 	return stallNone
 }
 
-// asked handles an Ask packet: the receive is posted, and the receiver requests the bytes
-// of a message.
-func (p *pair) asked(from comm.Origin, id uint64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.hearsLocked(from) {
-		return nil
-	}
+// askedLocked handles an Ask packet: the receive is posted, and the receiver requests the
+// bytes of a message.
+//
+// +checklocks:p.mu
+func (p *pair) askedLocked(id uint64) error {
 	r := p.sending[id]
 	switch {
 	case r == nil:
@@ -368,7 +364,9 @@ func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
 	case r.kind == kindFlush:
 		delete(p.sending, r.id)
 	case p.self:
-		p.forgetOwnLocked(r)
+		if r.msg.recv == nil {
+			p.unexpected.remove(r.tag, r.msg)
+		}
 	case r.begun:
 		p.tell(appendNumber(nil, opWithdraw, p.remote, r.id))
 		if !r.eager {

@@ -25,8 +25,9 @@ func readAlgo(v *values, text string, foreign bool) bool {
 		if !specific {
 			op, levels = "", part
 		}
+		which, known := kinds(op)
 		// An entry for all operations must stand alone.
-		if _, known := kinds(op); seen[op] || seen[""] || specific && !known || !specific && len(seen) > 0 {
+		if !known || seen[op] || seen[""] || !specific && len(seen) > 0 {
 			return false
 		}
 		seen[op] = true
@@ -34,7 +35,6 @@ func readAlgo(v *values, text string, foreign bool) bool {
 		if !right {
 			return false
 		}
-		which, _ := kinds(op)
 		for _, k := range which {
 			all[k] = name(k)
 		}
@@ -61,10 +61,9 @@ func kinds(op string) (which []plan.Kind, known bool) {
 	case "reducescatter":
 		return []plan.Kind{plan.ReduceScatter}, true
 	}
-	for k := plan.AllReduce; k <= plan.Barrier; k++ {
-		if k.String() == op {
-			return []plan.Kind{k}, true
-		}
+	var k plan.Kind
+	if k.UnmarshalText([]byte(op)) == nil {
+		return []plan.Kind{k}, true
 	}
 	return nil, false
 }
@@ -75,18 +74,23 @@ func readLevels(text string, foreign bool) (name func(plan.Kind) plan.Algorithm,
 	if own := plan.Algorithm(text); !foreign && own.Known() {
 		return func(plan.Kind) plan.Algorithm { return own }, true
 	}
+	algorithms := hcommAlgorithms()
 	var got [levels]string
 	for part := range strings.SplitSeq(text, ";") {
 		level, algo, found := strings.Cut(part, ":")
 		i := strings.Index("0123", strings.TrimPrefix(level, "level"))
-		if !found || len(level) != len("level0") || !strings.HasPrefix(level, "level") || i < 0 || got[i] != "" || !isAlgo(algo) {
+		_, known := algorithms[algo]
+		if !found || len(level) != len("level0") || !strings.HasPrefix(level, "level") || i < 0 || got[i] != "" || !known {
 			return nil, false
 		}
 		got[i] = algo
 	}
 	return func(k plan.Kind) plan.Algorithm {
 		for _, i := range []int{1, 0, 2, 3} {
-			if a := algorithm(got[i], k); a != "" {
+			switch a := algorithms[got[i]]; {
+			case got[i] == nonUniformBruck && k.Rooted():
+				return plan.Binomial
+			case a != "":
 				return a
 			}
 		}
@@ -94,31 +98,16 @@ func readLevels(text string, foreign bool) (name func(plan.Kind) plan.Algorithm,
 	}, true
 }
 
-func isAlgo(s string) bool {
-	return oneOf("null", "ring", "pipeline", "fullmesh", "H-D_R", "pairwise", "NHR", "NHR_V1", "AHC", "AHC_BROKE", "NB", "NA")(s)
-}
+// nonUniformBruck is a tree if one rank holds everything, and log2 N rounds of shares
+// otherwise.
+const nonUniformBruck = "NB"
 
-// algorithm returns our equivalent of one of HCOMM's algorithms; empty leaves the
-// choice to the model.
-func algorithm(name string, k plan.Kind) plan.Algorithm {
-	switch name {
-	case "ring":
-		return plan.Ring
-	case "H-D_R":
-		return plan.Doubling
-	case "NHR", "NHR_V1":
-		return plan.NHR
-	case "pairwise", "fullmesh":
-		return plan.Pairwise
-	case "pipeline", "AHC", "AHC_BROKE":
-		return plan.Hierarchical
-	case "NB":
-		// Non-uniform Bruck: a tree if one rank holds everything, and log2 N
-		// rounds of shares otherwise.
-		if k.Rooted() {
-			return plan.Binomial
-		}
-		return plan.NHR
+// hcommAlgorithms maps the names of HCOMM's algorithms to our equivalents; an empty one
+// leaves the choice to the model.
+func hcommAlgorithms() map[string]plan.Algorithm {
+	return map[string]plan.Algorithm{
+		"null": "", "NA": "", "ring": plan.Ring, "H-D_R": plan.Doubling, "NHR": plan.NHR, "NHR_V1": plan.NHR, nonUniformBruck: plan.NHR,
+		"pairwise": plan.Pairwise, "fullmesh": plan.Pairwise,
+		"pipeline": plan.Hierarchical, "AHC": plan.Hierarchical, "AHC_BROKE": plan.Hierarchical,
 	}
-	return ""
 }

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,17 +68,10 @@ func Parse(getenv func(string) string) (*Settings, error) {
 	for _, k := range Knobs() {
 		s.List = append(s.List, Setting{Knob: k, Value: k.Default, Source: byDefault})
 		for _, name := range []string{k.Name, k.Alias} {
-			if name == "" {
-				continue
+			if text := getenv(name); text != "" {
+				faults = append(faults, s.set(len(s.List)-1, text, "environment "+name, name))
+				break
 			}
-			text := getenv(name)
-			if text == "" {
-				continue
-			}
-			if err := s.set(len(s.List)-1, text, "environment "+name, name); err != nil {
-				faults = append(faults, err)
-			}
-			break
 		}
 	}
 	faults = append(faults, s.agree())
@@ -110,7 +104,6 @@ func (s *Settings) With(source string, given map[string]string) (*Settings, erro
 	return c, nil
 }
 
-// set parses a text for one knob.
 func (s *Settings) set(i int, text, source, name string) error {
 	k := &s.List[i]
 	foreign := name == k.Alias
@@ -172,10 +165,10 @@ func (s *Settings) Options(o collective.Options) collective.Options {
 	}
 	o.Strict = o.Strict || v.strict
 	o.KeepSource = o.KeepSource || v.keepSource
-	fill(&o.Check, v.check)
-	fill(&o.Buffer, v.buffer)
-	fill(&o.Timeout, v.timeout)
-	fill(&o.Stuck, v.stuck)
+	o.Check = cmp.Or(o.Check, v.check)
+	o.Buffer = cmp.Or(o.Buffer, v.buffer)
+	o.Timeout = cmp.Or(o.Timeout, v.timeout)
+	o.Stuck = cmp.Or(o.Stuck, v.stuck)
 	switch {
 	case o.Retry != 0 || v.retryOn == "" && v.retries == 0:
 	case v.retryOn == "0":
@@ -216,14 +209,14 @@ func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Repor
 
 // Fabric fills in the fields that a program has left unset for a fabric.
 func (s *Settings) Fabric(o fabric.Options) fabric.Options {
-	fill(&o.Timeout, s.values.connect)
+	o.Timeout = cmp.Or(o.Timeout, s.values.connect)
 	o.Streams = o.Streams || s.values.streams == "1"
 	return o
 }
 
 // Job fills in the fields that are left to the environment of a job.
 func (s *Settings) Job(o job.Options) job.Options {
-	fill(&o.Timeout, s.values.connect)
+	o.Timeout = cmp.Or(o.Timeout, s.values.connect)
 	if s.values.streams == "1" && (o.Backend == "" || o.Backend == job.Auto) {
 		o.Backend = job.TCP
 	}
@@ -232,16 +225,8 @@ func (s *Settings) Job(o job.Options) job.Options {
 
 // Fusion fills in the fields that a program has left unset for fusion.
 func (s *Settings) Fusion(o fusion.Options) fusion.Options {
-	fill(&o.Bytes, s.values.fusionBytes)
-	fill(&o.Window, s.values.fusionWindow)
-	fill(&o.Buffers, s.values.fusionSpares)
+	o.Bytes = cmp.Or(o.Bytes, s.values.fusionBytes)
+	o.Window = cmp.Or(o.Window, s.values.fusionWindow)
+	o.Buffers = cmp.Or(o.Buffers, s.values.fusionSpares)
 	return o
-}
-
-// fill sets a variable that is zero.
-func fill[T comparable](have *T, value T) {
-	var zero T
-	if *have == zero {
-		*have = value
-	}
 }

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,15 +11,95 @@ import (
 // forever is longer than any wait.
 const forever = 100 * 365 * 24 * time.Hour
 
-// check reports whether a text is valid.
-type check func(text string) bool
+// syntax is the set of valid texts of a knob.
+type syntax struct {
+	// Expected describes the valid values.
+	Expected string
+	// read parses a text and stores its value, if it is valid. foreign means a
+	// text under HCOMM's name.
+	read func(v *values, text string, foreign bool) bool
+}
 
-func bits() []string { return []string{"0", "1"} }
+// ignore drops the value of a text, which has no meaning here.
+func ignore[T any](*values, T) {}
 
-func isBit(s string) bool { return s == "0" || s == "1" }
+// integer returns the syntax of a number.
+func integer(low, high int64, take func(*values, int64)) syntax {
+	return syntax{fmt.Sprintf("an integer from %d to %d", low, high), func(v *values, text string, _ bool) bool {
+		n := number(text)
+		if n < low || n > high {
+			return false
+		}
+		take(v, n)
+		return true
+	}}
+}
 
-func oneOf(words ...string) check {
-	return func(s string) bool { return slices.Contains(words, s) }
+// word returns the syntax of one of several words.
+func word(take func(*values, string), words ...string) syntax {
+	last := len(words) - 1
+	return syntax{strings.Join(words[:last], ", ") + " or " + words[last], func(v *values, text string, _ bool) bool {
+		if !slices.Contains(words, text) {
+			return false
+		}
+		take(v, text)
+		return true
+	}}
+}
+
+func bit(take func(*values, string)) syntax { return word(take, "0", "1") }
+
+// checked returns the syntax of a text that is only checked.
+func checked(expected string, right check) syntax {
+	return syntax{expected, func(_ *values, text string, _ bool) bool { return right(text) }}
+}
+
+// pairs returns the syntax of "key:value,key:value", in which no key may be repeated.
+func pairs(expected string, keys map[string]check, take func(v *values, got map[string]string)) syntax {
+	return syntax{expected + ", each at most once", func(v *values, text string, _ bool) bool {
+		got := make(map[string]string)
+		for part := range strings.SplitSeq(text, ",") {
+			key, value, found := strings.Cut(part, ":")
+			right, known := keys[key]
+			if _, again := got[key]; !found || !known || again || !right(value) {
+				return false
+			}
+			got[key] = value
+		}
+		take(v, got)
+		return true
+	}}
+}
+
+// readConnect reads the time in which all ranks must join.
+func readConnect(v *values, text string, foreign bool) bool {
+	n := number(text)
+	if n < 1 || n > 7200 || foreign && n < 120 {
+		return false
+	}
+	v.connect = time.Duration(n) * time.Second
+	return true
+}
+
+// readTimeout reads seconds with up to two decimals; 0 means forever.
+func readTimeout(v *values, text string, _ bool) bool {
+	const high = 2147483647
+	whole, part, dotted := strings.Cut(text, ".")
+	if dotted && (len(part) < 1 || len(part) > 2) {
+		return false
+	}
+	hundredths := int64(0)
+	if dotted {
+		hundredths = number((part + "0")[:2])
+	}
+	seconds := number(whole)
+	if seconds < 0 || hundredths < 0 || seconds > high || seconds == high && hundredths > 0 {
+		return false
+	}
+	if v.timeout = time.Duration(seconds)*time.Second + time.Duration(hundredths)*10*time.Millisecond; v.timeout == 0 {
+		v.timeout = forever
+	}
+	return true
 }
 
 // number returns the value of digits, or -1 for any other text: no sign, no
@@ -31,50 +112,17 @@ func number(s string) int64 {
 	return int64(n)
 }
 
+// check reports whether a text is valid.
+type check func(text string) bool
+
+func isBit(s string) bool { return s == "0" || s == "1" }
+
+func oneOf(words ...string) check {
+	return func(s string) bool { return slices.Contains(words, s) }
+}
+
 func within(low, high int64) check {
 	return func(s string) bool { n := number(s); return n >= low && n <= high }
-}
-
-// integer returns a reader for a number.
-func integer(low, high int64, take func(*values, int64)) func(*values, string, bool) bool {
-	return func(v *values, text string, _ bool) bool {
-		if !within(low, high)(text) {
-			return false
-		}
-		take(v, number(text))
-		return true
-	}
-}
-
-// word returns a reader for one of several words.
-func word(words []string, take func(*values, string)) func(*values, string, bool) bool {
-	return func(v *values, text string, _ bool) bool {
-		if !slices.Contains(words, text) {
-			return false
-		}
-		take(v, text)
-		return true
-	}
-}
-
-// decimal returns a reader for seconds with up to two decimals.
-func decimal(high int64, take func(*values, time.Duration)) func(*values, string, bool) bool {
-	return func(v *values, text string, _ bool) bool {
-		whole, part, dotted := strings.Cut(text, ".")
-		if dotted && (len(part) < 1 || len(part) > 2) {
-			return false
-		}
-		hundredths := int64(0)
-		if dotted {
-			hundredths = number((part + "0")[:2])
-		}
-		seconds := number(whole)
-		if seconds < 0 || hundredths < 0 || seconds > high || seconds == high && hundredths > 0 {
-			return false
-		}
-		take(v, time.Duration(seconds)*time.Second+time.Duration(hundredths)*10*time.Millisecond)
-		return true
-	}
 }
 
 // each reports whether all comma-separated parts are valid.
@@ -87,19 +135,8 @@ func each(text string, right check) bool {
 	return true
 }
 
-// pairs parses "key:value,key:value", in which no key may be repeated.
-func pairs(text string, keys map[string]check, take func(map[string]string)) bool {
-	got := make(map[string]string)
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, found := strings.Cut(part, ":")
-		right, known := keys[key]
-		if _, again := got[key]; !found || !known || again || !right(value) {
-			return false
-		}
-		got[key] = value
-	}
-	take(got)
-	return true
+func isTopics(s string) bool {
+	return each(strings.TrimPrefix(s, "^"), oneOf("ALG", "TASK", "RESOURCE"))
 }
 
 // isInterfaces checks a list of interface names as the kernel has them: up to 15
@@ -114,8 +151,6 @@ func isInterfaces(s string) bool {
 }
 
 func isPath(s string) bool { return !strings.ContainsRune(s, 0) && strings.TrimSpace(s) != "" }
-
-const portsExpected = "auto, or ports and ranges a-b, separated by commas, from 1 to 65535, which must not overlap"
 
 // isPorts checks "auto" or a list such as "60000-60015,60100".
 func isPorts(s string) bool {
@@ -133,10 +168,9 @@ func isPorts(s string) bool {
 		if x.first < 1 || x.last > 65535 || x.first > x.last {
 			return false
 		}
-		for _, y := range all {
-			if x.first <= y.last && y.first <= x.last {
-				return false
-			}
+		overlaps := func(y stretch) bool { return x.first <= y.last && y.first <= x.last }
+		if slices.ContainsFunc(all, overlaps) {
+			return false
 		}
 		all = append(all, x)
 		return true

@@ -40,12 +40,9 @@ type Domain struct {
 func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain, error) {
 	list := make([]wire.Rank, len(ranks))
 	for i, r := range ranks {
-		if r < 0 || r >= j.opts.World {
-			return nil, fmt.Errorf("domain %q: rank %d is not one of the %d ranks: %w", name, r, j.opts.World, ErrOptions)
-		}
 		list[i] = wire.Rank(r)
 	}
-	d := &Domain{job: j, name: name, ranks: slices.Clone(ranks)}
+	d := &Domain{job: j, name: name, ranks: ranks}
 	var err error
 	if d.comm, err = j.domains.NewComm(ctx, name, list); err != nil {
 		return nil, err
@@ -150,10 +147,10 @@ const (
 // round is an exchange: each rank sends some bytes to each other rank.
 type round struct {
 	kind exchangeKind
-	out  [][]byte
 	in   [][]byte
-	// sent and got are the numbers of bytes sent to and received from each rank.
-	sent, got []int
+	// out holds what is not sent to each rank yet, and rest the part of in that has not been
+	// received.
+	out, rest [][]byte
 	want      []fabric.Want
 }
 
@@ -211,13 +208,14 @@ func (d *Domain) tryExchangeLocked(ctx context.Context, kind exchangeKind, bring
 }
 
 func newRound(kind exchangeKind, n int, bring func(to int) []byte) *round {
-	r := &round{kind: kind, out: make([][]byte, n), in: make([][]byte, n), sent: make([]int, n), got: make([]int, n)}
+	r := &round{kind: kind, in: make([][]byte, n), out: make([][]byte, n)}
 	for i := range n {
 		p := bring(i)
 		text := append([]byte{byte(kind), byte(len(p))}, p...)
 		r.out[i] = append(text, make([]byte, cell-len(text))...)
 		r.in[i] = make([]byte, cell)
 	}
+	r.rest = slices.Clone(r.in)
 	return r
 }
 
@@ -230,30 +228,22 @@ func (r *round) step(f fabric.Fabric) (moved bool, err error) {
 			copy(r.in[i], r.out[i])
 			continue
 		}
-		for r.sent[i] < cell {
-			n, serr := l.TrySend(r.out[i][r.sent[i]:], nil)
+		if len(r.out[i]) > 0 {
+			n, serr := l.TrySend(r.out[i], nil)
 			if serr != nil {
 				return false, serr
 			}
-			r.sent[i] += n
-			if n == 0 {
-				break
-			}
-			moved = true
+			r.out[i], moved = r.out[i][n:], moved || n > 0
 		}
-		for r.got[i] < cell {
-			n, rerr := l.TryReceive(r.in[i][r.got[i]:])
+		if len(r.rest[i]) > 0 {
+			n, rerr := l.TryReceive(r.rest[i])
 			if rerr != nil {
 				return false, rerr
 			}
-			r.got[i] += n
-			if n == 0 {
-				break
-			}
-			moved = true
+			r.rest[i], moved = r.rest[i][n:], moved || n > 0
 		}
-		if r.sent[i] < cell || r.got[i] < cell {
-			r.want = append(r.want, fabric.Want{Peer: plan.Rank(i), Send: r.sent[i] < cell, Receive: r.got[i] < cell})
+		if w := (fabric.Want{Peer: plan.Rank(i), Send: len(r.out[i]) > 0, Receive: len(r.rest[i]) > 0}); w.Send || w.Receive {
+			r.want = append(r.want, w)
 		}
 	}
 	return moved, nil

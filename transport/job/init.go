@@ -61,14 +61,7 @@ func (j *Job) enter(ctx context.Context) (err error) {
 	}
 	co := comm.Options{
 		Rank: wire.Rank(o.Rank), Secret: o.Secret, Plain: o.Plain, Engine: j.engine, Devices: o.Devices, Logger: o.Logger,
-		Transports: []comm.Transport{comm.SHM, comm.TCP},
-	}
-	switch o.Backend {
-	case SHM:
-		co.Transports = []comm.Transport{comm.SHM}
-	case TCP:
-		co.Transports = []comm.Transport{comm.TCP}
-	case Auto:
+		Transports: map[Backend][]comm.Transport{Auto: {comm.SHM, comm.TCP}, SHM: {comm.SHM}, TCP: {comm.TCP}}[o.Backend],
 	}
 	if j.comm, err = comm.New(co); err != nil {
 		return err
@@ -164,21 +157,11 @@ func lookUp(ctx context.Context, path string) (control.Address, error) {
 				return at, c.Close()
 			}
 		}
-		if err = pause(ctx); err != nil {
-			return control.Address{}, err
+		select {
+		case <-time.After(polls):
+		case <-ctx.Done():
+			return control.Address{}, ctx.Err()
 		}
-	}
-}
-
-// pause sleeps before the next poll.
-func pause(ctx context.Context) error {
-	t := time.NewTimer(polls)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

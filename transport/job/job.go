@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -87,15 +88,9 @@ type Options struct {
 
 // ensureDefaults sets zero options to their defaults.
 func (o *Options) ensureDefaults() {
-	if o.Backend == "" {
-		o.Backend = Auto
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Backend = cmp.Or(o.Backend, Auto)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // validate reports all invalid options at once.
@@ -163,9 +158,8 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	}
 	if path := getenv("HMCFS_SECRET_FILE"); path != "" {
 		var err error
-		if o.Secret, err = readSecret(path); err != nil {
-			errs = append(errs, err)
-		}
+		o.Secret, err = readSecret(path)
+		errs = append(errs, err)
 	}
 	return o, errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -27,8 +28,6 @@ type Windows struct {
 	// remote describes the other ranks' windows for puts and gets; it is not used for
 	// windows that are mapped.
 	remote []wire.Descriptor
-	// places holds the ranges of the buffers of AllocBuffers.
-	places map[string]devices.Range
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -56,32 +55,6 @@ func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, er
 		return nil, errors.Join(fmt.Errorf("windows of %d bytes for domain %q: %w", uint64(n), d.name, err), w.drop()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	d.windows = w
-	return w, nil
-}
-
-// Buffer is a named part of every window.
-type Buffer struct {
-	Name string
-	Size devices.Size
-}
-
-// AllocBuffers is AllocWindows with consecutive buffers in the windows, without gaps.
-// Nothing is allocated if they do not fit.
-func (d *Domain) AllocBuffers(ctx context.Context, n devices.Size, buffers []Buffer) (*Windows, error) {
-	places := map[string]devices.Range{}
-	var at devices.Size
-	for _, b := range buffers {
-		if _, double := places[b.Name]; double || b.Size > n || at > n-b.Size {
-			return nil, fmt.Errorf("buffer %q of %d bytes at %d is a duplicate or exceeds the window of %d bytes: %w", b.Name, uint64(b.Size), uint64(at), uint64(n), ErrWindows)
-		}
-		places[b.Name] = devices.Range{Off: devices.Offset(at), Len: b.Size}
-		at += b.Size
-	}
-	w, err := d.AllocWindows(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	w.places = places
 	return w, nil
 }
 
@@ -180,16 +153,6 @@ func (w *Windows) Of(rank int) []byte {
 		return nil
 	}
 	return w.shared.Bytes(plan.Rank(rank))
-}
-
-// Named returns a buffer of AllocBuffers in the window of a rank, or nil as Of does.
-func (w *Windows) Named(rank int, name string) []byte {
-	at, ok := w.places[name]
-	p := w.Of(rank)
-	if !ok || p == nil {
-		return nil
-	}
-	return p[at.Off : uint64(at.Off)+uint64(at.Len) : uint64(at.Off)+uint64(at.Len)]
 }
 
 // Put copies p into the window of a rank, mapped or not. It returns when the bytes are in
@@ -294,7 +257,7 @@ func (w *Windows) Context() (c [ContextSize]byte) {
 	binary.LittleEndian.PutUint32(c[contextRank+4:], uint32(w.d.Size()))
 	binary.LittleEndian.PutUint64(c[contextSize:], uint64(w.size))
 	for r := range w.d.ranks {
-		at := address(w.Of(r))
+		at := uint64(reflect.ValueOf(w.Of(r)).Pointer())
 		binary.LittleEndian.PutUint64(c[contextIn+8*r:], at)
 		binary.LittleEndian.PutUint64(c[contextOut+8*r:], at)
 	}

@@ -2,8 +2,8 @@ package region
 
 import "unsafe"
 
-// address returns the address of the first byte. It is a number for comparison,
+// Address returns the address of the first byte. It is a number for comparison,
 // and keeps nothing alive.
-func address(p []byte) uint64 {
+func Address(p []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p))))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // seals keep a peer that has the memory open from changing its length: a process
@@ -28,8 +29,14 @@ func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
 	}
 	// Memory that may be swapped works, but is slower.
 	_ = unix.Mlock(mem)
-	fresh := &registration{file: file, release: func() error { return errors.Join(unix.Munmap(mem), closeFile(file)) }}
-	return t.insert(space{}, address(mem), n, &Buffer{host: mem}, fresh), nil
+	fresh := &registration{file: file, release: func() error {
+		err := unix.Munmap(mem)
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+		return err
+	}}
+	return t.insert(space{}, Address(mem), n, &Buffer{host: mem}, fresh), nil
 }
 
 // allocate maps n bytes of a memfd, or without memfd support private memory of
@@ -51,13 +58,6 @@ func allocate(n int) (mem []byte, file *os.File, err error) {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return mem, file, nil
-}
-
-func closeFile(f *os.File) error {
-	if f == nil {
-		return nil
-	}
-	return f.Close()
 }
 
 // RegisterFile registers n bytes from off of a file of a device's FileTier, open
@@ -83,22 +83,15 @@ func (t *Table) RegisterFile(device devices.Name, f *os.File, off int64, n devic
 // duplicate returns a descriptor of the same open file. It refuses O_APPEND, with
 // which writes would not go to the given offset.
 func duplicate(f *os.File) (*os.File, error) {
-	conn, err := f.SyscallConn()
+	fd, err := descriptor.Duplicate(f)
 	if err != nil {
 		return nil, err
 	}
-	fd := -1
-	var flags int
-	var inner error
-	err = conn.Control(func(own uintptr) {
-		if flags, inner = unix.FcntlInt(own, unix.F_GETFL, 0); inner == nil {
-			fd, inner = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
-		}
-	})
-	if err = errors.Join(err, inner); err != nil {
-		return nil, err
-	}
 	dup := os.NewFile(uintptr(fd), f.Name())
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, errors.Join(err, dup.Close())
+	}
 	if flags&unix.O_APPEND != 0 || flags&unix.O_ACCMODE != unix.O_RDWR {
 		return nil, errors.Join(fmt.Errorf("the file must be open for reading and writing, without O_APPEND: %w", devices.ErrUnsupported), dup.Close())
 	}

@@ -2,7 +2,6 @@ package region
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -102,16 +101,9 @@ func (b *Buffer) View(ctx context.Context, off devices.Offset, n devices.Size, a
 	if b.dev.Mem == nil {
 		return devices.View{}, false, nil
 	}
-	if _, can := b.dev.Mem.Device().(devices.HostMapper); !can {
-		return devices.View{}, false, nil
-	}
 	s := b.dev
 	s.Off, s.Len = s.Off+off, n
-	view, err = devices.MapHost(ctx, s, access)
-	if errors.Is(err, devices.ErrUnsupported) {
-		return devices.View{}, false, nil
-	}
-	return view, err == nil, err
+	return devices.TryMapHost(ctx, s, access)
 }
 
 // PinSlot locks a slot for the device that holds the memory. The caller holds the
@@ -146,7 +138,8 @@ func (b *Buffer) Store(ctx context.Context, off devices.Offset, src transport.Sp
 	if err != nil {
 		return err
 	}
-	return b.table.copyWith(ctx, dst, src)
+	_, err = b.table.engine.Copy(ctx, dst, src)
+	return err
 }
 
 // Load fills dst, host or device memory, with the buffer's bytes from off.
@@ -160,29 +153,13 @@ func (b *Buffer) Load(ctx context.Context, dst transport.Span, off devices.Offse
 	if err != nil {
 		return err
 	}
-	return b.table.copyWith(ctx, dst, src)
+	_, err = b.table.engine.Copy(ctx, dst, src)
+	return err
 }
 
-// Move copies n bytes inside the buffer, as memmove does: the two ranges may
-// overlap. Its errors are those of Store.
-func (b *Buffer) Move(ctx context.Context, to, from devices.Offset, n devices.Size) error {
-	if err := b.Hold(); err != nil {
-		return err
-	}
-	defer b.Drop()
-	dst, err := b.span(to, n)
-	if err != nil {
-		return err
-	}
-	src, err := b.span(from, n)
-	if err != nil {
-		return err
-	}
-	return b.table.copyWith(ctx, dst, src)
-}
-
-// Copy copies n bytes from one buffer of this process to another, or to a
-// place in the same one. Its errors are those of Store, for both.
+// Copy copies n bytes from one buffer of this process to another, or inside one,
+// as memmove does: the two ranges may overlap. Its errors are those of Store, for
+// both.
 func Copy(ctx context.Context, dst *Buffer, to devices.Offset, src *Buffer, from devices.Offset, n devices.Size) error {
 	if err := src.Hold(); err != nil {
 		return err

@@ -2,8 +2,6 @@ package region
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"sync"
@@ -65,9 +63,9 @@ func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
 		return wire.Descriptor{}, fmt.Errorf("grant a key in a session that has ended: %w", devices.ErrClosed)
 	}
 	old := *k.grants.Load()
-	key := newKey()
+	key := wire.Key(wire.Random())
 	for old[key] != nil {
-		key = newKey()
+		key = wire.Key(wire.Random())
 	}
 	next := maps.Clone(old)
 	if len(next) >= max(k.sweep, minSweep) {
@@ -77,19 +75,6 @@ func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
 	next[key] = &grant{buffer: b, rights: rights}
 	k.grants.Store(&next)
 	return wire.Descriptor{Key: key, Size: uint64(b.size), Rights: rights}, nil
-}
-
-// newKey returns a random number other than 0.
-func newKey() wire.Key {
-	for {
-		var p [8]byte
-		// It never fails: the runtime ends the process if the kernel has no
-		// random bytes.
-		_, _ = rand.Read(p[:])
-		if k := binary.LittleEndian.Uint64(p[:]); k != 0 {
-			return wire.Key(k)
-		}
-	}
 }
 
 // Revoke revokes a key: no operation starts with it any more, and when it returns

@@ -108,7 +108,7 @@ func TestStoreLoadMove(t *testing.T) {
 		}
 		for _, m := range []struct{ to, from, n int }{{100, 0, 50_000}, {0, 777, 60_000}, {size, 0, 0}, {5, 5, 9}} {
 			copy(want[m.to:m.to+m.n], want[m.from:m.from+m.n])
-			if err := b.Move(t.Context(), devices.Offset(m.to), devices.Offset(m.from), devices.Size(m.n)); err != nil {
+			if err := Copy(t.Context(), b, devices.Offset(m.to), b, devices.Offset(m.from), devices.Size(m.n)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,8 +150,8 @@ func TestBounds(t *testing.T) {
 			for name, err := range map[string]error{
 				"store": b.Store(t.Context(), tc.off, transport.HostSpan(p)),
 				"load":  b.Load(t.Context(), transport.HostSpan(p), tc.off),
-				"to":    b.Move(t.Context(), tc.off, 0, devices.Size(tc.n)),
-				"from":  b.Move(t.Context(), 0, tc.off, devices.Size(tc.n)),
+				"to":    Copy(t.Context(), b, tc.off, b, 0, devices.Size(tc.n)),
+				"from":  Copy(t.Context(), b, 0, b, tc.off, devices.Size(tc.n)),
 			} {
 				if tc.good != (err == nil) || !tc.good && !errors.Is(err, devices.ErrRange) {
 					t.Errorf("%s, off %d, %d bytes: %v", name, uint64(tc.off), tc.n, err)

@@ -1,7 +1,6 @@
 package region
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -77,7 +76,7 @@ func (t *Table) Register(p []byte) (*Buffer, error) {
 	if len(p) == 0 {
 		return nil, fmt.Errorf("register an empty buffer: %w", devices.ErrRange)
 	}
-	return t.insert(space{}, address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
+	return t.insert(space{}, Address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
 }
 
 // RegisterDevice registers a part of device memory, and keeps a reference to
@@ -118,10 +117,7 @@ func (t *Table) insert(in space, start uint64, n devices.Size, b *Buffer, fresh 
 	}
 	fresh.start, fresh.end, fresh.refs = start, end, 1
 	b.reg = fresh
-	list = append(list, nil)
-	copy(list[behind+1:], list[behind:])
-	list[behind] = b.reg
-	t.spaces[in] = list
+	t.spaces[in] = slices.Insert(list, behind, b.reg)
 	t.stats.Registrations++
 	t.stats.Live++
 	return b
@@ -133,13 +129,7 @@ func (t *Table) drop(b *Buffer) error {
 	b.reg.refs--
 	last := b.reg.refs == 0
 	if last {
-		list := t.spaces[b.space]
-		for i, r := range list {
-			if r == b.reg {
-				list = append(list[:i], list[i+1:]...)
-				break
-			}
-		}
+		list := slices.DeleteFunc(t.spaces[b.space], func(r *registration) bool { return r == b.reg })
 		if t.spaces[b.space] = list; len(list) == 0 {
 			delete(t.spaces, b.space)
 		}
@@ -154,10 +144,4 @@ func (t *Table) drop(b *Buffer) error {
 		errs = append(errs, b.own())
 	}
 	return errors.Join(errs...)
-}
-
-// copyWith moves bytes between a buffer's span and another.
-func (t *Table) copyWith(ctx context.Context, dst, src transport.Span) error {
-	_, err := t.engine.Copy(ctx, dst, src)
-	return err
 }

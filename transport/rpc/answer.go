@@ -44,20 +44,10 @@ type lane struct {
 	waiting []*question
 }
 
-func newPeer(limit int) *peer { return &peer{limit: limit} }
-
-// admission is the decision about a request.
-type admission int
-
-const (
-	runs admission = iota
-	waits
-	refused
-)
-
-// admit assigns a request its place. If there is none, waiting requests whose
-// deadline has passed are dropped first: their answers are no longer needed.
-func (p *peer) admit(q *question, in Lane) admission {
+// admit starts to answer a request, or lets it wait for a place. It returns false if
+// too many wait: those whose deadline has passed are dropped before, since their
+// answers are no longer needed.
+func (p *peer) admit(q *question, in Lane) bool {
 	p.mu.Lock()
 	l := &p.lanes[in]
 	full := len(l.waiting) >= p.limit
@@ -70,13 +60,13 @@ func (p *peer) admit(q *question, in Lane) admission {
 	switch {
 	case l.running < p.limit:
 		l.running++
-		return runs
+		go p.work(q, in)
 	case len(l.waiting) < p.limit:
 		l.waiting = append(l.waiting, q)
-		return waits
 	default:
-		return refused
+		return false
 	}
+	return true
 }
 
 // work answers a request, and then those that wait for its place.
@@ -138,15 +128,10 @@ func (s *session) question(p *packet) error {
 		q.cancel()
 		return err
 	}
-	in := s.e.opts.Lanes[m]
-	switch s.peer.admit(q, in) {
-	case runs:
-		go s.peer.work(q, in)
-	case refused:
+	if !s.peer.admit(q, s.e.opts.Lanes[m]) {
 		q.finish()
 		s.e.stats.refused.Add(1)
 		return s.post(failure(q.id, CodeBusy, "too many requests from one node"))
-	case waits:
 	}
 	return nil
 }
@@ -221,22 +206,15 @@ func (q *question) answer() {
 	}
 }
 
-// handle calls the handler, unless it is too late.
-func (q *question) handle() ([]byte, error) {
+// handle calls the handler, unless it is too late. Input from a peer must not end
+// the process: a handler that panics fails with errPanic, and the session continues.
+func (q *question) handle() (answer []byte, err error) {
 	if err := q.ctx.Err(); err != nil {
 		return nil, err
 	}
 	q.s.e.stats.answered.Add(1)
-	defer func() { q.body = nil }()
-	return q.guarded()
-}
-
-// guarded runs the handler. Input from a peer must not end the process: a handler
-// that panics fails, and the session continues.
-//
-// Errors: errPanic.
-func (q *question) guarded() (answer []byte, err error) {
 	defer func() {
+		q.body = nil
 		if p := recover(); p != nil {
 			q.s.e.panicked(q.method, p)
 			answer, err = nil, errPanic

@@ -132,7 +132,7 @@ func (e *Endpoint) session(origin comm.Origin) (*session, error) {
 	if s == nil {
 		p := e.peers[origin.Rank]
 		if p == nil {
-			p = newPeer(e.opts.MaxConcurrent)
+			p = &peer{limit: e.opts.MaxConcurrent}
 			e.peers[origin.Rank] = p
 		}
 		p.sessions++

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,27 +69,17 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Silence == 0 {
-		o.Silence = o.Timeout
-	}
-	if o.MaxConcurrent == 0 {
-		o.MaxConcurrent = DefaultConcurrent
-	}
-	if o.MaxPending == 0 {
-		o.MaxPending = DefaultConcurrent
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Silence = cmp.Or(o.Silence, o.Timeout)
+	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, DefaultConcurrent)
+	o.MaxPending = cmp.Or(o.MaxPending, DefaultConcurrent)
 	if o.OnEnd == nil {
 		o.OnEnd = func(Caller) {}
 	}
 	if o.Coder == nil {
 		o.Coder = func(error) Code { return CodeUnknown }
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }
 
 // Validate reports every fault of the options at once, joined.

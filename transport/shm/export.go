@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -122,11 +123,10 @@ func (x *exported) restrict(f *os.File, rights wire.Rights) (*os.File, error) {
 	if rights.Allows(wire.Writable) {
 		return f, nil
 	}
-	path, err := descriptor(f)
-	if err != nil {
-		return nil, err
-	}
-	x.own, err = os.Open(path)
+	err := descriptor.UsePath(f, func(path string) (err error) {
+		x.own, err = os.Open(path)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open memory read-only: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // facts identify the proposing process and its host.
@@ -71,14 +73,12 @@ func sameUser(c net.Conn) (*unix.Ucred, error) {
 	if !ok {
 		return nil, fmt.Errorf("the ranks are connected by %s, but only a Unix socket can pass memory", c.LocalAddr().Network())
 	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
 	var cred *unix.Ucred
-	var inner error
-	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, inner); err != nil {
+	err := descriptor.Use(u, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("get the peer's credentials from the kernel: %w", err)
 	}
 	if int64(cred.Uid) != int64(os.Geteuid()) {

@@ -13,7 +13,7 @@ func TestJudge(t *testing.T) {
 	near, far := connected(t, "unix")
 	overTCP, _ := connected(t, "tcp")
 	tr := New(Options{})
-	setting := func() window.Setting { return window.Setting{Conn: far, Local: 1, Peer: 2, Logger: zap.NewNop()} }
+	setting := func() window.Setting { return window.Setting{Conn: far, Peer: 2, Logger: zap.NewNop()} }
 	good, err := tr.Propose(window.Setting{Conn: near})
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func sides(t *testing.T) (a, b *side) {
 	})
 	var starters [2]window.Starter
 	for i, c := range []net.Conn{near, far} {
-		s := window.Setting{Conn: c, Local: 1, Peer: 2, Engine: engine, Timeout: patience, Logger: zap.NewNop()}
+		s := window.Setting{Conn: c, Peer: 2, Timeout: patience, Logger: zap.NewNop()}
 		if starters[i], err = New(Options{}).Open(s); err != nil {
 			t.Fatal(err)
 		}

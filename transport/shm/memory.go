@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 )
 
 // maxMapped is the maximum size of one mapping, in bytes.
@@ -25,26 +26,17 @@ type received struct {
 // inspect examines a file of the peer. Only files in memory are accepted: others
 // could block their readers.
 func inspect(f *os.File) (r received, err error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return received{}, err
-	}
 	var st unix.Stat_t
 	var fs unix.Statfs_t
 	var seals, flags int
-	var inner error
-	err = conn.Control(func(fd uintptr) {
-		inner = errors.Join(unix.Fstat(int(fd), &st), unix.Fstatfs(int(fd), &fs))
-		if inner != nil {
-			return
-		}
-		if flags, inner = unix.FcntlInt(fd, unix.F_GETFL, 0); inner != nil {
-			return
-		}
+	err = descriptor.Use(f, func(fd int) error {
+		var err error
+		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		// A file that can't have seals has none.
-		seals, _ = unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
+		seals, _ = unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+		return errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs), err)
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return received{}, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || fs.Type != unix.TMPFS_MAGIC || st.Size < 0 || flags&unix.O_PATH != 0 {
@@ -97,15 +89,11 @@ func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err
 	}
 	page := uint64(os.Getpagesize())
 	before := off % page
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return mapping{}, err
-	}
-	var inner error
-	err = conn.Control(func(fd uintptr) {
-		m.pages, inner = unix.Mmap(int(fd), int64(off-before), int(before+uint64(n)), prot, flags)
+	err = descriptor.Use(f, func(fd int) (err error) {
+		m.pages, err = unix.Mmap(fd, int64(off-before), int(before+uint64(n)), prot, flags)
+		return err
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return mapping{}, fmt.Errorf("map %v of the peer: %w", n, err)
 	}
 	m.bytes = m.pages[before : before+uint64(n) : before+uint64(n)]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -35,23 +35,20 @@ type provider struct {
 	setting window.Setting
 	in      *receiver
 	out     *sender
-	// life ends with the provider, and with it the moves in progress.
+	// life ends with the provider, and with it the moves in progress. fail ends it:
+	// the first cause is kept.
 	life    context.Context //nolint:containedctx // it is the lifetime of the provider, from newProvider to Close
-	cancel  context.CancelFunc
+	fail    context.CancelCauseFunc
 	gate    gate.Gate
 	running sync.WaitGroup
-	done    chan struct{}
-	once    sync.Once
 
 	mu sync.Mutex
 	// queue holds the operations that wait for a worker.
 	// +checklocks:mu
-	queue []job
+	queue queue.Queue[job]
 	// workers is the number of worker goroutines.
 	// +checklocks:mu
 	workers int
-	// +checklocks:mu
-	cause error
 }
 
 // job is an operation for a worker.
@@ -68,33 +65,18 @@ var (
 
 func newProvider(o Options, s window.Setting, in, out *ring) *provider {
 	p := &provider{
-		opts: o, setting: s, done: make(chan struct{}),
+		opts: o, setting: s,
 		in: &receiver{ring: in, turn: newTurn()}, out: &sender{ring: out, turn: newTurn()},
 	}
-	p.life, p.cancel = context.WithCancel(context.Background())
+	p.life, p.fail = context.WithCancelCause(context.Background())
 	return p
 }
 
 // Done is closed when the provider ends.
-func (p *provider) Done() <-chan struct{} { return p.done }
+func (p *provider) Done() <-chan struct{} { return p.life.Done() }
 
 // Err returns the cause of the provider's end.
-func (p *provider) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cause
-}
-
-// fail starts the end: the first cause is kept.
-func (p *provider) fail(cause error) {
-	p.once.Do(func() {
-		p.mu.Lock()
-		p.cause = cause
-		p.mu.Unlock()
-		p.cancel()
-		close(p.done)
-	})
-}
+func (p *provider) Err() error { return context.Cause(p.life) }
 
 // Close ends the operations, and keeps the tags left in the ring.
 func (p *provider) Close() {
@@ -176,13 +158,12 @@ func (p *provider) start(j job) {
 		return
 	}
 	p.mu.Lock()
-	if p.cause != nil {
-		err := p.cause
+	if err := p.Err(); err != nil {
 		p.mu.Unlock()
 		p.end(j, err)
 		return
 	}
-	p.queue = append(p.queue, j)
+	p.queue.Push(j)
 	if p.workers < min(maxWorkers, runtime.GOMAXPROCS(0)) {
 		p.workers++
 		p.running.Go(p.work)
@@ -201,16 +182,13 @@ func (p *provider) end(j job, err error) {
 func (p *provider) next(worker bool) (job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) == 0 {
+	if p.queue.Empty() {
 		if worker {
 			p.workers--
 		}
 		return job{}, false
 	}
-	j := p.queue[0]
-	p.queue[0] = job{}
-	p.queue = p.queue[1:]
-	return j, true
+	return p.queue.Pop(), true
 }
 
 // work performs queued operations, and ends when there are none.
@@ -222,14 +200,4 @@ func (p *provider) work() {
 		}
 		p.end(j, j.window.move(p.life, j.op))
 	}
-}
-
-// descriptor returns the path of a file in /proc, by which it can be reopened.
-func descriptor(f *os.File) (path string, err error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return "", err
-	}
-	err = conn.Control(func(fd uintptr) { path = fmt.Sprintf("/proc/self/fd/%d", fd) })
-	return path, err
 }

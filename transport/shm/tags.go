@@ -87,15 +87,7 @@ func (s *sender) send(ctx context.Context, t wire.Tag) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done, err := s.try(t)
-	if done || err != nil {
-		return err
-	}
-	if err := take(ctx, s.turn); err != nil {
-		return fmt.Errorf("the peer does not receive: %w", err)
-	}
-	defer func() { <-s.turn }()
-	return wait(ctx, s.ring.emptied, s.wait, func() (bool, error) { return s.try(t) })
+	return await(ctx, s.turn, "the peer does not receive", s.ring.emptied, s.wait, func() (bool, error) { return s.try(t) })
 }
 
 // wait sets the ring's flag that the sender waits for room.
@@ -144,15 +136,7 @@ func (r *receiver) takeLocked() (t wire.Tag, ok bool, err error) {
 
 // next returns the next tag, and waits for it.
 func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
-	t, ok, err := r.try()
-	if ok || err != nil {
-		return t, err
-	}
-	if err = take(ctx, r.turn); err != nil {
-		return 0, fmt.Errorf("the peer does not send: %w", err)
-	}
-	defer func() { <-r.turn }()
-	err = wait(ctx, r.ring.filled, r.wait, func() (bool, error) {
+	err = await(ctx, r.turn, "the peer does not send", r.ring.filled, r.wait, func() (ok bool, err error) {
 		t, ok, err = r.try()
 		return ok, err
 	})
@@ -170,14 +154,19 @@ func (r *receiver) wait() error {
 	return nil
 }
 
-// take acquires the turn to sleep.
-func take(ctx context.Context, turn chan struct{}) error {
+// await tries, and otherwise waits until it succeeds, once it has the turn. silent is
+// the error's text if the context ends before that.
+func await(ctx context.Context, turn chan struct{}, silent string, bell *os.File, announce func() error, try func() (bool, error)) error {
+	if ok, err := try(); ok || err != nil {
+		return err
+	}
 	select {
 	case turn <- struct{}{}:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("%s: %w", silent, ctx.Err())
 	}
+	defer func() { <-turn }()
+	return wait(ctx, bell, announce, try)
 }
 
 // wait tries until it succeeds: for a while by polling, then whenever the bell

@@ -46,11 +46,11 @@ func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) e
 	if err != nil {
 		return err
 	}
-	limited, cancel := s.withTimeout(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, ErrStalled)
 	defer cancel()
 	select {
 	case <-e.answered:
-	case <-s.stop:
+	case <-s.life.Done():
 		return s.Err()
 	case <-limited.Done():
 		if errors.Is(context.Cause(limited), ErrStalled) {
@@ -127,7 +127,7 @@ func (s *Side) withdraw(key wire.Key) *export {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.exports[key]
-	if e == nil || e.withdrawing || e.over || s.cause != nil {
+	if e == nil || e.withdrawing || e.over || s.life.Err() != nil {
 		return e
 	}
 	e.withdrawing = true

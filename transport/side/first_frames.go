@@ -2,11 +2,11 @@ package side
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -28,34 +28,27 @@ func Handshake(ctx context.Context, c net.Conn, s window.Starter, timeout time.D
 }
 
 func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Duration) (peer window.Offer, err error) {
-	if err = c.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return window.Offer{}, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer func() {
-		if stop() {
-			err = errors.Join(err, c.SetDeadline(time.Time{}))
-		} else {
-			err = errors.Join(ctx.Err(), err)
+	err = control.Timely(ctx, c, timeout, func() (err error) {
+		if len(own.Blob) > wire.MaxStart {
+			return fmt.Errorf("START of %d bytes is too long: %w", len(own.Blob), wire.ErrFrame)
 		}
+		start := wire.Start{Files: uint8(len(own.Files)), Blob: own.Blob}
+		m := message{frame: start.Append(nil), files: own.Files}
+		if err = m.write(c); err != nil {
+			return err
+		}
+		f, err := newReader(c).next()
 		if err != nil {
-			closeFiles(peer.Files)
-			peer = window.Offer{}
+			return err
 		}
-	}()
-	if len(own.Blob) > wire.MaxStart {
-		return window.Offer{}, fmt.Errorf("START of %d bytes is too long: %w", len(own.Blob), wire.ErrFrame)
-	}
-	start := wire.Start{Files: uint8(len(own.Files)), Blob: own.Blob}
-	m := message{frame: start.Append(nil), files: own.Files}
-	if err = m.write(c); err != nil {
-		return window.Offer{}, err
-	}
-	f, err := newReader(c).next()
+		peer, err = started(f)
+		return err
+	})
 	if err != nil {
+		closeFiles(peer.Files)
 		return window.Offer{}, err
 	}
-	return started(f)
+	return peer, nil
 }
 
 // started parses the START of the peer.

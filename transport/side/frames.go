@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/transport/internal/descriptor"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -50,13 +51,7 @@ func (m *message) write(c net.Conn) error {
 // Go's poller.
 func duplicates(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
-		var fd int
-		conn, err := f.SyscallConn()
-		if err == nil {
-			var inner error
-			err = conn.Control(func(own uintptr) { fd, inner = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
-			err = errors.Join(err, inner)
-		}
+		fd, err := descriptor.Duplicate(f)
 		if err != nil {
 			closeNumbers(fds)
 			return nil, fmt.Errorf("duplicate a descriptor to send: %w", err)

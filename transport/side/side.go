@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -53,26 +54,25 @@ type Side struct {
 	closing atomic.Int32
 	wake    chan struct{}
 	running sync.WaitGroup
-	end     sync.Once
-	// stop is closed when the end starts, done when nothing runs any more.
-	stop chan struct{}
+	// life ends when the end starts, with its cause, while mu is held; done is closed
+	// when nothing runs any more.
+	life context.Context //nolint:containedctx // it is the lifetime of the connection, from New to its end
+	kill context.CancelCauseFunc
 	done chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
 	exports map[wire.Key]*export
 	// +checklocks:mu
-	unsent []message
-	// +checklocks:mu
-	cause error
+	unsent queue.Queue[message]
 }
 
 // New starts the side connection, and takes ownership of it and of the provider.
 func New(c *control.Conn, p window.Provider, o Options) *Side {
 	s := &Side{
-		conn: c, provider: p, opts: o, wake: make(chan struct{}, 1), exports: map[wire.Key]*export{},
-		stop: make(chan struct{}), done: make(chan struct{}),
+		conn: c, provider: p, opts: o, wake: make(chan struct{}, 1), exports: map[wire.Key]*export{}, done: make(chan struct{}),
 	}
+	s.life, s.kill = context.WithCancelCause(context.Background())
 	s.windows.Store(&map[wire.Key]*opened{})
 	s.running.Go(s.read)
 	s.running.Go(s.write)
@@ -80,7 +80,7 @@ func New(c *control.Conn, p window.Provider, o Options) *Side {
 		select {
 		case <-p.Done():
 			s.fail(p.Err())
-		case <-s.stop:
+		case <-s.life.Done():
 		}
 	})
 	go s.bury()
@@ -94,22 +94,10 @@ func (s *Side) Provider() window.Provider { return s.provider }
 func (s *Side) Done() <-chan struct{} { return s.done }
 
 // Stopping is closed when the end starts.
-func (s *Side) Stopping() <-chan struct{} { return s.stop }
+func (s *Side) Stopping() <-chan struct{} { return s.life.Done() }
 
 // Err returns the cause of the end; nil while it is alive.
-func (s *Side) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.errLocked()
-}
-
-// +checklocks:s.mu
-func (s *Side) errLocked() error {
-	if s.cause == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w: %w", s.conn.Peer, control.ErrDisconnected, s.cause)
-}
+func (s *Side) Err() error { return control.Disconnected(s.conn.Peer, context.Cause(s.life)) }
 
 // Close ends the side connection, its provider, windows and exports, and waits
 // until nothing of it runs.
@@ -120,26 +108,24 @@ func (s *Side) Close() {
 
 // fail starts the end: the first cause is kept.
 func (s *Side) fail(cause error) {
-	s.end.Do(func() {
-		s.mu.Lock()
-		s.cause = cause
-		s.mu.Unlock()
-		close(s.stop)
-		// Its error is that of a connection that has ended already.
-		_ = s.conn.Close()
-	})
+	s.mu.Lock()
+	s.kill(cause)
+	s.mu.Unlock()
+	// Its error is that of a connection that has ended already.
+	_ = s.conn.Close()
 }
 
 // bury releases everything that is left once the end has started.
 func (s *Side) bury() {
-	<-s.stop
+	<-s.life.Done()
 	s.provider.Close()
 	// Goroutines that wait for operations under a withdrawn key stop waiting now.
 	s.running.Wait()
 	s.mu.Lock()
 	windows, exports := *s.windows.Load(), s.exports
 	s.windows.Store(&map[wire.Key]*opened{})
-	s.exports, s.unsent = nil, nil
+	s.exports = nil
+	s.unsent.Drain()
 	s.mu.Unlock()
 	for key, w := range windows {
 		s.closeWindow(key, w)
@@ -170,7 +156,7 @@ func (s *Side) write() {
 	for {
 		select {
 		case <-s.wake:
-		case <-s.stop:
+		case <-s.life.Done():
 			return
 		}
 		for {
@@ -193,13 +179,10 @@ func (s *Side) write() {
 func (s *Side) next() (message, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cause != nil || len(s.unsent) == 0 {
+	if s.life.Err() != nil || s.unsent.Empty() {
 		return message{}, false
 	}
-	m := s.unsent[0]
-	s.unsent[0] = message{}
-	s.unsent = s.unsent[1:]
-	return m, true
+	return s.unsent.Pop(), true
 }
 
 // sendLocked queues a frame. Its files must stay open until the peer has
@@ -207,13 +190,13 @@ func (s *Side) next() (message, bool) {
 //
 // +checklocks:s.mu
 func (s *Side) sendLocked(m message) error {
-	if s.cause != nil {
-		return s.errLocked()
+	if err := s.Err(); err != nil {
+		return err
 	}
-	if len(s.unsent) >= maxUnsent {
-		return fmt.Errorf("%d frames are not yet read by %s: %w", len(s.unsent), s.conn.Peer, ErrProtocol)
+	if s.unsent.Len() >= maxUnsent {
+		return fmt.Errorf("%d frames are not yet read by %s: %w", s.unsent.Len(), s.conn.Peer, ErrProtocol)
 	}
-	s.unsent = append(s.unsent, m)
+	s.unsent.Push(m)
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -226,10 +209,4 @@ func (s *Side) answer(frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sendLocked(message{frame: frame})
-}
-
-// withTimeout returns the caller's context, bounded by the time that the peer
-// has.
-func (s *Side) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.opts.Timeout, ErrStalled)
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -17,31 +18,14 @@ const MaxAwaited devices.Size = 4 << 10
 // fast it reads them itself, so that it need not be woken. A context that ends
 // meanwhile is noticed within a few milliseconds.
 func (c *Channel) Await(ctx context.Context, done <-chan struct{}, complete *atomic.Bool) error {
-	token := c.turn.Token()
-	c.turn.Want()
-	for {
-		select {
-		case <-done:
-			if token != nil {
-				c.turn.Unwant()
-			}
-			return nil
-		case <-ctx.Done():
-			if token != nil {
-				c.turn.Unwant()
-				c.turn.Recall()
-			}
-			return ctx.Err()
-		case <-token:
-			c.turn.Use()
-			more := c.readAnswers(complete)
-			c.turn.Give()
-			if !more {
-				token = nil
-				c.turn.Unwant()
-				c.turn.Recall()
-			}
-		}
+	if _, ok := turn.Receive(ctx, c.turn, done, nil, func() bool { return c.readAnswers(complete) }); ok {
+		return nil
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 	"github.com/hmcfs/hmcfs/transport/internal/pages"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
-	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -36,11 +36,11 @@ type Channel struct {
 	turn *turn.Turn
 	in   *reader
 	opts Options
-	// life ends when the channel starts to end, and with it device copies.
+	// life ends when the channel starts to end, with the cause, while mu is held, and
+	// with it device copies.
 	life    context.Context //nolint:containedctx // it is the lifetime of the channel, from New to its end
-	cancel  context.CancelFunc
+	kill    context.CancelCauseFunc
 	running sync.WaitGroup
-	end     sync.Once
 	done    chan struct{}
 	// wake wakes the writer; the stager has its own.
 	wake  chan struct{}
@@ -51,19 +51,17 @@ type Channel struct {
 	stager stager
 	lander lander
 	// pages are the sockets for pages of files, nil if the connection has none.
-	// ownPipes means that the pool of pipes belongs to the channel.
-	pages    struct{ in, out *pages.Socket }
-	ownPipes bool
+	pages struct{ in, out *pages.Socket }
 
 	mu sync.Mutex
 	// +checklocks:mu
-	try *trywrite.Writer
+	try *nowait.Writer
 	// out holds answers and staged frames that wait to be written.
 	// +checklocks:mu
-	out queue[frame]
+	out queue.Queue[frame]
 	// jobs are our transfers from and to host memory.
 	// +checklocks:mu
-	jobs queue[job]
+	jobs queue.Queue[job]
 	// places holds the fragments in flight; free lists the unused places.
 	// +checklocks:mu
 	places []place
@@ -83,8 +81,6 @@ type Channel struct {
 	seen uint64
 	// +checklocks:mu
 	idle int
-	// +checklocks:mu
-	cause error
 }
 
 // maxSmall is the largest put, in bytes, that the posting goroutine may write
@@ -98,9 +94,9 @@ const looks = 4
 func New(c *control.Conn, o Options) (*Channel, error) {
 	o.EnsureDefaults()
 	err := o.Validate()
-	var try *trywrite.Writer
+	var try *nowait.Writer
 	if err == nil {
-		try, err = trywrite.New(c.Conn)
+		try, err = nowait.NewWriter(c.Conn)
 	}
 	var from *spin.Reader
 	if err == nil {
@@ -115,15 +111,12 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	}
 	ch.in = &reader{conn: c, from: from, moved: &ch.moved}
 	ch.pages.in, ch.pages.out = pages.Receiver(c.Conn), pages.Sender(c.Conn)
-	if ch.ownPipes = o.Pipes == nil; ch.ownPipes {
-		ch.opts.Pipes = &pages.Pool{}
-	}
 	// Their errors are those of a connection that has ended.
 	ch.turn = turn.New(func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = c.SetReadDeadline(time.Time{}) })
 	for i := range ch.places {
 		ch.free = append(ch.free, uint16(i))
 	}
-	ch.life, ch.cancel = context.WithCancel(context.Background())
+	ch.life, ch.kill = context.WithCancelCause(context.Background())
 	ch.stager.init(ch)
 	ch.lander.init(ch)
 	// The watch is created under the lock, since it may run before the assignment
@@ -151,14 +144,13 @@ func (c *Channel) start(run func()) {
 func (c *Channel) Post(t *Transfer) {
 	j, p := t.job()
 	c.mu.Lock()
-	if c.cause != nil {
-		err := c.errLocked()
+	if err := c.Err(); err != nil {
 		c.mu.Unlock()
 		j.abort(err)
 		return
 	}
 	if p.Kind == wire.KindPut && p.Local.Device() != "" {
-		c.stager.jobs.push(j)
+		c.stager.jobs.Push(j)
 		c.stager.startLocked()
 		c.mu.Unlock()
 		return
@@ -167,7 +159,7 @@ func (c *Channel) Post(t *Transfer) {
 		c.postSmallLocked(j)
 		return
 	}
-	c.jobs.push(j)
+	c.jobs.Push(j)
 	c.wakeLocked()
 	c.mu.Unlock()
 }
@@ -176,7 +168,7 @@ func (c *Channel) Post(t *Transfer) {
 //
 // +checklocks:c.mu
 func (c *Channel) idleLocked() bool {
-	return !c.writing && c.out.empty() && c.jobs.empty() && len(c.free) > 0
+	return !c.writing && c.out.Empty() && c.jobs.Empty() && len(c.free) > 0
 }
 
 // wakeLocked makes the writer check the queues, unless it will do so anyway.
@@ -197,12 +189,12 @@ func (c *Channel) wakeLocked() {
 //
 // +checklocksrelease:c.mu
 func (c *Channel) postSmallLocked(j job) {
-	f, ok := j.next(devices.Size(c.conn.Chunk))
+	c.jobs.Push(j)
+	f, id, ok := c.cutLocked(&c.jobs)
 	if !ok {
 		c.mu.Unlock()
 		return
 	}
-	id := c.takePlaceLocked(f)
 	head := f.header(id)
 	head.Encode(c.small[:])
 	p := c.small[:wire.DataHeaderSize]
@@ -212,8 +204,7 @@ func (c *Channel) postSmallLocked(j job) {
 	// The bytes have been copied: the local memory is no longer needed.
 	c.places[id.place()].written = true
 	err := c.pushBytesLocked(p)
-	if j.more() {
-		c.jobs.push(j)
+	if !c.jobs.Empty() {
 		c.wakeLocked()
 	}
 	c.mu.Unlock()
@@ -234,7 +225,7 @@ func (c *Channel) pushBytesLocked(p []byte) error {
 		c.moved.Add(1)
 	}
 	if n < len(p) {
-		c.out.push(frame{raw: append([]byte(nil), p[n:]...)})
+		c.out.Push(frame{raw: append([]byte(nil), p[n:]...)})
 		c.wakeLocked()
 	}
 	return nil
@@ -245,12 +236,12 @@ func (c *Channel) pushBytesLocked(p []byte) error {
 func (c *Channel) answer(f frame) {
 	c.mu.Lock()
 	c.owed--
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		f.release(c)
 		return
 	}
-	if f.pipe == nil && len(f.payload) <= maxSmall && !c.writing && c.out.empty() {
+	if f.pipe == nil && len(f.payload) <= maxSmall && !c.writing && c.out.Empty() {
 		f.head.Encode(c.small[:])
 		err := c.pushBytesLocked(append(c.small[:wire.DataHeaderSize], f.payload...))
 		c.mu.Unlock()
@@ -260,7 +251,7 @@ func (c *Channel) answer(f frame) {
 		}
 		return
 	}
-	c.out.push(f)
+	c.out.Push(f)
 	c.wakeLocked()
 	c.mu.Unlock()
 }
@@ -270,7 +261,7 @@ func (c *Channel) answer(f frame) {
 func (c *Channel) owe() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owed++; c.owed+c.out.len() > 2*MaxInFlight {
+	if c.owed++; c.owed+c.out.Len() > 2*MaxInFlight {
 		return fmt.Errorf("%d requests of %s are unanswered, or their answers unread: %w", c.owed, c.conn.Peer, ErrProtocol)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -67,7 +68,7 @@ func newSideOf(t testing.TB, c net.Conn, o Options, chunk uint32) *side {
 		}
 	}
 	s := &side{keys: region.NewKeys(), table: region.NewTable(e), engine: e, devs: map[*region.Buffer]devices.Device{}}
-	o.Keys, o.Engine = s.keys, e
+	o.Keys, o.Engine, o.Pipes = s.keys, e, &pages.Pool{}
 	var err error
 	s.channel, err = New(&control.Conn{Conn: c, Peer: 1, Chunk: chunk}, o)
 	if err != nil {
@@ -75,6 +76,7 @@ func newSideOf(t testing.TB, c net.Conn, o Options, chunk uint32) *side {
 	}
 	t.Cleanup(func() {
 		s.channel.Close()
+		o.Pipes.Close()
 		if used := e.Stats().PinnedInUse; used != 0 {
 			t.Errorf("%v of pinned slots are left", used)
 		}

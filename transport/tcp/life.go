@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -11,19 +12,7 @@ import (
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
 // Err returns the cause of the channel's end; nil while it is alive.
-func (c *Channel) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.errLocked()
-}
-
-// +checklocks:c.mu
-func (c *Channel) errLocked() error {
-	if c.cause == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w: %w", c.conn.Peer, control.ErrDisconnected, c.cause)
-}
+func (c *Channel) Err() error { return control.Disconnected(c.conn.Peer, context.Cause(c.life)) }
 
 // Close ends the channel and waits until nothing of it runs. Transfers in
 // progress complete with an error.
@@ -34,15 +23,12 @@ func (c *Channel) Close() {
 
 // fail starts the end: the first cause is kept.
 func (c *Channel) fail(cause error) {
-	c.end.Do(func() {
-		c.mu.Lock()
-		c.cause = cause
-		c.watch.Stop()
-		c.mu.Unlock()
-		c.cancel()
-		// Its error is that of a connection that has ended already.
-		_ = c.conn.Close()
-	})
+	c.mu.Lock()
+	c.kill(cause)
+	c.watch.Stop()
+	c.mu.Unlock()
+	// Its error is that of a connection that has ended already.
+	_ = c.conn.Close()
 }
 
 // bury completes everything that is left when nothing runs any more.
@@ -59,8 +45,8 @@ func (c *Channel) bury() {
 	}
 	clear(c.places)
 	c.free = c.free[:0]
-	frames, jobs := c.out.drain(), append(c.jobs.drain(), c.stager.jobs.drain()...)
-	gets := c.stager.gets.drain()
+	frames, jobs := c.out.Drain(), append(c.jobs.Drain(), c.stager.jobs.Drain()...)
+	gets := c.stager.gets.Drain()
 	c.mu.Unlock()
 	for _, f := range frames {
 		f.release(c)
@@ -75,16 +61,13 @@ func (c *Channel) bury() {
 	for _, j := range jobs {
 		j.abort(err)
 	}
-	if c.ownPipes {
-		c.opts.Pipes.Close()
-	}
 	close(c.done)
 }
 
 // look ends a channel on which nothing moves while something is pending.
 func (c *Channel) look() {
 	c.mu.Lock()
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		return
 	}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -25,8 +26,7 @@ type Options struct {
 	Keys *region.Keys
 	// Engine provides pinned slots for device memory. Required.
 	Engine *transport.Engine
-	// Pipes carry the pages of files, shared by channels. By default a channel
-	// has its own pool.
+	// Pipes carry the pages of files, shared by channels. Required.
 	Pipes *pages.Pool
 	// InFlight is the number of fragments that may await their answer, from 1 to
 	// 256. Default 32.
@@ -38,12 +38,8 @@ type Options struct {
 
 // EnsureDefaults fills in the fields left at their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.InFlight == 0 {
-		o.InFlight = DefaultInFlight
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 }
 
 // Validate reports every fault of the options at once, joined.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -19,7 +21,8 @@ type place struct {
 	round             uint64
 	live              bool
 	written, answered bool
-	status            wire.Status
+	// err is the result.
+	err error
 }
 
 // placeBits is the number of low bits of a request's id that select the place; the
@@ -48,6 +51,25 @@ func (c *Channel) takePlaceLocked(f fragment) requestID {
 	return requestID(p.round<<placeBits | uint64(i))
 }
 
+// cutLocked cuts the next fragment of some jobs, and assigns a place to it; ok is
+// false if there is none, or no place is free. The jobs take turns, so that a small
+// one does not wait for all of a large one.
+//
+// +checklocks:c.mu
+func (c *Channel) cutLocked(jobs *queue.Queue[job]) (f fragment, id requestID, ok bool) {
+	for !ok && !jobs.Empty() && len(c.free) > 0 {
+		j := jobs.Pop()
+		var more bool
+		if f, more, ok = j.next(devices.Size(c.conn.Chunk)); ok {
+			id = c.takePlaceLocked(f)
+		}
+		if more {
+			jobs.Push(j)
+		}
+	}
+	return f, id, ok
+}
+
 // findLocked returns the place that an answer belongs to.
 //
 // +checklocks:c.mu
@@ -62,22 +84,24 @@ func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error)
 	return nil, fmt.Errorf("%s for an unknown request: %w", h.Kind, ErrProtocol)
 }
 
-// leaveLocked frees the place of a fragment that is written and answered, and
-// returns its job and status.
+// leaveLocked frees the place of a fragment that is written and answered, unlocks,
+// and ends the fragment.
 //
-// +checklocks:c.mu
-func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
+// +checklocksrelease:c.mu
+func (c *Channel) leaveLocked(p *place, id requestID) {
 	if !p.written || !p.answered {
-		return job{}, 0, false
+		c.mu.Unlock()
+		return
 	}
-	j, status := p.frag.job, p.status
-	p.live, p.frag = false, fragment{}
-	c.free = append(c.free, uint16(i))
-	if !c.jobs.empty() {
+	j, err := p.frag.job, p.err
+	p.live, p.frag, p.err = false, fragment{}, nil
+	c.free = append(c.free, uint16(id.place()))
+	if !c.jobs.Empty() {
 		c.wakeLocked()
 	}
 	c.stager.nudge()
-	return j, status, true
+	c.mu.Unlock()
+	j.ended(err)
 }
 
 // answered handles an ACK.
@@ -88,12 +112,8 @@ func (c *Channel) answered(h *wire.DataHeader) error {
 		c.mu.Unlock()
 		return err
 	}
-	p.answered, p.status = true, h.Status
-	j, status, end := c.leaveLocked(p, requestID(h.ID).place())
-	c.mu.Unlock()
-	if end {
-		j.ended(region.StatusError(status))
-	}
+	p.answered, p.err = true, region.StatusError(h.Status)
+	c.leaveLocked(p, requestID(h.ID))
 	return nil
 }
 
@@ -149,10 +169,6 @@ func (c *Channel) wanted(id requestID) bool {
 func (c *Channel) gotten(id requestID, err error) {
 	c.mu.Lock()
 	p := &c.places[id.place()]
-	p.answered, p.written = true, true
-	j, _, end := c.leaveLocked(p, id.place())
-	c.mu.Unlock()
-	if end {
-		j.ended(err)
-	}
+	p.answered, p.written, p.err = true, true, err
+	c.leaveLocked(p, id)
 }

@@ -100,7 +100,7 @@ func (c *Channel) serveGet(h *wire.DataHeader) error {
 		return nil
 	}
 	c.mu.Lock()
-	c.stager.gets.push(stagedGet{use: use, off: off, n: n, id: h.ID})
+	c.stager.gets.Push(stagedGet{use: use, off: off, n: n, id: h.ID})
 	c.stager.startLocked()
 	c.mu.Unlock()
 	return nil

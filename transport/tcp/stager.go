@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -24,8 +25,8 @@ type stager struct {
 	wake  chan struct{}
 	turns turns
 	// jobs are our puts from device memory, gets the peer's requests for it.
-	jobs    queue[job]
-	gets    queue[stagedGet]
+	jobs    queue.Queue[job]
+	gets    queue.Queue[stagedGet]
 	started bool
 }
 
@@ -75,32 +76,22 @@ func (s *stager) run() {
 func (s *stager) step() bool {
 	c := s.c
 	c.mu.Lock()
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		return false
 	}
-	if !s.gets.empty() {
-		g := s.gets.pop()
+	if !s.gets.Empty() {
+		g := s.gets.Pop()
 		c.mu.Unlock()
 		s.stageGet(g)
 		return true
 	}
-	for !s.jobs.empty() && len(c.free) > 0 {
-		j := s.jobs.pop()
-		f, ok := j.next(devices.Size(c.conn.Chunk))
-		if !ok {
-			continue
-		}
-		if j.more() {
-			s.jobs.push(j)
-		}
-		id := c.takePlaceLocked(f)
-		c.mu.Unlock()
-		s.stagePut(f, id)
-		return true
-	}
+	f, id, ok := c.cutLocked(&s.jobs)
 	c.mu.Unlock()
-	return false
+	if ok {
+		s.stagePut(f, id)
+	}
+	return ok
 }
 
 // stage makes the payload of a frame from n bytes of a buffer, from off. The
@@ -163,12 +154,12 @@ func (s *stager) stagePut(f fragment, id requestID) {
 		return
 	}
 	c.mu.Lock()
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.mu.Unlock()
 		fr.release(c)
 		return
 	}
-	c.out.push(fr)
+	c.out.Push(fr)
 	c.wakeLocked()
 	c.mu.Unlock()
 }

@@ -5,15 +5,9 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
-
-// Completer is notified of the end of a transfer.
-type Completer interface {
-	// Complete is called once for each Start, with nil or the first error. It
-	// must not wait for another transfer.
-	Complete(err error)
-}
 
 // Plan describes a transfer.
 type Plan struct {
@@ -36,7 +30,7 @@ type Transfer struct {
 	// +checklocks:mu
 	plan Plan
 	// +checklocks:mu
-	done Completer
+	done window.Completer
 	// round counts the uses of the struct: references that a channel still has to
 	// an earlier one are void.
 	// +checklocks:mu
@@ -56,7 +50,7 @@ type Transfer struct {
 // Start sets up the transfer. done is called when it has completed. Start fails,
 // and done is not called, for a range outside the local buffer or a closed
 // buffer.
-func (t *Transfer) Start(p Plan, done Completer) error {
+func (t *Transfer) Start(p Plan, done window.Completer) error {
 	if err := p.Local.Check(p.LocalOff, p.Size); err != nil {
 		return err
 	}
@@ -101,20 +95,14 @@ func (t *Transfer) moreLocked(round uint64) bool {
 	return t.round == round && !t.completed && t.err == nil && t.cut < t.plan.Size
 }
 
-// more reports whether there is more to cut.
-func (j job) more() bool {
-	j.t.mu.Lock()
-	defer j.t.mu.Unlock()
-	return j.t.moreLocked(j.round)
-}
-
-// next cuts the next fragment; ok is false if nothing is left to do.
-func (j job) next(chunk devices.Size) (f fragment, ok bool) {
+// next cuts the next fragment; ok is false if nothing is left to do, and more
+// reports whether there is more to cut.
+func (j job) next(chunk devices.Size) (f fragment, more, ok bool) {
 	t := j.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.moreLocked(j.round) {
-		return fragment{}, false
+		return fragment{}, false, false
 	}
 	p := &t.plan
 	f = fragment{
@@ -123,7 +111,7 @@ func (j job) next(chunk devices.Size) (f fragment, ok bool) {
 	}
 	t.cut += f.n
 	t.flying++
-	return f, true
+	return f, t.moreLocked(j.round), true
 }
 
 // ended records that a fragment was answered, or never will be.

@@ -31,7 +31,7 @@ func TestCutsMoreThan4GiB(t *testing.T) {
 	}
 	j, _ := tr.job()
 	covered := devices.Size(0)
-	for f, ok := j.next(chunk); ok; f, ok = j.next(chunk) {
+	for f, _, ok := j.next(chunk); ok; f, _, ok = j.next(chunk) {
 		if f.off != devices.Offset(from+covered) || f.at != at+uint64(covered) || f.n == 0 || f.n > chunk {
 			t.Fatalf("after %d bytes: %+v", covered, f)
 		}
@@ -63,7 +63,7 @@ func TestOldRoundsAreVoid(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, _ := tr.job()
-	if _, ok := old.next(100); !ok {
+	if _, _, ok := old.next(100); !ok {
 		t.Fatal("nothing to cut")
 	}
 	old.ended(nil)
@@ -73,12 +73,12 @@ func TestOldRoundsAreVoid(t *testing.T) {
 	if err = tr.Start(Plan{Kind: wire.KindGet, Local: b, Key: 2, Size: 50}, w); err != nil {
 		t.Fatal(err)
 	}
-	if f, ok := old.next(100); ok {
+	if f, _, ok := old.next(100); ok {
 		t.Errorf("cut %+v", f)
 	}
 	old.abort(errors.New("of the first round"))
 	now, _ := tr.job()
-	f, ok := now.next(100)
+	f, _, ok := now.next(100)
 	if !ok || f.n != 50 || f.key != 2 {
 		t.Errorf("%+v, %v", f, ok)
 	}

@@ -4,7 +4,6 @@ import (
 	"net"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -113,26 +112,19 @@ func (c *Channel) write() {
 func (c *Channel) gather(b *batch) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cause != nil {
+	if c.life.Err() != nil {
 		c.writing = false
 		return false
 	}
 	chunk := devices.Size(c.conn.Chunk)
-	for !c.out.empty() && !b.full(chunk) {
-		b.add(c.out.pop())
+	for !c.out.Empty() && !b.full(chunk) {
+		b.add(c.out.Pop())
 	}
-	for !c.jobs.empty() && len(c.free) > 0 && !b.full(chunk) {
-		// Transfers take turns, so that a small one does not wait for all of a
-		// large one.
-		j := c.jobs.pop()
-		f, ok := j.next(chunk)
+	for !b.full(chunk) {
+		f, id, ok := c.cutLocked(&c.jobs)
 		if !ok {
-			continue
+			break
 		}
-		if j.more() {
-			c.jobs.push(j)
-		}
-		id := c.takePlaceLocked(f)
 		fr := frame{head: f.header(id)}
 		if f.kind == wire.KindPut {
 			fr.payload, fr.put = f.local.Host(f.off, f.n), true
@@ -163,9 +155,5 @@ func (c *Channel) writtenPut(id requestID) {
 	c.mu.Lock()
 	p := &c.places[id.place()]
 	p.written = true
-	j, status, end := c.leaveLocked(p, id.place())
-	c.mu.Unlock()
-	if end {
-		j.ended(region.StatusError(status))
-	}
+	c.leaveLocked(p, id)
 }

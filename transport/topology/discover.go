@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,14 +44,11 @@ type Remote struct {
 //
 // Errors: ErrFile for devices with the same name; those of reading sysfs.
 func Discover(o Options) (*Graph, error) {
-	if o.Root == "" {
-		o.Root = SysRoot
-	}
-	m, err := ReadMachine(o.Root)
+	m, err := ReadMachine(cmp.Or(o.Root, SysRoot))
 	if err != nil {
 		return nil, err
 	}
-	d := &discovery{m: m, server: o.Server, tree: newTree(m)}
+	d := &discovery{o: o, m: m, tree: &tree{m: m}}
 	d.numa()
 	d.cards()
 	for _, i := range o.Devices {
@@ -65,8 +63,8 @@ func Discover(o Options) (*Graph, error) {
 
 // discovery is a graph under construction.
 type discovery struct {
+	o       Options
 	m       *Machine
-	server  string
 	tree    *tree
 	devices []Device
 	links   []Link
@@ -75,7 +73,7 @@ type discovery struct {
 func numaID(node int) ID { return ID(fmt.Sprintf("numa%d", node)) }
 
 func (d *discovery) add(v Device) {
-	v.Server = d.server
+	v.Server = d.o.Server
 	d.devices = append(d.devices, v)
 }
 
@@ -117,9 +115,18 @@ func (d *discovery) home(node int) ID {
 	return numaID(d.m.Nodes[0].ID)
 }
 
+// nicID returns the ID of a network card, whose interface may be named like a device.
+func (d *discovery) nicID(c *Card) ID {
+	if slices.ContainsFunc(d.o.Devices, func(i devices.Info) bool { return string(i.Name) == c.Name }) {
+		return ID("net-" + c.Name)
+	}
+	return ID(c.Name)
+}
+
 func (d *discovery) cards() {
-	for _, c := range d.m.NICs {
-		v := Device{ID: ID(c.Name), Kind: NIC, NUMA: c.NUMA, PCI: c.PCI}
+	for i := range d.m.NICs {
+		c := &d.m.NICs[i]
+		v := Device{ID: d.nicID(c), Kind: NIC, NUMA: c.NUMA, PCI: c.PCI}
 		if c.Speed > 0 {
 			v.Net = append(v.Net, fmt.Sprintf("%g Gbit/s", c.Speed*8/1e9))
 		}
@@ -134,10 +141,6 @@ func (d *discovery) cards() {
 // device adds a device of this machine.
 func (d *discovery) device(i devices.Info) {
 	v := Device{ID: ID(i.Name), Kind: Accelerator, NUMA: i.NUMA, PCI: strings.ToLower(i.PCI), Model: i.Model}
-	if d.find(v.ID) != nil && d.find(v.ID).Kind == NIC {
-		// An interface may have that name.
-		d.rename(v.ID, "net-"+v.ID)
-	}
 	if v.PCI != "" {
 		v.Card, _, _ = strings.Cut(v.PCI, ".")
 		if v.NUMA < 0 {
@@ -164,19 +167,6 @@ func (d *discovery) device(i devices.Info) {
 
 // hostFamily is the family whose device is the host's memory itself.
 const hostFamily devices.Family = "host"
-
-func (d *discovery) rename(from, to ID) {
-	d.find(from).ID = to
-	for i := range d.links {
-		if d.links[i].A == from {
-			d.links[i].A = to
-		}
-		if d.links[i].B == from {
-			d.links[i].B = to
-		}
-	}
-	d.tree.rename(from, to)
-}
 
 // attach links a device with a bus address: through the PCI tree if the device is
 // in it, and otherwise directly to its node.
@@ -246,21 +236,15 @@ func (d *discovery) remotes(all []Remote) {
 		return
 	}
 	d.devices = append(d.devices, Device{ID: networkID, Kind: Switch, NUMA: -1})
-	ours := 0
 	for i := range d.m.NICs {
 		c := &d.m.NICs[i]
-		id := ID(c.Name)
-		if d.find(id) == nil || d.find(id).Kind != NIC {
-			id = "net-" + id
-		}
-		l := Link{A: id, B: networkID, Class: TCP, Bandwidth: c.Speed / 1e9}
+		l := Link{A: d.nicID(c), B: networkID, Class: TCP, Bandwidth: c.Speed / 1e9}
 		if c.RDMA != "" {
 			l.Class = RoCE
 		}
 		d.links = append(d.links, l)
-		ours++
 	}
-	if ours == 0 {
+	if len(d.m.NICs) == 0 {
 		d.links = append(d.links, Link{A: d.home(-1), B: networkID, Class: TCP})
 	}
 	for _, r := range all {

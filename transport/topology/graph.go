@@ -80,29 +80,46 @@ const (
 	TCP Class = "tcp"
 )
 
+// properties are a class, the values of Typical, and the colour of its links in a picture.
+type properties struct {
+	class     Class
+	bandwidth float64
+	latency   time.Duration
+	colour    string
+}
+
+// classes are all classes, the fastest first.
+//
+//nolint:gochecknoglobals // a table that never changes
+var classes = [...]properties{
+	{OnChip, 1000e9, 500 * time.Nanosecond, "#6a1b9a"},
+	{SameCard, 200e9, 1500 * time.Nanosecond, "#8e24aa"},
+	{Peer, 50e9, 2 * time.Microsecond, "#2e7d32"},
+	{PCIe, 12e9, 4 * time.Microsecond, "#1565c0"},
+	{NUMA, 20e9, 200 * time.Nanosecond, "#5d4037"},
+	{SHM, 10e9, 500 * time.Nanosecond, "#00838f"},
+	{RoCE, 10e9, 5 * time.Microsecond, "#ef6c00"},
+	{TCP, 1e9, 25 * time.Microsecond, "#c62828"},
+}
+
 // Classes returns all classes, the fastest first.
-func Classes() []Class { return []Class{OnChip, SameCard, Peer, PCIe, NUMA, SHM, RoCE, TCP} }
+func Classes() (all []Class) {
+	for _, p := range classes {
+		all = append(all, p.class)
+	}
+	return all
+}
+
+// order returns the index of the class in Classes, -1 for an unknown one.
+func (c Class) order() int {
+	return slices.IndexFunc(classes[:], func(p properties) bool { return p.class == c })
+}
 
 // Typical returns the assumed values for links of the class whose own are
 // unknown: the bandwidth in bytes per second, and the time of an empty message.
 func (c Class) Typical() (bandwidth float64, latency time.Duration) {
-	switch c {
-	case OnChip:
-		return 1000e9, 500 * time.Nanosecond
-	case SameCard:
-		return 200e9, 1500 * time.Nanosecond
-	case Peer:
-		return 50e9, 2 * time.Microsecond
-	case PCIe:
-		return 12e9, 4 * time.Microsecond
-	case NUMA:
-		return 20e9, 200 * time.Nanosecond
-	case SHM:
-		return 10e9, 500 * time.Nanosecond
-	case RoCE:
-		return 10e9, 5 * time.Microsecond
-	case TCP:
-		return 1e9, 25 * time.Microsecond
+	if i := c.order(); i >= 0 {
+		return classes[i].bandwidth, classes[i].latency
 	}
 	return 0, 0
 }
@@ -209,7 +226,7 @@ func (g *Graph) finish() error {
 
 func compareLinks(a, b Link) int {
 	return cmp.Or(compareIDs(a.A, b.A), compareIDs(a.B, b.B),
-		cmp.Compare(slices.Index(Classes(), a.Class), slices.Index(Classes(), b.Class)),
+		cmp.Compare(a.Class.order(), b.Class.order()),
 		-cmp.Compare(a.Bandwidth, b.Bandwidth), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.Transport, b.Transport))
 }
 

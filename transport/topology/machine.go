@@ -124,13 +124,10 @@ func (m *Machine) readNICs() {
 		if _, err := os.Stat(m.path(dir, "device")); err != nil {
 			continue // virtual
 		}
-		c := Card{Name: e.Name(), PCI: m.pciOf(filepath.Join(dir, "device")), NUMA: -1}
+		c := m.card(e.Name(), dir)
 		// A card that is down reports -1, or nothing.
 		if megabits, err := strconv.ParseFloat(m.text(dir, "speed"), 64); err == nil && megabits > 0 && megabits < 1e8 {
 			c.Speed = megabits * 1e6 / 8
-		}
-		if c.PCI != "" {
-			c.NUMA = m.nodeOf(c.PCI)
 		}
 		if i := slices.IndexFunc(rdma, func(r Card) bool { return r.PCI != "" && r.PCI == c.PCI }); i >= 0 {
 			c.RDMA = rdma[i].RDMA
@@ -144,15 +141,23 @@ func (m *Machine) readNICs() {
 	slices.SortFunc(m.NICs, func(a, b Card) int { return compareIDs(ID(a.Name), ID(b.Name)) })
 }
 
+// card returns the card of a directory, and its place.
+func (m *Machine) card(name, dir string) Card {
+	c := Card{Name: name, NUMA: -1}
+	if chain := m.pciChain(filepath.Join(dir, "device")); len(chain) > 0 {
+		c.PCI = chain[len(chain)-1]
+		c.NUMA = m.nodeOf(c.PCI)
+	}
+	return c
+}
+
 func (m *Machine) readRDMA() []Card {
 	var out []Card
 	entries, _ := os.ReadDir(m.path("class/infiniband"))
 	for _, e := range entries {
 		dir := filepath.Join("class/infiniband", e.Name())
-		c := Card{Name: e.Name(), RDMA: e.Name(), PCI: m.pciOf(filepath.Join(dir, "device")), NUMA: -1}
-		if c.PCI != "" {
-			c.NUMA = m.nodeOf(c.PCI)
-		}
+		c := m.card(e.Name(), dir)
+		c.RDMA = c.Name
 		// "100 Gb/sec (4X EDR)"
 		gigabits, _, _ := strings.Cut(m.text(dir, "ports/1/rate"), " ")
 		if v, err := strconv.ParseFloat(gigabits, 64); err == nil && v > 0 && v < 1e5 {
@@ -182,21 +187,7 @@ func (m *Machine) pciChain(path string) []string {
 	if err != nil || !fs.ValidPath(below) {
 		return nil
 	}
-	var chain []string
-	for part := range strings.SplitSeq(below, "/") {
-		if isPCIAddress(part) {
-			chain = append(chain, part)
-		}
-	}
-	return chain
-}
-
-func (m *Machine) pciOf(path string) string {
-	chain := m.pciChain(path)
-	if len(chain) == 0 {
-		return ""
-	}
-	return chain[len(chain)-1]
+	return slices.DeleteFunc(strings.Split(below, "/"), func(part string) bool { return !isPCIAddress(part) })
 }
 
 const pciDir = "bus/pci/devices"

@@ -17,8 +17,6 @@ type leaf struct {
 	chain []string
 }
 
-func newTree(m *Machine) *tree { return &tree{m: m} }
-
 // add returns false for a device that is not in sysfs.
 func (t *tree) add(id ID, pci string, home ID) bool {
 	chain := t.m.pciChain(pciDir + "/" + pci)
@@ -27,14 +25,6 @@ func (t *tree) add(id ID, pci string, home ID) bool {
 	}
 	t.leafs = append(t.leafs, leaf{id: id, home: home, chain: chain})
 	return true
-}
-
-func (t *tree) rename(from, to ID) {
-	for i := range t.leafs {
-		if t.leafs[i].id == from {
-			t.leafs[i].id = to
-		}
-	}
 }
 
 // shared returns the number of bridges that two devices have in common.

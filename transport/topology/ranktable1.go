@@ -163,15 +163,18 @@ func (b *tableBuilder) join(network bool) {
 	if !network {
 		return
 	}
-	b.devices = append(b.devices, Device{ID: networkID, Kind: Switch, NUMA: -1})
 	class := RoCE
 	if b.slow {
 		class = TCP
 	}
-	for _, g := range b.groups {
-		for _, id := range g {
-			b.links = append(b.links, Link{A: id, B: networkID, Class: class})
-		}
+	b.star(networkID, class, slices.Concat(b.groups...))
+}
+
+// star links devices by a switch.
+func (b *tableBuilder) star(hub ID, class Class, ids []ID) {
+	b.devices = append(b.devices, Device{ID: hub, Kind: Switch, NUMA: -1})
+	for _, id := range ids {
+		b.links = append(b.links, Link{A: id, B: hub, Class: class})
 	}
 }
 
@@ -185,9 +188,5 @@ func (b *tableBuilder) joinPeers(g []ID) {
 		}
 		return
 	}
-	hub := g[0] + "-peers"
-	b.devices = append(b.devices, Device{ID: hub, Kind: Switch, NUMA: -1})
-	for _, one := range g {
-		b.links = append(b.links, Link{A: one, B: hub, Class: Peer})
-	}
+	b.star(g[0]+"-peers", Peer, g)
 }

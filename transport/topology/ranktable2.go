@@ -1,7 +1,10 @@
 package topology
 
 import (
+	"cmp"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -143,7 +146,7 @@ func (b *tableBuilder) address(at, kind, addr string, ports int) {
 			b.faults.add(at+".addr", "%q is not an IPv6 address", addr)
 		}
 	case "EID":
-		if len(addr) != 32 || slices.ContainsFunc([]byte(addr), notHex) {
+		if _, err = hex.DecodeString(addr); len(addr) != 32 || err != nil {
 			b.faults.add(at+".addr", "%q is not an EID of 32 hexadecimal digits", addr)
 		}
 	default:
@@ -154,25 +157,12 @@ func (b *tableBuilder) address(at, kind, addr string, ports int) {
 	}
 }
 
-func notHex(c byte) bool {
-	return !isDigit(c) && (c < 'a' || c > 'f') && (c < 'A' || c > 'F')
-}
-
 // networks links the ranks of each network: those of layer 0 pairwise, which a
 // topology file may refine, and the others by a switch. Layer 1 connects cards,
 // and higher layers are networks between machines.
 func (b *tableBuilder) networks(members map[instance][]ID) {
-	all := make([]instance, 0, len(members))
-	for in := range members {
-		all = append(all, in)
-	}
-	slices.SortFunc(all, func(x, y instance) int {
-		if x.layer != y.layer {
-			return x.layer - y.layer
-		}
-		return compareIDs(ID(x.name), ID(y.name))
-	})
-	for _, in := range all {
+	inOrder := func(x, y instance) int { return cmp.Or(x.layer-y.layer, compareIDs(ID(x.name), ID(y.name))) }
+	for _, in := range slices.SortedFunc(maps.Keys(members), inOrder) {
 		ids := members[in]
 		if in.layer == 0 {
 			b.joinPeers(ids)
@@ -182,10 +172,6 @@ func (b *tableBuilder) networks(members map[instance][]ID) {
 		if in.layer == 1 {
 			class = Peer
 		}
-		hub := ID(fmt.Sprintf("layer%d/%s", in.layer, in.name))
-		b.devices = append(b.devices, Device{ID: hub, Kind: Switch, NUMA: -1})
-		for _, id := range ids {
-			b.links = append(b.links, Link{A: id, B: hub, Class: class})
-		}
+		b.star(ID(fmt.Sprintf("layer%d/%s", in.layer, in.name)), class, ids)
 	}
 }

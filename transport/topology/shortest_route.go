@@ -35,16 +35,6 @@ func (r *Route) String() string {
 	return b.String()
 }
 
-// Slowest returns the slowest class of the route; OnChip for a route to the
-// device itself.
-func (r *Route) Slowest() Class {
-	worst := 0
-	for _, h := range r.Hops {
-		worst = max(worst, slices.Index(Classes(), h.Link.Class))
-	}
-	return Classes()[worst]
-}
-
 // Route finds the fastest route for size bytes.
 //
 // Errors: ErrUnknown, ErrNoRoute.

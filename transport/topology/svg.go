@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -31,7 +32,7 @@ func (g *Graph) SVG(w io.Writer) error {
 	if len(g.Devices) > maxPicture {
 		return fault("devices", "too many devices for a picture: %d; the limit is %d", len(g.Devices), maxPicture)
 	}
-	p := &picture{g: g, at: map[ID]point{}, low: map[ID]bool{}}
+	p := &picture{g: g, at: map[ID]point{}}
 	p.layOut()
 	p.draw()
 	if _, err := io.WriteString(w, p.String()); err != nil {
@@ -51,27 +52,25 @@ type frame struct {
 // picture is an SVG under construction.
 type picture struct {
 	strings.Builder
-	g      *Graph
-	at     map[ID]point
-	frames []frame
-	// low marks the devices with others directly above them.
-	low        map[ID]bool
+	g          *Graph
+	at         map[ID]point
+	frames     []frame
 	wide, high float64
 }
 
-// rowOf returns the row of a kind in its machine, from the top.
-func rowOf(k Kind) int {
-	switch k {
-	case Accelerator:
-		return 0
-	case Switch:
-		return 1
-	case NUMANode:
-		return 2
-	case Host, NIC:
-		return 3
-	}
-	return 3
+// style is the row of a kind in its machine, from the top, and the colour of its boxes.
+type style struct {
+	row  int
+	fill string
+}
+
+//nolint:gochecknoglobals // a table that never changes
+var styles = map[Kind]style{
+	Accelerator: {0, "#e8f5e9"},
+	Switch:      {1, "#e3f2fd"},
+	NUMANode:    {2, "#efebe9"},
+	Host:        {3, "#e0f7fa"},
+	NIC:         {3, "#fff3e0"},
 }
 
 // lined is the number of devices side by side after which the next machine goes
@@ -85,11 +84,7 @@ type machine struct {
 }
 
 func (m *machine) widest() int {
-	n := 0
-	for _, row := range m.rows {
-		n = max(n, len(row))
-	}
-	return n
+	return max(len(m.rows[0]), len(m.rows[1]), len(m.rows[2]), len(m.rows[3]))
 }
 
 // layOut assigns each device its place: machines side by side, and devices
@@ -135,7 +130,8 @@ func (p *picture) machines() (all []*machine, rest *machine) {
 			m = &machine{name: d.Server}
 			all = append(all, m)
 		}
-		m.rows[rowOf(d.Kind)] = append(m.rows[rowOf(d.Kind)], d)
+		row := styles[d.Kind].row
+		m.rows[row] = append(m.rows[row], d)
 	}
 	slices.SortStableFunc(all, func(a, b *machine) int { return compareIDs(ID(a.name), ID(b.name)) })
 	return all, rest
@@ -174,57 +170,11 @@ func (p *picture) arcs(row []*Device) float64 {
 func arcHeight(distance float64) float64 { return 14 + math.Abs(distance)/7 }
 
 func (p *picture) placeRow(row []*Device, f frame, y float64) {
-	slices.SortStableFunc(row, func(a, b *Device) int {
-		if a.NUMA != b.NUMA {
-			return a.NUMA - b.NUMA
-		}
-		return compareIDs(a.ID, b.ID)
-	})
+	slices.SortStableFunc(row, func(a, b *Device) int { return cmp.Or(a.NUMA-b.NUMA, compareIDs(a.ID, b.ID)) })
 	step := (f.right - f.left) / float64(len(row))
 	for i, d := range row {
-		p.low[d.ID] = rowOf(d.Kind) > 0
 		p.at[d.ID] = point{x: f.left + (float64(i)+0.5)*step, y: y + boxHigh/2}
 	}
-}
-
-// colourOf returns the colour of a class's links.
-func colourOf(c Class) string {
-	switch c {
-	case OnChip:
-		return "#6a1b9a"
-	case SameCard:
-		return "#8e24aa"
-	case Peer:
-		return "#2e7d32"
-	case PCIe:
-		return "#1565c0"
-	case NUMA:
-		return "#5d4037"
-	case SHM:
-		return "#00838f"
-	case RoCE:
-		return "#ef6c00"
-	case TCP:
-		return "#c62828"
-	}
-	return "#000000"
-}
-
-// fillOf returns the colour of a kind's boxes.
-func fillOf(k Kind) string {
-	switch k {
-	case Accelerator:
-		return "#e8f5e9"
-	case Host:
-		return "#e0f7fa"
-	case NUMANode:
-		return "#efebe9"
-	case Switch:
-		return "#e3f2fd"
-	case NIC:
-		return "#fff3e0"
-	}
-	return "#ffffff"
 }
 
 func (p *picture) draw() {
@@ -247,11 +197,11 @@ func (p *picture) draw() {
 		p.box(&p.g.Devices[i])
 	}
 	x := float64(margin)
-	for _, c := range Classes() {
-		if used[c] {
+	for _, c := range classes {
+		if used[c.class] {
 			fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="14" height="4" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`+"\n",
-				x, p.high+8, colourOf(c), x+20, p.high+14, c)
-			x += 34 + float64(len(c))*8
+				x, p.high+8, c.colour, x+20, p.high+14, c.class)
+			x += 34 + float64(len(c.class))*8
 		}
 	}
 	fmt.Fprintf(p, `<text x="%d" y="%.1f" fill="#616161">GB/s; dashed: assumed</text>`+"\n</svg>\n", margin, p.high+32)
@@ -264,12 +214,13 @@ func (p *picture) link(l *Link) {
 	if l.Assumed {
 		dash = ` stroke-dasharray="6 4"`
 	}
+	colour := classes[l.Class.order()].colour
 	wide := min(max(1, 1.2*math.Log2(1+l.Bandwidth)/2), 7)
 	path := fmt.Sprintf("M%.1f %.1f L%.1f %.1f", a.x, a.y, b.x, b.y)
 	middle := point{x: (a.x + b.x) / 2, y: (a.y + b.y) / 2}
 	if a.y == b.y && a.x != b.x {
 		rise := arcHeight(a.x - b.x)
-		if p.low[l.A] {
+		if styles[p.g.Devices[p.g.index[l.A]].Kind].row > 0 { // others are directly above it
 			rise = min(rise, gapHigh/3)
 		}
 		top := a.y - boxHigh/2
@@ -277,10 +228,10 @@ func (p *picture) link(l *Link) {
 		middle.y = top - rise
 	}
 	fmt.Fprintf(p, `<path d="%s" fill="none" stroke="%s" stroke-width="%.1f"%s><title>%s</title></path>`+"\n",
-		path, colourOf(l.Class), wide, dash, html.EscapeString(linkTitle(l)))
+		path, colour, wide, dash, html.EscapeString(linkTitle(l)))
 	if len(p.g.Links) <= labelled {
 		fmt.Fprintf(p, `<text x="%.1f" y="%.1f" font-size="10" fill="%s" text-anchor="middle" stroke="white" stroke-width="3" paint-order="stroke">%.3g</text>`+"\n",
-			middle.x, middle.y+3, colourOf(l.Class), l.Bandwidth)
+			middle.x, middle.y+3, colour, l.Bandwidth)
 	}
 }
 
@@ -302,7 +253,7 @@ func (p *picture) box(d *Device) {
 	c := p.at[d.ID]
 	fmt.Fprintf(p, `<g><title>%s</title><rect x="%.1f" y="%.1f" width="%d" height="%d" rx="5" fill="%s" stroke="#424242"/>`,
 		html.EscapeString(strings.Join(append([]string{string(d.ID), d.Model, d.PCI}, d.Net...), " ")),
-		c.x-boxWide/2, c.y-boxHigh/2, boxWide, boxHigh, fillOf(d.Kind))
+		c.x-boxWide/2, c.y-boxHigh/2, boxWide, boxHigh, styles[d.Kind].fill)
 	second := d.Model
 	switch {
 	case d.Rank != nil:

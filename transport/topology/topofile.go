@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -76,11 +77,7 @@ func parseTopoFile(raw []byte) (*Graph, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	links := make([]Link, 0, len(b.links))
-	for _, l := range b.links {
-		links = append(links, l)
-	}
-	return New(b.devices, links)
+	return New(b.devices, slices.Collect(maps.Values(b.links)))
 }
 
 func checkCount(f *faults, what string, count *number, n int) {
@@ -166,12 +163,12 @@ func (b *topoBuilder) check(at string, e *edge) {
 func (b *topoBuilder) link(x, y ID, by []string) {
 	class := TCP
 	for _, p := range by {
-		if c := classOf(p); slices.Index(Classes(), c) < slices.Index(Classes(), class) {
+		if c := classOf(p); c.order() < class.order() {
 			class = c
 		}
 	}
 	key := [2]ID{min(x, y), max(x, y)}
-	if old, is := b.links[key]; is && slices.Index(Classes(), old.Class) <= slices.Index(Classes(), class) {
+	if old, is := b.links[key]; is && old.Class.order() <= class.order() {
 		return
 	}
 	b.links[key] = Link{A: x, B: y, Class: class, Transport: strings.Join(by, ",")}

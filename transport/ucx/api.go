@@ -46,7 +46,6 @@ type api struct {
 	RkeyBufferRelease    dl.Func `dl:"ucp_rkey_buffer_release"`
 	MemMap               dl.Func `dl:"ucp_mem_map"`
 	MemUnmap             dl.Func `dl:"ucp_mem_unmap"`
-	MemQuery             dl.Func `dl:"ucp_mem_query"`
 	Put                  dl.Func `dl:"ucp_put_nbx"`
 	Get                  dl.Func `dl:"ucp_get_nbx"`
 	SetMessageHandler    dl.Func `dl:"ucp_worker_set_am_recv_handler"`

@@ -52,7 +52,7 @@ func benchLocal(b *testing.B, s *side, plan peerPlan) *region.Buffer {
 	if !plan.Own {
 		return s.alloc(b, plan.Size)
 	}
-	mem, free, err := s.ctx.Alloc(devices.Size(plan.Size))
+	mem, free, err := s.ctx.alloc(plan.Size)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -127,27 +127,6 @@ func (a *api) mapMemory(h contextHandle, p []byte, prot uint32) (memoryHandle, e
 	return m, err
 }
 
-// allocate allocates n bytes of the memory that the library's transports can
-// access best.
-func (a *api) allocate(h contextHandle, n uint64) (memoryHandle, []byte, error) {
-	params := memMapParams{
-		fieldMask: memMapLength | memMapFlags | memMapMemoryType,
-		length:    n, flags: memMapAllocate, memoryType: memoryHost,
-	}
-	var m memoryHandle
-	err := a.check("ucp_mem_map", statusOf(a.MemMap.Call(uintptr(h), uintptr(unsafe.Pointer(&params)), uintptr(unsafe.Pointer(&m)))))
-	if err != nil {
-		return 0, nil, err
-	}
-	attr := memAttr{fieldMask: memQueryAddress | memQueryLength}
-	err = a.check("ucp_mem_query", statusOf(a.MemQuery.Call(uintptr(m), uintptr(unsafe.Pointer(&attr)))))
-	if err != nil {
-		a.MemUnmap.Call(uintptr(h), uintptr(m))
-		return 0, nil, err
-	}
-	return m, dl.Bytes(attr.address, int(n)), nil
-}
-
 // packKey returns a copy of the packed key of mapped memory, for a peer.
 func (a *api) packKey(h contextHandle, m memoryHandle) ([]byte, error) {
 	var at uintptr

@@ -40,16 +40,12 @@ const (
 	memoryHost       = 0
 	memMapAddress    = 1 << 0
 	memMapLength     = 1 << 1
-	memMapFlags      = 1 << 2
 	memMapProt       = 1 << 3
 	memMapMemoryType = 1 << 4
 	protLocalRead    = 1 << 0
 	protLocalWrite   = 1 << 1
 	protRemoteRead   = 1 << 8
 	protRemoteWrite  = 1 << 9
-	memMapAllocate   = 1 << 1
-	memQueryAddress  = 1 << 0
-	memQueryLength   = 1 << 1
 	logLevelName     = "LOG_LEVEL"
 	logLevelDefault  = "warn"
 	logLevelQuiet    = "fatal"

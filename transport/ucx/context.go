@@ -3,9 +3,11 @@ package ucx
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -41,9 +43,7 @@ type Stats struct {
 type mapping struct {
 	start, end uint64
 	rights     wire.Rights
-	// own means that the library has allocated it: it serves every right.
-	own    bool
-	handle memoryHandle
+	handle     memoryHandle
 	// key is unpacked by a peer.
 	key []byte
 	// refs is guarded by Context.mu.
@@ -95,10 +95,10 @@ func (c *Context) acquire(p []byte, rights wire.Rights) (*mapping, error) {
 	if c.closed {
 		return nil, fmt.Errorf("ucx context: %w", devices.ErrClosed)
 	}
-	start := address(p)
+	start := region.Address(p)
 	end := start + uint64(len(p))
 	for _, m := range c.maps {
-		if m.start <= start && end <= m.end && (m.own || m.rights == rights) {
+		if m.start <= start && end <= m.end && m.rights == rights {
 			m.refs++
 			c.stats.Reuses++
 			return m, nil
@@ -133,12 +133,7 @@ func (c *Context) release(m *mapping) error {
 	if m.refs--; m.refs > 0 || c.closed {
 		return nil
 	}
-	for i, other := range c.maps {
-		if other == m {
-			c.maps = append(c.maps[:i], c.maps[i+1:]...)
-			break
-		}
-	}
+	c.maps = slices.DeleteFunc(c.maps, func(other *mapping) bool { return other == m })
 	return c.unmapLocked(m)
 }
 
@@ -150,31 +145,6 @@ func (c *Context) unmapLocked(m *mapping) error {
 		return fmt.Errorf("deregister %d bytes: %w", m.end-m.start, err)
 	}
 	return nil
-}
-
-// Alloc allocates n bytes of host memory from the library, which a peer on this
-// host accesses by one memcpy if the transports include shared memory. The bytes
-// are zero, and belong to the caller until free.
-func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error) {
-	if n == 0 || n > 1<<46 {
-		return nil, nil, fmt.Errorf("allocate %d bytes: %w", uint64(n), devices.ErrRange)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, nil, fmt.Errorf("ucx context: %w", devices.ErrClosed)
-	}
-	handle, p, err := c.api.allocate(c.handle, uint64(n))
-	if err != nil {
-		return nil, nil, fmt.Errorf("allocate %v: %w", n, err)
-	}
-	clear(p)
-	start := address(p)
-	m, err := c.addLocked(&mapping{start: start, end: start + uint64(n), own: true, handle: handle, refs: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	return p, func() error { return c.release(m) }, nil
 }
 
 // protection returns the access that the rights grant a peer, for devices that

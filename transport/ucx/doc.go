@@ -47,14 +47,15 @@
 // (BenchmarkAgainstPerftest):
 //
 //	                              1 MiB          64 MiB
-//	posix, one-sided, Alloc       25.3 / 12.0    4.9 / 1.2
+//	posix, one-sided, its memory  25.3 / 12.0    4.9 / 1.2
 //	posix+cma, messages           6.2 / 25.2     3.2 / 0.5
 //	posix, messages               0.44 / 24.2    0.26 / 0.69
 //	tcp, messages                 0.47 / 0.04    0.94 / 0.02
 //
 // ucx_perftest polls without pause and suffers more from other load than this
-// package. On shared memory it puts into memory that the library has allocated,
-// by one memcpy, and 1 MiB stays in the cache: messages do not reach that.
+// package. On shared memory it puts into memory that the library has allocated, as
+// the first row of ours does, by one memcpy, and 1 MiB stays in the cache: messages
+// do not reach that.
 //
 // # A dead peer
 //
@@ -70,8 +71,7 @@
 //
 // One-sided: an export registers host memory (ucp_mem_map), once for all exports
 // inside it with the same rights, and operations register nothing; Context.Stats
-// counts. Context.Alloc returns memory that the library has allocated, which a
-// peer on this host accesses by one memcpy. Messages: nothing is registered.
+// counts. Messages: nothing is registered.
 //
 // Device memory at our end goes through pinned slots, three pieces at a time. The
 // peer's device memory is not exported: only a process at its device can write

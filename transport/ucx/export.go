@@ -1,8 +1,6 @@
 package ucx
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -58,7 +56,7 @@ func (e *export) open() (err error) {
 	if e.mapping, err = e.p.ctx.acquire(host, e.rights); err != nil {
 		return fmt.Errorf("transport ucx: %w", err)
 	}
-	e.blob, err = memoryOffer{start: address(host), size: uint64(len(host)), key: e.mapping.key}.encode(kindMemory)
+	e.blob, err = memoryOffer{start: region.Address(host), size: uint64(len(host)), key: e.mapping.key}.encode(kindMemory)
 	if err != nil {
 		return errors.Join(fmt.Errorf("transport ucx: %w", err), e.p.ctx.release(e.mapping))
 	}
@@ -67,16 +65,13 @@ func (e *export) open() (err error) {
 
 // name assigns the memory a random name.
 func (e *export) name() (err error) {
-	var random [8]byte
-	// It never fails: a system without random numbers ends the process.
-	_, _ = rand.Read(random[:])
-	e.id = binary.LittleEndian.Uint64(random[:])
+	e.id = wire.Random()
 	if e.blob, err = (memoryOffer{start: e.id, size: uint64(e.buffer.Size())}).encode(kindWindow); err != nil {
 		return err
 	}
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
-	if e.p.exports[e.id] != nil || e.id == 0 {
+	if e.p.exports[e.id] != nil {
 		return errors.New("transport ucx: random memory name is already in use")
 	}
 	e.p.exports[e.id] = e

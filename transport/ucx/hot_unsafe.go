@@ -31,18 +31,9 @@ func (c *caller) one(f dl.Func, arg uintptr) uintptr {
 	return f.Call(c.args[:1]...)
 }
 
-// put starts to write p at an address of the peer. p must not be on a stack, and
-// must not change until the request is complete.
-func (c *caller) put(ep endpointHandle, p []byte, at uint64, k remoteKey) request {
-	return c.move(c.Put, ep, p, at, k)
-}
-
-// get starts to fill p from an address of the peer, under the same conditions as
-// put.
-func (c *caller) get(ep endpointHandle, p []byte, at uint64, k remoteKey) request {
-	return c.move(c.Get, ep, p, at, k)
-}
-
+// move starts to write p at an address of the peer, or to fill p from it: f is Put
+// or Get. p must not be on a stack, and must not change until the request is
+// complete.
 func (c *caller) move(f dl.Func, ep endpointHandle, p []byte, at uint64, k remoteKey) request {
 	c.args = [7]uintptr{
 		uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(at),

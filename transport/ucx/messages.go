@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
@@ -54,7 +55,7 @@ type messageOps struct {
 	told []*op
 	// tasks holds the peer's messages that we have to process.
 	tasks []*task
-	spare []*task
+	spare spares[task]
 }
 
 // task is a message that needs further processing.
@@ -86,11 +87,9 @@ func (p *Provider) ask(o *op) {
 	if o.kind == wire.KindPut {
 		payload = o.mem
 	}
-	if o.req = p.call.send(p.endpoint, &o.head, payload); !o.req.under() {
-		o.status, o.req = o.req.status(), 0
-		if o.status.failed() {
-			p.end(p.lost("ucp_am_send_nbx", o.status))
-		}
+	o.req, o.status = p.call.send(p.endpoint, &o.head, payload).started()
+	if o.status.failed() {
+		p.end(p.lost("ucp_am_send_nbx", o.status))
 	}
 }
 
@@ -103,7 +102,7 @@ func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status 
 		return statusOK
 	}
 	h := head(raw)
-	t := p.newTask()
+	t := p.messages.spare.take()
 	if fetched {
 		t.data = data
 	}
@@ -161,41 +160,25 @@ func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
 	}
 }
 
-func (p *Provider) newTask() *task {
-	n := len(p.messages.spare)
-	if n == 0 {
-		return &task{}
-	}
-	t := p.messages.spare[n-1]
-	p.messages.spare = p.messages.spare[:n-1]
-	return t
-}
-
 // attend advances the tasks, and completes the operations in told. It returns the
 // number of tasks that ended.
 func (p *Provider) attend() (n int) {
 	t := &p.messages
-	kept := t.tasks[:0]
-	for _, k := range t.tasks {
+	t.tasks = slices.DeleteFunc(t.tasks, func(k *task) bool {
 		if !p.advance(k) {
-			kept = append(kept, k)
-			continue
+			return false
 		}
 		p.finish(k)
 		n++
-	}
-	clear(t.tasks[len(kept):])
-	t.tasks = kept
-	told := t.told[:0]
-	for _, o := range t.told {
-		if p.call.settled(&o.req, &o.status) {
-			p.conclude(o)
-		} else {
-			told = append(told, o)
+		return true
+	})
+	t.told = slices.DeleteFunc(t.told, func(o *op) bool {
+		if !p.call.settled(&o.req, &o.status) {
+			return false
 		}
-	}
-	clear(t.told[len(told):])
-	t.told = told
+		p.conclude(o)
+		return true
+	})
 	return n
 }
 
@@ -230,9 +213,7 @@ func (p *Provider) advance(k *task) bool {
 // start stores the request that the task waits for.
 func (k *task) start(r request) {
 	k.begun = true
-	if k.req = r; !r.under() {
-		k.status, k.req = r.status(), 0
-	}
+	k.req, k.status = r.started()
 }
 
 // finish releases what a task has held.

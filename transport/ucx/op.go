@@ -1,6 +1,7 @@
 package ucx
 
 import (
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -44,57 +45,31 @@ type batch struct {
 	status Status
 }
 
+// spares holds values for reuse.
+type spares[T any] []*T
+
+// take returns one of them, or a new value.
+func (s *spares[T]) take() *T {
+	n := len(*s)
+	if n == 0 {
+		return new(T)
+	}
+	v := (*s)[n-1]
+	*s = (*s)[:n-1]
+	return v
+}
+
 // line holds the waiting and running operations, in order of arrival. Only the
 // worker's goroutine uses it.
 type line struct {
-	// waiting holds those not yet started; the first is at head.
-	waiting []*op
-	head    int
-	// flushing holds the batches that wait for their flush, the oldest first.
-	flushing []*batch
+	// waiting holds those not yet started.
+	waiting queue.Queue[*op]
+	// flushing holds the batches that wait for their flush.
+	flushing queue.Queue[*batch]
 	// spare holds batches for reuse.
-	spare []*batch
+	spare spares[batch]
 	// over holds ops that have completed, for reuse.
 	over []*op
-}
-
-// push adds operations that have not started.
-func (l *line) push(ops []*op) {
-	if l.head == len(l.waiting) {
-		l.waiting, l.head = l.waiting[:0], 0
-	}
-	l.waiting = append(l.waiting, ops...)
-}
-
-// more reports whether any operation has not started.
-func (l *line) more() bool { return l.head < len(l.waiting) }
-
-// next removes the first operation that has not started.
-func (l *line) next() *op {
-	o := l.waiting[l.head]
-	l.waiting[l.head] = nil
-	l.head++
-	return o
-}
-
-// fresh returns an empty batch.
-func (l *line) fresh() *batch {
-	n := len(l.spare)
-	if n == 0 {
-		return &batch{}
-	}
-	b := l.spare[n-1]
-	l.spare = l.spare[:n-1]
-	return b
-}
-
-// pop removes the oldest batch.
-func (l *line) pop() *batch {
-	b := l.flushing[0]
-	n := copy(l.flushing, l.flushing[1:])
-	l.flushing[n] = nil
-	l.flushing = l.flushing[:n]
-	return b
 }
 
 // recycle keeps an empty batch for reuse.
@@ -106,14 +81,11 @@ func (l *line) recycle(b *batch) {
 
 // begin passes an op to the library.
 func (p *Provider) begin(o *op) {
-	if o.kind == wire.KindPut {
-		o.req = p.call.put(p.endpoint, o.mem, o.at, o.key)
-	} else {
-		o.req = p.call.get(p.endpoint, o.mem, o.at, o.key)
+	f := p.api.Put
+	if o.kind == wire.KindGet {
+		f = p.api.Get
 	}
-	if !o.req.under() {
-		o.status, o.req = o.req.status(), 0
-	}
+	o.req, o.status = p.call.move(f, p.endpoint, o.mem, o.at, o.key).started()
 }
 
 // post starts as many operations as allowed, and flushes: a completed put means
@@ -122,31 +94,29 @@ func (p *Provider) begin(o *op) {
 func (p *Provider) post() {
 	l := &p.line
 	if !p.ctx.direct() {
-		for l.more() && len(p.messages.asked) < maxAsked {
-			p.ask(l.next())
+		for !l.waiting.Empty() && len(p.messages.asked) < maxAsked {
+			p.ask(l.waiting.Pop())
 		}
 		return
 	}
-	for l.more() && len(l.flushing) < maxFlushes {
-		b := l.fresh()
-		for bytes := 0; l.more() && bytes < batchBytes && len(b.ops) < batchOps; {
-			o := l.next()
+	for !l.waiting.Empty() && l.flushing.Len() < maxFlushes {
+		b := l.spare.take()
+		for bytes := 0; !l.waiting.Empty() && bytes < batchBytes && len(b.ops) < batchOps; {
+			o := l.waiting.Pop()
 			p.begin(o)
 			b.ops = append(b.ops, o)
 			bytes += len(o.mem)
 		}
-		if b.flush = p.call.flush(p.endpoint); !b.flush.under() {
-			b.status, b.flush = b.flush.status(), 0
-		}
-		l.flushing = append(l.flushing, b)
+		b.flush, b.status = p.call.flush(p.endpoint).started()
+		l.flushing.Push(b)
 	}
 }
 
 // reap completes the batches that are through, the oldest first, and returns
 // their number.
 func (p *Provider) reap() (n int) {
-	for len(p.line.flushing) > 0 && p.through(p.line.flushing[0]) {
-		p.complete(p.line.pop())
+	for !p.line.flushing.Empty() && p.through(p.line.flushing.First()) {
+		p.complete(p.line.flushing.Pop())
 		n++
 	}
 	return n

@@ -79,7 +79,7 @@ func servePeer(plan string, in io.Reader, out io.Writer) error {
 	}
 	mem := make([]byte, pp.Size)
 	if pp.Own {
-		if mem, _, err = ctx.Alloc(devices.Size(pp.Size)); err != nil {
+		if mem, _, err = ctx.alloc(pp.Size); err != nil {
 			return err
 		}
 	}

@@ -21,13 +21,11 @@ type Provider struct {
 	address []byte
 	// wakeup is the worker's event descriptor.
 	wakeup *wakeup
-	// done is closed when the provider ends, stopped when nothing of it runs any
-	// more.
-	done    chan struct{}
+	// life ends with the provider, with the cause, while mu is held; stopped is
+	// closed when nothing of it runs any more.
+	life    context.Context //nolint:containedctx // operations end with the provider, not with a call
+	kill    context.CancelCauseFunc
 	stopped chan struct{}
-	// life ends with done.
-	life context.Context //nolint:containedctx // operations end with the provider, not with a call
-	kill context.CancelFunc
 	// staging counts the goroutines that move device memory.
 	staging sync.WaitGroup
 
@@ -55,9 +53,6 @@ type Provider struct {
 	messages messageOps
 
 	mu sync.Mutex
-	// cause is the reason why the provider has ended.
-	// +checklocks:mu
-	cause error
 	// ops and calls are queued for the worker's goroutine.
 	// +checklocks:mu
 	ops []*op
@@ -68,7 +63,7 @@ type Provider struct {
 	taken []*op
 	// idle holds ops for reuse.
 	// +checklocks:mu
-	idle []*op
+	idle spares[op]
 	// asleep means that the worker's goroutine waits for its wakeup, or is about
 	// to.
 	// +checklocks:mu
@@ -87,7 +82,7 @@ var _ window.Provider = (*Provider)(nil)
 // given up; 0 means no timeout.
 func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
-		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
+		ctx: c, api: c.api, stopped: make(chan struct{}),
 		keys: map[remoteKey]struct{}{}, exports: map[uint64]*export{}, messages: messageOps{asked: map[uint64]*op{}}, call: newCaller(c.api),
 	}
 	p.ctx.mu.Lock()
@@ -96,7 +91,7 @@ func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport ucx: %w", err)
 	}
-	p.life, p.kill = context.WithCancel(context.Background())
+	p.life, p.kill = context.WithCancelCause(context.Background())
 	p.start(timeout)
 	return p, nil
 }
@@ -191,11 +186,7 @@ func (p *Provider) connect(address []byte) (err error) {
 // wireUp waits until the two ends know each other: an endpoint that ends earlier
 // can end the peer's process with it.
 func (p *Provider) wireUp() error {
-	r := p.call.flush(p.endpoint)
-	status := statusInProgress
-	if !r.under() {
-		status, r = r.status(), 0
-	}
+	r, status := p.call.flush(p.endpoint).started()
 	for end := time.Now().Add(wiringUp); !p.call.settled(&r, &status); {
 		if p.call.progress(p.worker) == 0 {
 			runtime.Gosched()
@@ -211,14 +202,10 @@ func (p *Provider) wireUp() error {
 }
 
 // Done is closed when the peer is lost, or with Close.
-func (p *Provider) Done() <-chan struct{} { return p.done }
+func (p *Provider) Done() <-chan struct{} { return p.life.Done() }
 
 // Err returns the reason why Done is closed: ErrPeer, or devices.ErrClosed.
-func (p *Provider) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cause
-}
+func (p *Provider) Err() error { return context.Cause(p.life) }
 
 // Close ends the provider. It sends nothing to the peer, and does not wait for
 // it.
@@ -232,15 +219,13 @@ func (p *Provider) Close() {
 func (p *Provider) end(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cause != nil {
+	if p.life.Err() != nil {
 		return
 	}
-	p.cause = cause
 	if p.stall.timer != nil {
 		p.stall.timer.Stop()
 	}
-	p.kill()
-	close(p.done)
+	p.kill(cause)
 	p.wakeLocked()
 }
 

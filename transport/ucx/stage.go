@@ -45,7 +45,7 @@ func (p *Provider) stage(o *window.Op, first op) {
 	ways := int(min(stageWays, s.pieces))
 	s.left = ways
 	p.mu.Lock()
-	if err := p.cause; err != nil {
+	if err := p.Err(); err != nil {
 		p.mu.Unlock()
 		first.done.Complete(err)
 		return

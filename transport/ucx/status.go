@@ -54,5 +54,11 @@ func statusOf(word uintptr) Status { return Status(int8(word)) }
 // under reports whether the library still works on the request.
 func (r request) under() bool { return r != 0 && (int64(r) < firstError || int64(r) > 0) }
 
-// status returns the status of a request that is not in progress.
-func (r request) status() Status { return statusOf(uintptr(r)) }
+// started returns a request that the library has started and its status, which is
+// final if the request is 0.
+func (r request) started() (request, Status) {
+	if r.under() {
+		return r, statusInProgress
+	}
+	return 0, statusOf(uintptr(r))
+}

@@ -75,14 +75,6 @@ type memMapParams struct {
 	_          int32
 }
 
-type memAttr struct {
-	fieldMask  uint64
-	address    uintptr
-	length     uint64
-	memoryType int32
-	_          int32
-}
-
 type requestParam struct {
 	opAttrMask  uint32
 	flags       uint32

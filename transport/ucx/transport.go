@@ -56,7 +56,7 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 }
 
 // Evaluate returns the reason why there is no library on this side. Whether the two
-// can reach each other is found out only by Meet: a trial endpoint that is ended
+// can reach each other is found out only by Handshake: a trial endpoint that is ended
 // at once can end the process that it leads to.
 func (t *Transport) Evaluate(_ window.Setting, facts []byte) error {
 	if len(facts) == 0 {

@@ -28,7 +28,7 @@ type stall struct {
 // look is called by the timer.
 func (p *Provider) look() {
 	p.mu.Lock()
-	if p.cause != nil {
+	if p.life.Err() != nil {
 		p.mu.Unlock()
 		return
 	}

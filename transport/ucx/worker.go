@@ -31,7 +31,9 @@ func (p *Provider) run() {
 		for _, call := range calls {
 			call()
 		}
-		p.line.push(ops)
+		for _, o := range ops {
+			p.line.waiting.Push(o)
+		}
 		p.post()
 		did = p.progress() + p.reap() + p.attend() + len(ops) + len(calls)
 		if p.failure.failed() {
@@ -72,7 +74,7 @@ func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 	}
 	clear(p.line.over)
 	p.line.over = p.line.over[:0]
-	if p.cause != nil {
+	if p.life.Err() != nil {
 		return nil, nil, false
 	}
 	ops, calls = p.ops, p.calls
@@ -85,7 +87,7 @@ func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 // sleep waits until the worker or the queues have work.
 func (p *Provider) sleep() {
 	p.mu.Lock()
-	idle := p.cause == nil && len(p.ops)+len(p.calls) == 0
+	idle := p.life.Err() == nil && len(p.ops)+len(p.calls) == 0
 	p.asleep = idle
 	p.mu.Unlock()
 	if !idle {
@@ -122,7 +124,7 @@ func (p *Provider) wakeLocked() {
 func (p *Provider) do(f func() error) error {
 	result := make(chan error, 1)
 	p.mu.Lock()
-	if err := p.cause; err != nil {
+	if err := p.Err(); err != nil {
 		p.mu.Unlock()
 		return err
 	}
@@ -145,17 +147,12 @@ func (p *Provider) do(f func() error) error {
 // submit passes a put or get to the worker's goroutine.
 func (p *Provider) submit(from op) {
 	p.mu.Lock()
-	if err := p.cause; err != nil {
+	if err := p.Err(); err != nil {
 		p.mu.Unlock()
 		from.done.Complete(err)
 		return
 	}
-	var o *op
-	if n := len(p.idle); n > 0 {
-		o, p.idle = p.idle[n-1], p.idle[:n-1]
-	} else {
-		o = &op{}
-	}
+	o := p.idle.take()
 	*o = from
 	p.ops = append(p.ops, o)
 	p.stall.busy++
@@ -177,7 +174,7 @@ func (p *Provider) teardown() {
 		var s Status
 		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
-			if len(p.line.flushing) == 0 && p.quiesced() {
+			if p.line.flushing.Empty() && p.quiesced() {
 				break
 			}
 		}
@@ -195,14 +192,14 @@ func (p *Provider) teardown() {
 
 // abandon completes the operations that are still pending.
 func (p *Provider) abandon() {
-	for len(p.line.flushing) > 0 {
-		b := p.line.pop()
+	for !p.line.flushing.Empty() {
+		b := p.line.flushing.Pop()
 		b.status = statusCanceled
 		p.complete(b)
 	}
 	p.giveUp()
 	p.mu.Lock()
-	left, cause := append(p.line.waiting[p.line.head:], p.ops...), p.cause
+	left, cause := append(p.line.waiting.Drain(), p.ops...), p.Err()
 	p.ops, p.calls = nil, nil
 	p.mu.Unlock()
 	for _, o := range left {

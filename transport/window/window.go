@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -99,10 +98,8 @@ type Setting struct {
 	// Conn is the session's control connection, for inspection only: nothing may
 	// be read from it or written to it.
 	Conn net.Conn
-	// Local and Peer are the two ranks.
-	Local, Peer wire.Rank
-	// Engine moves bytes from and to device memory. It is borrowed.
-	Engine *transport.Engine
+	// Peer is the other rank.
+	Peer wire.Rank
 	// Timeout bounds the time to wait for the peer without progress.
 	Timeout time.Duration
 	Logger  *zap.Logger
@@ -112,10 +109,10 @@ type Setting struct {
 // called from any goroutine, for several sessions at once.
 //
 //	connecting side                  listening side
-//	Propose ──> facts ─────────────> Judge
+//	Propose ──> facts ─────────────> Evaluate
 //	         <─── the choice ───────
-//	Open ──> Starter.Start ────────> Starter.Meet ──> Provider
-//	Starter.Meet <────────────────── Starter.Start <── Open
+//	Open ──> Starter.Start ────────> Starter.Handshake ──> Provider
+//	Starter.Handshake <───────────── Starter.Start <── Open
 type Transport interface {
 	// Propose returns the data that the peer needs to decide whether the two can
 	// use the transport, at most wire.MaxFacts bytes; or an error with the
@@ -124,14 +121,14 @@ type Transport interface {
 	// Evaluate returns the reason why a proposal of the peer, which is not trusted,
 	// can't be accepted; nil if it can.
 	Evaluate(s Setting, facts []byte) error
-	// Open starts our side of a session. Meet or Close ends the returned Starter.
+	// Open starts our side of a session. Handshake or Close ends the returned Starter.
 	Open(s Setting) (Starter, error)
 }
 
 // Starter is one side of a session before it knows the other.
 type Starter interface {
-	// Start returns the offer for the peer's Meet. The blob has at most
-	// wire.MaxStart bytes, and the files belong to the starter until Meet or
+	// Start returns the offer for the peer's Handshake. The blob has at most
+	// wire.MaxStart bytes, and the files belong to the starter until Handshake or
 	// Close.
 	Start() Offer
 	// Handshake makes the provider. The offer comes from the peer, and is not trusted;

@@ -41,18 +41,14 @@ const (
 
 // String names the kind as docs/wire.md does.
 func (k Kind) String() string {
-	names := [...]string{
+	return nameOf(k, "kind", []string{
 		KindHello: "HELLO", KindChallenge: "CHALLENGE", KindProof: "PROOF", KindWelcome: "WELCOME",
 		KindRefusal: "REFUSAL", KindProposal: "PROPOSAL", KindChoice: "CHOICE",
 		KindTag: "TAG", KindMessage: "MESSAGE", KindBye: "BYE", KindPacket: "PACKET",
 		KindPut: "PUT", KindAck: "ACK", KindGet: "GET", KindData: "DATA",
 		KindStart: "START", KindOffer: "OFFER", KindAccept: "ACCEPT", KindDecline: "DECLINE",
 		KindWithdraw: "WITHDRAW", KindWithdrawn: "WITHDRAWN",
-	}
-	if int(k) < len(names) && names[k] != "" {
-		return names[k]
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
+	})
 }
 
 // HeaderSize is the size of a Header, in bytes.

@@ -27,6 +27,15 @@ const (
 // payload. The payload is a whole frame: see docs/wire.md.
 const envelope = 32 + 16 + HeaderSize
 
+// appendFields appends the fields of a struct of fixed size, and parseFields
+// parses them. Neither fails: the sizes are right.
+func appendFields(p []byte, fields any) []byte {
+	p, _ = binary.Append(p, binary.LittleEndian, fields)
+	return p
+}
+
+func parseFields(p []byte, fields any) { _, _ = binary.Decode(p, binary.LittleEndian, fields) }
+
 // magic starts every HELLO.
 const magic = "hmcfs\x00cm"
 
@@ -64,17 +73,9 @@ const (
 
 // String names the protection as users do.
 func (c Cover) String() string {
-	switch c {
-	case CoverTLS:
-		return "tls"
-	case CoverSecret:
-		return "secret"
-	case CoverPlain:
-		return "plain"
-	case CoverLocal:
-		return "local"
-	}
-	return fmt.Sprintf("cover %d", uint8(c))
+	return nameOf(c, "cover", []string{
+		CoverTLS: "tls", CoverSecret: "secret", CoverPlain: "plain", CoverLocal: "local",
+	})
 }
 
 // Encrypts reports whether the protection keeps third parties from reading and
@@ -86,7 +87,8 @@ func (c Cover) valid() bool { return c >= CoverTLS && c <= CoverLocal }
 // MaxChannels is the maximum number of data connections of one session.
 const MaxChannels = 16
 
-// Hello is the first frame, sent by the connecting side.
+// Hello is the first frame, sent by the connecting side. The fields have the order
+// of the frame, in which they follow magic.
 type Hello struct {
 	// From is the rank that connects, To the rank that it addresses.
 	From, To Rank
@@ -99,44 +101,29 @@ type Hello struct {
 	// will follow, and on a data connection its index, from 0. It is 0 on a side
 	// connection and on a stream.
 	Channel uint8
-	// Chunk is the maximum payload of one data frame that the sender accepts, in
-	// bytes; on a data connection it is that of the session.
-	Chunk uint32
 	// Cover is the protection that the sender requires for this connection. Both
 	// sides must require the same.
 	Cover Cover
+	_     uint8
+	// Chunk is the maximum payload of one data frame that the sender accepts, in
+	// bytes; on a data connection it is that of the session.
+	Chunk uint32
 	Nonce [NonceSize]byte
 }
 
 // Append appends the frame.
 func (h *Hello) Append(p []byte) []byte {
 	p = Header{Kind: KindHello, Length: helloSize}.Append(p)
-	p = append(p, magic...)
-	p = binary.LittleEndian.AppendUint32(p, uint32(h.From))
-	p = binary.LittleEndian.AppendUint32(p, uint32(h.To))
-	p = binary.LittleEndian.AppendUint64(p, uint64(h.Epoch))
-	p = binary.LittleEndian.AppendUint64(p, uint64(h.Session))
-	p = append(p, byte(h.Role), h.Channel, byte(h.Cover), 0)
-	p = binary.LittleEndian.AppendUint32(p, h.Chunk)
-	return append(p, h.Nonce[:]...)
+	return appendFields(append(p, magic...), h)
 }
 
 // ParseHello parses the body of a HELLO.
 func ParseHello(body []byte) (Hello, error) {
+	var h Hello
 	if len(body) != helloSize || !bytes.HasPrefix(body, []byte(magic)) {
-		return Hello{}, fmt.Errorf("HELLO of %d bytes: %w", len(body), ErrFrame)
+		return h, fmt.Errorf("HELLO of %d bytes: %w", len(body), ErrFrame)
 	}
-	h := Hello{
-		From:    Rank(binary.LittleEndian.Uint32(body[8:])),
-		To:      Rank(binary.LittleEndian.Uint32(body[12:])),
-		Epoch:   Epoch(binary.LittleEndian.Uint64(body[16:])),
-		Session: Session(binary.LittleEndian.Uint64(body[24:])),
-		Role:    Role(body[32]),
-		Channel: body[33],
-		Cover:   Cover(body[34]),
-		Chunk:   binary.LittleEndian.Uint32(body[36:]),
-	}
-	copy(h.Nonce[:], body[40:])
+	parseFields(body[len(magic):], &h)
 	if body[35] != 0 || !h.valid() {
 		return Hello{}, fmt.Errorf("invalid HELLO of %s as role %d, session %x, channel %d, chunk %d: %w",
 			h.From, h.Role, uint64(h.Session), h.Channel, h.Chunk, ErrFrame)
@@ -161,35 +148,29 @@ func (h *Hello) valid() bool {
 }
 
 // Challenge is the answer to a HELLO: the rank that was reached, and a nonce that
-// makes every proof valid for this connection only.
+// makes every proof valid for this connection only. The fields have the order of
+// the frame.
 type Challenge struct {
 	From Rank
 	// Cover is as in Hello.
 	Cover Cover
+	_     [3]byte
 	Epoch Epoch
 	Nonce [NonceSize]byte
 }
 
 // Append appends the frame.
 func (c *Challenge) Append(p []byte) []byte {
-	p = Header{Kind: KindChallenge, Length: challengeSize}.Append(p)
-	p = binary.LittleEndian.AppendUint32(p, uint32(c.From))
-	p = append(p, byte(c.Cover), 0, 0, 0)
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Epoch))
-	return append(p, c.Nonce[:]...)
+	return appendFields(Header{Kind: KindChallenge, Length: challengeSize}.Append(p), c)
 }
 
 // ParseChallenge parses the body of a CHALLENGE.
 func ParseChallenge(body []byte) (Challenge, error) {
+	var c Challenge
 	if len(body) != challengeSize || [3]byte(body[5:8]) != [3]byte{} {
-		return Challenge{}, fmt.Errorf("CHALLENGE of %d bytes: %w", len(body), ErrFrame)
+		return c, fmt.Errorf("CHALLENGE of %d bytes: %w", len(body), ErrFrame)
 	}
-	c := Challenge{
-		From:  Rank(binary.LittleEndian.Uint32(body)),
-		Cover: Cover(body[4]),
-		Epoch: Epoch(binary.LittleEndian.Uint64(body[8:])),
-	}
-	copy(c.Nonce[:], body[16:])
+	parseFields(body, &c)
 	if c.Epoch == 0 || !c.Cover.valid() {
 		return Challenge{}, fmt.Errorf("invalid CHALLENGE of %s with epoch %d, cover %d: %w", c.From, uint64(c.Epoch), c.Cover, ErrFrame)
 	}
@@ -213,33 +194,27 @@ func ParseProof(body []byte) (Proof, error) {
 	return Proof(body), nil
 }
 
-// Welcome ends the handshake.
+// Welcome ends the handshake. The fields have the order of the frame.
 type Welcome struct {
 	Session Session
 	// Chunk is the maximum payload of one data frame, for both sides, in bytes.
 	Chunk uint32
+	_     uint32
 	Proof Proof
 }
 
 // Append appends the frame.
 func (w *Welcome) Append(p []byte) []byte {
-	p = Header{Kind: KindWelcome, Length: welcomeSize}.Append(p)
-	p = binary.LittleEndian.AppendUint64(p, uint64(w.Session))
-	p = binary.LittleEndian.AppendUint32(p, w.Chunk)
-	p = append(p, 0, 0, 0, 0)
-	return append(p, w.Proof[:]...)
+	return appendFields(Header{Kind: KindWelcome, Length: welcomeSize}.Append(p), w)
 }
 
 // ParseWelcome parses the body of a WELCOME.
 func ParseWelcome(body []byte) (Welcome, error) {
+	var w Welcome
 	if len(body) != welcomeSize || binary.LittleEndian.Uint32(body[12:]) != 0 {
-		return Welcome{}, fmt.Errorf("WELCOME of %d bytes: %w", len(body), ErrFrame)
+		return w, fmt.Errorf("WELCOME of %d bytes: %w", len(body), ErrFrame)
 	}
-	w := Welcome{
-		Session: Session(binary.LittleEndian.Uint64(body)),
-		Chunk:   binary.LittleEndian.Uint32(body[8:]),
-		Proof:   Proof(body[16:]),
-	}
+	parseFields(body, &w)
 	if w.Session == 0 || w.Chunk < MinChunk || w.Chunk > MaxChunk {
 		return Welcome{}, fmt.Errorf("invalid WELCOME with chunk %d: %w", w.Chunk, ErrFrame)
 	}

@@ -58,9 +58,7 @@ type Offer struct {
 // Append appends the frame.
 func (o *Offer) Append(p []byte) []byte {
 	p = Header{Kind: KindOffer, Length: uint32(offerSize + len(o.Blob))}.Append(p)
-	p = binary.LittleEndian.AppendUint64(p, uint64(o.Key))
-	p = binary.LittleEndian.AppendUint64(p, o.Size)
-	p = append(p, byte(o.Rights), o.Files, 0, 0, 0, 0, 0, 0)
+	p = append(appendFields(p, o.Descriptor), o.Files, 0, 0, 0, 0, 0, 0)
 	return append(p, o.Blob...)
 }
 
@@ -69,15 +67,8 @@ func ParseOffer(body []byte) (Offer, error) {
 	if len(body) < offerSize || len(body) > offerSize+MaxOffer {
 		return Offer{}, fmt.Errorf("OFFER of %d bytes: %w", len(body), ErrFrame)
 	}
-	o := Offer{
-		Descriptor: Descriptor{
-			Key:    Key(binary.LittleEndian.Uint64(body)),
-			Size:   binary.LittleEndian.Uint64(body[8:]),
-			Rights: Rights(body[16]),
-		},
-		Files: body[17],
-		Blob:  body[offerSize:],
-	}
+	o := Offer{Files: body[17], Blob: body[offerSize:]}
+	parseFields(body, &o.Descriptor)
 	if !o.valid() || o.Size == 0 || o.Files > MaxFiles || [6]byte(body[18:]) != [6]byte{} {
 		return Offer{}, fmt.Errorf("malformed OFFER % x: %w", body[:offerSize], ErrFrame)
 	}

@@ -31,19 +31,10 @@ const (
 
 // String describes the result.
 func (s Status) String() string {
-	switch s {
-	case StatusOK:
-		return "done"
-	case StatusKey:
-		return "unknown or revoked key"
-	case StatusRights:
-		return "the key does not allow this"
-	case StatusRange:
-		return "range outside the region"
-	case StatusDevice:
-		return "the device failed"
-	}
-	return fmt.Sprintf("status %d", uint16(s))
+	return nameOf(s, "status", []string{
+		StatusOK: "done", StatusKey: "unknown or revoked key", StatusRights: "the key does not allow this",
+		StatusRange: "range outside the region", StatusDevice: "the device failed",
+	})
 }
 
 // DataHeaderSize is the size of a DataHeader, in bytes.
@@ -120,7 +111,8 @@ func (h *DataHeader) consistent() bool {
 // DescriptorSize is the size of a Descriptor, in bytes.
 const DescriptorSize = 24
 
-// Descriptor holds the information that a peer needs to use a region.
+// Descriptor holds the information that a peer needs to use a region. The fields
+// have the order of the frame.
 type Descriptor struct {
 	Key  Key
 	Size uint64

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"strings"
 )
@@ -39,6 +41,20 @@ const (
 // Key is the right to use a region, for one peer and one session. It is
 // random; 0 is none.
 type Key uint64
+
+// Random returns a random number other than 0: a Key, a Session, or another name
+// that must not be guessed.
+func Random() uint64 {
+	for {
+		var p [8]byte
+		// It never fails: the runtime ends the process if the kernel has no random
+		// bytes.
+		_, _ = rand.Read(p[:])
+		if n := binary.LittleEndian.Uint64(p[:]); n != 0 {
+			return n
+		}
+	}
+}
 
 // RequestID identifies one operation until it is answered. It is valid on one
 // channel only.

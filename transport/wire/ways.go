@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -19,17 +20,9 @@ const (
 
 // String names the transport as users do.
 func (t Transport) String() string {
-	switch t {
-	case TransportRDMA:
-		return "rdma"
-	case TransportSHM:
-		return "shm"
-	case TransportUCX:
-		return "ucx"
-	case TransportTCP:
-		return "tcp"
-	}
-	return fmt.Sprintf("transport %d", uint8(t))
+	return nameOf(t, "transport", []string{
+		TransportRDMA: "rdma", TransportSHM: "shm", TransportUCX: "ucx", TransportTCP: "tcp",
+	})
 }
 
 // MaxFacts is the maximum size, in bytes, of a proposal's data for one transport.
@@ -99,10 +92,8 @@ func ParseWays(body []byte) (Ways, error) {
 
 // Find returns the list's entry for a transport; ok is false if there is none.
 func (w Ways) Find(t Transport) (way Way, ok bool) {
-	for _, way := range w {
-		if way.Transport == t {
-			return way, true
-		}
+	if i := slices.IndexFunc(w, func(way Way) bool { return way.Transport == t }); i >= 0 {
+		return w[i], true
 	}
 	return Way{}, false
 }

@@ -26,7 +26,6 @@ type Named struct {
 	Shown *os.File
 }
 
-// collect serves a request for a collective.
 func (s *Server) collect(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.CollectRequest
 	if err := read(&r); err != nil {
@@ -50,7 +49,6 @@ func (s *Server) collect(ctx context.Context, q *question, read func(any) error)
 	return solution{reply: adminapi.Reply{Collected: &out}}, err
 }
 
-// verify serves a request to compare files.
 func (s *Server) verify(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.VerifyRequest
 	if err := read(&r); err != nil {

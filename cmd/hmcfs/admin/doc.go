@@ -38,8 +38,8 @@
 //	  listener.mu
 //	sessions.mu
 //	  listener.mu
-//	budget.mu, endings.mu
+//	endings.mu
 //
-// While a lock is held, only memory is accessed and connections are closed. The last two
-// locks are never held together with another one.
+// While a lock is held, only memory is accessed and connections are closed. endings.mu is
+// never held together with another lock.
 package admin

@@ -197,7 +197,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 		ctx, fault = f.admit(ctx, h.ID)
 	}
 	if fault != nil {
-		f.one.user.memory.give(c.taken)
+		f.one.user.memory.Release(c.taken)
 		return c.out.refuse(fault)
 	}
 	f.one.calls.Add(1)
@@ -211,13 +211,17 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 	n := int(h.Size)
 	// Decoding needs up to twice the memory of a body, beside the body.
 	taken := 3 * int64(n)
-	if fault = f.reserve(ctx, taken); fault != nil {
+	fault = errInvalid
+	if taken <= f.one.user.most {
+		fault = f.reserve(ctx, taken)
+	}
+	if fault != nil {
 		f.server.opts.Refusals.add(boundCallBytes)
 		if _, err = f.in.Discard(n); err != nil {
 			return nil, fmt.Errorf("receive a call: %w", err)
 		}
 		if errors.Is(fault, errInvalid) {
-			return fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.memory.whole/3), nil
+			return fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.most/3), nil
 		}
 		return fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, fault), nil
 	}
@@ -230,14 +234,14 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 		}
 	}
 	if err != nil {
-		f.one.user.memory.give(c.taken)
+		f.one.user.memory.Release(c.taken)
 		return nil, fmt.Errorf("receive a call: %w", err)
 	}
 	if fault != nil {
 		return fmt.Errorf("%w: %w", hetero.ErrInvalid, fault), nil
 	}
 	if keep := weight(&c.q); keep < c.taken {
-		f.one.user.memory.give(c.taken - keep)
+		f.one.user.memory.Release(c.taken - keep)
 		c.taken = keep
 	}
 	return nil, nil
@@ -245,12 +249,12 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 
 // reserve takes memory from the budget of the user.
 func (f *framed) reserve(ctx context.Context, n int64) error {
-	if f.one.user.memory.tryTake(n) {
+	if f.one.user.memory.TryAcquire(n) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, bodyLimit)
 	defer cancel()
-	return f.one.user.memory.take(ctx, n)
+	return f.one.user.memory.Acquire(ctx, n)
 }
 
 // body receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
@@ -299,7 +303,7 @@ func (c *framedCall) run(ctx context.Context) {
 	f, done := c.framed, false
 	defer f.one.calls.Done()
 	defer func() {
-		f.one.user.memory.give(c.taken)
+		f.one.user.memory.Release(c.taken)
 		if done && !c.verb.lasting && !c.q.Async {
 			f.keep(c)
 		}

@@ -132,13 +132,13 @@ func (s *Server) call(name adminapi.Verb, do verb) http.HandlerFunc {
 			return
 		}
 		defer s.sessions.exit(c, one)
-		q, taken, err := s.readCall(w, r, one.user.memory)
+		q, taken, err := s.readCall(w, r, one.user)
 		if err == nil {
 			begun, out := time.Now(), answer{to: newLines(w)}
 			err = do(r.Context(), one.client, q, &out)
 			s.opts.Calls.record(c.peer, name, q, begun, out.keysFailed, err)
 		}
-		one.user.memory.give(taken)
+		one.user.memory.Release(taken)
 		if err != nil {
 			s.answer(w, nil, err)
 		}
@@ -155,9 +155,9 @@ const (
 	bodyLimit = time.Minute
 )
 
-// readCall reads a call. taken is the memory that it has reserved from the budget of the
-// user, also if it fails.
-func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget) (q *adminapi.Call, taken int64, err error) {
+// readCall reads a call. taken is the memory of the user that it has reserved, also if it
+// fails.
+func (s *Server) readCall(w http.ResponseWriter, r *http.Request, u *user) (q *adminapi.Call, taken int64, err error) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // connections of this server support deadlines
 	n := r.ContentLength
@@ -166,15 +166,13 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 		return nil, 0, fmt.Errorf("%w: a call must have a Content-Length", hetero.ErrInvalid)
 	case n > adminapi.MaxCall:
 		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, n, adminapi.MaxCall)
+	case decoded*n > u.most:
+		s.opts.Refusals.add(boundCallBytes)
+		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, u.most/decoded)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyLimit)
 	defer cancel()
-	err = memory.take(ctx, decoded*n)
-	if errors.Is(err, errInvalid) {
-		s.opts.Refusals.add(boundCallBytes)
-		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, memory.whole/decoded)
-	}
-	if err != nil {
+	if err = u.memory.Acquire(ctx, decoded*n); err != nil {
 		s.opts.Refusals.add(boundCallBytes)
 		return nil, 0, fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, err)
 	}
@@ -197,7 +195,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	}
 	// The call may take long, and from now on needs no more than this.
 	if keep := weight(q); keep < taken {
-		memory.give(taken - keep)
+		u.memory.Release(taken - keep)
 		taken = keep
 	}
 	return q, taken, nil

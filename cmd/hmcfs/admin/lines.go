@@ -51,7 +51,8 @@ func (l *lines) put(line any) {
 	}
 }
 
-// write writes the collected lines to the connection.
+// write writes the collected lines to the connection. What is written last is sent when the
+// answer ends.
 func (l *lines) write() {
 	if l.failed != nil || l.text.Len() == 0 {
 		return

@@ -6,7 +6,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// keys serves a listing of keys.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), c)
@@ -23,7 +22,7 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 		})
 	switch {
 	case err == nil:
-		out.end()
+		out.write()
 	case out.sent:
 		// Lines have been sent already: breaking off the answer tells the client that it is
 		// incomplete.

@@ -50,18 +50,14 @@ func (m *metered) take(n int) error {
 
 // Unregister subtracts the descriptors of the memory.
 func (m *metered) Unregister(ctx context.Context, id hetero.MemoryID) error {
-	err := m.Client.Unregister(ctx, id)
-	if err == nil {
-		m.giveBack(id)
+	if err := m.Client.Unregister(ctx, id); err != nil {
+		return err
 	}
-	return err
-}
-
-func (m *metered) giveBack(id hetero.MemoryID) {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
 	m.user.files -= m.files[id]
 	delete(m.files, id)
+	return nil
 }
 
 // Close subtracts all descriptors once the client has released them.
@@ -88,9 +84,6 @@ func (s *sessions) listen(c *conn) (leave func(), err error) {
 	if s.listeners[uid] >= maxListeners {
 		s.refusals.add(boundWatches)
 		return nil, errListeners
-	}
-	if s.listeners == nil {
-		s.listeners = map[int]int{}
 	}
 	s.listeners[uid]++
 	return func() {

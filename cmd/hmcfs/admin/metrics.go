@@ -8,26 +8,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Operation holds the counters of one filesystem operation.
-type Operation struct {
-	Name    string
-	Count   uint64
-	Errors  uint64
-	Seconds float64
-}
-
 // Metrics are the sources of the metrics. A nil function has none.
 type Metrics struct {
 	Version    string
 	Transfers  func() transport.Stats
 	Devices    func(context.Context) ([]objects.DeviceStatus, error)
-	Operations func() []Operation
+	Operations func() []fs.OperationStats
 	// Cluster fails if the mount is not part of a cluster.
 	Cluster func() (adminapi.Cluster, error)
 	Limits  func() []metadata.LimitStatus
@@ -40,13 +33,10 @@ type Metrics struct {
 func (m Metrics) Registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
-		newCollector(m),
+		collector{m},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	if m.Cluster != nil {
-		r.MustRegister(newClusterCollector(m.Cluster))
-	}
 	if m.Calls != nil {
 		r.MustRegister(m.Calls)
 	}
@@ -54,136 +44,136 @@ func (m Metrics) Registry() *prometheus.Registry {
 }
 
 // collector reads the counters when it is collected; it has none of its own.
-type collector struct {
-	from Metrics
+type collector struct{ from Metrics }
 
-	info                                            *prometheus.Desc
-	bytes, operations, failures, latency            *prometheus.Desc
-	pinnedUsed, pinnedTotal, pinFailures            *prometheus.Desc
-	registered, registeredPieces, registeredBytes   *prometheus.Desc
-	memoryTotal, memoryUsed, memoryFree, memoryHeld *prometheus.Desc
-	devEpoch                                        *prometheus.Desc
-	fsCount, fsErrors, fsSeconds                    *prometheus.Desc
-	limit, refusals                                 *prometheus.Desc
-}
-
-func newCollector(m Metrics) *collector {
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("hmcfs_"+name, help, labels, nil)
-	}
-	return &collector{
-		from:        m,
-		info:        d("build_info", "Always 1; the label is the version.", "version"),
-		bytes:       d("transfer_bytes_total", "Bytes moved, by path and device.", "path", "device"),
-		operations:  d("transfer_operations_total", "Copies that moved every byte, by path and device.", "path", "device"),
-		failures:    d("transfer_errors_total", "Copies that failed or were cancelled, by path and device.", "path", "device"),
-		latency:     d("transfer_seconds", "Time of one copy, by path and device.", "path", "device"),
-		pinnedUsed:  d("pinned_in_use_bytes", "Pinned buffers in use by copies."),
-		pinnedTotal: d("pinned_bytes", "Pinned buffers, including those kept for reuse."),
-		pinFailures: d("pin_failures_total", "Pinned buffers that a device could not lock; copies through them are slower."),
-		registered:  d("registered_bytes", "Bytes of host files that are registered with devices."),
-		registeredPieces: d("registered_pieces_total",
-			"Pieces of host files that copies looked up: hit, registered (newly), failed; and that were dropped: evicted, stale.", "outcome"),
-		registeredBytes: d("registered_transfer_bytes_total", "Bytes that devices copied from and to registered files."),
-		memoryTotal:     d("device_memory_bytes", "Memory of a device that hmcfs may use.", "device", "family"),
-		memoryUsed:      d("device_memory_used_bytes", "Memory of a device in use by objects.", "device", "family"),
-		memoryFree:      d("device_memory_free_bytes", "Free memory of a device.", "device", "family"),
-		memoryHeld:      d("device_memory_held_bytes", "Memory allocated on a device and not yet released, including memory kept for new objects.", "device", "family"),
-		devEpoch:        d("device_epoch_info", "Always 1; the label is the incarnation of a device's memory.", "device", "epoch"),
-		fsCount:         d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
-		fsErrors:        d("fs_errors_total", "Requests that failed, by operation.", "operation"),
-		fsSeconds:       d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
-		limit:           d("limit", "Limits of one user, inode or session, or of all together.", "limit"),
-		refusals:        d("limit_refusals_total", "Requests refused because a limit was reached.", "limit"),
-	}
-}
-
-// Describe sends the descriptors of all metrics that Collect may send.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
-		c.registered, c.registeredPieces, c.registeredBytes,
-		c.memoryTotal, c.memoryUsed, c.memoryFree, c.memoryHeld, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
-		c.limit, c.refusals,
-	} {
-		ch <- d
-	}
-}
+// Describe describes no metrics: the registry checks them when they are collected.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the current values.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	gauge(ch, c.info, 1, c.from.Version)
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	to := samples(ch)
+	to.gauge("build_info", "Always 1; the label is the version.", 1, labels{"version": c.from.Version})
 	if c.from.Transfers != nil {
-		c.transfers(ch, c.from.Transfers())
+		to.transfers(c.from.Transfers())
 	}
 	if c.from.Devices != nil {
-		c.devices(ch)
+		to.devices(c.from.Devices)
 	}
 	if c.from.Limits != nil {
 		for _, l := range c.from.Limits() {
-			gauge(ch, c.limit, float64(l.Limit), l.Name)
-			counter(ch, c.refusals, float64(l.Refused), l.Name)
+			of := labels{"limit": l.Name}
+			to.gauge("limit", "Limits of one user, inode or session, or of all together.", float64(l.Limit), of)
+			to.counter("limit_refusals_total", "Requests refused because a limit was reached.", float64(l.Refused), of)
 		}
 	}
-	if c.from.Operations == nil {
-		return
+	if c.from.Operations != nil {
+		to.operations(c.from.Operations())
 	}
-	for _, o := range c.from.Operations() {
-		counter(ch, c.fsCount, float64(o.Count), o.Name)
-		counter(ch, c.fsErrors, float64(o.Errors), o.Name)
-		if o.Seconds > 0 {
-			counter(ch, c.fsSeconds, o.Seconds, o.Name)
+	if c.from.Cluster != nil {
+		if known, err := c.from.Cluster(); err == nil {
+			to.cluster(known)
 		}
 	}
 }
 
-func (c *collector) transfers(ch chan<- prometheus.Metric, s transport.Stats) {
-	gauge(ch, c.pinnedUsed, float64(s.PinnedInUse))
-	gauge(ch, c.pinnedTotal, float64(s.PinnedTotal))
-	counter(ch, c.pinFailures, float64(s.PinFailures))
-	gauge(ch, c.registered, float64(s.Registered.Bytes))
-	counter(ch, c.registeredBytes, float64(s.Registered.DirectBytes))
+// samples receives values of metrics.
+type samples chan<- prometheus.Metric
+
+type labels = prometheus.Labels
+
+func describe(name, help string, of labels) *prometheus.Desc {
+	return prometheus.NewDesc("hmcfs_"+name, help, nil, of)
+}
+
+func (to samples) gauge(name, help string, v float64, of labels) {
+	to <- prometheus.MustNewConstMetric(describe(name, help, of), prometheus.GaugeValue, v)
+}
+
+func (to samples) counter(name, help string, v float64, of labels) {
+	to <- prometheus.MustNewConstMetric(describe(name, help, of), prometheus.CounterValue, v)
+}
+
+func (to samples) transfers(s transport.Stats) {
+	to.gauge("pinned_in_use_bytes", "Pinned buffers in use by copies.", float64(s.PinnedInUse), nil)
+	to.gauge("pinned_bytes", "Pinned buffers, including those kept for reuse.", float64(s.PinnedTotal), nil)
+	to.counter("pin_failures_total", "Pinned buffers that a device could not lock; copies through them are slower.", float64(s.PinFailures), nil)
+	to.gauge("registered_bytes", "Bytes of host files that are registered with devices.", float64(s.Registered.Bytes), nil)
+	to.counter("registered_transfer_bytes_total", "Bytes that devices copied from and to registered files.", float64(s.Registered.DirectBytes), nil)
 	for outcome, n := range map[string]uint64{
 		"hit": s.Registered.Hits, "registered": s.Registered.Registered, "failed": s.Registered.Failures,
 		"evicted": s.Registered.Evicted, "stale": s.Registered.Stale,
 	} {
-		counter(ch, c.registeredPieces, float64(n), outcome)
+		to.counter("registered_pieces_total",
+			"Pieces of host files that copies looked up: hit, registered (newly), failed; and that were dropped: evicted, stale.",
+			float64(n), labels{"outcome": outcome})
 	}
 	for _, p := range s.Paths {
-		labels := []string{string(p.Path), string(p.Device)}
-		counter(ch, c.bytes, float64(p.Bytes), labels...)
-		counter(ch, c.operations, float64(p.Operations), labels...)
-		counter(ch, c.failures, float64(p.Errors), labels...)
+		of := labels{"path": string(p.Path), "device": string(p.Device)}
+		to.counter("transfer_bytes_total", "Bytes moved, by path and device.", float64(p.Bytes), of)
+		to.counter("transfer_operations_total", "Copies that moved every byte, by path and device.", float64(p.Operations), of)
+		to.counter("transfer_errors_total", "Copies that failed or were cancelled, by path and device.", float64(p.Errors), of)
 		buckets := make(map[float64]uint64, len(p.Latency))
 		for _, b := range p.Latency {
 			buckets[b.LE] = b.Count
 		}
-		ch <- prometheus.MustNewConstHistogram(c.latency, p.Operations, p.Seconds, buckets, labels...)
+		to <- prometheus.MustNewConstHistogram(describe("transfer_seconds", "Time of one copy, by path and device.", of), p.Operations, p.Seconds, buckets)
 	}
 }
 
-func (c *collector) devices(ch chan<- prometheus.Metric) {
+func (to samples) devices(from func(context.Context) ([]objects.DeviceStatus, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	devs, err := c.from.Devices(ctx)
+	devs, err := from(ctx)
 	if err != nil {
-		ch <- prometheus.NewInvalidMetric(c.memoryUsed, err)
+		to <- prometheus.NewInvalidMetric(describe("device_memory_used_bytes", "Memory of a device in use by objects.", nil), err)
 		return
 	}
 	for _, d := range devs {
-		labels := []string{string(d.Info.Name), string(d.Info.Family)}
-		gauge(ch, c.memoryTotal, float64(d.Usage.Total), labels...)
-		gauge(ch, c.memoryUsed, float64(d.Usage.Used), labels...)
-		gauge(ch, c.memoryFree, float64(d.Usage.Free), labels...)
-		gauge(ch, c.memoryHeld, float64(d.Held), labels...)
-		gauge(ch, c.devEpoch, 1, string(d.Info.Name), strconv.FormatUint(uint64(d.Epoch), 10))
+		of := labels{"device": string(d.Info.Name), "family": string(d.Info.Family)}
+		to.gauge("device_memory_bytes", "Memory of a device that hmcfs may use.", float64(d.Usage.Total), of)
+		to.gauge("device_memory_used_bytes", "Memory of a device in use by objects.", float64(d.Usage.Used), of)
+		to.gauge("device_memory_free_bytes", "Free memory of a device.", float64(d.Usage.Free), of)
+		to.gauge("device_memory_held_bytes", "Memory allocated on a device and not yet released, including memory kept for new objects.", float64(d.Held), of)
+		to.gauge("device_epoch_info", "Always 1; the label is the incarnation of a device's memory.", 1,
+			labels{"device": string(d.Info.Name), "epoch": strconv.FormatUint(uint64(d.Epoch), 10)})
 	}
 }
 
-func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+func (to samples) operations(all []fs.OperationStats) {
+	for _, o := range all {
+		of := labels{"operation": o.Name}
+		to.counter("fs_operations_total", "Requests of the kernel, by operation.", float64(o.Count), of)
+		to.counter("fs_errors_total", "Requests that failed, by operation.", float64(o.Errors), of)
+		if o.Seconds > 0 {
+			to.counter("fs_seconds_total", "Time spent on requests, by operation.", o.Seconds, of)
+		}
+	}
 }
 
-func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+func (to samples) cluster(known adminapi.Cluster) {
+	to.gauge("cluster_info", "Always 1; the labels identify this node.", 1, labels{
+		"cluster": known.Name, "node": string(known.Self.Name), "epoch": strconv.FormatUint(uint64(known.Self.Epoch), 10), "backend": known.State.Backend,
+	})
+	to.gauge("cluster_nodes", "Number of other nodes.", float64(len(known.Nodes)), nil)
+	for _, n := range known.Nodes {
+		is := 0.0
+		if n.Connected {
+			is = 1
+		}
+		to.gauge("cluster_node_connected", "1 for each other node with a session, else 0.", is, labels{"node": string(n.Name)})
+	}
+	away := 0.0
+	if since := known.State.UnreachableSince; !since.IsZero() {
+		away = time.Since(since).Seconds()
+	}
+	to.gauge("cluster_service_unreachable_seconds", "How long the membership service has not answered; 0 while it does.", away, nil)
+	to.gauge("cluster_records_unused", "Entries of the membership service that are ignored: they can't be read, or are too many.", float64(known.State.Unreadable), nil)
+	t := known.Traffic
+	to.counter("cluster_questions_total", "Requests sent to other nodes.", float64(t.Questions), nil)
+	to.counter("cluster_answers_total", "Requests of other nodes that were answered.", float64(t.Answers), nil)
+	to.counter("cluster_failures_total", "Requests to other nodes that were not answered.", float64(t.Failures), nil)
+	to.counter("cluster_received_bytes_total", "Bytes of files received from other nodes.", float64(t.BytesIn), nil)
+	to.counter("cluster_sent_bytes_total", "Bytes of files sent to other nodes.", float64(t.BytesOut), nil)
+	to.counter("cluster_invalidations_sent_total", "Notifications of changes sent to other nodes.", float64(t.InvalidationsOut), nil)
+	to.counter("cluster_invalidations_received_total", "Notifications of changes received from other nodes.", float64(t.InvalidationsIn), nil)
 }

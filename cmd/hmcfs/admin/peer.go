@@ -1,11 +1,12 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // Peer is the identity of the client process at the time when it connected.
@@ -17,19 +18,15 @@ type Peer struct {
 
 // peerOf asks the kernel for the process at the other end.
 func peerOf(c *net.UnixConn) (Peer, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return Peer{}, fmt.Errorf("peer: %w", err)
-	}
 	var cred *unix.Ucred
 	var groups []uint32
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		if cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); inner == nil {
-			groups, inner = peerGroups(int(fd))
+	err := owner.Control(c, func(fd int) (err error) {
+		if cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			groups, err = peerGroups(fd)
 		}
+		return err
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return Peer{}, fmt.Errorf("peer: %w", err)
 	}
 	return Peer{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid), Groups: groups}, nil

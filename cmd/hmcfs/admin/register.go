@@ -10,7 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// register serves a request to register memory with a session.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
@@ -29,14 +28,10 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			return solution{}, err
 		}
 		id, err := one.client.PreRegister(ctx, m)
-		if err != nil {
-			return solution{}, err
-		}
-		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, nil
+		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, err
 	})
 }
 
-// memoryOf returns the memory that a request describes.
 func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	if err := announced(r.Descriptors, len(received)); err != nil {
 		return hetero.Memory{}, err

@@ -106,7 +106,7 @@ type Server struct {
 	opts     Options
 	http     *http.Server
 	shares   shares
-	sessions sessions
+	sessions *sessions
 	// numbered has the verbs of calls by their number in frames less one.
 	numbered []numberedVerb
 	done     chan struct{}
@@ -139,10 +139,14 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	// The check of the peer decides who may send requests; unless other users are admitted,
 	// they cannot connect either.
-	if err := os.Chmod(o.Socket, socketMode(o)); err != nil {
+	mode := os.FileMode(0o600)
+	if o.Open {
+		mode = 0o666
+	}
+	if err := os.Chmod(o.Socket, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
-	s := &Server{opts: o, done: make(chan struct{}), sessions: sessions{refusals: o.Refusals}}
+	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o.Refusals)}
 	s.http = &http.Server{
 		Handler: s.checked(s.routes()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -165,13 +169,6 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func socketMode(o Options) os.FileMode {
-	if o.Open {
-		return 0o666
-	}
-	return 0o600
-}
-
 // Close lets answers in progress finish, for as long as the context lasts, ends the server,
 // and removes the socket.
 func (s *Server) Close(ctx context.Context) error {
@@ -183,7 +180,6 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// connOf returns the connection of a request.
 func connOf(r *http.Request) *conn {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
@@ -225,47 +221,21 @@ func forOthers(path string) bool {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	b := s.opts.Backend
-	mux.HandleFunc("GET "+adminapi.PathVersion, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, b.Version())
+	get(s, mux, adminapi.PathVersion, func(*http.Request) (adminapi.Version, error) { return b.Version(), nil })
+	get(s, mux, adminapi.PathConfig, func(*http.Request) ([]adminapi.Setting, error) { return b.Config(), nil })
+	get(s, mux, adminapi.PathStatus, func(r *http.Request) (adminapi.Status, error) {
+		return b.Status(r.Context(), r.URL.Query().Get("count") == "1")
 	})
-	mux.HandleFunc("GET "+adminapi.PathConfig, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, b.Config())
-	})
-	mux.HandleFunc("GET "+adminapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
-		st, err := b.Status(r.Context(), r.URL.Query().Get("count") == "1")
-		s.answer(w, st, err)
-	})
-	mux.HandleFunc("GET "+adminapi.PathCluster, func(w http.ResponseWriter, _ *http.Request) {
-		known, err := b.Cluster()
-		s.answer(w, known, err)
-	})
-	mux.HandleFunc("POST "+adminapi.PathForget, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.ForgetRequest
-		if !readJSON(w, r, &req) {
-			return
+	get(s, mux, adminapi.PathCluster, func(*http.Request) (adminapi.Cluster, error) { return b.Cluster() })
+	post(s, mux, adminapi.PathForget, func(ctx context.Context, r adminapi.ForgetRequest) (adminapi.Cluster, error) {
+		if err := b.Forget(ctx, r.Node); err != nil {
+			return adminapi.Cluster{}, err
 		}
-		var known adminapi.Cluster
-		err := b.Forget(r.Context(), req.Node)
-		if err == nil {
-			known, err = b.Cluster()
-		}
-		s.answer(w, known, err)
+		return b.Cluster()
 	})
 	mux.HandleFunc("GET "+adminapi.PathObject, s.object)
-	mux.HandleFunc("POST "+adminapi.PathFsck, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.FsckRequest
-		if readJSON(w, r, &req) {
-			report, err := b.Fsck(r.Context(), req)
-			s.answer(w, report, err)
-		}
-	})
-	mux.HandleFunc("POST "+adminapi.PathUmount, func(w http.ResponseWriter, r *http.Request) {
-		var req adminapi.UmountRequest
-		if readJSON(w, r, &req) {
-			done, err := b.Umount(r.Context(), req)
-			s.answer(w, done, err)
-		}
-	})
+	post(s, mux, adminapi.PathFsck, b.Fsck)
+	post(s, mux, adminapi.PathUmount, b.Umount)
 	if s.opts.Sharer != nil {
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
@@ -287,6 +257,25 @@ func (s *Server) routes() http.Handler {
 		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
 	})
 	return mux
+}
+
+// get adds an endpoint that answers with a value.
+func get[A any](s *Server, mux *http.ServeMux, path string, value func(*http.Request) (A, error)) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := value(r)
+		s.answer(w, v, err)
+	})
+}
+
+// post adds an endpoint that answers a request in JSON.
+func post[Q, A any](s *Server, mux *http.ServeMux, path string, do func(context.Context, Q) (A, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		if readJSON(w, r, &q) {
+			v, err := do(r.Context(), q)
+			s.answer(w, v, err)
+		}
+	})
 }
 
 func (s *Server) addKeyed(mux *http.ServeMux) {
@@ -321,7 +310,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answer(w http.ResponseWriter, value any, err error) {
 	if err == nil {
-		writeJSON(w, value)
+		writeJSON(w, http.StatusOK, value)
 		return
 	}
 	status, code := s.fault(err)
@@ -351,19 +340,17 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-func writeJSON(w http.ResponseWriter, value any) {
+func writeJSON(w http.ResponseWriter, status int, value any) {
 	data, err := json.Marshal(value)
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, adminapi.CodeInternal, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
 }
 
 func writeError(w http.ResponseWriter, status int, code, text string) {
-	data, _ := json.Marshal(adminapi.Error{Text: text, Code: code}) //nolint:errchkjson // two strings
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
+	writeJSON(w, status, adminapi.Error{Text: text, Code: code})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
@@ -62,8 +63,8 @@ func (b *backend) Cluster() (adminapi.Cluster, error) {
 	return adminapi.Cluster{
 		Name: "lab", Self: members.Record{Name: "a", Epoch: 7},
 		State:   members.State{Backend: "etcd", UnreachableSince: time.Now().Add(-time.Hour)},
-		Nodes:   []adminapi.Node{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
-		Traffic: adminapi.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
+		Nodes:   []members.Peer{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
+		Traffic: members.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
 	}, nil
 }
 
@@ -105,7 +106,9 @@ func serve(t *testing.T, b *backend, uid int, debug bool) string {
 				Usage: devices.Usage{Total: 10, Used: 4, Free: 6},
 			}}, nil
 		},
-		Operations: func() []admin.Operation { return []admin.Operation{{Name: "read", Count: 8, Errors: 2, Seconds: 1}} },
+		Operations: func() []fs.OperationStats {
+			return []fs.OperationStats{{Name: "read", Count: 8, Errors: 2, Seconds: 1}}
+		},
 	}
 	s, err := admin.Listen(t.Context(), admin.Options{
 		Socket: socket, Backend: b, Owner: owner, Gatherer: m.Registry(), Debug: debug,

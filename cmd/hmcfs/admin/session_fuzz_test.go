@@ -1,14 +1,11 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
-	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // FuzzCall decodes arbitrary bodies of a call: an accepted call is encoded to the same text
@@ -64,67 +61,4 @@ func FuzzRegister(f *testing.F) {
 			t.Errorf("%s with %d descriptors is %+v", text, count, m)
 		}
 	})
-}
-
-// TestBudget takes and gives amounts, in order.
-func TestBudget(t *testing.T) {
-	b := newBudget(10)
-	if err := b.take(t.Context(), 11); err == nil {
-		t.Error("more than there ever is was given")
-	}
-	for _, n := range []int64{6, 4} {
-		if err := b.take(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- b.take(t.Context(), 7) }()
-	waitFor(t, b, 1)
-	go func() { second <- b.take(t.Context(), 3) }()
-	waitFor(t, b, 2)
-	b.give(6) // too few for the first, and the second waits behind it
-	select {
-	case err := <-second:
-		t.Errorf("the second was served before the first: %v", err)
-	default:
-	}
-	b.give(4)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	if err := <-second; err != nil {
-		t.Error(err)
-	}
-	b.give(10)
-	if left, _ := stateOf(b); left != 10 {
-		t.Errorf("%d of 10 are left", left)
-	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.take(t.Context(), 10); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.take(over, 1); err == nil {
-		t.Error("nothing was left, and given")
-	}
-	b.give(10)
-	if left, waiting := stateOf(b); left != 10 || waiting != 0 {
-		t.Errorf("%d of 10 are left, %d wait", left, waiting)
-	}
-}
-
-// waitFor returns when that many requests wait.
-func waitFor(t *testing.T, b *budget, n int) {
-	t.Helper()
-	kit.Eventually(t, time.Minute, func() bool {
-		_, waiting := stateOf(b)
-		return waiting == n
-	})
-}
-
-// stateOf returns the amount left, and the number of waiting requests.
-func stateOf(b *budget) (left int64, waiting int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.left, len(b.waiting)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -56,7 +58,9 @@ type session struct {
 type user struct {
 	sessions int // guarded by sessions.mu
 	files    int // guarded by sessions.mu
-	memory   *budget
+	// memory is reserved by the calls; most is its size, in bytes.
+	memory *semaphore.Weighted
+	most   int64
 }
 
 // sessions are the open sessions.
@@ -79,26 +83,26 @@ type sessions struct {
 	held sync.WaitGroup
 }
 
+func newSessions(r *Refusals) *sessions {
+	return &sessions{refusals: r, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{}}
+}
+
 // begin reserves a session of a user. The caller calls leave at the end.
 func (s *sessions) begin(c *conn) (*session, error) {
 	secret := make([]byte, 16)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, fmt.Errorf("name a session: %w", err)
-	}
+	_, _ = rand.Read(secret) // it never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return nil, errEnding
 	}
-	if s.open == nil {
-		s.open, s.users = map[string]*session{}, map[int]*user{}
-	}
 	u := s.users[c.peer.UID]
 	if u == nil {
-		u = &user{memory: newBudget(callMemory)}
+		u = &user{most: callMemory}
 		if c.trusted {
-			u.memory = newBudget(trustedMemory)
+			u.most = trustedMemory
 		}
+		u.memory = semaphore.NewWeighted(u.most)
 		s.users[c.peer.UID] = u
 	}
 	if !c.trusted && u.sessions >= maxSessions {
@@ -134,7 +138,7 @@ func (s *sessions) close(one *session) {
 	delete(s.open, one.id)
 }
 
-// leave releases what begin reserved. The session's memory budget must not be used
+// leave releases what begin reserved. The memory of the session's user must not be used
 // afterwards.
 func (s *sessions) leave(one *session) {
 	s.mu.Lock()
@@ -189,7 +193,6 @@ func (s *sessions) cut(one *session) {
 	}
 }
 
-// count returns the number of sessions of a user.
 func (s *sessions) count(uid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

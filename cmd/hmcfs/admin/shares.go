@@ -44,7 +44,6 @@ func (s *shares) begin(ctx context.Context, c *conn) (context.Context, *shareWor
 	return ctx, w, nil
 }
 
-// end removes the request.
 func (s *shares) end(w *shareWork) {
 	w.cancel()
 	s.mu.Lock()

@@ -112,11 +112,6 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 		s.upgrade(w, r, solve)
 		return
 	}
-	s.plainly(w, r, solve)
-}
-
-// plainly serves a solver by plain HTTP.
-func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
 	ctx, work, err := s.shares.begin(r.Context(), nil)
 	if err != nil {
@@ -205,7 +200,6 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	})
 }
 
-// refuse sends the error.
 func (s *Server) refuse(c *conn, fault error) error {
 	status, code := s.fault(fault)
 	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
@@ -248,7 +242,6 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 	return err
 }
 
-// bind serves a request to bind.
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
 	if err := errors.Join(read(&r), q.split()); err != nil {
@@ -263,10 +256,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 		return solution{}, err
 	}
 	bound, err := s.opts.Sharer.Bind(ctx, ino, callerOf(q.peer), objects.BindRequest{Memory: r.Memory, Handles: handles})
-	if err != nil {
-		return solution{}, err
-	}
-	return solution{reply: adminapi.Reply{Bound: &bound}}, nil
+	return solution{reply: adminapi.Reply{Bound: &bound}}, err
 }
 
 // export serves a request to export, or to end exports.
@@ -283,10 +273,8 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		return solution{}, err
 	}
 	if r.End {
-		if err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer)); err != nil {
-			return solution{}, err
-		}
-		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil
+		err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer))
+		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, err
 	}
 	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
 		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
@@ -321,7 +309,6 @@ func checkExport(r adminapi.ExportRequest, q *question) error {
 	return nil
 }
 
-// fileOf returns the file of a request.
 func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
 	switch {
 	case q.file != nil && named != adminapi.File{}:

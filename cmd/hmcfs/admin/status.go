@@ -17,7 +17,7 @@ import (
 // statusOf returns the HTTP status and code of an error; an unknown error is an internal
 // one.
 func statusOf(err error) (status int, code string) {
-	if known, ok := heteroStatus(err); ok {
+	if known := hetero.StatusOf(err); errors.Is(err, known.Err) {
 		return httpStatus(known.Errno), known.Name
 	}
 	for _, rule := range []struct {
@@ -60,12 +60,6 @@ func statusOf(err error) (status int, code string) {
 		}
 	}
 	return http.StatusInternalServerError, adminapi.CodeInternal
-}
-
-// heteroStatus returns the status of an error of a client's call.
-func heteroStatus(err error) (hetero.Status, bool) {
-	s := hetero.StatusOf(err)
-	return s, errors.Is(err, s.Err)
 }
 
 // httpStatus returns the HTTP status nearest to an errno.

@@ -13,7 +13,6 @@ import (
 // answered then.
 type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error
 
-// verbs returns all calls.
 func verbs() map[adminapi.Verb]verb {
 	return map[adminapi.Verb]verb{
 		adminapi.VerbPublish:   publish,
@@ -93,7 +92,6 @@ func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) e
 	return err
 }
 
-// onlyKey returns the key of a call about one key.
 func onlyKey(q *adminapi.Call) (string, error) {
 	if len(q.Keys) != 1 {
 		return "", fmt.Errorf("%w: %d keys, and the call takes one", hetero.ErrInvalid, len(q.Keys))

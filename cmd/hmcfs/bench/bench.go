@@ -119,7 +119,7 @@ func (r *run) each(ctx context.Context) error {
 func (r *run) across(ctx context.Context) error {
 	const what = "copy across"
 	base := r.subjects[0]
-	names, probes := []string{base.name}, []Probe{base.copyInside()}
+	names, probes := []string{base.name}, []Probe{base.copyTo(base)}
 	for _, p := range pairs(r.subjects[1:]) {
 		names = append(names, p[0].name+" to "+p[1].name)
 		probes = append(probes, p[0].copyTo(p[1]))

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -37,15 +38,9 @@ type Options struct {
 
 // EnsureDefaults sets zero options to their defaults.
 func (o *Options) EnsureDefaults() {
-	if o.Size == 0 {
-		o.Size = DefaultSize
-	}
-	if o.Files == 0 {
-		o.Files = DefaultFiles
-	}
-	if o.Rounds == 0 {
-		o.Rounds = DefaultRounds
-	}
+	o.Size = cmp.Or(o.Size, DefaultSize)
+	o.Files = cmp.Or(o.Files, DefaultFiles)
+	o.Rounds = cmp.Or(o.Rounds, DefaultRounds)
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}

@@ -52,15 +52,6 @@ func (s *subject) close() error { return os.RemoveAll(s.dir) }
 
 func (s *subject) path(name string) string { return filepath.Join(s.dir, name) }
 
-// remove removes a file that may not exist.
-func (s *subject) remove(name string) error {
-	err := os.Remove(s.path(name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // ensure writes a file unless it exists with the right size.
 func (s *subject) ensure(ctx context.Context, name string) error {
 	info, err := os.Stat(s.path(name))
@@ -69,11 +60,6 @@ func (s *subject) ensure(ctx context.Context, name string) error {
 	}
 	_, err = Write(ctx, s.path(name), int64(s.opts.Size))
 	return err
-}
-
-// fresh returns the Prepare of a workload that creates a file.
-func (s *subject) fresh(name string) func(context.Context) error {
-	return func(context.Context) error { return s.remove(name) }
 }
 
 // with returns the Prepare of a workload that reads files.

@@ -62,11 +62,7 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.calls.Wait()
 	defer cancel()
-	all := make([]int, len(keys))
-	for i := range all {
-		all[i] = i
-	}
-	w.ask(ctx, all, timeout)
+	w.ask(ctx, allPlaces(len(keys)), timeout)
 	tick := time.NewTicker(contestPause)
 	defer tick.Stop()
 	for left := len(keys); left > 0; {
@@ -86,12 +82,18 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 	return nil
 }
 
+// allPlaces returns the places of all keys of a call.
+func allPlaces(keys int) []int {
+	all := make([]int, keys)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // ask requests keys in the background.
 func (w *await) ask(ctx context.Context, places []int, timeout time.Duration) {
-	keys := make([]string, len(places))
-	for i, place := range places {
-		keys[i] = w.keys[place]
-	}
+	keys := mapped(places, func(place int) string { return w.keys[place] })
 	w.calls.Go(func() {
 		err := w.c.Each(ctx, keys, w.published, timeout, func(i int, err error) { w.came <- arrival{places[i], err} })
 		if err == nil {

@@ -21,7 +21,7 @@ func (a *app) barrierVerb() *cobra.Command {
 		Args: arguments(0, 1, "at most one NAME"),
 	}
 	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "How long to wait; 0 waits forever.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		socket := a.Getenv("HMCFS_BARRIER")
 		rank, err := strconv.Atoi(a.Getenv("HMCFS_RANK"))
 		if socket == "" || err != nil {
@@ -40,5 +40,4 @@ func (a *app) barrierVerb() *cobra.Command {
 		}
 		return err
 	})
-	return cmd
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +18,12 @@ func (a *app) benchVerb() *cobra.Command {
 			"median of five measurements. All files that are written are removed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
-	var names []string
-	cmd.Flags().StringArrayVar(&names, "device", nil, "Measure this device; may be given several times. Default: all.")
+	var o bench.Options
+	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "Measure this device; may be given several times. Default: all.")
 	size := cmd.Flags().String("size", "256MiB", "Size of the test files.")
-	baseline := cmd.Flags().String("baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
+	cmd.Flags().StringVar(&o.Baseline, "baseline", "/dev/shm", "Directory on a tmpfs to compare with.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		n, err := devices.ParseSize(*size)
 		if err != nil {
 			return usage(err)
@@ -31,17 +32,11 @@ func (a *app) benchVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		report, err := bench.Run(ctx, bench.Options{
-			MountPoint: m.MountPoint, Devices: names, Size: n, Baseline: *baseline,
-			Progress: func(line string) { a.note("%s", line) },
-		})
+		o.MountPoint, o.Size, o.Progress = m.MountPoint, n, func(line string) { a.note("%s", line) }
+		report, err := bench.Run(ctx, o)
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), report)
-		}
-		return report.Print(a.out())
+		return answer(a.Stdout, *asJSON, &report, func(w io.Writer, r *bench.Report) error { return r.Print(w) })
 	})
-	return cmd
 }

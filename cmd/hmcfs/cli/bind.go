@@ -58,13 +58,12 @@ func (a *app) bindVerb() *cobra.Command {
 	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs, separated by commas.")
 	asJSON := addJSON(cmd)
 	completeWith(cmd, "family", familyNames()...)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if err := oneSource(cmd); err != nil {
 			return err
 		}
 		return a.bind(ctx, args[0], f, *asJSON)
 	})
-	return cmd
 }
 
 // oneSource checks that the memory is named exactly once.
@@ -84,7 +83,6 @@ func oneSource(cmd *cobra.Command) error {
 	return usage(fmt.Errorf("%s name the memory more than once; give one of them", strings.Join(given, " and ")))
 }
 
-// bind binds and prints what was bound.
 func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) error {
 	memory, err := f.memory(a.Stdin)
 	if err != nil {
@@ -108,14 +106,14 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 		return a.shareFault("bind", file, err)
 	}
 	if asJSON {
-		return printJSON(a.out(), bound)
+		return printJSON(a.Stdout, bound)
 	}
-	field(a.out(), "file", file)
-	field(a.out(), "device", bound.Device)
-	field(a.out(), "size", fmt.Sprintf("%d (%v)", bound.Size, bound.Size))
-	field(a.out(), "state", bound.State)
+	field(a.Stdout, "file", file)
+	field(a.Stdout, "device", bound.Device)
+	field(a.Stdout, "size", fmt.Sprintf("%d (%v)", bound.Size, bound.Size))
+	field(a.Stdout, "state", bound.State)
 	if memory.PID != 0 {
-		field(a.out(), "lost with", fmt.Sprintf("process %d", memory.PID))
+		field(a.Stdout, "lost with", fmt.Sprintf("process %d", memory.PID))
 	}
 	return nil
 }

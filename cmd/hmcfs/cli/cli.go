@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -42,7 +41,7 @@ func (a *app) verbs() []*cobra.Command {
 		a.bindVerb(), a.exportVerb(),
 		keys.publishVerb(), keys.subscribeVerb(), keys.msetVerb(), keys.mgetVerb(), keys.d2hVerb(), keys.h2dVerb(),
 		keys.existVerb(), keys.waitVerb(), keys.delVerb(), keys.lsKeysVerb(), keys.expireVerb(), keys.watchVerb(),
-	}, a.collectVerbs(), []*cobra.Command{
+	}, mapped(collectives(), a.collectVerb), []*cobra.Command{
 		a.verifyVerb(),
 		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(), a.guardVerb(),
 		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
@@ -100,10 +99,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 }
 
 func unknownVerb(root *cobra.Command, word string) error {
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
-	}
+	names := mapped(root.Commands(), (*cobra.Command).Name)
 	hint := fmt.Sprintf("see %s --help", root.CommandPath())
 	if near := config.Nearest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
@@ -184,14 +180,15 @@ func (e *ranError) Error() string { return e.err.Error() }
 
 func (e *ranError) Unwrap() error { return e.err }
 
-// running turns a command's function into one for cobra.
-func running(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// runs makes a command run a function, and returns the command.
+func runs(cmd *cobra.Command, fn func(ctx context.Context, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := fn(cmd.Context(), args); err != nil {
 			return &ranError{err: err}
 		}
 		return nil
 	}
+	return cmd
 }
 
 // arguments checks that there are between least and most arguments; most < 0 means no upper
@@ -215,6 +212,3 @@ func (a *app) note(format string, args ...any) {
 
 // host returns the values on which the paths of mounts depend.
 func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
-
-// out returns the writer for answers.
-func (a *app) out() io.Writer { return a.Stdout }

@@ -372,7 +372,7 @@ func labCluster() adminapi.Cluster {
 			Devices: []members.Device{{Name: "host", Total: 4 << 30}, {Name: "ocl0", Total: 2 << 30}},
 		},
 		State: members.State{Backend: "etcd", Endpoints: []string{"h1:2379", "h2:2379"}},
-		Nodes: []adminapi.Node{
+		Nodes: []members.Peer{
 			{Record: members.Record{Name: "b", Addresses: []string{"10.0.0.2:7070", "unix:/b"}, Epoch: 8, Version: "v1"}, Connected: true, Transport: "tcp", Protection: "secret"},
 			{Record: members.Record{Name: "c", Addresses: []string{"10.0.0.3:7070"}}, Problem: "10.0.0.3:7070: connection refused"},
 			{Record: members.Record{Name: "d", Addresses: []string{"10.0.0.4:7070"}, Epoch: 9}},
@@ -382,7 +382,7 @@ func labCluster() adminapi.Cluster {
 					"tcp:10.0.0.5:7070: rank 5: is the secret the same?: control: not authenticated",
 			},
 		},
-		Traffic: adminapi.Traffic{Questions: 12, Answers: 34, Failures: 1, BytesIn: 1 << 30, BytesOut: 4096},
+		Traffic: members.Traffic{Questions: 12, Answers: 34, Failures: 1, BytesIn: 1 << 30, BytesOut: 4096},
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,11 +62,9 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 
 // spread makes the one FILE the root of additional ranks, which receive the results.
 func (r *rankFiles) spread(outs []string) {
-	for _, out := range outs {
-		r.names = append(r.names, out)
-		r.sources = append(r.sources, nil)
-		r.targets = append(r.targets, nil)
-	}
+	r.names = append(r.names, outs...)
+	r.sources = append(r.sources, make([]*os.File, len(outs))...)
+	r.targets = append(r.targets, make([]*os.File, len(outs))...)
 }
 
 // create creates temporary files for the results, in the same directories: a result only
@@ -116,7 +115,7 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 		return nil, err
 	}
 	// Beyond the mount's own devices there may be no attributes.
-	_ = unix.Fsetxattr(int(made.Fd()), dtypeAttr, []byte(dtype), 0)
+	_ = unix.Fsetxattr(int(made.Fd()), dtypeXattr, []byte(dtype), 0)
 	_, f, err := findOf(made.Name(), r.client)
 	if err != nil {
 		return nil, err
@@ -130,7 +129,6 @@ func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.F
 	return f, err
 }
 
-// umask returns the umask of the process.
 func umask() os.FileMode {
 	mask := unix.Umask(0)
 	unix.Umask(mask)
@@ -165,40 +163,19 @@ func (r *rankFiles) close() {
 	}
 }
 
+// rankNumber matches a rank in an error.
+var rankNumber = regexp.MustCompile(`rank \d+`)
+
 // explain replaces ranks by file names in an error.
 func (r *rankFiles) explain(err error) error {
-	text := err.Error()
-	changed := text
-	for i, name := range slices.Backward(r.names) {
-		if name != "" {
-			changed = replaceRank(changed, i, name)
+	text := rankNumber.ReplaceAllStringFunc(err.Error(), func(word string) string {
+		rank, aerr := strconv.Atoi(strings.TrimPrefix(word, "rank "))
+		if aerr != nil || rank >= len(r.names) || r.names[rank] == "" {
+			return word
 		}
-	}
-	if changed == text {
-		return err
-	}
-	return &explained{text: changed, err: err}
-}
-
-// replaceRank replaces the number of a rank by a file name.
-func replaceRank(text string, rank int, name string) string {
-	word := fmt.Sprintf("rank %d", rank)
-	var b strings.Builder
-	for {
-		i := strings.Index(text, word)
-		if i < 0 {
-			b.WriteString(text)
-			return b.String()
-		}
-		end := i + len(word)
-		b.WriteString(text[:i])
-		if end < len(text) && text[end] >= '0' && text[end] <= '9' {
-			b.WriteString(word) // another rank's
-		} else {
-			b.WriteString(name)
-		}
-		text = text[end:]
-	}
+		return r.names[rank]
+	})
+	return &explained{text: text, err: err}
 }
 
 // explained is an error with another text.

@@ -50,17 +50,9 @@ func collectives() []fileVerb {
 	}
 }
 
-func (a *app) collectVerbs() []*cobra.Command {
-	var all []*cobra.Command
-	for _, c := range collectives() {
-		all = append(all, a.collectVerb(c))
-	}
-	return all
-}
-
 func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	f := &collectFlags{}
-	combines := filecollect.Combines(c.kind)
+	combines := c.kind.Combines()
 	use := c.name
 	if combines {
 		use += " [--op OP] [--dtype TYPE]"
@@ -95,8 +87,7 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "Directory for the results, which get the names of the FILEs.")
 	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "Algorithm used between nodes, such as ring. Default: the fastest by the cost model.")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON. Fields are only ever added.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
-	return cmd
+	return runs(cmd, func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
 }
 
 func collectExample(c fileVerb) string {
@@ -112,7 +103,6 @@ func collectExample(c fileVerb) string {
 	}
 }
 
-// collect executes a collective.
 func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
 	if err == nil {
@@ -144,7 +134,7 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 		return collectFault(c.name, ranks.explain(err))
 	}
 	if f.asJSON {
-		return printJSON(a.out(), answer)
+		return printJSON(a.Stdout, answer)
 	}
 	a.printCollect(c, answer)
 	return nil
@@ -161,7 +151,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	} else if !plan.Algorithm(r.Algorithm).Known() {
 		return noAlgorithm(r.Algorithm)
 	}
-	r.Strict = r.Strict || s.Strict() && filecollect.Combines(c.kind)
+	r.Strict = r.Strict || s.Strict() && c.kind.Combines()
 	return nil
 }
 
@@ -188,7 +178,6 @@ func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectReque
 	return r, nil
 }
 
-// printCollect prints the outcome.
 func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	what := r.Dtype
 	if r.Op != "" {
@@ -198,17 +187,14 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	if r.Nodes > 1 {
 		where = fmt.Sprintf("%d nodes", r.Nodes)
 	}
-	fmt.Fprintf(a.out(), "%s: %s of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
+	fmt.Fprintf(a.Stdout, "%s: %s of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
 		c.name, several(r.Ranks, "file"), r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
 		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
 	if r.Nodes > 1 && r.Calls > 0 {
-		fmt.Fprintf(a.out(), "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
+		fmt.Fprintf(a.Stdout, "  between the nodes: %s, %.6f s, predicted %.6f s; one node sent %d bytes and received %d\n",
 			several(r.Calls, "segment"), r.Measured, r.Predicted, r.Sent, r.Received)
 	}
 }
-
-// dtypeAttr is the attribute with the element type of a file.
-const dtypeAttr = "user.hmc.dtype"
 
 // dtype returns the element type: the one given, or that of the files. If both exist, they
 // must agree.
@@ -219,14 +205,14 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 			continue
 		}
 		value := make([]byte, 64)
-		n, err := unix.Getxattr(name, dtypeAttr, value)
+		n, err := unix.Getxattr(name, dtypeXattr, value)
 		if err != nil || n == 0 {
 			continue
 		}
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
-			if given == "" && filecollect.Combines(c.kind) {
-				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeAttr, err)
+			if given == "" && c.kind.Combines() {
+				return "", fmt.Errorf("%s: %s: %w; give the element type with --dtype", name, dtypeXattr, err)
 			}
 			continue
 		}
@@ -250,11 +236,11 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	switch {
 	case len(said) > 1:
 		return "", fmt.Errorf("the element types differ: %s; all FILEs must have the same type: correct %s of the FILEs, or --dtype",
-			strings.Join(types, ", and "), dtypeAttr)
+			strings.Join(types, ", and "), dtypeXattr)
 	case len(said) == 1:
 		return want, nil
-	case filecollect.Combines(c.kind):
-		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
+	case c.kind.Combines():
+		return "", fmt.Errorf("the element type of %s is not known; give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeXattr)
 	}
 	return elem.Uint8.String(), nil
 }
@@ -299,10 +285,8 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 // collectFault returns an error, which names the files, with its exit code.
 func collectFault(verb string, err error) error {
 	err = inPlainWords(err)
-	code := exitFailure
-	if c, coded := errors.AsType[*codeError](err); coded {
-		code = c.code
-	} else if errors.Is(err, client.ErrNotMounted) {
+	code := exitCode(err)
+	if code == exitFailure && errors.Is(err, client.ErrNotMounted) {
 		code = exitNotMounted
 	}
 	return &codeError{code: code, err: fmt.Errorf("%s: %w", verb, err)}
@@ -319,13 +303,8 @@ func inPlainWords(err error) error {
 	return &explained{text: text, err: err}
 }
 
-// noAlgorithm returns the error for an unknown --algorithm.
 func noAlgorithm(name string) error {
-	known := make([]string, 0, len(plan.Algorithms()))
-	for _, a := range plan.Algorithms() {
-		known = append(known, string(a))
-	}
-	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("--algorithm: %q is unknown; use one of %s", name, strings.Join(as[string](plan.Algorithms()), ", "))
 }
 
 // several formats a number of things.

@@ -33,7 +33,7 @@ func (a *app) configVerb() *cobra.Command {
 	}
 	flags := addOptions(show)
 	asJSON := addJSON(show)
-	show.RunE = running(func(_ context.Context, _ []string) error {
+	parent.AddCommand(runs(show, func(_ context.Context, _ []string) error {
 		s, err := flags.resolve(a)
 		if err != nil {
 			return err
@@ -43,14 +43,13 @@ func (a *app) configVerb() *cobra.Command {
 			return usage(err)
 		}
 		if *asJSON {
-			return printJSON(a.out(), append(daemon.Settings(s), variables(c)...))
+			return printJSON(a.Stdout, append(daemon.Settings(s), variables(c)...))
 		}
-		if err := printSettings(a.out(), s); err != nil {
+		if err := printSettings(a.Stdout, s); err != nil {
 			return err
 		}
-		return printVariables(a.out(), c)
-	})
-	parent.AddCommand(show)
+		return printVariables(a.Stdout, c)
+	}))
 	return parent
 }
 
@@ -65,7 +64,6 @@ func printSettings(w io.Writer, s *config.Settings) error {
 	return nil
 }
 
-// variables returns the options of collectives.
 func variables(s *env.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, x := range s.List {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,17 +31,16 @@ func (a *app) cpVerb() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories recursively.")
 	cmd.Flags().BoolVarP(&o.Force, "force", "f", false, "Remove a target that can't be opened, and try again.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.cp(ctx, args[:len(args)-1], args[len(args)-1], o, *asJSON)
 	})
-	return cmd
 }
 
 func (a *app) cp(ctx context.Context, sources []string, target string, o copier.Options, asJSON bool) error {
 	if err := checkTarget(target); err != nil {
 		return err
 	}
-	bar := newProgress(a.Stderr, shortName(sources))
+	bar := &progress{to: a.Stderr, name: shortName(sources)}
 	o.Started, o.Moved = bar.begin, bar.add
 	o.Ended = func(f copier.File) {
 		if f.Err != nil {
@@ -55,12 +55,8 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	if err != nil && len(s.Files) == 0 {
 		return err
 	}
-	if asJSON {
-		if jerr := printJSON(a.out(), s); jerr != nil {
-			return jerr
-		}
-	} else {
-		a.printCopy(s)
+	if perr := answer(a.Stdout, asJSON, s, printCopy); perr != nil {
+		return perr
 	}
 	switch {
 	case err == nil:
@@ -93,26 +89,24 @@ func checkTarget(target string) error {
 	if names == nil {
 		return nil // the copy itself tells what is wrong
 	}
-	var dirs []string
-	for _, name := range names {
-		dirs = append(dirs, filepath.Join(m.MountPoint, name))
-	}
+	dirs := mapped(names, func(name string) string { return filepath.Join(m.MountPoint, name) })
 	return usage(fmt.Errorf("%s: files can only be in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }
 
 // printCopy prints a line for each file, and the total of several.
-func (a *app) printCopy(s copier.Summary) {
+func printCopy(w io.Writer, s copier.Summary) error {
 	good := 0
 	for _, f := range s.Files {
 		if f.Err != nil {
 			continue
 		}
 		good++
-		fmt.Fprintf(a.out(), "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
+		fmt.Fprintf(w, "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
 	}
 	if len(s.Files) > 1 {
-		fmt.Fprintf(a.out(), "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
+		fmt.Fprintf(w, "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
 	}
+	return nil
 }
 
 func figures(bytes int64, seconds float64, path string) string {

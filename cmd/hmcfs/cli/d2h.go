@@ -39,10 +39,9 @@ func (a keyVerbs) d2hVerb() *cobra.Command {
 	flags.StringVar(&f.blobs, "blobs", "", "Sizes of the blobs of each FILE, separated by commas. Default: the FILE's own, or one blob.")
 	flags.Var(&f.ttl, "ttl", "How long the objects live, in whole seconds. Default: forever.")
 	completeWith(cmd, "existing", string(hetero.ExistingSkip), string(hetero.ExistingReplace), string(hetero.ExistingFail))
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.d2h(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
@@ -60,17 +59,12 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 			return usage(fmt.Errorf("--%w", err))
 		}
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	c, err := a.openKeys(ctx, m)
+	c, m, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the objects stay
-	r := a.newKeyReport("d2h", pairs)
-	r.line = d2hLine
+	r := a.newKeyReport("d2h", pairs, d2hLine)
 	var moves []hostMove
 	for i, p := range pairs {
 		v, serr := openSource(m, p.path, asked)
@@ -123,6 +117,3 @@ func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, err
 	v.device = devices.Name(xattr(path, deviceXattr))
 	return v, nil
 }
-
-// deviceXattr is the attribute with the device of a file.
-const deviceXattr = "user.hmc.device"

@@ -108,17 +108,15 @@ func whileResponsive(ctx context.Context, c *client.Client, p place.Paths, ask f
 // answers returns the result of fn, which accesses the mount itself; if the mount does not
 // answer within answerLimit, it returns an *unresponsiveError, and fn may continue in the
 // background.
-func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (T, error) {
+func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (value T, err error) {
 	got := make(chan T, 1)
 	go func() { got <- fn(m.MountPoint) }()
 	select {
-	case value := <-got:
-		return value, nil
+	case value = <-got:
 	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+		err = ctx.Err()
 	case <-time.After(answerLimit):
-		var none T
-		return none, &unresponsiveError{mountPoint: m.MountPoint}
+		err = &unresponsiveError{mountPoint: m.MountPoint}
 	}
+	return value, err
 }

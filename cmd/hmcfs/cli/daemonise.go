@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
@@ -78,15 +79,9 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 // daemonCommand returns the command for this program as a daemon, in a session of its own,
 // with the log for its standard streams and the pipe as descriptor 3.
 func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
-	path := m.Executable
-	if path == "" {
-		path = "/proc/self/exe"
-	}
-	cmd := exec.Command(path)
-	args := append([]string{}, m.Args[1:]...)
+	cmd := exec.Command(m.executable())
 	// A "--" may end the flags, so insert it directly after the name of the command.
-	args = append([]string{args[0], "--ready-fd=3"}, args[1:]...)
-	cmd.Args = append([]string{m.Args[0]}, args...)
+	cmd.Args = slices.Insert(slices.Clone(m.Args), 2, "--ready-fd=3")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{ready}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -96,28 +91,23 @@ func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
 // awaitReady reads the daemon's message. If the context ends first, it asks the daemon to
 // exit, and waits for it: the daemon cleans up after itself.
 func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessage, error) {
-	type result struct {
-		msg readyMessage
-		err error
-	}
-	got := make(chan result, 1)
+	var msg readyMessage
+	got := make(chan error, 1)
 	go func() {
-		var r result
 		line, err := bufio.NewReader(from).ReadBytes('\n')
 		if err == nil {
-			err = json.Unmarshal(line, &r.msg)
+			err = json.Unmarshal(line, &msg)
 		}
-		r.err = err
-		got <- r
+		got <- err
 	}()
 	select {
-	case r := <-got:
-		return r.msg, r.err
+	case err := <-got:
+		return msg, err
 	case <-ctx.Done():
 		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself
-		r := <-got
-		r.msg.Ready = false
-		return r.msg, r.err
+		err := <-got
+		msg.Ready = false
+		return msg, err
 	}
 }
 

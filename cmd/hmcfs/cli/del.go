@@ -19,7 +19,7 @@ func (a keyVerbs) delVerb() *cobra.Command {
 		Args:    arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		pairs, err := keyArgs(args, a.Stdin, keysAlone)
 		if err != nil {
 			return err
@@ -28,5 +28,4 @@ func (a keyVerbs) delVerb() *cobra.Command {
 			return c.Delete(ctx, keys)
 		})
 	})
-	return cmd
 }

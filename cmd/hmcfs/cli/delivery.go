@@ -27,9 +27,6 @@ const (
 	unfinishedTouch = 10 * time.Second
 	// unfinished is the name pattern of unfinished files outside the mount.
 	unfinished = ".hmcfs-unfinished-*"
-
-	pathXattr = "user.hmc.path"
-	ttlXattr  = "user.hmc.ttl"
 )
 
 // errReserved means that another subscriber has reserved the publication.
@@ -51,7 +48,7 @@ type delivery struct {
 // run delivers to the path of the row. inside is set for a target in the mount.
 func (d *delivery) run(ctx context.Context, inside bool) error {
 	if d.row.Path == standardStream {
-		return d.stream(ctx, d.a.out())
+		return d.stream(ctx, d.a.Stdout)
 	}
 	path, special, err := d.resolve(d.row.Path)
 	switch {
@@ -134,7 +131,6 @@ type writtenError struct{ error }
 
 func (e *writtenError) Unwrap() error { return e.error }
 
-// pour writes all bytes.
 func (d *delivery) pour(ctx context.Context, w io.Writer) error {
 	if d.size == 0 {
 		return ctx.Err()
@@ -145,7 +141,7 @@ func (d *delivery) pour(ctx context.Context, w io.Writer) error {
 	}
 	defer b.close(ctx)
 	read := func(p []byte, off int64) (int, error) { return b.read(ctx, p, off) }
-	d.row.Bytes, err = copier.Drain(ctx, w, copier.Source{Name: d.row.Key, ReaderAt: readAt(read), Size: d.size},
+	d.row.Bytes, err = copier.Drain(ctx, w, copier.Source{Name: d.row.Key, ReadAt: read, Size: d.size},
 		copier.Options{Buffer: b.size, Moved: d.r.bar.add})
 	return err
 }

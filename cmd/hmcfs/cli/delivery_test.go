@@ -84,7 +84,7 @@ func TestWrittenOnce(t *testing.T) {
 			content := kit.Bytes(1, 0, size)
 			s := &subscription{
 				a: a, m: place.Mount{MountPoint: dir}, reserved: map[int]bool{},
-				r: a.newKeyReport("subscribe", []keyPath{{key: "k", path: standardStream}}),
+				r: a.newKeyReport("subscribe", []keyPath{{key: "k", path: standardStream}}, nil),
 				c: &publicationClient{content: content, fetch: c.fetch, settle: c.settle},
 			}
 			again := s.take(t.Context(), []int{0})

@@ -3,12 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
@@ -23,14 +23,6 @@ type deliveryBuffer struct {
 	size devices.Size
 }
 
-// readAt adapts a function to io.ReaderAt.
-type readAt func(p []byte, off int64) (int, error)
-
-// ReadAt calls the function.
-func (r readAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
-
-var _ io.ReaderAt = readAt(nil)
-
 // newBuffer registers memory for the bytes of a non-empty publication.
 func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 	fd, err := unix.MemfdCreate("hmcfs-subscribe", unix.MFD_CLOEXEC)
@@ -42,20 +34,25 @@ func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
 		size: min(deliveryChunk, devices.Size(d.size)),
 	}
 	if err = b.file.Truncate(int64(b.size)); err == nil {
-		first := 0
-		b.id, err = d.c.PreRegister(ctx, hetero.Memory{
-			Device: hostDevice, Files: []*os.File{b.file},
-			Share: &share.Memory{
-				Family: devices.Family(hostDevice), Size: b.size,
-				Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: b.size}},
-			},
-		})
+		b.id, err = d.c.PreRegister(ctx, hostMemory(b.file, b.size))
 	}
 	if err != nil {
 		_ = b.file.Close() // it is empty
 		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
 	return b, nil
+}
+
+// hostMemory describes a memfd of this process for a registration.
+func hostMemory(f *os.File, size devices.Size) hetero.Memory {
+	first := 0
+	return hetero.Memory{
+		Device: hostDevice, Files: []*os.File{f},
+		Share: &share.Memory{
+			Family: host.Family, Size: size,
+			Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
+		},
+	}
 }
 
 // read has the daemon copy bytes, at most as many as the buffer's size.

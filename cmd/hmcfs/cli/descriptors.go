@@ -61,7 +61,6 @@ func takeAll(m share.Memory) (files []*os.File, places map[int]int, err error) {
 	return files, places, nil
 }
 
-// fromProcess duplicates another process's descriptor.
 func fromProcess(pid, number int) (*os.File, error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -39,14 +39,10 @@ func (a *app) devicesVerb() *cobra.Command {
 		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		rows := discover(ctx, daemon.Families(host.Options{}, nil))
-		if *asJSON {
-			return printJSON(a.out(), rows)
-		}
-		return printDevices(a.out(), rows)
+		return answer(a.Stdout, *asJSON, rows, printDevices)
 	})
-	return cmd
 }
 
 func discover(ctx context.Context, reg *devices.Registry) []familyRow {

@@ -5,5 +5,5 @@
 //
 // Answers go to standard output, everything else to standard error. An error is one
 // line that names the object, the cause and the remedy; its exit code is one of those
-// in errors.go.
+// in errors.go. The documents that `hmcfs docs` writes are made from the templates in docs/.
 package cli

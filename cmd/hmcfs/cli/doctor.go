@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/doctor"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/affinity"
 	"github.com/hmcfs/hmcfs/transport/env"
@@ -29,7 +30,7 @@ func (a *app) doctorVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	apply := cmd.Flags().Bool("apply", false, "Move the interrupts of network cards to the processors of their NUMA node. Needs root; lasts until the machine is rebooted.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		r, err := a.examine(ctx, *apply)
 		if err != nil {
 			return err
@@ -39,17 +40,12 @@ func (a *app) doctorVerb() *cobra.Command {
 				return err
 			}
 		}
-		if *asJSON {
-			err = printJSON(a.out(), r)
-		} else {
-			err = printReport(a.out(), r)
-		}
+		err = answer(a.Stdout, *asJSON, r, printReport)
 		if err == nil && r.Worst() == doctor.Problem {
 			return &codeError{code: exitFailure, err: errSilent}
 		}
 		return err
 	})
-	return cmd
 }
 
 // examine checks this machine.
@@ -62,9 +58,7 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	for _, driver := range daemon.Families(host.Options{}, nil).Drivers() {
 		f := doctor.Family{Name: driver.Family()}
 		found, err := driver.Discover(ctx)
-		for _, d := range found {
-			f.Devices = append(f.Devices, d.Info)
-		}
+		f.Devices = mapped(found, func(d devices.Found) devices.Info { return d.Info })
 		if err != nil {
 			f.Reason = err.Error()
 		} else if len(found) == 0 {

@@ -60,14 +60,13 @@ func (a *app) interrupted() int {
 }
 
 func exitCode(err error) int {
-	var c *codeError
-	var spec *daemon.SpecError
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &c):
+	}
+	if c, ok := errors.AsType[*codeError](err); ok {
 		return c.code
-	case errors.As(err, &spec):
+	}
+	if _, ok := errors.AsType[*daemon.SpecError](err); ok {
 		return exitUsage
 	}
 	return exitFailure

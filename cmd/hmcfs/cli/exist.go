@@ -23,10 +23,9 @@ func (a keyVerbs) existVerb() *cobra.Command {
 		Args:    arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.exist(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) exist(ctx context.Context, args []string, f *keyFlags) error {
@@ -34,7 +33,7 @@ func (a keyVerbs) exist(ctx context.Context, args []string, f *keyFlags) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.openKeysOf(ctx, f, nil)
+	c, _, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
 		return err
 	}
@@ -50,10 +49,10 @@ func (a keyVerbs) exist(ctx context.Context, args []string, f *keyFlags) error {
 		all = all && there[i]
 	}
 	if *f.asJSON {
-		err = printJSON(a.out(), rows)
+		err = printJSON(a.Stdout, rows)
 	} else {
 		for _, row := range rows {
-			fmt.Fprintf(a.out(), "%s %v\n", row.Key, row.Exists)
+			fmt.Fprintf(a.Stdout, "%s %v\n", row.Key, row.Exists)
 		}
 	}
 	if err == nil && !all {

@@ -21,7 +21,7 @@ func (a keyVerbs) expireVerb() *cobra.Command {
 	f := addKeyFlags(cmd)
 	var ttl seconds
 	cmd.Flags().Var(&ttl, "ttl", "How long from now, in whole seconds; 0 is forever.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if !ttl.given {
 			return usage(errors.New("the time to live is missing; give --ttl, such as --ttl 30s"))
 		}
@@ -36,5 +36,4 @@ func (a keyVerbs) expireVerb() *cobra.Command {
 			return c.Expire(ctx, keys, ttl.Duration)
 		})
 	})
-	return cmd
 }

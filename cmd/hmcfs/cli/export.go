@@ -55,10 +55,9 @@ func (a *app) exportVerb() *cobra.Command {
 		}
 		return arguments(1, 1, "one FILE, and COMMAND only after --")(cmd, args)
 	}
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.export(ctx, args[0], args[1:], f)
 	})
-	return cmd
 }
 
 func (a *app) export(ctx context.Context, file string, command []string, f *exportFlags) error {
@@ -94,23 +93,19 @@ func (a *app) export(ctx context.Context, file string, command []string, f *expo
 		return a.shareFault("export", file, err)
 	}
 	if f.asJSON {
-		return printJSON(a.out(), memory)
+		return printJSON(a.Stdout, memory)
 	}
-	return printExport(a.out(), file, memory)
+	return printExport(a.Stdout, file, memory)
 }
 
 func printExport(w io.Writer, file string, m share.Memory) error {
 	field(w, "file", file)
 	field(w, "family", m.Family)
-	if m.Device != "" {
-		field(w, "device", m.Device)
-	}
+	fieldIf(w, "device", m.Device)
 	field(w, "size", fmt.Sprintf("%d (%v)", m.Size, m.Size))
-	for _, f := range []struct{ name, value string }{{"dtype", m.Dtype}, {"shape", m.Shape}, {"blobs", m.Blobs}} {
-		if f.value != "" {
-			field(w, f.name, f.value)
-		}
-	}
+	fieldIf(w, "dtype", m.Dtype)
+	fieldIf(w, "shape", m.Shape)
+	fieldIf(w, "blobs", m.Blobs)
 	if m.PID != 0 {
 		field(w, "process", m.PID)
 	}
@@ -137,7 +132,6 @@ func handleText(pid int, p share.Piece) string {
 // standard streams.
 const inherited = 3
 
-// runWith runs a command with an export.
 func (a *app) runWith(ctx context.Context, e *client.Export, command []string) error {
 	for i := range e.Memory.Pieces {
 		if e.Memory.Pieces[i].FD != nil {

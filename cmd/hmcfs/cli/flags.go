@@ -21,13 +21,8 @@ func completeWith(cmd *cobra.Command, flag string, words ...string) {
 	}
 }
 
-// familyNames returns the names of the device families.
 func familyNames() []string {
-	var names []string
-	for _, f := range daemon.FamilyParams() {
-		names = append(names, f.Name)
-	}
-	return names
+	return mapped(daemon.FamilyParams(), func(f config.Family) string { return f.Name })
 }
 
 // addOptions adds all flags of the table, and --config, to a command.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,15 +41,12 @@ func (a *app) fsckVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&r.RemoveAside, "remove-aside", false, "Free the host memory without records that was set aside.")
 	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Repair records that contradict each other, before looking for lost objects.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = func(c *cobra.Command, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if (stateDir == "") == (len(args) == 0) {
 			return usage(errors.New("fsck needs either a MOUNTPOINT or --state-dir DIR; see hmcfs fsck --help"))
 		}
-		return running(func(ctx context.Context, args []string) error {
-			return a.fsck(ctx, args, stateDir, r, *asJSON)
-		})(c, args)
-	}
-	return cmd
+		return a.fsck(ctx, args, stateDir, r, *asJSON)
+	})
 }
 
 func (a *app) fsck(ctx context.Context, args []string, stateDir string, r adminapi.FsckRequest, asJSON bool) error {
@@ -56,31 +54,23 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = printJSON(a.out(), report)
-	} else {
-		err = printFsck(a.out(), report)
-	}
+	err = answer(a.Stdout, asJSON, report, printFsck)
 	switch {
 	case err != nil:
 		return err
 	case len(report.Problems) > report.Repaired:
 		if !r.Repair {
-			a.note("to repair the records: hmcfs fsck --repair %s", where(args, stateDir))
+			where := strings.Join(args, "")
+			if stateDir != "" {
+				where = "--state-dir " + stateDir
+			}
+			a.note("to repair the records: hmcfs fsck --repair %s", where)
 		}
 		return &codeError{code: exitProblems, err: errSilent}
 	case len(report.Lost) > report.Removed || len(report.Aside) > report.RemovedAside:
 		return &codeError{code: exitPartial, err: errSilent}
 	}
 	return nil
-}
-
-// where returns the argument that named what was checked.
-func where(args []string, stateDir string) string {
-	if stateDir != "" {
-		return "--state-dir " + stateDir
-	}
-	return args[0]
 }
 
 func (a *app) check(ctx context.Context, args []string, stateDir string, r adminapi.FsckRequest) (adminapi.FsckReport, error) {

@@ -29,8 +29,7 @@ func (a *app) guardVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: guardName, Short: "Receive descriptors on behalf of a daemon", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
-	cmd.RunE = running(func(context.Context, []string) error {
+	return runs(cmd, func(context.Context, []string) error {
 		return owner.ServeGuard(os.NewFile(3, "control"))
 	})
-	return cmd
 }

@@ -36,10 +36,9 @@ func (a keyVerbs) h2dVerb() *cobra.Command {
 	f := &h2dFlags{keyFlags: addKeyFlags(cmd)}
 	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.h2d(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
@@ -50,23 +49,18 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	c, err := a.openKeys(ctx, m)
+	c, m, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the files stay
-	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
-	l.r.line = movedLine
+	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs, movedLine)}
 	if f.timeout.Duration == 0 {
-		l.take(ctx, l.r.places())
+		l.take(ctx, allPlaces(len(pairs)))
 		err = ctx.Err()
 	} else {
 		v := &arrivals{c: c, take: l.take, fail: l.r.fail}
-		err = v.each(ctx, l.r.keys(), f.timeout.Duration)
+		err = v.each(ctx, l.r.keys, f.timeout.Duration)
 	}
 	return l.r.finish(ctx, *f.asJSON, err)
 }
@@ -79,10 +73,7 @@ type loading struct {
 }
 
 func (l *loading) take(ctx context.Context, places []int) (again []int) {
-	keys := make([]string, len(places))
-	for i, place := range places {
-		keys[i] = l.r.rows[place].Key
-	}
+	keys := mapped(places, func(place int) string { return l.r.keys[place] })
 	infos, err := l.c.GetMetaInfo(ctx, keys, false)
 	if ctx.Err() != nil {
 		return places

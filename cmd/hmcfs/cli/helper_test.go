@@ -26,15 +26,15 @@ func TestHelperArguments(t *testing.T) {
 		{args: []string{"/m"}, err: "needs SOURCE and MOUNTPOINT, 1 given"},
 		{args: []string{"hmcfs", "/m", "-o"}, err: "-o needs a value"},
 	} {
-		call, err := parseHelper(c.args)
+		got, fake, err := parseHelper(c.args)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v: %v, want %q", c.args, err, c.err)
 			}
 			continue
 		}
-		if err != nil || call.fake != c.fake || !slices.Equal(call.args(), c.want) {
-			t.Errorf("%v: %v, fake %t, %v", c.args, call.args(), call.fake, err)
+		if err != nil || fake != c.fake || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, fake %t, %v", c.args, got, fake, err)
 		}
 	}
 }

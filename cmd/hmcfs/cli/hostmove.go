@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -165,10 +166,7 @@ func parseBlobs(text string) ([]devices.Size, error) {
 
 // blobsText formats sizes for parseBlobs.
 func blobsText(sizes []devices.Size) string {
-	texts := make([]string, len(sizes))
-	for i, s := range sizes {
-		texts[i] = fmt.Sprintf("%d", uint64(s))
-	}
+	texts := mapped(sizes, func(s devices.Size) string { return strconv.FormatUint(uint64(s), 10) })
 	return strings.Join(texts, ",")
 }
 
@@ -195,6 +193,3 @@ func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Si
 	}
 	return sizes, nil
 }
-
-// blobsXattr is the attribute with the blob sizes of a file.
-const blobsXattr = "user.hmc.blobs"

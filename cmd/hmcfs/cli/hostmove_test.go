@@ -72,8 +72,7 @@ func TestHostMoves(t *testing.T) {
 	var out, errs bytes.Buffer
 	a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: &errs}}}
 	f := &fakeClient{refuse: map[string]error{"refused": hetero.ErrNotAuthorized}}
-	r := a.newKeyReport("d2h", pairs)
-	r.line = d2hLine
+	r := a.newKeyReport("d2h", pairs, d2hLine)
 	ended := map[int]error{}
 	h := &hostMoves{c: f, r: r, call: f.move, ended: func(v *hostMove, one hetero.Result) { ended[v.place] = one.Err }}
 	h.run(t.Context(), append(moves(t, pairs[:4], "sim0"), func() hostMove {
@@ -115,7 +114,7 @@ func TestHostMovesStopped(t *testing.T) {
 	var out, errs bytes.Buffer
 	a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: &errs}}}
 	f := &fakeClient{}
-	r := a.newKeyReport("h2d", pairs)
+	r := a.newKeyReport("h2d", pairs, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &hostMoves{c: f, r: r, call: func(context.Context, []string, []hetero.DeviceBlobList) (hetero.Results, error) {
 		cancel()

@@ -66,7 +66,6 @@ func mountOfPath(path string) (place.Mount, bool) {
 	return m, found && err == nil
 }
 
-// isOn reports whether a path is on a mount.
 func isOn(m place.Mount, path string) bool {
 	at, ok := mountOfPath(path)
 	return ok && at.MountPoint == m.MountPoint

@@ -33,6 +33,8 @@ type keyReport struct {
 	a    keyVerbs
 	verb string
 	bar  *progress
+	// keys are the keys of the call, in order, and rows their results.
+	keys []string
 	rows []keyRow
 	// line returns the line of a key that succeeded, which is printed before the total; nil
 	// prints none.
@@ -41,35 +43,18 @@ type keyReport struct {
 	ended  []bool
 }
 
-func (a keyVerbs) newKeyReport(verb string, pairs []keyPath) *keyReport {
-	r := &keyReport{a: a, verb: verb, rows: make([]keyRow, len(pairs)), ended: make([]bool, len(pairs))}
+// newKeyReport returns an empty report; line may be nil.
+func (a keyVerbs) newKeyReport(verb string, pairs []keyPath, line func(keyRow) string) *keyReport {
+	r := &keyReport{a: a, verb: verb, line: line, keys: keysOf(pairs), rows: make([]keyRow, len(pairs)), ended: make([]bool, len(pairs))}
 	name := fmt.Sprintf("%d keys", len(pairs))
 	if len(pairs) == 1 {
 		name = pairs[0].key
 	}
-	r.bar = newProgress(a.Stderr, name)
+	r.bar = &progress{to: a.Stderr, name: name}
 	for i, p := range pairs {
 		r.rows[i] = keyRow{Key: p.key, Path: p.path}
 	}
 	return r
-}
-
-// keys returns the keys of the call, in order.
-func (r *keyReport) keys() []string {
-	keys := make([]string, len(r.rows))
-	for i := range r.rows {
-		keys[i] = r.rows[i].Key
-	}
-	return keys
-}
-
-// places returns the places of all keys.
-func (r *keyReport) places() []int {
-	places := make([]int, len(r.rows))
-	for i := range places {
-		places[i] = i
-	}
-	return places
 }
 
 // succeed marks a key as successful; its row must be complete by then.
@@ -86,7 +71,6 @@ func (r *keyReport) fail(i int, err error) {
 	r.bar.say(fmt.Sprintf("hmcfs %s: key %q: %s", r.verb, row.Key, row.Fault))
 }
 
-// settle calls fail if err is not nil, and else succeed.
 func (r *keyReport) settle(i int, err error) {
 	if err != nil {
 		r.fail(i, err)
@@ -126,7 +110,7 @@ func (r *keyReport) finish(ctx context.Context, asJSON bool, err error) error {
 
 func (r *keyReport) write(asJSON bool) error {
 	if asJSON {
-		return printJSON(r.a.out(), r.rows)
+		return printJSON(r.a.Stdout, r.rows)
 	}
 	if r.line == nil {
 		return nil
@@ -137,7 +121,7 @@ func (r *keyReport) write(asJSON bool) error {
 		if !row.OK {
 			continue
 		}
-		fmt.Fprintln(r.a.out(), r.line(row))
+		fmt.Fprintln(r.a.Stdout, r.line(row))
 		if !row.Skipped {
 			count++
 			sum.Bytes += row.Bytes
@@ -145,7 +129,7 @@ func (r *keyReport) write(asJSON bool) error {
 		}
 	}
 	if len(r.rows) > 1 && sum.Seconds > 0 {
-		fmt.Fprintf(r.a.out(), "%d keys: %s\n", count, figures(sum.Bytes, sum.Seconds, ""))
+		fmt.Fprintf(r.a.Stdout, "%d keys: %s\n", count, figures(sum.Bytes, sum.Seconds, ""))
 	}
 	return nil
 }

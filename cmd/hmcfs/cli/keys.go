@@ -74,15 +74,13 @@ func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
 		texts = append(texts, lines...)
 	}
 	pairs := make([]keyPath, len(texts))
-	keys := make([]string, len(texts))
 	for i, text := range texts {
 		var err error
 		if pairs[i], err = parsePair(text, p); err != nil {
 			return nil, usage(err)
 		}
-		keys[i] = pairs[i].key
 	}
-	if err := hetero.CheckKeys(keys); err != nil {
+	if err := hetero.CheckKeys(keysOf(pairs)); err != nil {
 		return nil, usage(err)
 	}
 	return pairs, nil
@@ -105,13 +103,8 @@ func inputLines(stdin io.Reader) ([]string, error) {
 	return out, nil
 }
 
-// keysOf returns only the keys.
 func keysOf(pairs []keyPath) []string {
-	keys := make([]string, len(pairs))
-	for i, p := range pairs {
-		keys[i] = p.key
-	}
-	return keys
+	return mapped(pairs, func(p keyPath) string { return p.key })
 }
 
 // keyFlags are the flags of all commands for keys.

@@ -6,33 +6,9 @@ import (
 	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
-	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
-
-// The kinds of events, as in .hmcfs/events.
-const (
-	eventCreated   = "created"
-	eventRemoved   = "removed"
-	eventExpired   = "expired"
-	eventLost      = "lost"
-	eventPublished = "published"
-	eventConsumed  = "consumed"
-	eventWithdrawn = "withdrawn"
-	eventConflict  = "conflict"
-	eventDropped   = "dropped"
-)
-
-// keyEvent is one event of a key.
-type keyEvent = adminapi.Event
-
-// eventStream is the stream of events of a mount, from the moment it was opened.
-type eventStream interface {
-	// Next waits for the next event, or until the context ends.
-	Next(ctx context.Context) (keyEvent, error)
-	Close() error
-}
 
 // keyVerbs are the commands for keys.
 type keyVerbs struct{ *app }
@@ -61,16 +37,17 @@ func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) 
 }
 
 // openKeysOf opens a session with the daemon of the selected mount.
-func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
+func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, place.Mount, error) {
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {
-		return nil, err
+		return nil, m, err
 	}
-	return a.openKeys(ctx, m)
+	c, err := a.openKeys(ctx, m)
+	return c, m, err
 }
 
 // listen opens the event stream of a mount. The caller closes it.
-func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error) {
+func (a keyVerbs) listen(ctx context.Context, m place.Mount) (*client.Watch, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
 		return nil, err
@@ -80,7 +57,7 @@ func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error
 
 // onKeys executes a call of the API that returns a result for each key and moves no bytes.
 func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
-	c, err := a.openKeysOf(ctx, f, nil)
+	c, _, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
 		return err
 	}
@@ -89,7 +66,7 @@ func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *k
 	if len(results) == 0 && err != nil && ctx.Err() == nil {
 		return err
 	}
-	r := a.newKeyReport(verb, pairs)
+	r := a.newKeyReport(verb, pairs, nil)
 	for i, one := range results {
 		r.rows[i].Skipped = one.Skipped
 		r.settle(i, one.Err)
@@ -97,10 +74,8 @@ func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *k
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// keyFile returns the path of a key in a mount.
 func keyFile(m place.Mount, key string) string { return filepath.Join(m.MountPoint, keysDir, key) }
 
-// publishedFile returns the path of the publication of a key in a mount.
 func publishedFile(m place.Mount, key string) string {
 	return filepath.Join(m.MountPoint, publishDir, key)
 }

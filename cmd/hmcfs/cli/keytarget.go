@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,17 +67,19 @@ func (s *seconds) orDefault(n int) (time.Duration, error) {
 	return o.Timeout, nil
 }
 
-// aimPairs determines the target of each key: its path, a file in the directory of the path
-// or of --dir, or standard output. toOutput is set if one of them is standard output.
-func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
+// aimed reads the pairs of a command that writes the bytes of keys, and determines the target
+// of each key: its path, a file in the directory of the path or of --dir, or standard output.
+// toOutput is set if one of them is standard output.
+func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
+	if dir != "" {
+		with = keysAlone
+	}
+	if pairs, err = keyArgs(args, a.Stdin, with); err != nil {
+		return nil, false, err
+	}
 	for i := range pairs {
 		p := &pairs[i]
-		if p.path == "" {
-			p.path = dir
-		}
-		if p.path == "" {
-			p.path = standardStream
-		}
+		p.path = cmp.Or(p.path, dir, standardStream)
 		if p.path == standardStream {
 			toOutput = true
 			continue
@@ -86,23 +89,10 @@ func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
 		case serr == nil && st.IsDir():
 			p.path = filepath.Join(p.path, p.key)
 		case dir != "":
-			return false, usage(fmt.Errorf("--dir %s is not a directory; create it first: mkdir %s", dir, dir))
+			return nil, false, usage(fmt.Errorf("--dir %s is not a directory; create it first: mkdir %s", dir, dir))
 		}
 	}
-	return toOutput, nil
-}
-
-// aimed reads the pairs of a command that writes the bytes of keys. toOutput is set if some
-// go to standard output.
-func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
-	if dir != "" {
-		with = keysAlone
-	}
-	if pairs, err = keyArgs(args, a.Stdin, with); err != nil {
-		return nil, false, err
-	}
-	toOutput, err = aimPairs(pairs, dir)
-	return pairs, toOutput, err
+	return pairs, toOutput, nil
 }
 
 // unmixed refuses --json if bytes go to standard output too.

@@ -60,7 +60,6 @@ func (r *rotatingLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// next renames the log and opens a new one.
 func (r *rotatingLog) next() (*os.File, error) {
 	if err := putAside(r.path); err != nil {
 		return nil, err

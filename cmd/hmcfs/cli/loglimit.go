@@ -87,7 +87,6 @@ func (a *alike) allow(k kind) bool {
 	return false
 }
 
-// end ends the window of a kind.
 func (a *alike) end(k kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

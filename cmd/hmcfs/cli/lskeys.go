@@ -43,7 +43,7 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	}
 	f := addKeyFlags(cmd)
 	published := cmd.Flags().Bool("published", false, "List published keys.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		m, err := keyMount(f.mount, nil)
 		if err != nil {
 			return err
@@ -54,7 +54,6 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 		}
 		return a.lsKeys(ctx, m, dir, strings.Join(args, ""), *f.asJSON)
 	})
-	return cmd
 }
 
 func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {
@@ -107,12 +106,12 @@ func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) err
 
 func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {
 	if asJSON {
-		return printJSON(a.out(), rows)
+		return printJSON(a.Stdout, rows)
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	t := newTable(a.out(), "KEY", "SIZE", "DEVICE", "STATE", "TTL", "PATH")
+	t := newTable(a.Stdout, "KEY", "SIZE", "DEVICE", "STATE", "TTL", "PATH")
 	for _, row := range rows {
 		left := ""
 		if row.TTL != nil {
@@ -127,7 +126,6 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 	return t.Flush()
 }
 
-// listKey returns what is known about one key.
 func listKey(path, key string) (listedKey, error) {
 	st, err := os.Stat(path)
 	if unasked(err) {
@@ -137,13 +135,13 @@ func listKey(path, key string) (listedKey, error) {
 		return listedKey{}, err
 	}
 	row := listedKey{
-		Key: key, Size: st.Size(), Device: xattr(path, deviceXattr), State: xattr(path, "user.hmc.state"),
+		Key: key, Size: st.Size(), Device: xattr(path, deviceXattr), State: xattr(path, stateXattr),
 		Blobs: xattr(path, blobsXattr), Path: path,
 	}
 	if target, lerr := os.Readlink(path); lerr == nil {
 		row.Path = filepath.Join(filepath.Dir(path), target)
 	}
-	if left, perr := strconv.ParseInt(xattr(path, "user.hmc.ttl"), 10, 64); perr == nil {
+	if left, perr := strconv.ParseInt(xattr(path, ttlXattr), 10, 64); perr == nil {
 		row.TTL = &left
 	}
 	return row, nil

@@ -47,10 +47,9 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object to copy. Default: all after the offset.")
 	cmd.Flags().BoolVar(&f.replica, "replica", false, "Hold replicas of the keys until ^C, and write nothing.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for keys that do not exist. Default: not at all.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.mget(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
@@ -64,7 +63,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err != nil {
 		return err
 	}
-	g := &getting{a: a, r: a.newKeyReport("mget", pairs)}
+	g := &getting{a: a, r: a.newKeyReport("mget", pairs, movedLine)}
 	if g.opts, err = f.part(); err != nil {
 		return usage(err)
 	}
@@ -74,7 +73,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if g.m, err = keyMount(f.mount, pairs); err != nil {
 		return err
 	}
-	if g.r.line = movedLine; toOutput {
+	if toOutput {
 		g.r.line = nil
 	}
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
@@ -86,7 +85,6 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	return g.r.finish(ctx, *f.asJSON, err)
 }
 
-// mgetReplicas executes mget with --replica.
 func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
 		return usage(errors.New("--replica holds whole objects and writes nothing; it cannot be combined with --dir, --offset or --length"))
@@ -98,13 +96,7 @@ func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags)
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	r := a.newKeyReport("mget", pairs)
-	r.line = heldLine
-	return a.replicas(ctx, m, r, f)
+	return a.replicas(ctx, pairs, f)
 }
 
 // wholeOffset is the default of --offset.
@@ -131,7 +123,6 @@ func (f *mgetFlags) part() (copier.Options, error) {
 	return o, nil
 }
 
-// getting copies the objects of keys.
 type getting struct {
 	a    keyVerbs
 	m    place.Mount
@@ -147,7 +138,7 @@ func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
 	}
 	defer func() { _ = c.Close() }() // it holds nothing
 	v := &arrivals{c: c, take: g.take, fail: g.r.fail}
-	return v.each(ctx, g.r.keys(), timeout)
+	return v.each(ctx, g.r.keys, timeout)
 }
 
 // maxLooks bounds the keys that are looked up concurrently: those of other nodes take a
@@ -156,10 +147,10 @@ const maxLooks = 16
 
 // now copies the keys that exist.
 func (g *getting) now(ctx context.Context) error {
-	keys := g.r.keys()
-	errs := make([]error, len(keys))
-	_ = objects.Parallel(ctx, len(keys), maxLooks, func(ctx context.Context, i int) error {
-		errs[i] = g.a.reason(ctx, g.m, keys[i], false, g.there(keys[i]))
+	errs := make([]error, len(g.r.keys))
+	_ = objects.Parallel(ctx, len(errs), maxLooks, func(ctx context.Context, i int) error {
+		key := g.r.keys[i]
+		errs[i] = g.a.reason(ctx, g.m, key, false, g.there(key))
 		return nil // each key has its own error
 	})
 	if ctx.Err() != nil {
@@ -183,7 +174,7 @@ func (g *getting) there(key string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return hetero.ErrNotFound
-	case err == nil && xattr(keyFile(g.m, key), "user.hmc.state") == "lost":
+	case err == nil && xattr(keyFile(g.m, key), stateXattr) == "lost":
 		return hetero.ErrLost
 	}
 	return err
@@ -220,7 +211,6 @@ func (g *getting) gone(key string, err error) error {
 	return fmt.Errorf("it was missing for a moment: %w", hetero.ErrBusy)
 }
 
-// get copies the bytes of one key.
 func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
 	from := keyFile(g.m, row.Key)
@@ -240,7 +230,7 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 	defer func() { row.Seconds = time.Since(begun).Seconds() }()
 	if row.Path == standardStream {
 		g.r.bar.grow(st.Size() - g.opts.Off)
-		row.Bytes, err = copier.Pour(ctx, g.a.out(), from, g.opts)
+		row.Bytes, err = copier.Pour(ctx, g.a.Stdout, from, g.opts)
 		return err
 	}
 	sum, err := copier.Copy(ctx, []string{from}, row.Path, g.opts)

@@ -31,8 +31,7 @@ func (a *app) mountVerb() *cobra.Command {
 	cmd.Flags().BoolVarP(&m.foreground, "foreground", "f", false, "Stay in the foreground and log to standard error.")
 	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "Descriptor on which a daemon reports that it is ready.")
 	cmd.Flags().Lookup("ready-fd").Hidden = true
-	cmd.RunE = running(m.run)
-	return cmd
+	return runs(cmd, m.run)
 }
 
 // mountRun is one execution of the mount command: of the one that the user calls, or of the

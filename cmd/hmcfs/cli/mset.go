@@ -16,9 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyXattr is the attribute with the key of a file.
-const keyXattr = "user.hmc.key"
-
 func (a keyVerbs) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mset [--device NAME] [--json] KEY=FILE...",
@@ -32,10 +29,9 @@ func (a keyVerbs) msetVerb() *cobra.Command {
 	}
 	f := addKeyFlags(cmd)
 	device := cmd.Flags().String("device", "host", "Device to which files from outside the mount are copied.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.mset(ctx, args, *device, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *keyFlags) error {
@@ -51,8 +47,7 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	if err != nil {
 		return err
 	}
-	r := a.newKeyReport("mset", pairs)
-	r.line = namedLine
+	r := a.newKeyReport("mset", pairs, namedLine)
 	for i, p := range pairs {
 		if ctx.Err() != nil {
 			break
@@ -62,7 +57,6 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	return r.finish(ctx, *f.asJSON, nil)
 }
 
-// msetOne sets the key of one file.
 func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -95,7 +89,6 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	return err
 }
 
-// nameFile sets the key of a file of the mount.
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
 		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),

@@ -35,7 +35,7 @@ func (a *app) nodesVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	forget := cmd.Flags().String("forget", "", "Remove a node that will not return from the cluster.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		var m place.Mount
 		var err error
 		if len(args) == 0 {
@@ -63,17 +63,13 @@ func (a *app) nodesVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), known)
-		}
-		return printNodes(a.out(), known)
+		return answer(a.Stdout, *asJSON, known, printNodes)
 	})
-	return cmd
 }
 
 func printNodes(w io.Writer, c adminapi.Cluster) error {
 	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "PROTECTION", "EPOCH", "DEVICES", "VERSION")
-	nodeRow(t, adminapi.Node{Record: c.Self}, "this node")
+	nodeRow(t, members.Peer{Record: c.Self}, "this node")
 	for _, n := range c.Nodes {
 		nodeRow(t, n, nodeState(n))
 	}
@@ -92,7 +88,7 @@ func printNodes(w io.Writer, c adminapi.Cluster) error {
 // nodeAddress returns the addresses that a node is listed with, and the host that it is
 // connected from if that is a different one: any process that has the secret can use its
 // name.
-func nodeAddress(n adminapi.Node) string {
+func nodeAddress(n members.Peer) string {
 	listed := strings.Join(n.Addresses, " ")
 	host, _, err := net.SplitHostPort(n.Remote)
 	if err != nil {
@@ -125,29 +121,23 @@ func conflictText(c adminapi.Cluster) string {
 	return strings.Join(lines, "\n")
 }
 
-func nodeRow(t table, n adminapi.Node, state string) {
+func nodeRow(t table, n members.Peer, state string) {
 	r := n.Record
 	epoch := ""
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
 	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version}
-	for i := range cells {
-		cells[i] = wire.Printable(cells[i], unicode.ReplacementChar)
-	}
-	t.row(toAny(cells)...)
+	t.row(mapped(cells, func(text string) any { return wire.Printable(text, unicode.ReplacementChar) })...)
 }
 
 // deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".
 func deviceList(all []members.Device) string {
-	texts := make([]string, len(all))
-	for i, d := range all {
-		texts[i] = fmt.Sprintf("%s %v", d.Name, devices.Size(d.Total))
-	}
+	texts := mapped(all, func(d members.Device) string { return fmt.Sprintf("%s %v", d.Name, devices.Size(d.Total)) })
 	return strings.Join(texts, ", ")
 }
 
-func nodeState(n adminapi.Node) string {
+func nodeState(n members.Peer) string {
 	switch {
 	case n.Connected:
 		return "connected"
@@ -164,8 +154,8 @@ const maxProblem = 60
 // shortProblem returns the end of a chain of errors, which is the cause: the rest says at
 // which address, once for each, and is in the JSON.
 func shortProblem(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	last := lines[len(lines)-1]
+	last := strings.TrimSpace(text)
+	last = last[strings.LastIndexByte(last, '\n')+1:]
 	if at := strings.LastIndex(last, ": "); at >= 0 {
 		last = last[at+2:]
 	}
@@ -204,12 +194,9 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 		}
 	}
 	field(w, "node", fmt.Sprintf("%s of cluster %s, epoch %d, at %s", c.Self.Name, c.Name, c.Self.Epoch, strings.Join(c.Self.Addresses, " ")))
-	by := "listed by " + c.State.Backend
-	if len(c.State.Endpoints) == 0 {
-		by = "from a fixed list"
-	}
+	by := "from a fixed list"
 	if len(c.State.Endpoints) > 0 {
-		by += " at " + strings.Join(c.State.Endpoints, " ")
+		by = "listed by " + c.State.Backend + " at " + strings.Join(c.State.Endpoints, " ")
 	}
 	if text := viewProblem(c.State); text != "" {
 		by = text

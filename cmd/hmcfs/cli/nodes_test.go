@@ -20,7 +20,7 @@ func TestNodeElsewhere(t *testing.T) {
 		{"b.lab:7070", "10.0.0.2:40000", "b.lab:7070, connected from 10.0.0.2"},
 		{"10.0.0.2:7070", "", "10.0.0.2:7070"},
 	} {
-		n := adminapi.Node{Record: members.Record{Name: "b", Addresses: []string{c.listed}}, Connected: true, Remote: c.remote}
+		n := members.Peer{Record: members.Record{Name: "b", Addresses: []string{c.listed}}, Connected: true, Remote: c.remote}
 		if got := nodeAddress(n); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
@@ -32,7 +32,7 @@ func TestNodeElsewhere(t *testing.T) {
 func TestNodesOnATerminal(t *testing.T) {
 	evil := "1\x1b]0;x\a\n\tb"
 	var out bytes.Buffer
-	err := printNodes(&out, adminapi.Cluster{Nodes: []adminapi.Node{{
+	err := printNodes(&out, adminapi.Cluster{Nodes: []members.Peer{{
 		Record:  members.Record{Name: "b", Version: evil, Addresses: []string{evil}, Devices: []members.Device{{Name: evil}}},
 		Problem: evil,
 	}}})

@@ -17,7 +17,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -37,27 +36,24 @@ func (a *app) perfVerb() *cobra.Command {
 
 // perfFlags are the flags of both sides.
 type perfFlags struct {
-	memory     []string
+	perf.Options
+
 	transports []string
 	secret     string
-	plain      bool
 	socketDir  string
-	channels   int
 	chunk      string
-	timeout    time.Duration
-	ucx        ucx.Options
 }
 
 func (f *perfFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.memory, "memory", []string{string(perf.Host)},
+	cmd.Flags().StringArrayVar(&f.Memory, "memory", []string{string(perf.Host)},
 		"Measure this memory: host, or a device such as sim:0,size=1GiB; may be given several times.")
 	cmd.Flags().StringVar(&f.secret, "secret-file", "", "File with the secret that both sides share; serve creates it if it does not exist.")
-	cmd.Flags().BoolVar(&f.plain, "plain", false, "Don't encrypt traffic over TCP; set it on both sides. Without it rdma and ucx, which don't encrypt, are not used over TCP.")
+	cmd.Flags().BoolVar(&f.Plain, "plain", false, "Don't encrypt traffic over TCP; set it on both sides. Without it rdma and ucx, which don't encrypt, are not used over TCP.")
 	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "Directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes on one machine.")
 	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "Payload of one frame; the smaller value of the two sides is used.")
-	cmd.Flags().StringVar(&f.ucx.Transports, "ucx-tls", "", "Transports that UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
-	cmd.Flags().BoolVar(&f.ucx.OneSided, "ucx-one-sided", false, "Let UCX do puts and gets itself even without RDMA; set it on both sides. A peer that is killed can then terminate this process.")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long to wait for the other side without progress.")
+	cmd.Flags().StringVar(&f.UCX.Transports, "ucx-tls", "", "Transports that UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
+	cmd.Flags().BoolVar(&f.UCX.OneSided, "ucx-one-sided", false, "Let UCX do puts and gets itself even without RDMA; set it on both sides. A peer that is killed can then terminate this process.")
+	cmd.Flags().DurationVar(&f.Timeout, "timeout", 30*time.Second, "How long to wait for the other side without progress.")
 }
 
 // options returns the options that both sides have.
@@ -66,25 +62,16 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	if err == nil && (chunk < wire.MinChunk || chunk > wire.MaxChunk) {
 		err = fmt.Errorf("--chunk %s: use 4KiB to 64MiB", f.chunk)
 	}
-	if f.timeout <= 0 {
-		err = errors.Join(err, fmt.Errorf("--timeout %v: use more than 0, such as 30s", f.timeout))
+	if f.Timeout <= 0 {
+		err = errors.Join(err, fmt.Errorf("--timeout %v: use more than 0, such as 30s", f.Timeout))
 	}
 	if err != nil {
 		return perf.Options{}, usage(err)
 	}
-	return perf.Options{
-		Secret: secret, Plain: f.plain, Memory: f.memory, Families: daemon.Families(host.Options{}, nil), Channels: f.channels, Chunk: chunk,
-		Timeout: f.timeout, UCX: f.ucx, Progress: func(line string) { a.note("%s", line) },
-	}, nil
-}
-
-// named returns the transports of the flag, which may include auto.
-func (f *perfFlags) named() []comm.Transport {
-	out := make([]comm.Transport, len(f.transports))
-	for i, t := range f.transports {
-		out[i] = comm.Transport(t)
-	}
-	return out
+	o := f.Options
+	o.Secret, o.Families, o.Chunk = secret, daemon.Families(host.Options{}, nil), chunk
+	o.Progress = func(line string) { a.note("%s", line) }
+	return o, nil
 }
 
 func (a *app) perfServeVerb() *cobra.Command {
@@ -101,10 +88,10 @@ func (a *app) perfServeVerb() *cobra.Command {
 	var listen []string
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Address to listen on: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
 	once := cmd.Flags().Bool("once", false, "Exit when the first client has disconnected; fail if it disconnects before it is done.")
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
-		o := perf.ServeOptions{Transports: f.named(), Once: *once}
+	return runs(cmd, func(ctx context.Context, _ []string) error {
+		o := perf.ServeOptions{Transports: as[comm.Transport](f.transports), Once: *once}
 		o.Listening = func(at control.Address) error {
-			_, err := fmt.Fprintln(a.out(), at)
+			_, err := fmt.Fprintln(a.Stdout, at)
 			return err
 		}
 		var err error
@@ -121,7 +108,6 @@ func (a *app) perfServeVerb() *cobra.Command {
 		}
 		return perf.Serve(ctx, o)
 	})
-	return cmd
 }
 
 // listen returns the addresses on which a server listens.
@@ -159,12 +145,12 @@ func (a *app) perfRunVerb() *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&f.transports, "transport", []string{string(perf.Auto)},
 		"Measure this transport: rdma, shm, ucx, tcp, or auto, the fastest that both sides support; may be given several times.")
-	cmd.Flags().IntVar(&f.channels, "channels", 1, "Number of data connections over which large transfers are striped, 1 to 16.")
+	cmd.Flags().IntVar(&f.Channels, "channels", 1, "Number of data connections over which large transfers are striped, 1 to 16.")
 	m := measureFlags{perfFlags: &f}
 	m.add(cmd)
 	csvFile := cmd.Flags().String("csv", "", "Write a CSV file with the columns of HMC's benchmark.")
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		o, err := m.runOptions(a, args)
 		if err != nil {
 			return err
@@ -173,24 +159,24 @@ func (a *app) perfRunVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printPerf(&report, *asJSON, *csvFile)
+		if *csvFile != "" {
+			if err = writeTo(*csvFile, report.WriteCSV); err != nil {
+				return err
+			}
+		}
+		return answer(a.Stdout, *asJSON, &report, printPerfTable)
 	})
-	return cmd
 }
 
 // measureFlags select the measurements.
 type measureFlags struct {
 	*perfFlags
 
+	run        perf.RunOptions
 	local      string
 	peerMemory []string
-	operations []string
 	sizes      string
 	bytes      string
-	iterations int
-	rounds     int
-	warmUp     int
-	depth      int
 }
 
 func (m *measureFlags) add(cmd *cobra.Command) {
@@ -198,37 +184,33 @@ func (m *measureFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&m.local, "local-host", "127.0.0.1", "Name or address of this machine.")
 	flags.StringArrayVar(&m.peerMemory, "peer-memory", nil,
 		"Measure against this memory of the server, such as sim0; may be given several times. Default: the same as here.")
-	flags.StringArrayVar(&m.operations, "operation", perf.Operations(),
+	flags.StringArrayVar(&m.run.Operations, "operation", perf.Operations(),
 		"Measure this: tag, put, get, send, recv, or bounce, a put through host memory on both sides; may be given several times.")
 	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "Transfer sizes: a list such as 8,64KiB,1GiB, or a range such as 8..1GiB, which grows by a factor of eight, or 8..1GiB:2, by two.")
 	flags.StringVar(&m.bytes, "bytes", "256MiB", "How much each row of a transfer moves, approximately.")
-	flags.IntVar(&m.iterations, "iterations", 0, "Number of transfers in each row, instead of --bytes.")
-	flags.IntVar(&m.rounds, "rounds", 1000, "Number of measurements of each latency.")
-	flags.IntVar(&m.warmUp, "warm-up", 20, "Number of iterations before each row that are not counted; for a transfer, at most a quarter of those that are.")
-	flags.IntVar(&m.depth, "depth", 1, "Number of transfers started together.")
+	flags.IntVar(&m.run.Iterations, "iterations", 0, "Number of transfers in each row, instead of --bytes.")
+	flags.IntVar(&m.run.Rounds, "rounds", 1000, "Number of measurements of each latency.")
+	flags.IntVar(&m.run.WarmUp, "warm-up", 20, "Number of iterations before each row that are not counted; for a transfer, at most a quarter of those that are.")
+	flags.IntVar(&m.run.Depth, "depth", 1, "Number of transfers started together.")
 }
 
 // runOptions returns all options of a run.
 func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error) {
-	o := perf.RunOptions{
-		Transports: m.named(), Operations: m.operations, Iterations: m.iterations, Rounds: m.rounds, WarmUp: m.warmUp, Depth: m.depth,
-	}
-	for _, name := range m.peerMemory {
-		o.PeerMemory = append(o.PeerMemory, devices.Name(name))
-	}
+	o := m.run
+	o.Transports, o.PeerMemory = as[comm.Transport](m.transports), as[devices.Name](m.peerMemory)
 	faults := make([]error, 0, 8)
 	for _, text := range args {
 		at, err := m.peer(text, m.local, a.Getenv("CTRL_TRANSPORT"))
 		o.Peers, faults = append(o.Peers, at), append(faults, err)
 	}
-	if m.channels < 1 || m.channels > wire.MaxChannels {
-		faults = append(faults, fmt.Errorf("--channels %d: use 1 to %d", m.channels, wire.MaxChannels))
+	if m.Channels < 1 || m.Channels > wire.MaxChannels {
+		faults = append(faults, fmt.Errorf("--channels %d: use 1 to %d", m.Channels, wire.MaxChannels))
 	}
 	sizes, err := perf.ParseSizes(m.sizes)
 	faults = append(faults, err)
 	bytes, err := devices.ParseSize(m.bytes)
 	faults = append(faults, err)
-	o.Sizes, o.Bytes, o.Memory = sizes, bytes, m.memory
+	o.Sizes, o.Bytes, o.Memory = sizes, bytes, m.Memory
 	if err = errors.Join(faults...); err != nil {
 		return o, usage(err)
 	}
@@ -255,19 +237,6 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	}
 	path, err := control.SocketPath(f.socketDir, 0)
 	return control.Address{Network: control.Unix, Addr: path}, err
-}
-
-// printPerf prints the report, and writes the CSV file.
-func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
-	if csvFile != "" {
-		if err := writeTo(csvFile, r.WriteCSV); err != nil {
-			return err
-		}
-	}
-	if asJSON {
-		return printJSON(a.out(), r)
-	}
-	return printPerfTable(a.out(), r)
 }
 
 // writeTo creates a file with the output of write.

@@ -30,6 +30,8 @@ const gradientsName = "gradients"
 
 // collectiveFlags select the measurements.
 type collectiveFlags struct {
+	perf.CollectiveOptions
+
 	operations []string
 	sizes      string
 	dtype      string
@@ -37,12 +39,7 @@ type collectiveFlags struct {
 	algorithm  string
 	report     string
 	csv        string
-	rounds     int
-	warmUp     int
-	apart      bool
-	private    bool
 	strict     bool
-	compare    bool
 	bounced    bool
 }
 
@@ -63,7 +60,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 	var f collectiveFlags
 	f.add(cmd)
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, _ []string) (err error) {
+	return runs(cmd, func(ctx context.Context, _ []string) (err error) {
 		o, err := f.options()
 		if err != nil {
 			return usage(err)
@@ -90,7 +87,6 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		}
 		return f.print(a, rows, *asJSON)
 	})
-	return cmd
 }
 
 // collectiveReport is the report in JSON.
@@ -112,19 +108,13 @@ func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) 
 		}
 		return err
 	}
-	if asJSON {
-		return printJSON(a.out(), collectiveReport{rows})
-	}
-	return printCollectives(a.out(), rows)
+	return answer(a.Stdout, asJSON, collectiveReport{rows}, printCollectives)
 }
 
 // measured returns the names of the operations that can be measured.
 func measured() []string {
-	var names []string
-	for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier} {
-		names = append(names, k.String())
-	}
-	return append(names, gradientsName)
+	kinds := []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier}
+	return append(mapped(kinds, plan.Kind.String), gradientsName)
 }
 
 func (f *collectiveFlags) add(cmd *cobra.Command) {
@@ -135,20 +125,20 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "Element type.")
 	flags.StringVar(&f.memory, "memory", string(perf.Host), "Measure this memory: host, or a device such as sim:0,size=1GiB.")
 	flags.StringVar(&f.algorithm, "algorithm", "", "Use this algorithm, such as ring. Default: the fastest by the cost model.")
-	flags.BoolVar(&f.compare, "compare", false, "Also measure every other algorithm that can do the same operation, in turn.")
+	flags.BoolVar(&f.Compare, "compare", false, "Also measure every other algorithm that can do the same operation, in turn.")
 	flags.BoolVar(&f.bounced, "bounced", false, "Also measure, in turn, the operation without direct access to device memory: copy everything to the host, combine it there, and copy it back.")
 	flags.StringVar(&f.csv, "csv", "", "Write a CSV file with the columns of HMC's benchmark.")
 	flags.StringVar(&f.report, "report", "", "Write the report as JSON to this file instead of printing it.")
-	flags.IntVar(&f.rounds, "rounds", 20, "Number of measurements of each size.")
-	flags.IntVar(&f.warmUp, "warm-up", 5, "Number of iterations before each size that are not counted.")
-	flags.BoolVar(&f.apart, "apart", false, "Write results to separate memory. Default: in place.")
-	flags.BoolVar(&f.private, "private", false, "Don't share the memory with the other ranks in advance.")
+	flags.IntVar(&f.Rounds, "rounds", 20, "Number of measurements of each size.")
+	flags.IntVar(&f.WarmUp, "warm-up", 5, "Number of iterations before each size that are not counted.")
+	flags.BoolVar(&f.Apart, "apart", false, "Write results to separate memory. Default: in place.")
+	flags.BoolVar(&f.Private, "private", false, "Don't share the memory with the other ranks in advance.")
 	flags.BoolVar(&f.strict, "strict", false, "Combine in the order of the ranks.")
 }
 
 // options returns the options of the flags, except for the memory.
 func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
-	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private, Compare: f.compare}
+	o := f.CollectiveOptions
 	var faults []error
 	for _, name := range f.operations {
 		var k plan.Kind
@@ -172,8 +162,8 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	if f.bounced && f.memory == string(perf.Host) {
 		faults = append(faults, errors.New("--bounced: host memory is not copied through the host; name a device with --memory"))
 	}
-	if f.rounds < 1 || f.warmUp < 0 {
-		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.rounds, f.warmUp))
+	if f.Rounds < 1 || f.WarmUp < 0 {
+		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.Rounds, f.WarmUp))
 	}
 	return o, errors.Join(faults...)
 }
@@ -238,11 +228,10 @@ func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(dev
 	return take, done, nil
 }
 
-// printCollectives prints a table.
-func printCollectives(w io.Writer, rows []perf.CollectiveRow) error {
+func printCollectives(w io.Writer, report collectiveReport) error {
 	t := newTable(w, "OPERATION", "RANKS", "SIZE", "ALGORITHM", "BY", "PATH", "MEDIAN", "P99", "PREDICTED", "ALGBW GB/s", "BUSBW GB/s", "ALLOCS", "/FASTEST")
-	for i := range rows {
-		r := &rows[i]
+	for i := range report.Rows {
+		r := &report.Rows[i]
 		fastest := "-"
 		if r.Fastest > 0 {
 			fastest = fmt.Sprintf("%.2f", r.Fastest)

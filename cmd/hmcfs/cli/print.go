@@ -28,12 +28,20 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// answer prints a value: as JSON, or as text does.
+func answer[T any](w io.Writer, asJSON bool, v T, text func(io.Writer, T) error) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	return text(w, v)
+}
+
 // table writes aligned columns.
 type table struct{ *tabwriter.Writer }
 
-func newTable(w io.Writer, heads ...string) table {
+func newTable(w io.Writer, heads ...any) table {
 	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	t.row(toAny(heads)...)
+	t.row(heads...)
 	return t
 }
 
@@ -47,17 +55,30 @@ func (t table) row(cells ...any) {
 	fmt.Fprintln(t, strings.Join(texts, "\t"))
 }
 
-func toAny(texts []string) []any {
-	out := make([]any, len(texts))
-	for i, t := range texts {
-		out[i] = t
+// mapped returns the results of a function for all elements of a list.
+func mapped[From, To any](from []From, fn func(From) To) []To {
+	out := make([]To, len(from))
+	for i, x := range from {
+		out[i] = fn(x)
 	}
 	return out
+}
+
+// as returns texts as another type.
+func as[To, From ~string](texts []From) []To {
+	return mapped(texts, func(t From) To { return To(t) })
 }
 
 // field prints one aligned "name: value" line of a report.
 func field(w io.Writer, name string, value any) {
 	fmt.Fprintf(w, "%-14s %v\n", name+":", value)
+}
+
+// fieldIf prints the line of a value that is not empty.
+func fieldIf(w io.Writer, name, value string) {
+	if value != "" {
+		field(w, name, value)
+	}
 }
 
 func numaText(n int) string {

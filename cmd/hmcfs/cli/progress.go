@@ -22,11 +22,6 @@ type progress struct {
 	total int64
 }
 
-func newProgress(to io.Writer, name string) *progress {
-	return &progress{to: to, name: name}
-}
-
-// begin draws the bar.
 func (p *progress) begin(total int64) {
 	if total > 0 {
 		p.draw(total)
@@ -61,7 +56,6 @@ func (p *progress) draw(total int64) {
 	)
 }
 
-// add advances the bar.
 func (p *progress) add(n int64) {
 	if p.bar != nil {
 		p.bar.IncrInt64(n)

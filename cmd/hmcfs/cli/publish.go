@@ -15,6 +15,9 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -41,13 +44,12 @@ func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.device, "device", "host", "Device to which files from outside the mount are copied.")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "Wait until all have been received.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: forever.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if f.timeout.given && !f.wait {
 			return usage(errors.New("--timeout limits --wait; give --wait too"))
 		}
 		return a.publish(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) error {
@@ -63,15 +65,14 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	if err != nil {
 		return err
 	}
-	var events eventStream
+	var events *client.Watch
 	if f.wait {
 		if events, err = a.listen(ctx, m); err != nil {
 			return err
 		}
 		defer func() { _ = events.Close() }() // it was only read
 	}
-	r := a.newKeyReport("publish", pairs)
-	r.line = namedLine
+	r := a.newKeyReport("publish", pairs, namedLine)
 	w := &receipts{r: r, m: m, places: map[string]int{}, inos: map[string]metadata.Ino{}}
 	for i, p := range pairs {
 		if ctx.Err() != nil {
@@ -156,7 +157,7 @@ type receipts struct {
 	inos   map[string]metadata.Ino
 }
 
-func (w *receipts) await(ctx context.Context, events eventStream, timeout seconds) error {
+func (w *receipts) await(ctx context.Context, events *client.Watch, timeout seconds) error {
 	soon, cancel := ctx, context.CancelFunc(func() {})
 	if timeout.given {
 		soon, cancel = context.WithTimeout(ctx, timeout.Duration)
@@ -179,8 +180,9 @@ func (w *receipts) await(ctx context.Context, events eventStream, timeout second
 	return nil
 }
 
-func (w *receipts) event(e keyEvent) {
-	if e.Kind == eventDropped {
+func (w *receipts) event(e adminapi.Event) {
+	kind := objects.EventKind(e.Kind)
+	if kind == objects.EventDropped {
 		w.missed()
 		return
 	}
@@ -188,12 +190,12 @@ func (w *receipts) event(e keyEvent) {
 	if !mine || e.Ino != w.inos[e.Key] {
 		return
 	}
-	switch e.Kind {
-	case eventConsumed:
+	switch kind {
+	case objects.EventConsumed:
 		w.r.succeed(place)
-	case eventWithdrawn, eventExpired:
+	case objects.EventWithdrawn, objects.EventExpired:
 		w.r.fail(place, hetero.ErrWithdrawn)
-	case eventLost:
+	case objects.EventLost:
 		w.r.fail(place, hetero.ErrLost)
 	default:
 		return

@@ -8,22 +8,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/share"
 )
 
 // replicas reads keys into host memory of this process, which then serves as another source
 // for them, until the context ends.
-func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
-	c, err := a.openKeys(ctx, m)
+func (a keyVerbs) replicas(ctx context.Context, pairs []keyPath, f *mgetFlags) error {
+	c, _, err := a.openKeysOf(ctx, f.keyFlags, pairs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is held any more
-	h := &holding{c: c, r: r, keys: r.keys()}
+	r := a.newKeyReport("mget", pairs, heldLine)
+	h := &holding{c: c, r: r}
 	if err = h.find(ctx, f); err == nil {
 		err = h.take(ctx)
 	}
@@ -35,14 +34,12 @@ func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *
 	return errors.Join(err, ctx.Err())
 }
 
-// heldLine returns the line of a key that is held.
 func heldLine(row keyRow) string { return fmt.Sprintf("%s: replica of %d bytes", row.Key, row.Bytes) }
 
 // holding is the memory into which keys are read.
 type holding struct {
-	c    hetero.Client
-	r    *keyReport
-	keys []string
+	c hetero.Client
+	r *keyReport
 	// lists holds the destination of each key, without blobs for a key that is not read.
 	lists []hetero.DeviceBlobList
 	size  devices.Size
@@ -52,15 +49,15 @@ type holding struct {
 // find looks up the objects of the keys, and lays them out one after the other.
 func (h *holding) find(ctx context.Context, f *mgetFlags) error {
 	if f.timeout.Duration > 0 {
-		if _, err := h.c.Wait(ctx, h.keys, false, f.timeout.Duration); ctx.Err() != nil {
+		if _, err := h.c.Wait(ctx, h.r.keys, false, f.timeout.Duration); ctx.Err() != nil {
 			return err
 		}
 	}
-	infos, err := h.c.GetMetaInfo(ctx, h.keys, false)
-	if len(infos) != len(h.keys) {
+	infos, err := h.c.GetMetaInfo(ctx, h.r.keys, false)
+	if len(infos) != len(h.r.keys) {
 		return err
 	}
-	h.lists = make([]hetero.DeviceBlobList, len(h.keys))
+	h.lists = make([]hetero.DeviceBlobList, len(h.r.keys))
 	for i, info := range infos {
 		if info.Err == nil && info.Size == 0 {
 			info.Err = fmt.Errorf("%w: an empty object has no replicas", hetero.ErrInvalid)
@@ -97,7 +94,7 @@ func (h *holding) take(ctx context.Context) error {
 		for k := range h.lists[i].Blobs {
 			h.lists[i].Blobs[k].Memory = id
 		}
-		results, err := h.c.DevMGet(ctx, h.keys[i:i+1], h.lists[i:i+1], hetero.GetOptions{Replica: true})
+		results, err := h.c.DevMGet(ctx, h.r.keys[i:i+1], h.lists[i:i+1], hetero.GetOptions{Replica: true})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -125,12 +122,5 @@ func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
 	if err = memory.Truncate(int64(h.size)); err != nil {
 		return 0, fmt.Errorf("allocate %v of memory: %w", h.size, err)
 	}
-	place := 0
-	return h.c.PreRegister(ctx, hetero.Memory{
-		Device: hostDevice, Files: []*os.File{memory},
-		Share: &share.Memory{
-			Family: host.Family, Size: h.size,
-			Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: h.size}},
-		},
-	})
+	return h.c.PreRegister(ctx, hostMemory(memory, h.size))
 }

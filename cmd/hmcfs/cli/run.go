@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -19,23 +18,17 @@ import (
 // superviseName is the command with which a runner runs itself, once for each rank.
 const superviseName = "supervise-rank"
 
-// runFlags are the flags of run.
 type runFlags struct {
-	ranks     int
+	runner.Options
+
 	config    string
-	timeout   time.Duration
-	grace     time.Duration
 	window    string
-	dir       string
-	logDir    string
-	save      string
 	transport string
 	bind      string
 	hosts     string
 	hostsFile string
 	agent     string
 	remote    string
-	workDir   string
 	export    []string
 }
 
@@ -56,25 +49,25 @@ func (a *app) runVerb() *cobra.Command {
 	cmd.Flags().SetInterspersed(false)
 	var f runFlags
 	flags := cmd.Flags()
-	flags.IntVarP(&f.ranks, "nranks", "n", 0, fmt.Sprintf("Number of ranks, 1 to %d. Default: the config's, or %d.", runner.MaxRanks, runner.DefaultRanks))
+	flags.IntVarP(&f.Ranks, "nranks", "n", 0, fmt.Sprintf("Number of ranks, 1 to %d. Default: the config's, or %d.", runner.MaxRanks, runner.DefaultRanks))
 	flags.StringVar(&f.config, "config", "", "Job file, YAML or JSON.")
-	flags.DurationVar(&f.timeout, "timeout", 0, "End the run after this time. Default: the config's, or none.")
-	flags.DurationVar(&f.grace, "grace", runner.DefaultGrace, "How long a rank has to exit after SIGTERM before it is killed.")
+	flags.DurationVar(&f.Timeout, "timeout", 0, "End the run after this time. Default: the config's, or none.")
+	flags.DurationVar(&f.Grace, "grace", runner.DefaultGrace, "How long a rank has to exit after SIGTERM before it is killed.")
 	flags.StringVar(&f.window, "window", "", "Size of each rank's window. Default: the config's, or what its buffers need, or "+runner.DefaultWindow.String()+".")
-	flags.StringVar(&f.dir, "dir", "", "Create windows and buffers as files in this directory, such as one of a mount. Default: anonymous memory.")
-	flags.StringVar(&f.logDir, "log-dir", "", "Also write the output of each rank to rankN.log in this directory.")
-	flags.StringVar(&f.save, "save", "", "After the run, write all buffers to rank_N/NAME.bin in this directory.")
+	flags.StringVar(&f.Dir, "dir", "", "Create windows and buffers as files in this directory, such as one of a mount. Default: anonymous memory.")
+	flags.StringVar(&f.LogDir, "log-dir", "", "Also write the output of each rank to rankN.log in this directory.")
+	flags.StringVar(&f.Save, "save", "", "After the run, write all buffers to rank_N/NAME.bin in this directory.")
 	flags.StringVar(&f.transport, "transport", "auto", "Transport between ranks that use hmcfs's library: shm, tcp, or auto.")
 	completeWith(cmd, "transport", "auto", "shm", "tcp")
 	flags.StringVar(&f.bind, "bind", "auto", "Give each rank processors of its own if there are enough (auto), or not (none).")
 	completeWith(cmd, "bind", "auto", "none")
 	f.addHosts(flags)
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		if slices.Contains(args[:min(1, len(args))], "") {
 			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
 		}
-		if cmd.Flags().Changed("nranks") && f.ranks == 0 {
+		if cmd.Flags().Changed("nranks") && f.Ranks == 0 {
 			return usage(fmt.Errorf("--nranks 0: use 1 to %d", runner.MaxRanks))
 		}
 		p, err := a.runPlan(&f, args, *asJSON)
@@ -85,7 +78,6 @@ func (a *app) runVerb() *cobra.Command {
 		report, err := runner.Run(ctx, p, a.force)
 		return a.finishRun(ctx, p, report, err, *asJSON)
 	})
-	return cmd
 }
 
 // runPlan returns the job described by the flags and the config.
@@ -98,10 +90,10 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 			return nil, err
 		}
 	}
-	o := runner.Options{
-		Program: args, Ranks: f.ranks, Timeout: f.timeout, Grace: f.grace, Dir: f.dir, LogDir: f.logDir, Save: f.save,
-		TempDir: a.jobsDir(), Out: a.Stdout, Errors: a.Stderr,
-		Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
+	o := f.Options
+	o.Program, o.Out, o.Errors = args, a.Stdout, a.Stderr
+	o.HostOptions = runner.HostOptions{
+		TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
 	}
 	if asJSON {
 		o.Out = a.Stderr // standard output is for the report
@@ -129,7 +121,6 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	return p, errors.Join(append(faults, err)...)
 }
 
-// executable returns the path of this program.
 func (a *app) executable() string {
 	if a.Executable == "" {
 		return "/proc/self/exe"
@@ -150,15 +141,14 @@ func (a *app) jobsDir() string {
 	return os.TempDir()
 }
 
-// finishRun reports the result of a run.
 func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, err error, asJSON bool) error {
 	if r != nil && asJSON {
-		if perr := printJSON(a.out(), r); perr != nil {
+		if perr := printJSON(a.Stdout, r); perr != nil {
 			return perr
 		}
 	}
 	if r != nil && !asJSON {
-		a.printRun(a.out(), p, r)
+		a.printRun(a.Stdout, p, r)
 	}
 	switch {
 	case err == nil && r.Verdict != nil && !r.Verdict.Passed():
@@ -202,9 +192,8 @@ func (a *app) superviseVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Supervise one rank for a runner", Hidden: true,
 	}
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		a.orderly.Store(true)
 		return runner.Supervise(ctx, args, a.Getenv("HMCFS_JOB_DIR"))
 	})
-	return cmd
 }

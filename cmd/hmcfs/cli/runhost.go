@@ -28,7 +28,7 @@ func (f *runFlags) addHosts(flags *pflag.FlagSet) {
 	flags.StringVar(&f.hostsFile, "hosts-file", "", "Like --hosts, from a file with a line NAME slots=N address=IP for each machine.")
 	flags.StringVar(&f.agent, "agent", defaultAgent, "Command that runs a command on another machine; its arguments are the machine's name and that command.")
 	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "Path of hmcfs on the other machines.")
-	flags.StringVar(&f.workDir, "workdir", "", "Current directory of the ranks on other machines. Default: that of this command.")
+	flags.StringVar(&f.WorkDir, "workdir", "", "Current directory of the ranks on other machines. Default: that of this command.")
 	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: also set these variables for all ranks: NAME, or NAME=VALUE.")
 }
 
@@ -47,7 +47,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 			return fmt.Errorf("--hosts-file: %w", err)
 		}
 	default:
-		return errors.Join(needsHosts("--workdir", f.workDir != ""), needsHosts("--export", len(f.export) > 0))
+		return errors.Join(needsHosts("--workdir", f.WorkDir != ""), needsHosts("--export", len(f.export) > 0))
 	}
 	o.Agent = strings.Fields(f.agent)
 	if len(o.Agent) == 0 {
@@ -57,7 +57,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 		return fmt.Errorf("--remote-hmcfs %q: use the path of hmcfs on the other machines", f.remote)
 	}
 	o.RemoteCommand = []string{f.remote, runHostName}
-	if o.WorkDir = f.workDir; o.WorkDir == "" {
+	if o.WorkDir == "" {
 		if o.WorkDir, err = os.Getwd(); err != nil {
 			return fmt.Errorf("the current directory: %w; use --workdir", err)
 		}
@@ -102,7 +102,7 @@ func (a *app) runHostVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: runHostName, Short: "Run a job's ranks on this machine for a runner elsewhere", Hidden: true, Args: arguments(0, 0, "no arguments"),
 	}
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		a.orderly.Store(true)
 		in, out, err := ownStreams()
 		if err != nil {
@@ -112,7 +112,6 @@ func (a *app) runHostVerb() *cobra.Command {
 			TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"}, Getenv: a.Getenv,
 		})
 	})
-	return cmd
 }
 
 // ownStreams reserves standard input and output for the protocol between runner and host:

@@ -30,10 +30,9 @@ func (a *app) statVerb() *cobra.Command {
 		Args: arguments(1, -1, "at least one FILE"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.statAll(ctx, args, *asJSON)
 	})
-	return cmd
 }
 
 // statRow is one file of `hmcfs stat --json`.
@@ -62,15 +61,15 @@ func (a *app) statAll(ctx context.Context, files []string, asJSON bool) error {
 		rows = append(rows, row)
 	}
 	if asJSON {
-		if err := printJSON(a.out(), rows); err != nil {
+		if err := printJSON(a.Stdout, rows); err != nil {
 			return err
 		}
 	} else {
 		for i, r := range rows {
 			if i > 0 {
-				fmt.Fprintln(a.out())
+				fmt.Fprintln(a.Stdout)
 			}
-			if err := printStat(a.out(), r); err != nil {
+			if err := printStat(a.Stdout, r); err != nil {
 				return err
 			}
 		}
@@ -157,6 +156,17 @@ func objectFromXattrs(file string) adminapi.Object {
 	return o
 }
 
+// The attributes of files.
+const (
+	blobsXattr  = "user.hmc.blobs"
+	deviceXattr = "user.hmc.device"
+	dtypeXattr  = "user.hmc.dtype"
+	keyXattr    = "user.hmc.key"
+	pathXattr   = "user.hmc.path"
+	stateXattr  = "user.hmc.state"
+	ttlXattr    = "user.hmc.ttl"
+)
+
 // xattr returns an extended attribute; "" if it does not exist.
 func xattr(file, name string) string {
 	buf := make([]byte, 4096)
@@ -175,31 +185,21 @@ func xattr(file, name string) string {
 
 func printStat(w io.Writer, r statRow) error {
 	field(w, "file", r.File)
-	if r.Path != "" {
-		field(w, "path", r.Path)
-	}
+	fieldIf(w, "path", r.Path)
 	if r.Type != "file" {
 		field(w, "type", r.Type)
-		if r.Device != "" {
-			field(w, "device", r.Device)
-		}
+		fieldIf(w, "device", string(r.Device))
 		return nil
 	}
 	field(w, "size", fmt.Sprintf("%d (%v)", r.Size, devices.Size(r.Size)))
 	field(w, "allocated", fmt.Sprintf("%d (%v)", r.Allocated, devices.Size(r.Allocated)))
-	for _, f := range []struct{ name, value string }{
-		{"device", string(r.Device)},
-		{"state", r.State},
-		{"dtype", r.Dtype},
-		{"shape", r.Shape},
-		{"blobs", r.Blobs},
-		{"key", r.Key},
-		{"last transfer", r.LastPath},
-	} {
-		if f.value != "" {
-			field(w, f.name, f.value)
-		}
-	}
+	fieldIf(w, "device", string(r.Device))
+	fieldIf(w, "state", r.State)
+	fieldIf(w, "dtype", r.Dtype)
+	fieldIf(w, "shape", r.Shape)
+	fieldIf(w, "blobs", r.Blobs)
+	fieldIf(w, "key", r.Key)
+	fieldIf(w, "last transfer", r.LastPath)
 	if r.Exported > 0 {
 		field(w, "exported", fmt.Sprintf("%d (%v) as %s", r.Exported, devices.Size(r.Exported), r.ExportKind))
 	}

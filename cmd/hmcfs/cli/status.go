@@ -20,7 +20,7 @@ func (a *app) statusVerb() *cobra.Command {
 		Args:  arguments(1, 1, "one MOUNTPOINT"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		m, err := findMount(args[0])
 		if err != nil {
 			return err
@@ -33,12 +33,8 @@ func (a *app) statusVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), st)
-		}
-		return printStatus(a.out(), st)
+		return answer(a.Stdout, *asJSON, st, printStatus)
 	})
-	return cmd
 }
 
 func printStatus(w io.Writer, st adminapi.Status) error {
@@ -52,9 +48,7 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	field(w, "state", st.StateDir)
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)
-	if st.LogFile != "" {
-		field(w, "log", st.LogFile)
-	}
+	fieldIf(w, "log", st.LogFile)
 	field(w, "daemon memory", memoryText(st))
 	for _, d := range st.Devices {
 		if d.Aside > 0 {

@@ -42,10 +42,9 @@ func (a keyVerbs) subscribeVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.dir, "dir", "", "Directory in which a file KEY is created for each KEY; the arguments are then keys without paths.")
 	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Replace an existing PATH.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long to wait for the keys. Default: 20s for one key, 60s for several.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.subscribe(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlags) error {
@@ -60,24 +59,19 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 	if err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
-	if err != nil {
-		return err
-	}
-	s := &subscription{a: a, m: m, force: f.force, r: a.newKeyReport("subscribe", pairs), reserved: map[int]bool{}}
-	if s.c, err = a.openKeys(ctx, m); err != nil {
+	s := &subscription{a: a, force: f.force, r: a.newKeyReport("subscribe", pairs, movedLine), reserved: map[int]bool{}}
+	if s.c, s.m, err = a.openKeysOf(ctx, f.keyFlags, pairs); err != nil {
 		return err
 	}
 	defer func() { _ = s.c.Close() }() // reserved publications are offered again
-	if s.r.line = movedLine; toOutput {
+	if toOutput {
 		s.r.line = nil
 	}
 	v := &arrivals{c: s.c, published: true, take: s.take, fail: s.fail}
-	err = v.each(ctx, keysOf(pairs), timeout)
+	err = v.each(ctx, s.r.keys, timeout)
 	return s.r.finish(ctx, *f.asJSON, err)
 }
 
-// subscription receives publications.
 type subscription struct {
 	a     keyVerbs
 	m     place.Mount

@@ -18,7 +18,6 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// topoFlags are the flags of all topo commands.
 type topoFlags struct {
 	file  string
 	mount string
@@ -70,7 +69,6 @@ func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
 }
 
-// sized returns the topology, and the transfer size.
 func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64, error) {
 	n, err := devices.ParseSize(f.size)
 	if err != nil {
@@ -97,12 +95,11 @@ func (a *app) topoVerb() *cobra.Command {
 		},
 	}
 	a.topoShow(cmd)
-	show := &cobra.Command{
+	show := a.topoShow(&cobra.Command{
 		Use:   "show [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
 		Short: "Same as hmcfs topo",
 		Args:  arguments(0, 0, "no arguments"),
-	}
-	a.topoShow(show)
+	})
 	for _, verb := range []*cobra.Command{show, a.topoRouteVerb(), a.topoRingVerb()} {
 		verb.DisableFlagsInUseLine = true
 		cmd.AddCommand(verb)
@@ -110,11 +107,12 @@ func (a *app) topoVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) topoShow(cmd *cobra.Command) {
+// topoShow makes a command show the topology, and returns it.
+func (a *app) topoShow(cmd *cobra.Command) *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	picture := cmd.Flags().String("svg", "", "Draw a picture into this file; - is standard output.")
-	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+	return runs(cmd, func(ctx context.Context, _ []string) error {
 		g, err := f.graph(ctx, a)
 		if err != nil {
 			return err
@@ -127,11 +125,11 @@ func (a *app) topoShow(cmd *cobra.Command) {
 		if f.json {
 			text, err := g.Encode()
 			if err == nil {
-				_, err = a.out().Write(text)
+				_, err = a.Stdout.Write(text)
 			}
 			return err
 		}
-		return printTopology(a.out(), g)
+		return printTopology(a.Stdout, g)
 	})
 }
 
@@ -142,7 +140,7 @@ func (a *app) drawTopology(g *topology.Graph, path string) error {
 		return err
 	}
 	if path == standardStream {
-		_, err := io.WriteString(a.out(), b.String())
+		_, err := io.WriteString(a.Stdout, b.String())
 		return err
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil { //nolint:gosec // a picture; the umask decides
@@ -198,7 +196,7 @@ func (a *app) topoRouteVerb() *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	f.addSize(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
@@ -209,12 +207,9 @@ func (a *app) topoRouteVerb() *cobra.Command {
 			return usage(err)
 		case err != nil:
 			return err
-		case f.json:
-			return printJSON(a.out(), r)
 		}
-		return printRoute(a.out(), r)
+		return answer(a.Stdout, f.json, r, printRoute)
 	})
-	return cmd
 }
 
 func printRoute(w io.Writer, r *topology.Route) error {
@@ -251,7 +246,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 	var f topoFlags
 	f.add(cmd)
 	f.addSize(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
@@ -274,22 +269,16 @@ func (a *app) topoRingVerb() *cobra.Command {
 			texts[i] = string(places[r])
 		}
 		if f.json {
-			return printJSON(a.out(), out)
+			return printJSON(a.Stdout, out)
 		}
-		_, err = fmt.Fprintln(a.out(), strings.Join(texts, " → "))
+		_, err = fmt.Fprintln(a.Stdout, strings.Join(texts, " → "))
 		return err
 	})
-	return cmd
 }
 
-// ringPlaces returns the devices of a ring.
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
-	var places []topology.ID
-	for _, n := range named {
-		places = append(places, topology.ID(n))
-	}
-	if len(places) > 0 {
-		return places, nil
+	if len(named) > 0 {
+		return as[topology.ID](named), nil
 	}
 	places, err := g.Ranks()
 	if err != nil || len(places) > 0 {

@@ -29,10 +29,9 @@ func (a *app) umountVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&keep, "keep", false, "Leave the host tier and the records for the next mount.")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "Unmount even if the mount is in use: processes with open files get 5 s to finish.")
 	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "Same as --force.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.umount(ctx, args[0], adminapi.UmountRequest{Keep: keep, Lazy: force || lazy})
 	})
-	return cmd
 }
 
 func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest) error {
@@ -127,7 +126,8 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 	for _, text := range done.Copies {
 		a.note("%s; that copy of the mount has been cut off, and reports errors until it is unmounted there", text)
 	}
-	if err := place.AwaitEnd(ctx, st.PID, lockOf(st), endLimit); err != nil {
+	lock := place.Paths{Runtime: st.RuntimeDir}.Lock()
+	if err := place.AwaitEnd(ctx, st.PID, lock, endLimit); err != nil {
 		return fmt.Errorf("%s is unmounted, but its daemon has not exited: %w", p.MountPoint, err)
 	}
 	return nil
@@ -140,10 +140,6 @@ const (
 	// did not answer: it may only have been slow.
 	unresponsiveEndLimit = 2 * time.Second
 )
-
-func lockOf(st adminapi.Status) string {
-	return place.Paths{Runtime: st.RuntimeDir}.Lock()
-}
 
 // umountDead removes a mount without a daemon. The records and the host tier stay, as the
 // next mount continues with them.
@@ -176,10 +172,7 @@ func busy(mountPoint string) error {
 		return fmt.Errorf("%s is in use by a process that you are not permitted to see; end it, or unmount with --force", mountPoint)
 	}
 	const most = 5
-	var texts []string
-	for _, u := range users[:min(len(users), most)] {
-		texts = append(texts, u.String())
-	}
+	texts := mapped(users[:min(len(users), most)], place.User.String)
 	if more := len(users) - most; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}

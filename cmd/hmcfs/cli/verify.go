@@ -10,9 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// exitDifferent is the exit code if files are not equal.
-const exitDifferent = exitFailure
-
 func (a *app) verifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--json] FILE...",
@@ -26,8 +23,7 @@ func (a *app) verifyVerb() *cobra.Command {
 		Args:    arguments(1, 128, "1 to 128 FILEs"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.verify(ctx, args, *asJSON) })
-	return cmd
+	return runs(cmd, func(ctx context.Context, args []string) error { return a.verify(ctx, args, *asJSON) })
 }
 
 func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
@@ -46,35 +42,30 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 		return collectFault("verify", r.explain(err))
 	}
 	if asJSON {
-		err = printJSON(a.out(), answer)
+		err = printJSON(a.Stdout, answer)
 	} else {
 		a.printVerify(names, answer)
 	}
 	if err == nil && !answer.Equal {
-		err = &codeError{code: exitDifferent, err: errSilent}
+		err = &codeError{code: exitFailure, err: errSilent}
 	}
 	return err
 }
 
-// printVerify prints a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
-		fmt.Fprintf(a.out(), "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
+		are := "are"
+		if len(names) == 1 {
+			are = "is"
+		}
+		fmt.Fprintf(a.Stdout, "%s %s equal: %d bytes (%v)\n", several(len(names), "file"), are, uint64(v.Size), v.Size)
 		return
 	}
 	for _, d := range v.Different {
-		fmt.Fprintf(a.out(), "%s differs from %s: ", names[d.File], names[0])
+		fmt.Fprintf(a.Stdout, "%s differs from %s: ", names[d.File], names[0])
 		if d.Size != v.Size {
-			fmt.Fprintf(a.out(), "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
+			fmt.Fprintf(a.Stdout, "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
 		}
-		fmt.Fprintf(a.out(), "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
+		fmt.Fprintf(a.Stdout, "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
 	}
-}
-
-// equals formats the number of files with a verb.
-func equals(files int) string {
-	if files == 1 {
-		return "1 file is"
-	}
-	return several(files, "file") + " are"
 }

@@ -16,15 +16,14 @@ func (a *app) versionVerb() *cobra.Command {
 		Args:  arguments(0, 0, "no arguments"),
 	}
 	asJSON := addJSON(cmd)
-	cmd.RunE = running(func(context.Context, []string) error {
+	return runs(cmd, func(context.Context, []string) error {
 		v := daemon.VersionOf(version)
 		if *asJSON {
-			return printJSON(a.out(), v)
+			return printJSON(a.Stdout, v)
 		}
-		_, err := fmt.Fprintln(a.out(), versionText())
+		_, err := fmt.Fprintln(a.Stdout, versionText())
 		return err
 	})
-	return cmd
 }
 
 // versionText returns the version of the program and of what it was built with, in one

@@ -21,7 +21,7 @@ func (a keyVerbs) waitVerb() *cobra.Command {
 	var timeout seconds
 	published := cmd.Flags().Bool("published", false, "Wait until the keys are published.")
 	cmd.Flags().Var(&timeout, "timeout", "How long to wait. Default: 20s for one key, 60s for several.")
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		pairs, err := keyArgs(args, a.Stdin, keysAlone)
 		if err != nil {
 			return err
@@ -34,5 +34,4 @@ func (a keyVerbs) waitVerb() *cobra.Command {
 			return c.Wait(ctx, keys, *published, limit)
 		})
 	})
-	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,13 +10,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 func eventKinds() []string {
-	return []string{
-		eventCreated, eventRemoved, eventExpired, eventLost,
-		eventPublished, eventConsumed, eventWithdrawn, eventConflict, eventDropped,
-	}
+	return as[string]([]objects.EventKind{
+		objects.EventCreated, objects.EventRemoved, objects.EventExpired, objects.EventLost,
+		objects.EventPublished, objects.EventConsumed, objects.EventWithdrawn, objects.EventConflict, objects.EventDropped,
+	})
 }
 
 type watchFlags struct {
@@ -44,10 +48,9 @@ func (a keyVerbs) watchVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.published, "published", false, "The same as --event published,consumed,withdrawn.")
 	cmd.Flags().IntVar(&f.count, "count", 0, "Number of events to show. Default: no limit.")
 	completeWith(cmd, "event", eventKinds()...)
-	cmd.RunE = running(func(ctx context.Context, args []string) error {
+	return runs(cmd, func(ctx context.Context, args []string) error {
 		return a.watch(ctx, args, f)
 	})
-	return cmd
 }
 
 func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error {
@@ -60,7 +63,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 		}
 	}
 	if f.published {
-		f.kinds = append(f.kinds, eventPublished, eventConsumed, eventWithdrawn)
+		f.kinds = append(f.kinds, string(objects.EventPublished), string(objects.EventConsumed), string(objects.EventWithdrawn))
 	}
 	var keys []string
 	if len(args) > 0 {
@@ -83,18 +86,15 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 }
 
 // show prints events until the requested number is reached.
-func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys []string) error {
-	out := json.NewEncoder(a.out())
+func (f *watchFlags) show(ctx context.Context, a *app, events *client.Watch, keys []string) error {
+	out := json.NewEncoder(a.Stdout)
 	out.SetEscapeHTML(false)
 	for shown := 0; f.count == 0 || shown < f.count; {
 		e, err := events.Next(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
+		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
-		missed := e.Kind == eventDropped
+		missed := e.Kind == string(objects.EventDropped)
 		if !missed && (len(f.kinds) > 0 && !slices.Contains(f.kinds, e.Kind) || len(keys) > 0 && !slices.Contains(keys, e.Key)) {
 			continue
 		}

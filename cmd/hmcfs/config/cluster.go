@@ -65,15 +65,11 @@ func (o *Options) Cluster() (Cluster, error) {
 	}
 	c := Cluster{Node: members.Name(o.Node), Name: DefaultCluster}
 	var faults []error
-	add := func(err error) {
-		if err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if err := c.Node.Validate(); err != nil {
+	add := func(err error) { faults = append(faults, err) }
+	err := c.Node.Validate()
+	if err != nil {
 		add(fmt.Errorf("node: %w", err))
 	}
-	var err error
 	if o.ClusterURL != "" {
 		add(c.parseURL(o.ClusterURL))
 		c.EndpointTLS = c.EndpointTLS || o.EtcdCA != "" || o.EtcdCert != ""
@@ -279,15 +275,11 @@ func (o *Options) addresses() (listen []control.Address, advertise []string, err
 	return listen, slices.Clone(advertise), errors.Join(faults...)
 }
 
-func transportWords() []string {
-	return []string{string(comm.RDMA), string(comm.SHM), string(comm.UCX), string(comm.TCP)}
-}
-
 func parseTransports(texts []string) ([]comm.Transport, error) {
 	var out []comm.Transport
 	var faults []error
 	for _, text := range texts {
-		faults = append(faults, oneOf("transport", text, transportWords()))
+		faults = append(faults, oneOf("transport", text, string(comm.RDMA), string(comm.SHM), string(comm.UCX), string(comm.TCP)))
 		out = append(out, comm.Transport(text))
 	}
 	return out, errors.Join(faults...)

@@ -15,7 +15,6 @@ type limitOf struct {
 	field *uint64
 }
 
-// limitNames returns the names and fields of all limits.
 func limitNames(l *metadata.Limits) []limitOf {
 	return []limitOf{
 		{"user-names", &l.UserNames},

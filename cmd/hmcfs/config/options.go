@@ -62,14 +62,6 @@ type Options struct {
 	EtcdKey          string
 }
 
-// The permitted values of some options.
-
-func passthroughWords() []string { return []string{"auto", "off"} }
-
-func numaWords() []string { return []string{"auto", "off"} }
-
-func logLevelWords() []string { return []string{"debug", "info", "warn", "error"} }
-
 // mountWords returns the mount options that are passed to the kernel unchanged.
 func mountWords() []string {
 	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "relatime", "strictatime", "lazytime", "sync", "async", "dirsync"}
@@ -79,16 +71,12 @@ func mountWords() []string {
 // option. families are the device families of the program; nil skips their checks.
 func (o *Options) Validate(families []Family) error {
 	var faults []error
-	add := func(err error) {
-		if err != nil {
-			faults = append(faults, err)
-		}
-	}
-	add(oneOf("passthrough", o.Passthrough, passthroughWords()))
-	add(oneOf("numa", o.NUMA, numaWords()))
-	add(oneOf("log-level", o.LogLevel, logLevelWords()))
+	add := func(err error) { faults = append(faults, err) }
+	add(oneOf("passthrough", o.Passthrough, "auto", "off"))
+	add(oneOf("numa", o.NUMA, "auto", "off"))
+	add(oneOf("log-level", o.LogLevel, "debug", "info", "warn", "error"))
 	for _, w := range o.MountOptions {
-		add(oneOf("option", w, mountWords()))
+		add(oneOf("option", w, mountWords()...))
 	}
 	faults = append(faults, checkDevices(o.Devices, families)...)
 	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
@@ -154,7 +142,7 @@ func (o *Options) ReadOnly() bool {
 	return ro
 }
 
-func oneOf(name, value string, words []string) error {
+func oneOf(name, value string, words ...string) error {
 	if slices.Contains(words, value) {
 		return nil
 	}

@@ -46,8 +46,13 @@ func (p *Option) IsList() bool { return p.Kind == kindList }
 // IsBool reports whether the option may be given without a value.
 func (p *Option) IsBool() bool { return p.Kind == kindBool }
 
-// Value returns the option's value, for JSON.
-func (p *Option) Value(o *Options) any { return p.get(o) }
+// Value returns the option's value, for JSON: a time as text.
+func (p *Option) Value(o *Options) any {
+	if d, ok := p.get(o).(time.Duration); ok {
+		return d.String()
+	}
+	return p.get(o)
+}
 
 // Show returns the option's value as a user would write it.
 func (p *Option) Show(o *Options) string {
@@ -79,13 +84,13 @@ func Table() []*Option {
 // localTable returns the options that are not about a cluster.
 func localTable() []*Option {
 	return []*Option{
-		list("device", "", func(o *Options) *[]string { return &o.Devices },
+		list("device", func(o *Options) *[]string { return &o.Devices },
 			"Device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. The host device is always included. Default: host and every accelerator found, but no simulated ones."),
 		text("state-dir", kindText, "", func(o *Options) *string { return &o.StateDir },
 			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, or below /var/lib/hmcfs for root."),
 		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },
 			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, or below /run/hmcfs for root."),
-		size("reserve", showSize(badgerkv.DefaultReserve), func(o *Options) *devices.Size { return &o.Reserve },
+		size("reserve", badgerkv.DefaultReserve, func(o *Options) *devices.Size { return &o.Reserve },
 			"Free space to preserve in the file system of the state directory: with less, changes of names and attributes fail with ENOSPC, while writing data, reading, removing and unmounting still work."),
 		flag("allow-other", func(o *Options) *bool { return &o.AllowOther },
 			"Give other users access, subject to modes and owners. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
@@ -93,25 +98,25 @@ func localTable() []*Option {
 			"On unmount, leave the host tier and all records for the next mount instead of removing them."),
 		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
 			"auto lets the kernel serve host files directly where it can; off serves them from the daemon."),
-		size("read-ahead", showSize(fs.DefaultReadAhead), func(o *Options) *devices.Size { return &o.ReadAhead },
+		size("read-ahead", fs.DefaultReadAhead, func(o *Options) *devices.Size { return &o.ReadAhead },
 			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 disables read-ahead."),
-		size("max-write", showSize(fs.DefaultMaxWrite), func(o *Options) *devices.Size { return &o.MaxWrite },
+		size("max-write", fs.DefaultMaxWrite, func(o *Options) *devices.Size { return &o.MaxWrite },
 			"Largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
-		number("max-background", strconv.Itoa(fs.DefaultMaxBackground), func(o *Options) *int { return &o.MaxBackground },
+		number("max-background", fs.DefaultMaxBackground, func(o *Options) *int { return &o.MaxBackground },
 			"Number of background requests that the kernel keeps in flight."),
-		duration("cache-timeout", fs.DefaultCacheTimeout.String(), func(o *Options) *time.Duration { return &o.CacheTimeout },
+		duration("cache-timeout", fs.DefaultCacheTimeout, func(o *Options) *time.Duration { return &o.CacheTimeout },
 			"How long the kernel caches names and attributes."),
 		flag("list-views", func(o *Options) *bool { return &o.ListViews },
 			"List the directory FILE.tensors beside each .safetensors and .npy file; without this option it can be opened by name but is not listed."),
-		size("chunk-size", showSize(transport.DefaultChunkSize), func(o *Options) *devices.Size { return &o.ChunkSize },
+		size("chunk-size", transport.DefaultChunkSize, func(o *Options) *devices.Size { return &o.ChunkSize },
 			"Size of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
-		number("slots", strconv.Itoa(transport.DefaultSlots), func(o *Options) *int { return &o.Slots },
+		number("slots", transport.DefaultSlots, func(o *Options) *int { return &o.Slots },
 			"Number of pieces of one staged copy in flight, from 3 to 64."),
-		size("max-pinned", showSize(transport.DefaultMaxPinned), func(o *Options) *devices.Size { return &o.MaxPinned },
+		size("max-pinned", transport.DefaultMaxPinned, func(o *Options) *devices.Size { return &o.MaxPinned },
 			"Maximum size of the pinned buffers that the daemon holds for copies."),
-		size("max-registered", showSize(transport.DefaultMaxRegistered), func(o *Options) *devices.Size { return &o.MaxRegistered },
+		size("max-registered", transport.DefaultMaxRegistered, func(o *Options) *devices.Size { return &o.MaxRegistered },
 			"Maximum size of the host files that are registered with cards, which then copy from and to them directly; with 0, all such copies go through pinned buffers."),
-		size("register-from", showSize(transport.DefaultRegisterFrom), func(o *Options) *devices.Size { return &o.RegisterFrom },
+		size("register-from", transport.DefaultRegisterFrom, func(o *Options) *devices.Size { return &o.RegisterFrom },
 			"Smallest copy between a host file and a card for which the file is registered."),
 		text("topology", kindText, "", func(o *Options) *string { return &o.Topology },
 			"File that describes how the devices are connected: a topology.json, or a rank table or topology file of HCCL. Default: as the kernel and the devices report."),
@@ -120,7 +125,7 @@ func localTable() []*Option {
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, strictatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
-		list("limit", "", func(o *Options) *[]string { return &o.Limits },
+		list("limit", func(o *Options) *[]string { return &o.Limits },
 			"Limit on the records of one user or one inode, as NAME=VALUE: user-names, user-xattr-bytes, inode-xattrs or inode-xattr-bytes; may be given several times. Default: user-names=500000, user-xattr-bytes=64MiB, inode-xattrs=256, inode-xattr-bytes=256KiB. The limits on users do not apply to root."),
 		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
 			"Least severe level of messages to log: debug, info, warn or error."),
@@ -140,11 +145,11 @@ func clusterTable() []*Option {
 			"Join a cluster under this name, made of letters, digits, '.', '_' and '-': the other nodes appear here under nodes/, and this one there as nodes/NAME. Default: no cluster."),
 		text("cluster", kindText, "", func(o *Options) *string { return &o.ClusterURL },
 			"etcd with the list of nodes and their keys: etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS. NAME, "+DefaultCluster+" by default, distinguishes clusters that share an etcd."),
-		list("peer", "", func(o *Options) *[]string { return &o.Peers },
+		list("peer", func(o *Options) *[]string { return &o.Peers },
 			"Another node, as NAME=HOST:PORT, instead of --cluster; give one for every other node, and do so on every node."),
-		list("listen", "", func(o *Options) *[]string { return &o.Listen },
+		list("listen", func(o *Options) *[]string { return &o.Listen },
 			"Address on which to accept other nodes: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times."),
-		list("advertise", "", func(o *Options) *[]string { return &o.Advertise },
+		list("advertise", func(o *Options) *[]string { return &o.Advertise },
 			"Addresses to announce to other nodes, the best first; may be given several times. Default: those of --listen."),
 		text("secret-file", kindText, "", func(o *Options) *string { return &o.SecretFile },
 			"File with the secret, of 16 random bytes or more, that all nodes share. Without --tls-cert it encrypts the TCP traffic between nodes."),
@@ -158,11 +163,11 @@ func clusterTable() []*Option {
 			"Certificate authorities that sign the certificates of other nodes (PEM)."),
 		text("squash", kindText, string(cluster.SquashRoot), func(o *Options) *string { return &o.Squash },
 			"Which users of other nodes do not keep their user ID here: root, all or none. root=UID:GID and all=UID:GID set the user they are mapped to, 65534:65534 by default."),
-		duration("lease", DefaultLease.String(), func(o *Options) *time.Duration { return &o.Lease },
+		duration("lease", DefaultLease, func(o *Options) *time.Duration { return &o.Lease },
 			"How long other nodes still list a node that died, in whole seconds."),
-		duration("node-timeout", DefaultNodeTimeout.String(), func(o *Options) *time.Duration { return &o.NodeTimeout },
+		duration("node-timeout", DefaultNodeTimeout, func(o *Options) *time.Duration { return &o.NodeTimeout },
 			"Timeout of a request to another node, and of a transfer without progress."),
-		list("transport", "", func(o *Options) *[]string { return &o.Transports },
+		list("transport", func(o *Options) *[]string { return &o.Transports },
 			"Transport between nodes: rdma, shm, ucx or tcp; may be given several times. Default: all but ucx. A peer that uses rdma or ucx is trusted with this process's memory."),
 		text("etcd-user", kindText, "", func(o *Options) *string { return &o.EtcdUser },
 			"User name for etcd, if it requires one."),
@@ -177,17 +182,45 @@ func clusterTable() []*Option {
 	}
 }
 
-func text(name, kind, byDefault string, field func(*Options) *string, doc string) *Option {
+// scalar returns an option with one value, which parse reads.
+func scalar[T any](name, kind, byDefault string, parse func(string) (T, error), field func(*Options) *T, doc string) *Option {
 	return &Option{
 		Name: name, Kind: kind, Default: byDefault, Doc: doc,
-		set: func(o *Options, t []string) error { *field(o) = last(t); return nil },
+		set: func(o *Options, texts []string) error {
+			v, err := parse(texts[len(texts)-1])
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			*field(o) = v
+			return nil
+		},
 		get: func(o *Options) any { return *field(o) },
 	}
 }
 
-func list(name, short string, field func(*Options) *[]string, doc string) *Option {
+func text(name, kind, byDefault string, field func(*Options) *string, doc string) *Option {
+	return scalar(name, kind, byDefault, func(t string) (string, error) { return t, nil }, field, doc)
+}
+
+func flag(name string, field func(*Options) *bool, doc string) *Option {
+	return scalar(name, kindBool, "false", parseBool, field, doc)
+}
+
+func size(name string, byDefault devices.Size, field func(*Options) *devices.Size, doc string) *Option {
+	return scalar(name, kindSize, showSize(byDefault), devices.ParseSize, field, doc)
+}
+
+func number(name string, byDefault int, field func(*Options) *int, doc string) *Option {
+	return scalar(name, kindNumber, strconv.Itoa(byDefault), parseNumber, field, doc)
+}
+
+func duration(name string, byDefault time.Duration, field func(*Options) *time.Duration, doc string) *Option {
+	return scalar(name, kindTime, byDefault.String(), parseTime, field, doc)
+}
+
+func list(name string, field func(*Options) *[]string, doc string) *Option {
 	return &Option{
-		Name: name, Short: short, Kind: kindList, Doc: doc,
+		Name: name, Kind: kindList, Doc: doc,
 		set: func(o *Options, t []string) error { *field(o) = t; return nil },
 		get: func(o *Options) any { return append([]string{}, *field(o)...) },
 	}
@@ -196,7 +229,8 @@ func list(name, short string, field func(*Options) *[]string, doc string) *Optio
 // words returns an option that is a list whose values may contain several words separated
 // by commas.
 func words(name, short string, field func(*Options) *[]string, doc string) *Option {
-	p := list(name, short, field, doc)
+	p := list(name, field, doc)
+	p.Short = short
 	p.set = func(o *Options, texts []string) error {
 		all := []string{}
 		for _, t := range texts {
@@ -212,67 +246,21 @@ func words(name, short string, field func(*Options) *[]string, doc string) *Opti
 	return p
 }
 
-func flag(name string, field func(*Options) *bool, doc string) *Option {
-	return &Option{
-		Name: name, Kind: kindBool, Default: "false", Doc: doc,
-		set: func(o *Options, t []string) error {
-			v, err := parseBool(last(t))
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			*field(o) = v
-			return nil
-		},
-		get: func(o *Options) any { return *field(o) },
+func parseNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", text)
 	}
+	return n, nil
 }
 
-func size(name, byDefault string, field func(*Options) *devices.Size, doc string) *Option {
-	return &Option{
-		Name: name, Kind: kindSize, Default: byDefault, Doc: doc,
-		set: func(o *Options, t []string) error {
-			v, err := devices.ParseSize(last(t))
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			*field(o) = v
-			return nil
-		},
-		get: func(o *Options) any { return *field(o) },
+func parseTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not a time such as 1s or 500ms", text)
 	}
+	return d, nil
 }
-
-func number(name, byDefault string, field func(*Options) *int, doc string) *Option {
-	return &Option{
-		Name: name, Kind: kindNumber, Default: byDefault, Doc: doc,
-		set: func(o *Options, t []string) error {
-			v, err := strconv.Atoi(last(t))
-			if err != nil {
-				return fmt.Errorf("%s: %q is not a whole number", name, last(t))
-			}
-			*field(o) = v
-			return nil
-		},
-		get: func(o *Options) any { return *field(o) },
-	}
-}
-
-func duration(name, byDefault string, field func(*Options) *time.Duration, doc string) *Option {
-	return &Option{
-		Name: name, Kind: kindTime, Default: byDefault, Doc: doc,
-		set: func(o *Options, t []string) error {
-			v, err := time.ParseDuration(last(t))
-			if err != nil || v < 0 {
-				return fmt.Errorf("%s: %q is not a time such as 1s or 500ms", name, last(t))
-			}
-			*field(o) = v
-			return nil
-		},
-		get: func(o *Options) any { return (*field(o)).String() },
-	}
-}
-
-func last(texts []string) string { return texts[len(texts)-1] }
 
 func parseBool(text string) (bool, error) {
 	switch strings.ToLower(text) {

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,8 @@ type Options struct {
 	Ended   func(File)
 }
 
-func (o *Options) ensureDefaults() {
-	if o.Buffer == 0 {
-		o.Buffer = 4 * devices.MiB
-	}
-}
+// defaultBuffer is the default of Options.Buffer.
+const defaultBuffer = 4 * devices.MiB
 
 // part returns the range to copy of a file of a size.
 func (o *Options) part(size int64) segment {
@@ -96,7 +94,7 @@ type job struct {
 // fails does not stop the others; its error is in the summary, and the returned error is
 // the first one.
 func Copy(ctx context.Context, sources []string, target string, o Options) (Summary, error) {
-	o.ensureDefaults()
+	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
 	c := &copier{opts: o, byKernel: map[uint64]bool{}}
 	roots, err := c.plan(sources, target)
 	if err != nil {
@@ -193,7 +191,6 @@ func liesIn(path string, dir fs.FileInfo) bool {
 	}
 }
 
-// total returns the total size of the regular files.
 func (c *copier) total(roots []job) int64 {
 	var sum int64
 	for _, r := range roots {

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,51 +18,50 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// file copies one regular file.
-func (c *copier) file(ctx context.Context, j job) (out File) {
-	out = File{Source: j.source, Target: j.target}
+func (c *copier) file(ctx context.Context, j job) File {
+	out := File{Source: j.source, Target: j.target}
 	begun := time.Now()
-	defer func() { out.Seconds = time.Since(begun).Seconds() }()
+	out.Err = c.content(ctx, j, &out)
+	out.Seconds = time.Since(begun).Seconds()
+	return out
+}
+
+// content copies the content of a file, and sets what out says about it.
+func (c *copier) content(ctx context.Context, j job, out *File) error {
 	src, err := os.Open(j.source)
 	if err != nil {
-		out.Err = err
-		return out
+		return err
 	}
 	defer func() { _ = src.Close() }()
 	info, err := src.Stat()
 	if err != nil {
-		out.Err = err
-		return out
+		return err
 	}
 	dst, made, err := c.target(j, info)
 	if err != nil {
-		out.Err = err
-		return out
+		return err
 	}
 	m := &mover{c: c, src: src, dst: dst, part: c.opts.part(info.Size())}
 	m.shift = m.part.off
-	out.Err = m.run(ctx, info)
+	err = m.run(ctx, info)
 	out.Bytes, out.Ranged = m.done, m.ranged
-	if out.Err == nil {
-		out.Err = finish(dst, info)
+	if err == nil {
+		err = finish(dst, info)
 	}
-	if out.Err == nil {
+	if err == nil {
 		if m.part == (segment{0, info.Size()}) {
 			copyTensorFacts(src, dst)
 		}
 		out.Path = c.pathTaken(src, dst)
 	}
 	left := ""
-	if out.Err != nil {
+	if err != nil {
 		left = giveUp(dst, made, m.consistent)
 	}
-	if err := dst.Close(); out.Err == nil && err != nil {
-		out.Err = err
+	if err = cmp.Or(err, dst.Close()); err != nil && ctx.Err() != nil {
+		err = &interruptedError{j.source, left}
 	}
-	if out.Err != nil && ctx.Err() != nil {
-		out.Err = &interruptedError{j.source, left}
-	}
-	return out
+	return err
 }
 
 // target opens the file to write; made is set if it did not exist.

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -90,38 +91,33 @@ func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<
 
 // Pour writes the bytes of a file, or the part selected by the options, to w, and returns
 // the number of bytes written. Of the options it uses Off, Len, Buffer and Moved.
-func Pour(ctx context.Context, w io.Writer, source string, o Options) (int64, error) {
-	o.ensureDefaults()
+func Pour(ctx context.Context, w io.Writer, source string, o Options) (done int64, err error) {
 	src, err := os.Open(source)
 	if err != nil {
 		return 0, err
 	}
-	done, err := pour(ctx, w, src, o)
-	return done, errors.Join(err, src.Close())
-}
-
-func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (int64, error) {
+	defer func() { err = errors.Join(err, src.Close()) }()
 	info, err := src.Stat()
 	if err != nil {
 		return 0, err
 	}
-	return Drain(ctx, w, Source{Name: src.Name(), ReaderAt: src, Size: info.Size()}, o)
+	return Drain(ctx, w, Source{Name: source, ReadAt: src.ReadAt, Size: info.Size()}, o)
 }
 
 // Source is a source of bytes that is not a file.
 type Source struct {
-	io.ReaderAt
-
 	// Name names the source in errors.
 	Name string
 	Size int64
+	// ReadAt is as in io.ReaderAt, but may read fewer bytes without an error. It is called from
+	// one goroutine.
+	ReadAt func(p []byte, off int64) (int, error)
 }
 
 // Drain is like Pour, for a source that is not a file.
 func Drain(ctx context.Context, w io.Writer, src Source, o Options) (done int64, err error) {
-	o.ensureDefaults()
 	c := &copier{opts: o}
-	f := flow{buffer: o.Buffer, read: src.ReadAt, write: func(p []byte, _ int64) error {
+	f := flow{buffer: cmp.Or(o.Buffer, defaultBuffer), read: src.ReadAt, write: func(p []byte, _ int64) error {
 		n, werr := w.Write(p)
 		done += int64(n)
 		c.moved(int64(n))

@@ -43,13 +43,11 @@ func (c *copier) directory(ctx context.Context, j job) {
 	fault := func(err error) {
 		c.ended(File{Source: j.source, Target: j.target, Err: err})
 	}
-	made := true
-	if err := os.Mkdir(j.target, 0o700); err != nil {
-		if !errors.Is(err, fs.ErrExist) {
-			fault(err)
-			return
-		}
-		made = false
+	err := os.Mkdir(j.target, 0o700)
+	made := err == nil
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		fault(err)
+		return
 	}
 	entries, err := os.ReadDir(j.source)
 	if err != nil {

@@ -47,7 +47,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 		return err
 	}
 	holder := place.Holder{
-		PID: unixPID(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
+		PID: os.Getpid(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
@@ -92,8 +92,8 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 // refused describes a failure to acquire a lock: it names the object, the holder and the
 // remedy.
 func refused(what string, err error, remedy string) error {
-	var held *place.HeldError
-	if !errors.As(err, &held) {
+	held, is := errors.AsType[*place.HeldError](err)
+	if !is {
 		return err
 	}
 	if held.Holder.PID == 0 {
@@ -126,7 +126,12 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 		}
 	})
 	d.families = Families(host.Options{Dir: runtime, Atime: d.opts.Settings.Atime()}, d.opts.Logger)
-	raw, err := d.openListed(ctx, d.families)
+	var raw []devices.Device
+	if specs := d.opts.Settings.Devices; len(specs) > 0 {
+		raw, err = openSpecs(ctx, d.families, withHost(specs))
+	} else {
+		raw, err = d.openFound(ctx, d.families)
+	}
 	if err != nil {
 		return err
 	}
@@ -234,7 +239,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
-		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
+		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
 	})
 	if err != nil {
 		if errors.Is(err, metadata.ErrCorrupt) {
@@ -300,8 +305,9 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	calls := admin.NewCalls(d.opts.AccessLog)
 	metrics := admin.Metrics{
-		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.limits, Calls: calls,
+		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Cluster: d.Cluster, Limits: d.limits,
+		Calls: calls,
+		Operations: func() []fs.OperationStats { return d.server.Status().Operations },
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
@@ -316,12 +322,4 @@ func (d *Daemon) limits() []metadata.LimitStatus {
 	held := d.guard.Stats()
 	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.server.Limits(),
 		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
-}
-
-// openListed opens the devices that were requested, or else those that were found.
-func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
-	if specs := d.opts.Settings.Devices; len(specs) > 0 {
-		return openSpecs(ctx, reg, withHost(specs))
-	}
-	return d.openFound(ctx, reg)
 }

@@ -36,14 +36,8 @@ type others struct {
 	parsed  config.Cluster
 	service coord.Service
 	members membership
-	index   closingIndex
+	index   *keyindex.Registry
 	cluster *cluster.Cluster
-}
-
-// closingIndex is an index of keys that can be closed.
-type closingIndex interface {
-	keyindex.Index
-	Close() error
 }
 
 // join makes the mount a node of a cluster, if the options say so.
@@ -282,17 +276,8 @@ func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	}
 	out := adminapi.Cluster{
 		Name: o.parsed.Name, Self: o.members.Self(), Listening: o.cluster.Listening(), Squash: d.opts.Settings.Squash,
-		State: o.members.State(), Nodes: []adminapi.Node{}, Traffic: adminapi.Traffic(o.cluster.Stats()),
+		State: o.members.State(), Nodes: o.cluster.Nodes(), Traffic: o.cluster.Stats(),
 	}
-	var last []cluster.Conflict
-	out.Conflicts, last = o.cluster.KeyConflicts()
-	for _, one := range last {
-		out.LastConflicts = append(out.LastConflicts, adminapi.KeyConflict(one))
-	}
-	for _, n := range o.cluster.Nodes() {
-		out.Nodes = append(out.Nodes, adminapi.Node{
-			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Protection: n.Protection, Remote: n.Remote, Problem: n.Problem,
-		})
-	}
+	out.Conflicts, out.LastConflicts = o.cluster.KeyConflicts()
 	return out, nil
 }

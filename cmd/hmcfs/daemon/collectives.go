@@ -39,7 +39,6 @@ func (d *Daemon) inoOf(ctx context.Context, by objects.Caller, f *admin.Named) (
 	return d.namedFile(ctx, by, f.Path)
 }
 
-// taskOf translates a request into a task.
 func taskOf(r adminapi.CollectRequest) (t filecollect.Task, err error) {
 	t = filecollect.Task{Root: r.Root, Ranks: len(r.Sources), Strict: r.Strict, Algorithm: plan.Algorithm(r.Algorithm)}
 	if err = t.Kind.UnmarshalText([]byte(r.Verb)); err == nil {

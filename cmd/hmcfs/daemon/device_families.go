@@ -67,13 +67,10 @@ func sizeOnly() []config.Param { return []config.Param{{Name: "size", Kind: conf
 
 // SpecError is the error for a device specification that this machine cannot fulfil, such
 // as one of a device that does not exist.
-type SpecError struct{ err error }
+type SpecError struct{ error }
 
-// Error names the device, the cause and the remedy.
-func (e *SpecError) Error() string { return e.err.Error() }
-
-// Unwrap returns the driver's error.
-func (e *SpecError) Unwrap() error { return e.err }
+// Unwrap returns the driver's error, which names the device, the cause and the remedy.
+func (e *SpecError) Unwrap() error { return e.error }
 
 // openSpecs opens every device requested, or none.
 func openSpecs(ctx context.Context, reg *devices.Registry, specs []string) (devs []devices.Device, err error) {

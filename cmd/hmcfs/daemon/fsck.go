@@ -128,7 +128,6 @@ func stateFault(dir string, err error) error {
 	return fmt.Errorf("state directory %s can't be read: %w; restore a good copy, or recover what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
 
-// checker checks the records of a store.
 type checker struct {
 	meta *metadata.Store
 	// epochs are the incarnations of the devices whose memory exists.
@@ -180,7 +179,6 @@ func (c *checker) problems(ctx context.Context) ([]metadata.Problem, error) {
 	return found, nil
 }
 
-// remove removes every lost object.
 func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one func(metadata.Ino) error) error {
 	var faults []error
 	for n := range report.Lost {
@@ -195,7 +193,6 @@ func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one f
 	return errors.Join(faults...)
 }
 
-// removeNames removes all names of an inode.
 func (c *checker) removeNames(ctx context.Context, ino metadata.Ino) error {
 	for {
 		i, err := c.meta.Get(ctx, ino)

@@ -114,19 +114,10 @@ func (k keyed) handOut(ctx context.Context, h *objects.Holder, e objects.KeyEntr
 	case err != nil:
 		return err
 	}
-	full := keyLine(e.Key, known)
-	full.Node = e.Node
-	return each(full)
-}
-
-func keyLine(key string, known objects.KeyInfo) adminapi.Key {
 	a := known.Attr
-	line := adminapi.Key{
-		Key: key, Ino: a.Ino, Device: devices.Name(a.Device), Size: devices.Size(a.Size), State: string(a.State),
-		Blobs: make([]devices.Size, len(known.Blobs)),
+	line.Ino, line.Device, line.Size, line.State = a.Ino, devices.Name(a.Device), devices.Size(a.Size), string(a.State)
+	for _, n := range known.Blobs {
+		line.Blobs = append(line.Blobs, devices.Size(n))
 	}
-	for i, n := range known.Blobs {
-		line.Blobs[i] = devices.Size(n)
-	}
-	return line
+	return each(line)
 }

@@ -101,7 +101,6 @@ func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found
 	return nil
 }
 
-// repairRecords repairs one problem and records the outcome.
 func (c *checker) repairRecords(ctx context.Context, p metadata.Problem, row *adminapi.Problem) {
 	err := c.meta.Repair(ctx, p)
 	if errors.Is(err, metadata.ErrChanged) {

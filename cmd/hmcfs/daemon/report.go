@@ -171,14 +171,6 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 	return out, nil
 }
 
-func (d *Daemon) operations() []admin.Operation {
-	var out []admin.Operation
-	for _, o := range d.server.Status().Operations {
-		out = append(out, admin.Operation{Name: o.Name, Count: o.Count, Errors: o.Errors, Seconds: o.Seconds})
-	}
-	return out
-}
-
 // configJSON returns the content of .hmcfs/config.
 func (d *Daemon) configJSON() ([]byte, error) {
 	values := map[string]any{}

@@ -29,12 +29,9 @@ func (d *Daemon) openIndex(context.Context) error {
 	if !ok {
 		return nil
 	}
-	index, err := keyindex.New(keyindex.Options{ //nolint:contextcheck // it lives as long as the mount
+	var err error
+	o.index, err = keyindex.New(keyindex.Options{ //nolint:contextcheck // it lives as long as the mount
 		Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger,
 	})
-	if err != nil {
-		return err
-	}
-	o.index = index
-	return nil
+	return err
 }

@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"os"
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -14,11 +12,7 @@ import (
 func Settings(s *config.Settings) []adminapi.Setting {
 	out := make([]adminapi.Setting, 0, len(s.List))
 	for _, l := range s.List {
-		value := l.Option.Value(&s.Options)
-		if n, ok := value.(devices.Size); ok {
-			value = uint64(n)
-		}
-		out = append(out, adminapi.Setting{Name: l.Option.Name, Value: value, Source: l.Source})
+		out = append(out, adminapi.Setting{Name: l.Option.Name, Value: l.Option.Value(&s.Options), Source: l.Source})
 	}
 	return out
 }
@@ -45,7 +39,3 @@ func (d *Daemon) warnings() []string {
 	}
 	return d.warned
 }
-
-func unixPID() int { return os.Getpid() }
-
-func unixGID() int { return os.Getgid() }

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // Daemon shares the memory of its files.
@@ -20,21 +21,15 @@ var _ admin.Sharer = (*Daemon)(nil)
 
 // File returns the file that a request names, which the caller must be able to reach.
 func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error) {
-	switch {
-	case shown != nil:
-		ino, err := d.shownFile(shown)
-		if err != nil {
-			return 0, err
-		}
-		// Views and the files of .hmcfs have inode numbers without a record.
-		if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
-			return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
-		}
+	ino, err := d.inoOf(ctx, by, &admin.Named{File: named, Shown: shown})
+	if err != nil || shown == nil {
 		return ino, err
-	case named.Ino != 0:
-		return named.Ino, d.mayReach(ctx, by, named.Ino)
 	}
-	return d.namedFile(ctx, by, named.Path)
+	// Views and the files of .hmcfs have inode numbers without a record.
+	if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
+		return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+	}
+	return ino, err
 }
 
 // shownFile returns the file of a descriptor. The sender got it from the kernel, so the
@@ -42,16 +37,11 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 // kernel answers this statx without asking the filesystem, which may be another one that
 // never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, fmt.Errorf("the file's descriptor: %w", err)
-	}
 	var st unix.Statx_t
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		inner = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	err := owner.Control(f, func(fd int) error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("the file's descriptor: %w", err)
 	}
 	if dev := fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor); dev != d.dev {

@@ -22,11 +22,7 @@ func (p *pair) openBounce(ctx context.Context, n devices.Size) (err error) {
 	if p.bounce.memory, err = p.take(ctx, Host, n); err != nil {
 		return err
 	}
-	got, err := p.ask(ctx, ask{Do: askBounce, Size: n})
-	if err != nil {
-		return err
-	}
-	p.bounce.descriptor, err = wire.ParseDescriptor(got.Descriptor)
+	p.bounce.descriptor, err = p.askMemory(ctx, ask{Do: askBounce, Size: n})
 	return err
 }
 
@@ -53,23 +49,6 @@ func (p *pair) bouncedPut(ctx context.Context, row Row) error {
 		}
 	}
 	return nil
-}
-
-// openBounce allocates host memory and shares it.
-func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
-	if g.bounce != nil {
-		return nil, errors.New("bounce memory exists already")
-	}
-	m, err := g.take(ctx, Host, n)
-	if err != nil {
-		return nil, err
-	}
-	g.bounce = m
-	d, err := g.comm.Share(ctx, runnerRank, m.buffer, wire.Writable)
-	if err != nil {
-		return nil, err
-	}
-	return d.Append(nil), nil
 }
 
 // store copies bytes from host memory to the open memory, once for each tag that it

@@ -148,21 +148,27 @@ func (m *Meter) allocate() (err error) {
 	most := slices.Max(append([]devices.Size{page}, m.o.Sizes...))
 	most = (most + devices.Size(m.g.Size())*8 + page - 1) / page * page
 	m.apart = devices.Offset(most)
-	if m.all, err = m.o.Memory(2 * most); err != nil {
+	if m.all, err = m.take(m.o.Memory, 2*most); err != nil {
 		return fmt.Errorf("memory of %v: %w", 2*most, err)
 	}
-	m.taken = append(m.taken, m.all)
 	if m.o.Bounce != nil {
-		if m.host, err = m.o.Bounce(2 * most); err != nil {
+		if m.host, err = m.take(m.o.Bounce, 2*most); err != nil {
 			return fmt.Errorf("host memory of %v: %w", 2*most, err)
 		}
-		m.taken = append(m.taken, m.host)
 	}
-	if m.took, err = m.o.Memory(page); err != nil {
+	if m.took, err = m.take(m.o.Memory, page); err != nil {
 		return fmt.Errorf("memory of a time: %w", err)
 	}
-	m.taken = append(m.taken, m.took)
 	return nil
+}
+
+// take allocates memory that Close frees.
+func (m *Meter) take(from func(devices.Size) (*region.Buffer, error), n devices.Size) (*region.Buffer, error) {
+	b, err := from(n)
+	if err == nil {
+		m.taken = append(m.taken, b)
+	}
+	return b, err
 }
 
 // Close frees the memory. The group must be closed before, since it holds shared buffers.

@@ -3,7 +3,6 @@ package perf
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -18,7 +17,6 @@ import (
 // content generates the ranks' numbers: small integers that depend on rank and index, so
 // that every sum of them is exact in every type, and a wrong rank or index is detected.
 type content struct {
-	typ   elem.Type
 	ranks int
 	// numbers holds 0, 1, 2, … as elements.
 	numbers [][]byte
@@ -29,23 +27,14 @@ type content struct {
 const largest = 3
 
 func newContent(t elem.Type, ranks int) (*content, error) {
-	one := make([]byte, t.Size())
-	switch t {
-	case elem.Float16:
-		binary.LittleEndian.PutUint16(one, 0x3c00)
-	case elem.BFloat16:
-		binary.LittleEndian.PutUint16(one, 0x3f80)
-	case elem.Float32:
-		binary.LittleEndian.PutUint32(one, 0x3f800000)
-	case elem.Float64:
-		binary.LittleEndian.PutUint64(one, 0x3ff0000000000000)
-	default:
-		if !t.Combines() {
-			return nil, fmt.Errorf("elements of type %s can't be summed: %w", t, elem.ErrType)
-		}
-		one[0] = 1
+	if !t.Combines() {
+		return nil, fmt.Errorf("elements of type %s can't be summed: %w", t, elem.ErrType)
 	}
-	c := &content{typ: t, ranks: ranks, numbers: [][]byte{make([]byte, len(one))}}
+	one := make([]byte, t.Size())
+	if one[0] = 1; t.Floating() {
+		elem.PutFloat(t, one, 1)
+	}
+	c := &content{ranks: ranks, numbers: [][]byte{make([]byte, len(one))}}
 	for range largest * ranks {
 		next := make([]byte, len(one))
 		if err := elem.Combine(elem.Sum, t, next, c.numbers[len(c.numbers)-1], one); err != nil {

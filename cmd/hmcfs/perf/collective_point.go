@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -43,7 +44,7 @@ func (m *Meter) point(ctx context.Context, kind plan.Kind, size devices.Size) ([
 	}
 	rows := make([]CollectiveRow, len(all))
 	for i, v := range all {
-		v.row.summarise(v.took)
+		v.row.Seconds, v.row.P99 = quantiles(v.took)
 		v.row.Allocations = float64(v.heap) / float64(m.o.Rounds*calls)
 		if v.row.Seconds > 0 {
 			r := collective.Report{Task: plan.Task{Kind: kind, Ranks: m.g.Size(), Type: m.o.Type, Count: uint64(size) / m.o.Type.Size()}}
@@ -58,17 +59,12 @@ func (m *Meter) point(ctx context.Context, kind plan.Kind, size devices.Size) ([
 
 // overFastest computes the ratio of each row to the fastest of them.
 func overFastest(rows []CollectiveRow) {
-	if len(rows) < 2 {
+	least := slices.MinFunc(rows, func(a, b CollectiveRow) int { return cmp.Compare(a.Seconds, b.Seconds) }).Seconds
+	if len(rows) < 2 || least <= 0 {
 		return
 	}
-	least := rows[0].Seconds
 	for i := range rows {
-		least = min(least, rows[i].Seconds)
-	}
-	for i := range rows {
-		if least > 0 {
-			rows[i].Fastest = rows[i].Seconds / least
-		}
+		rows[i].Fastest = rows[i].Seconds / least
 	}
 }
 
@@ -124,7 +120,7 @@ func (m *Meter) turn(ctx context.Context, v *variant, calls int, counts bool) er
 	if err := m.prove(ctx, v); err != nil {
 		return err
 	}
-	times, heap, err := m.round(ctx, v, calls)
+	times, heap, err := m.round(ctx, calls, func() error { return m.do(ctx, v) })
 	if err != nil {
 		return err
 	}
@@ -177,7 +173,7 @@ func whole(ctx context.Context, host, v domain.View, load bool) error {
 
 // round makes some calls, and returns the seconds per call, and the number of heap
 // allocations.
-func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64, heap uint64, err error) {
+func (m *Meter) round(ctx context.Context, calls int, call func() error) (each float64, heap uint64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	// Reading the statistics stops the process, and a rank that reaches the first barrier
@@ -189,17 +185,11 @@ func (m *Meter) round(ctx context.Context, v *variant, calls int) (each float64,
 	}
 	begin := time.Now()
 	for range calls {
-		if err = m.do(ctx, v); err != nil {
+		if err = call(); err != nil {
 			return 0, 0, err
 		}
 	}
 	each = time.Since(begin).Seconds() / float64(calls)
 	runtime.ReadMemStats(&after)
 	return each, after.Mallocs - before.Mallocs, nil
-}
-
-// summarise computes the median and the 99th percentile.
-func (row *CollectiveRow) summarise(took []float64) {
-	slices.Sort(took)
-	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -22,11 +21,10 @@ const (
 // Gradients measures the reductions of one training step, with 1000 tensors of 16 KiB: the
 // first row with fusion, the second tensor by tensor.
 func (m *Meter) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
-	b, err := m.o.Memory(gradients * gradientSize)
+	b, err := m.take(m.o.Memory, gradients*gradientSize)
 	if err != nil {
 		return nil, fmt.Errorf("memory of the gradients: %w", err)
 	}
-	m.taken = append(m.taken, b)
 	if _, err = m.g.Share(ctx, b); err != nil {
 		return nil, err
 	}
@@ -74,24 +72,21 @@ func step(ctx context.Context, f *fusion.Fuser, views []domain.View) error {
 // steps measures a step repeatedly.
 func (m *Meter) steps(ctx context.Context, name string, run func() error) (CollectiveRow, error) {
 	row := CollectiveRow{Kind: name, Ranks: m.g.Size(), Bytes: gradients * gradientSize, Type: elem.Float32.String()}
-	var took []float64
+	var all []float64
 	for round := -m.o.WarmUp; round < m.o.Rounds; round++ {
-		if err := m.g.Barrier(ctx); err != nil {
-			return row, err
-		}
-		begin := time.Now()
-		if err := run(); err != nil {
+		took, _, err := m.round(ctx, 1, run)
+		if err != nil {
 			return row, err
 		}
 		row.describe(m.last)
-		slowest, err := m.slowest(ctx, time.Since(begin).Seconds())
+		slowest, err := m.slowest(ctx, took)
 		if err != nil {
 			return row, err
 		}
 		if round >= 0 {
-			took = append(took, slowest)
+			all = append(all, slowest)
 		}
 	}
-	row.summarise(took)
+	row.Seconds, row.P99 = quantiles(all)
 	return row, nil
 }

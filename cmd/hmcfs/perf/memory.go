@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,12 +85,8 @@ func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 // open makes the communicator with the given transports; none means the communicator's
 // default.
 func (s *station) open(transports []comm.Transport) (err error) {
-	devs := make([]devices.Device, 0, len(s.devs))
-	for _, dev := range s.devs {
-		devs = append(devs, dev)
-	}
 	s.comm, err = comm.New(comm.Options{
-		Rank: s.opts.Rank, Secret: s.opts.Secret, Plain: s.opts.Plain, Engine: s.engine, Transports: transports, Devices: devs, UCX: s.opts.UCX,
+		Rank: s.opts.Rank, Secret: s.opts.Secret, Plain: s.opts.Plain, Engine: s.engine, Transports: transports, Devices: slices.Collect(maps.Values(s.devs)), UCX: s.opts.UCX,
 		Channels: s.opts.Channels, Chunk: uint32(s.opts.Chunk), Timeout: s.opts.Timeout,
 	})
 	if err != nil {

@@ -43,11 +43,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, m.free(context.WithoutCancel(ctx))) }()
-	got, err := r.ask(ctx, ask{Do: askOpen, Memory: remote, Size: most})
-	if err != nil {
-		return err
-	}
-	d, err := wire.ParseDescriptor(got.Descriptor)
+	d, err := r.askMemory(ctx, ask{Do: askOpen, Memory: remote, Size: most})
 	if err != nil {
 		return err
 	}
@@ -158,8 +154,11 @@ func (p *pair) times(ctx context.Context, row Row, times int) ([]time.Duration, 
 	default:
 		return timed(times, func(int) error { return p.move(ctx, row) })
 	}
-	b := between{p.domain, p.buffer}
-	return p.beside(ctx, a, times, func(int) error { return b.several(ctx, row) })
+	t, err := newTalk(p.domain, p.buffer, row.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return p.beside(ctx, a, times, func(int) error { return t.several(ctx, row) })
 }
 
 // move starts as many operations of a row as its depth, and waits for all.

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,11 +122,7 @@ func (r *runner) connected(at control.Address) error {
 
 // because formats the reasons why transports are not used.
 func because(reasons []string) string {
-	var line strings.Builder
-	for _, why := range reasons {
-		line.WriteString("; not " + why)
-	}
-	return line.String()
+	return strings.Join(append([]string{""}, reasons...), "; not ")
 }
 
 func (r *runner) all(ctx context.Context) error {
@@ -181,13 +178,19 @@ func (r *runner) answer(ctx context.Context) (reply, error) {
 	return got, nil
 }
 
+// askMemory sends a request for memory and returns its descriptor.
+func (r *runner) askMemory(ctx context.Context, a ask) (wire.Descriptor, error) {
+	got, err := r.ask(ctx, a)
+	if err != nil {
+		return wire.Descriptor{}, err
+	}
+	return wire.ParseDescriptor(got.Descriptor)
+}
+
 // tags measures half of the round trip of a tag.
 func (r *runner) tags(ctx context.Context) error {
-	rounds := r.opts.WarmUp + r.opts.Rounds
-	if err := r.send(ctx, ask{Do: askEcho, Count: rounds}); err != nil {
-		return err
-	}
-	times, err := timed(rounds, func(i int) error {
+	row := Row{Mode: latency, Operation: OpTag, Transport: r.peer.Transport, Depth: 1}
+	return r.roundTrips(ctx, row, ask{Do: askEcho}, func(i int) error {
 		if err := r.comm.SendTag(ctx, serverRank, wire.Tag(i)); err != nil {
 			return err
 		}
@@ -197,17 +200,34 @@ func (r *runner) tags(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// roundTrips adds a latency row for half of the duration of fn, whose other side is a
+// request that the server executes.
+func (r *runner) roundTrips(ctx context.Context, row Row, a ask, fn func(i int) error) error {
+	a.Count = r.opts.WarmUp + r.opts.Rounds
+	took, err := r.beside(ctx, a, a.Count, fn)
 	if err != nil {
 		return err
 	}
-	if _, err := r.answer(ctx); err != nil {
-		return err
+	for i := range took {
+		took[i] /= 2
 	}
-	for i := range times {
-		times[i] /= 2
-	}
-	r.add(Row{Mode: latency, Operation: OpTag, Transport: r.peer.Transport, Depth: 1}, times[r.opts.WarmUp:])
+	r.add(row, took[r.opts.WarmUp:])
 	return nil
+}
+
+// beside times fn while the server executes a request.
+func (r *runner) beside(ctx context.Context, a ask, rounds int, fn func(i int) error) ([]time.Duration, error) {
+	if err := r.send(ctx, a); err != nil {
+		return nil, err
+	}
+	took, err := timed(rounds, fn)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.answer(ctx)
+	return took, err
 }
 
 // timed calls fn repeatedly and returns the duration of each call, in order.
@@ -225,7 +245,7 @@ func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 
 // add adds a row for some times, each of row.Depth operations.
 func (r *runner) add(row Row, times []time.Duration) {
-	slices.Sort(times)
+	median, p99 := quantiles(times)
 	row.Network = r.peer.Network
 	row.Count = len(times)
 	each := func(d time.Duration) float64 {
@@ -235,11 +255,16 @@ func (r *runner) add(row Row, times []time.Duration) {
 	for _, d := range times {
 		all += d
 	}
-	row.MedianUS = each(times[len(times)/2])
+	row.MedianUS, row.P99US = each(median), each(p99)
 	row.MeanUS = each(all) / float64(len(times))
-	row.P99US = each(times[min(len(times)-1, len(times)*99/100)])
 	if row.Mode == bandwidth {
 		row.GBs = float64(row.Bytes) / (row.MedianUS * 1e3)
 	}
 	r.report.Rows = append(r.report.Rows, row)
+}
+
+// quantiles sorts values and returns their median and their 99th percentile.
+func quantiles[T cmp.Ordered](all []T) (median, p99 T) {
+	slices.Sort(all)
+	return all[len(all)/2], all[min(len(all)-1, len(all)*99/100)]
 }

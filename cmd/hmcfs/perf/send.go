@@ -2,11 +2,9 @@ package perf
 
 import (
 	"context"
-	"time"
-
-	"github.com/hmcfs/hmcfs/devices/elem"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -25,39 +23,32 @@ func (s *station) join(ctx context.Context) (*domain.Comm, error) {
 	return s.domains.NewComm(ctx, domainName, []wire.Rank{serverRank, runnerRank})
 }
 
-// view returns the first n bytes of a buffer as a message.
-func view(b *region.Buffer, n devices.Size) (domain.View, error) {
-	return domain.NewView(b, 0, elem.Uint8, uint64(n))
+// talk sends and receives one message, in the memory of one side, again and again.
+type talk struct {
+	domain *domain.Comm
+	view   domain.View
 }
 
-// between is a domain and the memory of one side.
-type between struct {
-	domain *domain.Comm
-	buffer *region.Buffer
+// newTalk makes the first n bytes of a buffer the message.
+func newTalk(d *domain.Comm, b *region.Buffer, n devices.Size) (*talk, error) {
+	v, err := domain.NewView(b, 0, elem.Uint8, uint64(n))
+	return &talk{d, v}, err
 }
 
 // send sends messages, one after the other. When it returns, all have been received.
-func (b *between) send(ctx context.Context, to domain.Rank, n devices.Size, count int) error {
-	v, err := view(b.buffer, n)
-	if err != nil {
-		return err
-	}
+func (t *talk) send(ctx context.Context, to domain.Rank, count int) error {
 	for range count {
-		if err := b.domain.Send(ctx, v, to, sendTag); err != nil {
+		if err := t.domain.Send(ctx, t.view, to, sendTag); err != nil {
 			return err
 		}
 	}
-	return b.domain.Flush(ctx, to)
+	return t.domain.Flush(ctx, to)
 }
 
 // receive receives messages, one after the other.
-func (b *between) receive(ctx context.Context, from domain.Rank, n devices.Size, count int) error {
-	v, err := view(b.buffer, n)
-	if err != nil {
-		return err
-	}
+func (t *talk) receive(ctx context.Context, from domain.Rank, count int) error {
 	for range count {
-		if err := b.domain.Recv(ctx, v, from, sendTag); err != nil {
+		if err := t.domain.Recv(ctx, t.view, from, sendTag); err != nil {
 			return err
 		}
 	}
@@ -65,16 +56,12 @@ func (b *between) receive(ctx context.Context, from domain.Rank, n devices.Size,
 }
 
 // pong sends received messages back.
-func (b *between) pong(ctx context.Context, with domain.Rank, n devices.Size, count int) error {
-	v, err := view(b.buffer, n)
-	if err != nil {
-		return err
-	}
+func (t *talk) pong(ctx context.Context, with domain.Rank, count int) error {
 	for range count {
-		if err := b.domain.Recv(ctx, v, with, sendTag); err != nil {
+		if err := t.domain.Recv(ctx, t.view, with, sendTag); err != nil {
 			return err
 		}
-		if err := b.domain.Send(ctx, v, with, sendTag); err != nil {
+		if err := t.domain.Send(ctx, t.view, with, sendTag); err != nil {
 			return err
 		}
 	}
@@ -82,30 +69,22 @@ func (b *between) pong(ctx context.Context, with domain.Rank, n devices.Size, co
 }
 
 // ping sends a message and waits for its return.
-func (b *between) ping(ctx context.Context, with domain.Rank, n devices.Size) error {
-	v, err := view(b.buffer, n)
-	if err != nil {
+func (t *talk) ping(ctx context.Context, with domain.Rank) error {
+	if err := t.domain.Send(ctx, t.view, with, sendTag); err != nil {
 		return err
 	}
-	if err := b.domain.Send(ctx, v, with, sendTag); err != nil {
-		return err
-	}
-	return b.domain.Recv(ctx, v, with, sendTag)
+	return t.domain.Recv(ctx, t.view, with, sendTag)
 }
 
-// several starts sends or receives together and waits for all.
-func (b *between) several(ctx context.Context, row Row) error {
-	v, err := view(b.buffer, row.Bytes)
-	if err != nil {
-		return err
-	}
-	begin := b.domain.Isend
+// several starts a row's sends or receives together and waits for all.
+func (t *talk) several(ctx context.Context, row Row) (err error) {
+	begin := t.domain.Isend
 	if row.Operation == OpRecv {
-		begin = b.domain.Irecv
+		begin = t.domain.Irecv
 	}
 	all := make([]*domain.Request, row.Depth)
 	for i := range all {
-		if all[i], err = begin(ctx, v, serverInDomain, sendTag); err != nil {
+		if all[i], err = begin(ctx, t.view, serverInDomain, sendTag); err != nil {
 			return err
 		}
 	}
@@ -115,39 +94,19 @@ func (b *between) several(ctx context.Context, row Row) error {
 		}
 	}
 	if row.Operation == OpSend {
-		return b.domain.Flush(ctx, serverInDomain)
+		return t.domain.Flush(ctx, serverInDomain)
 	}
 	return nil
 }
 
 // messages measures half of the round trip of a message.
 func (p *pair) messages(ctx context.Context) error {
-	b := between{p.domain, p.buffer}
-	rounds := p.opts.WarmUp + p.opts.Rounds
-	took, err := p.beside(ctx, ask{Do: askPong, Size: latencySize, Count: rounds}, rounds, func(int) error {
-		return b.ping(ctx, serverInDomain, latencySize)
-	})
+	t, err := newTalk(p.domain, p.buffer, latencySize)
 	if err != nil {
 		return err
 	}
-	for i := range took {
-		took[i] /= 2
-	}
-	p.add(Row{
+	row := Row{
 		Mode: latency, Operation: OpSend, Transport: p.peer.Transport, Memory: p.local, PeerMemory: p.remote, Bytes: latencySize, Depth: 1,
-	}, took[p.opts.WarmUp:])
-	return nil
-}
-
-// beside times fn while the server executes a request.
-func (p *pair) beside(ctx context.Context, a ask, rounds int, fn func(i int) error) ([]time.Duration, error) {
-	if err := p.send(ctx, a); err != nil {
-		return nil, err
 	}
-	took, err := timed(rounds, fn)
-	if err != nil {
-		return nil, err
-	}
-	_, err = p.answer(ctx)
-	return took, err
+	return p.roundTrips(ctx, row, ask{Do: askPong, Size: latencySize}, func(int) error { return t.ping(ctx, serverInDomain) })
 }

@@ -83,7 +83,10 @@ func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 	case askEcho:
 		return g.echo(ctx, a.Count)
 	case askOpen:
-		r.Descriptor, err = g.open(ctx, a.Memory, a.Size)
+		// The previous memory is freed first: there may not be room for both.
+		if err = g.leave(ctx); err == nil {
+			r.Descriptor, err = g.provide(ctx, &g.memory, a.Memory, a.Size, wire.Readable|wire.Writable)
+		}
 		return err
 	}
 	if g.memory == nil {
@@ -97,7 +100,10 @@ func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 		r.Differs, err = verify(ctx, b, a.Seed, a.Size)
 		return err
 	case askBounce:
-		r.Descriptor, err = g.openBounce(ctx, a.Size)
+		if g.bounce != nil {
+			return errors.New("bounce memory exists already")
+		}
+		r.Descriptor, err = g.provide(ctx, &g.bounce, Host, a.Size, wire.Writable)
 		return err
 	case askStore:
 		return g.store(ctx, a.Size, a.Count)
@@ -108,30 +114,29 @@ func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 	if g.domain == nil {
 		return errors.New("there is no domain")
 	}
-	with := between{g.domain, b}
+	t, err := newTalk(g.domain, b, a.Size)
+	if err != nil {
+		return err
+	}
 	switch a.Do {
 	case askSend:
-		return with.send(ctx, runnerInDomain, a.Size, a.Count)
+		return t.send(ctx, runnerInDomain, a.Count)
 	case askReceive:
-		return with.receive(ctx, runnerInDomain, a.Size, a.Count)
+		return t.receive(ctx, runnerInDomain, a.Count)
 	case askPong:
-		return with.pong(ctx, runnerInDomain, a.Size, a.Count)
+		return t.pong(ctx, runnerInDomain, a.Count)
 	}
 	return fmt.Errorf("%q is not understood", a.Do)
 }
 
-// open registers and shares memory, replacing the memory that was open.
-func (g *servedRunner) open(ctx context.Context, name devices.Name, n devices.Size) ([]byte, error) {
-	// The previous memory is freed first: there may not be room for both.
-	if err := g.leave(ctx); err != nil {
-		return nil, err
-	}
+// provide allocates memory, which g keeps at a place, and returns its descriptor.
+func (g *servedRunner) provide(ctx context.Context, place **memory, name devices.Name, n devices.Size, may wire.Rights) ([]byte, error) {
 	m, err := g.take(ctx, name, n)
 	if err != nil {
 		return nil, err
 	}
-	g.memory = m
-	d, err := g.comm.Share(ctx, runnerRank, m.buffer, wire.Readable|wire.Writable)
+	*place = m
+	d, err := g.comm.Share(ctx, runnerRank, m.buffer, may)
 	if err != nil {
 		return nil, err
 	}

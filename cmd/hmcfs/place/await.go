@@ -42,7 +42,7 @@ func hasEnded(pid int) bool {
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return errors.Is(err, unix.ESRCH) || !errors.Is(err, unix.ENOSYS)
+		return !errors.Is(err, unix.ENOSYS)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

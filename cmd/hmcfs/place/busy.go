@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,27 +27,37 @@ func (u User) String() string {
 // Users returns the processes that keep a mount busy, as far as this user may see them,
 // without this process. It reads only /proc and never accesses the mount.
 func Users(mountPoint string) []User {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	var out []User
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+	for pid, dir := range processes() {
+		if pid == os.Getpid() {
 			continue
 		}
-		if u, ok := userOf(pid, mountPoint); ok {
+		if u, ok := userOf(pid, dir, mountPoint); ok {
 			out = append(out, u)
 		}
 	}
 	return out
 }
 
-func userOf(pid int, mountPoint string) (User, bool) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
+// processes returns all processes, with their directories in /proc.
+func processes() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+		for _, dir := range dirs {
+			if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && !yield(pid, dir) {
+				return
+			}
+		}
+	}
+}
+
+func nameOf(dir string) string {
 	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
-	u := User{PID: pid, Name: strings.TrimSpace(string(name))}
+	return strings.TrimSpace(string(name))
+}
+
+func userOf(pid int, dir, mountPoint string) (User, bool) {
+	u := User{PID: pid, Name: nameOf(dir)}
 	links := map[string]string{filepath.Join(dir, "cwd"): "as its directory", filepath.Join(dir, "root"): "as its root"}
 	if fds, err := os.ReadDir(filepath.Join(dir, "fd")); err == nil {
 		for _, fd := range fds {

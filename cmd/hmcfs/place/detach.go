@@ -44,14 +44,13 @@ func Wrest(m Mount) (cutErr, err error) {
 }
 
 func describeDetach(mountPoint string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("unmount %s: %w", mountPoint, ErrBusy)
-	default:
-		return fmt.Errorf("unmount %s: %w", mountPoint, err)
 	}
+	if errors.Is(err, unix.EBUSY) {
+		err = ErrBusy
+	}
+	return fmt.Errorf("unmount %s: %w", mountPoint, err)
 }
 
 // fusermount calls the set-user-ID helper, with which a user can unmount a mount of that

@@ -110,8 +110,8 @@ func (p Paths) RemoveMetadata() error {
 	if err == nil {
 		err = os.Rename(p.Metadata(), p.removed())
 	}
-	if err == nil {
-		p.forget()
+	if err == nil && p.Runtime != "" {
+		_ = os.Remove(p.Witness()) // of the removed records
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -140,13 +140,6 @@ func (p Paths) ForgetAll() {
 		if isWitness(e) {
 			_ = os.Remove(filepath.Join(p.Runtime, e.Name()))
 		}
-	}
-}
-
-// forget removes the witness of removed records.
-func (p Paths) forget() {
-	if p.Runtime != "" {
-		_ = os.Remove(p.Witness())
 	}
 }
 

@@ -90,13 +90,13 @@ func (l *Lock) isStillAt(path string) bool {
 
 func (l *Lock) write(h Holder) error {
 	data, err := json.Marshal(h)
+	if err == nil {
+		err = l.file.Truncate(0)
+	}
+	if err == nil {
+		_, err = l.file.WriteAt(append(data, '\n'), 0)
+	}
 	if err != nil {
-		return fmt.Errorf("write lock %s: %w", l.path, err)
-	}
-	if err := l.file.Truncate(0); err != nil {
-		return fmt.Errorf("write lock %s: %w", l.path, err)
-	}
-	if _, err := l.file.WriteAt(append(data, '\n'), 0); err != nil {
 		return fmt.Errorf("write lock %s: %w", l.path, err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // FSType is the type of an hmcfs mount in the mount table.
@@ -20,9 +21,8 @@ type Mount struct {
 	Dev        string
 	MountPoint string
 	Type       string
-	Source     string
-	// Options are those of the mount point, followed by those of the filesystem.
-	Options []string
+	// options are those of the filesystem, separated by commas.
+	options string
 }
 
 // IsHMCFS reports whether the mount is an hmcfs mount.
@@ -30,7 +30,7 @@ func (m Mount) IsHMCFS() bool { return m.Type == FSType }
 
 // Owner returns the user whose daemon serves a FUSE mount; -1 for other mounts.
 func (m Mount) Owner() int {
-	for _, o := range m.Options {
+	for o := range strings.SplitSeq(m.options, ",") {
 		if id, ok := strings.CutPrefix(o, "user_id="); ok {
 			if n, err := strconv.Atoi(id); err == nil {
 				return n
@@ -41,8 +41,10 @@ func (m Mount) Owner() int {
 }
 
 // Mounts reads the mount table of this process.
-func Mounts() ([]Mount, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+func Mounts() ([]Mount, error) { return mountsOf("/proc/self") }
+
+func mountsOf(dir string) ([]Mount, error) {
+	f, err := os.Open(filepath.Join(dir, "mountinfo"))
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
@@ -51,45 +53,15 @@ func Mounts() ([]Mount, error) {
 }
 
 func parseMounts(r io.Reader) ([]Mount, error) {
-	var out []Mount
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		place, system, ok := strings.Cut(lines.Text(), " - ")
-		a, b := strings.Fields(place), strings.Fields(system)
-		if !ok || len(a) < 6 || len(b) < 2 {
-			continue
-		}
-		m := Mount{Dev: a[2], MountPoint: unescape(a[4]), Type: b[0], Source: unescape(b[1])}
-		m.Options = strings.Split(a[5], ",")
-		if len(b) > 2 {
-			m.Options = append(m.Options, strings.Split(b[2], ",")...)
-		}
-		out = append(out, m)
-	}
-	if err := lines.Err(); err != nil {
+	all, err := mountinfo.GetMountsFromReader(r, nil)
+	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
+	out := make([]Mount, len(all))
+	for i, m := range all {
+		out[i] = Mount{Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), MountPoint: m.Mountpoint, Type: m.FSType, options: m.VFSOptions}
+	}
 	return out, nil
-}
-
-// unescape decodes the kernel's escapes, such as \040 for a space.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // MountsAt returns the mounts exactly at a path, the topmost last.
@@ -114,9 +86,7 @@ func MountOf(path string) (m Mount, found bool, err error) {
 		return Mount{}, false, err
 	}
 	for _, c := range all {
-		inside := path == c.MountPoint || c.MountPoint == "/" ||
-			strings.HasPrefix(path, c.MountPoint+string(filepath.Separator))
-		if inside && len(c.MountPoint) >= len(m.MountPoint) {
+		if inside := c.MountPoint == "/" || isInside(path, c.MountPoint); inside && len(c.MountPoint) >= len(m.MountPoint) {
 			m, found = c, true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -162,11 +164,9 @@ func shorten(name, path string) string {
 }
 
 func fnv64(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, s) // it never fails
+	return h.Sum64()
 }
 
 // Absolute returns the path without links or dots. A mount point is returned without being

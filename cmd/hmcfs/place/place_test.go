@@ -142,14 +142,13 @@ func TestLock(t *testing.T) {
 func TestParseMounts(t *testing.T) {
 	const table = `36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 40 35 0:42 / /mnt/with\040space rw,nosuid shared:2 - fuse.hmcfs hmcfs rw,user_id=1000,group_id=0
-nonsense
 41 35 0:43 / /mnt\134x rw - tmpfs none rw
 `
 	all, err := parseMounts(strings.NewReader(table))
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if m := all[1]; m.MountPoint != "/mnt/with space" || !m.IsHMCFS() || m.Owner() != 1000 || m.Dev != "0:42" || m.Source != "hmcfs" {
+	if m := all[1]; m.MountPoint != "/mnt/with space" || !m.IsHMCFS() || m.Owner() != 1000 || m.Dev != "0:42" {
 		t.Errorf("%+v", m)
 	}
 	if all[2].MountPoint != `/mnt\x` || all[2].Owner() != -1 {
@@ -199,10 +198,10 @@ func TestUsersNameWhoHoldsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if u, ok := userOf(os.Getpid(), dir); !ok || u.Path != f.Name() || u.How != "open" {
+	if u, ok := userOf(os.Getpid(), "/proc/self", dir); !ok || u.Path != f.Name() || u.How != "open" {
 		t.Errorf("%+v, %t", u, ok)
 	}
-	if u, ok := userOf(os.Getpid(), dir+"x"); ok {
+	if u, ok := userOf(os.Getpid(), "/proc/self", dir+"x"); ok {
 		t.Errorf("another directory: %+v", u)
 	}
 	if users := Users(dir); len(users) != 0 {

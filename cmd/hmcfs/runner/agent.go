@@ -35,28 +35,38 @@ type agent struct {
 // lastWords bounds the wait for output that an agent has left in its pipes.
 const lastWords = 2 * time.Second
 
-// startAgent starts an agent. Its standard error is passed on to errs.
-func startAgent(command []string, errs *stream) (*agent, error) {
-	var theirs, ours [3]*os.File
-	for i := range theirs {
+// pipes creates pipes to a child process, which reads from the first one and writes to the
+// others.
+func pipes(n int) (ours, theirs []*os.File, err error) {
+	for i := range n {
 		from, to, err := os.Pipe()
 		if err != nil {
-			adminapi.CloseAll(slices.Concat(theirs[:i], ours[:i]))
-			return nil, err
+			adminapi.CloseAll(slices.Concat(ours, theirs))
+			return nil, nil, err
 		}
-		if theirs[i], ours[i] = to, from; i == 0 {
-			theirs[i], ours[i] = from, to
+		if i == 0 {
+			from, to = to, from
 		}
+		ours, theirs = append(ours, from), append(theirs, to)
+	}
+	return ours, theirs, nil
+}
+
+// startAgent starts an agent. Its standard error is passed on to errs.
+func startAgent(command []string, errs *stream) (*agent, error) {
+	ours, theirs, err := pipes(3)
+	if err != nil {
+		return nil, err
 	}
 	a := &agent{stdin: ours[0], stdout: ours[1], stderr: ours[2], ended: make(chan struct{}), read: make(chan struct{})}
 	a.cmd = exec.Command(command[0], command[1:]...)
 	a.cmd.Stdin, a.cmd.Stdout, a.cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	// ^C is for the runner, which ends the ranks in order.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err := a.cmd.Start()
-	adminapi.CloseAll(theirs[:])
+	err = a.cmd.Start()
+	adminapi.CloseAll(theirs)
 	if err != nil {
-		adminapi.CloseAll(ours[:])
+		adminapi.CloseAll(ours)
 		return nil, err
 	}
 	go func() {

@@ -13,13 +13,13 @@ import (
 // disables it.
 func (j *job) bind(rank int) (leave func()) {
 	stay := func() {}
-	if j.plan.Unbound || rank < j.first || j.count < 2 {
+	if j.plan.Unbound || rank < j.First || j.Count < 2 {
 		return stay
 	}
 	runtime.LockOSThread()
 	var before unix.CPUSet
 	if unix.SchedGetaffinity(0, &before) == nil {
-		if set, ok := share(&before, rank-j.first, j.count); ok && unix.SchedSetaffinity(0, &set) == nil {
+		if set, ok := share(&before, rank-j.First, j.Count); ok && unix.SchedSetaffinity(0, &set) == nil {
 			return func() {
 				// This affinity was allowed before. If it no longer is, the goroutine stays
 				// locked, so that its thread ends with it.

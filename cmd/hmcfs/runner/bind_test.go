@@ -42,12 +42,12 @@ func TestBind(t *testing.T) {
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		t.Fatal(err)
 	}
-	j := &job{plan: &Plan{}, count: before.Count()}
+	j := &job{plan: &Plan{}, brief: &brief{Count: before.Count()}}
 	leave := j.bind(0)
 	_ = unix.SchedGetaffinity(0, &within) // it worked a moment ago
 	leave()
 	_ = unix.SchedGetaffinity(0, &after)
-	if j.count > 1 && within.Count() != 1 || after != before {
+	if j.Count > 1 && within.Count() != 1 || after != before {
 		t.Errorf("%d processors, then %d, then %d", before.Count(), within.Count(), after.Count())
 	}
 	j.plan.Unbound = true

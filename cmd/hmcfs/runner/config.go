@@ -38,6 +38,12 @@ const (
 	argContext = "deviceCtx"
 )
 
+// The values of Config.Verify.
+const (
+	verifyRoot = "root"
+	verifyAll  = "all"
+)
+
 // placeWindow is the placement of buffers that other ranks can access.
 const placeWindow = "window"
 
@@ -92,6 +98,8 @@ type Buffer struct {
 	Placement string `yaml:"placement"`
 
 	kind elem.Type
+	// off is the offset of a buffer in the window.
+	off uint64
 }
 
 func (b *Buffer) inWindow() bool { return b.Placement == placeWindow }
@@ -102,19 +110,10 @@ func (b *Buffer) size() uint64 { return b.Count * b.kind.Size() }
 type Plan struct {
 	Options
 
-	Ranks         int
-	Root          int
-	WinSyncPrefix uint64
-	Buffers       []Buffer
-	Inputs        []string
-	Outputs       []string
-	Args          []string
-	Env           map[string]string
-	Generate      *Source
-	Golden        *Source
-	Atol          float64
-	Rtol          float64
-	VerifyAll     bool
+	// config is the job's config, of which Options, Atol and Rtol are the final values.
+	config Config
+	Atol   float64
+	Rtol   float64
 	// Declared reports that there was a config.
 	Declared bool
 }
@@ -134,33 +133,29 @@ func ReadConfig(path string) (*Config, error) {
 
 // buffer returns a buffer by its name, or nil.
 func (p *Plan) buffer(name string) *Buffer {
-	i := slices.IndexFunc(p.Buffers, func(b Buffer) bool { return b.Name == name })
+	i := slices.IndexFunc(p.config.Buffers, func(b Buffer) bool { return b.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &p.Buffers[i]
+	return &p.config.Buffers[i]
 }
 
 // NewPlan checks the description of a job, and reports all faults at once, joined. Options
 // override the config, which may be nil. NewPlan creates nothing.
 func NewPlan(o Options, c *Config) (*Plan, error) {
-	declared := c != nil
-	if c == nil {
-		c = &Config{}
+	p := &Plan{Options: o, Atol: DefaultTolerance, Rtol: DefaultTolerance, Declared: c != nil}
+	if c != nil {
+		p.config = *c
+		p.config.Buffers = slices.Clone(c.Buffers)
 	}
-	p := &Plan{
-		Options: o, Ranks: o.Ranks, Root: c.Root, WinSyncPrefix: c.WinSyncPrefix, Buffers: slices.Clone(c.Buffers),
-		Inputs: c.Inputs, Outputs: c.Outputs, Args: c.Args, Env: c.Env, Generate: c.Generate, Golden: c.Golden,
-		Atol: DefaultTolerance, Rtol: DefaultTolerance, Declared: declared,
-	}
-	p.defaults(c)
-	faults := []error{p.settings(c), p.checkBuffers(), p.checkNames()}
-	faults = append(faults, p.checkSource("generate", p.Generate, p.Inputs), p.checkSource("golden", p.Golden, p.Outputs))
-	if p.Golden != nil && len(p.Outputs) == 0 {
+	p.defaults(&p.config)
+	faults := []error{p.settings(&p.config), p.checkBuffers(), p.checkNames()}
+	faults = append(faults, p.checkSource("generate", p.config.Generate, p.config.Inputs), p.checkSource("golden", p.config.Golden, p.config.Outputs))
+	if p.config.Golden != nil && len(p.config.Outputs) == 0 {
 		faults = append(faults, errors.New("golden: there are no outputs to compare"))
 	}
-	if p.Generate == nil && len(p.Inputs) > 0 {
-		faults = append(faults, fmt.Errorf("inputs %q: there is no generate, which provides their contents", p.Inputs))
+	if p.config.Generate == nil && len(p.config.Inputs) > 0 {
+		faults = append(faults, fmt.Errorf("inputs %q: there is no generate, which provides their contents", p.config.Inputs))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -194,8 +189,8 @@ func (p *Plan) settings(c *Config) error {
 	var faults []error
 	if p.Ranks < 1 || p.Ranks > MaxRanks {
 		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", p.Ranks, MaxRanks))
-	} else if p.Root < 0 || p.Root >= p.Ranks {
-		faults = append(faults, fmt.Errorf("root %d: use 0 to %d, there are %d ranks", p.Root, p.Ranks-1, p.Ranks))
+	} else if p.config.Root < 0 || p.config.Root >= p.Ranks {
+		faults = append(faults, fmt.Errorf("root %d: use 0 to %d, there are %d ranks", p.config.Root, p.Ranks-1, p.Ranks))
 	}
 	faults = append(faults, p.checkHosts())
 	if len(p.Program) == 0 {
@@ -204,11 +199,7 @@ func (p *Plan) settings(c *Config) error {
 	if p.Atol < 0 || p.Rtol < 0 || p.Atol != p.Atol || p.Rtol != p.Rtol {
 		faults = append(faults, fmt.Errorf("atol %v, rtol %v: use 0 or more", p.Atol, p.Rtol))
 	}
-	switch c.Verify {
-	case "", "root":
-	case "all":
-		p.VerifyAll = true
-	default:
+	if !slices.Contains([]string{"", verifyRoot, verifyAll}, c.Verify) {
 		faults = append(faults, fmt.Errorf("verify %q: use root or all", c.Verify))
 	}
 	if p.Timeout == 0 && c.Timeout != "" {
@@ -241,8 +232,8 @@ var bufferName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 func (p *Plan) checkBuffers() error {
 	var faults []error
 	seen := map[string]string{}
-	for i := range p.Buffers {
-		b := &p.Buffers[i]
+	for i := range p.config.Buffers {
+		b := &p.config.Buffers[i]
 		if !bufferName.MatchString(b.Name) || slices.Contains([]string{argRanks, argRoot, argContext}, b.Name) {
 			faults = append(faults, fmt.Errorf("buffer %q: a name consists of letters, digits and _, and is not nranks, root or deviceCtx", b.Name))
 		}
@@ -286,7 +277,7 @@ func types() map[string]elem.Type {
 // checkNames checks the lists that name buffers.
 func (p *Plan) checkNames() error {
 	var faults []error
-	for list, names := range map[string][]string{"inputs": p.Inputs, "outputs": p.Outputs} {
+	for list, names := range map[string][]string{"inputs": p.config.Inputs, "outputs": p.config.Outputs} {
 		for i, name := range names {
 			switch {
 			case p.buffer(name) == nil:
@@ -296,7 +287,7 @@ func (p *Plan) checkNames() error {
 			}
 		}
 	}
-	for _, token := range p.Args {
+	for _, token := range p.config.Args {
 		if !slices.Contains([]string{argRanks, argRoot, argContext}, token) && p.buffer(token) == nil {
 			faults = append(faults, fmt.Errorf("args: %q is neither a buffer nor nranks, root or deviceCtx", token))
 		}
@@ -345,12 +336,14 @@ func (p *Plan) checkSource(what string, s *Source, names []string) error {
 	return errors.Join(faults...)
 }
 
-// checkWindow checks that the buffers fit into the window. A window without a specified
-// size is made to fit.
+// checkWindow checks that the buffers fit into the window, in which they follow the prefix in
+// the order of their declaration, without gaps. A window without a specified size is made to
+// fit.
 func (p *Plan) checkWindow() error {
-	need := min(p.WinSyncPrefix, maxWindow+1)
-	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.inWindow() {
+	need := min(p.config.WinSyncPrefix, maxWindow+1)
+	for i := range p.config.Buffers {
+		if b := &p.config.Buffers[i]; b.inWindow() {
+			b.off = need
 			need += b.size() // each is at most maxWindow: need exceeds the limit before it can wrap
 			if need > maxWindow {
 				break
@@ -362,7 +355,7 @@ func (p *Plan) checkWindow() error {
 		return fmt.Errorf("a window of %v is too large: the limit is %v, including prefix and buffers", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
 	case p.Window != 0 && need > uint64(p.Window):
 		return fmt.Errorf("the prefix and the buffers of the window need %d bytes, but the window has %d", need, uint64(p.Window))
-	case p.Window == 0 && need > p.WinSyncPrefix:
+	case p.Window == 0 && need > p.config.WinSyncPrefix:
 		p.Window = devices.Size(need)
 	case p.Window == 0:
 		p.Window = max(DefaultWindow, devices.Size(need))

@@ -62,6 +62,6 @@
 //
 // # Lock order
 //
-// arrivals.mu comes before jobBarriers.mu. The other locks, hostBarrier.mu, lines.mu and
-// sender.mu, are leaves: no lock is taken while they are held.
+// The locks, hostBarrier.mu, lines.mu and sender.mu, are leaves: no lock is taken while they
+// are held.
 package runner

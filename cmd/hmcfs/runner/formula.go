@@ -10,89 +10,74 @@ import (
 	"strconv"
 )
 
-// formula is an expression in a job's file: numbers, variables, + - * / % and parentheses,
-// evaluated in 64-bit floating point.
-type formula struct{ root ast.Expr }
+// formula evaluates an expression of a job's file: numbers, variables, + - * / % and
+// parentheses, in 64-bit floating point.
+type formula func(values *[4]float64) float64
 
 // variables returns the names that formulas may use, in the order of their values.
 func variables() []string { return []string{"i", "rank", "nranks", "root"} }
+
+// operators returns the operators that formulas may use between two operands.
+func operators() map[token.Token]func(x, y float64) float64 {
+	return map[token.Token]func(x, y float64) float64{
+		token.ADD: func(x, y float64) float64 { return x + y },
+		token.SUB: func(x, y float64) float64 { return x - y },
+		token.MUL: func(x, y float64) float64 { return x * y },
+		token.QUO: func(x, y float64) float64 { return x / y },
+		token.REM: math.Mod,
+	}
+}
 
 // parseFormula parses a formula.
 func parseFormula(text string) (formula, error) {
 	e, err := parser.ParseExpr(text)
 	if err != nil {
-		return formula{}, fmt.Errorf("formula %q: use numbers, i, rank, nranks, root, + - * / %% and brackets", text)
+		return nil, fmt.Errorf("formula %q: use numbers, i, rank, nranks, root, + - * / %% and brackets", text)
 	}
-	if at := unfit(e); at != "" {
-		return formula{}, fmt.Errorf("formula %q: %s can't be used; use numbers, i, rank, nranks, root, + - * / %% and brackets", text, at)
+	f, unfit := compile(e)
+	if unfit != "" {
+		return nil, fmt.Errorf("formula %q: %s can't be used; use numbers, i, rank, nranks, root, + - * / %% and brackets", text, unfit)
 	}
-	return formula{e}, nil
+	return f, nil
 }
 
-// unfit returns the first part that a formula can't contain, or "".
-func unfit(e ast.Expr) string {
+// compile returns the formula of an expression, or the first part that it can't contain.
+func compile(e ast.Expr) (_ formula, unfit string) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		if _, err := strconv.ParseFloat(e.Value, 64); err != nil {
-			return e.Value
+		v, err := strconv.ParseFloat(e.Value, 64)
+		if err != nil {
+			return nil, e.Value
 		}
-		return ""
+		return func(*[4]float64) float64 { return v }, ""
 	case *ast.Ident:
-		if !slices.Contains(variables(), e.Name) {
-			return e.Name
+		i := slices.Index(variables(), e.Name)
+		if i < 0 {
+			return nil, e.Name
 		}
-		return ""
+		return func(values *[4]float64) float64 { return values[i] }, ""
 	case *ast.ParenExpr:
-		return unfit(e.X)
+		return compile(e.X)
 	case *ast.UnaryExpr:
 		if e.Op != token.SUB && e.Op != token.ADD {
-			return e.Op.String()
+			return nil, e.Op.String()
 		}
-		return unfit(e.X)
+		x, unfit := compile(e.X)
+		if e.Op == token.ADD {
+			return x, unfit
+		}
+		return func(values *[4]float64) float64 { return -x(values) }, unfit
 	case *ast.BinaryExpr:
-		if !slices.Contains([]token.Token{token.ADD, token.SUB, token.MUL, token.QUO, token.REM}, e.Op) {
-			return e.Op.String()
+		op := operators()[e.Op]
+		if op == nil {
+			return nil, e.Op.String()
 		}
-		if at := unfit(e.X); at != "" {
-			return at
+		x, unfit := compile(e.X)
+		if unfit != "" {
+			return nil, unfit
 		}
-		return unfit(e.Y)
+		y, unfit := compile(e.Y)
+		return func(values *[4]float64) float64 { return op(x(values), y(values)) }, unfit
 	}
-	return "a part of it"
-}
-
-// at evaluates the formula for the values of the variables.
-func (f formula) at(values [4]float64) float64 { return eval(f.root, &values) }
-
-func eval(e ast.Expr, values *[4]float64) float64 {
-	switch e := e.(type) {
-	case *ast.BasicLit:
-		v, _ := strconv.ParseFloat(e.Value, 64) // parseFormula has validated it
-		return v
-	case *ast.Ident:
-		return values[slices.Index(variables(), e.Name)]
-	case *ast.ParenExpr:
-		return eval(e.X, values)
-	case *ast.UnaryExpr:
-		if e.Op == token.SUB {
-			return -eval(e.X, values)
-		}
-		return eval(e.X, values)
-	case *ast.BinaryExpr:
-		x, y := eval(e.X, values), eval(e.Y, values)
-		switch e.Op {
-		case token.ADD:
-			return x + y
-		case token.SUB:
-			return x - y
-		case token.MUL:
-			return x * y
-		case token.QUO:
-			return x / y
-		case token.REM:
-			return math.Mod(x, y)
-		default:
-		}
-	}
-	return math.NaN()
+	return nil, "a part of it"
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
 // shown bounds the differences reported for a buffer.
@@ -39,23 +41,21 @@ func (v *Verdict) Passed() bool { return v.Wrong == 0 }
 // verify compares the outputs of this host's ranks that are to be verified: the root, or
 // all. The expected values depend on the plan alone, and must be complete for each buffer.
 func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
-	for rank := j.first; rank < j.first+j.count; rank++ {
-		if !j.plan.VerifyAll && rank != j.plan.Root {
+	for rank := j.First; rank < j.First+j.Count; rank++ {
+		if j.plan.config.Verify != verifyAll && rank != j.plan.config.Root {
 			continue
 		}
-		want, err := j.bring(ctx, "golden", j.plan.Golden, j.plan.Outputs, rank)
+		want, err := j.bring(ctx, "golden", j.plan.config.Golden, j.plan.config.Outputs, rank)
 		if err != nil {
 			return err
 		}
-		for _, name := range j.plan.Outputs {
+		for _, name := range j.plan.config.Outputs {
 			b := j.plan.buffer(name)
 			got, err := j.read(rank, b)
 			if err != nil {
 				return err
 			}
-			var v Verdict
-			j.compare(&v, rank, b, got, want[name])
-			if err = tell(&v); err != nil {
+			if err = tell(j.compare(rank, b, got, want[name])); err != nil {
 				return err
 			}
 		}
@@ -71,8 +71,8 @@ func (v *Verdict) add(more *Verdict) {
 }
 
 // compare compares one buffer, element by element.
-func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
-	size, before := b.kind.Size(), v.Wrong
+func (j *job) compare(rank int, b *Buffer, got, want []byte) *Verdict {
+	v, size := &Verdict{}, b.kind.Size()
 	for i := range b.Count {
 		g, w := got[i*size:(i+1)*size], want[i*size:(i+1)*size]
 		v.Compared++
@@ -80,19 +80,20 @@ func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
 			continue
 		}
 		v.Wrong++
-		if v.Wrong-before <= shown {
+		if v.Wrong <= shown {
 			v.First = append(v.First, Mismatch{Rank: rank, Buffer: b.Name, Index: i, Got: show(g, b.kind), Want: show(w, b.kind)})
 		}
 	}
+	return v
 }
 
 // same reports whether an element is as expected: integers exactly, floating point values
 // like NumPy's isclose, in which NaN is close to nothing.
 func (p *Plan) same(b *Buffer, got, want []byte) bool {
-	if !isFloat(b.kind) {
+	if !b.kind.Floating() {
 		return bytes.Equal(got, want)
 	}
-	g, w := get(got, b.kind), get(want, b.kind)
+	g, w := elem.GetFloat(b.kind, got), elem.GetFloat(b.kind, want)
 	if math.IsInf(w, 0) || math.IsInf(g, 0) {
 		return g == w
 	}

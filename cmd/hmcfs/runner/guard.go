@@ -67,21 +67,19 @@ func outsides(dir string) (out []string) {
 	return out
 }
 
-// create creates a file, replacing an existing one: it never writes through a link, or to
-// another user's file.
-func create(in *os.Root, name string, mode os.FileMode) (*os.File, error) {
-	if err := in.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
-}
-
-// createAt is create in a directory given by its path.
-func createAt(dir, name string, mode os.FileMode) (*os.File, error) {
+// create creates a file below a directory, with the directories in its name, replacing an
+// existing one: it never writes through a link, or to another user's file.
+func create(dir, name string) (*os.File, error) {
 	in, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	f, err := create(in, name, mode)
-	return f, errors.Join(err, in.Close())
+	defer func() { _ = in.Close() }()
+	if err = in.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return nil, err
+	}
+	if err = in.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o666)
 }

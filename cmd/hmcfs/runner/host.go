@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +40,6 @@ type host struct {
 	// silent for too long.
 	greeted atomic.Bool
 	silent  atomic.Bool
-	// waits counts the goroutines that wait for the end of a barrier.
-	waits sync.WaitGroup
 
 	// The following fields are used by the runner's loop only.
 
@@ -56,56 +52,8 @@ type host struct {
 	ended     []bool
 	addresses []string
 	verdicts  []*Verdict
-	arrivals  arrivals
-}
-
-// arrivals holds the ranks of a host that wait at barriers.
-type arrivals struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	waiting map[uint64]waiter
-}
-
-// waiter is a rank at a barrier.
-type waiter struct {
-	arrival arrival
-	ch      chan answer
-}
-
-// arrive adds a rank to a barrier. An error means that the host violates the protocol.
-func (h *host) arrive(m *jobBarriers, v *numberedArrival) error {
-	h.arrivals.mu.Lock()
-	defer h.arrivals.mu.Unlock()
-	_, double := h.arrivals.waiting[v.ID]
-	if double || len(h.arrivals.waiting) >= mostArrivals {
-		return fmt.Errorf("more ranks at barriers than it can have: %w", ErrProtocol)
-	}
-	ch, fault := m.come(v.Arrival)
-	if fault != "" {
-		return h.tell(kindAnswer, passage{ID: v.ID, Answer: answer{Fault: fault}})
-	}
-	if h.arrivals.waiting == nil {
-		h.arrivals.waiting = map[uint64]waiter{}
-	}
-	h.arrivals.waiting[v.ID] = waiter{v.Arrival, ch}
-	h.waits.Go(func() {
-		got := <-ch
-		h.arrivals.mu.Lock()
-		delete(h.arrivals.waiting, v.ID)
-		h.arrivals.mu.Unlock()
-		_ = h.tell(kindAnswer, passage{ID: v.ID, Answer: got}) // it can be encoded
-	})
-	return nil
-}
-
-// leave removes a rank from a barrier, if it still waits.
-func (h *host) leave(m *jobBarriers, id uint64) {
-	h.arrivals.mu.Lock()
-	w, waits := h.arrivals.waiting[id]
-	h.arrivals.mu.Unlock()
-	if waits {
-		m.leave(w.arrival, w.ch)
-	}
+	// arrivals holds its ranks that wait at barriers, by the numbers of their arrivals.
+	arrivals map[uint64]arrival
 }
 
 // event is a message of a host, or its end.
@@ -121,19 +69,17 @@ const (
 	mostQueued = 4096
 	// DefaultSilence is the time without a message after which the other side is lost.
 	DefaultSilence = time.Minute
-	// mostArrivals bounds the number of ranks of a host that wait at barriers.
-	mostArrivals = 1024
 )
 
 // pulse returns the interval of heartbeats.
 func pulse(silence time.Duration) time.Duration { return max(silence/12, time.Millisecond) }
 
 // open connects to a host, and starts the goroutines for both directions.
-func (h *host) open(ctx context.Context, o *HostOptions, errs *lines) error {
+func (h *host) open(ctx context.Context, errs *lines) error {
 	h.out, h.joined, h.written = make(chan []byte, mostQueued), make(chan struct{}), make(chan struct{})
-	h.ended = make([]bool, h.count)
+	h.ended, h.arrivals = make([]bool, h.count), map[uint64]arrival{}
 	if h.here() {
-		h.link = connectHere(ctx, o)
+		h.link = connectHere(ctx, &h.plan.HostOptions)
 	} else {
 		command := slices.Concat(h.plan.Agent, []string{h.Name}, h.plan.RemoteCommand)
 		a, err := startAgent(command, &stream{to: errs, prefix: "[" + h.Name + "] "})
@@ -162,6 +108,12 @@ func (h *host) tell(k kind, v any) error {
 	default:
 	}
 	return nil
+}
+
+// release ends the wait of a rank at a barrier.
+func (h *host) release(id uint64, a answer) {
+	delete(h.arrivals, id)
+	_ = h.tell(kindAnswer, passage{ID: id, Answer: a}) // it can be encoded
 }
 
 // speak writes queued messages and heartbeats, until the queue is closed.
@@ -220,13 +172,8 @@ func (h *host) listen() {
 	_, mute := errors.AsType[*silentError](err)
 	h.silent.Store(mute)
 	h.post(event{host: h, err: h.why(err)})
-	// Further messages no longer count, but the host must not block on writing them.
-	h.drain(from)
-}
-
-// drain discards the remaining input.
-func (h *host) drain(from *bufio.Reader) {
 	if h.link.agent == nil {
+		// Further messages no longer count, but the host must not block on writing them.
 		_, _ = io.Copy(io.Discard, from)
 	}
 }
@@ -275,7 +222,7 @@ func (h *host) take(f frame) error {
 			return fmt.Errorf("a message of kind %d: %w", f.kind, ErrProtocol)
 		}
 	case kindReady:
-		e.what, err = checked(f, func(r *ready) error { return checkAddresses(r.Addresses, h.listens()) })
+		e.what, err = checked(f, func(r *addressBook) error { return checkAddresses(r.Addresses, h.listens()) })
 	case kindEnded:
 		e.what, err = checked(f, func(v *Ending) error {
 			if !h.has(v.Rank) {
@@ -377,7 +324,6 @@ func (h *host) inTime(k, wanted kind) error {
 // close closes the connection and waits for the host to end, but only briefly if it never
 // became ready or is silent.
 func (h *host) close() {
-	h.waits.Wait() // the barriers have ended
 	close(h.out)
 	grace := farewell
 	if !h.said[kindReady] || h.silent.Load() {

@@ -5,12 +5,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -26,23 +29,15 @@ const (
 
 // job is the state of a job on one host, other than its ranks.
 type job struct {
+	*brief
+
 	plan *Plan
-	// first and count give the ranks of this host, which has the index host among hosts.
-	first int
-	count int
-	host  int
-	hosts int
 	// addressBook holds the addresses of all ranks; nil if there is one host.
 	addressBook []string
-	// env holds variables that come from the runner.
-	env    []string
-	id     string
-	secret string
-	dir    string
+	dir         string
 	// outside is the directory of windows and buffers that are files; empty if they are
 	// anonymous.
 	outside string
-	layout  layout
 	// windows are those of this host's ranks.
 	windows []*os.File
 	// buffers holds the buffers of each rank here that are in no window, by name.
@@ -52,10 +47,7 @@ type job struct {
 // newJob creates the directory and the memory of a host's part of a job. On failure it
 // removes them.
 func newJob(p *Plan, b *brief, all []string) (*job, error) {
-	j := &job{
-		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, addressBook: all, env: b.Env,
-		id: b.Job, secret: b.Secret,
-	}
+	j := &job{brief: b, plan: p, addressBook: all}
 	if err := j.make(); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
@@ -84,7 +76,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(j.secret+"\n"), 0o600); err != nil {
+	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(j.Secret+"\n"), 0o600); err != nil {
 		return err
 	}
 	if j.plan.Dir != "" {
@@ -92,7 +84,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	for rank := j.first; rank < j.first+j.count; rank++ {
+	for rank := j.First; rank < j.First+j.Count; rank++ {
 		if err = j.makeRank(rank); err != nil {
 			return fmt.Errorf("memory of rank %d: %w", rank, err)
 		}
@@ -107,9 +99,9 @@ func (j *job) goOutside() error {
 	if err != nil {
 		return err
 	}
-	name := outsidePrefix + j.id
-	if j.hosts > 1 {
-		name += fmt.Sprintf(".%d", j.host) // the hosts may share the directory
+	name := outsidePrefix + j.Job
+	if j.Hosts > 1 {
+		name += fmt.Sprintf(".%d", j.Host) // the hosts may share the directory
 	}
 	dir = filepath.Join(dir, name)
 	if err = os.WriteFile(filepath.Join(j.dir, elsewhere), []byte(dir+"\n"), 0o600); err != nil {
@@ -124,7 +116,7 @@ func (j *job) goOutside() error {
 
 // makeRank creates the window, the buffers and the context of a rank.
 func (j *job) makeRank(rank int) error {
-	window, err := j.makeFile(fmt.Sprintf("window.%d", rank), j.windowPath(rank), int64(j.layout.window))
+	window, err := j.makeFile(fmt.Sprintf("window.%d", rank), j.windowPath(rank), int64(j.plan.Window))
 	if err != nil {
 		return err
 	}
@@ -134,8 +126,8 @@ func (j *job) makeRank(rank int) error {
 	if err = os.Mkdir(filepath.Join(j.dir, buffersDir, fmt.Sprint(rank)), 0o700); err != nil {
 		return err
 	}
-	for i := range j.plan.Buffers {
-		b := &j.plan.Buffers[i]
+	for i := range j.plan.config.Buffers {
+		b := &j.plan.config.Buffers[i]
 		if b.inWindow() {
 			continue
 		}
@@ -194,9 +186,9 @@ type spot struct {
 // spot returns the location of a buffer of a rank.
 func (j *job) spot(rank int, b *Buffer) spot {
 	if b.inWindow() {
-		return spot{path: j.windowPath(rank), file: j.windows[rank-j.first], off: j.layout.offsets[b.Name], size: b.size()}
+		return spot{path: j.windowPath(rank), file: j.windows[rank-j.First], off: b.off, size: b.size()}
 	}
-	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.first][b.Name], size: b.size()}
+	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.First][b.Name], size: b.size()}
 }
 
 // addresses returns the addresses of all ranks, as used by the ranks of this host: sockets
@@ -205,7 +197,7 @@ func (j *job) spot(rank int, b *Buffer) spot {
 func (j *job) addresses() ([]string, error) {
 	out := make([]string, j.plan.Ranks)
 	for r := range out {
-		here := r >= j.first && r < j.first+j.count
+		here := r >= j.First && r < j.First+j.Count
 		if j.addressBook != nil && (!here || j.plan.Transport == "tcp") {
 			out[r] = tcpAddress(j.addressBook[r])
 			continue
@@ -226,19 +218,19 @@ func (j *job) environment(rank int) ([]string, error) {
 		return nil, err
 	}
 	env := []string{
-		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.Root),
-		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.first), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.count),
-		"HMCFS_JOB=" + j.id, "HMCFS_JOB_DIR=" + j.dir,
+		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.config.Root),
+		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.First), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.Count),
+		"HMCFS_JOB=" + j.Job, "HMCFS_JOB_DIR=" + j.dir,
 		"HMCFS_SECRET_FILE=" + filepath.Join(j.dir, secretFile),
 		"HMCFS_BOOK=" + strings.Join(book, ","),
 		"HMCFS_WINDOWS=" + filepath.Join(j.dir, windowsDir), "HMCFS_WINDOW=" + j.windowPath(rank),
-		fmt.Sprintf("HMCFS_WINDOW_SIZE=%d", uint64(j.layout.window)), fmt.Sprintf("HMCFS_WINDOW_SYNC=%d", j.plan.WinSyncPrefix),
-		fmt.Sprintf("HMCFS_WINDOW_BASE=%#x", uint64(windowBase)), fmt.Sprintf("HMCFS_WINDOW_STRIDE=%#x", j.layout.stride()),
+		fmt.Sprintf("HMCFS_WINDOW_SIZE=%d", uint64(j.plan.Window)), fmt.Sprintf("HMCFS_WINDOW_SYNC=%d", j.plan.config.WinSyncPrefix),
+		fmt.Sprintf("HMCFS_WINDOW_BASE=%#x", uint64(windowBase)), fmt.Sprintf("HMCFS_WINDOW_STRIDE=%#x", j.plan.stride()),
 		"HMCFS_CONTEXT=" + j.contextPath(rank),
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
 	}
 	if j.addressBook != nil {
-		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.id, j.host))
+		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.Job, j.Host))
 		if book[rank] != tcpAddress(j.addressBook[rank]) {
 			env = append(env, "HMCFS_LISTEN="+tcpAddress(j.addressBook[rank]))
 		}
@@ -246,28 +238,28 @@ func (j *job) environment(rank int) ([]string, error) {
 	if j.plan.Transport != "" {
 		env = append(env, "HMCFS_TRANSPORT="+j.plan.Transport)
 	}
-	for i := range j.plan.Buffers {
-		b := &j.plan.Buffers[i]
+	for i := range j.plan.config.Buffers {
+		b := &j.plan.config.Buffers[i]
 		at := j.spot(rank, b)
 		name := "HMCFS_BUFFER_" + strings.ToUpper(b.Name)
 		env = append(env, name+"="+at.path, fmt.Sprintf("%s_OFFSET=%d", name, at.off), fmt.Sprintf("%s_BYTES=%d", name, at.size),
 			fmt.Sprintf("%s_COUNT=%d", name, b.Count), fmt.Sprintf("%s_DTYPE=%s", name, b.kind))
 	}
-	for _, name := range sortedKeys(j.plan.Env) {
-		env = append(env, name+"="+j.plan.Env[name])
+	for _, name := range sortedKeys(j.plan.config.Env) {
+		env = append(env, name+"="+j.plan.config.Env[name])
 	}
 	return env, nil
 }
 
 // args returns the arguments that the config adds to the program's own.
 func (j *job) args(rank int) []string {
-	out := make([]string, 0, len(j.plan.Args))
-	for _, token := range j.plan.Args {
+	out := make([]string, 0, len(j.plan.config.Args))
+	for _, token := range j.plan.config.Args {
 		switch token {
 		case argRanks:
 			out = append(out, fmt.Sprint(j.plan.Ranks))
 		case argRoot:
-			out = append(out, fmt.Sprint(j.plan.Root))
+			out = append(out, fmt.Sprint(j.plan.config.Root))
 		case argContext:
 			out = append(out, j.contextPath(rank))
 		default:
@@ -280,13 +272,9 @@ func (j *job) args(rank int) []string {
 
 // close frees all that newJob has created.
 func (j *job) close() error {
-	for _, f := range j.windows {
-		_ = f.Close() // no data is lost
-	}
+	adminapi.CloseAll(j.windows) // no data is lost
 	for _, own := range j.buffers {
-		for _, f := range own {
-			_ = f.Close() // no data is lost
-		}
+		adminapi.CloseAll(slices.Collect(maps.Values(own)))
 	}
 	var errs []error
 	for _, dir := range []string{j.outside, j.dir} {

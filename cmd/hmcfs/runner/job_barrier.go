@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -46,57 +45,65 @@ type answer struct {
 	Fault   string `json:"fault,omitempty"`
 }
 
-// mostBarriers bounds the barriers of a job in use at once.
-const mostBarriers = 4096
+const (
+	// mostBarriers bounds the barriers of a job in use at once.
+	mostBarriers = 4096
+	// mostArrivals bounds the number of ranks of a host that wait at barriers.
+	mostArrivals = 1024
+)
 
 // jobBarriers are the barriers of a job across all its hosts, for ranks that are not Go
-// programs.
+// programs. They are used by the runner's loop only.
 type jobBarriers struct {
-	mu sync.Mutex
-	// +checklocks:mu
 	ranks int
-	// +checklocks:mu
 	ended map[int]bool
 	// waiting holds the ranks that have come to each barrier.
-	// +checklocks:mu
-	waiting map[string]map[int]chan answer
+	waiting map[string]map[int]waiter
+}
+
+// waiter is a rank at a barrier: its host, and the number of its arrival there.
+type waiter struct {
+	host *host
+	id   uint64
 }
 
 func newJobBarriers(ranks int) *jobBarriers {
-	return &jobBarriers{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
+	return &jobBarriers{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]waiter{}}
 }
 
-// come adds a rank to a barrier, and releases all ranks if it is the last one.
-func (m *jobBarriers) come(a arrival) (chan answer, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// come adds a rank of a host to a barrier, and releases all ranks if it is the last one. An
+// error means that the host violates the protocol.
+func (m *jobBarriers) come(h *host, v *numberedArrival) error {
+	a := v.Arrival
+	if _, double := h.arrivals[v.ID]; double || len(h.arrivals) >= mostArrivals {
+		return fmt.Errorf("more ranks at barriers than it can have: %w", ErrProtocol)
+	}
 	at := m.waiting[a.Name]
-	if at == nil {
-		if len(m.waiting) >= mostBarriers {
-			return nil, "too many barriers are in use"
-		}
-		at = map[int]chan answer{}
+	switch {
+	case at == nil && len(m.waiting) >= mostBarriers:
+		h.release(v.ID, answer{Fault: "too many barriers are in use"})
+		return nil
+	case at[a.Rank].host != nil:
+		h.release(v.ID, answer{Fault: fmt.Sprintf("rank %d is already waiting at this barrier", a.Rank)})
+		return nil
+	case at == nil:
+		at = map[int]waiter{}
 		m.waiting[a.Name] = at
 	}
-	if at[a.Rank] != nil {
-		return nil, fmt.Sprintf("rank %d is already waiting at this barrier", a.Rank)
-	}
-	ch := make(chan answer, 1)
-	at[a.Rank] = ch
-	m.settleLocked(a.Name)
-	return ch, ""
+	at[a.Rank] = waiter{h, v.ID}
+	h.arrivals[v.ID] = a
+	m.settle(a.Name)
+	return nil
 }
 
-// settleLocked releases the ranks at a barrier if all have come, or if one of the others
-// never will.
-//
-// +checklocks:m.mu
-func (m *jobBarriers) settleLocked(name string) {
+// settle releases the ranks at a barrier if all have come, or if one of the others never
+// will.
+func (m *jobBarriers) settle(name string) {
 	at := m.waiting[name]
 	var out answer
 	if len(at) < m.ranks {
 		for rank := range m.ended {
-			if at[rank] == nil {
+			if at[rank].host == nil {
 				out.Missing, out.Ended = append(out.Missing, rank), true
 			}
 		}
@@ -105,8 +112,13 @@ func (m *jobBarriers) settleLocked(name string) {
 		}
 		slices.Sort(out.Missing)
 	}
-	for _, ch := range at {
-		ch <- out
+	m.release(name, out)
+}
+
+// release answers all ranks at a barrier, which is then as before they came.
+func (m *jobBarriers) release(name string, a answer) {
+	for _, w := range m.waiting[name] {
+		w.host.release(w.id, a)
 	}
 	delete(m.waiting, name)
 }
@@ -114,16 +126,15 @@ func (m *jobBarriers) settleLocked(name string) {
 // leave removes a rank that no longer waits, and answers with the missing ranks; the
 // barrier is then as before the rank came. If the rank was released already, leave does
 // nothing.
-func (m *jobBarriers) leave(a arrival, ch chan answer) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at := m.waiting[a.Name]
-	if at[a.Rank] != ch {
+func (m *jobBarriers) leave(h *host, id uint64) {
+	a, waits := h.arrivals[id]
+	if !waits {
 		return
 	}
+	at := m.waiting[a.Name]
 	var out answer
 	for rank := range m.ranks {
-		if at[rank] == nil {
+		if at[rank].host == nil {
 			out.Missing = append(out.Missing, rank)
 		}
 	}
@@ -131,27 +142,20 @@ func (m *jobBarriers) leave(a arrival, ch chan answer) {
 	if len(at) == 0 {
 		delete(m.waiting, a.Name)
 	}
-	ch <- out
+	h.release(id, out)
 }
 
 // end records that a rank will come to no more barriers.
 func (m *jobBarriers) end(rank int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.ended[rank] = true
 	for name := range m.waiting {
-		m.settleLocked(name)
+		m.settle(name)
 	}
 }
 
 // close releases all waiting ranks. All ranks have ended.
 func (m *jobBarriers) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, at := range m.waiting {
-		for _, ch := range at {
-			ch <- answer{Fault: "the job has ended"}
-		}
-		delete(m.waiting, name)
+	for name := range m.waiting {
+		m.release(name, answer{Fault: "the job has ended"})
 	}
 }

@@ -28,6 +28,9 @@ var (
 
 // Options describes a job. Unset fields are taken from its Config.
 type Options struct {
+	// HostOptions are those of the local machine's part.
+	HostOptions
+
 	// Program is the program and its arguments.
 	Program []string
 	// Ranks is the number of ranks; 0 means the config's.
@@ -45,18 +48,11 @@ type Options struct {
 	// Empty disables them.
 	LogDir string
 	Save   string
-	// TempDir is the parent of the job's directory. Its path must be short, for the sockets
-	// in it.
-	TempDir string
 	// Transport is the transport that ranks are to use (HMCFS_TRANSPORT). Empty leaves the
 	// choice to them.
 	Transport string
 	// Unbound lets ranks run on any processor, instead of a share for each.
 	Unbound bool
-	// Supervisor is the command that calls Supervise, without the program, and Executable
-	// the file that is executed for it.
-	Supervisor []string
-	Executable string
 	// Hosts are the machines of the ranks, filled in order. None means the local machine
 	// only.
 	Hosts []Place

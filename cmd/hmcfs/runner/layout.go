@@ -13,31 +13,9 @@ const windowBase = 0x1000_0000_0000
 // pageOfWindows is the alignment of windows in memory.
 const pageOfWindows = 2 << 20
 
-// layout is the layout of a window, the same at every rank.
-type layout struct {
-	window uint64
-	// offsets are the offsets of the buffers in the window.
-	offsets map[string]uint64
-}
-
 // stride returns the distance between two windows in memory.
-func (l *layout) stride() uint64 {
-	return (l.window + pageOfWindows - 1) / pageOfWindows * pageOfWindows
-}
-
-// layout places the buffers of the window after the prefix, in the order of their
-// declaration, without gaps.
-func (p *Plan) layout() layout {
-	l := layout{window: uint64(p.Window), offsets: map[string]uint64{}}
-	at := p.WinSyncPrefix
-	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.inWindow() {
-			l.offsets[b.Name] = at
-			at += b.size()
-		}
-	}
-	l.window = max(l.window, at)
-	return l
+func (p *Plan) stride() uint64 {
+	return (uint64(p.Window) + pageOfWindows - 1) / pageOfWindows * pageOfWindows
 }
 
 // Offsets in the CommContext of simpler, by which kernels find windows.
@@ -56,9 +34,9 @@ func (j *job) context(rank int) []byte {
 	p := make([]byte, contextSize)
 	binary.LittleEndian.PutUint32(p[atRank:], uint32(rank))
 	binary.LittleEndian.PutUint32(p[atRanks:], uint32(j.plan.Ranks))
-	binary.LittleEndian.PutUint64(p[atWinSize:], j.layout.window)
-	for r := j.first; r < j.first+j.count; r++ {
-		at := windowBase + uint64(r)*j.layout.stride()
+	binary.LittleEndian.PutUint64(p[atWinSize:], uint64(j.plan.Window))
+	for r := j.First; r < j.First+j.Count; r++ {
+		at := windowBase + uint64(r)*j.plan.stride()
 		binary.LittleEndian.PutUint64(p[atIn+8*r:], at)
 		binary.LittleEndian.PutUint64(p[atOut+8*r:], at)
 	}

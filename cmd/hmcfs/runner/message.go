@@ -1,7 +1,7 @@
 package runner
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +22,7 @@ type brief struct {
 	Secret string
 	// Config is the whole job, including the effect of options.
 	Config  Config
-	Program words
+	Program []word
 	Window  devices.Size
 	Grace   time.Duration
 	// First and Count give the ranks of the host; Host is its index among Hosts.
@@ -33,7 +33,7 @@ type brief struct {
 	// WorkDir is the current directory of ranks; empty means that of the host.
 	WorkDir word
 	// Env holds variables of the runner, in addition to those of the config.
-	Env       words
+	Env       []word
 	Dir       word
 	Transport string
 	Unbound   bool
@@ -48,48 +48,28 @@ type brief struct {
 }
 
 // word is a system string, such as a path or an argument. It may not be valid UTF-8, which
-// JSON would modify.
-type word string
+// JSON would modify in a string.
+type word []byte
 
-// MarshalJSON encodes the bytes unmodified.
-func (w word) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(w)) }
-
-// UnmarshalJSON decodes the result of MarshalJSON.
-func (w *word) UnmarshalJSON(p []byte) error {
-	var b []byte
-	err := json.Unmarshal(p, &b)
-	*w = word(b)
-	return err
-}
-
-// words is a list of such strings.
-type words []string
-
-// MarshalJSON encodes the bytes unmodified.
-func (w words) MarshalJSON() ([]byte, error) {
-	all := make([]word, len(w))
-	for i, text := range w {
-		all[i] = word(text)
+// wordsOf converts strings to words.
+func wordsOf(all []string) []word {
+	out := make([]word, len(all))
+	for i, text := range all {
+		out[i] = word(text)
 	}
-	return json.Marshal(all)
+	return out
 }
 
-// UnmarshalJSON decodes the result of MarshalJSON.
-func (w *words) UnmarshalJSON(p []byte) error {
-	var all []word
-	err := json.Unmarshal(p, &all)
-	*w = nil
-	for _, text := range all {
-		*w = append(*w, string(text))
+// stringsOf converts words to strings.
+func stringsOf(all []word) (out []string) {
+	for _, w := range all {
+		out = append(out, string(w))
 	}
-	return err
+	return out
 }
 
-// ready holds the addresses at which a host's ranks will listen; empty if there is one
-// host.
-type ready struct{ Addresses []string }
-
-// addressBook holds the addresses at which the ranks of all hosts listen.
+// addressBook holds the addresses at which ranks listen: those of one host when it is ready,
+// then those of all hosts. It is empty if there is one host.
 type addressBook struct{ Addresses []string }
 
 // departure announces a rank that no longer waits at a barrier.
@@ -134,7 +114,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// faultError is a host's fault at the runner.
+// faultError is an error with a text of its own, such as a host's fault at the runner.
 type faultError struct {
 	text  string
 	class error
@@ -147,8 +127,8 @@ func (e *faultError) Unwrap() error { return e.class }
 // plan returns the plan of a host's part, checked like the runner's.
 func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	p, err := NewPlan(Options{
-		Program: b.Program, Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
-		TempDir: o.TempDir, Supervisor: o.Supervisor, Executable: o.Executable,
+		Program: stringsOf(b.Program), Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
+		HostOptions: *o,
 	}, &b.Config)
 	if err != nil {
 		return nil, err
@@ -159,16 +139,12 @@ func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	return p, nil
 }
 
-// config converts a plan to a config that makes the same plan.
-func (p *Plan) config() Config {
-	verify := "root"
-	if p.VerifyAll {
-		verify = "all"
-	}
-	return Config{
-		Ranks: &p.Ranks, Root: p.Root, WinSyncPrefix: p.WinSyncPrefix, Buffers: p.Buffers, Inputs: p.Inputs, Outputs: p.Outputs,
-		Args: p.Args, Env: p.Env, Generate: p.Generate, Golden: p.Golden, Atol: &p.Atol, Rtol: &p.Rtol, Verify: verify,
-	}
+// sent returns a config that makes the same plan on a host.
+func (p *Plan) sent() Config {
+	c := p.config
+	c.Ranks, c.Atol, c.Rtol, c.Verify = &p.Ranks, &p.Atol, &p.Rtol, cmp.Or(c.Verify, verifyRoot)
+	c.Program, c.Timeout, c.Window = nil, "", ""
+	return c
 }
 
 // checkAddresses checks the addresses of some ranks: each must be an IP address and a port.
@@ -205,7 +181,7 @@ func (e *Ending) check() error {
 // checkVerdict validates a verdict about one buffer of a host's ranks.
 func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
 	var largest uint64 // a larger count would overflow the sum over hosts
-	for _, name := range p.Outputs {
+	for _, name := range p.config.Outputs {
 		largest = max(largest, p.buffer(name).Count)
 	}
 	if v.Compared > largest || v.Wrong > v.Compared || uint64(len(v.First)) != min(v.Wrong, shown) {
@@ -214,7 +190,7 @@ func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
 	for i := range v.First {
 		m := &v.First[i]
 		b := p.buffer(m.Buffer)
-		if b == nil || m.Rank < first || m.Rank >= first+count || m.Index >= b.Count || !slices.Contains(p.Outputs, m.Buffer) {
+		if b == nil || m.Rank < first || m.Rank >= first+count || m.Index >= b.Count || !slices.Contains(p.config.Outputs, m.Buffer) {
 			return fmt.Errorf("a difference in %q of rank %d: %w", shorten(m.Buffer), m.Rank, ErrProtocol)
 		}
 		m.Got, m.Want = shorten(m.Got), shorten(m.Want)

@@ -179,15 +179,14 @@ func (s *serving) do(ctx context.Context, answer kind, what func(ctx context.Con
 	s.work.Go(func() {
 		defer cancel()
 		err := what(ctx)
-		switch {
-		case ctx.Err() != nil:
-			err = s.to.send(kindFault, faultOf(ErrStopped))
-		case err != nil:
-			err = s.to.send(kindFault, faultOf(err))
-		default:
-			err = s.to.send(answer, nil)
+		if ctx.Err() != nil {
+			err = ErrStopped
 		}
-		_ = err // the end of the other direction reveals it too
+		if err != nil {
+			_ = s.to.send(kindFault, faultOf(err)) // the end of the other direction reveals it too
+			return
+		}
+		_ = s.to.send(answer, nil) // as above
 	})
 }
 
@@ -198,7 +197,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 	if s.plan, err = b.plan(s.opts); err != nil {
 		return err
 	}
-	if b.WorkDir != "" {
+	if len(b.WorkDir) > 0 {
 		if err = os.Chdir(string(b.WorkDir)); err != nil {
 			return fmt.Errorf("the ranks' current directory: %w; %w, with --workdir", err, ErrPlace)
 		}
@@ -208,7 +207,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.plan.Program = append([]string{program}, s.plan.Program[1:]...)
-	var r ready
+	var r addressBook
 	if b.Hosts > 1 {
 		getenv := s.opts.Getenv
 		if getenv == nil {

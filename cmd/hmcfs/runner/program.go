@@ -22,17 +22,7 @@ func findProgram(name string) (string, error) {
 		if errors.Is(err, os.ErrPermission) {
 			out = "make it executable: chmod +x " + name
 		}
-		return "", &programError{text: fmt.Sprintf("program %q: %v; %s", name, cause, out), err: err}
+		return "", &faultError{text: fmt.Sprintf("program %q: %v; %s", name, cause, out), class: errors.Join(ErrProgram, err)}
 	}
 	return filepath.Abs(path)
 }
-
-// programError is ErrProgram, with the text of its cause.
-type programError struct {
-	text string
-	err  error
-}
-
-func (e *programError) Error() string { return e.text }
-
-func (e *programError) Unwrap() []error { return []error{ErrProgram, e.err} }

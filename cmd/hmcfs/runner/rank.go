@@ -69,29 +69,20 @@ type order struct {
 
 // begin starts a supervisor, which waits for the order to start the program.
 func (j *job) begin(o *order) (*child, error) {
-	c := &child{rank: o.rank}
-	var theirs, ours []*os.File
-	defer func() { adminapi.CloseAll(theirs) }()
-	for i := range 4 { // control, status, and two output streams
-		from, to, err := os.Pipe()
-		if err != nil {
-			adminapi.CloseAll(ours)
-			return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
-		}
-		if i == 0 {
-			from, to = to, from
-		}
-		ours, theirs = append(ours, from), append(theirs, to)
+	ours, theirs, err := pipes(4) // control, status, and two output streams
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
 	}
-	c.control, c.status, c.from = ours[0], ours[1], ours[2:]
+	defer adminapi.CloseAll(theirs)
+	c := &child{rank: o.rank, control: ours[0], status: ours[1], from: ours[2:]}
 	c.cmd = exec.Command(j.plan.Supervisor[0], slices.Concat(j.plan.Supervisor[1:], o.program)...)
 	c.cmd.Path, c.cmd.Err = j.plan.Executable, nil
-	c.cmd.Env = slices.Concat(os.Environ(), j.env, o.env)
-	c.cmd.ExtraFiles = []*os.File{theirs[0], theirs[1]}
+	c.cmd.Env = slices.Concat(os.Environ(), stringsOf(j.Env), o.env)
+	c.cmd.ExtraFiles = theirs[:2]
 	c.cmd.Stdout, c.cmd.Stderr = theirs[2], theirs[3]
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	leave := j.bind(o.rank)
-	err := c.cmd.Start()
+	err = c.cmd.Start()
 	leave()
 	if err != nil {
 		adminapi.CloseAll(ours)

@@ -259,7 +259,7 @@ func TestHostIsSilent(t *testing.T) {
 	from, to := must2(os.Pipe())
 	defer adminapi.CloseAll([]*os.File{from, to})
 	var said bytes.Buffer
-	b := brief{Job: "j", Config: Config{}, Program: []string{"true"}, Count: 8, Hosts: 1, Silence: 50 * time.Millisecond}
+	b := brief{Job: "j", Config: Config{}, Program: wordsOf([]string{"true"}), Count: 8, Hosts: 1, Silence: 50 * time.Millisecond}
 	if _, err = to.Write(must(encode(kindBrief, &b))); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (r *rogue) reach(last kind) error {
 		order, answer kind
 		what          any
 	}{
-		{kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}},
+		{kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8"}}},
 		{kindBook, kindLoaded, nil},
 		{kindStart, kindBeat, nil},
 		{kindNow, kindEnded, Ending{Rank: 2}},
@@ -93,8 +93,8 @@ func tricks() map[string]func(r *rogue) error {
 		return at(last, func(r *rogue) error { return r.to.sendPiece(kindData, head, p) })
 	}
 	return map[string]func(r *rogue) error{
-		"addresses that are none":        say(kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "$(reboot):1"}}),
-		"too many addresses":             say(kindBrief, kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9"}}),
+		"addresses that are none":        say(kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "$(reboot):1"}}),
+		"too many addresses":             say(kindBrief, kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9"}}),
 		"a field that nobody knows":      at(kindBrief, func(r *rogue) error { return raw(r, appendFrame(nil, kindReady, []byte(`{"Addresses":null,"X":1}`))) }),
 		"a step before its time":         say(kindBrief, kindLoaded, nil),
 		"a message that nobody knows":    say(kindBook, 200, nil),
@@ -207,7 +207,7 @@ func bench(t testing.TB, dir string) (*watch, *host) {
 	to := &lines{out: io.Discard}
 	h := &host{
 		part: p.parts()[1], plan: p, link: &link{agent: &agent{}, to: io.Discard}, out: make(chan []byte, mostQueued), events: w.events,
-		over: w.over, ended: make([]bool, 2), saved: &saver{plan: p, rank: 2, last: 3},
+		over: w.over, ended: make([]bool, 2), arrivals: map[uint64]arrival{}, saved: &saver{plan: p, rank: 2, last: 3},
 	}
 	for range 4 {
 		h.streams = append(h.streams, &stream{to: to})
@@ -219,6 +219,22 @@ func bench(t testing.TB, dir string) (*watch, *host) {
 		h.asked[k] = true
 	}
 	return w, h
+}
+
+// TestHostsAreToldTheSilenceLimit has a host after this one, which has no limit, and needs no
+// folder: the limit of one host was once that of all hosts after it.
+func TestHostsAreToldTheSilenceLimit(t *testing.T) {
+	w, h := bench(t, t.TempDir())
+	w.plan.WorkDir = "/work"
+	local := &host{part: w.plan.parts()[0], plan: w.plan}
+	w.hosts = []*host{local, h}
+	all := brief{Silence: w.plan.silence()}
+	if b := w.briefOf(all, 0); b.Silence != 0 || b.WorkDir != nil || !slices.Equal(b.Peers, []string{"b"}) {
+		t.Errorf("this host: %+v", b)
+	}
+	if b := w.briefOf(all, 1); b.Silence != DefaultSilence || string(b.WorkDir) != "/work" || len(b.Peers) != 0 || b.Host != 1 {
+		t.Errorf("the other host: %+v", b)
+	}
 }
 
 // TestSaveAfterAFailure: saving buffers has a timeout of its own, apart from the grace
@@ -249,7 +265,7 @@ func TestSaveAfterAFailure(t *testing.T) {
 // accept more than a host may send.
 func FuzzHost(f *testing.F) {
 	var all []byte
-	all = append(all, must(encode(kindReady, ready{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
+	all = append(all, must(encode(kindReady, addressBook{[]string{"127.0.0.1:7", "127.0.0.1:8"}}))...)
 	all = append(all, must(encode(kindLoaded, nil))...)
 	all = appendFrame(all, kindOutput, outputHead(2, 1), []byte("hello\nyou"))
 	all = append(all, must(encode(kindArrive, numberedArrival{1, arrival{Rank: 2, Name: "n"}}))...)
@@ -284,7 +300,6 @@ func FuzzHost(f *testing.F) {
 			}
 		}
 		w.barriers.close()
-		h.waits.Wait()
 		h.saved.finish()
 		if len(h.verdicts) > 3 || len(w.report.Endings) > 2 {
 			t.Errorf("%d verdicts, %d ends", len(h.verdicts), len(w.report.Endings))
@@ -304,7 +319,7 @@ func FuzzHost(f *testing.F) {
 // FuzzBrief feeds arbitrary messages of a runner to a host, up to the start of programs.
 func FuzzBrief(f *testing.F) {
 	p := must(NewPlan(Options{Ranks: 4, Program: []string{"true"}}, &Config{Buffers: []Buffer{{Name: "x", DType: "int8", Count: 4}}}))
-	f.Add(must(encode(kindBrief, &brief{Job: "j", Config: p.config(), Program: p.Program, Count: 4, Hosts: 1}))[frameHead:])
+	f.Add(must(encode(kindBrief, &brief{Job: "j", Config: p.sent(), Program: wordsOf(p.Program), Count: 4, Hosts: 1}))[frameHead:])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b, err := decode[brief](frame{kindBrief, text})
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -80,8 +79,7 @@ func TestMain(m *testing.M) {
 // options returns the options of a job that runs this test binary.
 func options(tmp string, out *os.File, program ...string) Options {
 	return Options{
-		Program: program, TempDir: tmp, Out: out, Errors: out, Grace: time.Minute,
-		Executable: "/proc/self/exe", Supervisor: []string{"test", asSupervisor, "--"},
+		Program: program, HostOptions: *hostOptions(tmp), Out: out, Errors: out, Grace: time.Minute,
 	}
 }
 
@@ -414,13 +412,16 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "b.sock")
 	m := newJobBarriers(3)
-	h := &host{part: part{count: 3}, out: make(chan []byte, mostQueued)}
+	h := &host{part: part{count: 3}, out: make(chan []byte, mostQueued), arrivals: map[uint64]arrival{}}
+	var loop sync.Mutex // the runner's loop handles one message after the other
 	d := must(newHostBarrier(socket, 0, 4, func(k kind, v any) error {
+		loop.Lock()
+		defer loop.Unlock()
 		switch v := v.(type) {
 		case numberedArrival:
-			return h.arrive(m, &v)
+			return m.come(h, &v)
 		case departure:
-			h.leave(m, v.ID)
+			m.leave(h, v.ID)
 		}
 		return nil
 	}))
@@ -438,7 +439,6 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	}()
 	defer func() {
 		m.close()
-		h.waits.Wait()
 		close(h.out)
 		<-answered
 		d.close()
@@ -463,7 +463,12 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	cut, cancel := context.WithCancel(ctx)
 	gone := make(chan error, 1)
 	go func() { gone <- Barrier(cut, socket, "y", 2, 0) }()
-	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 1 })
+	waiting := func(name string) int {
+		loop.Lock()
+		defer loop.Unlock()
+		return len(m.waiting[name])
+	}
+	kit.Eventually(t, time.Minute, func() bool { return waiting("y") == 1 })
 	if err = Barrier(ctx, socket, "y", 2, 0); err == nil || !strings.Contains(err.Error(), "is already waiting at this barrier") {
 		t.Error(err)
 	}
@@ -471,7 +476,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	if err = <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 0 })
+	kit.Eventually(t, time.Minute, func() bool { return waiting("y") == 0 })
 	// A rank that has ended never comes.
 	m.end(0)
 	if err = Barrier(ctx, socket, "z", 1, 0); !errors.As(err, &missing) || !missing.Ended || !slices.Equal(missing.Ranks, []int{0}) {
@@ -480,13 +485,6 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	if err = Barrier(ctx, socket, "z", 7, 0); err == nil || !strings.Contains(err.Error(), "not understood") {
 		t.Error(err)
 	}
-}
-
-// at returns the ranks at a barrier.
-func (m *jobBarriers) at(name string) map[int]chan answer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.waiting[name])
 }
 
 // running reports whether a process is running.

@@ -14,14 +14,14 @@ import (
 // save sends all buffers of this host's ranks.
 func (j *job) save(send func(head, p []byte) error) error {
 	room := make([]byte, piece)
-	for rank := j.first; rank < j.first+j.count; rank++ {
-		for i := range j.plan.Buffers {
-			at := j.spot(rank, &j.plan.Buffers[i])
+	for rank := j.First; rank < j.First+j.Count; rank++ {
+		for i := range j.plan.config.Buffers {
+			at := j.spot(rank, &j.plan.config.Buffers[i])
 			from := io.NewSectionReader(at.file, int64(at.off), int64(at.size))
 			for left := at.size; left > 0; {
 				p := room[:min(left, piece)]
 				if _, err := io.ReadFull(from, p); err != nil {
-					return fmt.Errorf("save %q of rank %d: %w", j.plan.Buffers[i].Name, rank, err)
+					return fmt.Errorf("save %q of rank %d: %w", j.plan.config.Buffers[i].Name, rank, err)
 				}
 				if err := send(dataHead(rank, i), p); err != nil {
 					return err
@@ -60,7 +60,7 @@ func (s *saver) take(p []byte) error {
 	}
 	s.moved.Store(true)
 	p = p[head:]
-	b := &s.plan.Buffers[s.buffer]
+	b := &s.plan.config.Buffers[s.buffer]
 	if uint64(len(p)) > b.size()-s.at {
 		return fmt.Errorf("more data of %q than its size: %w", b.Name, ErrProtocol)
 	}
@@ -72,7 +72,7 @@ func (s *saver) take(p []byte) error {
 	}
 	s.finish()
 	s.at = 0
-	if s.buffer++; s.buffer == len(s.plan.Buffers) {
+	if s.buffer++; s.buffer == len(s.plan.config.Buffers) {
 		s.buffer = 0
 		s.rank++
 	}
@@ -80,31 +80,18 @@ func (s *saver) take(p []byte) error {
 }
 
 // complete reports that everything has arrived.
-func (s *saver) complete() bool { return s.rank > s.last || len(s.plan.Buffers) == 0 }
+func (s *saver) complete() bool { return s.rank > s.last || len(s.plan.config.Buffers) == 0 }
 
-// write writes the next bytes of a buffer.
+// write writes the next bytes of a buffer. No part of the file's name comes from the host.
 func (s *saver) write(b *Buffer, p []byte) (err error) {
 	if s.file == nil {
-		if s.file, err = s.create(b); err != nil {
+		name := filepath.Join("rank_"+strconv.Itoa(s.rank), b.Name+".bin")
+		if s.file, err = create(s.plan.Save, name); err != nil {
 			return fmt.Errorf("save %q of rank %d: %w", b.Name, s.rank, err)
 		}
 	}
 	_, err = s.file.Write(p)
 	return err
-}
-
-// create creates the file of a buffer. No part of its name comes from the host.
-func (s *saver) create(b *Buffer) (*os.File, error) {
-	in, err := os.OpenRoot(s.plan.Save)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = in.Close() }()
-	of := "rank_" + strconv.Itoa(s.rank)
-	if err = in.MkdirAll(of, 0o777); err != nil {
-		return nil, err
-	}
-	return create(in, filepath.Join(of, b.Name+".bin"), 0o666)
 }
 
 // finish closes the current file.

@@ -143,9 +143,10 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 		return nil, err
 	}
 	p := make([]byte, b.size())
+	values := [4]float64{1: float64(rank), 2: float64(j.plan.Ranks), 3: float64(j.plan.config.Root)}
 	for i := range b.Count {
-		v := f.at([4]float64{float64(i), float64(rank), float64(j.plan.Ranks), float64(j.plan.Root)})
-		if err = put(p[i*b.kind.Size():], b.kind, v); err != nil {
+		values[0] = float64(i)
+		if err = put(p[i*b.kind.Size():], b.kind, f(&values)); err != nil {
 			return nil, fmt.Errorf("formula %q at %d: %w", text, i, err)
 		}
 	}
@@ -154,8 +155,8 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 
 // load stores the inputs of all ranks in their buffers.
 func (j *job) load(ctx context.Context) error {
-	for rank := j.first; rank < j.first+j.count; rank++ {
-		values, err := j.bring(ctx, "generate", j.plan.Generate, j.plan.Inputs, rank)
+	for rank := j.First; rank < j.First+j.Count; rank++ {
+		values, err := j.bring(ctx, "generate", j.plan.config.Generate, j.plan.config.Inputs, rank)
 		if err != nil {
 			return err
 		}

@@ -150,7 +150,7 @@ func signalGroup(group int, s unix.Signal) {
 	}
 }
 
-// killAll kills a program's process group, and our other children.
+// killAll kills a program's process group, if there is one, and our other children.
 func killAll(group int) {
 	signalGroup(group, unix.SIGKILL)
 	for _, pid := range children() {
@@ -174,9 +174,7 @@ func endingOf(cmd *exec.Cmd, err error) ending {
 // children.
 func reap() {
 	for {
-		for _, pid := range children() {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
+		killAll(0)
 		_, err := unix.Wait4(-1, nil, 0, nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return
@@ -184,21 +182,24 @@ func reap() {
 	}
 }
 
-// children returns the processes whose parent is this one.
-func children() []int {
+// processes returns the processes for which is reports true.
+func processes(is func(pid int) bool) (out []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	own := os.Getpid()
-	var out []int
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err == nil && parentOf(pid) == own {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && is(pid) {
 			out = append(out, pid)
 		}
 	}
 	return out
+}
+
+// children returns the processes whose parent is this one.
+func children() []int {
+	own := os.Getpid()
+	return processes(func(pid int) bool { return parentOf(pid) == own })
 }
 
 // parentOf returns the parent of a process, or 0.
@@ -233,24 +234,12 @@ func sweep(jobDir string) {
 
 // marked returns the processes of a job's programs that still run.
 func marked(jobDir string) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	mark := []byte(marker + "=" + jobDir + "\x00")
-	var out []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	return processes(func(pid int) bool {
 		// A process that has ended has no environment.
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && bytes.Contains(env, mark) {
-			out = append(out, pid)
-		}
-	}
-	return out
+		env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+		return err == nil && bytes.Contains(env, mark)
+	})
 }
 
 // removeJob removes a job's directory, and the directories elsewhere that belong to it.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,6 @@ type watch struct {
 	report *Report
 	// started reports that the programs were started.
 	started bool
-	begun   time.Time
 	// cause is the reason why the job is ended early.
 	cause error
 	// closing reports that the job is over; remains are the errors since then.
@@ -75,7 +75,7 @@ func (w *watch) open(ctx context.Context) error {
 				h.streams = append(h.streams, &stream{to: to, prefix: prefixOf(rank, p.Ranks), log: log})
 			}
 		}
-		if err := h.open(ctx, &HostOptions{TempDir: p.TempDir, Supervisor: p.Supervisor, Executable: p.Executable}, streams[1]); err != nil {
+		if err := h.open(ctx, streams[1]); err != nil {
 			return err
 		}
 		w.hosts = append(w.hosts, h)
@@ -88,7 +88,7 @@ func (w *watch) log(rank int) (io.Writer, error) {
 	if w.plan.LogDir == "" {
 		return nil, nil //nolint:nilnil // a writer that is not there
 	}
-	f, err := createAt(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log", 0o666)
+	f, err := create(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log")
 	if err != nil {
 		return nil, err
 	}
@@ -99,23 +99,13 @@ func (w *watch) log(rank int) (io.Writer, error) {
 // brief sends each host its part.
 func (w *watch) brief() error {
 	p := w.plan
-	b := brief{
-		Config: p.config(), Program: p.Program, Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
+	all := brief{
+		Config: p.sent(), Program: wordsOf(p.Program), Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
 		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
 	}
-	b.Job, b.Secret = identify()
+	all.Job, all.Secret = identify()
 	for i, h := range w.hosts {
-		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
-		b.WorkDir, b.Env = word(p.WorkDir), p.Export
-		if h.here() {
-			b.WorkDir, b.Silence = "", 0
-		}
-		b.Peers = nil
-		for _, other := range w.hosts {
-			if other != h && !other.here() {
-				b.Peers = append(b.Peers, other.Name)
-			}
-		}
+		b := w.briefOf(all, i)
 		if err := h.tell(kindBrief, &b); err != nil {
 			return fmt.Errorf("the job is too large to be sent to its hosts: %w", err)
 		}
@@ -123,21 +113,28 @@ func (w *watch) brief() error {
 	return nil
 }
 
-// silence returns the time for which a host may be silent.
-func (p *Plan) silence() time.Duration {
-	if p.Silence == 0 {
-		return DefaultSilence
+// briefOf returns the brief of one host, from what all hosts are told.
+func (w *watch) briefOf(b brief, i int) brief {
+	h := w.hosts[i]
+	b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
+	b.WorkDir, b.Env = word(w.plan.WorkDir), wordsOf(w.plan.Export)
+	if h.here() {
+		b.WorkDir, b.Silence = nil, 0
 	}
-	return p.Silence
+	for _, other := range w.hosts {
+		if other != h && !other.here() {
+			b.Peers = append(b.Peers, other.Name)
+		}
+	}
+	return b
 }
+
+// silence returns the time for which a host may be silent.
+func (p *Plan) silence() time.Duration { return cmp.Or(p.Silence, DefaultSilence) }
 
 // course runs the job step by step: a step ends when all hosts have completed it.
 func (w *watch) course() error {
-	patience := w.plan.HostTimeout
-	if patience == 0 {
-		patience = DefaultHostTimeout
-	}
-	w.giveUp = time.After(patience)
+	w.giveUp = time.After(cmp.Or(w.plan.HostTimeout, DefaultHostTimeout))
 	w.until(kindReady)
 	if w.giveUp = nil; w.cause != nil {
 		return w.cause
@@ -150,24 +147,19 @@ func (w *watch) course() error {
 	if w.cause != nil {
 		return w.cause
 	}
-	w.begin()
-	w.until(kindEnded)
-	w.report.Seconds = time.Since(w.begun).Seconds()
+	w.started = true
+	if w.plan.Timeout > 0 {
+		w.late = time.After(w.plan.Timeout)
+	}
+	begin := time.Now()
+	w.step(kindStart, nil, kindEnded)
+	w.report.Seconds = time.Since(begin).Seconds()
 	slices.SortFunc(w.report.Endings, func(a, b Ending) int { return a.Rank - b.Rank })
-	if w.cause == nil && w.plan.Golden != nil {
+	if w.cause == nil && w.plan.config.Golden != nil {
 		w.step(kindVerify, nil, kindVerified)
 		w.verdict()
 	}
 	return errors.Join(w.cause, w.save())
-}
-
-// begin starts all programs.
-func (w *watch) begin() {
-	w.started, w.begun = true, time.Now()
-	w.tell(kindStart, nil)
-	if w.plan.Timeout > 0 {
-		w.late = time.After(w.plan.Timeout)
-	}
 }
 
 // verdict combines the verdicts of all hosts, in the order of their ranks.
@@ -209,11 +201,8 @@ func (w *watch) save() error {
 	return errors.Join(errs...)
 }
 
-// step makes all hosts execute an order, unless the job is ending.
+// step makes all hosts execute an order.
 func (w *watch) step(order kind, what any, answer kind) {
-	if w.cause != nil && order != kindSave {
-		return
-	}
 	w.tell(order, what)
 	w.until(answer)
 }
@@ -294,16 +283,16 @@ func (w *watch) take(e event) error {
 		return err
 	}
 	switch v := e.what.(type) {
-	case *ready:
+	case *addressBook:
 		h.addresses = v.Addresses
 	case *Ending:
 		return w.note(h, *v)
 	case *numberedArrival:
-		return h.arrive(w.barriers, v)
+		return w.barriers.come(h, v)
 	case *departure:
-		h.leave(w.barriers, v.ID)
+		w.barriers.leave(h, v.ID)
 	case *Verdict:
-		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
+		if len(h.verdicts) > h.count*len(w.plan.config.Outputs) {
 			return fmt.Errorf("more verdicts than outputs: %w", ErrProtocol)
 		}
 		h.verdicts = append(h.verdicts, v)
@@ -374,11 +363,7 @@ func (w *watch) end(cause error) {
 		return
 	}
 	w.tell(kindSoon, nil)
-	grace := w.plan.Grace
-	if grace == 0 {
-		grace = DefaultGrace
-	}
-	w.kill = time.After(grace)
+	w.kill = time.After(cmp.Or(w.plan.Grace, DefaultGrace))
 }
 
 // close ends what is left of the job, on all hosts.

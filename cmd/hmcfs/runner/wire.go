@@ -34,7 +34,7 @@ type kind byte
 // Messages from the runner to a host.
 const (
 	kindBrief  kind = iota + 1 // brief: its part of the job
-	kindBook                   // book: the addresses of all ranks; create everything
+	kindBook                   // addressBook: the addresses of all ranks; create everything
 	kindStart                  // start the programs
 	kindSoon                   // SIGTERM to all, and cancel the current step
 	kindNow                    // SIGKILL to all
@@ -46,7 +46,7 @@ const (
 
 // Messages from a host to the runner.
 const (
-	kindReady    kind = iota + 32 // ready: the addresses of its ranks
+	kindReady    kind = iota + 32 // addressBook: the addresses of its ranks
 	kindLoaded                    // everything is created, and inputs are loaded
 	kindOutput                    // output of a rank
 	kindEnded                     // Ending of a rank

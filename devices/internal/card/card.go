@@ -16,19 +16,19 @@ import (
 
 // Runtime contains the calls of a vendor's library that a Card makes itself. All but Bind
 // are made on a thread on which Bind has been called.
-type Runtime interface {
+type Runtime struct {
 	// Bind makes the card current for the calling thread.
-	Bind() error
+	Bind func() error
 	// Retain makes the card ready for this process once more. The thread may be unbound
 	// afterwards. Release undoes one Retain, or the opening of the card.
-	Retain() error
-	Release() error
+	Retain  func() error
+	Release func() error
 	// FreeMemory returns the memory that the card has left for all programs, in bytes.
-	FreeMemory() (devices.Size, error)
+	FreeMemory func() (devices.Size, error)
 	// Sticky reports whether the card is unusable for the process after an error.
-	Sticky(err error) bool
+	Sticky func(err error) bool
 	// OutOfMemory reports whether an allocation failed for lack of memory.
-	OutOfMemory(err error) bool
+	OutOfMemory func(err error) bool
 }
 
 // Spec describes an opened card.

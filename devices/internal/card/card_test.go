@@ -56,8 +56,11 @@ func open(t *testing.T) (*fake, device) {
 	t.Helper()
 	f := &fake{free: total, retained: 1}
 	d := device{Card: card.New(card.Spec{
-		Info:    devices.Info{Name: "cuda0", Total: total},
-		Runtime: f, Log: zap.NewNop(), Set: &card.Set{}, Clear: f.clear,
+		Info: devices.Info{Name: "cuda0", Total: total},
+		Runtime: card.Runtime{
+			Bind: f.Bind, Retain: f.Retain, Release: f.Release, FreeMemory: f.FreeMemory, Sticky: f.Sticky, OutOfMemory: f.OutOfMemory,
+		},
+		Log: zap.NewNop(), Set: &card.Set{}, Clear: f.clear,
 	})}
 	d.SetSelf(d)
 	return f, d

@@ -14,15 +14,22 @@ func Describe(whole devices.Info, n devices.Size) devices.Info {
 	return whole
 }
 
-// ByDefault returns how much of a card's memory is used if the spec does not say: the
+// Found returns a card that is not opened, with its default size; free is how much of the
+// entire card is free.
+func Found(whole devices.Info, free devices.Size) devices.Found {
+	info := Describe(whole, byDefault(whole))
+	return devices.Found{Info: info, Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)}}
+}
+
+// byDefault returns how much of a card's memory is used if the spec does not say: the
 // contexts of hmcfs and of other programs need some of it.
-func ByDefault(whole devices.Info) devices.Size { return whole.Total / 10 * 9 }
+func byDefault(whole devices.Info) devices.Size { return whole.Total / 10 * 9 }
 
 // ReadParams reads the parameters of a spec for one card, and returns how much of its
 // memory to use.
 func ReadParams(spec devices.Spec, whole devices.Info) (devices.Size, error) {
 	p := spec.Read()
-	size := p.Size("size", ByDefault(whole))
+	size := p.Size("size", byDefault(whole))
 	faults := []error{p.Err()}
 	if size > whole.Total {
 		faults = append(faults, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, whole.Model, whole.Total))

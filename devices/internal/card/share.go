@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -45,13 +46,8 @@ func NewSharer(c *Card, by Sharing) Sharer { return Sharer{card: c, by: by} }
 // ExportKinds lists the kinds that the card supports. IPC is first, because PyTorch and
 // CuPy open that kind.
 func (s Sharer) ExportKinds() []devices.HandleKind {
-	var kinds []devices.HandleKind
-	for _, kind := range []devices.HandleKind{devices.HandleIPC, devices.HandleVMM} {
-		if s.by.Unit(kind) > 0 {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
+	kinds := []devices.HandleKind{devices.HandleIPC, devices.HandleVMM}
+	return slices.DeleteFunc(kinds, func(kind devices.HandleKind) bool { return s.by.Unit(kind) == 0 })
 }
 
 // AllocShared allocates memory that can be exported as kind, in whole units of the kind.

@@ -2,7 +2,6 @@ package hostmem
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -10,11 +9,8 @@ import (
 
 // Reduce sets dst = dst op src, element by element, on d.
 func Reduce(ctx context.Context, d devices.Device, r Reduction, pace Pace) error {
-	if err := devices.CheckReduce(d, r.Dst, r.Src, r.Type, r.Op); err != nil {
+	if err := devices.CheckAligned(d, r.Dst, r.Src, r.Type, r.Op); err != nil {
 		return err
-	}
-	if !devices.Aligned(r.Type, r.Dst, r.Src) {
-		return fmt.Errorf("elements on %s are not aligned: %w", d.Info().Name, devices.ErrUnsupported)
 	}
 	to, block, err := enter(d, r.Dst)
 	if err != nil {

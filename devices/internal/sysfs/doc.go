@@ -1,4 +1,5 @@
-// Package sysfs reads the kernel's information about the location of devices.
+// Package sysfs reads the kernel's information about the location of devices and about the
+// machine's memory.
 //
 // # Lock order
 //

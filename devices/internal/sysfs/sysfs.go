@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
 )
 
 // Root is the directory at which the kernel mounts sysfs.
@@ -25,4 +27,22 @@ func NUMANode(root, pci string) int {
 		return -1
 	}
 	return node
+}
+
+// MemInfo returns the kernel's memory statistics by name ("MemAvailable"), from a file in
+// the format of /proc/meminfo.
+func MemInfo(path string) (map[string]devices.Size, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]devices.Size{}
+	for line := range strings.Lines(string(text)) {
+		name, amount, _ := strings.Cut(line, ":")
+		kib, is := strings.CutSuffix(strings.TrimSpace(amount), " kB")
+		if n, err := strconv.ParseUint(kib, 10, 64); is && err == nil {
+			all[name] = devices.Size(n) * devices.KiB
+		}
+	}
+	return all, nil
 }

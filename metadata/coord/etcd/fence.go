@@ -1,16 +1,11 @@
 package etcd
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
 // fenceTTL is the lifetime of a fence that is no longer renewed: longer than a request can
@@ -88,85 +83,4 @@ func (f *fence) end(m *move, err error) {
 	f.mu.Unlock()
 	m.err = err
 	close(m.done)
-}
-
-// certain waits until no failed write can take effect any more.
-//
-// Errors: coord.ErrUnavailable and the others of coord; the context's.
-func (s *Service) certain(ctx context.Context) error {
-	m := s.fence.begin(func(m *move) {
-		s.fence.end(m, s.moveFence(context.WithoutCancel(ctx)))
-	})
-	if m == nil {
-		return nil
-	}
-	select {
-	case <-m.done:
-		return m.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// moveFence gives the fence a new revision.
-func (s *Service) moveFence(ctx context.Context) error {
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	former := s.fence.current()
-	if s.fence.lease == 0 {
-		l, err := s.client.Grant(bounded, int64(fenceTTL/time.Second))
-		if err != nil {
-			return s.fault(ctx, err)
-		}
-		s.fence.lease = l.ID
-	}
-	before := s.highest()
-	resp, err := s.client.Put(bounded, s.fence.key, "", clientv3.WithLease(s.fence.lease))
-	if err != nil {
-		if err = s.fault(ctx, err); errors.Is(err, coord.ErrLease) {
-			s.fence.lease = 0
-			err = fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // retried with a new lease
-		}
-		return err
-	}
-	s.observe(before, resp.Header)
-	s.fence.changed(former, resp.Header.GetRevision())
-	return nil
-}
-
-// write runs operations that put entries. If it fails, its effect is visible by the
-// service's next answer or never.
-func (s *Service) write(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	for {
-		if err := s.certain(ctx); err != nil {
-			return nil, err
-		}
-		revision := s.fence.current()
-		resp, err := s.transact(ctx, clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(s.fence.key), "=", revision)},
-			ops, []clientv3.Op{clientv3.OpGet(s.fence.key)}))
-		switch {
-		case errors.Is(err, coord.ErrLease):
-			return nil, err
-		case err != nil:
-			s.fence.doubt(revision)
-			return nil, err
-		case resp.Succeeded:
-			return resp, nil
-		}
-		// The fence was moved meanwhile, or was lost with its lease or with the cluster's
-		// data.
-		s.fence.changed(revision, fenceIn(resp))
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("write: %w", err)
-		}
-	}
-}
-
-// fenceIn returns the revision of the fence from a response, 0 if the fence is missing.
-func fenceIn(resp *clientv3.TxnResponse) int64 {
-	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		return kv.ModRevision
-	}
-	return 0
 }

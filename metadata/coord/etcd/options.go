@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,6 +11,15 @@ import (
 
 // DefaultTimeout is the default timeout of every call.
 const DefaultTimeout = 5 * time.Second
+
+const (
+	// maxMessage is the maximum size, in bytes, of an answer. Any client with write access
+	// may write a thousand values of 1.5 MB.
+	maxMessage = 32 << 20
+	// maxValue is the number of bytes kept of a value: more than any valid value has, so
+	// that its reader rejects it.
+	maxValue = 1 << 17
+)
 
 // Options configure a Service.
 type Options struct {
@@ -28,9 +38,7 @@ type Options struct {
 
 // EnsureDefaults fills in the fields that have their zero value.
 func (o *Options) EnsureDefaults() {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 }
 
 // Validate reports every fault of the options, joined.

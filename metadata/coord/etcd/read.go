@@ -1,12 +1,10 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
@@ -64,15 +62,6 @@ func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]
 	}
 }
 
-const (
-	// maxMessage is the maximum size, in bytes, of an answer. Any client with write access
-	// may write a thousand values of 1.5 MB.
-	maxMessage = 32 << 20
-	// maxValue is the number of bytes kept of a value: more than any valid value has, so
-	// that its reader rejects it.
-	maxValue = 1 << 17
-)
-
 // errTooLarge reports an answer larger than maxMessage.
 var errTooLarge = errors.New("etcd: response exceeds the size limit")
 
@@ -92,12 +81,4 @@ func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOptio
 	}
 	s.observe(before, resp.Header)
 	return resp, nil
-}
-
-func (s *Service) entry(kv *mvccpb.KeyValue) coord.Entry {
-	return coord.Entry{
-		Name:     string(kv.Key[len(s.prefix):]),
-		Value:    bytes.Clone(kv.Value[:min(len(kv.Value), maxValue)]),
-		Revision: coord.Revision(kv.ModRevision),
-	}
 }

@@ -1,12 +1,16 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -24,6 +28,7 @@ type Service struct {
 	timeout time.Duration
 	where   string // the endpoints, for error messages
 	fence   *fence
+	closed  atomic.Bool
 
 	mu sync.Mutex
 	// seen is the highest revision of any answer; cluster is the ID of the answering
@@ -35,8 +40,6 @@ type Service struct {
 	// broken is closed, and replaced by a new channel, when history is lost.
 	// +checklocks:mu
 	broken chan struct{}
-	// +checklocks:mu
-	closed bool
 }
 
 var _ coord.Service = (*Service)(nil)
@@ -84,22 +87,12 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 
 // Close ends watches and stops renewing leases; see coord.Service.
 func (s *Service) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if closed {
+	if s.closed.Swap(true) {
 		return coord.ErrClosed
 	}
 	// The only error is that the client's own context has been cancelled, by this call.
 	_ = s.client.Close()
 	return nil
-}
-
-func (s *Service) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // highest returns the revision below which no later answer may be.
@@ -142,5 +135,28 @@ func (s *Service) bound(ctx context.Context) (context.Context, context.CancelFun
 	return bounded, func() {
 		unhook()
 		cancel()
+	}
+}
+
+// fault translates an error of the client library to one of coord. ctx is the caller's,
+// without this package's own timeout.
+func (s *Service) fault(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.closed.Load():
+		return coord.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	// The cause is included as text only: our timeout must not look like the caller's.
+	return fmt.Errorf("etcd at %s: %w: %s", s.where, meaning(err), err.Error())
+}
+
+func (s *Service) entry(kv *mvccpb.KeyValue) coord.Entry {
+	return coord.Entry{
+		Name:     string(kv.Key[len(s.prefix):]),
+		Value:    bytes.Clone(kv.Value[:min(len(kv.Value), maxValue)]),
+		Revision: coord.Revision(kv.ModRevision),
 	}
 }

@@ -80,7 +80,7 @@ func (w *watch) Next(ctx context.Context) ([]coord.Event, error) {
 
 // ended returns the reason why waiting is pointless, or nil.
 func (w *watch) ended(ctx context.Context) error {
-	if w.closed.Load() || w.service.isClosed() {
+	if w.closed.Load() || w.service.closed.Load() {
 		return coord.ErrClosed
 	}
 	select {
@@ -95,7 +95,7 @@ func (w *watch) ended(ctx context.Context) error {
 func (w *watch) over(ctx context.Context, last clientv3.WatchResponse) error {
 	err := last.Err()
 	switch {
-	case w.closed.Load() || w.service.isClosed():
+	case w.closed.Load() || w.service.closed.Load():
 		return coord.ErrClosed
 	case last.CompactRevision != 0:
 		return coord.ErrCompacted

@@ -3,13 +3,17 @@ package proto
 import "github.com/hmcfs/hmcfs/transport/wire"
 
 // Cred is the user on whose behalf a node sends a request, as that node knows it. The owner
-// maps it by its own policy before it trusts anything.
+// maps it by its own policy before it trusts anything. Requests on behalf of a user embed it
+// with a name, so that it remains one element of theirs.
 type Cred struct {
 	_      struct{} `cbor:",toarray"`
 	UID    uint32
 	GID    uint32
 	Groups []uint32 // at most MaxGroups
 }
+
+// Caller returns the user of a request.
+func (c Cred) Caller() Cred { return c }
 
 // The bounds of lists in bodies.
 const (
@@ -73,7 +77,7 @@ type Attr struct {
 // LookupAsk names an entry of a directory.
 type LookupAsk struct {
 	_    struct{} `cbor:",toarray"`
-	Cred Cred
+	Cred `cbor:"cred"`
 	Dir  uint64
 	Name string
 }
@@ -81,14 +85,14 @@ type LookupAsk struct {
 // InoAsk names an inode.
 type InoAsk struct {
 	_    struct{} `cbor:",toarray"`
-	Cred Cred
+	Cred `cbor:"cred"`
 	Ino  uint64
 }
 
 // ReadDirAsk asks for a page of a directory.
 type ReadDirAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Dir    uint64
 	Cookie uint64
 	Limit  uint32
@@ -114,7 +118,7 @@ type ReadDirAnswer struct {
 // CreateAsk creates an inode of any type.
 type CreateAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Dir    uint64
 	Name   string
 	Mode   uint32 // type and permissions, umask applied
@@ -132,7 +136,7 @@ type CreateOpenAsk struct {
 // LinkAsk adds a name.
 type LinkAsk struct {
 	_    struct{} `cbor:",toarray"`
-	Cred Cred
+	Cred `cbor:"cred"`
 	Ino  uint64
 	Dir  uint64
 	Name string
@@ -141,7 +145,7 @@ type LinkAsk struct {
 // RemoveAsk removes a name.
 type RemoveAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Dir    uint64
 	Name   string
 	Folder bool // rmdir
@@ -150,7 +154,7 @@ type RemoveAsk struct {
 // RenameAsk moves a name.
 type RenameAsk struct {
 	_       struct{} `cbor:",toarray"`
-	Cred    Cred
+	Cred    `cbor:"cred"`
 	From    uint64
 	Name    string
 	To      uint64
@@ -178,7 +182,7 @@ const TimeNow = 1<<30 - 1
 // permission to write covers a change of size, or 0.
 type SetAttrAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Ino    uint64
 	Handle uint64
 	Set    uint32
@@ -194,7 +198,7 @@ type SetAttrAsk struct {
 // XattrAsk is a request about one extended attribute.
 type XattrAsk struct {
 	_     struct{} `cbor:",toarray"`
-	Cred  Cred
+	Cred  `cbor:"cred"`
 	Ino   uint64
 	Name  string
 	Value []byte
@@ -231,7 +235,7 @@ const (
 // OpenAsk opens a regular file. The handle belongs to the session and ends with it.
 type OpenAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Ino    uint64
 	Gen    uint64 // 0 accepts any
 	Access uint32
@@ -315,7 +319,7 @@ type CopyAsk struct {
 // PullAsk makes the owner read Ino of another node, as Cred, into an open file.
 type PullAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Cred   Cred
+	Cred   `cbor:"cred"`
 	Handle uint64
 	Off    uint64
 	Node   string
@@ -329,7 +333,7 @@ type PullAsk struct {
 // KeyAsk is a request about a key, of keys/ or of publish/.
 type KeyAsk struct {
 	_       struct{} `cbor:",toarray"`
-	Cred    Cred
+	Cred    `cbor:"cred"`
 	Key     string
 	Publish bool
 }
@@ -360,7 +364,7 @@ type ListKeysAnswer struct {
 // ExpireKeyAsk sets the expiry of a key's object; a zero time means never.
 type ExpireKeyAsk struct {
 	_    struct{} `cbor:",toarray"`
-	Cred Cred
+	Cred `cbor:"cred"`
 	Key  string
 	At   Time
 }
@@ -371,7 +375,7 @@ type ExpireKeyAsk struct {
 // another receiver that may still fail.
 type ClaimAsk struct {
 	_     struct{} `cbor:",toarray"`
-	Cred  Cred
+	Cred  `cbor:"cred"`
 	Key   string
 	ID    [16]byte
 	Blobs []uint64

@@ -48,25 +48,12 @@ func (c *Cred) check() error {
 
 func (a *Attr) check() error { return checkTimes(a.Atime, a.Mtime, a.Ctime, a.Btime, a.Expires) }
 
-func (a *LookupAsk) check() error     { return a.Cred.check() }
-func (a *InoAsk) check() error        { return a.Cred.check() }
-func (a *ReadDirAsk) check() error    { return a.Cred.check() }
-func (a *CreateAsk) check() error     { return a.Cred.check() }
-func (a *LinkAsk) check() error       { return a.Cred.check() }
-func (a *RemoveAsk) check() error     { return a.Cred.check() }
-func (a *RenameAsk) check() error     { return a.Cred.check() }
-func (a *XattrAsk) check() error      { return a.Cred.check() }
-func (a *OpenAsk) check() error       { return a.Cred.check() }
-func (a *PullAsk) check() error       { return a.Cred.check() }
-func (a *KeyAsk) check() error        { return a.Cred.check() }
-func (a *ClaimAsk) check() error      { return a.Cred.check() }
-func (a *OpenAnswer) check() error    { return a.Attr.check() }
-func (a *KeyAnswer) check() error     { return a.Attr.check() }
-func (a *ReadDirAnswer) check() error { return checkEntries(a.Entries) }
+func (a *OpenAnswer) check() error { return a.Attr.check() }
+func (a *KeyAnswer) check() error  { return a.Attr.check() }
 
-func checkEntries(entries []Entry) error {
-	for i := range entries {
-		if err := entries[i].Attr.check(); err != nil {
+func (a *ReadDirAnswer) check() error {
+	for i := range a.Entries {
+		if err := a.Entries[i].Attr.check(); err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 	}

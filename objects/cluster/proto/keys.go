@@ -24,9 +24,9 @@ type HaveKeysAnswer struct {
 	There []bool
 }
 
-// MeetKeysAsk lists keys that are in use at the requester, Node, and the creation times of
+// CompareKeysAsk lists keys that are in use at the requester, Node, and the creation times of
 // their objects.
-type MeetKeysAsk struct {
+type CompareKeysAsk struct {
 	_       struct{} `cbor:",toarray"`
 	Node    string
 	Publish bool
@@ -34,26 +34,23 @@ type MeetKeysAsk struct {
 	Made    []Time   // one for each key
 }
 
-// MeetKeysAnswer lists which of them are in use at the responder too, by index, and the
+// CompareKeysAnswer lists which of them are in use at the responder too, by index, and the
 // creation times of their objects.
-type MeetKeysAnswer struct {
+type CompareKeysAnswer struct {
 	_    struct{} `cbor:",toarray"`
 	Both []uint64
 	Made []Time // one for each index
 }
 
-func (a *MeetKeysAsk) check() error {
-	if len(a.Keys) > MaxKeys || len(a.Made) != len(a.Keys) {
-		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Keys), len(a.Made), MaxKeys)
-	}
-	return checkTimes(a.Made...)
-}
+func (a *CompareKeysAsk) check() error    { return checkMade(len(a.Keys), a.Made) }
+func (a *CompareKeysAnswer) check() error { return checkMade(len(a.Both), a.Made) }
 
-func (a *MeetKeysAnswer) check() error {
-	if len(a.Both) > MaxKeys || len(a.Made) != len(a.Both) {
-		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", len(a.Both), len(a.Made), MaxKeys)
+// checkMade checks a list of keys with the creation times of their objects.
+func checkMade(keys int, made []Time) error {
+	if keys > MaxKeys || len(made) != keys {
+		return fmt.Errorf("invalid list: %d keys with %d times, the maximum is %d", keys, len(made), MaxKeys)
 	}
-	return checkTimes(a.Made...)
+	return checkTimes(made...)
 }
 
 func (a *HaveKeysAsk) check() error {

@@ -96,9 +96,9 @@ const (
 	// that the file was created, but could not be opened.
 	MethodCreateOpen
 
-	// MethodMeetKeys: MeetKeysAsk → MeetKeysAnswer. Compares the keys of two nodes
+	// MethodCompareKeys: CompareKeysAsk → CompareKeysAnswer. Compares the keys of two nodes
 	// that may have used them without asking each other.
-	MethodMeetKeys
+	MethodCompareKeys
 )
 
 // The notices.

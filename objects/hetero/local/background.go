@@ -26,9 +26,9 @@ func (b *background) take(n int) error {
 	defer b.mu.Unlock()
 	switch {
 	case b.calls >= hetero.MaxBackgroundCalls:
-		b.refusals.add(limitBackgroundCalls)
+		b.refusals.calls.Add(1)
 	case b.keys+n > hetero.MaxBackgroundKeys:
-		b.refusals.add(limitBackgroundKeys)
+		b.refusals.keys.Add(1)
 	default:
 		b.calls++
 		b.keys += n

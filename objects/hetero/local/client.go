@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -64,12 +65,13 @@ func New(o Options) *Client {
 	if o.Keys == nil {
 		o.Keys = objects.LocalKeys{Store: o.Store}
 	}
+	o.Refusals = cmp.Or(o.Refusals, &Refusals{})
 	life, end := context.WithCancel(context.Background())
 	return &Client{
 		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, keys: o.Keys,
 		life: life, end: end,
 		refusals: o.Refusals, background: background{refusals: o.Refusals},
-		subscriptions: newSubscriptions(),
+		subscriptions: subscriptions{byKey: map[string]*subscription{}},
 		reservations:  reservations{byKey: map[string]*reservation{}},
 		memories:      map[hetero.MemoryID]*objects.Region{},
 		targets:       map[hetero.MemoryID]*target{},
@@ -92,11 +94,9 @@ func (c *Client) Close() error {
 		c.calls.Wait()
 		close(idle)
 	}()
-	timer := time.NewTimer(closeWait)
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C: // a slow device; the holder can be closed regardless
+	case <-time.After(closeWait): // a slow device; the holder can be closed regardless
 	}
 	c.endReservations()
 	if err := c.holder.Close(context.Background()); err != nil {

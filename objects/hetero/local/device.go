@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -28,31 +29,37 @@ func (c *Client) checked(keys []string, lists []hetero.DeviceBlobList, partial b
 
 // DevMGet copies the bytes of keys into blobs.
 func (c *Client) DevMGet(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
-	g, err := c.devGet(keys, lists, o)
+	g, err := c.scatter(keys, lists, o, false)
 	if err != nil {
 		return nil, err
 	}
-	return c.do(ctx, func(call context.Context) hetero.Results { return c.collect(call, g) })
+	return c.do(ctx, g)
 }
 
-func (c *Client) devGet(keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (plan, error) {
+// scatter checks a DevMGet or, with exact, an MGetH2D, and returns a function that executes
+// it. Without exact, lists may have source offsets.
+func (c *Client) scatter(
+	keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions, exact bool,
+) (func(context.Context) hetero.Results, error) {
 	if err := o.Validate(); err != nil {
-		return plan{}, err
+		return nil, err
 	}
-	set, err := c.checked(keys, lists, true)
+	if exact && o.Replica {
+		return nil, fmt.Errorf("%w: only DevMGet can make replicas", hetero.ErrInvalid)
+	}
+	set, err := c.checked(keys, lists, !exact)
 	if err != nil {
-		return plan{}, err
+		return nil, err
 	}
-	offsets := make([]uint64, len(lists))
-	for i := range lists {
-		offsets[i] = uint64(lists[i].SourceOffset)
+	all := make([]objects.Scatter, len(set))
+	for i := range set {
+		all[i] = objects.Scatter{Keyed: set[i], Offset: uint64(lists[i].SourceOffset), Exact: exact, Replica: o.Replica}
 	}
-	return plan{
+	g := plan{
 		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
-		try: func(ctx context.Context, i int) error {
-			return c.keys.Scatter(ctx, c.holder, objects.Scatter{Keyed: set[i], Offset: offsets[i], Replica: o.Replica})
-		},
-	}, nil
+		try: func(ctx context.Context, i int) error { return c.keys.Scatter(ctx, c.holder, all[i]) },
+	}
+	return func(call context.Context) hetero.Results { return c.collect(call, g) }, nil
 }
 
 // DevDelete removes keys with all their replicas.

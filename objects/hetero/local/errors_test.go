@@ -78,7 +78,7 @@ func TestBackground(t *testing.T) {
 	if err := b.take(1); !errors.Is(err, hetero.ErrBusy) {
 		t.Errorf("a key too many: %v", err)
 	}
-	for _, l := range refused.Limits()[limitBackgroundCalls:] {
+	for _, l := range refused.Limits()[1:] {
 		if l.Refused != 1 {
 			t.Errorf("%+v", l)
 		}

@@ -30,7 +30,7 @@ func (c *Client) DevPublish(ctx context.Context, keys []string, lists []hetero.D
 			settle(r.Err)
 			continue
 		}
-		published[i].Then(func(err error) { settle(translate(err)) })
+		published[i].Notify(func(err error) { settle(translate(err)) })
 	}
 	return futures, results.Outcome()
 }
@@ -87,8 +87,6 @@ type subscription struct {
 	settle func(error)
 }
 
-func newSubscriptions() subscriptions { return subscriptions{byKey: map[string]*subscription{}} }
-
 // join returns a future for each key: that of a new subscription, or of an existing one with
 // the same blobs.
 func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fresh []*subscription) {
@@ -114,7 +112,6 @@ func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fre
 	return futures, fresh
 }
 
-// end removes a subscription and completes its future.
 func (s *subscriptions) end(one *subscription, err error) {
 	s.mu.Lock()
 	delete(s.byKey, one.want.Key)

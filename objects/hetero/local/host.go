@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/hmcfs/hmcfs/objects"
@@ -51,30 +50,11 @@ func existingRule(e hetero.Existing) objects.ExistingRule {
 
 // MGetH2D scatters objects into blobs of the same number and exact sizes.
 func (c *Client) MGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
-	g, err := c.hostGet(keys, lists, o)
+	g, err := c.scatter(keys, lists, o, true)
 	if err != nil {
 		return nil, err
 	}
-	return c.do(ctx, func(call context.Context) hetero.Results { return c.collect(call, g) })
-}
-
-func (c *Client) hostGet(keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (plan, error) {
-	if err := o.Validate(); err != nil {
-		return plan{}, err
-	}
-	if o.Replica {
-		return plan{}, fmt.Errorf("%w: only DevMGet can make replicas", hetero.ErrInvalid)
-	}
-	set, err := c.checked(keys, lists, false)
-	if err != nil {
-		return plan{}, err
-	}
-	return plan{
-		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
-		try: func(ctx context.Context, i int) error {
-			return c.keys.Scatter(ctx, c.holder, objects.Scatter{Keyed: set[i], Exact: true})
-		},
-	}, nil
+	return c.do(ctx, g)
 }
 
 // AsyncMSetD2H is MSetD2H in the background.
@@ -90,11 +70,11 @@ func (c *Client) AsyncMSetD2H(ctx context.Context, keys []string, lists []hetero
 // AsyncMGetH2D is MGetH2D in the background.
 func (c *Client) AsyncMGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (*hetero.Batch, error) {
 	keys = slices.Clone(keys)
-	g, err := c.hostGet(keys, lists, o)
+	g, err := c.scatter(keys, lists, o, true)
 	if err != nil {
 		return nil, err
 	}
-	return c.batch(ctx, len(keys), func(call context.Context) hetero.Results { return c.collect(call, g) })
+	return c.batch(ctx, len(keys), g)
 }
 
 // AsyncDevDelete is DevDelete in the background.

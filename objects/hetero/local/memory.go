@@ -36,20 +36,23 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 		if failure != nil {
 			return 0, c.failure(failure)
 		}
-		return c.keepTarget(t)
+		id, failure := c.keep(nil, t)
+		if failure != nil {
+			t.close()
+		}
+		return id, failure
 	}
 	region, err := c.open(call, m)
 	if err != nil {
 		return 0, c.failure(err)
 	}
-	id, err := c.keep(region)
+	id, err := c.keep(region, nil)
 	if err != nil {
 		return 0, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
 	}
 	return id, nil
 }
 
-// open creates the region of a memory.
 func (c *Client) open(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
 	switch {
 	case m.Local != nil:
@@ -97,20 +100,25 @@ func (c *Client) roomLocked() error {
 	case c.closed:
 		return hetero.ErrClosed
 	case len(c.memories)+len(c.targets) >= hetero.MaxMemories:
-		c.refusals.add(limitMemories)
+		c.refusals.memories.Add(1)
 		return fmt.Errorf("%w: too many registrations, already %d", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
 	}
 	return nil
 }
 
-func (c *Client) keep(region *objects.Region) (hetero.MemoryID, error) {
+// keep assigns a number to memory or, unless it is nil, to a target.
+func (c *Client) keep(region *objects.Region, t *target) (hetero.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.roomLocked(); err != nil {
 		return 0, err
 	}
 	c.last++
-	c.memories[c.last] = region
+	if t != nil {
+		c.targets[c.last] = t
+	} else {
+		c.memories[c.last] = region
+	}
 	return c.last, nil
 }
 

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // target is a file that a client receives a publication into. It shows, even after the client
@@ -58,14 +58,10 @@ func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
 
 // stat queries the kernel, and not the file system, which may never answer.
 func (t *target) stat() (st unix.Statx_t, err error) {
-	raw, err := t.place.SyscallConn()
-	if err != nil {
-		return st, err
-	}
-	failure := raw.Control(func(fd uintptr) {
-		err = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_NLINK, &st)
+	err = owner.Control(t.place, func(fd int) error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_NLINK, &st)
 	})
-	return st, errors.Join(err, failure)
+	return st, err
 }
 
 // arrived reports whether the file has been given its name.
@@ -95,19 +91,6 @@ func (t *target) close() {
 	if t.place != nil {
 		_ = t.place.Close() // it only named the file
 	}
-}
-
-// keepTarget assigns a number to a target.
-func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.roomLocked(); err != nil {
-		t.close()
-		return 0, err
-	}
-	c.last++
-	c.targets[c.last] = t
-	return c.last, nil
 }
 
 // targetOf returns a target; nil for 0, which means none.

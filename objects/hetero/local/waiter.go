@@ -35,10 +35,13 @@ type plan struct {
 // missing reports whether err means that a key does not exist.
 func missing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
-// unasked reports whether err means that a node that may have the key could not be asked.
-func unasked(err error) bool {
-	_, is := errors.AsType[*cluster.UnaskedError](err)
-	return is
+// unasked returns err if it means that a node that may have the key could not be asked, and
+// nil otherwise.
+func unasked(err error) error {
+	if _, is := errors.AsType[*cluster.UnaskedError](err); is {
+		return err
+	}
+	return nil
 }
 
 // collect executes a plan and returns the results.
@@ -65,7 +68,6 @@ func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err erro
 	}
 }
 
-// waiter executes one plan.
 type waiter struct {
 	client *Client
 	plan   plan
@@ -86,15 +88,6 @@ type progress struct {
 	unasked error
 }
 
-// unaskedOf returns err if it means that it is unknown whether a key exists; nil if it means
-// that the key does not exist.
-func unaskedOf(err error) error {
-	if unasked(err) {
-		return err
-	}
-	return nil
-}
-
 // left returns the indices of the keys that are not done, in order.
 func (w *waiter) left() []int {
 	w.mu.Lock()
@@ -102,13 +95,12 @@ func (w *waiter) left() []int {
 	return slices.Sorted(maps.Keys(w.absent))
 }
 
-// first tries every key once.
 func (w *waiter) first(ctx context.Context) {
 	n := len(w.plan.keys)
 	_ = objects.Parallel(ctx, n, workers, func(ctx context.Context, i int) error {
-		if err := w.tryOnce(ctx, i); missing(err) || unasked(err) {
+		if err := w.tryOnce(ctx, i); missing(err) || unasked(err) != nil {
 			w.mu.Lock()
-			w.absent[i] = progress{unasked: unaskedOf(err)}
+			w.absent[i] = progress{unasked: unasked(err)}
 			w.mu.Unlock()
 		} else {
 			w.done(i, w.client.failure(err))
@@ -181,7 +173,6 @@ type retrier struct {
 	allDone func()
 }
 
-// all tries every absent key.
 func (r *retrier) all(ctx context.Context) {
 	for _, i := range r.waiter.left() {
 		r.one(ctx, i)
@@ -214,9 +205,9 @@ func (r *retrier) one(ctx context.Context, i int) {
 func (r *retrier) finish(i int, err error) (again bool) {
 	w := r.waiter
 	w.mu.Lock()
-	if missing(err) || unasked(err) {
+	if missing(err) || unasked(err) != nil {
 		again = w.absent[i].again
-		w.absent[i] = progress{trying: again, unasked: unaskedOf(err)}
+		w.absent[i] = progress{trying: again, unasked: unasked(err)}
 		w.mu.Unlock()
 		return again
 	}

@@ -8,44 +8,44 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Versions are the contents that a file, or a part of one, may have. A change
-// whose caller had an error may happen late: it is one of them until the second
-// change after it that has succeeded.
+// Versions holds the contents that a file, or a part of one, may have. A change that ended
+// with an error may take effect late: its content remains possible until the second
+// successful change after it.
 type Versions struct {
-	// Absent allows that there is no file.
+	// Absent is set if the file may be absent.
 	Absent bool
-	// Seeds are those of kit.Bytes.
+	// Seeds are the seeds, for kit.Bytes, of the possible contents.
 	Seeds []uint64
 
-	// late are the changes since the last success that may still happen.
+	// late holds the changes since the last success that may still take effect.
 	late       []uint64
 	lateAbsent bool
 	known      bool
 }
 
-// Set is a change that has happened.
+// Set records a successful change.
 func (v *Versions) Set(seed uint64) {
 	*v = Versions{Absent: v.lateAbsent, Seeds: append([]uint64{seed}, v.late...), known: true}
 }
 
-// Remove is a removal that has happened.
+// Remove records a successful removal.
 func (v *Versions) Remove() {
 	*v = Versions{Absent: true, Seeds: v.late, known: true}
 }
 
-// Try is a change that may have happened, now or later.
+// Try records a change that may have taken effect, or may do so later.
 func (v *Versions) Try(seed uint64) {
 	v.Seeds, v.late = append(v.Seeds, seed), append(v.late, seed)
 }
 
-// TryRemove is a removal that may have happened, now or later.
+// TryRemove records a removal that may have taken effect, or may do so later.
 func (v *Versions) TryRemove() { v.Absent, v.lateAbsent = true, true }
 
 // Known reports whether any change has succeeded.
 func (v *Versions) Known() bool { return v.known }
 
-// Content compares what was read with the versions, of which each has a size
-// of its own. A file that changes whole has all bytes of one version.
+// Content checks the content of a file that is replaced as a whole: all bytes must be those
+// of one version. size returns the size, in bytes, of a version.
 func (v *Versions) Content(name string, got []byte, size func(seed uint64) int) []Violation {
 	at := -1
 	for _, seed := range v.Seeds {
@@ -58,9 +58,9 @@ func (v *Versions) Content(name string, got []byte, size func(seed uint64) int) 
 	return []Violation{{"wrong bytes", fmt.Sprintf("%s: %d bytes of none of the versions %v, the best differs at byte %d", name, len(got), v.Seeds, at)}}
 }
 
-// Mixed compares what was read of a place that is written where it lies, from
-// an offset on: each byte is of some version. Before any change has succeeded
-// there may be a hole.
+// Mixed checks a part, beginning at an offset, of a file that is written in place: each
+// byte must be that of some version. Before the first successful change there may be a
+// hole.
 func (v *Versions) Mixed(name string, off int64, got []byte) []Violation {
 	if !v.known {
 		return nil
@@ -82,7 +82,7 @@ func (v *Versions) Mixed(name string, off int64, got []byte) []Violation {
 	return nil
 }
 
-// Numbers are the int32 elements of a seed, whose sums don't overflow.
+// Numbers returns count int32 elements of a seed. Their sums don't overflow.
 func Numbers(seed uint64, count int) []byte {
 	p := kit.Bytes(seed, 0, 4*count)
 	for i := range count {
@@ -92,7 +92,7 @@ func Numbers(seed uint64, count int) []byte {
 	return p
 }
 
-// Sum is the all-reduce of equally long files.
+// Sum returns the sum of files of equal length, element by element.
 func Sum(files [][]byte) []byte {
 	sum := make([]byte, len(files[0]))
 	for _, f := range files {
@@ -103,10 +103,10 @@ func Sum(files [][]byte) []byte {
 	return sum
 }
 
-// Collective compares the files of an all-reduce with what they were before it,
-// when all faults are over. Each is its old bytes or the sum, whole; after
-// success all are the sum. After a failure some may have changed and others
-// not: a node that dies in the moment of the change leaves its own as they were.
+// Collective compares the files of an all-reduce with their former contents, after all
+// faults have ended. Each file must have its old bytes or the complete sum, and all must
+// have the sum after a success. After a failure some may have changed and others not: a
+// node that dies during the change leaves its own file unchanged.
 func Collective(name string, outcome Outcome, before, after [][]byte) []Violation {
 	sum := Sum(before)
 	kept := 0

@@ -10,13 +10,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// at is an operation on the key k in a second of its own.
+// at returns an operation on the key k within a second of its own.
 func at(second int, kind KeyKind, node string, value int, outcome Outcome) KeyOp {
 	begin := time.Duration(second) * time.Second
 	return KeyOp{Key: "k", Kind: kind, Node: node, Value: value, Outcome: outcome, Call: begin, Return: begin + time.Second/2}
 }
 
-// TestKeys judges histories made by hand.
+// TestKeys checks histories written by hand.
 func TestKeys(t *testing.T) {
 	kit.Check(t)
 	set := func(s int, node string, v int) KeyOp { return at(s, Set, node, v, Done) }
@@ -90,7 +90,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// properties are those that violations are of.
+// properties returns the properties of the violations.
 func properties(all []Violation) []string {
 	var out []string
 	for _, v := range all {
@@ -99,7 +99,7 @@ func properties(all []Violation) []string {
 	return out
 }
 
-// TestPublications judges attempts made by hand.
+// TestPublications checks attempts written by hand.
 func TestPublications(t *testing.T) {
 	kit.Check(t)
 	done := Receipt{Outcome: Done, Whole: true}
@@ -206,13 +206,13 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// flipped is p with one bit changed.
+// flipped returns a copy of p with one bit changed.
 func flipped(p []byte, at int) []byte {
 	p[at] ^= 1
 	return p
 }
 
-// TestCollective judges all-reduces.
+// TestCollective checks all-reduces.
 func TestCollective(t *testing.T) {
 	kit.Check(t)
 	const count = 5000

@@ -21,43 +21,43 @@ type KeyKind string
 const (
 	// Set gives an object a key. It fails while another object has the key.
 	Set KeyKind = "set"
-	// Get reads the object, Exist asks whether there is one.
+	// Get reads the object, and Exist reports whether there is one.
 	Get   KeyKind = "get"
 	Exist KeyKind = "exist"
-	// Wait returns when there was one.
+	// Wait waits until there is an object.
 	Wait KeyKind = "wait"
 	// Del removes the key.
 	Del KeyKind = "del"
-	// leave has the others forget what a node has, as the end of its lease
-	// does, and comeBack is its return.
+	// leave makes the others forget the keys of a node, as the end of its lease does;
+	// comeBack is the return of the node.
 	leave    KeyKind = "lease of the node may end"
 	comeBack KeyKind = "node is back"
-	// undo takes a Set back that ended with an error.
+	// undo reverts a Set that ended with an error.
 	undo KeyKind = "undo"
 )
 
-// None is the Value of a key that names no object.
+// None is the Value of a key without an object.
 const None = 0
 
 // KeyOp is one operation on a key.
 type KeyOp struct {
 	Key  string
 	Kind KeyKind
-	// Value is the object that Set sets, or that Get has found; None is for no
-	// object. For Exist any other value stands for some object.
+	// Value is the object that Set sets or Get has found; None for no object. For Exist any
+	// other value represents some object.
 	Value int
-	// Node is the node that was asked.
+	// Node is the node that executed the operation.
 	Node    string
 	Outcome Outcome
-	// Call and Return are since the beginning of the run.
+	// Call and Return are the times since the beginning of the run.
 	Call, Return time.Duration
-	// away says that the lease of Node may have ended by then.
+	// away is set if the lease of Node may have ended by then.
 	away bool
-	// Error is the text of the error that the operation failed with, for a reader.
+	// Error is the text of the operation's error, for a report.
 	Error string `json:",omitempty"`
 }
 
-// String tells the operation in one line.
+// String describes the operation in one line.
 func (o KeyOp) String() string {
 	what := fmt.Sprintf("%8.3f–%8.3f s  %s on %s", o.Call.Seconds(), o.Return.Seconds(), o.Kind, o.Node)
 	if o.Kind != Del && o.Kind != Wait {
@@ -78,13 +78,13 @@ type Keys struct {
 	away []absence
 }
 
-// absence is a time in which the lease of a node may have ended.
+// absence is a period in which the lease of a node may have ended.
 type absence struct {
 	node     string
 	from, to time.Duration
 }
 
-// Away tells of such a time: the others may have forgotten the node's keys.
+// Away adds such a period: the others may have forgotten the node's keys.
 func (k *Keys) Away(node string, from, to time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,8 +121,8 @@ func (k *Keys) Write(to io.Writer) error {
 // keyLimit bounds the check of one key's history.
 const keyLimit = time.Minute
 
-// Check returns the keys whose histories no single register explains. Keys
-// whose check takes too long are counted, and not violations.
+// Check returns the keys whose histories no single register explains. Keys whose check
+// takes too long are counted as undecided.
 func (k *Keys) Check() (bad []Violation, undecided int) {
 	k.mu.Lock()
 	all := map[string][]KeyOp{}
@@ -149,7 +149,7 @@ func (k *Keys) Check() (bad []Violation, undecided int) {
 	return bad, undecided
 }
 
-// absences are the ends of leases that a key's history may have in it.
+// absences returns the ends of leases that may be part of a key's history.
 func absences(key string, ops []KeyOp, away []absence) []KeyOp {
 	first, last := ops[0].Call, ops[0].Return
 	for _, o := range ops {
@@ -158,7 +158,7 @@ func absences(key string, ops []KeyOp, away []absence) []KeyOp {
 	var out []KeyOp
 	for _, a := range away {
 		if a.from <= last && a.to >= first {
-			// It comes back at some time, and is back when that is over.
+			// The node returns at some time in the period, and at its end at the latest.
 			out = append(out,
 				KeyOp{Key: key, Kind: leave, Node: a.node, Outcome: Done, Call: a.from, Return: a.to - 1},
 				KeyOp{Key: key, Kind: comeBack, Node: a.node, Call: a.from, Return: a.to - 1},
@@ -168,7 +168,7 @@ func absences(key string, ops []KeyOp, away []absence) []KeyOp {
 	return out
 }
 
-// tell lists a key's history for a reader.
+// tell formats a key's history for a report.
 func tell(key string, ops []KeyOp) string {
 	slices.SortFunc(ops, func(a, b KeyOp) int { return cmp.Compare(a.Call, b.Call) })
 	var text strings.Builder
@@ -179,7 +179,8 @@ func tell(key string, ops []KeyOp) string {
 	return text.String()
 }
 
-// operations are those that say something, as porcupine takes them.
+// operations returns the operations that constrain the history, in the form that porcupine
+// expects.
 func operations(ops []KeyOp) []porcupine.Operation {
 	var out []porcupine.Operation
 	add := func(o KeyOp, end int64) {
@@ -190,7 +191,7 @@ func operations(ops []KeyOp) []porcupine.Operation {
 		case o.Outcome == Done || o.Kind == comeBack:
 			add(o, int64(o.Return))
 		case o.Kind == Set:
-			add(o, math.MaxInt64) // it may still be on its way
+			add(o, math.MaxInt64) // it may take effect later
 			o.Kind = undo
 			add(o, math.MaxInt64)
 		case o.Kind == Del:
@@ -200,27 +201,27 @@ func operations(ops []KeyOp) []porcupine.Operation {
 	return out
 }
 
-// object is the state of a key: which value it names and on which node that
-// is. In gone is what each node that is away has under this key.
+// object is the state of a key: its value, and the node that has it. gone holds the value
+// that each absent node has under the key.
 type object struct {
 	value int
 	node  string
 	gone  [maxNodes]int
 }
 
-// with is the object with another value of a node that is away.
+// with returns the object with another value on an absent node.
 func (o object) with(node string, value int) object {
 	o.gone[place(node)] = value
 	return o
 }
 
-// maxNodes bounds how many nodes there are: their names are a, b, c and so on.
+// maxNodes bounds the number of nodes, which are named a, b, c and so on.
 const maxNodes = 4
 
-// place is a node's in object.gone.
+// place returns the index of a node in object.gone.
 func place(node string) int { return int(node[0]-'a') % maxNodes }
 
-// register is a key as it should be: one value at a time.
+// register returns the model of a key: a register with one value at a time.
 func register() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{object{}} },
@@ -241,10 +242,10 @@ func register() porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns the states that an operation may lead to; none if it can't have
-// happened.
+// step returns the states to which an operation may lead; none if the operation is
+// impossible.
 func step(now object, op KeyOp) []object {
-	// A node that is away still has its own key, and answers for it.
+	// An absent node still has its own key, and answers requests for it.
 	own := now.gone[place(op.Node)]
 	switch op.Kind {
 	case Set:
@@ -278,8 +279,8 @@ func step(now object, op KeyOp) []object {
 	return nil
 }
 
-// may is an operation that leads to next where it is possible, and may not have
-// happened where its outcome is unknown.
+// may returns the states after an operation that leads to next if it is possible, and that
+// may not have taken effect if its outcome is unknown.
 func may(op KeyOp, now, next object, possible bool) []object {
 	var out []object
 	if op.Outcome == Unknown {
@@ -291,7 +292,7 @@ func may(op KeyOp, now, next object, possible bool) []object {
 	return out
 }
 
-// when is an operation that changes nothing.
+// when returns the state after an operation that changes nothing; none if it is impossible.
 func when(now object, possible bool) []object {
 	if !possible {
 		return nil
@@ -299,7 +300,7 @@ func when(now object, possible bool) []object {
 	return []object{now}
 }
 
-// forget has the others forget what a node has, or not.
+// forget returns the states in which the others have forgotten a node's key, or not.
 func forget(now object, node string) []object {
 	out := []object{now}
 	if now.value != None && now.node == node {
@@ -308,8 +309,8 @@ func forget(now object, node string) []object {
 	return out
 }
 
-// restore has a node that is back have its key again, or lose it, to the node
-// that has it now or because it was removed meanwhile.
+// restore returns the states after the return of a node: it has its key again, or has lost
+// it, because another node has the key now or the key was removed meanwhile.
 func restore(now object, op KeyOp) []object {
 	value := now.gone[place(op.Node)]
 	if value == None {

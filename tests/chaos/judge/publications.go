@@ -11,20 +11,20 @@ import (
 
 // Receipt is one attempt to receive a publication.
 type Receipt struct {
-	// By names the node and the way, for a reader.
+	// By is the node and the method of receiving, for a report.
 	By string
-	// Outcome is Done where the program says that it has received it.
+	// Outcome is Done if the program reported success.
 	Outcome Outcome
-	// Whole says that all of the right bytes are where they should go, Wrong
-	// which are not right. Neither holds where a part is there, or nothing.
+	// Whole is set if all of the correct bytes are in the target; Wrong describes bytes
+	// that are not correct. Neither is set if a part is there, or nothing.
 	Whole bool
 	Wrong string `json:",omitempty"`
-	// Call and Return are since the beginning of the run.
+	// Call and Return are the times since the beginning of the run.
 	Call, Return time.Duration
 	Error        string `json:",omitempty"`
 }
 
-// String tells the attempt in one line.
+// String describes the attempt in one line.
 func (r Receipt) String() string {
 	text := fmt.Sprintf("%8.3f–%8.3f s  by %s", r.Call.Seconds(), r.Return.Seconds(), r.By)
 	switch {
@@ -41,7 +41,7 @@ func (r Receipt) String() string {
 	return text
 }
 
-// publication collects the operations on one object.
+// publication holds the operations on one object.
 type publication struct {
 	ID       int
 	By       string
@@ -64,7 +64,7 @@ func (p *Publications) New(by string) int {
 	return len(p.all) - 1
 }
 
-// Offered tells that the program that offers it has ended well.
+// Offered records that the program that published it has succeeded.
 func (p *Publications) Offered(id int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Publications) Received(id int, r Receipt) {
 	p.all[id].Receipts = append(p.all[id].Receipts, r)
 }
 
-// Open returns those that no program says to have received.
+// Open returns the publications that no program has reported as received.
 func (p *Publications) Open() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,15 +91,15 @@ func (p *Publications) Open() []int {
 	return open
 }
 
-// PublicationCounts are the sums of a history.
+// PublicationCounts holds the totals of a history.
 type PublicationCounts struct {
 	Offered, Acknowledged, Received, Lost, Twice, Wrong int
 }
 
-// Check returns the publications that were lost, received twice or with wrong
-// bytes. It is called when all faults are over and one more attempt was made
-// for each that is open: what was offered and can't be received by then is
-// lost, unless a program that failed has all of it.
+// Check returns the publications that were lost, or were received twice or with wrong
+// bytes. It must be called after all faults have ended and one more attempt was made for
+// each open publication: one that was published and can't be received by then is lost,
+// unless a program that failed has all of it.
 func (p *Publications) Check() (bad []Violation, n PublicationCounts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,7 +30,7 @@ func benchBarrier(b *testing.B, open Open) {
 	w.each(b, func(f fabric.Fabric) error {
 		s, peer := f.Signals(), 1-f.Rank()
 		for i := range uint64(b.N) {
-			s.Set(i + 1)
+			s.Arrive(i + 1)
 			if err := s.Await(ctx, peer, i+1); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func testClosed(t *testing.T, open Open) {
 		t.Fatal(err)
 	}
 	if s := a.Signals(); s != nil {
-		s.Set(5)
+		s.Arrive(5)
 	}
 	if err := errors.Join(a.Close(), a.Close()); err != nil {
 		t.Fatal(err)

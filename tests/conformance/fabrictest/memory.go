@@ -70,7 +70,7 @@ func testSignals(t *testing.T, open Open) {
 				if round%50 == 0 {
 					idle(ctx, time.Millisecond)
 				}
-				s.Set(round + 1)
+				s.Arrive(round + 1)
 			}
 			if got := s.Get(plan.Rank(me)); got != rounds {
 				return fmt.Errorf("our own counter is %d", got)
@@ -112,7 +112,7 @@ func testShare(t *testing.T, open Open) {
 
 // meet is a barrier.
 func meet(ctx context.Context, f fabric.Fabric, value uint64) error {
-	f.Signals().Set(value)
+	f.Signals().Arrive(value)
 	for _, p := range near(f) {
 		if err := f.Signals().Await(ctx, p, value); err != nil {
 			return err

@@ -34,7 +34,7 @@ func (o *over) Duplicate(ctx context.Context) (Fabric, error) {
 //
 // Errors: errAnew if another rank has timed out and starts again.
 func (o *over) duplicate(ctx context.Context) (*over, error) {
-	f, err := newOver(o.c, o.name, o.me, o.worlds(), o.opts)
+	f, err := newOver(o.c, o.name, o.me, o.worlds, o.opts)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (o *over) introduce(numbers [][]byte) error {
 		}
 		// A faster rank may have sent its number already, with data.
 		if n := binary.LittleEndian.Uint64(b); r != int(o.me) && m.peers[r].nonce != n {
-			m.peers[r] = peer{world: m.peers[r].world, nonce: n}
+			m.peers[r] = peer{nonce: n}
 		}
 	}
 	return nil

@@ -40,5 +40,5 @@ func Hear(f Fabric, from plan.Rank) {
 	o.series.mu.Lock()
 	p := o.series.peers[from]
 	o.series.mu.Unlock()
-	o.packet(comm.Origin{Rank: p.world}, &packet{kind: kindBye, from: p.nonce, to: o.nonce, name: o.name})
+	o.packet(comm.Origin{Rank: o.worlds[from]}, &packet{kind: kindBye, from: p.nonce, to: o.nonce, name: o.name})
 }

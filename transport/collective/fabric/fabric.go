@@ -102,10 +102,9 @@ type Link interface {
 // Signals are counters, one for each rank of the node. A counter is set by its owner only;
 // a rank that reads a value also sees everything that its owner wrote to memory before.
 type Signals interface {
-	// Set sets our own counter, which must only grow, and wakes the ranks that wait for it.
-	Set(value uint64)
-	// Arrive is Set, and then polls briefly for the counters of all ranks to be as high. It
-	// reports false if they are not yet: Await waits for longer.
+	// Arrive sets our own counter, which must only grow, wakes the ranks that wait for it, and
+	// then polls briefly for the counters of all ranks to be as high. It reports false if they
+	// are not yet: Await waits for longer.
 	Arrive(value uint64) bool
 	// Get returns the counter of a rank.
 	Get(of plan.Rank) uint64

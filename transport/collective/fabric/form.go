@@ -16,7 +16,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // facts are the first information that the ranks exchange.
@@ -36,8 +35,6 @@ const (
 	factsSize = 17
 	// maxHost bounds the name of a host, in bytes.
 	maxHost = 255
-	// maxCPU is the number of processors in a unix.CPUSet.
-	maxCPU = 1024
 )
 
 func (f *facts) encode() []byte {
@@ -69,13 +66,10 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	if len(f.host) > maxHost {
 		return facts{}, fmt.Errorf("the host's name is too long, %d bytes: %w", len(f.host), ErrProtocol)
 	}
-	for r, world := range o.worlds() {
-		if r == int(o.me) {
-			continue
-		}
-		can, err := o.c.Reaches(ctx, world)
+	for _, r := range o.others {
+		can, err := o.c.Reaches(ctx, o.worlds[r])
 		if err != nil {
-			return facts{}, &LinkError{plan.Rank(r), err}
+			return facts{}, &LinkError{r, err}
 		}
 		if can {
 			f.reach |= 1 << r
@@ -90,10 +84,8 @@ func processors() (set uint64) {
 	if unix.SchedGetaffinity(0, &mine) != nil {
 		return math.MaxUint64
 	}
-	for cpu := range maxCPU {
-		if mine.IsSet(cpu) {
-			set |= 1 << (cpu % 64)
-		}
+	for _, of64 := range mine {
+		set |= uint64(of64)
 	}
 	return set
 }
@@ -194,22 +186,12 @@ func (o *over) share(ctx context.Context) error {
 // connect makes the links, and waits until all ranks have made theirs.
 func (o *over) connect(ctx context.Context) error {
 	err := o.join(ctx)
-	good := []byte{0}
-	if err == nil {
-		good[0] = 1
-	}
-	got, merr := o.rendezvous(ctx, func(plan.Rank) []byte { return good })
+	failed, merr := o.agree(ctx, err == nil)
 	if err != nil || merr != nil {
 		return errors.Join(err, merr)
 	}
-	var bad []plan.Rank
-	for r, p := range got {
-		if len(p) != 1 || p[0] != 1 {
-			bad = append(bad, plan.Rank(r))
-		}
-	}
-	if bad != nil {
-		return &MissingError{Ranks: bad, Err: errors.New("they can't establish all their links")}
+	if failed != nil {
+		return &MissingError{Ranks: failed, Err: errors.New("they can't establish all their links")}
 	}
 	return nil
 }
@@ -218,13 +200,10 @@ func (o *over) connect(ctx context.Context) error {
 func (o *over) join(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(o.links))
-	for r, l := range o.links {
-		if l == nil {
-			continue
-		}
-		near := o.mapped && o.nodes[r] == o.nodes[o.me]
+	for _, r := range o.others {
+		l, near := o.links[r], o.mapped && o.nodes[r] == o.nodes[o.me]
 		if near {
-			l.ring = o.ringWith(plan.Rank(r))
+			l.ring = o.ringWith(r)
 		}
 		if !near || o.mixed() {
 			all.Go(func() { errs[r] = o.stream(ctx, l, near) })
@@ -239,12 +218,8 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 	in := o.segments.all[o.me].pipe(slices.Index(o.local, r))
 	out := o.segments.all[r].pipe(slices.Index(o.local, o.me))
 	// No peer writes to our ring before the rendezvous that follows.
-	in.flow.head.Store(0)
-	in.flow.tail.Store(0)
-	in.flow.ended.Store(0)
-	return &ringLink{
-		node: o.node, peer: r, out: outlet{flow: out.flow, data: out.data}, in: inlet{flow: in.flow, data: in.data},
-	}
+	in.reset()
+	return &ringLink{node: o.node, peer: r, out: outlet{pipe: out}, in: inlet{pipe: in}}
 }
 
 // stream makes the socket connection with a rank: either the link itself, or the doorbell
@@ -252,12 +227,11 @@ func (o *over) ringWith(r plan.Rank) *ringLink {
 func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	m := &o.series
 	m.mu.Lock()
-	world := m.peers[l.peer].world
 	// The name is the same at both ends, and differs from that of any other stream of the
 	// two ranks.
 	name := (o.nonce ^ m.peers[l.peer].nonce) + uint64(m.epoch)
 	m.mu.Unlock()
-	conn, err := o.open(ctx, world, name)
+	conn, err := o.open(ctx, o.worlds[l.peer], name)
 	if err != nil {
 		return &LinkError{l.peer, err}
 	}
@@ -280,6 +254,3 @@ func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	}
 	return nil
 }
-
-// wireRights are the access rights of the ranks of a host to each other's memory.
-const wireRights = wire.Readable | wire.Writable

@@ -3,17 +3,12 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
-
-// pipe is the memory of one direction of a ring.
-type pipe struct {
-	flow *flow
-	data []byte
-}
 
 // hub holds the state that the ranks of Local share.
 type hub struct {
@@ -35,9 +30,8 @@ type hub struct {
 
 // rendezvous is a rendezvous of all ranks for a Share, Reform or Duplicate.
 type rendezvous struct {
-	offers []offer
-	here   []bool
-	count  int
+	// offers has nil for a rank that is not here.
+	offers []*offer
 	// over is closed when all ranks are here, or when one can no longer come; err is then
 	// set.
 	over chan struct{}
@@ -104,11 +98,11 @@ func (h *hub) wire() {
 }
 
 func newRendezvous(n int) *rendezvous {
-	return &rendezvous{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
+	return &rendezvous{offers: make([]*offer, n), over: make(chan struct{})}
 }
 
 // join waits until all ranks have come, and returns their offers.
-func (h *hub) join(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
+func (h *hub) join(ctx context.Context, me plan.Rank, mine offer) ([]*offer, error) {
 	m, err := h.come(me, mine)
 	if err != nil {
 		return nil, err
@@ -119,8 +113,7 @@ func (h *hub) join(ctx context.Context, me plan.Rank, mine offer) ([]offer, erro
 	if h.rendezvous != m {
 		return m.offers, m.err
 	}
-	m.here[me] = false
-	m.count--
+	m.offers[me] = nil
 	return nil, &MissingError{Ranks: m.missing(me), Err: cause}
 }
 
@@ -141,8 +134,8 @@ func (l *local) until(ctx context.Context, over chan struct{}) error {
 
 // missing returns the ranks, other than but, that have not come.
 func (m *rendezvous) missing(but plan.Rank) (ranks []plan.Rank) {
-	for r, here := range m.here {
-		if !here && r != int(but) {
+	for r, o := range m.offers {
+		if o == nil && r != int(but) {
 			ranks = append(ranks, plan.Rank(r))
 		}
 	}
@@ -166,9 +159,8 @@ func (h *hub) come(me plan.Rank, mine offer) (*rendezvous, error) {
 		return nil, &MissingError{Ranks: gone, Err: errEnded}
 	}
 	m := h.rendezvous
-	m.offers[me], m.here[me] = mine, true
-	m.count++
-	if m.count == len(m.here) {
+	m.offers[me] = &mine
+	if !slices.Contains(m.offers, nil) {
 		h.concludeLocked(m)
 	}
 	return m, nil
@@ -205,21 +197,16 @@ func (h *hub) concludeLocked(m *rendezvous) {
 
 // hold holds each buffer once for every rank but its own, which holds it already.
 func (m *rendezvous) hold() error {
+	var held []*region.Buffer
 	for r, o := range m.offers {
-		for i := range len(m.offers) - 1 {
-			err := o.buffer.Hold()
-			if err == nil {
-				continue
-			}
-			for range i {
-				o.buffer.Drop()
-			}
-			for _, before := range m.offers[:r] {
-				for range len(m.offers) - 1 {
-					before.buffer.Drop()
+		for range len(m.offers) - 1 {
+			if err := o.buffer.Hold(); err != nil {
+				for _, b := range held {
+					b.Drop()
 				}
+				return fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, err)
 			}
-			return fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, err)
+			held = append(held, o.buffer)
 		}
 	}
 	return nil
@@ -227,7 +214,7 @@ func (m *rendezvous) hold() error {
 
 // +checklocks:h.mu
 func (h *hub) endLocked(m *rendezvous) {
-	h.rendezvous = newRendezvous(len(m.here))
+	h.rendezvous = newRendezvous(len(m.offers))
 	close(m.over)
 }
 
@@ -236,35 +223,8 @@ func (h *hub) leave(me plan.Rank) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed[me] = true
-	if m := h.rendezvous; m.count > 0 {
+	if m := h.rendezvous; slices.ContainsFunc(m.offers, func(o *offer) bool { return o != nil }) {
 		m.err = &MissingError{Ranks: []plan.Rank{me}, Err: errEnded}
 		h.endLocked(m)
 	}
-}
-
-// localShared holds the buffers of all ranks, each of them once.
-type localShared struct {
-	mu sync.Mutex
-	// +checklocks:mu
-	all []offer
-}
-
-// Bytes returns the buffer of a rank.
-func (s *localShared) Bytes(of plan.Rank) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[of].bytes
-}
-
-// Close releases the buffers.
-func (s *localShared) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.all {
-		if o.buffer != nil {
-			o.buffer.Drop()
-		}
-	}
-	clear(s.all)
-	return nil
 }

@@ -67,7 +67,6 @@ func (l *ringLink) ended() error {
 	return nil
 }
 
-// fail ends the link.
 func (l *ringLink) fail(cause error) error {
 	l.lost.CompareAndSwap(nil, &LinkError{l.peer, cause})
 	return l.lost.Load()

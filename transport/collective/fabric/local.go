@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// DefaultSpin is the time that a waiting rank polls before it sleeps.
-const DefaultSpin = 50 * time.Microsecond
+// spin is the time that a waiting rank polls before it sleeps.
+const spin = 50 * time.Microsecond
 
 // Local makes the fabrics of n ranks that are goroutines of one process. All of them can
 // access all host memory.
@@ -39,10 +38,10 @@ type local struct {
 
 func newLocal(h *hub, me plan.Rank) *local {
 	n := len(h.states)
-	l := &local{node: newNode(me, h.states, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
-	l.yields = true
+	l := &local{node: newNode(me, h.states), hub: h, links: make([]*ringLink, n)}
+	l.bells = l
 	if n <= runtime.GOMAXPROCS(0) {
-		l.spin = DefaultSpin
+		l.spin = spin
 	}
 	for r := range n {
 		if r != int(me) {
@@ -62,21 +61,13 @@ func (l *local) reset() {
 		if link == nil {
 			continue
 		}
-		out, in := &l.hub.rings[int(l.me)*n+r], &l.hub.rings[r*n+int(l.me)]
-		out.flow.head.Store(0)
-		out.flow.tail.Store(0)
-		out.flow.ended.Store(0)
-		link.out, link.in = outlet{flow: out.flow, data: out.data}, inlet{flow: in.flow, data: in.data}
+		out := l.hub.rings[int(l.me)*n+r]
+		out.reset()
+		link.out, link.in = outlet{pipe: out}, inlet{pipe: l.hub.rings[r*n+int(l.me)]}
 		link.lost.Store(nil)
 		l.gone[r].Store(nil)
 	}
 }
-
-// Rank returns our own rank.
-func (l *local) Rank() plan.Rank { return l.me }
-
-// Size returns the number of ranks.
-func (l *local) Size() int { return len(l.links) }
 
 // Nodes reports that all ranks are on one node.
 func (l *local) Nodes() []int { return make([]int, len(l.links)) }
@@ -102,9 +93,6 @@ func (l *local) Park(ctx context.Context, want []Want) error {
 	return l.park(ctx, l.links, want)
 }
 
-// Interrupt makes a pending wait return.
-func (l *local) Interrupt() { l.interrupt() }
-
 // Share exchanges buffers with the other ranks.
 func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	mine := offer{buffer: b}
@@ -121,14 +109,18 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 		}
 		return nil, err
 	}
-	return &localShared{all: slices.Clone(all)}, nil
+	s := &sharedBuffers{}
+	for _, o := range all {
+		s.bytes, s.held = append(s.bytes, o.bytes), append(s.held, o.buffer)
+	}
+	return s, nil
 }
 
 // Reform waits for the other ranks, and makes all links anew.
 func (l *local) Reform(ctx context.Context) error {
-	for r, peer := range l.hub.all {
-		if r != int(l.me) {
-			peer.lose(l.me, errAnew)
+	for r, link := range l.links {
+		if link != nil {
+			l.hub.all[r].lose(l.me, errAnew)
 			l.lose(plan.Rank(r), errAnew)
 		}
 	}
@@ -144,10 +136,7 @@ func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
 	}
 	f := all[l.me].made
 	f.parent = l
-	if err = l.copies.add(f); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, l.copies.add(f)
 }
 
 // Close ends all links, and closes all copies.
@@ -167,22 +156,11 @@ func (l *local) Close() error {
 	return err
 }
 
-// localBells are bells that are channels.
-type localBells struct {
-	hub *hub
-	me  plan.Rank
-}
+func (l *local) ring(of plan.Rank, _ uint32) { signal(l.hub.bells[of]) }
 
-func (b *localBells) ring(of plan.Rank, _ uint32) {
+func (l *local) sleep(ctx context.Context, _ uint32) error {
 	select {
-	case b.hub.bells[of] <- struct{}{}:
-	default:
-	}
-}
-
-func (b *localBells) sleep(ctx context.Context, _ uint32) error {
-	select {
-	case <-b.hub.bells[b.me]:
+	case <-l.hub.bells[l.me]:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

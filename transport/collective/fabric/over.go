@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -35,9 +36,6 @@ type Options struct {
 	// Timeout bounds the time until a rank comes to Over, Share, Reform and Duplicate.
 	// Default 30 s.
 	Timeout time.Duration
-	// Spin is the time that Park and Await poll before they sleep. The default is 50 µs, or
-	// none where this host has more ranks than processors. Negative is none.
-	Spin time.Duration
 }
 
 // over is a fabric over a domain.
@@ -48,7 +46,9 @@ type over struct {
 	reg   *registry
 	name  string
 	nonce uint64
-	nodes []int
+	// worlds are the ranks of the job, which do not change, and nodes their hosts.
+	worlds []wire.Rank
+	nodes  []int
 	// mapped is the value of Fabric.Mapped. If true, local are the ranks of our host in
 	// ascending order, including our own.
 	mapped   bool
@@ -56,7 +56,9 @@ type over struct {
 	segments segments
 	// seated is set when states no longer change. No rank sleeps before that.
 	seated atomic.Bool
+	// links is indexed by rank, and others has the ranks that have one: all but our own.
 	links  []*link
+	others []plan.Rank
 	// pipes are used by sockets to pass pages without copying.
 	pipes pages.Pool
 	// event wakes a sleeper in poll; -1 where no rank sleeps there.
@@ -83,9 +85,7 @@ type over struct {
 //
 // Errors: a MissingError; those of domain and comm.
 func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	if d.Size() > plan.MaxRanks {
 		return nil, fmt.Errorf("fabric over domain %q of %d ranks: must have 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
 	}
@@ -106,22 +106,21 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 
 func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank, o Options) (*over, error) {
 	n := len(ranks)
-	f := &over{opts: o, c: c, name: name, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
+	f := &over{opts: o, c: c, name: name, worlds: ranks, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
 	var number [8]byte
 	// Read never fails: the runtime ends the process if the kernel has no random bytes.
 	_, _ = rand.Read(number[:])
 	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
 	seats := make([]*rankState, n)
 	seats[me] = &rankState{}
-	f.node = newNode(me, seats, nil)
-	f.bells = &futexes{node: f.node, knock: f.knock}
-	f.yields = true
+	f.node = newNode(me, seats)
+	f.bells = f
 	f.links = make([]*link, n)
-	f.series.sent = map[uint32][][]byte{}
-	for r, world := range ranks {
-		f.series.peers = append(f.series.peers, peer{world: world})
+	f.series.sent, f.series.peers = map[uint32][][]byte{}, make([]peer, n)
+	for r := range n {
 		if r != int(f.me) {
 			f.links[r] = &link{o: f, peer: plan.Rank(r)}
+			f.others = append(f.others, plan.Rank(r))
 		}
 	}
 	f.polls = make([]unix.PollFd, 0, n+1)
@@ -136,23 +135,12 @@ func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank,
 
 // rankOf returns the rank in the fabric of a rank of the job.
 func (o *over) rankOf(world wire.Rank) (plan.Rank, bool) {
-	// world does not change once peers is set.
-	i := slices.IndexFunc(o.worlds(), func(w wire.Rank) bool { return w == world })
+	i := slices.Index(o.worlds, world)
 	return plan.Rank(i), i >= 0
 }
 
-func (o *over) worlds() []wire.Rank {
-	o.series.mu.Lock()
-	defer o.series.mu.Unlock()
-	all := make([]wire.Rank, len(o.series.peers))
-	for i := range all {
-		all[i] = o.series.peers[i].world
-	}
-	return all
-}
-
-// setSpin sets the time to poll before a waiter sleeps. It counts the processors of all
-// ranks of this host, as each may have one of its own.
+// setSpin makes waiters poll before they sleep, unless this host has more ranks than
+// processors. It counts the processors of all ranks, as each may have one of its own.
 func (o *over) setSpin(all []facts) {
 	here, cpus := 0, uint64(0)
 	for r, n := range o.nodes {
@@ -161,13 +149,8 @@ func (o *over) setSpin(all []facts) {
 			cpus |= all[r].cpus
 		}
 	}
-	switch {
-	case o.opts.Spin < 0 || o.opts.Spin == 0 && here > bits.OnesCount64(cpus):
-		o.spin = 0
-	case o.opts.Spin > 0:
-		o.spin = o.opts.Spin
-	default:
-		o.spin = DefaultSpin
+	if here <= bits.OnesCount64(cpus) {
+		o.spin = spin
 	}
 }
 
@@ -179,12 +162,6 @@ func (o *over) hearLost(of plan.Rank, cause error) {
 		o.wake(o.me)
 	}
 }
-
-// Rank returns our own rank.
-func (o *over) Rank() plan.Rank { return o.me }
-
-// Size returns the number of ranks.
-func (o *over) Size() int { return len(o.links) }
 
 // Nodes returns the host of each rank.
 func (o *over) Nodes() []int { return slices.Clone(o.nodes) }
@@ -211,7 +188,7 @@ func (o *over) Signals() Signals {
 // Interrupt makes a pending wait return.
 func (o *over) Interrupt() {
 	if o.gate.Enter() {
-		o.interrupt()
+		o.node.Interrupt()
 		o.gate.Leave()
 	}
 }
@@ -234,11 +211,9 @@ func (o *over) Reform(ctx context.Context) error {
 
 func (o *over) reform(ctx context.Context) error {
 	o.series.begin()
-	for r, l := range o.links {
-		if l != nil {
-			l.end()
-			o.lose(plan.Rank(r), errAnew)
-		}
+	for _, r := range o.others {
+		o.links[r].end()
+		o.lose(r, errAnew)
 	}
 	if _, err := o.rendezvous(ctx, func(plan.Rank) []byte { return []byte{} }); err != nil {
 		return err
@@ -248,10 +223,8 @@ func (o *over) reform(ctx context.Context) error {
 	}
 	err := o.connect(ctx)
 	if err != nil {
-		for r, l := range o.links {
-			if l != nil {
-				o.lose(plan.Rank(r), errAnew)
-			}
+		for _, r := range o.others {
+			o.lose(r, errAnew)
 		}
 	}
 	return err
@@ -266,13 +239,13 @@ func (o *over) Close() error {
 		}
 		o.bye()
 		o.gate.Shut()
-		o.interrupt()
+		o.node.Interrupt()
 		o.cancel()
 		o.gate.Drain()
 		o.reg.remove(o)
 		o.running.Wait()
-		for _, l := range o.links {
-			l.end()
+		for _, r := range o.others {
+			o.links[r].end()
 		}
 		o.pipes.Close()
 		if o.event >= 0 {
@@ -295,7 +268,7 @@ func (o *over) bye() {
 	for r, p := range peers {
 		if r != int(o.me) && p.nonce != 0 && !p.left {
 			text := (&packet{kind: kindBye, have: true, epoch: epoch, from: o.nonce, to: p.nonce, name: o.name}).encode()
-			_ = o.c.SendPacket(ctx, p.world, wire.PortFabric, text)
+			_ = o.c.SendPacket(ctx, o.worlds[r], wire.PortFabric, text)
 		}
 	}
 }

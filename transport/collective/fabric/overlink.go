@@ -25,7 +25,6 @@ type link struct {
 	bell *doorbell
 }
 
-// open connects to a rank.
 func (o *over) open(ctx context.Context, world wire.Rank, name uint64) (net.Conn, error) {
 	for {
 		in, err := o.c.Origin(ctx, world)
@@ -42,9 +41,6 @@ func (o *over) open(ctx context.Context, world wire.Rank, name uint64) (net.Conn
 
 // end closes our side. The link must not be in use.
 func (l *link) end() {
-	if l == nil {
-		return
-	}
 	if l.ring != nil {
 		l.ring.end()
 	}
@@ -144,14 +140,6 @@ func (l *link) ready(w Want, room bool) bool {
 
 // signals are the counters of a fabric over a domain, which may be closed.
 type signals over
-
-// Set sets our own counter.
-func (s *signals) Set(value uint64) {
-	if s.gate.Enter() {
-		s.node.Set(value)
-		s.gate.Leave()
-	}
-}
 
 // Arrive sets our own counter, and checks those of all other ranks.
 func (s *signals) Arrive(value uint64) bool {

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -37,6 +38,11 @@ type packet struct {
 	from, to uint64
 	name     string
 	blob     []byte
+}
+
+// compare compares the rendezvous of a packet with another one.
+func (p *packet) compare(epoch, seq uint32) int {
+	return cmp.Or(cmp.Compare(p.epoch, epoch), cmp.Compare(p.seq, seq))
 }
 
 func (p *packet) encode() []byte {

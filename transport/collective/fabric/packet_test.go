@@ -46,7 +46,7 @@ func TestFacts(t *testing.T) {
 // TestWrongCounters: a peer writes impossible values to the counters of a ring.
 func TestWrongCounters(t *testing.T) {
 	p := pipe{&flow{}, make([]byte, 64)}
-	in, out := inlet{flow: p.flow, data: p.data}, outlet{flow: p.flow, data: p.data}
+	in, out := inlet{pipe: p}, outlet{pipe: p}
 	p.flow.head.Store(65)
 	if _, err := in.receive(make([]byte, 8)); !errors.Is(err, errRing) {
 		t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func (o *over) Park(ctx context.Context, want []Want) error {
 	mine := o.states[o.me]
 	before := mine.rung.Load()
 	defer mine.asleep.Store(0)
-	if o.sockets(want) {
+	if slices.ContainsFunc(want, func(w Want) bool { return o.links[w.Peer].socket != nil }) {
 		mine.asleep.Store(asleepInPoll)
 		if o.stopped.Swap(false) || o.ready(want, false) {
 			return nil
@@ -49,16 +50,6 @@ func (o *over) Park(ctx context.Context, want []Want) error {
 func (o *over) ready(want []Want, room bool) bool {
 	for _, w := range want {
 		if o.links[w.Peer].ready(w, room) {
-			return true
-		}
-	}
-	return false
-}
-
-// sockets reports whether one of the links is a socket.
-func (o *over) sockets(want []Want) bool {
-	for _, w := range want {
-		if o.links[w.Peer].socket != nil {
 			return true
 		}
 	}

@@ -40,9 +40,6 @@ type node struct {
 	bells  bells
 	// spin is the time that a waiter polls before it sleeps.
 	spin time.Duration
-	// yields makes a polling waiter yield to other goroutines: the ranks it waits for are
-	// in this process.
-	yields bool
 	// gone holds, for each rank that has ended, the reason.
 	gone []atomic.Pointer[LinkError]
 	// stopped ends the current wait, or the next one.
@@ -51,27 +48,28 @@ type node struct {
 	interrupted chan struct{}
 }
 
-func newNode(me plan.Rank, seats []*rankState, b bells) *node {
-	return &node{me: me, states: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
+func newNode(me plan.Rank, seats []*rankState) *node {
+	return &node{me: me, states: seats, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
 }
 
-// Set sets our own counter.
-func (n *node) Set(value uint64) {
+// Rank returns our own rank.
+func (n *node) Rank() plan.Rank { return n.me }
+
+// Size returns the number of ranks.
+func (n *node) Size() int { return len(n.states) }
+
+// polls is the number of polls for which Arrive waits for a counter: about the time that a
+// rank takes which is about to set it. Reading the clock would take longer.
+const polls = 1000
+
+// Arrive sets our own counter, and checks those of all other ranks.
+func (n *node) Arrive(value uint64) bool {
 	n.states[n.me].count.Store(value)
 	for r, s := range n.states {
 		if s != nil && r != int(n.me) {
 			n.wake(plan.Rank(r))
 		}
 	}
-}
-
-// polls is the number of polls for which Meet waits for a counter: about the time that a
-// rank takes which is about to set it. Reading the clock would take longer.
-const polls = 1000
-
-// Arrive sets our own counter, and checks those of all other ranks.
-func (n *node) Arrive(value uint64) bool {
-	n.Set(value)
 	turns := 1
 	if n.spin > 0 {
 		turns = polls
@@ -103,14 +101,11 @@ func (n *node) wake(of plan.Rank) {
 	}
 }
 
-// interrupt ends the current wait, or the next one.
-func (n *node) interrupt() {
+// Interrupt ends the current wait, or the next one.
+func (n *node) Interrupt() {
 	n.stopped.Store(true)
 	n.wake(n.me)
-	select {
-	case n.interrupted <- struct{}{}:
-	default:
-	}
+	signal(n.interrupted)
 }
 
 // note records that a rank has ended.
@@ -161,10 +156,9 @@ func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
 
 // spinner bounds the polling of a waiter.
 type spinner struct {
-	limit  time.Duration
-	yields bool
-	began  time.Time
-	turns  int
+	limit time.Duration
+	began time.Time
+	turns int
 }
 
 const (
@@ -176,24 +170,19 @@ const (
 	turnsAnyway = 4
 )
 
-func (n *node) spinner() spinner { return spinner{limit: n.spin, yields: n.yields} }
+func (n *node) spinner() spinner { return spinner{limit: n.spin} }
 
 // again reports whether to poll once more.
 func (s *spinner) again() bool {
 	s.turns++
 	if s.limit == 0 {
-		if s.yields {
-			runtime.Gosched()
-			return s.turns < turnsAnyway
-		}
-		return false
+		runtime.Gosched()
+		return s.turns < turnsAnyway
 	}
 	if s.turns%look != 0 {
 		return true
 	}
-	if s.yields {
-		runtime.Gosched()
-	}
+	runtime.Gosched() // the ranks that it waits for may be in this process
 	if s.began.IsZero() {
 		s.began = time.Now()
 		return true

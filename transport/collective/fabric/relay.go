@@ -29,8 +29,8 @@ type relay struct {
 func newRelay(conn net.Conn, wake func()) *relay {
 	r := &relay{conn: conn, wake: wake, work: make(chan struct{}, 1), room: make(chan struct{}, 1), stop: make(chan struct{})}
 	out, in := pipe{&flow{}, make([]byte, maxRing)}, pipe{&flow{}, make([]byte, maxRing)}
-	r.out, r.next = outlet{flow: out.flow, data: out.data}, inlet{flow: out.flow, data: out.data}
-	r.filled, r.in = outlet{flow: in.flow, data: in.data}, inlet{flow: in.flow, data: in.data}
+	r.out, r.next = outlet{pipe: out}, inlet{pipe: out}
+	r.filled, r.in = outlet{pipe: in}, inlet{pipe: in}
 	r.running.Go(r.read)
 	r.running.Go(r.write)
 	return r
@@ -59,6 +59,7 @@ func (r *relay) err() error {
 	return nil
 }
 
+// signal wakes the receiver of a channel that holds one token.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -134,7 +135,6 @@ func (r *relay) send(head, body []byte) (int, error) {
 	return n, err
 }
 
-// receive takes the available bytes.
 func (r *relay) receive(p []byte) (int, error) {
 	failed := r.err()
 	n, err := r.in.receive(p)

@@ -29,12 +29,6 @@ const maxParts = 4
 // errAnew reports that a rank makes all links anew.
 var errAnew = errors.New("the peer is re-establishing its links")
 
-// part is a rank's contribution to a rendezvous.
-type part struct {
-	epoch, seq uint32
-	blob       []byte
-}
-
 // rendezvousSeries are the rendezvous of the ranks of a fabric. In each, every rank brings a
 // contribution for every other rank, and receives those of all others. An epoch lasts from
 // one Reform to the next; rendezvous are numbered within it.
@@ -61,11 +55,11 @@ type rendezvousSeries struct {
 
 // peer is the state of another rank.
 type peer struct {
-	world wire.Rank
 	// nonce is the number of its fabric; knows reports that it knows ours.
 	nonce uint64
 	knows bool
-	parts []part
+	// parts are its contributions, in order.
+	parts []packet
 	// away reports that its session has ended and a goroutine is reconnecting; dead is the
 	// error if that failed.
 	away bool
@@ -76,28 +70,22 @@ type peer struct {
 
 // find returns a rank's contribution to a rendezvous, and drops earlier ones.
 func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
-	for len(p.parts) > 0 {
-		first := &p.parts[0]
-		if first.epoch == epoch && first.seq == seq {
-			return first.blob, true
-		}
-		if first.epoch > epoch || first.epoch == epoch && first.seq > seq {
-			return nil, false
-		}
+	for len(p.parts) > 0 && p.parts[0].compare(epoch, seq) < 0 {
 		p.parts = p.parts[1:]
 	}
-	return nil, false
+	if len(p.parts) == 0 || p.parts[0].compare(epoch, seq) > 0 {
+		return nil, false
+	}
+	return p.parts[0].blob, true
 }
 
-// keep keeps a part, unless a later one is known.
-func (p *peer) keep(in part) {
-	if n := len(p.parts); n > 0 {
-		last := &p.parts[n-1]
-		if in.epoch < last.epoch || in.epoch == last.epoch && in.seq <= last.seq {
-			return
-		}
+// keep keeps a contribution, unless a later one is known.
+func (p *peer) keep(in packet) {
+	n := len(p.parts)
+	if n > 0 && p.parts[n-1].compare(in.epoch, in.seq) >= 0 {
+		return
 	}
-	if len(p.parts) == maxParts {
+	if n == maxParts {
 		p.parts = p.parts[1:]
 	}
 	in.blob = bytes.Clone(in.blob)
@@ -137,7 +125,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 		if p.nonce != 0 && (m.epoch > 0 || m.seq > 1) {
 			return nil, nil // from an earlier or a later fabric of that name
 		}
-		*p = peer{world: p.world, nonce: in.from}
+		*p = peer{nonce: in.from}
 	}
 	p.knows = p.knows || in.to == o.nonce
 	if in.kind == kindBye {
@@ -156,7 +144,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 		}
 	}
 	if in.epoch > m.epoch || in.epoch == m.epoch && in.seq+1 >= m.seq {
-		p.keep(part{in.epoch, in.seq, in.blob})
+		p.keep(*in)
 	}
 	if !in.have && in.epoch == m.epoch && m.sent[in.seq] != nil {
 		answer = o.partLocked(rank, in.seq, true)
@@ -217,13 +205,7 @@ func (o *over) rendezvous(ctx context.Context, bring func(to plan.Rank) []byte) 
 // gather sends our contribution until those of all other ranks have arrived.
 func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 	pause := soonest
-	var others []plan.Rank
-	for r, l := range o.links {
-		if l != nil {
-			others = append(others, plan.Rank(r))
-		}
-	}
-	o.tell(seq, others) //nolint:contextcheck // the callback belongs to the fabric, not to the call
+	o.tell(seq, o.others) //nolint:contextcheck // the callback belongs to the fabric, not to the call
 	for again := false; ; {
 		got, missing, err := o.collect(seq)
 		if err != nil || missing == nil {
@@ -296,9 +278,9 @@ func (o *over) tell(seq uint32, ranks []plan.Rank) {
 		m.mu.Lock()
 		_, have := m.peers[r].find(m.epoch, seq)
 		have = have && m.peers[r].knows
-		text, world := o.partLocked(r, seq, have).encode(), m.peers[r].world
+		text := o.partLocked(r, seq, have).encode()
 		m.mu.Unlock()
-		if _, err := o.c.TryPacket(world, wire.PortFabric, text); err == nil {
+		if _, err := o.c.TryPacket(o.worlds[r], wire.PortFabric, text); err == nil {
 			continue
 		}
 		m.mu.Lock()
@@ -306,16 +288,16 @@ func (o *over) tell(seq uint32, ranks []plan.Rank) {
 		m.peers[r].away = true
 		m.mu.Unlock()
 		if call {
-			o.running.Go(func() { o.callBack(r, world) })
+			o.running.Go(func() { o.callBack(r) })
 		}
 	}
 }
 
 // callBack reconnects to a rank whose session has ended.
-func (o *over) callBack(r plan.Rank, world wire.Rank) {
+func (o *over) callBack(r plan.Rank) {
 	ctx, cancel := context.WithTimeout(o.life, grace)
 	defer cancel()
-	err := o.c.Reconnect(ctx, world)
+	err := o.c.Reconnect(ctx, o.worlds[r])
 	m := &o.series
 	m.mu.Lock()
 	m.peers[r].away, m.peers[r].dead = false, err
@@ -324,9 +306,4 @@ func (o *over) callBack(r plan.Rank, world wire.Rank) {
 }
 
 // notify makes a waiter in a rendezvous look again.
-func (o *over) notify() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
+func (o *over) notify() { signal(o.changed) }

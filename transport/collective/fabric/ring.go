@@ -43,11 +43,23 @@ type flow struct {
 	_    [56]byte
 }
 
-// outlet is the sending end of a ring.
-type outlet struct {
+// pipe is the memory of one direction of a ring.
+type pipe struct {
 	flow *flow
 	// data has a length that is a power of two.
 	data []byte
+}
+
+// reset empties the ring, which nobody may be using.
+func (p pipe) reset() {
+	p.flow.head.Store(0)
+	p.flow.tail.Store(0)
+	p.flow.ended.Store(0)
+}
+
+// outlet is the sending end of a ring.
+type outlet struct {
+	pipe
 	// head is our own, tail the last value read from the other side. The peer can change
 	// neither.
 	head, tail uint64
@@ -96,8 +108,7 @@ func (o *outlet) put(p []byte, at uint64) int {
 
 // inlet is the receiving end of a ring.
 type inlet struct {
-	flow *flow
-	data []byte
+	pipe
 	// tail is our own, head the last value read from the other side.
 	tail, head uint64
 }

@@ -59,29 +59,16 @@ type segments struct {
 
 // close frees the memory, which must no longer be in use.
 func (s *segments) close() error {
-	var errs []error
-	for _, m := range s.maps {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-	}
+	err := closeMaps(s.maps)
 	if s.own != nil {
-		errs = append(errs, s.own.Close(context.Background()))
+		err = errors.Join(err, s.own.Close(context.Background()))
 	}
 	*s = segments{}
-	return errors.Join(errs...)
+	return err
 }
 
 // slice bounds the sleep of a rank before it checks its context again.
 const slice = 50 * time.Millisecond
-
-// futexes are bells for ranks that may be in different processes: each sleeps on a word of
-// its own rankState.
-type futexes struct {
-	node *node
-	// knock wakes a rank that sleeps in poll; nil where none does.
-	knock func(of plan.Rank)
-}
 
 // The values of rankState.asleep, which name how a rank sleeps.
 const (
@@ -89,23 +76,23 @@ const (
 	asleepInPoll uint32 = 2
 )
 
-func (b *futexes) ring(of plan.Rank, how uint32) {
+// ring implements bells for ranks that may be in different processes: each sleeps on a word of
+// its own rankState, or in poll.
+func (o *over) ring(of plan.Rank, how uint32) {
 	if how == asleepInPoll {
-		if b.knock != nil {
-			b.knock(of)
-		}
+		o.knock(of)
 		return
 	}
-	s := b.node.states[of]
+	s := o.states[of]
 	s.rung.Add(1)
 	futexWake(&s.rung)
 }
 
-func (b *futexes) sleep(ctx context.Context, before uint32) error {
+func (o *over) sleep(ctx context.Context, before uint32) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := futexWait(&b.node.states[b.node.me].rung, before, slice)
+	err := futexWait(&o.states[o.me].rung, before, slice)
 	if err == nil || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ETIMEDOUT) {
 		return ctx.Err()
 	}

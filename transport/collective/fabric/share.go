@@ -26,9 +26,9 @@ func (o *over) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	held := b.Hold() == nil
 	can := held && b.Host(0, 0) != nil
 	maps, ok, err := o.mapAll(ctx, b, can)
-	s := &overShared{maps: maps, bytes: make([][]byte, len(o.links))}
+	s := &sharedBuffers{maps: maps, bytes: make([][]byte, len(o.links))}
 	if held {
-		s.own = b
+		s.held = []*region.Buffer{b}
 	}
 	if err == nil && !ok {
 		err = ErrUnmapped
@@ -51,12 +51,11 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	maps = make([]window.Mapping, len(o.links))
 	offers := make([][]byte, len(o.links))
 	keys := make([]wire.Key, len(o.links))
-	worlds := o.worlds()
 	for _, r := range o.local {
 		if r == o.me || !can {
 			continue
 		}
-		d, serr := o.c.Share(ctx, worlds[r], b, wireRights)
+		d, serr := o.c.Share(ctx, o.worlds[r], b, wire.Readable|wire.Writable)
 		if serr != nil {
 			can = false
 			continue
@@ -67,7 +66,7 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 		for r, key := range keys {
 			if key != 0 {
 				// If the session has ended, so has the key.
-				_ = o.c.Revoke(ctx, worlds[r], key)
+				_ = o.c.Revoke(ctx, o.worlds[r], key)
 			}
 		}
 	}()
@@ -80,24 +79,29 @@ func (o *over) mapAll(ctx context.Context, b *region.Buffer, can bool) (maps []w
 	if err != nil {
 		return maps, false, err
 	}
-	ok = can && o.mapEach(ctx, got, maps)
+	failed, err := o.agree(ctx, can && o.mapEach(ctx, got, maps))
+	return maps, err == nil && failed == nil, err
+}
+
+// agree tells the other ranks whether this one has succeeded, and returns the ranks that have
+// not.
+func (o *over) agree(ctx context.Context, ok bool) (failed []plan.Rank, err error) {
 	verdict := []byte{0}
 	if ok {
 		verdict[0] = 1
 	}
-	if got, err = o.rendezvous(ctx, func(plan.Rank) []byte { return verdict }); err != nil {
-		return maps, false, err
+	got, err := o.rendezvous(ctx, func(plan.Rank) []byte { return verdict })
+	for r, p := range got {
+		if len(p) != 1 || p[0] != 1 {
+			failed = append(failed, plan.Rank(r))
+		}
 	}
-	for _, p := range got {
-		ok = ok && len(p) == 1 && p[0] == 1
-	}
-	return maps, ok, nil
+	return failed, err
 }
 
 // mapEach maps the buffers that the ranks of the host offer, and reports whether it could
 // map all.
 func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping) bool {
-	worlds := o.worlds()
 	for r, p := range got {
 		if len(p) == 0 || p[0] != 1 {
 			return false
@@ -109,45 +113,51 @@ func (o *over) mapEach(ctx context.Context, got [][]byte, maps []window.Mapping)
 		if err != nil {
 			return false
 		}
-		if maps[r], err = o.c.Map(ctx, worlds[r], d); err != nil {
+		if maps[r], err = o.c.Map(ctx, o.worlds[r], d); err != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// overShared holds the mapped buffers of the other ranks, and holds our own.
-type overShared struct {
+// sharedBuffers is a Shared: buffers of ranks, which are held or mapped.
+type sharedBuffers struct {
 	mu sync.Mutex
+	// bytes is indexed by rank; nil for ranks of other hosts.
 	// +checklocks:mu
 	bytes [][]byte
 	// +checklocks:mu
-	maps []window.Mapping
+	held []*region.Buffer
 	// +checklocks:mu
-	own *region.Buffer
+	maps []window.Mapping
 }
 
-// Bytes returns the buffer of a rank; nil for ranks of other hosts.
-func (s *overShared) Bytes(of plan.Rank) []byte {
+// Bytes returns the buffer of a rank.
+func (s *sharedBuffers) Bytes(of plan.Rank) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes[of]
 }
 
-// Close unmaps the other ranks' buffers.
-func (s *overShared) Close() error {
+// Close releases the buffers.
+func (s *sharedBuffers) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := closeMaps(s.maps)
+	for _, b := range s.held {
+		b.Drop()
+	}
+	clear(s.bytes)
+	s.maps, s.held = nil, nil
+	return err
+}
+
+func closeMaps(maps []window.Mapping) error {
 	var errs []error
-	for _, m := range s.maps {
+	for _, m := range maps {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
 	}
-	if s.own != nil {
-		s.own.Drop()
-	}
-	clear(s.bytes)
-	s.maps, s.own = nil, nil
 	return errors.Join(errs...)
 }

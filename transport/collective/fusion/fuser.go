@@ -25,7 +25,8 @@ type Fuser struct {
 	leads bool
 	// control holds the records and votes that are exchanged.
 	control *region.Buffer
-	slots   []*slot
+	// buffers are the memory of buckets.
+	buffers []*region.Buffer
 	// changed is broadcast on every change of the state that mu guards.
 	changed *sync.Cond
 	// stop cancels current group calls, and stopped waits for the goroutines.
@@ -86,7 +87,7 @@ func New(ctx context.Context, g Group, table *region.Table, o Options) (*Fuser, 
 	f.window.Stop()
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f.stop = stop
-	full := make(chan bucket, len(f.slots))
+	full := make(chan bucket, len(f.buffers))
 	f.stopped.Go(func() { f.packAll(run) })
 	f.stopped.Go(func() { f.unpackAll(run, full) })
 	f.stopped.Go(func() {
@@ -107,10 +108,9 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 		if err != nil {
 			return fmt.Errorf("allocate memory for buckets: %w", err)
 		}
-		s := &slot{buffer: b}
-		f.slots = append(f.slots, s)
+		f.buffers = append(f.buffers, b)
 		f.mu.Lock()
-		f.packer.idle.push(s)
+		f.packer.idle.push(b)
 		f.mu.Unlock()
 		if _, err := f.group.Share(ctx, b); err != nil {
 			return fmt.Errorf("share memory for buckets: %w", err)
@@ -119,14 +119,13 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 	return nil
 }
 
-// free frees the memory.
 func (f *Fuser) free(ctx context.Context) error {
 	var faults []error
 	end := func(b *region.Buffer) {
 		faults = append(faults, f.group.Unshare(b), b.Close(ctx))
 	}
-	for _, s := range f.slots {
-		end(s.buffer)
+	for _, b := range f.buffers {
+		end(b)
 	}
 	if f.control != nil {
 		end(f.control)

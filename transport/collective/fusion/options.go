@@ -1,6 +1,7 @@
 package fusion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,18 +75,10 @@ type Bucket struct {
 
 // EnsureDefaults sets unset options to their defaults.
 func (o *Options) EnsureDefaults() {
-	if o.Op == 0 {
-		o.Op = elem.Sum
-	}
-	if o.Bytes == 0 {
-		o.Bytes = 32 << 20
-	}
-	if o.Capacity == 0 {
-		o.Capacity = o.Bytes + o.Bytes/2
-	}
-	if o.Window == 0 {
-		o.Window = 5 * time.Millisecond
-	}
+	o.Op = cmp.Or(o.Op, elem.Sum)
+	o.Bytes = cmp.Or(o.Bytes, 32<<20)
+	o.Capacity = cmp.Or(o.Capacity, o.Bytes+o.Bytes/2)
+	o.Window = cmp.Or(o.Window, 5*time.Millisecond)
 	o.Buffers = max(o.Buffers, 2)
 }
 

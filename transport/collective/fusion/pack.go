@@ -9,34 +9,29 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// slot is the memory of one bucket.
-type slot struct {
-	buffer *region.Buffer
-}
-
 // packer is the state of the bucket being packed: its first tensor is the one after the
 // last that was agreed on.
 type packer struct {
-	idle queue[*slot]
-	// open is the slot being packed, or nil. count is the number of packed tensors, and end
+	idle queue[*region.Buffer]
+	// open is the buffer being packed, or nil. count is the number of packed tensors, and end
 	// the end of the last one.
-	open  *slot
+	open  *region.Buffer
 	count int
 	end   uint64
 }
 
-// bucket is a bucket that was agreed on. slot is nil for a single tensor that is reduced in
+// bucket is a bucket that was agreed on. buffer is nil for a single tensor that is reduced in
 // place.
 type bucket struct {
 	Bucket
-	slot *slot
+	buffer *region.Buffer
 }
 
 // piece is a tensor and its place.
 type piece struct {
-	view domain.View
-	slot *slot
-	// off is its offset in the slot, and gap the number of padding bytes before it.
+	view   domain.View
+	buffer *region.Buffer
+	// off is its offset in the buffer, and gap the number of padding bytes before it.
 	off, gap uint64
 }
 
@@ -49,12 +44,12 @@ func (f *Fuser) packAll(ctx context.Context) {
 			return
 		}
 		// Earlier content of the gap might be NaN, and differs between the ranks.
-		clear(p.slot.buffer.Host(devices.Offset(p.off-p.gap), devices.Size(p.gap)))
-		if err := move(ctx, p.slot.buffer, p.off, p.view, true); err != nil {
+		clear(p.buffer.Host(devices.Offset(p.off-p.gap), devices.Size(p.gap)))
+		if err := move(ctx, p.buffer, p.off, p.view, true); err != nil {
 			f.fail(fmt.Errorf("pack a tensor: %w", err))
 			return
 		}
-		f.packed(p.slot, p.off+uint64(p.view.Size()))
+		f.packed(p.buffer, p.off+uint64(p.view.Size()))
 	}
 }
 
@@ -82,10 +77,10 @@ func (f *Fuser) nextToPack() (_ piece, ok bool) {
 }
 
 // packed records that a tensor was packed, unless its bucket has ended before it.
-func (f *Fuser) packed(s *slot, end uint64) {
+func (f *Fuser) packed(b *region.Buffer, end uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.packer.open != s {
+	if f.packer.open != b {
 		return
 	}
 	f.packer.count++
@@ -109,21 +104,20 @@ func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
 	f.fail(nil)
 }
 
-// finish records that a bucket is done.
 func (f *Fuser) finish(b bucket) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.items.drop(int(b.Last - b.First + 1))
 	f.done = b.Last
-	if b.slot != nil {
-		f.packer.idle.push(b.slot)
+	if b.buffer != nil {
+		f.packer.idle.push(b.buffer)
 	}
 	f.changed.Broadcast()
 }
 
 // unpack copies the results of a bucket back.
 func (f *Fuser) unpack(ctx context.Context, b bucket) error {
-	if b.slot == nil {
+	if b.buffer == nil {
 		return nil
 	}
 	end := uint64(0)
@@ -133,7 +127,7 @@ func (f *Fuser) unpack(ctx context.Context, b bucket) error {
 		}
 		v := f.item(t)
 		off := align(end)
-		if err := move(ctx, b.slot.buffer, off, v, false); err != nil {
+		if err := move(ctx, b.buffer, off, v, false); err != nil {
 			return err
 		}
 		end = off + uint64(v.Size())

@@ -12,7 +12,6 @@ func (q *queue[T]) len() int { return len(q.all) - q.head }
 // at returns item i, counted from the front.
 func (q *queue[T]) at(i int) T { return q.all[q.head+i] }
 
-// push appends an item.
 func (q *queue[T]) push(v T) {
 	if q.head > 0 && len(q.all) == cap(q.all) {
 		n := copy(q.all, q.all[q.head:])

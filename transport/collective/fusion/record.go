@@ -27,7 +27,6 @@ type record struct {
 	first, last Ticket
 }
 
-// put encodes a record.
 func (r record) put(p []byte) {
 	clear(p[:recordSize])
 	binary.LittleEndian.PutUint32(p, magic)
@@ -64,14 +63,12 @@ type vote struct {
 	count, bytes, digest uint64
 }
 
-// put encodes a vote.
 func (v vote) put(p []byte) {
 	binary.LittleEndian.PutUint64(p, v.count)
 	binary.LittleEndian.PutUint64(p[8:], v.bytes)
 	binary.LittleEndian.PutUint64(p[16:], v.digest)
 }
 
-// readVote decodes a vote.
 func readVote(p []byte) vote {
 	return vote{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])}
 }

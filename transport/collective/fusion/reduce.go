@@ -132,7 +132,7 @@ func (f *Fuser) gather(r record) (bucket, vote, error) {
 	return b, v, err
 }
 
-// takeLocked waits until a bucket is packed and takes its slot.
+// takeLocked waits until a bucket is packed and takes its buffer.
 //
 // +checklocks:f.mu
 func (f *Fuser) takeLocked(b *bucket, count int) error {
@@ -143,7 +143,7 @@ func (f *Fuser) takeLocked(b *bucket, count int) error {
 		}
 		f.changed.Wait()
 	}
-	b.slot, p.open = p.open, nil
+	b.buffer, p.open = p.open, nil
 	f.agreed = b.Last
 	f.changed.Broadcast()
 	return nil
@@ -182,14 +182,13 @@ func (f *Fuser) compare(ctx context.Context, r record, mine vote) error {
 	return nil
 }
 
-// reduce reduces a bucket.
 func (f *Fuser) reduce(ctx context.Context, b bucket) error {
 	var v domain.View
-	if b.slot == nil {
+	if b.buffer == nil {
 		v = f.item(b.First)
 	} else {
 		var err error
-		if v, err = view(b.slot.buffer, 0, uint64(b.Padded), f.opts.Type); err != nil {
+		if v, err = view(b.buffer, 0, uint64(b.Padded), f.opts.Type); err != nil {
 			return err
 		}
 	}

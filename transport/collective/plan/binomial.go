@@ -10,13 +10,13 @@ func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
 // binomial grows a tree from the root: after round s, it contains 1<<s ranks.
 func (b *builder) binomial() {
-	c, k := b.everybody(), b.result(b.whole())
+	c, k := b.all, b.result(b.whole())
 	switch b.task.Kind {
 	case Reduce:
 		c.shrink(b.task.Root)
 	case AllReduce:
-		c.shrink(b.order[0])
-		c.grow(b.order[0], func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
+		c.shrink(c.ranks[0])
+		c.grow(c.ranks[0], func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
 	default:
 		b.rootOwn()
 		c.grow(b.task.Root, func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
@@ -35,29 +35,26 @@ func (c rankSet) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ran
 
 // grow passes something from the root to all ranks.
 func (c rankSet) grow(root Rank, send, receive func(peer Rank)) {
-	d, n := c.distance(root), len(c.ranks)
-	for s := range rounds(n) {
-		half := 1 << s
-		switch {
-		case d < half && d+half < n:
-			send(c.at(c.me + half))
-		case d >= half && d < 2*half:
-			receive(c.at(c.me - half))
-		}
+	for s := range rounds(len(c.ranks)) {
+		c.branch(root, s, send, receive)
 	}
 }
 
 // fall passes something from all ranks to the root: grow in reverse.
 func (c rankSet) fall(root Rank, send, receive func(peer Rank)) {
-	d, n := c.distance(root), len(c.ranks)
-	for s := rounds(n) - 1; s >= 0; s-- {
-		half := 1 << s
-		switch {
-		case d < half && d+half < n:
-			receive(c.at(c.me + half))
-		case d >= half && d < 2*half:
-			send(c.at(c.me - half))
-		}
+	for s := rounds(len(c.ranks)) - 1; s >= 0; s-- {
+		c.branch(root, s, receive, send)
+	}
+}
+
+// branch calls down for our child of round s, or up for our parent if it got us in that round.
+func (c rankSet) branch(root Rank, s int, down, up func(peer Rank)) {
+	d, half := c.distance(root), 1<<s
+	switch {
+	case d < half && d+half < len(c.ranks):
+		down(c.at(c.me + half))
+	case d >= half && d < 2*half:
+		up(c.at(c.me - half))
 	}
 }
 

@@ -5,32 +5,21 @@ import "github.com/hmcfs/hmcfs/devices/elem"
 // builder makes the program of one rank. Its methods omit steps that have no elements, and
 // copies of a block to itself.
 type builder struct {
-	plan  *Plan
-	task  *Task
-	rank  Rank
-	n     int
-	order []Rank
-	// pos is the position of our rank in order.
-	pos     int
+	plan *Plan
+	task *Task
+	rank Rank
+	n    int
+	// all has all ranks, in the order of the ring.
+	all     rankSet
 	steps   Program
 	scratch uint64
 }
 
-// everybody returns the rankSet of all ranks, in the order of the ring.
-func (b *builder) everybody() rankSet { return rankSet{b, b.order, b.pos} }
-
 func newBuilder(p *Plan, r Rank) *builder {
-	b := &builder{plan: p, task: &p.Task, rank: r, n: p.Task.Ranks, order: p.Shape.order(p.Task.Ranks)}
-	for i, o := range b.order {
-		if o == r {
-			b.pos = i
-		}
-	}
+	b := &builder{plan: p, task: &p.Task, rank: r, n: p.Task.Ranks}
+	b.all = b.among(p.Shape.order(b.n))
 	return b
 }
-
-// at returns the rank at a position of the ring, modulo the number of ranks.
-func (b *builder) at(pos int) Rank { return b.order[((pos%b.n)+b.n)%b.n] }
 
 func (b *builder) sourceOf(r Rank, g Range) Block { return b.task.Place(r, Block{Source, g}) }
 func (b *builder) resultOf(r Rank, g Range) Block { return b.task.Place(r, Block{Result, g}) }

@@ -18,7 +18,7 @@ func (b *builder) chain() {
 	switch b.task.Kind {
 	case Broadcast:
 		b.rootOwn()
-		c := b.everybody()
+		c := b.all
 		d := c.distance(b.task.Root)
 		for i := range n {
 			if d > 0 {
@@ -56,9 +56,9 @@ func (b *builder) line() rankSet {
 		case b.task.ordered():
 			ranks[i] = Rank(i)
 		case b.task.Kind == Reduce:
-			ranks[i] = b.at(b.everybody().place(b.task.Root) + 1 + i)
+			ranks[i] = b.all.at(b.all.place(b.task.Root) + 1 + i)
 		default:
-			ranks[i] = b.order[i]
+			ranks[i] = b.all.ranks[i]
 		}
 	}
 	return b.among(ranks)

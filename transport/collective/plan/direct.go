@@ -17,8 +17,8 @@ func (b *builder) direct() {
 		b.fold(b.resultOf(b.task.Root, k), b.source(k), []Rank{b.task.Root})
 	case AllGather:
 		b.gatherOwn()
-		b.everybody().others(func(i int) {
-			p := b.order[i]
+		b.all.others(func(i int) {
+			p := b.all.ranks[i]
 			k := b.task.part(p)
 			b.fetch(p, b.result(k), b.sourceOf(p, Range{Len: k.Len}))
 		})
@@ -30,8 +30,8 @@ func (b *builder) direct() {
 		b.fetch(b.task.Root, b.result(b.whole()), b.sourceOf(b.task.Root, b.whole()))
 	case AllToAll:
 		b.ownAmongAll()
-		b.everybody().others(func(i int) {
-			p := b.order[i]
+		b.all.others(func(i int) {
+			p := b.all.ranks[i]
 			b.fetch(p, b.fromAmongAll(p), b.sourceOf(p, b.task.part(b.rank)))
 		})
 	case Barrier:

@@ -7,29 +7,29 @@ import "math/bits"
 // first place is chosen so that the last round ends in the result. Ranks beyond the largest
 // power of two first send their source to a partner, and get the result from it.
 func (b *builder) doubling() {
-	whole := b.whole()
+	c, whole := b.all, b.whole()
 	count := bits.Len(uint(b.n)) - 1
 	full := 1 << count
-	if b.pos >= full {
-		b.send(b.at(b.pos-full), b.source(whole))
-		b.receive(b.at(b.pos-full), b.result(whole))
+	if c.me >= full {
+		b.send(c.at(c.me-full), b.source(whole))
+		b.receive(c.at(c.me-full), b.result(whole))
 		return
 	}
 	places := [2]Block{b.result(whole), b.take(whole.Len)}
 	own := b.source(whole)
 	// left is the number of rounds after the present one.
 	left := count
-	if b.pos+full < b.n {
+	if c.me+full < b.n {
 		k := places[left%2]
 		if own == places[0] {
 			k = own
 		}
-		b.combine(b.at(b.pos+full), k, own)
+		b.combine(c.at(c.me+full), k, own)
 		own = k
 	}
 	for half := 1; half < full; half *= 2 {
 		left--
-		peer := b.at(b.pos ^ half)
+		peer := c.at(c.me ^ half)
 		b.send(peer, own)
 		if k := places[left%2]; k != own {
 			b.combine(peer, k, own)
@@ -44,7 +44,7 @@ func (b *builder) doubling() {
 		b.copyFrom(places[0], own)
 	}
 	b.average(own)
-	if b.pos+full < b.n {
-		b.send(b.at(b.pos+full), own)
+	if c.me+full < b.n {
+		b.send(c.at(c.me+full), own)
 	}
 }

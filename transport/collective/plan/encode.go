@@ -132,17 +132,10 @@ func Decode(text []byte, topology string) (*Plan, error) {
 
 func (e *encodedTask) decode() (Task, error) {
 	t := Task{Kind: e.Kind, Ranks: e.Ranks, Count: e.Count, Root: e.Root, InPlace: e.InPlace, Strict: e.Strict}
-	for k := elem.Bool; k.Size() > 0; k++ {
-		if k.String() == e.Type {
-			t.Type = k
-		}
-	}
-	for o := elem.Sum; o.Known(); o++ {
-		if o.String() == e.Op {
-			t.Op = o
-		}
-	}
-	if t.Type == 0 || t.Op == 0 && e.Op != "" {
+	t.Type, _ = elem.ParseType(e.Type)
+	t.Op, _ = elem.ParseOp(e.Op)
+	// Only the names that Encode writes are valid.
+	if t.Type.String() != e.Type || e.Op != "" && t.Op.String() != e.Op {
 		return t, fmt.Errorf("%w: unknown type %.40q or operation %.40q", ErrTask, e.Type, e.Op)
 	}
 	return t, nil

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // lanes is the view that a hierarchical plan has of the ranks: from each node the same
 // number of ranks, the lanes, communicate between the nodes, each for its share. The other
 // ranks of a node use the lane given by their index in the node, modulo the number of
@@ -86,10 +88,8 @@ func (b *builder) hierarchical() {
 // leader returns the rank that communicates between the nodes on behalf of a node: the root
 // in its own node.
 func (l lanes) leader(node int) Rank {
-	for _, r := range l.nodes[node] {
-		if r == l.b.task.Root {
-			return r
-		}
+	if root := l.b.task.Root; slices.Contains(l.nodes[node], root) {
+		return root
 	}
 	return l.nodes[node][0]
 }
@@ -193,21 +193,36 @@ func (l lanes) allReduce() {
 	l.fromLanes(func(i int, _ Rank) pieces { return pieces{b.result(lane(i))} })
 }
 
+// parts returns the places of the parts of a node's ranks that belong to a lane, except one
+// rank's.
+func (l lanes) parts(lane, node int, place func(Range) Block, except Rank) (all pieces) {
+	for _, r := range l.members(node, lane) {
+		if r != except {
+			all = append(all, place(l.b.task.part(r)))
+		}
+	}
+	return all
+}
+
+// partsOfAll returns the parts of all nodes.
+func (l lanes) partsOfAll(lane int, place func(Range) Block, except Rank) (all pieces) {
+	for x := range l.nodes {
+		all = append(all, l.parts(lane, x, place, except)...)
+	}
+	return all
+}
+
+// nobody is no rank.
+const nobody Rank = -1
+
 // reduceScatter has each lane combine the parts of all ranks that belong to it.
 func (l lanes) reduceScatter() {
 	b, t := l.b, l.b.task
 	m := len(l.nodes)
-	parts := func(lane, node int) pieces {
-		var all pieces
-		for _, r := range l.members(node, lane) {
-			all = append(all, b.source(t.part(r)))
-		}
-		return all
-	}
 	s := &sums{b: b, at: make([]pieces, m), place: make([]pieces, m), mine: make([]bool, m)}
 	if l.goes() {
 		for x := range l.nodes {
-			s.at[x] = parts(l.place, x)
+			s.at[x] = l.parts(l.place, x, b.source, nobody)
 		}
 		// Our own part is combined directly in the result.
 		own := pieces{b.result(Range{Len: t.part(b.rank).Len})}
@@ -216,13 +231,7 @@ func (l lanes) reduceScatter() {
 		}
 		s.place[l.node] = own
 	}
-	l.toLanes(func(i int) pieces {
-		var all pieces
-		for x := range l.nodes {
-			all = append(all, parts(i, x)...)
-		}
-		return all
-	}, func(from Rank) {
+	l.toLanes(func(i int) pieces { return l.partsOfAll(i, b.source, nobody) }, func(from Rank) {
 		for x := range l.nodes {
 			s.combine(from, x)
 		}
@@ -241,15 +250,6 @@ func (l lanes) reduceScatter() {
 // allGather is reduceScatter in reverse.
 func (l lanes) allGather() {
 	b, t := l.b, l.b.task
-	parts := func(lane, node int, without Rank) pieces {
-		var all pieces
-		for _, r := range l.members(node, lane) {
-			if r != without {
-				all = append(all, b.result(t.part(r)))
-			}
-		}
-		return all
-	}
 	b.gatherOwn()
 	if l.goes() {
 		for _, r := range l.members(l.node, l.place)[1:] {
@@ -257,17 +257,11 @@ func (l lanes) allGather() {
 		}
 		all := make([]pieces, len(l.nodes))
 		for x := range l.nodes {
-			all[x] = parts(l.place, x, -1)
+			all[x] = l.parts(l.place, x, b.result, nobody)
 		}
 		l.between().gatherNHR(all)
 	} else {
 		b.send(l.nodes[l.node][l.place%l.n], b.result(t.part(b.rank)))
 	}
-	l.fromLanes(func(lane int, to Rank) pieces {
-		var all pieces
-		for x := range l.nodes {
-			all = append(all, parts(lane, x, to)...)
-		}
-		return all
-	})
+	l.fromLanes(func(lane int, to Rank) pieces { return l.partsOfAll(lane, b.result, to) })
 }

@@ -148,19 +148,6 @@ func (m *memory) results() error {
 		if err := m.kept(r); err != nil {
 			return fmt.Errorf("%w: source of rank %d: %w", ErrWrong, r, err)
 		}
-		// All ranks must have the same bits.
-		if m.task.Kind == AllReduce {
-			k := m.task.Place(0, Block{Result, Range{Len: m.task.Count}})
-			err := m.read(0, k).both(m.read(r, k), func(a, b part) error {
-				if a.tree != b.tree {
-					return fmt.Errorf("element %d is combined in a different order than at rank 0", a.Off)
-				}
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("%w: result of rank %d: %w", ErrWrong, r, err)
-			}
-		}
 	}
 	return nil
 }
@@ -168,26 +155,33 @@ func (m *memory) results() error {
 // result proves the result of one rank.
 func (m *memory) result(r Rank) error {
 	t := m.task
-	have := m.read(r, t.Place(r, Block{Result, Range{Len: t.ResultLen(r)}}))
-	own := t.part(r)
+	place := t.Place(r, Block{Result, Range{Len: t.ResultLen(r)}})
+	have, own := m.read(r, place), t.part(r)
 	switch t.Kind {
-	case AllReduce, Reduce:
+	case AllReduce:
+		if err := m.reduced(have, 0); err != nil {
+			return err
+		}
+		// All ranks must have the same bits.
+		return m.read(0, place).both(have, func(a, b part) error {
+			if a.tree != b.tree {
+				return fmt.Errorf("element %d is combined in a different order than at rank 0", a.Off)
+			}
+			return nil
+		})
+	case Reduce:
 		return m.reduced(have, 0)
 	case ReduceScatter:
 		return m.reduced(have, own.Off)
 	case Broadcast:
 		return same(have, source(t.Root, Range{Len: t.Count}))
-	case AllGather:
-		for q := range t.Ranks {
-			k := t.part(Rank(q))
-			if err := same(have.read(k), source(Rank(q), Range{Len: k.Len})); err != nil {
-				return fmt.Errorf("part %d: %w", q, err)
+	case AllGather, AllToAll:
+		for q := range Rank(t.Ranks) {
+			k, from := t.part(q), Range{Len: t.part(q).Len}
+			if t.Kind == AllToAll {
+				k, from = Range{uint64(q) * own.Len, own.Len}, own
 			}
-		}
-	case AllToAll:
-		for q := range t.Ranks {
-			k := Range{uint64(q) * own.Len, own.Len}
-			if err := same(have.read(k), source(Rank(q), own)); err != nil {
+			if err := same(have.read(k), source(q, from)); err != nil {
 				return fmt.Errorf("part %d: %w", q, err)
 			}
 		}

@@ -2,7 +2,7 @@ package plan
 
 // nhr builds a plan by the non-uniform hierarchical ring.
 func (b *builder) nhr() {
-	c := b.everybody()
+	c := b.all
 	if b.task.Kind != AllGather {
 		s := b.sums()
 		c.scatterNHR(s)

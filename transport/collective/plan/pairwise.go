@@ -2,7 +2,7 @@ package plan
 
 // pairwise has each pair of ranks exchange their data for each other.
 func (b *builder) pairwise() {
-	c := b.everybody()
+	c := b.all
 	switch b.task.Kind {
 	case AllToAll:
 		b.ownAmongAll()
@@ -26,7 +26,7 @@ func (b *builder) pairwise() {
 
 // ordered is pairwise, except that each owner combines in the order of the ranks.
 func (b *builder) ordered() {
-	c := b.everybody()
+	c := b.all
 	s := b.sums()
 	c.others(func(i int) { b.sendAll(c.ranks[i], s.at[i]) })
 	s.inOrder(c.me)
@@ -92,9 +92,9 @@ func (b *builder) collect(s *sums) {
 	switch {
 	case t.Kind != Reduce:
 	case b.rank != t.Root:
-		b.sendAll(t.Root, s.at[b.pos])
+		b.sendAll(t.Root, s.at[b.all.me])
 	default:
-		b.everybody().others(func(i int) { b.receiveAll(b.order[i], s.place[i]) })
+		b.all.others(func(i int) { b.receiveAll(b.all.ranks[i], s.place[i]) })
 	}
 }
 
@@ -105,7 +105,7 @@ func (b *builder) spread() {
 	if b.n == 1 {
 		return
 	}
-	c, root := b.everybody(), b.task.Root
+	c, root := b.all, b.task.Root
 	first := c.place(root) + 1
 	rest := make([]Rank, b.n-1)
 	all := make([]pieces, b.n-1)

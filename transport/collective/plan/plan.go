@@ -129,7 +129,7 @@ func (p *Plan) Program(r Rank) Program {
 	case Ordered:
 		b.ordered()
 	case Dissemination:
-		b.everybody().disseminate(b.barrierMessages())
+		b.all.disseminate(b.barrierMessages())
 	case Direct:
 		b.direct()
 	case Hierarchical:

@@ -123,7 +123,7 @@ func (s *sums) settle(i int) {
 func (b *builder) sums() *sums {
 	t := b.task
 	s := &sums{b: b, at: make([]pieces, b.n), place: make([]pieces, b.n), mine: make([]bool, b.n)}
-	for i, owner := range b.order {
+	for i, owner := range b.all.ranks {
 		g := t.share(owner)
 		s.at[i] = pieces{b.source(g)}
 		switch {
@@ -148,7 +148,7 @@ func (t *Task) share(owner Rank) Range {
 // shares returns the place of each rank's share in our result.
 func (b *builder) shares() []pieces {
 	all := make([]pieces, b.n)
-	for i, owner := range b.order {
+	for i, owner := range b.all.ranks {
 		all[i] = pieces{b.result(b.task.share(owner))}
 	}
 	return all

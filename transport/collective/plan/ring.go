@@ -2,7 +2,7 @@ package plan
 
 // ring passes each rank's slice around once to be combined, and once to be distributed.
 func (b *builder) ring() {
-	c := b.everybody()
+	c := b.all
 	if b.task.Kind != AllGather {
 		s := b.sums()
 		s.turns(2)

@@ -10,17 +10,7 @@ func (s *Shape) check(n int) error {
 	if s.Nodes != nil && len(s.Nodes) != n {
 		return fmt.Errorf("%w: the shape has nodes for %d ranks, but the task has %d", ErrTask, len(s.Nodes), n)
 	}
-	if s.Order == nil {
-		return nil
-	}
-	seen := make([]bool, n)
-	for _, r := range s.Order {
-		if r < 0 || int(r) >= n || seen[r] {
-			return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
-		}
-		seen[r] = true
-	}
-	if len(s.Order) != n {
+	if s.Order != nil && !slices.Equal(slices.Sorted(slices.Values(s.Order)), inOrder(n)) {
 		return fmt.Errorf("%w: the order %v is not a permutation of %d ranks", ErrTask, s.Order, n)
 	}
 	return nil
@@ -39,13 +29,8 @@ func (s *Shape) order(n int) []Rank {
 	}
 	all := inOrder(n)
 	if s.Nodes != nil {
-		first := make(map[int]int)
-		for i, node := range s.Nodes {
-			if _, known := first[node]; !known {
-				first[node] = i
-			}
-		}
-		slices.SortStableFunc(all, func(a, b Rank) int { return first[s.Nodes[a]] - first[s.Nodes[b]] })
+		first := func(r Rank) int { return slices.Index(s.Nodes, s.Nodes[r]) }
+		slices.SortStableFunc(all, func(a, b Rank) int { return first(a) - first(b) })
 	}
 	return all
 }
@@ -67,13 +52,10 @@ func (s *Shape) nodes(n int) [][]Rank {
 		return [][]Rank{order}
 	}
 	var all [][]Rank
-	place := make(map[int]int)
 	for _, r := range order {
-		i, known := place[s.Nodes[r]]
-		if !known {
-			i = len(all)
-			place[s.Nodes[r]] = i
-			all = append(all, nil)
+		i := slices.IndexFunc(all, func(mates []Rank) bool { return s.Nodes[mates[0]] == s.Nodes[r] })
+		if i < 0 {
+			i, all = len(all), append(all, nil)
 		}
 		all[i] = append(all[i], r)
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
@@ -98,13 +99,13 @@ func (k Kind) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses the name of a kind. Errors: ErrTask.
 func (k *Kind) UnmarshalText(text []byte) error {
-	for i, name := range k.names() {
-		if i > 0 && name == string(text) {
-			*k = Kind(i)
-			return nil
-		}
+	names := k.names()
+	i := slices.Index(names[:], string(text))
+	if i <= 0 {
+		return fmt.Errorf("%w: unknown kind %.40q", ErrTask, text)
 	}
-	return fmt.Errorf("%w: unknown kind %.40q", ErrTask, text)
+	*k = Kind(i)
+	return nil
 }
 
 // Combines reports whether the kind combines elements.
@@ -112,6 +113,20 @@ func (k Kind) Combines() bool { return k == AllReduce || k == ReduceScatter || k
 
 // Rooted reports whether the kind has a root.
 func (k Kind) Rooted() bool { return k == Broadcast || k == Reduce }
+
+// BusFactor returns the bus bandwidth of a collective of some ranks as a multiple of its
+// algorithm bandwidth, as defined by nccl-tests.
+func (k Kind) BusFactor(ranks int) float64 {
+	n := float64(ranks)
+	switch k {
+	case AllReduce:
+		return 2 * (n - 1) / n
+	case ReduceScatter, AllGather, AllToAll:
+		return (n - 1) / n
+	case Broadcast, Reduce, Barrier:
+	}
+	return 1
+}
 
 // SourceLen returns the number of elements of a rank's source.
 func (t *Task) SourceLen(r Rank) uint64 {

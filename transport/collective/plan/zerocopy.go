@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // ZeroCopy reports for each step of a rank's program whether it is a Send whose elements
 // need not be copied: until the peer has received them, they are not overwritten, except by
 // values that depend on the peer having received them. It does not consider what happens
@@ -54,12 +56,8 @@ func (l *zeroCopyCheck) allows(send spot) bool {
 
 // writes reports whether a step overwrites any of the elements.
 func (s *Step) writes(b Block) bool {
-	for _, t := range s.touches() {
-		if t.write && t.Overlaps(b) {
-			return true
-		}
-	}
-	return false
+	touches := s.touches()
+	return slices.ContainsFunc(touches[:], func(t touch) bool { return t.write && t.Overlaps(b) })
 }
 
 // comes reports whether each element that the step from writes becomes available only after

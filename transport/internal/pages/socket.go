@@ -24,24 +24,12 @@ type Socket struct {
 
 // Sender returns the sending direction of a connection, or nil if it is not a TCP
 // socket.
-func Sender(c net.Conn) *Socket {
-	s := newSocket(c)
-	if s != nil {
-		s.attempt = s.send
-	}
-	return s
-}
+func Sender(c net.Conn) *Socket { return newSocket(c, (*Socket).send) }
 
 // Receiver returns the receiving direction, or nil like Sender.
-func Receiver(c net.Conn) *Socket {
-	s := newSocket(c)
-	if s != nil {
-		s.attempt = s.receive
-	}
-	return s
-}
+func Receiver(c net.Conn) *Socket { return newSocket(c, (*Socket).receive) }
 
-func newSocket(c net.Conn) *Socket {
+func newSocket(c net.Conn, attempt func(s *Socket, fd uintptr) bool) *Socket {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -50,7 +38,9 @@ func newSocket(c net.Conn) *Socket {
 	if err != nil {
 		return nil
 	}
-	return &Socket{raw: raw}
+	s := &Socket{raw: raw}
+	s.attempt = func(fd uintptr) bool { return attempt(s, fd) }
+	return s
 }
 
 // Send writes head and everything in the pipe, and calls moved whenever bytes

@@ -7,7 +7,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 )
 
 // ErrCut reports that a connection ended without an END record from the peer.
@@ -27,8 +28,8 @@ type Conn struct {
 	// are used from outside.
 	net.Conn
 
-	// now makes one attempt on the socket; nil if the connection is not a socket.
-	now *attempts
+	// now makes attempts on the socket; nil if the connection is not a socket.
+	now *nowait.Socket
 
 	// held is the result of Buffered.
 	held atomic.Int64
@@ -76,7 +77,7 @@ func newConn(raw net.Conn, send, receive [KeySize]byte) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := newAttempts(raw)
+	now, err := nowait.NewSocket(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,21 @@ func (c *Conn) ReadNow(p []byte) (int, error) {
 	}
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	n, err := c.readLocked(p, c.now.read)
+	n, err := c.readLocked(p, c.attempt)
 	if errors.Is(err, errAgain) {
 		return 0, nil
+	}
+	return n, err
+}
+
+// errAgain reports that a socket has nothing to read now.
+var errAgain = errors.New("seal: the operation would block")
+
+// attempt reads the bytes that have arrived; errAgain reports that there are none.
+func (c *Conn) attempt(p []byte) (int, error) {
+	n, err := c.now.Read(p)
+	if n == 0 && err == nil {
+		err = errAgain
 	}
 	return n, err
 }
@@ -138,27 +151,16 @@ func (c *Conn) readLocked(p []byte, from func([]byte) (int, error)) (int, error)
 		if err != nil {
 			return 0, err
 		}
-		if err = c.openLocked(record); err != nil {
-			c.readError = err
+		// The bytes of the record are returned next.
+		if c.plain, err = c.in.open(nil, record); err == nil && kind(record[0]) == kindEnd {
+			err = io.EOF
 		}
+		c.readError = err
 	}
 	n := copy(p, c.plain)
 	c.plain = c.plain[n:]
 	c.held.Store(int64(len(c.plain) + c.w - c.r))
 	return n, nil
-}
-
-// openLocked decrypts a record, whose bytes are returned next.
-//
-// +checklocks:c.reading
-func (c *Conn) openLocked(record []byte) (err error) {
-	if c.plain, err = c.in.open(nil, record); err != nil {
-		return err
-	}
-	if kind(record[0]) == kindEnd {
-		return io.EOF
-	}
-	return nil
 }
 
 // recordLocked returns the next record, which is valid until more is read.
@@ -245,7 +247,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// tryEnd sends an END record, unless a write is in progress or bytes are left.
+// tryEnd sends an END record, if there is room for it, unless a write is in
+// progress or bytes are left.
 //
 // +checklocksignore: the checker does not know TryLock.
 func (c *Conn) tryEnd() {
@@ -253,79 +256,14 @@ func (c *Conn) tryEnd() {
 		return
 	}
 	defer c.writing.Unlock()
-	if c.writeError == nil && len(c.left) == 0 && c.now != nil {
-		c.endLocked()
+	if c.writeError != nil || len(c.left) > 0 || c.now == nil {
+		return
 	}
-}
-
-// attempts reads and writes a socket without waiting.
-type attempts struct {
-	raw syscall.RawConn
-	// in and out are created once, so that a call allocates nothing.
-	in, out attempt
-}
-
-// attempt is one attempt in one direction.
-type attempt struct {
-	run func(fd uintptr) bool
-	p   []byte
-	n   int
-	err error
-}
-
-// errAgain reports that a socket has nothing to read, or no room to write, now.
-var errAgain = errors.New("seal: the operation would block")
-
-func newAttempts(c net.Conn) (*attempts, error) {
-	s, ok := c.(syscall.Conn)
-	if !ok {
-		return nil, nil //nolint:nilnil // a connection that is not a socket has none
+	c.growLocked(0)
+	var err error
+	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
+		// Without it the peer considers the connection cut, which is then true.
+		_, _ = c.now.Write(c.records)
 	}
-	raw, err := s.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	a := &attempts{raw: raw}
-	a.in.run = func(fd uintptr) bool {
-		a.in.n, a.in.err = syscall.Read(int(fd), a.in.p)
-		return true
-	}
-	a.out.run = func(fd uintptr) bool {
-		a.out.n, a.out.err = syscall.Write(int(fd), a.out.p)
-		return true
-	}
-	return a, nil
-}
-
-// read reads the bytes that have arrived; errAgain reports that there are none.
-func (a *attempts) read(p []byte) (int, error) {
-	n, err := a.in.make(p, a.raw.Read)
-	if n == 0 && err == nil {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// write writes as much as there is room for.
-func (a *attempts) write(p []byte) (int, error) {
-	n, err := a.out.make(p, a.raw.Write)
-	if errors.Is(err, errAgain) {
-		return 0, nil
-	}
-	return n, err
-}
-
-func (a *attempt) make(p []byte, with func(func(uintptr) bool) error) (int, error) {
-	a.p = p
-	err := with(a.run)
-	a.p = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case errors.Is(a.err, syscall.EAGAIN) || errors.Is(a.err, syscall.EINTR):
-		return 0, errAgain
-	case a.err != nil:
-		return 0, a.err
-	}
-	return a.n, nil
+	c.writeError = errEnded
 }

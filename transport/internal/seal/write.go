@@ -74,7 +74,7 @@ func (c *Conn) pushLocked() error {
 	if len(c.records) == 0 {
 		return nil
 	}
-	n, err := c.now.write(c.records)
+	n, err := c.now.Write(c.records)
 	if err != nil {
 		c.writeError = err
 		return err
@@ -98,19 +98,6 @@ func (c *Conn) flushLocked() error {
 		c.left = nil
 	}
 	return c.writeError
-}
-
-// endLocked sends an END record, if there is room for it.
-//
-// +checklocks:c.writing
-func (c *Conn) endLocked() {
-	c.growLocked(0)
-	var err error
-	if c.records, err = c.out.seal(c.records[:0], kindEnd, nil); err == nil {
-		// Without it the peer considers the connection cut, which is then true.
-		_, _ = c.now.write(c.records)
-	}
-	c.writeError = errEnded
 }
 
 // place is the position up to which the parts of a write have been consumed.

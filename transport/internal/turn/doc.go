@@ -5,12 +5,11 @@
 // connection themselves:
 //
 //	the connection's goroutine           a goroutine that waits for a frame
-//	reads frames                         Want
+//	reads frames                         Receive: is ready to read
 //	a frame for a waiter
-//	Yield: releases the turn, sleeps ──> Token: has the turn
-//	    │                                waits in the socket, reads, Give
+//	Yield: releases the turn, sleeps ──> has the turn
+//	    │                                waits in the socket, reads, gives it
 //	    │                                … again and again
-//	    │                     Unwant  <──
 //	    ▼                     Recall  <── a frame that it does not read
 //	has the turn again: after Recall, or when nothing was read for a
 //	millisecond or two. A goroutine that is reading then is interrupted.

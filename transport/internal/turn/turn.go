@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -42,11 +43,33 @@ func New(interrupt, resume func()) *Turn {
 	return &Turn{token: make(chan struct{}, 1), recall: make(chan struct{}, 1), interrupt: interrupt, resume: resume}
 }
 
-// Want registers a waiter that is ready to read itself.
-func (t *Turn) Want() { t.waiting.Add(1) }
-
-// Unwant ends a Want.
-func (t *Turn) Unwant() { t.waiting.Add(-1) }
+// Receive receives from a channel to which the frames of the connection lead, and
+// reads the connection itself while frames come fast: read does so, with the turn,
+// and returns false when the waiter must leave the rest to the connection's
+// goroutine. ok is false after that, at the end of the context, and when ended is
+// closed: nothing was received, and the caller waits by other means.
+func Receive[T any](ctx context.Context, t *Turn, from <-chan T, ended <-chan struct{}, read func() bool) (v T, ok bool) {
+	t.waiting.Add(1)
+	for {
+		select {
+		case v = <-from:
+			t.waiting.Add(-1)
+			return v, true
+		case <-t.token:
+			t.uses.Add(1)
+			more := read()
+			t.Give()
+			if more {
+				continue
+			}
+		case <-ctx.Done():
+		case <-ended:
+		}
+		t.waiting.Add(-1)
+		t.Recall()
+		return v, false
+	}
+}
 
 // Wanted is called by the connection's goroutine after it has read a frame: it
 // reports whether that goroutine should yield.
@@ -108,13 +131,6 @@ func (t *Turn) regain() {
 	<-t.token
 	t.resume()
 }
-
-// Token returns a channel for waiters: receiving from it acquires the turn, until
-// Give.
-func (t *Turn) Token() <-chan struct{} { return t.token }
-
-// Use records that the holder of the turn is still reading.
-func (t *Turn) Use() { t.uses.Add(1) }
 
 // Give releases the turn.
 func (t *Turn) Give() { t.token <- struct{}{} }

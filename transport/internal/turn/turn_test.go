@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -62,23 +63,16 @@ func (l *line) run() {
 
 // receive waits for a frame, and reads it if it has the turn.
 func (l *line) receive() byte {
-	l.turn.Want()
-	defer l.turn.Unwant()
-	token := l.turn.Token()
-	for {
-		select {
-		case v := <-l.got:
-			return v
-		case <-token:
-			l.turn.Use()
-			if len(l.got) == 0 && l.read() == nil {
-				l.theirs++
-			} else if len(l.got) == 0 {
-				token = nil
-			}
-			l.turn.Give()
+	v, ok := Receive(context.Background(), l.turn, l.got, nil, func() bool {
+		if len(l.got) == 0 && l.read() == nil {
+			l.theirs++
 		}
+		return len(l.got) > 0
+	})
+	if !ok {
+		v = <-l.got
 	}
+	return v
 }
 
 // While frames come fast, a waiter reads them itself; each frame is seen once and
@@ -110,8 +104,8 @@ func TestTurnGoesBack(t *testing.T) {
 	turn.Yield(nil)
 	held := make(chan error)
 	go func() {
-		<-turn.Token()
-		turn.Use()
+		<-turn.token
+		turn.uses.Add(1)
 		var p [1]byte
 		_, err := a.Read(p[:])
 		turn.Give()
@@ -148,10 +142,10 @@ func TestRecall(t *testing.T) {
 			turn.Yield(stop)
 			close(back)
 		}()
-		<-turn.Token()
+		<-turn.token
 		end(stop)
 		for waiting := true; waiting; {
-			turn.Use()
+			turn.uses.Add(1)
 			select {
 			case <-interrupted:
 				waiting = false

@@ -239,7 +239,7 @@ func TestEveryNthAndSentinels(t *testing.T) {
 			t.Errorf("allocation %d: %v", i, err)
 		}
 	}
-	if sim.As(dev) == nil {
+	if Simulated(dev) == nil {
 		t.Error("the simulated device can't be reached through the wrapper")
 	}
 }

@@ -1,0 +1,2 @@
+// Package queue implements a FIFO queue.
+package queue

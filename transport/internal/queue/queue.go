@@ -1,0 +1,44 @@
+package queue
+
+// Queue is a FIFO queue that keeps its memory. The zero value is empty.
+type Queue[T any] struct {
+	items []T
+	head  int
+}
+
+// Empty reports whether the queue has no elements.
+func (q *Queue[T]) Empty() bool { return q.head == len(q.items) }
+
+// Len returns the number of elements.
+func (q *Queue[T]) Len() int { return len(q.items) - q.head }
+
+// Push adds an element.
+func (q *Queue[T]) Push(v T) {
+	if q.head > 0 && len(q.items) == cap(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+// First returns the first element of a queue that is not empty.
+func (q *Queue[T]) First() T { return q.items[q.head] }
+
+// Pop removes the first element of a queue that is not empty.
+func (q *Queue[T]) Pop() T {
+	var none T
+	v := q.items[q.head]
+	q.items[q.head] = none
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return v
+}
+
+// Drain removes all elements.
+func (q *Queue[T]) Drain() []T {
+	all := q.items[q.head:]
+	*q = Queue[T]{}
+	return all
+}

@@ -1,6 +1,0 @@
-package ucx
-
-import "unsafe"
-
-// address returns the address of p.
-func address(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) }
