@@ -149,14 +149,14 @@ func (l LocalKeys) publications(ctx context.Context, r KeyRange) ([]KeyEntry, er
 		if err != nil {
 			return nil, err
 		}
+		if len(entries) == 0 {
+			break
+		}
 		for _, e := range entries {
 			after = e.Cookie
 			if e.Name > r.From || r.Inclusive && e.Name == r.From {
 				out = append(out, KeyEntry{Key: e.Name, Ino: e.Ino})
 			}
-		}
-		if len(entries) < publicationsAtOnce {
-			break
 		}
 	}
 	slices.SortFunc(out, func(a, b KeyEntry) int { return strings.Compare(a.Key, b.Key) })

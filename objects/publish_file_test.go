@@ -293,3 +293,32 @@ func TestHandlesOfWhatWasMoved(t *testing.T) {
 		}
 	}
 }
+
+// TestPublicationsOfAbsentDevices lists publications of which some are on a device that is no
+// longer mounted: a page that has fewer entries for that reason is not the end of the list.
+func TestPublicationsOfAbsentDevices(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(true), small(true))
+	const all = 1200
+	for i := range all {
+		r.mustOffer([]string{"sim0", "sim1"}[i%2], fmt.Sprintf("k%04d", i), uint64(i), 1)
+	}
+	if err := r.store.Close(r.ctx(), objects.CloseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	devs := r.devs
+	r.devs = devs[:1]
+	r.reopen()
+	found, err := objects.LocalKeys{Store: r.store}.List(r.ctx(), objects.KeyRange{Published: true, Limit: all})
+	if err != nil {
+		t.Error(err)
+	}
+	if len(found) != all/2 || found[len(found)-1].Key != fmt.Sprintf("k%04d", all-2) {
+		t.Errorf("%d publications are listed, want %d", len(found), all/2)
+	}
+	if err := r.store.Close(r.ctx(), objects.CloseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.devs = devs
+	r.reopen()
+}

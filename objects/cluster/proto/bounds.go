@@ -46,6 +46,8 @@ func (c *Cred) check() error {
 	return nil
 }
 
+func (a *CreateOpenAsk) check() error { return a.Create.check() }
+
 func (a *Attr) check() error { return checkTimes(a.Atime, a.Mtime, a.Ctime, a.Btime, a.Expires) }
 
 func (a *OpenAnswer) check() error { return a.Attr.check() }

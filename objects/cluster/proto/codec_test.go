@@ -219,6 +219,7 @@ func TestBounds(t *testing.T) {
 	at := Time{Nsec: 1_000_000_000}
 	for name, body := range map[string]any{
 		"groups":                   &LookupAsk{Cred: Cred{Groups: make([]uint32, MaxGroups+1)}},
+		"groups of a creator":      &CreateOpenAsk{Create: CreateAsk{Cred: Cred{Groups: make([]uint32, MaxGroups+1)}}},
 		"groups of others":         &PullAsk{Cred: Cred{Groups: make([]uint32, MaxGroups+1)}},
 		"entries":                  &ReadDirAnswer{Entries: make([]Entry, MaxEntries+1)},
 		"keys":                     &ListKeysAnswer{Keys: make([]string, maxElements+1)},
