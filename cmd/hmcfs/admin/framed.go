@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	// maxCalls bounds the calls of a framed session that are in progress.
-	maxCalls = 1024
+	// maxCalls bounds the calls in progress of a session of root or the owner, and
+	// maxForeignCalls those of another user, who may have maxSessions sessions: each call has
+	// goroutines.
+	maxCalls        = 1 << 16
+	maxForeignCalls = 128
 	// maxIdle bounds the calls of a session that are kept to be used again, and largestIdle
 	// the keys and blobs of each.
 	maxIdle     = 8
@@ -35,6 +38,7 @@ type framed struct {
 	conn   *conn
 	one    *session
 	verbs  []numberedVerb // by their number less one
+	most   int            // calls in progress
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
@@ -58,12 +62,15 @@ type framed struct {
 // attendFrames serves the frames of a session and returns when the session must end.
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
-		server: s, conn: c, one: one, verbs: s.numbered,
+		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
 		in: bufio.NewReaderSize(c.UnixConn, frameBuffer), calls: map[uint64]context.CancelFunc{},
+	}
+	if c.trusted {
+		f.most = maxCalls
 	}
 	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n\r\n"
 	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
-	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: maxCalls})
+	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: uint32(f.most)})
 	if err := frames.Finish(hello, len(switching)); err != nil {
 		return err
 	}
@@ -282,8 +289,8 @@ func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) 
 	if f.calls[id] != nil {
 		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
 	}
-	if len(f.calls) >= maxCalls {
-		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, maxCalls)
+	if len(f.calls) >= f.most {
+		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, f.most)
 	}
 	ctx, f.calls[id] = context.WithCancel(ctx)
 	return ctx, nil
