@@ -290,6 +290,7 @@ func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) 
 		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
 	}
 	if len(f.calls) >= f.most {
+		f.server.opts.Refusals.add(boundCalls)
 		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, f.most)
 	}
 	ctx, f.calls[id] = context.WithCancel(ctx)

@@ -15,6 +15,7 @@ const (
 	boundDescriptors
 	boundWatches
 	boundCallBytes
+	boundCalls
 	boundCount
 )
 
@@ -39,6 +40,7 @@ func (r *Refusals) Limits() []metadata.LimitStatus {
 		boundDescriptors: {Name: "user-descriptors", Limit: maxFiles},
 		boundWatches:     {Name: "user-watches", Limit: maxListeners},
 		boundCallBytes:   {Name: "user-call-bytes", Limit: callMemory},
+		boundCalls:       {Name: "session-calls", Limit: maxForeignCalls},
 	}
 	for i := range all {
 		all[i].Refused = r.n[i].Load()
