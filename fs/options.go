@@ -96,6 +96,9 @@ type Options struct {
 	Debug bool
 }
 
+// noContent returns the content of a control file that has no source.
+func noContent() ([]byte, error) { return []byte("{}\n"), nil } //nolint:unparam // it has the type of Options.Config
+
 // EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Tree == nil {
@@ -111,7 +114,7 @@ func (o *Options) EnsureDefaults() {
 	o.CacheTimeout = cmp.Or(o.CacheTimeout, DefaultCacheTimeout)
 	for _, content := range []*func() ([]byte, error){&o.Config, &o.Stats, &o.Topology} {
 		if *content == nil {
-			*content = func() ([]byte, error) { return []byte("{}\n"), nil }
+			*content = noContent
 		}
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())

@@ -184,11 +184,8 @@ func (h *events) notifyAuthority(kind EventKind, key string) {
 	}
 }
 
-// SetAuthority makes a the authority on keys, and reports all existing keys to it. With
-// nil, there is none: every key that is free on this node may be used.
-//
-// Errors: those of reading the records; a is the authority all the same.
-func (c *claims) SetAuthority(ctx context.Context, a KeyAuthority) error {
+// setAuthority implements Store.SetAuthority.
+func (c *claims) setAuthority(ctx context.Context, a KeyAuthority) error {
 	c.mu.Lock()
 	c.authority = a
 	c.mu.Unlock()

@@ -242,9 +242,8 @@ func (h *events) close() {
 	}
 }
 
-// Listen makes a queue of the events from now on. Close ends it. The queue is bounded:
-// if it is not read, the oldest events are dropped and replaced by one EventDropped.
-func (h *events) Listen() *Events {
+// listen implements Store.Listen.
+func (h *events) listen() *Events {
 	e := &Events{hub: h, came: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,7 @@ func hear(s *Store, n int) {
 // TestEventsOrder: each listener gets all events, in order, from its call of Listen on.
 func TestEventsOrder(t *testing.T) {
 	t.Parallel()
-	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
+	s := &Store{events: &events{claims: &claims{}}}
 	hear(s, 5) // nobody listens
 	e := s.Listen()
 	defer e.Close()

@@ -96,10 +96,8 @@ func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	tb.end(left)
 }
 
-// Drop reports that an inode may have lost its last name without a request of the
-// kernel, which may therefore keep the name: content without names is then freed with
-// the last handle.
-func (tb *table) Drop(ino Ino) {
+// drop implements Store.Drop.
+func (tb *table) drop(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	var left leftover

@@ -65,24 +65,15 @@ func (ch *changes) tell(ino Ino, lost bool) {
 	}
 }
 
-// OnChange sets a function to be called for changes that the kernel has not requested:
-// with lost false when an object was bound, its content replaced by a Draft, or its expiry
-// changed; with lost true when an object was lost with its owner, or a registered file was
-// written, so that cached bytes are stale. For a binding, the call may be made within Bind.
-// fn must not call the store; readers don't wait for it. nil removes the function; no call
-// is under way when OnChange returns.
-func (ch *changes) OnChange(fn func(ino Ino, lost bool)) {
+// onChange implements Store.OnChange.
+func (ch *changes) onChange(fn func(ino Ino, lost bool)) {
 	ch.notifying.Lock()
 	defer ch.notifying.Unlock()
 	ch.notify = fn
 }
 
-// OnNotice adds a function to be called after every change of attributes, content or
-// names that was made through the store, by any caller; writes of the kernel to a host
-// file by passthrough are reported when the file is closed. fn may also be called for
-// things that have not changed. It must not wait, and must not call the store. cancel
-// removes the function; after it returns, fn is not running and won't be called again.
-func (ns *notices) OnNotice(fn func(Notice)) (cancel func()) {
+// onNotice implements Store.OnNotice.
+func (ns *notices) onNotice(fn func(Notice)) (cancel func()) {
 	mine := &fn
 	ns.mu.Lock()
 	ns.listeners = append(slices.Clone(ns.listeners), mine)

@@ -363,27 +363,24 @@ func (tb *table) isOurs(id owner.FileID) bool {
 
 func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }
 
-// Reference counts n references of the kernel to an inode. While there are any, an
-// inode without names stays usable: an O_PATH descriptor or a working directory is not
-// a handle, but its inode can still be opened.
-func (tb *table) Reference(ino Ino, n uint64) {
+// reference implements Store.Reference.
+func (tb *table) reference(ino Ino, n uint64) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	sh.getLocked(ino).lookups += n
 	sh.mu.Unlock()
 }
 
-// ReferencePart counts a reference to a view of the inode elsewhere. While there is
-// any, the attributes of an inode without names remain available.
-func (tb *table) ReferencePart(ino Ino) {
+// referencePart implements Store.ReferencePart.
+func (tb *table) referencePart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.getLocked(ino).parts++
 }
 
-// ForgetPart drops a reference counted by ReferencePart.
-func (tb *table) ForgetPart(ino Ino) {
+// forgetPart implements Store.ForgetPart.
+func (tb *table) forgetPart(ino Ino) {
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

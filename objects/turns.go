@@ -24,12 +24,8 @@ type turn struct {
 	on bool
 }
 
-// TakeTurn waits until no earlier turn conflicts: one that replaces any of these files,
-// or reads one of writes. Conflicting turns have the order of the calls. A turn covers
-// all its files at once, which excludes deadlocks. done ends the turn; call it once.
-//
-// Errors: the context's.
-func (q *turns) TakeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
+// takeTurn implements Store.TakeTurn.
+func (q *turns) takeTurn(ctx context.Context, reads, writes []Ino) (done func(), err error) {
 	t := &turn{reads: reads, writes: writes, begun: make(chan struct{})}
 	q.mu.Lock()
 	q.queue = append(q.queue, t)

@@ -99,9 +99,9 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 		return frames.Hello{}, err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+		data, rerr := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 		_ = resp.Body.Close() // it has been read
-		return frames.Hello{}, errors.Join(err, failure(resp.StatusCode, data))
+		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
 	h, body, err := readFrame(in)
 	if err != nil {

@@ -40,9 +40,9 @@ func (f *File) readSlot(ctx context.Context, off, n uint64, use func(got []byte)
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
 	err = f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.blank(ctx, int(n))
-		if err != nil {
-			return err
+		b, failure := s.slots.blank(ctx, int(n))
+		if failure != nil {
+			return failure
 		}
 		out, err = f.moveIn(ctx, s, proto.MethodRead, &proto.MoveAsk{Handle: handle, Off: off, N: n, Memory: b.memory})
 		defer b.done(err)
@@ -118,9 +118,9 @@ func (f *File) writeSlot(ctx context.Context, w objects.Write, n uint64, all boo
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
 	err = f.with(ctx, false, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
-		if err != nil {
-			return err
+		b, failure := s.slots.get(ctx)
+		if failure != nil {
+			return failure
 		}
 		if err = fill(b.filled(int(n))); err != nil {
 			b.done(nil) // nothing was requested

@@ -42,7 +42,7 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 // another node; with orLost also if its bytes are lost here. If the key is missing there too, the
 // local error is returned.
 func orThere(err error, orLost bool, there func() error) error {
-	if !isMissing(err) && !(orLost && errors.Is(err, objects.ErrLost)) {
+	if !isMissing(err) && (!orLost || !errors.Is(err, objects.ErrLost)) {
 		return err
 	}
 	if failure := there(); !isMissing(failure) {

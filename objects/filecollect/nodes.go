@@ -254,7 +254,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 			if n == 0 {
 				continue
 			}
-			if err := fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
+			if err := fold(ctx, r.t, r.files, unit{from: r.mine, at: r.t.part(to).Off + s.off}, r.bytes(s.in, to, n), s.term[:n]); err != nil {
 				return err
 			}
 		}
@@ -267,7 +267,7 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 		}
 		return nil
 	case r.t.Kind != plan.Broadcast:
-		return fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
+		return fold(ctx, r.t, r.files, unit{from: r.mine, at: s.off}, r.bytes(s.in, 0, s.n), s.term[:s.n])
 	case r.nodes.Of[r.t.Root] == r.me:
 		return ofRank(r.t.Root, r.files[r.t.Root].Source.Read(ctx, r.bytes(s.in, 0, s.n), s.off))
 	}

@@ -156,7 +156,7 @@ func runHere(ctx context.Context, t Task, files []*File) error {
 // runUnit processes a unit. acc and term are buffers of at least its length.
 func runUnit(ctx context.Context, t Task, files []*File, u unit, acc, term []byte) error {
 	acc = acc[:u.n]
-	if err := fold(ctx, t, files, u.from, acc, term[:u.n], u.at); err != nil {
+	if err := fold(ctx, t, files, u, acc, term[:u.n]); err != nil {
 		return err
 	}
 	if err := t.finish(acc); err != nil {
@@ -165,15 +165,15 @@ func runUnit(ctx context.Context, t Task, files []*File, u unit, acc, term []byt
 	return spread(ctx, files, u.to, acc, u.off)
 }
 
-// fold reads a range of the files of some ranks, and combines them into acc in the order of the
+// fold reads a unit of the files of its ranks, and combines them into acc in the order of the
 // ranks. term is a buffer for one of them.
-func fold(ctx context.Context, t Task, files []*File, from []int, acc, term []byte, at uint64) error {
-	for i, rank := range from {
+func fold(ctx context.Context, t Task, files []*File, u unit, acc, term []byte) error {
+	for i, rank := range u.from {
 		into := term
 		if i == 0 {
 			into = acc
 		}
-		if err := files[rank].Source.Read(ctx, into, at); err != nil {
+		if err := files[rank].Source.Read(ctx, into, u.at); err != nil {
 			return ofRank(rank, err)
 		}
 		if i == 0 {

@@ -21,8 +21,6 @@ const (
 )
 
 const (
-	// callFixed is the size of the part of a call before its keys, in bytes.
-	callFixed = 40
 	// keyFixed, listFixed and blobSize are the least sizes, in bytes, of a key, a list and a blob.
 	keyFixed, listFixed, blobSize = 2, 13, 24
 )

@@ -35,9 +35,9 @@ type FileID struct {
 // directories, huge pages, and descriptors opened with O_PATH.
 func Facts(f *os.File) (id FileID, size uint64, err error) {
 	err = Control(f, func(fd int) error {
-		st, err := regular(fd)
-		if err != nil {
-			return err
+		st, failure := regular(fd)
+		if failure != nil {
+			return failure
 		}
 		if !inMemory(fd) {
 			return fmt.Errorf("it is a file on a disk, or its descriptor is opened with O_PATH; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)

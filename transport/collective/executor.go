@@ -123,15 +123,7 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 	since := false
 	for x.left > 0 || x.stager.pager.dirty > 0 {
 		x.moved = false
-		for i := range p.lanes {
-			if err := x.send(&p.lanes[i]); err != nil {
-				return err
-			}
-			if err := x.receive(&p.lanes[i]); err != nil {
-				return err
-			}
-		}
-		if err := x.here(p); err != nil {
+		if err := x.advance(p); err != nil {
 			return err
 		}
 		staged, err := x.stager.turn(ctx, p)
@@ -156,6 +148,19 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		since = false
 	}
 	return nil
+}
+
+// advance executes what can be executed now, over each lane and here.
+func (x *executor) advance(p *phase) error {
+	for i := range p.lanes {
+		if err := x.send(&p.lanes[i]); err != nil {
+			return err
+		}
+		if err := x.receive(&p.lanes[i]); err != nil {
+			return err
+		}
+	}
+	return x.here(p)
 }
 
 // here executes steps that need no link, in order.

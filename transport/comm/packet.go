@@ -79,8 +79,8 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	if closed {
 		return false, errClosed()
 	}
-	if ok, err := s.formed(to); !ok {
-		return false, err
+	if ok, failure := s.formed(to); !ok {
+		return false, failure
 	}
 	sent, err = s.link.TryPacket(port, parts...)
 	return sent, s.seen(err)

@@ -209,7 +209,7 @@ func (q *question) answer() {
 // handle calls the handler, unless it is too late. Input from a peer must not end
 // the process: a handler that panics fails with errPanic, and the session continues.
 func (q *question) handle() (answer []byte, err error) {
-	if err := q.ctx.Err(); err != nil {
+	if err = q.ctx.Err(); err != nil {
 		return nil, err
 	}
 	q.s.e.stats.answered.Add(1)

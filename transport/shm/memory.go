@@ -30,11 +30,11 @@ func inspect(f *os.File) (r received, err error) {
 	var fs unix.Statfs_t
 	var seals, flags int
 	err = descriptor.Use(f, func(fd int) error {
-		var err error
-		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		var failure error
+		flags, failure = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		// A file that can't have seals has none.
 		seals, _ = unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-		return errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs), err)
+		return errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs), failure)
 	})
 	if err != nil {
 		return received{}, err

@@ -57,10 +57,17 @@ func TestCallsAreMeasured(t *testing.T) {
 		name, verb string
 		value      float64
 	}{
-		{"keys_total", "mget", 6}, {"keys_total", "exist", 1}, {"keys_total", "claim", 2}, {"keys_total", "mset", 0},
-		{"keys_failed_total", "mget", 2}, {"keys_failed_total", "claim", 0},
-		{"calls_refused_total", "claim", 1}, {"calls_refused_total", "mget", 0},
-		{"call_seconds", "mget", 2}, {"call_seconds", "exist", 1}, {"call_seconds", "wait", 0},
+		{"keys_total", "mget", 6},
+		{"keys_total", "exist", 1},
+		{"keys_total", "claim", 2},
+		{"keys_total", "mset", 0},
+		{"keys_failed_total", "mget", 2},
+		{"keys_failed_total", "claim", 0},
+		{"calls_refused_total", "claim", 1},
+		{"calls_refused_total", "mget", 0},
+		{"call_seconds", "mget", 2},
+		{"call_seconds", "exist", 1},
+		{"call_seconds", "wait", 0},
 	} {
 		if got := sessionMetric(t, registry, want.name, want.verb); got != want.value {
 			t.Errorf("%s of %s is %v, want %v", want.name, want.verb, got, want.value)

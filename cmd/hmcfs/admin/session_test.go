@@ -157,10 +157,7 @@ func TestSessionOverHTTP(t *testing.T) {
 			Keys: keys, Lists: lists, Timeout: adminapi.Duration(time.Minute), TTL: adminapi.Duration(time.Hour),
 			Existing: hetero.ExistingFail, Replica: true, Published: true, Memory: 5, Received: true,
 		}
-		switch verb {
-		case adminapi.VerbClaim, adminapi.VerbSettle:
-			q.Keys = keys[:1]
-		case adminapi.VerbFetch:
+		if verb == adminapi.VerbClaim || verb == adminapi.VerbSettle || verb == adminapi.VerbFetch {
 			q.Keys, q.Lists = keys[:1], lists[:1]
 		}
 		body, err := json.Marshal(q)

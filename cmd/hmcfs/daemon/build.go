@@ -306,7 +306,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	calls := admin.NewCalls(d.opts.AccessLog)
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Cluster: d.Cluster, Limits: d.limits,
-		Calls: calls,
+		Calls:      calls,
 		Operations: func() []fs.OperationStats { return d.server.Status().Operations },
 	}
 	var err error
