@@ -12,7 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// secretByte is the byte of the content that must never be visible again; see secrets.
+// secretByte replaces the zeros in the content that must never be visible again, so that no
+// byte of it is 0.
 const secretByte = 0xa5
 
 // oldBytesSize is the size of the devices of these tests.
