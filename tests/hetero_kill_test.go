@@ -187,7 +187,7 @@ func TestSubscriberKilledAtAnyTime(t *testing.T) {
 			t.Errorf("round %d: nobody has it", i)
 		}
 		if !gotToo {
-			second.kill() // it waits for what the first one has received
+			second.kill() // it waits for the publication that the first one has received
 			continue
 		}
 		second.hears(key, "")

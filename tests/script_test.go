@@ -18,7 +18,7 @@ import (
 //
 //	MNT                an empty directory, to be mounted at
 //	STATE, RUN         the state and runtime directories, which the program
-//	                   takes by itself
+//	                   uses by default
 //
 // A script fails if it leaves a mount or a running process.
 func TestScripts(t *testing.T) {
