@@ -148,7 +148,7 @@ func wantHeld(t *testing.T, m *mnt.M, goroutines, files int) {
 	})
 }
 
-// kinds returns the operations that are made to fail, with the error of each.
+// kinds returns the operations that are made to fail, with the errors of each.
 func kinds() map[string][]string {
 	return map[string][]string{
 		"copy-in": {"error"}, "copy-out": {"error"}, "copy": {"error"}, "alloc": {"error", "memory"},

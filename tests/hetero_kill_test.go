@@ -77,7 +77,7 @@ func TestPublisherKilled(t *testing.T) {
 			sub.t = t
 			sub.begin(adminapi.VerbSubscribe, "next")
 			first, second := startRank(t, m, 0, from, 1, rankSize), startRank(t, m, 0, from, 2, rankSize)
-			// With another shape it does not match the waiting subscriber.
+			// It has another key than the one that the subscriber waits for.
 			first.begin(adminapi.VerbPublish, "other")
 			first.kill()
 			second.begin(adminapi.VerbPublish, "next")

@@ -62,7 +62,8 @@ func (r *rogue) refused(ctx context.Context, rank wire.Rank, hello wire.Hello, w
 	return nil
 }
 
-// joined opens a session, and tries to join it as another rank.
+// joined opens a session, and checks that data connections with a wrong rank, session or channel
+// are refused.
 func (r *rogue) joined(ctx context.Context) error {
 	c, err := r.dial(ctx, 9, wire.Hello{Role: wire.RoleControl, Channel: 2})
 	if err != nil {

@@ -131,7 +131,7 @@ type familyOfDevices struct {
 }
 
 // TestRealHIPWithoutCard mounts with AMD's own library and no card: the family reports why it
-// has no device, and has no other effect.
+// has no device, and the daemon's output contains only lines of hmcfs itself.
 func TestRealHIPWithoutCard(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "hip")

@@ -188,7 +188,7 @@ func TestKeysLeadToTheirObjects(t *testing.T) {
 		}
 		must(t, os.WriteFile(link, []byte("through the key"), 0o644))
 		wantContentOf(t, f, "through the key")
-		// The key follows the object.
+		// The link follows the object.
 		must(t, os.Rename(f, p.path("g")))
 		wantContentOf(t, link, "through the key")
 		must(t, os.Rename(p.path("g"), p.m.Path("sim1", "g-"+p.name)))
