@@ -81,7 +81,8 @@ func TestWrongSecret(t *testing.T) {
 	strangers(t, a, b, c)
 }
 
-// strangers checks that two nodes see each other, and that the third sees none.
+// strangers checks that two nodes see each other, and that the third neither sees them nor is
+// seen.
 func strangers(t *testing.T, a, b, c *node) {
 	t.Helper()
 	write(t, b.Path("host", "x"), 1, mib)
