@@ -47,7 +47,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 		}
 		return nil, mountError(path, &o, err)
 	}
-	go s.serve() //nolint:contextcheck // the mount outlives the call that made it
+	go s.serve() //nolint:contextcheck // the mount outlives this call
 	if err := s.answer(ctx); err != nil {
 		s.abort()
 		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)

@@ -49,7 +49,7 @@ type readAhead struct {
 	chunks []*chunk
 	// ctx is the context of the fetches in progress; it ends with the window.
 	// +checklocks:mu
-	ctx context.Context //nolint:containedctx // it lives as long as the window
+	ctx context.Context //nolint:containedctx // it is the lifetime of the window
 	// +checklocks:mu
 	cancel context.CancelFunc
 	// idle drops the window of a reader that pauses.
@@ -73,7 +73,7 @@ func (r *readAhead) init(f *filesystem, src source) {
 // read reads len(buf) bytes, fewer only at the end of the file. It may use buf for them.
 func (r *readAhead) read(ctx context.Context, off uint64, buf []byte) (fuse.ReadResult, error) {
 	var result *sliceResult
-	pieces := r.plan(off, len(buf)) //nolint:contextcheck // what is read ahead outlives the request
+	pieces := r.plan(off, len(buf)) //nolint:contextcheck // reading ahead outlives the request
 	if len(pieces) > 0 {
 		result = &sliceResult{chunks: pieces}
 		ended, err := r.collect(ctx, result, off, len(buf))

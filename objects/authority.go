@@ -74,7 +74,7 @@ type claims struct {
 	index *keyIndex
 	// life is the context for work that no request started: a key that has ended is
 	// released in any case.
-	life context.Context //nolint:containedctx // the store's own, as long as it
+	life context.Context //nolint:containedctx // it is the lifetime of the store
 
 	mu sync.Mutex
 	// +checklocks:mu

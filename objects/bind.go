@@ -73,7 +73,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	if err = s.bindings.describe(ctx, ino, record.Memory); err != nil {
 		s.log.Warn("could not record the description of bound memory", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
-	err = s.bindings.watch(ino, b) //nolint:contextcheck // it lasts as long as the owner
+	err = s.bindings.watch(ino, b) //nolint:contextcheck // the watch lasts until the owner ends
 	s.changes.tell(ino, false)
 	return err
 }

@@ -64,7 +64,7 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 	}
 	t, err := bs.tiers.named(in.Device)
 	if err != nil {
-		return nil //nolint:nilerr // it is bound again when its device is there again
+		return nil //nolint:nilerr // it is bound again when its device is mounted again
 	}
 	err = bs.rebindOne(ctx, t, in, asking, waited)
 	if errors.Is(err, errUnseen) {
@@ -145,7 +145,7 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 		return errors.Join(fmt.Errorf("the memory has %d bytes, but the object has %d: %w", b.body.Length(), in.Size, ErrLost), b.release())
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
-	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
+	return bs.watch(in.Ino, b) //nolint:contextcheck // the watch lasts until the owner ends
 }
 
 // reopen opens the memory of a record again, which must be the same memory as before.

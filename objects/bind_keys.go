@@ -166,7 +166,7 @@ func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, sp
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino := b.store, j.file.Ino
 	if err == nil {
-		sourceOf(j.body).attend(j.body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
+		sourceOf(j.body).attend(j.body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // the end of the memory is independent of this call
 		return nil
 	}
 	s.table.dropBound(ino)

@@ -73,7 +73,7 @@ func (c *card) span(s devices.Span) (devices.Span, error) {
 	if err := s.Check(c); err != nil {
 		return devices.Span{}, err
 	}
-	return devices.Span{Mem: s.Mem.Handle().(*devices.Memory), Range: s.Range}, nil //nolint:errcheck,forcetypeassert // own put it there
+	return devices.Span{Mem: s.Mem.Handle().(*devices.Memory), Range: s.Range}, nil //nolint:errcheck,forcetypeassert // card puts only this type there
 }
 
 func (c *card) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {

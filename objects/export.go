@@ -72,7 +72,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
-		err = s.exports.addHolder(o, holder) //nolint:contextcheck // it lasts as long as the holder
+		err = s.exports.addHolder(o, holder) //nolint:contextcheck // the export lasts until the holder ends
 		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()

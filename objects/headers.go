@@ -161,7 +161,7 @@ func (h *headers) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderA
 
 // headerReader reads content without setting its access time.
 type headerReader struct {
-	ctx  context.Context //nolint:containedctx // io.ReaderAt has no place for it; it lives for one call of readHeader
+	ctx  context.Context //nolint:containedctx // io.ReaderAt has no parameter for it; it is used for one call of readHeader
 	file *File
 }
 

@@ -67,7 +67,7 @@ func TestLostBeforeItWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := r.store
-	dev.(*sim.Device).Crash() //nolint:errcheck // it is one
+	dev.(*sim.Device).Crash() //nolint:errcheck // the device is a simulated one
 	r.reopen()
 	if a := r.attr(unsaved.Ino()); a.State != objects.StateLost || a.Size != 5000 {
 		t.Errorf("the object that was written to: %s, %d bytes", a.State, a.Size)

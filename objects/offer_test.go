@@ -163,7 +163,7 @@ func TestOfferClaims(t *testing.T) {
 
 // noticed is a context that reports when a goroutine waits for its end.
 type noticed struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // the type is a context itself
 	asked           chan struct{}
 }
 

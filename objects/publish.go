@@ -100,7 +100,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			sourceOf(n.body).attend(n.body, func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
+			sourceOf(n.body).attend(n.body, func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // the end of the memory is independent of this call
 		}
 	}
 	for i, err := range errs {

@@ -105,7 +105,7 @@ func TestRedo(t *testing.T) {
 
 // ending is a context that ends after a number of calls.
 type ending struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // the type is a context itself
 
 	left atomic.Int64
 	stop context.CancelFunc

@@ -61,7 +61,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if o.owner == nil {
 		return reg, nil
 	}
-	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // it lasts as long as the owner
+	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // the watch lasts until the owner ends
 	if err != nil {
 		reg.end(ctx)
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)

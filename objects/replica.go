@@ -56,7 +56,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
 	if added {
-		sourceOf(r).attend(r, func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
+		sourceOf(r).attend(r, func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // the end of the memory is independent of this call
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestFailedReserveTakesNothing(t *testing.T) {
 
 // counted is a context that ends after a number of calls.
 type counted struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // the type is a context itself
 	left            int
 }
 

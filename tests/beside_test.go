@@ -15,8 +15,8 @@ var (
 	besidePages  = flag.Int("beside-pages", 64, "how many pages each of these files has")
 )
 
-// TestBesideMaps changes files through shared maps and by calls at once: the
-// bytes of a page are the bytes of their writers, as on tmpfs.
+// TestBesideMaps changes files through shared maps and by calls at the same time: the bytes of
+// a page are those that were written, as on tmpfs.
 func TestBesideMaps(t *testing.T) {
 	kit.Check(t)
 	seed := *randomSeed

@@ -16,10 +16,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// familyOf is the family that memory bound in a directory has.
+// familyOf returns the family of memory bound in a directory.
 func familyOf(name string) string { return strings.TrimRight(name, "0123456789") }
 
-// elsewhereOf is another device's directory.
+// elsewhereOf returns another device's directory.
 func elsewhereOf(name string) string {
 	if name == "host" {
 		return "sim0"
@@ -27,7 +27,7 @@ func elsewhereOf(name string) string {
 	return "host"
 }
 
-// onBoth runs a test in a directory of the host tier, served in both ways, and
+// onBoth runs a test in a directory of the host tier, both with and without passthrough, and
 // of a simulated device.
 func onBoth(t *testing.T, fn func(t *testing.T, p place)) {
 	t.Helper()
@@ -45,7 +45,7 @@ func onBoth(t *testing.T, fn func(t *testing.T, p place)) {
 	}
 }
 
-// The file is the memory: what either side writes, the other reads at once.
+// The file is the memory: each side reads at once what the other writes.
 func TestBoundFileIsTheMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 3<<20 + 4096
@@ -68,9 +68,9 @@ func TestBoundFileIsTheMemory(t *testing.T) {
 	})
 }
 
-// readWhileStored reads a file from start to end again and again, as cat does,
-// while its memory changes after each read: what was read ahead before is old.
-// In the end the memory has the content of seed last.
+// readWhileStored reads a file from start to end repeatedly, as cat does, while its memory
+// changes after each read: bytes that were read ahead before are stale. In the end the memory
+// has the content of the seed last.
 func readWhileStored(t *testing.T, h *os.File, memory []byte, last uint64) {
 	t.Helper()
 	const request = 128 << 10
@@ -90,7 +90,7 @@ func readWhileStored(t *testing.T, h *os.File, memory []byte, last uint64) {
 	kit.FillAt(memory, last, 0)
 }
 
-// A bound object has the length of its memory for good.
+// The size of a bound object is fixed to that of its memory.
 func TestBoundFileHasAFixedSize(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 64 << 10
@@ -122,7 +122,7 @@ func TestBoundFileHasAFixedSize(t *testing.T) {
 	})
 }
 
-// Several pieces make one object; it is copied, linked and renamed as any.
+// Several pieces make one object, which is copied, linked and renamed like any other.
 func TestBoundPiecesMakeOneFile(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		o := newMemOwner(t, 0, 1, 1<<20)
@@ -160,7 +160,8 @@ func TestBoundPiecesMakeOneFile(t *testing.T) {
 	})
 }
 
-// When the owner ends, everybody is told, also who has the file open.
+// When the owner ends, every user of the file gets an error, including those that have it
+// open.
 func TestOwnerEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -198,20 +199,20 @@ func TestOwnerEnds(t *testing.T) {
 		wantNoXattr(t, f, bindXattr)
 		rel, err := filepath.Rel(p.m.Dir, f)
 		must(t, err)
-		kit.Eventually(t, 20*time.Second, func() bool { // the record follows the bytes
+		kit.Eventually(t, 20*time.Second, func() bool { // the record is updated after the bytes
 			out, _ := p.m.Run("fsck", p.m.Dir)
 			return strings.Contains(out, rel)
 		})
 		checkFsck(t, p.m, []string{rel})
 		must(t, h.Close())
-		create(t, f, 9, 5000) // cut to nothing it is a file as any
+		create(t, f, 9, 5000) // truncated to zero, it is a file like any other
 		wantContent(t, f, 9, 5000)
 		wantXattr(t, f, "user.hmc.state", "live")
 	})
 }
 
-// canRead says whether mapped memory is there. The kernel looks, since a look
-// of the test's own would be a SIGBUS.
+// canRead reports whether mapped memory is readable. It passes the memory to a system call,
+// since a direct access would be a SIGBUS.
 func canRead(t *testing.T, view []byte) bool {
 	t.Helper()
 	var pipe [2]int
@@ -233,9 +234,9 @@ func readUntilError(h *os.File) error {
 	}
 }
 
-// After the death of the daemon what is still there is bound again, wherever
-// its owner has it by then, and what is not is lost: never zeros, never
-// another's bytes.
+// After the death of the daemon, memory that still exists is bound again, whatever number its
+// owner's descriptor has by then, and other objects are lost: never zeros, never another's
+// bytes.
 func TestBoundFilesAfterADeath(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -281,8 +282,7 @@ func TestBoundFilesAfterADeath(t *testing.T) {
 	})
 }
 
-// What is no memory of the caller's own, or not all of it, is refused, and
-// nothing changes.
+// Memory that is not the caller's own, or not completely, is refused, and nothing changes.
 func TestBindRefuses(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -345,7 +345,8 @@ func TestBindRefuses(t *testing.T) {
 	})
 }
 
-// A file that the owner has cut is an error, at once, for bytes that are gone.
+// After the owner has truncated its file, access to the removed bytes is an error,
+// immediately.
 func TestOwnerCutsItsMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20

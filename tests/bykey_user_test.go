@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// asAlice runs a command of alice's.
+// asAlice runs a command as alice.
 func asAlice(m *mnt.M, args ...string) (string, error) {
 	cmd := m.Command(append(args, "--mount", m.Dir)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: userAlice().Credential()}
@@ -20,8 +20,8 @@ func asAlice(m *mnt.M, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestKeysGoNoFurtherThanPaths has alice come by a key to what root keeps in
-// closed directories, and end what she may write but not remove.
+// TestKeysGoNoFurtherThanPaths lets alice access, by key, files that root keeps in closed
+// directories, and set the expiry of files that she may write but not remove.
 func TestKeysGoNoFurtherThanPaths(t *testing.T) {
 	withoutUmask(t)
 	onBoth(t, func(t *testing.T, p place) {

@@ -14,15 +14,15 @@ func fallocate(f *os.File, mode uint32, off, n int64) error {
 	return err
 }
 
-// copyFileRange is copy_file_range(2).
+// copyFileRange calls copy_file_range(2).
 func copyFileRange(from *os.File, in *int64, to *os.File, out *int64, n int) (int, error) {
 	return again(func() (int, error) {
 		return unix.CopyFileRange(int(from.Fd()), in, int(to.Fd()), out, n, 0)
 	})
 }
 
-// again calls until it is not interrupted: Go's runtime sends signals to its own
-// threads, and a raw system call that has moved nothing yet says so.
+// again repeats a call while it is interrupted: Go's runtime sends signals to its own threads,
+// and a raw system call that has moved nothing yet returns EINTR.
 func again(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

@@ -18,8 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// firstStranger returns the index in p, which was read at off, of the first
-// byte that is of none of the contents that the seeds name, or -1.
+// firstStranger returns the index of the first byte in p, which was read at off, that belongs
+// to none of the contents of the seeds, or -1.
 func firstStranger(p []byte, off int64, seeds ...uint64) int {
 	contents := make([][]byte, len(seeds))
 	for i, seed := range seeds {
@@ -37,7 +37,7 @@ next:
 	return -1
 }
 
-// together runs all at once and waits. Each must end by itself.
+// together runs all functions concurrently and waits for them.
 func together(t *testing.T, all ...func() error) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -51,8 +51,8 @@ func together(t *testing.T, all ...func() error) {
 	group.Wait()
 }
 
-// TestWritersOfOneFile has writers change interleaved stripes of one file
-// through handles of their own, while readers look at all of it.
+// TestWritersOfOneFile lets writers change interleaved stripes of one file, each through its
+// own handle, while readers check all of it.
 func TestWritersOfOneFile(t *testing.T) {
 	const (
 		writers, stripe, size = 4, 24_000, 2 << 20
@@ -66,7 +66,7 @@ func TestWritersOfOneFile(t *testing.T) {
 			if err := os.WriteFile(path, kit.Bytes(0, 0, size), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			// Pass p writes content p, so that a byte is of some pass.
+			// Pass p writes content p, so that every byte belongs to one pass.
 			all := make([]uint64, passes+1)
 			for p := range all {
 				all[p] = uint64(p)
@@ -98,7 +98,7 @@ func writeStripes(path string, first, writers, stripe, passes, size int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // the second time when all went well
+	defer func() { _ = f.Close() }() // without an error this is the second call
 	for p := 1; p <= passes; p++ {
 		for at := first * stripe; at < size; at += writers * stripe {
 			n := min(stripe, size-at)
@@ -117,8 +117,8 @@ func writeStripes(path string, first, writers, stripe, passes, size int) error {
 	return f.Close()
 }
 
-// readUntil reads a file again and again; every byte is of one of the seeds'
-// contents.
+// readUntil reads a file repeatedly; every byte must belong to the content of one of the
+// seeds.
 func readUntil(path string, over *atomic.Bool, seeds []uint64) error {
 	for !over.Load() {
 		got, err := os.ReadFile(path)
@@ -132,9 +132,9 @@ func readUntil(path string, over *atomic.Bool, seeds []uint64) error {
 	return nil
 }
 
-// TestReadersDuringRewrites cuts and writes a file anew while others make and
-// remove files that take and give back the same memory: readers see bytes of
-// that file alone, and no zeros, since there is never a hole in it.
+// TestReadersDuringRewrites truncates and rewrites a file while other files that reuse the
+// same memory are created and removed: readers see only bytes of that file, and no zeros,
+// since there is never a hole in it.
 func TestReadersDuringRewrites(t *testing.T) {
 	const size, generations = 700_001, 40
 	for _, device := range []string{"host", "sim0"} {
@@ -164,7 +164,7 @@ func TestReadersDuringRewrites(t *testing.T) {
 	}
 }
 
-// churn makes and removes a file until it is told to end.
+// churn creates and removes a file until over is set.
 func churn(path string, over *atomic.Bool, seed uint64) error {
 	for n := 0; !over.Load(); n++ {
 		size := 100_000 + n%7*150_000
@@ -185,8 +185,8 @@ func churn(path string, over *atomic.Bool, seed uint64) error {
 	return nil
 }
 
-// TestProcessesInBothDirections copies and moves between two slow devices in
-// both directions at once, with processes of their own.
+// TestProcessesInBothDirections copies and moves between two slow devices in both directions
+// concurrently, each in its own process.
 func TestProcessesInBothDirections(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{
@@ -207,7 +207,7 @@ func TestProcessesInBothDirections(t *testing.T) {
 	together(t, commands...)
 }
 
-// shuttle copies a file over, moves the first one onto the copy and back, and
+// shuttle copies a file to the other device, moves the original over the copy and back, and
 // checks the bytes each time.
 func shuttle(from, to string, seed uint64, size int) error {
 	for range 2 {
@@ -224,8 +224,8 @@ func shuttle(from, to string, seed uint64, size int) error {
 	return nil
 }
 
-// TestTwoMounts runs two daemons at once: neither sees the other's files, and
-// the death of one is nothing to the other.
+// TestTwoMounts runs two daemons at once: neither sees the other's files, and the death of one
+// does not affect the other.
 func TestTwoMounts(t *testing.T) {
 	kit.Check(t)
 	one, two := mnt.Mount(t, mnt.Options{}), mnt.Mount(t, mnt.Options{})
@@ -254,8 +254,8 @@ func TestTwoMounts(t *testing.T) {
 	wholeOrLost(t, one.Path("host", "same-name"), kit.Bytes(0, 0, size))
 }
 
-// TestSignalsDuringOperations hammers this process with the signal by which
-// Go preempts itself, while it reads, writes, copies and renames.
+// TestSignalsDuringOperations sends this process the signal by which Go preempts its threads,
+// at a high rate, while it reads, writes, copies and renames.
 func TestSignalsDuringOperations(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{
@@ -278,7 +278,7 @@ func TestSignalsDuringOperations(t *testing.T) {
 	together(t, append(work, func() error { return hammer(&over) })...)
 }
 
-// signalTime returns the time that TestSignalsDuringOperations hammers.
+// signalTime returns the duration of TestSignalsDuringOperations.
 func signalTime() time.Duration {
 	if testing.Short() {
 		return time.Second
@@ -304,8 +304,8 @@ func hammer(over *atomic.Bool) error {
 	return nil
 }
 
-// pass writes a file, copies it, moves the copy over it and reads, with plain
-// system calls: only EINTR may come of a signal, and that with nothing done.
+// pass writes a file, copies it, moves the copy over it and reads it, with plain system calls:
+// the only effect of a signal may be EINTR without any progress.
 func pass(a, b string, seed uint64) error {
 	const size = 1<<20 + 4097
 	want := kit.Bytes(seed, 0, size)
@@ -339,7 +339,7 @@ func pass(a, b string, seed uint64) error {
 	return nil
 }
 
-// callWhole calls until it is not interrupted; it must move all then.
+// callWhole repeats a call while it is interrupted; the call must then transfer everything.
 func callWhole(size int, call func() (int, error)) error {
 	n, err := again(call)
 	if err == nil && n != size {
@@ -348,13 +348,13 @@ func callWhole(size int, call func() (int, error)) error {
 	return err
 }
 
-// copyAndSync copies a file onto another by copy_file_range.
+// copyAndSync copies a file over another by copy_file_range.
 func copyAndSync(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // the file was only read
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err

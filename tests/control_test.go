@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// run runs a program and returns its output; it must end with 0.
+// run runs a program, which must exit with status 0, and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -48,7 +48,7 @@ func TestControlFiles(t *testing.T) {
 		if text := run(t, "cat", m.Path(".hmcfs", name)); json.Unmarshal([]byte(text), &v) != nil || len(v) == 0 {
 			t.Errorf("%s is no JSON object: %s", name, text)
 		}
-		// In small pieces, it is one whole too.
+		// Read in small pieces, it is still one consistent document.
 		if text := run(t, "dd", "status=none", "bs=7", "if="+m.Path(".hmcfs", name)); json.Unmarshal([]byte(text), &v) != nil {
 			t.Errorf("%s in pieces is no JSON object: %s", name, text)
 		}
@@ -77,7 +77,7 @@ func TestCountersFollowTheBytes(t *testing.T) {
 	if n := after.Bytes("h2d") - before.Bytes("h2d"); n != size {
 		t.Errorf("%d bytes by h2d, want %d", n, size)
 	}
-	// Read-ahead may read more than the reader does, never less.
+	// Read-ahead may read more than the reader, never less.
 	if n := after.Bytes("d2h") - before.Bytes("d2h"); n < size || n > 2*size {
 		t.Errorf("%d bytes by d2h, read %d", n, size)
 	}

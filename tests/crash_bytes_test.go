@@ -14,30 +14,29 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// maxCrashFile bounds the length of the files of a bytesWriter.
+// maxCrashFile is the maximum size of the files of a bytesWriter.
 const maxCrashFile = 384 << 10
 
-// bytesWriter changes one file and knows what must be in it, whenever the
-// daemon dies.
+// bytesWriter changes one file and knows its expected content, whenever the daemon dies.
 type bytesWriter struct {
 	path string
-	// volatile says that the bytes are gone with the daemon.
+	// volatile is true if the bytes are lost with the daemon.
 	volatile bool
 	rng      *rand.Rand
-	// acked is the content after all changes that were acknowledged, next
-	// with the one that was not, if there is one.
+	// acked is the content after all changes that were acknowledged, next the content after
+	// the pending change, if there is one.
 	acked, next []byte
-	// written says that there were bytes to lose since the file was made.
+	// written is true if the file has had bytes to lose since it was created.
 	written bool
 }
 
-// work changes the file until the daemon is dead or stop says so.
+// work changes the file until the daemon is dead or stop returns true.
 func (w *bytesWriter) work(stop func() bool) error {
 	f, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return deadOr(err)
 	}
-	defer func() { _ = f.Close() }() // of a daemon that is dead
+	defer func() { _ = f.Close() }() // the daemon is dead
 	for !stop() {
 		if w.rng.IntN(20) == 0 {
 			if err = f.Close(); err != nil {
@@ -54,7 +53,7 @@ func (w *bytesWriter) work(stop func() bool) error {
 	return nil
 }
 
-// deadOr hides the errors that a dead daemon explains.
+// deadOr hides the errors that are due to a dead daemon.
 func deadOr(err error) error {
 	for _, dead := range []error{unix.ENOTCONN, unix.ECONNABORTED, unix.EIO, unix.ENODEV} {
 		if errors.Is(err, dead) {
@@ -64,7 +63,7 @@ func deadOr(err error) error {
 	return err
 }
 
-// change does one random change and notes that it was acknowledged.
+// change makes one random change and records that it was acknowledged.
 func (w *bytesWriter) change(f *os.File) error {
 	off, n := w.rng.IntN(maxCrashFile), 1+w.rng.IntN(96<<10)
 	off = min(off, maxCrashFile-n)
@@ -99,15 +98,15 @@ func (w *bytesWriter) change(f *os.File) error {
 	return nil
 }
 
-// resized is a copy of p with zeros behind it, or without its end.
+// resized returns a copy of p, extended by zeros or truncated.
 func resized(p []byte, size int) []byte {
 	out := make([]byte, size)
 	copy(out, p)
 	return out
 }
 
-// check compares the file with what was acknowledged, after a remount, and
-// says whether it is lost. What it finds is what the next round begins with.
+// check compares the file with the acknowledged content, after a remount, and reports whether
+// it is lost. The next round starts with the content found.
 func (w *bytesWriter) check() (lost bool, err error) {
 	got, err := os.ReadFile(w.path)
 	if errors.Is(err, os.ErrNotExist) && len(w.acked) == 0 {
@@ -130,8 +129,8 @@ func (w *bytesWriter) check() (lost bool, err error) {
 	return false, nil
 }
 
-// consistent says how content contradicts what was acknowledged: each byte is
-// that before or that after the change that was under way.
+// consistent returns an error if the content contradicts what was acknowledged: each byte must
+// be the one before or after the pending change.
 func (w *bytesWriter) consistent(got []byte) error {
 	next := w.next
 	if next == nil {
@@ -149,8 +148,8 @@ func (w *bytesWriter) consistent(got []byte) error {
 	return nil
 }
 
-// checkLost checks that a file that can't be read says why, all over, and may
-// have been written to at all.
+// checkLost checks that every read of a lost file returns the right error, and that the file
+// can have been written to at all.
 func (w *bytesWriter) checkLost() error {
 	state, err := getXattr(w.path, "user.hmc.state")
 	if err != nil || state != "lost" {
@@ -163,7 +162,7 @@ func (w *bytesWriter) checkLost() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	for _, off := range []int64{0, 4096, int64(w.rng.IntN(maxCrashFile))} {
 		n, err := f.ReadAt(make([]byte, 100), off)
 		if n > 0 || !errors.Is(err, unix.EIO) && !errors.Is(err, io.EOF) {
@@ -173,10 +172,10 @@ func (w *bytesWriter) checkLost() error {
 	return nil
 }
 
-// forget begins anew after the file was removed.
+// forget resets the state after the file was removed.
 func (w *bytesWriter) forget() { w.acked, w.next, w.written = nil, nil, false }
 
-// name is the path below the mount, as fsck tells it.
+// name returns the path below the mount, as fsck reports it.
 func (w *bytesWriter) name() string {
 	return filepath.Join(filepath.Base(filepath.Dir(w.path)), filepath.Base(w.path))
 }

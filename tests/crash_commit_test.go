@@ -13,13 +13,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// commitRounds bounds how often the daemon is killed, until it was in the
-// middle of a file.
+// commitRounds bounds the number of attempts to kill the daemon in the middle of a file.
 const commitRounds = 12
 
-// TestKillWhileCommitting kills the daemon while the results of a collective are
-// copied over files of host/: after the next mount each of them has the bytes of
-// before or the result, and the one that was being copied over the result.
+// TestKillWhileCommitting kills the daemon while the results of a collective are copied over
+// files of host/: after the next mount each file has its previous bytes or the result, and the
+// file that was being overwritten has the result.
 func TestKillWhileCommitting(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse")
@@ -41,14 +40,14 @@ func TestKillWhileCommitting(t *testing.T) {
 	}
 }
 
-// committing is a collective over files of host/.
+// committing is a collective on files of host/.
 type committing struct {
 	m     *mnt.M
 	verb  string
 	paths []string
-	// before and after are what the files have.
+	// before and after are the contents of the files.
 	before, after [][]byte
-	// begun is the file that was being copied over when the daemon died.
+	// begun is the index of the file that was being overwritten when the daemon died.
 	begun int
 }
 
@@ -61,7 +60,7 @@ func newCommitting(t *testing.T, m *mnt.M, verb string, seed uint64) *committing
 		p := kit.Bytes(2*seed+uint64(rank), 0, size)
 		for at := 0; at < size; at += 4 {
 			old := binary.LittleEndian.Uint32(sum[at:])
-			// Odd, so that the sum of some is no term.
+			// Odd, so that a sum never equals one of its terms.
 			p[at] |= 1
 			binary.LittleEndian.PutUint32(sum[at:], old+binary.LittleEndian.Uint32(p[at:]))
 		}
@@ -79,8 +78,8 @@ func newCommitting(t *testing.T, m *mnt.M, verb string, seed uint64) *committing
 	return c
 }
 
-// kill begins the collective, kills the daemon when a file begins to change, and
-// says whether it was in the middle of it.
+// kill starts the collective, kills the daemon when a file starts to change, and reports
+// whether it was in the middle of it.
 func (c *committing) kill(t *testing.T) (middle bool) {
 	t.Helper()
 	var files []*os.File
@@ -119,19 +118,19 @@ func (c *committing) kill(t *testing.T) (middle bool) {
 		}
 	}
 	if c.begun >= 0 {
-		// The kernel reads the memory of host/ by itself, where it may.
+		// With passthrough the kernel reads the memory of host/ directly.
 		end := make([]byte, 4)
 		at := len(c.after[c.begun]) - 4
 		n, err := unix.Pread(int(files[c.begun].Fd()), end, int64(at))
 		middle = err == nil && n == 4 && bytes.Equal(end, c.before[c.begun][at:at+4])
 	}
 	for _, f := range files {
-		_ = f.Close() // of a daemon that is dead
+		_ = f.Close() // the daemon is dead
 	}
 	return middle
 }
 
-// check compares the files.
+// check compares the files with their expected contents.
 func (c *committing) check(t *testing.T) {
 	t.Helper()
 	for i, path := range c.paths {

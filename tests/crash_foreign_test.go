@@ -11,9 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestForeignHostTierIsRefused has a dead daemon's host tier met by records
-// that are not its own, whose inode numbers begin anew: nobody may see the
-// bytes under them, and with its own records the tier is whole again.
+// TestForeignHostTierIsRefused combines the host tier of a dead daemon with records of another
+// one, whose inode numbers restart: no user may see the tier's bytes under them, and with its
+// own records the tier is complete again.
 func TestForeignHostTierIsRefused(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

@@ -25,10 +25,9 @@ import (
 // kills is the number of kills of each operation of TestKilledAtAnyMoment.
 var kills = flag.Int("kills", 0, "How often TestKilledAtAnyMoment kills each operation. Default: few.")
 
-// TestKilledAtAnyMoment kills the daemon, or the command that works on its records, at
-// random moments of each operation that begins or ends a mount. The next mount takes
-// what is left: all that was acknowledged is there, or says that it is lost. For 500
-// moments of each:
+// TestKilledAtAnyMoment kills the daemon, or the command that works on its records, at random
+// moments of each operation that starts or ends a mount. The next mount uses what is left:
+// everything that was acknowledged exists, or is reported as lost. For 500 moments of each:
 //
 //	go test ./tests -run TestKilledAtAnyMoment -kills 500 -timeout 2h
 func TestKilledAtAnyMoment(t *testing.T) {
@@ -58,15 +57,15 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// moments kills one operation after another.
+// moments kills one operation repeatedly.
 type moments struct {
 	t   *testing.T
 	m   *mnt.M
 	rng *rand.Rand
-	// freed says that the operation frees everything when it comes to its end.
+	// freed is true if the operation, once complete, frees everything.
 	freed bool
-	// took is the duration of the operation, late counts the kills after its end, and
-	// gone the times that everything was freed.
+	// took is the duration of the operation, late counts the kills after its end, and gone the
+	// times that everything was freed.
 	took       time.Duration
 	late, gone int
 }
@@ -74,10 +73,10 @@ type moments struct {
 // hostFiles is the number of files of host memory in a round.
 const hostFiles = 20
 
-// bytesOf are the bytes of a file of a round.
+// bytesOf returns the content of a file of a round.
 func bytesOf(round, i int) []byte { return kit.Bytes(uint64(round), int64(i), 3001*i) }
 
-// round makes files, has an operation killed and mounts again.
+// round creates files, has an operation killed and mounts again.
 func (k *moments) round(round int, kill func(*moments)) {
 	k.t.Helper()
 	var names []string
@@ -109,8 +108,8 @@ func (k *moments) round(round int, kill func(*moments)) {
 	k.whole(far, bytesOf(round, 3), true)
 }
 
-// whole demands that a file has its bytes, or, if it may have lost them, that it says
-// so, and removes it.
+// whole checks that a file has its bytes or, if it may have lost them, that it is reported as
+// lost, and removes it.
 func (k *moments) whole(name string, content []byte, mayBeLost bool) {
 	k.t.Helper()
 	got, err := os.ReadFile(name)
@@ -124,8 +123,7 @@ func (k *moments) whole(name string, content []byte, mayBeLost bool) {
 	must(k.t, os.Remove(name))
 }
 
-// checkNothingAside demands that the records are sound, and taken for those of the
-// host memory.
+// checkNothingAside checks that the records are sound and belong to the host memory.
 func checkNothingAside(t *testing.T, m *mnt.M) {
 	t.Helper()
 	if report := checkFsckProblems(t, m); len(report.Aside) > 0 {
@@ -136,8 +134,8 @@ func checkNothingAside(t *testing.T, m *mnt.M) {
 	}
 }
 
-// moment returns when an operation is to be killed, after its begin: at any time of
-// what it takes, and somewhat later. The first time it is left alone, and timed.
+// moment returns the delay from the start of an operation to its kill: up to somewhat longer
+// than its duration. The first run is not killed, but timed.
 func (k *moments) moment() time.Duration { return time.Duration(k.rng.Int64N(int64(k.took)*5/4 + 1)) }
 
 // killIn runs an operation and kills it.
@@ -149,7 +147,7 @@ func (k *moments) killIn(begin func() (end <-chan struct{}), kill func()) {
 		k.took = time.Since(began)
 		return
 	}
-	timer := time.NewTimer(k.moment()) // death may come at any moment
+	timer := time.NewTimer(k.moment()) // the kill may come at any moment
 	defer timer.Stop()
 	select {
 	case <-end:
@@ -174,10 +172,10 @@ func (k *moments) starting() {
 		return
 	}
 	k.m.Begin()
-	<-time.After(k.moment()) // death may come at any moment
+	<-time.After(k.moment()) // the kill may come at any moment
 }
 
-// umount kills the daemon while it ends.
+// umount kills the daemon while it shuts down.
 func (k *moments) umount(flags ...string) {
 	var end <-chan struct{}
 	k.killIn(func() <-chan struct{} {
@@ -193,17 +191,17 @@ func (k *moments) umount(flags ...string) {
 	}
 }
 
-// endOf is closed when a command has ended.
+// endOf returns a channel that is closed when a command has ended.
 func endOf(cmd *exec.Cmd) <-chan struct{} {
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
-		_ = cmd.Wait() // it may be cut off
+		_ = cmd.Wait() // it may be killed
 	}()
 	return end
 }
 
-// fsck kills a check of the records that a dead daemon has left.
+// fsck kills a check of the records of a dead daemon.
 func (k *moments) fsck() {
 	k.m.Kill()
 	cmd := k.m.Command("fsck", "--repair", "--state-dir", k.m.StateDir)
@@ -216,8 +214,8 @@ func (k *moments) fsck() {
 	<-end
 }
 
-// upgrade kills the daemon while it opens records of an hmcfs that knew no publish/,
-// and no bond of the host memory.
+// upgrade kills the daemon while it opens records of an hmcfs without publish/, and without
+// the link between the records and the host memory.
 func (k *moments) upgrade() {
 	k.m.Umount("--keep")
 	k.downgrade()
@@ -225,7 +223,7 @@ func (k *moments) upgrade() {
 	k.m.Kill()
 }
 
-// downgrade makes the records those of format 1.
+// downgrade rewrites the records in format 1.
 func (k *moments) downgrade() {
 	k.t.Helper()
 	kv, err := badgerkv.Open(k.t.Context(), badgerkv.Options{Dir: filepath.Join(k.m.StateDir, "metadata")})
@@ -237,7 +235,7 @@ func (k *moments) downgrade() {
 			return serr
 		}
 		old := append([]byte{}, super...)
-		old[1] = 1 // the format
+		old[1] = 1 // the format version
 		return errors.Join(t.Set([]byte{'S'}, old), t.Delete(publish), t.Delete([]byte("nhost")))
 	})
 	must(k.t, errors.Join(err, kv.Close()))

@@ -15,14 +15,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// moveSize takes a slow device's bandwidth about a tenth of a second.
+// Moving moveSize bytes takes about a tenth of a second at a slow device's bandwidth.
 const (
 	moveSize = 6 << 20
 	moveHalf = 60 * time.Millisecond
 )
 
-// TestKillWhileMoving kills the daemon while a file moves from device to
-// device: it is whole under one of its names, or lost under one.
+// TestKillWhileMoving kills the daemon while a file moves between devices: it is complete
+// under one of its names, or lost under one.
 func TestKillWhileMoving(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{
@@ -40,7 +40,7 @@ func TestKillWhileMoving(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d-%s-%s", i, ways[i%len(ways)][0], ways[i%len(ways)][1]), v.run)
 	}
-	// The last one dies in its middle, so that half of the file is on the host.
+	// The last one is killed in its middle, so that half of the file is on the host.
 	half := &move{
 		m: m, from: m.Path("sim0", "from"), to: m.Path("host", "to"), content: kit.Bytes(rng.Uint64(), 0, moveSize), after: moveHalf,
 	}
@@ -53,11 +53,11 @@ func TestKillWhileMoving(t *testing.T) {
 	})
 }
 
-// TestHalfAMoveIsNeverSeen moves a file again whose first move has died, when
-// it has become one of holes: none of the first one's bytes are in them.
+// TestHalfAMoveIsNeverSeen repeats an aborted move of a file that now consists of holes: they
+// contain none of the bytes of the first move.
 func TestHalfAMoveIsNeverSeen(t *testing.T) {
 	kit.Check(t)
-	// So slow that there are seconds left when it is seen to have begun.
+	// Slow enough that seconds are left when the test sees that it has started.
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB,bandwidth=2500kB/s"}})
 	from, to := m.Path("sim0", "from"), m.Path("host", "to")
 	must(t, os.WriteFile(from, kit.Bytes(1, 0, moveSize), 0o644))
@@ -79,15 +79,15 @@ func TestHalfAMoveIsNeverSeen(t *testing.T) {
 	}
 }
 
-// move is one move of a file that is killed.
+// move is one move of a file, which is killed.
 type move struct {
 	m        *mnt.M
 	from, to string
 	content  []byte
-	// over says that there is a file under the new name, with replaced in it.
+	// over is true if a file with the content replaced exists under the new name.
 	over     bool
 	replaced []byte
-	// after is the time after its beginning at which the move is killed.
+	// after is the time from the start of the move to the kill.
 	after time.Duration
 }
 
@@ -117,8 +117,8 @@ func (v *move) run(t *testing.T) {
 	}
 }
 
-// renameAcross renames, again as long as the file counts as open: the kernel
-// tells the daemon of a close some time later.
+// renameAcross renames, and retries while the file counts as open: the kernel notifies the
+// daemon of a close some time later.
 func renameAcross(from, to string) error {
 	for {
 		err := unix.Rename(from, to)
@@ -128,8 +128,7 @@ func renameAcross(from, to string) error {
 	}
 }
 
-// check checks what is there after the remount; done says that the move was
-// acknowledged.
+// check checks the state after the remount; done is true if the move was acknowledged.
 func (v *move) check(t *testing.T, done bool) {
 	t.Helper()
 	_, err := os.Lstat(v.from)
@@ -153,8 +152,8 @@ func (v *move) check(t *testing.T, done bool) {
 	}
 }
 
-// wholeOrLost checks a file after a remount: on the host it has its bytes, on
-// a device it is lost.
+// wholeOrLost checks a file after a remount: on the host it must have its bytes, on a device
+// it must be lost.
 func wholeOrLost(t *testing.T, path string, content []byte) {
 	t.Helper()
 	device, err := getXattr(path, "user.hmc.device")

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namesWriter changes names below one directory and knows which must be
-// there, whenever the daemon dies. Its files are empty.
+// namesWriter changes names below one directory and knows which must exist, whenever the
+// daemon dies. Its files are empty.
 type namesWriter struct {
 	dir string
-	// id makes the keys of two writers different.
+	// id makes the keys of two writers distinct.
 	id  int
 	rng *rand.Rand
-	// drawn counts the keys: a renamed file takes its key along, so
-	// one that comes a second time may be another file's.
+	// drawn counts the keys: a renamed file keeps its key, so a key that was used before may
+	// belong to another file.
 	drawn int
-	// acked describes each path after what was acknowledged, next after the
-	// change that was not, if there is one.
+	// acked maps each path to its entry after the acknowledged changes, next after the pending
+	// change, if there is one.
 	acked, next map[string]entry
 }
 
-// entry has what is known of one name.
+// entry holds what is known of one name.
 type entry struct {
 	dir        bool
 	xattr, key string
 }
 
-// work changes names until the daemon is dead or stop says so.
+// work changes names until the daemon is dead or stop returns true.
 func (w *namesWriter) work(stop func() bool) error {
 	if err := os.Mkdir(w.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return deadOr(err)
@@ -49,7 +49,7 @@ func (w *namesWriter) work(stop func() bool) error {
 	return nil
 }
 
-// choose picks a change that must succeed, and notes its outcome in next.
+// choose selects a change that must succeed, and records its outcome in next.
 func (w *namesWriter) choose() func() error {
 	w.next = maps.Clone(w.acked)
 	if w.next == nil {
@@ -86,7 +86,7 @@ func (w *namesWriter) choose() func() error {
 	return func() error { return unix.Setxattr(path, "user.hmc.key", []byte(e.key), 0) }
 }
 
-// rename renames to a name of the same kind or to a free one.
+// rename renames to a name of the same kind or to an unused one.
 func (w *namesWriter) rename(name string, e entry) func() error {
 	to := fmt.Sprintf("n%d", w.rng.IntN(12))
 	if other, there := w.next[to]; there && other.dir != e.dir {
@@ -107,8 +107,8 @@ func createEmpty(path string) error {
 	return f.Close()
 }
 
-// check compares the names with those that were acknowledged: the change that
-// was under way is there whole or not at all.
+// check compares the names with those that were acknowledged: the pending change is either
+// complete or has had no effect.
 func (w *namesWriter) check(keys string) error {
 	got, err := w.list(keys)
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *namesWriter) check(keys string) error {
 	return nil
 }
 
-// list reads the names as they are, and follows each key.
+// list reads the existing names, and follows each key.
 func (w *namesWriter) list(keys string) (map[string]entry, error) {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +146,7 @@ func (w *namesWriter) list(keys string) (map[string]entry, error) {
 	return out, nil
 }
 
-// sameFile checks that two paths lead to one file.
+// sameFile checks that two paths lead to the same file.
 func sameFile(a, b string) error {
 	one, err := os.Stat(a)
 	if err != nil {
@@ -162,7 +162,7 @@ func sameFile(a, b string) error {
 	return nil
 }
 
-// keys are those that the names carry, sorted.
+// keys returns the keys of the names, sorted.
 func (w *namesWriter) keys() []string {
 	var out []string
 	for _, e := range w.acked {

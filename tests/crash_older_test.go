@@ -15,10 +15,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestOlderRecords has an older copy of the records beside a host tier. A mount is
-// refused and changes nothing. After fsck --repair no new file shows bytes that it was
-// not given, however it is made, and the bytes that have lost their records are kept
-// aside and told.
+// TestOlderRecords combines an older copy of the records with a host tier. A mount is refused
+// and changes nothing. After fsck --repair no new file shows bytes that were not written to
+// it, however it is created, and the bytes without records are kept aside and reported.
 func TestOlderRecords(t *testing.T) {
 	for name, copyBefore := range map[string]bool{"of an earlier mount": true, "of this mount": false} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -51,7 +50,7 @@ func TestOlderRecords(t *testing.T) {
 	}
 }
 
-// olderSecrets is the number of files that root has made since the copy.
+// olderSecrets is the number of files that root has created since the copy.
 const olderSecrets = 100
 
 func olderSecret(i int) []byte { return secrets(int64(i)<<20, 5000+i) }
@@ -62,7 +61,7 @@ type olderRecords struct {
 	copied string
 }
 
-// prepare makes what is there when the records are copied.
+// prepare creates the files that exist when the records are copied.
 func (w *olderRecords) prepare() {
 	w.t.Helper()
 	for _, dev := range []string{"host", "sim0"} {
@@ -72,8 +71,8 @@ func (w *olderRecords) prepare() {
 	}
 }
 
-// make has the other user make files in each way, over and over, so that each meets
-// the numbers of root's files.
+// make lets the other user create files in each way repeatedly, so that each way reuses the
+// inode numbers of root's files.
 func (w *olderRecords) make() {
 	own := kit.Bytes(5, 0, 1234)
 	for round := range olderSecrets / 10 {
@@ -104,7 +103,7 @@ func copyWithin(from, to string) error {
 	}
 	return withFile(from, os.O_RDONLY, func(src *os.File) error {
 		return withFile(to, os.O_WRONLY, func(dst *os.File) error {
-			for { // Go's own signals interrupt it
+			for { // Go's own signals may interrupt it
 				_, err := unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, 1<<20, 0)
 				if !errors.Is(err, unix.EINTR) {
 					return err
@@ -114,7 +113,7 @@ func copyWithin(from, to string) error {
 	})
 }
 
-// made demands that a file has its own bytes, and zeros behind them when it grows.
+// made checks that a file has its own bytes, followed by zeros when it grows.
 func (w *olderRecords) made(way, path string, own []byte, err error) {
 	if err != nil {
 		w.t.Errorf("%s: %v", way, err)
@@ -137,8 +136,7 @@ func (w *olderRecords) made(way, path string, own []byte, err error) {
 	}
 }
 
-// told demands that root's bytes are kept aside, and told of, and go when that is
-// asked for.
+// told checks that root's bytes are kept aside and reported, and removed on request.
 func (w *olderRecords) told() {
 	w.t.Helper()
 	out, err := w.m.Run("fsck", w.m.Dir)

@@ -17,9 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestKillWhileWriting kills the daemon again and again while several writers
-// change files and names, and compares what is there after each remount with
-// what was acknowledged.
+// TestKillWhileWriting kills the daemon repeatedly while several writers change files and
+// names, and after each remount compares the files with what was acknowledged.
 func TestKillWhileWriting(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -42,7 +41,7 @@ func TestKillWhileWriting(t *testing.T) {
 	}
 }
 
-// crash is a mount with writers that outlive its daemons.
+// crash holds a mount and its writers, which outlive its daemons.
 type crash struct {
 	m     *mnt.M
 	rng   *rand.Rand
@@ -65,8 +64,8 @@ func newCrash(m *mnt.M, seed uint64) *crash {
 	return c
 }
 
-// round lets all writers work until a number of changes is acknowledged,
-// kills the daemon, mounts again and checks.
+// round lets all writers work until a number of changes is acknowledged, kills the daemon,
+// mounts again and checks.
 func (c *crash) round(t *testing.T, round int) {
 	t.Helper()
 	c.workAndKill(t, 1+c.rng.IntN(400))
@@ -97,7 +96,7 @@ func (c *crash) round(t *testing.T, round int) {
 	c.removeLost(t, lost, round%2 == 0)
 }
 
-// workAndKill kills the daemon when all writers together have made so many
+// workAndKill kills the daemon when all writers together have made the given number of
 // changes, and waits for the writers.
 func (c *crash) workAndKill(t *testing.T, changes int) {
 	t.Helper()
@@ -127,7 +126,7 @@ func (c *crash) workAndKill(t *testing.T, changes int) {
 		t.Error("the writers have stopped by themselves")
 	}
 	c.m.Kill()
-	over.Store(true) // a host file that is open can be written to still
+	over.Store(true) // an open host file can still be written to
 	writers.Wait()
 }
 
@@ -163,7 +162,7 @@ func (c *crash) removeLost(t *testing.T, lost []string, byFsck bool) {
 	checkFsck(t, c.m, nil)
 }
 
-// checkOffline checks the records that a dead daemon left.
+// checkOffline checks the records of a dead daemon.
 func checkOffline(t *testing.T, m *mnt.M) {
 	t.Helper()
 	out, err := m.Run("fsck", "--json", "--state-dir", m.StateDir)
@@ -175,7 +174,7 @@ func checkOffline(t *testing.T, m *mnt.M) {
 	}
 }
 
-// checkFsck checks that the records are sound and which objects are lost.
+// checkFsck checks that the records are sound, and which objects are lost.
 func checkFsck(t *testing.T, m *mnt.M, lost []string) {
 	t.Helper()
 	report := checkFsckProblems(t, m)
@@ -203,7 +202,7 @@ func checkFsckProblems(t *testing.T, m *mnt.M) adminapi.FsckReport {
 	return report
 }
 
-// checkKeys checks that keys/ has these keys and no other.
+// checkKeys checks that keys/ contains exactly these keys.
 func checkKeys(t *testing.T, m *mnt.M, want []string) {
 	t.Helper()
 	entries, err := os.ReadDir(m.Path("keys"))
@@ -221,7 +220,7 @@ func checkKeys(t *testing.T, m *mnt.M, want []string) {
 	}
 }
 
-// checkOneMount checks that nothing is left of the mounts before.
+// checkOneMount checks that nothing is left of the previous mounts.
 func checkOneMount(t *testing.T, m *mnt.M) {
 	t.Helper()
 	if points := mnt.MountedBelow(filepath.Dir(m.Dir)); len(points) != 2 {

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestUmountLeavesNothing ends a mount in the ways that are clean.
+// TestUmountLeavesNothing ends a mount in every clean way.
 func TestUmountLeavesNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -60,7 +60,7 @@ func TestUmountLeavesNothing(t *testing.T) {
 	}
 }
 
-// writeSome makes a small tree in a directory of the mount.
+// writeSome creates a small tree in a directory of the mount.
 func writeSome(t *testing.T, dir string) {
 	t.Helper()
 	sub := filepath.Join(dir, "sub")
@@ -82,8 +82,8 @@ func writeSome(t *testing.T, dir string) {
 	}
 }
 
-// TestKeep unmounts with --keep: the host tier is there at the next mount as
-// it was, what was on a device is lost and says so.
+// TestKeep unmounts with --keep: at the next mount the host tier is unchanged, and files on a
+// device are reported as lost.
 func TestKeep(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -109,7 +109,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// checkSome checks what writeSome made, but for the bytes.
+// checkSome checks the tree of writeSome, except for the bytes.
 func checkSome(t *testing.T, dir string) {
 	t.Helper()
 	file := filepath.Join(dir, "sub", "file")
@@ -141,7 +141,7 @@ func signalAndWait(t *testing.T, m *mnt.M, s unix.Signal) {
 	waitForEnd(t, pid)
 }
 
-// waitForEnd waits until there is no such process.
+// waitForEnd waits until the process does not exist.
 func waitForEnd(t *testing.T, pid int) {
 	t.Helper()
 	kit.Eventually(t, 30*time.Second, func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })

@@ -23,14 +23,13 @@ func mountCards(t *testing.T, settings ...string) *mnt.M {
 	return mountCardsAgain(t)
 }
 
-// mountCardsAgain mounts the same cards once more, in another process.
+// mountCardsAgain mounts the same cards a second time, in another process.
 func mountCardsAgain(t *testing.T) *mnt.M {
 	t.Helper()
 	return mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "cuda:0", "cuda:1"}})
 }
 
-// Copies from card to card go by the peers' own way where there is one, and
-// are told to be staged where there is none.
+// Copies between cards use peer access if available, and are reported as staged otherwise.
 func TestCUDACopyBetweenCards(t *testing.T) {
 	for name, c := range map[string]struct{ setting, path string }{
 		"peers": {"peer=1", "d2d-peer"}, "no peers": {"peer=0", "staged"},
@@ -50,7 +49,7 @@ func TestCUDACopyBetweenCards(t *testing.T) {
 	}
 }
 
-// What is bound is one card's, and no other's.
+// Bound memory belongs to one card only.
 func TestCUDABindOfOtherCard(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
@@ -66,8 +65,8 @@ func TestCUDABindOfOtherCard(t *testing.T) {
 	}
 }
 
-// A part of a card (MIG) has a UUID of its own, which both sides call it by. An
-// owner that knows the card's alone is told which one to give.
+// A part of a card (MIG) has its own UUID, by which both sides name it. An owner that knows
+// only the UUID of the whole card is told the right one.
 func TestCUDABindPartOfCard(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, "devices=1", "mig=1")
@@ -99,8 +98,7 @@ func TestCUDABindPartOfCard(t *testing.T) {
 	opener.agrees("verify 2")
 }
 
-// Bound memory outlives the daemon, and is bound again as long as its owner
-// lives.
+// Bound memory outlives the daemon, and is bound again as long as its owner lives.
 func TestCUDABindOutlivesDaemon(t *testing.T) {
 	for _, kind := range []string{"ipc", "vmm-fd"} {
 		t.Run(kind, func(t *testing.T) {
@@ -130,8 +128,8 @@ func TestCUDABindOutlivesDaemon(t *testing.T) {
 	}
 }
 
-// So is memory whose descriptor was passed: its owner has it under a number
-// that was never told, and the place in the list that was passed is none.
+// The same holds for memory whose descriptor was passed: the owner's number for it was never
+// sent, and its index in the passed list is not that number.
 func TestCUDABindByVerbOutlivesDaemon(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
@@ -150,7 +148,7 @@ func TestCUDABindByVerbOutlivesDaemon(t *testing.T) {
 	owner.agrees("guards")
 }
 
-// opens has another program open the memory that a file exports.
+// opens lets another program open the memory that a file exports.
 func opens(t *testing.T, m *mnt.M, file string) *truth {
 	t.Helper()
 	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", file)
@@ -164,8 +162,8 @@ func opens(t *testing.T, m *mnt.M, file string) *truth {
 	return opener
 }
 
-// Who has opened an exported descriptor keeps the memory when the daemon is
-// killed; nobody else gets it.
+// A process that has opened an exported descriptor keeps the memory when the daemon is killed;
+// no other process gets it.
 func TestCUDAExportOutlivesDaemon(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
@@ -187,7 +185,7 @@ func TestCUDAExportOutlivesDaemon(t *testing.T) {
 	wantContent(t, m.Path("cuda0", "new"), 5, cardFile)
 }
 
-// Two mounts have one card between them.
+// Two mounts share one card.
 func TestCUDATwoDaemons(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
@@ -195,7 +193,7 @@ func TestCUDATwoDaemons(t *testing.T) {
 	here, there := m.Path("cuda0", "f"), second.Path("cuda0", "f")
 	create(t, here, 1, cardFile)
 	create(t, there, 2, cardFile)
-	// What one exports the other binds: the daemon is an owner like others.
+	// One mount binds what the other exports: a daemon is an owner like any other.
 	value, err := getxattr(here, handleXattr)
 	must(t, err)
 	bindFile(t, second.Path("cuda0", "bound"), value)

@@ -18,8 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// standInCards is a stand-in for libcuda.so.1, which every program that the
-// test starts finds in the way of all libraries.
+// standInCards is a stand-in for libcuda.so.1, which the library path of every program that
+// the test starts finds first.
 type standInCards struct{ control string }
 
 // useStandInCards compiles the library; settings are those of standin.h.
@@ -32,18 +32,17 @@ func useStandInCards(t *testing.T, settings ...string) standInCards {
 	return c
 }
 
-// set replaces the settings, also of a daemon that is up.
+// set replaces the settings, even those of a running daemon.
 func (c standInCards) set(t *testing.T, settings ...string) {
 	t.Helper()
 	must(t, os.WriteFile(c.control+".new", []byte(strings.Join(settings, "\n")+"\n"), 0o644))
 	must(t, os.Rename(c.control+".new", c.control))
 }
 
-// cardSize is the memory of a card, in bytes.
+// cardSize is the memory size of a card, in bytes.
 const cardSize = devices.Size(128 << 20)
 
-// TestCUDACardsShowUp mounts without naming any device, and works with the
-// cards as people do.
+// TestCUDACardsShowUp mounts without naming any device, and uses the cards as people do.
 func TestCUDACardsShowUp(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, fmt.Sprintf("memory=%d", cardSize))
@@ -74,11 +73,11 @@ func TestCUDACardsShowUp(t *testing.T) {
 		}
 	}
 	moveBetweenCards(t, m)
-	// The stand-in ends a daemon that leaves something of a card behind.
+	// The stand-in fails a daemon that does not release all resources of a card.
 	m.Umount()
 }
 
-// moveBetweenCards copies a file in, inside, across and out, and moves it.
+// moveBetweenCards copies a file in, within the card, across and out, and moves it.
 func moveBetweenCards(t *testing.T, m *mnt.M) {
 	t.Helper()
 	const size = 20<<20 + 4321
@@ -115,8 +114,8 @@ func moveBetweenCards(t *testing.T, m *mnt.M) {
 	}
 }
 
-// TestCUDACardFails has one card fail under a mount: EIO on its files, and the
-// rest lives.
+// TestCUDACardFails lets one card fail while mounted: its files return EIO, and everything
+// else works.
 func TestCUDACardFails(t *testing.T) {
 	kit.Check(t)
 	cards := useStandInCards(t)
@@ -131,8 +130,8 @@ func TestCUDACardFails(t *testing.T) {
 			t.Fatalf("read from a card that fails: %v", err)
 		}
 		if i == 2 {
-			// What was read ahead when the card failed has ended: from here on
-			// one more call to it ends the daemon.
+			// Read-ahead that was running when the card failed has ended: from here on another
+			// call to the card ends the daemon.
 			cards.set(t, "silent=1", "fail=cuMemcpyDtoHAsync_v2:0:700:0")
 		}
 	}
@@ -162,7 +161,7 @@ func TestCUDACardFails(t *testing.T) {
 	}
 }
 
-// TestCUDACardIsFull fills a card of which others have taken a part.
+// TestCUDACardIsFull fills a card of which others have allocated a part.
 func TestCUDACardIsFull(t *testing.T) {
 	kit.Check(t)
 	cards := useStandInCards(t, "memory=134217728", "taken=0:100663296")
@@ -186,8 +185,8 @@ func TestCUDACardIsFull(t *testing.T) {
 	})
 }
 
-// TestCUDACardOfTwoDaemons mounts one card twice: what one mount takes the other
-// does not have, and neither touches the other's bytes.
+// TestCUDACardOfTwoDaemons mounts one card twice: memory that one mount allocates is not
+// available to the other, and neither touches the other's bytes.
 func TestCUDACardOfTwoDaemons(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, fmt.Sprintf("memory=%d", cardSize))
@@ -215,13 +214,12 @@ func TestCUDACardOfTwoDaemons(t *testing.T) {
 			t.Errorf("mount %d: byte %d of %d differs", i, at, len(got))
 		}
 	}
-	// The end of one is the gain of the other.
+	// When one ends, the other gets its memory.
 	mounts[0].Kill()
 	must(t, os.WriteFile(mounts[1].Path("cuda0", "b"), kit.Bytes(3, 0, 60<<20), 0o644))
 }
 
-// TestCUDAWithoutCards mounts where the driver's library is there and finds no
-// card.
+// TestCUDAWithoutCards mounts where the driver's library exists but finds no card.
 func TestCUDAWithoutCards(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, "devices=0")

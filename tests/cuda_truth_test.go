@@ -17,8 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// truth is the independent program of tests/gpu, which knows the driver and
-// nothing of hmcfs.
+// truth runs the independent program of tests/gpu, which uses the driver and does not know
+// hmcfs.
 type truth struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -26,8 +26,8 @@ type truth struct {
 	out *bufio.Reader
 }
 
-// newTruth starts it with the library of useStandInCards; the first test that
-// wants it compiles it. It ends with the test.
+// newTruth starts it with the library of useStandInCards; the first test that needs it
+// compiles it. It ends with the test.
 func newTruth(t *testing.T, args ...string) *truth {
 	t.Helper()
 	kit.Require(t, "tool:cc")
@@ -50,15 +50,15 @@ func newTruth(t *testing.T, args ...string) *truth {
 	return p
 }
 
-// own starts one that has memory of a card with the content of a seed, and
-// returns the value of user.hmc.bind too.
+// own starts a program that has card memory with the content of a seed, and also returns the
+// value of user.hmc.bind.
 func own(t *testing.T, kind string, seed uint64, card int) (p *truth, value string) {
 	t.Helper()
 	p = newTruth(t, "own", kind, fmt.Sprint(cardFile), fmt.Sprint(seed), "2", "8192", fmt.Sprint(card))
 	return p, p.hear()
 }
 
-// hear returns the next line that it prints.
+// hear returns the next line of its output.
 func (p *truth) hear() string {
 	p.t.Helper()
 	line, err := p.out.ReadString('\n')
@@ -66,7 +66,7 @@ func (p *truth) hear() string {
 	return strings.TrimSpace(line)
 }
 
-// agrees asks, and wants "ok".
+// agrees sends a command, and expects "ok".
 func (p *truth) agrees(command string) {
 	p.t.Helper()
 	_, err := io.WriteString(p.in, command+"\n")
@@ -76,7 +76,7 @@ func (p *truth) agrees(command string) {
 	}
 }
 
-// kill ends it as a crash would. It may have ended.
+// kill kills it, as a crash would. It may have ended already.
 func (p *truth) kill() {
 	_ = p.cmd.Process.Signal(unix.SIGKILL)
 	_ = p.cmd.Wait() // its status is the signal

@@ -17,9 +17,9 @@ import (
 
 const damagedFiles = 120
 
-// TestDamagedRecords kills a daemon and damages its records: the next mount is refused
-// and changes nothing. fsck --repair brings back what can be read and names what is
-// gone, and no file that is listed then has bytes of another.
+// TestDamagedRecords kills a daemon and damages its records: the next mount is refused and
+// changes nothing. fsck --repair recovers what can be read and names what is lost, and no file
+// that is listed afterwards has bytes of another.
 func TestDamagedRecords(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -92,8 +92,8 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// refuseMount damages the records, and demands that a mount is refused and leaves them
-// as they are.
+// refuseMount damages the records, and checks that a mount is refused and does not modify
+// them.
 func refuseMount(t *testing.T, m *mnt.M, dir string, damage func() error) {
 	t.Helper()
 	if err := damage(); err != nil {

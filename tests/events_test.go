@@ -32,7 +32,7 @@ type listener struct {
 	bad []string
 }
 
-// heard is the part of an event that a test looks at.
+// heard holds the fields of an event that a test checks.
 type heard struct {
 	Seq    uint64 `json:"seq"`
 	Time   string `json:"time"`
@@ -53,7 +53,7 @@ func listen(t *testing.T, m *mnt.M, n int) *listener {
 		for lines.Scan() {
 			l.add(lines.Bytes())
 		}
-		_ = l.file.Close() // a mount that ends waits for it
+		_ = l.file.Close() // the end of a mount waits for it
 	}()
 	return l
 }
@@ -69,7 +69,7 @@ func (l *listener) add(line []byte) {
 	l.heard = append(l.heard, e)
 }
 
-// words returns what was heard, each as kind and key.
+// words returns the received events, each as kind and key.
 func (l *listener) words() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *listener) words() []string {
 	return all
 }
 
-// wantEvents waits until just these were heard.
+// wantEvents waits until exactly these events have been received.
 func wantEvents(t *testing.T, l *listener, want ...string) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() bool { return len(l.words()) >= len(want) })
@@ -99,8 +99,8 @@ func wantEvents(t *testing.T, l *listener, want ...string) {
 	}
 }
 
-// TestEvents hears of keys and publications, each listener of what happens from
-// its beginning on, however small the pieces are in which it reads.
+// TestEvents listens to keys and publications: each listener receives the events since its
+// start, however small the pieces in which it reads.
 func TestEvents(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -127,15 +127,15 @@ func TestEvents(t *testing.T) {
 	if e.Size != 5000 || e.Device != "sim0" {
 		t.Errorf("of a publication is heard %+v", e)
 	}
-	// The mount is not held by those who only listen, and they hear its end.
+	// Listeners do not prevent an unmount, and they see the end of the stream.
 	m.Umount()
 	for _, l := range append(early, late) {
 		<-l.over
 	}
 }
 
-// TestCopiesOfTheTreeEnd copies and searches the whole mount, beside a file that
-// waits for ever to be read.
+// TestCopiesOfTheTreeEnd copies and searches the whole mount, which includes a file whose
+// reads would block forever.
 func TestCopiesOfTheTreeEnd(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -154,14 +154,14 @@ func TestCopiesOfTheTreeEnd(t *testing.T) {
 		err := cmd.Wait()
 		if !hung.Stop() {
 			t.Errorf("%s waits for ever", command[0])
-		} else if err != nil && command[0] != "grep" { // which has found nothing
+		} else if err != nil && command[0] != "grep" { // which exits with an error if it finds nothing
 			t.Errorf("%q: %v: %s", command, err, out)
 		}
 	}
 	wantContent(t, filepath.Join(to, "cp", "sim0", "a"), 1, 100_000)
 }
 
-// TestEventsWaitIsInterrupted ends programs that wait for events.
+// TestEventsWaitIsInterrupted interrupts programs that wait for events.
 func TestEventsWaitIsInterrupted(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -173,7 +173,7 @@ func TestEventsWaitIsInterrupted(t *testing.T) {
 		cmd.Stdout = in
 		must(t, cmd.Start())
 		must(t, in.Close())
-		// It listens when something has come, and waits for more then.
+		// It has received an event, and now waits for more.
 		lines := bufio.NewReader(out)
 		heardOne := make(chan error, 1)
 		go func() {
@@ -193,7 +193,7 @@ func TestEventsWaitIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestEventsFile looks at the stream as a file.
+// TestEventsFile checks the stream as a file.
 func TestEventsFile(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -212,7 +212,7 @@ func TestEventsFile(t *testing.T) {
 	must(t, f.Close())
 }
 
-// TestEventsOfOthers has a user listen who may not read everything.
+// TestEventsOfOthers lets a user listen that may not read everything.
 func TestEventsOfOthers(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})

@@ -29,7 +29,7 @@ func exportFile(t *testing.T, path string) (share.Memory, []byte) {
 	return m, view
 }
 
-// What is mapped by the handle is the file, both ways and at once.
+// Memory mapped by the handle is the file: changes are visible both ways immediately.
 func TestExportedMemoryIsTheFile(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 3<<20 + 1000
@@ -60,7 +60,7 @@ func TestExportedMemoryIsTheFile(t *testing.T) {
 	})
 }
 
-// What is exported stays where it is until the export ends.
+// Exported memory stays in place until the export ends.
 func TestExportedMemoryCantBeCut(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -101,7 +101,7 @@ func TestExportedMemoryCantBeCut(t *testing.T) {
 	})
 }
 
-// The name may go; who has the memory mapped keeps it.
+// The name can be removed; processes that have the memory mapped keep it.
 func TestExportedFileIsRemoved(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -115,7 +115,7 @@ func TestExportedFileIsRemoved(t *testing.T) {
 		if i := kit.DiffAt(view, 1, 0); i >= 0 {
 			t.Errorf("byte %d is gone with the name", i)
 		}
-		for i := range 8 { // what comes after has other memory
+		for i := range 8 { // later files use other memory
 			create(t, p.path(string(rune('a'+i))), 2, n)
 		}
 		if i := kit.DiffAt(view, 1, 0); i >= 0 {
@@ -124,7 +124,7 @@ func TestExportedFileIsRemoved(t *testing.T) {
 	})
 }
 
-// Whoever can't cut or remove a file, since it is exported, is told so.
+// An error that a file can't be truncated or removed because it is exported says so.
 func TestStatTellsExport(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		f := p.path("f")

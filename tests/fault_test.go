@@ -14,17 +14,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// faultyMount mounts two devices that obey m.Faults: one whose memory is
-// copied, and one whose memory is mapped.
+// faultyMount mounts two devices that follow m.Faults: one whose memory is copied, and one
+// whose memory is mapped.
 func faultyMount(t *testing.T) *mnt.M {
 	t.Helper()
 	m, _ := faultyMountWithPairs(t)
 	return m
 }
 
-// faultyMountWithPairs is faultyMount with the pairs of devices that
-// faultyWork is to be done on. Where there is OpenCL, one of its devices is
-// the first of a pair.
+// faultyMountWithPairs also returns the pairs of devices on which to run faultyWork. If OpenCL
+// is available, one of its devices is the first of a pair.
 func faultyMountWithPairs(t *testing.T) (*mnt.M, [][2]string) {
 	t.Helper()
 	devices := []string{"host,size=32MiB", "sim:0,size=32MiB", "sim:1,size=32MiB,mapped=true"}
@@ -38,8 +37,8 @@ func faultyMountWithPairs(t *testing.T) (*mnt.M, [][2]string) {
 // faultySize is the size of the files of faultyWork.
 const faultySize = 2<<20 + 100
 
-// faultyWork does the work of tests on devices that break down: it ends at the
-// first error, having checked every byte that it was given.
+// faultyWork runs the workload of tests on failing devices: it ends at the first error, and
+// checks every byte that it reads.
 func faultyWork(m *mnt.M, device, other string) error {
 	a, b, c := m.Path(device, "a"), m.Path(device, "b"), m.Path(other, "c")
 	if err := os.WriteFile(a, kit.Bytes(1, 0, faultySize), 0o644); err != nil {
@@ -80,10 +79,10 @@ func faultyWork(m *mnt.M, device, other string) error {
 	})
 }
 
-// errWrong says that a read went well, with other bytes than were written.
+// errWrong reports that a read succeeded, but returned other bytes than were written.
 var errWrong = errors.New("wrong bytes")
 
-// wantBytes demands content 1 of a file, read in pieces of an odd size.
+// wantBytes checks that a file has content 1, reading it in pieces of an odd size.
 func wantBytes(name string) error {
 	return withFile(name, os.O_RDONLY, func(f *os.File) error {
 		buf := make([]byte, 300_001)
@@ -118,8 +117,8 @@ func copyFile(from, to string) error {
 	})
 }
 
-// clean removes what the work has left and demands that nothing is held for
-// it any more.
+// clean removes the files of the work and checks that the daemon holds no resources for it any
+// more.
 func clean(t *testing.T, m *mnt.M, devices ...string) {
 	t.Helper()
 	for _, d := range devices {
@@ -137,8 +136,7 @@ func clean(t *testing.T, m *mnt.M, devices ...string) {
 	}
 }
 
-// wantHeld demands that the daemon holds no more goroutines and descriptors
-// than it did.
+// wantHeld checks that the daemon holds no more goroutines and descriptors than before.
 func wantHeld(t *testing.T, m *mnt.M, goroutines, files int) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() error {
@@ -150,7 +148,7 @@ func wantHeld(t *testing.T, m *mnt.M, goroutines, files int) {
 	})
 }
 
-// kinds are the operations that are made to fail, and the error of each.
+// kinds returns the operations that are made to fail, with the errors of each.
 func kinds() map[string][]string {
 	return map[string][]string{
 		"copy-in": {"error"}, "copy-out": {"error"}, "copy": {"error"}, "alloc": {"error", "memory"},
@@ -165,7 +163,7 @@ func TestEveryNthDeviceOperationFails(t *testing.T) {
 		must(t, faultyWork(m, dirs[0], dirs[1]))
 		clean(t, m, dirs[:]...)
 	}
-	// A daemon that has worked holds some things for the next time.
+	// A daemon that has worked caches some resources.
 	held := m.Status().Memory
 	const spare = 8
 	for kind, injected := range kinds() {
@@ -190,7 +188,7 @@ func TestEveryNthDeviceOperationFails(t *testing.T) {
 	wantHeld(t, m, held.Goroutines+spare, held.Files+spare)
 }
 
-// wantFaultErrno demands that the work went well or ended with EIO or ENOSPC.
+// wantFaultErrno checks that the work succeeded or ended with EIO or ENOSPC.
 func wantFaultErrno(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, errWrong) {
@@ -204,8 +202,8 @@ func wantFaultErrno(t *testing.T, what string, err error) {
 	}
 }
 
-// wantSound demands that after the faults every byte of a is the one that was
-// written, or refused with EIO, or in a hole, or cut off: nothing else.
+// wantSound checks that after the faults every byte of a is either the byte written, or
+// refused with EIO, or in a hole, or truncated.
 func wantSound(t *testing.T, m *mnt.M, device string) {
 	t.Helper()
 	f, err := os.Open(m.Path(device, "a"))
@@ -213,7 +211,7 @@ func wantSound(t *testing.T, m *mnt.M, device string) {
 		return
 	}
 	must(t, err)
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	size := fstat(t, f).Size
 	page := make([]byte, 4096)
 	for off := int64(0); off < size; off += 4096 {
@@ -311,7 +309,7 @@ func TestFaultsOfTheHostTier(t *testing.T) {
 		}
 		wantContent(t, m.Path("host", "kept"), 1, 1<<20)
 	}
-	// What can't be opened can be removed.
+	// A file that can't be opened can be removed.
 	m.Faults.Set(t, "host open-file every 1 error")
 	must(t, os.Remove(m.Path("host", "kept")))
 	m.Faults.Set(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestFullCard asks a card for more than it has: the log tells what was asked
-// and what is free, and a call that failed has taken nothing.
+// TestFullCard requests more memory from a card than it has: the log has the requested and the
+// free size, and a failed call has allocated nothing.
 func TestFullCard(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"sim:0,size=64MiB"}})

@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// The suite over the real daemon.
+// The suite on the real daemon.
 func TestHeteroSuite(t *testing.T) {
 	worlds := map[string][]devices.Name{"sim": {"sim0", "sim1"}}
-	if kit.Exhaustive() { // without a daemon objects/hetero/local has it always
+	if kit.Exhaustive() { // without a daemon, objects/hetero/local always runs it
 		worlds["host"] = []devices.Name{"host", "sim0"}
 	}
 	for name, names := range worlds {
@@ -26,5 +26,5 @@ func TestHeteroSuite(t *testing.T) {
 	}
 }
 
-// socketOf returns the path at which a mount's daemon listens.
+// socketOf returns the path of the socket of a mount's daemon.
 func socketOf(m *mnt.M) string { return filepath.Join(m.RuntimeDir, "admin.sock") }

@@ -16,15 +16,15 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// offerSize is the size of what is published in these rounds, and readPiece the
-// most that one read of cat takes.
+// offerSize is the size of the publications in these rounds, readPiece the maximum that one
+// read of cat transfers.
 const (
 	offerSize = rankSize
 	readPiece = 128 << 10
 )
 
-// The daemon is killed somewhere between the publishing of a host file and its
-// consumption: it is delivered, or there whole, and never both.
+// The daemon is killed somewhere between the publishing of a host file and its consumption:
+// the file is either delivered or still published, complete, and never both.
 func TestDaemonKilledBetweenReceiveAndDelete(t *testing.T) {
 	kit.Check(t)
 	seed := rand.Uint64()
@@ -39,7 +39,7 @@ func TestDaemonKilledBetweenReceiveAndDelete(t *testing.T) {
 		if i%2 == 1 {
 			receive = receiveByCat
 		}
-		// Within this time some have received it, and some have not begun.
+		// Within this time some have received it, and others have not started.
 		pause := time.Duration(rng.IntN(6000)) * time.Microsecond
 		delivered := receive(t, m, key, uint64(i), func() {
 			<-time.After(pause)
@@ -60,7 +60,7 @@ func TestDaemonKilledBetweenReceiveAndDelete(t *testing.T) {
 	}
 }
 
-// wholeOrGone says whether a publication is there, which then is whole.
+// wholeOrGone reports whether a publication exists, and checks that it is then complete.
 func wholeOrGone(t *testing.T, path string, seed uint64) bool {
 	t.Helper()
 	f, err := os.Open(path)
@@ -69,7 +69,7 @@ func wholeOrGone(t *testing.T, path string, seed uint64) bool {
 	}
 	must(t, err)
 	defer func() { must(t, f.Close()) }()
-	// All but the last byte is not a receipt.
+	// Reading all but the last byte does not consume it.
 	got := make([]byte, offerSize-1)
 	_, err = f.ReadAt(got, 0)
 	must(t, err)
@@ -84,8 +84,8 @@ func wholeOrGone(t *testing.T, path string, seed uint64) bool {
 	return true
 }
 
-// receiveByRank subscribes in another process while kill is called, and says
-// whether that got it: it may have all bytes before it is told so.
+// receiveByRank subscribes in another process while kill is called, and reports whether that
+// process received the object: it may have all bytes before it is notified.
 func receiveByRank(t *testing.T, m *mnt.M, key string, seed uint64, kill func()) bool {
 	t.Helper()
 	sub := startRank(t, m, 0, "host", 77, offerSize)
@@ -99,7 +99,7 @@ func receiveByRank(t *testing.T, m *mnt.M, key string, seed uint64, kill func())
 	if told && !whole {
 		t.Error("it is told to have bytes that it has not")
 	}
-	// Its bytes come before the removal: who was not told may have received
+	// The bytes arrive before the removal: a process that was not notified may have received
 	// it, or not.
 	if !told && whole {
 		return !exists(t, m, key)
@@ -107,7 +107,7 @@ func receiveByRank(t *testing.T, m *mnt.M, key string, seed uint64, kill func())
 	return told
 }
 
-// exists says whether a publication is there in the next run.
+// exists reports whether a publication exists in the next run.
 func exists(t *testing.T, m *mnt.M, key string) bool {
 	t.Helper()
 	m.Start()
@@ -117,9 +117,9 @@ func exists(t *testing.T, m *mnt.M, key string) bool {
 	return there
 }
 
-// receiveByCat reads in another process while kill is called, and says whether
-// that got it. The last read claims it, and the daemon may be killed before its
-// answer.
+// receiveByCat reads in another process while kill is called, and reports whether that process
+// received the object. The last read claims it, and the daemon may be killed before it
+// answers.
 func receiveByCat(t *testing.T, m *mnt.M, key string, seed uint64, kill func()) bool {
 	t.Helper()
 	cmd := exec.Command("cat", filepath.Join(m.Dir, "publish", key))

@@ -11,15 +11,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// What a rank of these tests has: in so many blobs, of which a slow device
-// copies the first long before the last.
+// The memory of a rank of these tests: many blobs, of which a slow device copies the first
+// long before the last.
 const (
 	rankSize  = 2 << 20
 	rankBlobs = 16
 )
 
-// slowKeys is a mount whose devices take about two seconds for a rank's memory,
-// when it is a file.
+// slowKeys mounts devices that need about two seconds for a rank's memory, if it is a file.
 func slowKeys(t *testing.T) *mnt.M {
 	t.Helper()
 	kit.Check(t)
@@ -29,8 +28,7 @@ func slowKeys(t *testing.T) *mnt.M {
 	}})
 }
 
-// onPairs runs a test for a publisher and a subscriber on one device, and on
-// two.
+// onPairs runs a test with publisher and subscriber on one device, and on two.
 func onPairs(t *testing.T, fn func(t *testing.T, m *mnt.M, from, to string)) {
 	t.Helper()
 	m := slowKeys(t)
@@ -39,13 +37,13 @@ func onPairs(t *testing.T, fn func(t *testing.T, m *mnt.M, from, to string)) {
 	}
 }
 
-// inTheMiddle returns when the first bytes of a copy have come.
+// inTheMiddle returns when the first bytes of a copy have arrived.
 func inTheMiddle(t *testing.T, m *mnt.M, before uint64) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() bool { return bytesMoved(m) > before })
 }
 
-// wantNothingPublished demands that a publication goes.
+// wantNothingPublished waits for a publication to be removed.
 func wantNothingPublished(t *testing.T, m *mnt.M, key string) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() error {
@@ -56,8 +54,8 @@ func wantNothingPublished(t *testing.T, m *mnt.M, key string) {
 	})
 }
 
-// A publisher that is killed, at whichever stage, takes its publication along.
-// Who waits for the key gets the next one.
+// A publisher that is killed, at any stage, removes its publication. A subscriber that waits
+// for the key gets the next one.
 func TestPublisherKilled(t *testing.T) {
 	onPairs(t, func(t *testing.T, m *mnt.M, from, to string) {
 		sub := startRank(t, m, 0, to, 9, rankSize)
@@ -79,7 +77,7 @@ func TestPublisherKilled(t *testing.T) {
 			sub.t = t
 			sub.begin(adminapi.VerbSubscribe, "next")
 			first, second := startRank(t, m, 0, from, 1, rankSize), startRank(t, m, 0, from, 2, rankSize)
-			// Of another shape it is for somebody else.
+			// It has another key than the one that the subscriber waits for.
 			first.begin(adminapi.VerbPublish, "other")
 			first.kill()
 			second.begin(adminapi.VerbPublish, "next")
@@ -108,8 +106,8 @@ func TestPublisherKilled(t *testing.T) {
 	})
 }
 
-// A subscriber that is killed, at whichever stage, has either received all, or
-// consumed nothing.
+// A subscriber that is killed, at any stage, has either received everything, or consumed
+// nothing.
 func TestSubscriberKilled(t *testing.T) {
 	onPairs(t, func(t *testing.T, m *mnt.M, from, to string) {
 		pub := startRank(t, m, 0, from, 1, rankSize)
@@ -119,8 +117,8 @@ func TestSubscriberKilled(t *testing.T) {
 			first.do(adminapi.VerbMSet, "alive")
 			first.begin(adminapi.VerbSubscribe, "waits")
 			first.kill()
-			// Until the daemon has seen its end it would be given to; what it has
-			// set is lost behind that.
+			// Until the daemon detects its end, the publication could still be assigned to it;
+			// the loss of its keys shows that the daemon has.
 			kit.Eventually(t, mntPatience, func() error {
 				keys, err := m.Client().Keys(t.Context(), "alive", false)
 				if err == nil && (len(keys) != 1 || keys[0].State != "lost") {
@@ -156,8 +154,7 @@ func TestSubscriberKilled(t *testing.T) {
 	})
 }
 
-// wantReceived demands that what a rank has published is there whole: another
-// rank receives it.
+// wantReceived checks that a rank's publication is complete: another rank receives it.
 func wantReceived(t *testing.T, m *mnt.M, pub *rank, to, key string) {
 	t.Helper()
 	sub := startRank(t, m, 0, to, 8, rankSize)
@@ -168,8 +165,8 @@ func wantReceived(t *testing.T, m *mnt.M, pub *rank, to, key string) {
 	wantNothingPublished(t, m, key)
 }
 
-// Whenever a subscriber is killed, its publisher hears of it once: from the one
-// that has all bytes, dead or alive.
+// Whenever a subscriber is killed, its publisher is notified once: of the subscriber that has
+// all bytes, dead or alive.
 func TestSubscriberKilledAtAnyTime(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -180,7 +177,7 @@ func TestSubscriberKilledAtAnyTime(t *testing.T) {
 		pub.begin(adminapi.VerbPublish, key)
 		first.order(adminapi.VerbSubscribe, key, rankBlobs)
 		if i%2 == 0 {
-			first.hear() // that it has begun
+			first.hear() // that it has started
 		}
 		first.kill()
 		second.begin(adminapi.VerbSubscribe, key)
@@ -190,15 +187,14 @@ func TestSubscriberKilledAtAnyTime(t *testing.T) {
 			t.Errorf("round %d: nobody has it", i)
 		}
 		if !gotToo {
-			second.kill() // it waits for what the first one has received
+			second.kill() // it waits for the publication that the first one has received
 			continue
 		}
 		second.hears(key, "")
 	}
 }
 
-// What a process has set is lost when it is killed, unless a replica takes
-// over.
+// Keys that a process has set are lost when it is killed, unless a replica takes over.
 func TestSetterKilled(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -223,7 +219,7 @@ func TestSetterKilled(t *testing.T) {
 	})
 	third.do(adminapi.VerbMGet, "kept")
 	third.has(4, 1)
-	// A lost key may be set again.
+	// A lost key can be set again.
 	third.do(adminapi.VerbMSet, "lost")
 	reader.do(adminapi.VerbDelete, "kept")
 }

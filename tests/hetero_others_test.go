@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// Another user gets nothing of what belongs to others, by any call.
+// No call gives another user access to keys of other users.
 func TestOthersKeysAreTheirs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -60,8 +60,8 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	if s := his.ends(); s.Code != "exists" {
 		t.Errorf("publish under root's key: %+v", s)
 	}
-	his.hears("offered", "exists") // the future, behind the call's own error
-	// Memory that this user has not registered is nobody's.
+	his.hears("offered", "exists") // the future's error, after the call's own
+	// Memory that this user has not registered is refused.
 	forged := his.whole()
 	forged[0].Blobs[0].Memory = 99
 	his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{"forged"}, Lists: forged})
@@ -70,7 +70,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	}
 	his.has(2, 1)
 	roots.has(1, 1)
-	// All of it is as it was, and what is the user's own stays so.
+	// Everything of the others is unchanged, and the user's own keys remain.
 	reader := startRank(t, m, 0, "sim1", 3, n)
 	for _, key := range []string{"set", "stored"} {
 		reader.do(adminapi.VerbMGet, key)
@@ -84,7 +84,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	his.do(adminapi.VerbDelete, "own")
 }
 
-// Another user sees the names of keys, as in keys/, and nothing else of what that user
+// Another user sees the names of keys, as in keys/, but nothing else of keys that this user
 // may not read: no sizes, and no events.
 func TestOthersKeysAreHidden(t *testing.T) {
 	kit.Check(t)
@@ -132,7 +132,7 @@ func TestOthersKeysAreHidden(t *testing.T) {
 	}
 }
 
-// A session is its user's, whoever names it, and memory its owner's.
+// A session belongs to its user, whichever process names it, and memory to its owner.
 func TestOthersSessionsAreTheirs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -166,7 +166,7 @@ func TestOthersSessionsAreTheirs(t *testing.T) {
 	})
 }
 
-// holdRaw opens a session by hand, as curl does.
+// holdRaw opens a session with raw HTTP, as curl does.
 func holdRaw(t *testing.T, socket string) (net.Conn, string) {
 	c, err := net.Dial("unix", socket)
 	if err != nil {
@@ -186,7 +186,7 @@ func holdRaw(t *testing.T, socket string) (net.Conn, string) {
 	return c, id
 }
 
-// callRaw makes a call by hand.
+// callRaw makes a call with raw HTTP.
 func callRaw(socket, path, session, body string) (string, error) {
 	c, err := net.Dial("unix", socket)
 	if err != nil {

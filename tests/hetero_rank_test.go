@@ -18,8 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// rank is a process with a session and one piece of memory, which the test sees
-// too, also when the process has gone.
+// rank is a process with a session and one piece of memory, which the test can access, even
+// after the process has ended.
 type rank struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -31,8 +31,7 @@ type rank struct {
 	memory *os.File
 }
 
-// startRank starts a rank of a user's with n bytes of shared memory of a seed's
-// content.
+// startRank starts a rank of a user, with n bytes of shared memory with the content of a seed.
 func startRank(t *testing.T, m *mnt.M, uid uint32, device string, seed uint64, n int) *rank {
 	t.Helper()
 	r := &rank{t: t, device: devices.Name(device), size: n, memory: memfd(t, n)}
@@ -41,8 +40,8 @@ func startRank(t *testing.T, m *mnt.M, uid uint32, device string, seed uint64, n
 	return r
 }
 
-// startFileRank starts a rank whose memory is a file of the mount: the device's
-// own, which is as slow as the device.
+// startFileRank starts a rank whose memory is a file of the mount: the device's own memory,
+// which is as slow as the device.
 func startFileRank(t *testing.T, m *mnt.M, device string, n int) *rank {
 	t.Helper()
 	f, err := os.CreateTemp(m.Path(device), "memory")
@@ -92,7 +91,7 @@ func (r *rank) start(m *mnt.M, uid uint32, memory string) {
 	}
 }
 
-// kill ends the process as kill -9 does, and returns when it has gone.
+// kill kills the process, and returns when it has ended.
 func (r *rank) kill() {
 	r.t.Helper()
 	must(r.t, r.cmd.Process.Kill())
@@ -100,7 +99,7 @@ func (r *rank) kill() {
 	}
 }
 
-// hear is the next that the rank says.
+// hear returns the rank's next message.
 func (r *rank) hear() keyworld.Said {
 	r.t.Helper()
 	select {
@@ -115,8 +114,7 @@ func (r *rank) hear() keyworld.Said {
 	return keyworld.Said{}
 }
 
-// ends returns the end of a key's order: what is said of the key, or of the whole
-// order.
+// ends returns the end of a key's order: the message about the key, or about the whole order.
 func (r *rank) ends() keyworld.Said {
 	r.t.Helper()
 	for {
@@ -126,7 +124,7 @@ func (r *rank) ends() keyworld.Said {
 	}
 }
 
-// hears demands what a key's order comes to.
+// hears checks the outcome of a key's order.
 func (r *rank) hears(key, code string) {
 	r.t.Helper()
 	if s := r.hear(); s.Begun || s.Key != key || s.Code != code {
@@ -134,10 +132,10 @@ func (r *rank) hears(key, code string) {
 	}
 }
 
-// blobGap lies between two blobs, in bytes, so that they are copied one by one.
+// blobGap is the distance between two blobs, in bytes, so that they are copied separately.
 const blobGap = 64
 
-// list is the rank's memory in blobs.
+// list returns the rank's memory as a list of blobs.
 func (r *rank) list(blobs int) hetero.DeviceBlobList {
 	l, each := hetero.DeviceBlobList{Device: r.device}, r.size/blobs
 	for i := range blobs {
@@ -146,7 +144,7 @@ func (r *rank) list(blobs int) hetero.DeviceBlobList {
 	return l
 }
 
-// order tells the rank what to do with its whole memory, in so many blobs.
+// order sends the rank an order for its whole memory, in the given number of blobs.
 func (r *rank) order(verb adminapi.Verb, key string, blobs int) {
 	r.t.Helper()
 	r.send(verb, adminapi.Call{
@@ -155,13 +153,13 @@ func (r *rank) order(verb adminapi.Verb, key string, blobs int) {
 	})
 }
 
-// send tells the rank what to do.
+// send sends the rank a call to make.
 func (r *rank) send(verb adminapi.Verb, q adminapi.Call) {
 	r.t.Helper()
 	must(r.t, r.orders.Encode(keyworld.Order{Verb: verb, Call: q}))
 }
 
-// begin has the rank publish or subscribe, and returns when it has begun.
+// begin orders the rank to publish or subscribe, and returns when it has started.
 func (r *rank) begin(verb adminapi.Verb, key string) {
 	r.t.Helper()
 	r.order(verb, key, rankBlobs)
@@ -170,21 +168,21 @@ func (r *rank) begin(verb adminapi.Verb, key string) {
 	}
 }
 
-// do has the rank do what it does with its whole memory in one blob, which succeeds.
+// do orders an operation on the rank's whole memory as one blob, which must succeed.
 func (r *rank) do(verb adminapi.Verb, key string) {
 	r.t.Helper()
 	r.order(verb, key, 1)
 	r.hears(key, "")
 }
 
-// fill puts a seed's content into the memory.
+// fill writes a seed's content to the memory.
 func (r *rank) fill(seed uint64) {
 	r.t.Helper()
 	_, err := r.memory.WriteAt(kit.Bytes(seed, 0, r.size), 0)
 	must(r.t, err)
 }
 
-// has demands that the memory has a seed's content in so many blobs.
+// has checks that the memory has a seed's content in the given number of blobs.
 func (r *rank) has(seed uint64, blobs int) {
 	r.t.Helper()
 	if at := r.diff(seed, blobs); at >= 0 {
@@ -192,8 +190,8 @@ func (r *rank) has(seed uint64, blobs int) {
 	}
 }
 
-// diff is the first byte of the memory's blobs that is not a seed's; -1 for
-// none.
+// diff returns the index of the first byte of the memory's blobs that differs from a seed's
+// content; -1 if there is none.
 func (r *rank) diff(seed uint64, blobs int) int {
 	r.t.Helper()
 	for _, b := range r.list(blobs).Blobs {
@@ -207,7 +205,7 @@ func (r *rank) diff(seed uint64, blobs int) int {
 	return -1
 }
 
-// whole is the rank's memory as one blob.
+// whole returns the rank's memory as one blob.
 func (r *rank) whole() []hetero.DeviceBlobList {
 	return []hetero.DeviceBlobList{{Device: r.device, Blobs: []hetero.Blob{{Memory: 1, Size: devices.Size(r.size)}}}}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// Eight processes set, and publish, for each other, all at once, and read from
-// all others: none waits for another that waits for it. A19.
+// Eight processes set keys and publish for each other, concurrently, and read from all others,
+// without a deadlock. A19.
 func TestA19EightRanksAllToAll(t *testing.T) {
 	for name, uid := range map[string]uint32{"root": 0, "another user": alice} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +40,8 @@ const (
 	partSize  = 64 << 10
 )
 
-// part is one part of a rank's memory: the first is its own, the others are
-// for those of all ranks.
+// part returns one part of a rank's memory: the first is its own, the others receive those of
+// all ranks.
 func (r *rank) part(i int) hetero.DeviceBlobList {
 	return hetero.DeviceBlobList{Device: r.device, Blobs: []hetero.Blob{{
 		Memory: 1, Off: devices.Offset(i * partSize), Size: partSize,

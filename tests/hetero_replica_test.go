@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// hmcfs mget --replica keeps what a process has set when that is killed, and
-// until a person ends it.
+// hmcfs mget --replica preserves the keys of a process when that is killed, until the user
+// ends the command.
 func TestReplicaOfTheShell(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

@@ -12,8 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// A time to live is a point in time, which a daemon that is killed and started
-// again does not move.
+// A time to live is a point in time, which a restart of the daemon does not change.
 func TestTimeToLiveOutlivesTheDaemon(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

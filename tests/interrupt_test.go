@@ -26,16 +26,16 @@ func slowMount(t *testing.T) *mnt.M {
 
 const (
 	slowSize = 256 << 20
-	// stopsWithin is a limit that only a hang exceeds: how little moves after the
-	// signal shows that a program stops soon.
+	// stopsWithin is a limit that only a hang exceeds: that a program stops soon is shown by
+	// how little it moves after the signal.
 	stopsWithin = time.Minute
-	// piece is the most that the daemon moves after a signal: what it moves
-	// between two looks at whether the call is still wanted.
+	// piece is the maximum that the daemon moves after a signal: the amount that it moves
+	// between two checks for cancellation.
 	piece = 16 << 20
 )
 
-// bytesMoved returns the number of bytes that the daemon has moved between memories since it
-// began. What is under way is not counted before it is there.
+// bytesMoved returns the number of bytes that the daemon has moved between memories since its
+// start. Pending transfers are not counted.
 func bytesMoved(m *mnt.M) uint64 {
 	var n uint64
 	for _, p := range m.Stats().Transfers.Paths {
@@ -46,10 +46,9 @@ func bytesMoved(m *mnt.M) uint64 {
 	return n
 }
 
-// interrupted starts a program, sends it SIGINT when the first piece is there,
-// and demands that it ends soon and that no more than one piece follows. The
-// target's size is no sign: the kernel keeps it while one copy_file_range is
-// under way.
+// interrupted starts a program, sends it SIGINT when the first piece has been moved, and
+// checks that it ends soon and that at most one more piece is moved. The target's size is no
+// indication: the kernel does not update it during a copy_file_range.
 func interrupted(t *testing.T, m *mnt.M, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -71,7 +70,7 @@ func interrupted(t *testing.T, m *mnt.M, cmd *exec.Cmd) {
 		t.Logf("ended %v after the signal: %v", time.Since(sent), err)
 	case <-timer.C:
 		t.Errorf("%q did not end within %v of the signal", cmd.Args, stopsWithin)
-		_ = cmd.Process.Kill() // it has ended now
+		_ = cmd.Process.Kill() // it has ended by now
 		if err := <-done; err == nil {
 			t.Error("it was not killed either")
 		}
@@ -81,7 +80,7 @@ func interrupted(t *testing.T, m *mnt.M, cmd *exec.Cmd) {
 	}
 }
 
-// fillHost makes a large file in the host tier, which is not slow.
+// fillHost creates a large file in the host tier, which is not slow.
 func fillHost(t *testing.T, m *mnt.M) string {
 	t.Helper()
 	name := m.Path("host", "big")
@@ -116,8 +115,8 @@ func TestInterruptedCopyStops(t *testing.T) {
 	wantContentInPieces(t, from, slowSize)
 }
 
-// wantPrefix demands that a file is a beginning of the big one: as many bytes
-// as its size tells, each of them right.
+// wantPrefix checks that a file is a prefix of the big one: as many bytes as its size, each of
+// them right.
 func wantPrefix(t *testing.T, name string) {
 	t.Helper()
 	st, err := os.Stat(name)
@@ -203,8 +202,8 @@ func TestReaderThatIsKilledLeavesTheDaemonWell(t *testing.T) {
 func TestWithoutPrivilegeItWorksWithoutPassthrough(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:unshare")
-	// Root of a user namespace of its own may mount FUSE, and nothing else
-	// that needs privilege outside.
+	// Root of its own user namespace may mount FUSE, and do nothing else that needs privilege
+	// outside.
 	if err := exec.Command("unshare", "-Urm", "true").Run(); err != nil {
 		t.Skipf("no user namespaces: %v", err)
 	}

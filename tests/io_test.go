@@ -46,7 +46,7 @@ func TestFallocateModes(t *testing.T) {
 	})
 }
 
-// zeroRange tries FALLOC_FL_ZERO_RANGE, which tmpfs has not.
+// zeroRange tries FALLOC_FL_ZERO_RANGE, which tmpfs does not support.
 func zeroRange(t *testing.T, p place, f *os.File, size int) {
 	t.Helper()
 	err := fallocate(f, unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, 60_000, 1000)
@@ -105,8 +105,8 @@ func TestSeekDataAndHole(t *testing.T) {
 	})
 }
 
-// TestSeekInPreallocatedMemory writes single pages, and a few bytes of one, of
-// memory that was taken before: what was never written is a hole.
+// TestSeekInPreallocatedMemory writes single pages, and a few bytes of one, of memory that was
+// allocated in advance: what was never written is a hole.
 func TestSeekInPreallocatedMemory(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const page = 4096
@@ -150,7 +150,7 @@ func TestSeekInPreallocatedMemory(t *testing.T) {
 	})
 }
 
-// usedBy returns the number of bytes of a device that are used.
+// usedBy returns the number of bytes used on a device.
 func usedBy(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Statfs_t
@@ -162,8 +162,8 @@ func TestStatfsTellsTheDevice(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=32MiB", "sim:0,size=64MiB", "sim:1,size=16MiB"}})
 	create(t, m.Path("sim0", "a"), 1, 10<<20)
-	// The kernel tells of the close after it has returned: what was taken in
-	// advance is given back then.
+	// The kernel sends the release after close has returned: only then is preallocated memory
+	// freed.
 	kit.Eventually(t, time.Minute, func() bool { return usedBy(t, m.Path("sim0")) <= 12<<20 })
 	for name, want := range map[string]struct{ total, used uint64 }{
 		"host": {32 << 20, 0}, "sim0": {64 << 20, 10 << 20}, "sim1": {16 << 20, 0},
@@ -171,7 +171,7 @@ func TestStatfsTellsTheDevice(t *testing.T) {
 		for _, path := range []string{m.Path(name), m.Path(name, "a")} {
 			var st unix.Statfs_t
 			if err := unix.Statfs(path, &st); err != nil {
-				continue // only sim0 has an a
+				continue // only sim0 has a file a
 			}
 			size := uint64(st.Frsize)
 			total, used := st.Blocks*size, (st.Blocks-st.Bfree)*size
@@ -249,7 +249,7 @@ func TestSharedMapsAndFilesAgree(t *testing.T) {
 		must(t, unix.Msync(shared, unix.MS_SYNC))
 		wantRange(t, f, 1, 0, 100_000)
 		wantRange(t, f, 2, 100_000, 100_000)
-		// A write is seen in the map.
+		// A write is visible in the map.
 		writeRange(t, f, 4, 300_000, 100_000)
 		if i := kit.DiffAt(shared[300_000:400_000], 4, 300_000); i >= 0 {
 			t.Errorf("the map does not have what was written: differs at %d", i)
@@ -274,7 +274,7 @@ func TestStoresInAMapOutliveItsFile(t *testing.T) {
 		f := open(t, p.path("a"), os.O_RDWR)
 		mem, err := unix.Mmap(int(f.Fd()), 0, 50_000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		must(t, err)
-		must(t, f.Close()) // the map stays
+		must(t, f.Close()) // the map remains
 		kit.FillAt(mem, 2, 0)
 		must(t, unix.Munmap(mem))
 		wantContent(t, p.path("a"), 2, 50_000)
@@ -330,7 +330,7 @@ func TestLocksBetweenOpenFiles(t *testing.T) {
 		go func() {
 			waited <- unix.FcntlFlock(b.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK, Len: 10})
 		}()
-		must(t, a.Close()) // lets go of the lock
+		must(t, a.Close()) // releases the lock
 		must(t, <-waited)
 		must(t, b.Close())
 	})

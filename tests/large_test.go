@@ -17,7 +17,7 @@ const gib = 1 << 30
 func TestFilesBeyond4GiB(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		f := open(t, p.path("a"), os.O_RDWR|os.O_CREATE)
-		// Around 4 GiB, where 32 bits end, and far behind.
+		// Around 4 GiB, the limit of 32 bits, and far beyond.
 		for i, off := range []int64{0, 4*gib - 70_000, 5 * gib, 1 << 42} {
 			writeRange(t, f, uint64(i+1), off, 140_000)
 		}
@@ -29,7 +29,7 @@ func TestFilesBeyond4GiB(t *testing.T) {
 		if st := fstat(t, f); st.Size != 1<<42+140_000 || st.Blocks*512 > 4<<20 {
 			t.Errorf("size %d, %d blocks", st.Size, st.Blocks)
 		}
-		// 4 GiB and what is there in 32 bits are not the same byte.
+		// The byte at 4 GiB and the byte at its low 32 bits are distinct.
 		wantRange(t, f, 1, 0, 140_000)
 		must(t, f.Truncate(4*gib+5))
 		wantRange(t, f, 2, 4*gib-70_000, 70_005)
@@ -45,7 +45,7 @@ func TestFilesBeyond4GiB(t *testing.T) {
 	})
 }
 
-// TestCopyAcross4GiB is not for tmpfs, whose copies fill the holes.
+// TestCopyAcross4GiB does not run on tmpfs, whose copies fill the holes.
 func TestCopyAcross4GiB(t *testing.T) {
 	const size = 5*gib + 1000
 	onDevices(t, func(t *testing.T, p place) {

@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestNothingLeaks lets files come and go, with failures of all kinds among
-// it, and compares what the daemon holds before and after.
+// TestNothingLeaks creates and removes files, with failures of all kinds among the operations,
+// and compares the resources that the daemon holds before and after.
 func TestNothingLeaks(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Faulty: true})
@@ -25,7 +25,7 @@ func TestNothingLeaks(t *testing.T) {
 	m.Faults.Set(t, "sim0 copy-in every 7 error", "sim0 copy-out every 11 error", "sim0 alloc every 5 memory",
 		"sim1 copy every 3 error", "sim1 fill every 3 error")
 	l := &leaker{m: m, buf: make([]byte, 300_000)}
-	for n := range warm { // what is kept for later is there then
+	for n := range warm { // caches are filled then
 		l.cycle(n)
 	}
 	before := l.held(t)
@@ -54,14 +54,14 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// leaker makes and removes files and counts what failed.
+// leaker creates and removes files and counts the failures.
 type leaker struct {
 	m            *mnt.M
 	buf          []byte
 	done, failed int
 }
 
-// note counts the outcome of one operation.
+// note records the outcome of one operation.
 func (l *leaker) note(errs ...error) {
 	for _, err := range errs {
 		if err != nil {
@@ -72,8 +72,8 @@ func (l *leaker) note(errs ...error) {
 	}
 }
 
-// cycle is the life of a file on each device, with operations that fail by
-// themselves and such that a device fails.
+// cycle is the life of a file on each device, with operations that fail on their own and
+// others that fail because of a device.
 func (l *leaker) cycle(n int) {
 	for _, device := range []string{"host", "sim0", "sim1"} {
 		name := l.m.Path(device, fmt.Sprint("f", n%10))
@@ -92,7 +92,7 @@ func (l *leaker) cycle(n int) {
 		}
 		l.note(f.Truncate(int64(size/2)), os.Link(name, other), os.Link(name, other), unix.Setxattr(name, "user.hmc.key", []byte("/"), 0),
 			unix.Setxattr(name, "user.hmc.key", fmt.Appendf(nil, "key-%s", device), 0))
-		if n%2 == 0 { // removed while it is open
+		if n%2 == 0 { // removed while open
 			l.note(os.Remove(name), f.Close(), os.Remove(other))
 			continue
 		}
@@ -100,8 +100,7 @@ func (l *leaker) cycle(n int) {
 	}
 }
 
-// rareCases are operations that cost more: on a full device, on a map, to
-// another device.
+// rareCases runs operations that cost more: on a full device, on a map, to another device.
 func (l *leaker) rareCases(f *os.File, name string) {
 	l.note(fallocate(f, 0, 0, 1<<40), fallocate(f, unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20))
 	p, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -114,11 +113,11 @@ func (l *leaker) rareCases(f *os.File, name string) {
 		_, err = unix.CopyFileRange(int(f.Fd()), nil, int(copied.Fd()), nil, 1<<20, 0)
 		l.note(err, copied.Close(), unix.Rename(to, l.m.Path("sim0", "moved")), unix.Rename(name, filepath.Join(to, "no")))
 	}
-	_ = os.Remove(to) // it is under one of the names
+	_ = os.Remove(to) // it exists under one of the names
 	_ = os.Remove(l.m.Path("sim0", "moved"))
 }
 
-// holding has what a daemon holds.
+// holding holds the amounts of a daemon's resources.
 type holding struct {
 	memory adminapi.Memory
 	used   map[string]uint64
@@ -134,7 +133,7 @@ func (l *leaker) held(t *testing.T) holding {
 	return h
 }
 
-// compare names what has become more than chance explains.
+// compare names the resources that have grown more than random variation explains.
 func (l *leaker) compare(before, after holding) error {
 	const few, grown = 8, 48 << 20
 	var errs []error

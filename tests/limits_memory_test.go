@@ -24,17 +24,16 @@ import (
 )
 
 const (
-	// memoryBound bounds the daemon's memory besides the bytes of files, with one user
-	// at each limit. Its maps of files on a disk do not count: the kernel takes their
-	// pages back.
+	// memoryBound bounds the daemon's memory besides the bytes of files, with one user at each
+	// limit. Its maps of files on a disk do not count: the kernel can reclaim their pages.
 	memoryBound = 200 << 20
-	// greedyNames is the limit of names in the test.
+	// greedyNames is the test's limit of names.
 	greedyNames = 100_000
-	// Memory is registered in so many pieces of so many bytes.
+	// Memory is registered in this number of pieces, of this number of bytes each.
 	memoryPieces, memoryPiece = 64, 4096
 )
 
-// TestMemoryAtLimits has one user go to each limit, and stay there.
+// TestMemoryAtLimits lets one user reach each limit, and stay there.
 func TestMemoryAtLimits(t *testing.T) {
 	kit.Check(t)
 	if !kit.Exhaustive() {
@@ -69,14 +68,14 @@ func TestMemoryAtLimits(t *testing.T) {
 	g.close()
 }
 
-// ownBytes returns the memory of a process that is not of files on a disk.
+// ownBytes returns the memory of a process, except pages of files on a disk.
 func ownBytes(t *testing.T, pid int) int64 {
 	t.Helper()
 	return statusBytes(t, pid, "RssAnon") + statusBytes(t, pid, "RssShmem")
 }
 
-// ownMost watches a process until the end of the test. most returns the most that
-// ownBytes was since it was called last.
+// ownMost watches a process until the end of the test. most returns the maximum of ownBytes
+// since its last call.
 func ownMost(t *testing.T, pid int) (most func() int64) {
 	t.Helper()
 	var high atomic.Int64
@@ -102,7 +101,7 @@ func ownMost(t *testing.T, pid int) (most func() int64) {
 	return func() int64 { return max(high.Swap(0), ownBytes(t, pid)) }
 }
 
-// statusBytes is a figure in kB of /proc/PID/status.
+// statusBytes returns a figure in kB of /proc/PID/status.
 func statusBytes(t *testing.T, pid int, name string) int64 {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
@@ -119,7 +118,8 @@ func statusBytes(t *testing.T, pid int, name string) int64 {
 	return 0
 }
 
-// greedy is a user who takes all there is. Its methods run on that one's thread.
+// greedy is a user that uses up every limit. Its methods run on a thread with the user's
+// identity.
 type greedy struct {
 	t           *testing.T
 	m           *mnt.M
@@ -129,7 +129,7 @@ type greedy struct {
 	sessions    []*client.Session
 }
 
-// until repeats something until it fails, which it does with one of some errors.
+// until repeats an operation until it fails, which it must do with one of several errors.
 func (g *greedy) until(once func(i int) error, want ...error) (n int) {
 	for {
 		err := once(n)
@@ -169,7 +169,7 @@ func (g *greedy) open() {
 	g.t.Log(n, "sessions")
 }
 
-// descriptors registers memory of a process of the user's, in many pieces.
+// descriptors registers memory of a process of the user, in many pieces.
 func (g *greedy) descriptors() {
 	if len(g.sessions) == 0 {
 		return
@@ -188,7 +188,7 @@ func (g *greedy) descriptors() {
 	g.t.Log(n*memoryPieces, "descriptors")
 }
 
-// file is the i-th file.
+// file returns the path of the i-th file.
 func (g *greedy) file(i int) string {
 	return filepath.Join(g.dir, fmt.Sprint("d", i/1000), fmt.Sprint("f", i))
 }
@@ -216,8 +216,7 @@ func (g *greedy) attributes() {
 	g.t.Log(n, "attributes")
 }
 
-// calls has each session wait for as many keys as a call takes, which are not
-// there.
+// calls lets each session wait for the maximum number of keys of a call, none of which exists.
 func (g *greedy) calls() {
 	keys := make([]string, hetero.MaxKeys)
 	for i := range keys {

@@ -18,9 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestLimitsOfNamesAndAttributes reaches each limit of the records through a
-// mount: the error and the counter are those of the limit, and what counts is the
-// same after a kill.
+// TestLimitsOfNamesAndAttributes reaches each limit of the records through a mount: the error
+// and the counter are those of the limit, and the counts are the same after a kill.
 func TestLimitsOfNamesAndAttributes(t *testing.T) {
 	kit.Check(t)
 	const names, bytes = 20, 40_000
@@ -71,8 +70,8 @@ func TestLimitsOfNamesAndAttributes(t *testing.T) {
 	})
 }
 
-// TestLimitsAreCounted compares the limits of docs/operations.md with the metrics:
-// each has a name, what happens beyond it, its value in hmcfs_limit, and a counter.
+// TestLimitsAreCounted compares the limits of docs/operations.md with the metrics: each has a
+// name, a documented behaviour beyond it, its value in hmcfs_limit, and a counter.
 func TestLimitsAreCounted(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -123,7 +122,7 @@ func limitRows(t *testing.T) (rows [][]string) {
 	if len(rows) < 3 {
 		t.Fatalf("no table in %q", section)
 	}
-	return rows[2:] // behind the names of the columns and the line below them
+	return rows[2:] // without the column names and the separator line
 }
 
 // series returns the values of a metric by its only label.

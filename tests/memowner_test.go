@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// memOwner is another process that has a memfd as its descriptor 3, which the
-// test has mapped too.
+// memOwner is another process that has a memfd as its descriptor 3, which the test has mapped
+// too.
 type memOwner struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -23,7 +23,7 @@ type memOwner struct {
 	bytes []byte
 }
 
-// newMemOwner starts a process of a user's with a memfd of n bytes of content.
+// newMemOwner starts a process of a user, with a memfd of n bytes of content.
 func newMemOwner(t *testing.T, uid uint32, seed uint64, n int) *memOwner {
 	t.Helper()
 	o := &memOwner{t: t, file: memfd(t, n)}
@@ -31,7 +31,7 @@ func newMemOwner(t *testing.T, uid uint32, seed uint64, n int) *memOwner {
 	must(t, err)
 	o.bytes = view
 	kit.FillAt(o.bytes, seed, 0)
-	o.cmd = exec.Command("cat") // until its input ends
+	o.cmd = exec.Command("cat") // runs until its input ends
 	o.cmd.ExtraFiles = []*os.File{o.file}
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	o.cmd.Dir = "/"
@@ -46,7 +46,7 @@ func newMemOwner(t *testing.T, uid uint32, seed uint64, n int) *memOwner {
 	return o
 }
 
-// memfd makes shared memory of this process.
+// memfd creates shared memory of this process.
 func memfd(t *testing.T, n int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("tensor", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -58,7 +58,7 @@ func memfd(t *testing.T, n int) *os.File {
 
 func (o *memOwner) pid() int { return o.cmd.Process.Pid }
 
-// kill ends the process and waits for its end.
+// kill kills the process and waits for its end.
 func (o *memOwner) kill() {
 	if o.cmd.ProcessState != nil {
 		return
@@ -68,7 +68,7 @@ func (o *memOwner) kill() {
 	_ = o.stdin.Close()
 }
 
-// piece is n bytes of the memory from off.
+// piece describes n bytes of the memory from off.
 func (o *memOwner) piece(off, n int) string {
 	return fmt.Sprintf(`{"kind":"memfd","fd":3,"offset":%d,"size":%d}`, off, n)
 }
@@ -95,14 +95,14 @@ func bindValue(family string, pid int, pieces ...string) string {
 
 const bindXattr, handleXattr = "user.hmc.bind", "user.hmc.handle"
 
-// bindFile makes a file and binds memory to it.
+// bindFile creates a file and binds memory to it.
 func bindFile(t *testing.T, path, value string) {
 	t.Helper()
 	must(t, os.WriteFile(path, nil, 0o666))
 	must(t, unix.Setxattr(path, bindXattr, []byte(value), 0))
 }
 
-// newBound makes a file that is n bytes of an owner's memory, of content 1.
+// newBound creates a file that is n bytes of an owner's memory, with content 1.
 func newBound(t *testing.T, p place, n int) (o *memOwner, path string) {
 	t.Helper()
 	o, path = newMemOwner(t, 0, 1, n), p.path("f")
@@ -110,7 +110,7 @@ func newBound(t *testing.T, p place, n int) (o *memOwner, path string) {
 	return o, path
 }
 
-// path returns the place at which the test itself has the memory.
+// path returns the path by which the test itself opens the memory.
 func (o *memOwner) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), o.file.Fd()) }
 
 func pathPiece(path string, n int) string {
@@ -128,7 +128,7 @@ func mustXattr(t *testing.T, path, name string) string {
 	return value
 }
 
-// shmDir is a directory of shared memory that is gone at the end of the test.
+// shmDir returns a directory of shared memory that is removed at the end of the test.
 func shmDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-test-") //nolint:usetesting // it must be on a tmpfs
@@ -137,7 +137,7 @@ func shmDir(t *testing.T) string {
 	return dir
 }
 
-// openForBinding opens what looks like memory and is none, or not ours.
+// openForBinding opens files that look like memory but are not, or not the caller's own.
 func openForBinding(t *testing.T) map[string]*os.File {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -37,8 +37,8 @@ func TestMountKeepsBytesAcrossRemountAndDeath(t *testing.T) {
 	check()
 }
 
-// TestUmountOfAMountThatIsCovered mounts tmpfs over a mount: an unmount takes
-// neither of them away, and what is open stays usable.
+// TestUmountOfAMountThatIsCovered mounts tmpfs over a mount: an unmount removes neither of
+// them, and open files remain usable.
 func TestUmountOfAMountThatIsCovered(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestNumPy reads and writes arrays in the directories of devices, and has
-// another process look at each from the other side.
+// TestNumPy reads and writes arrays in the directories of devices, and lets another process
+// check each from the other side.
 func TestNumPy(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
@@ -25,8 +25,8 @@ func TestNumPy(t *testing.T) {
 	}
 }
 
-// numpyScript checks each content on both sides: what NumPy wrote with plain
-// reads of another process, what that wrote with NumPy.
+// numpyScript checks each content from both sides: what NumPy wrote by plain reads of another
+// process, and what that wrote by NumPy.
 const numpyScript = `
 	cat >"$TMP"/t.py <<-'END'
 	import os, subprocess, sys

@@ -12,13 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// secret names the content that nobody may see again. No byte of it is 0.
+// secretByte replaces the zeros in the content that must never be visible again, so that no
+// byte of it is 0.
 const secretByte = 0xa5
 
 // oldBytesSize is the size of the devices of these tests.
 const oldBytesSize = 24 << 20
 
-// secrets returns n bytes that tell their place and are never 0.
+// secrets returns n bytes that depend on their offset and are never 0.
 func secrets(off int64, n int) []byte {
 	p := kit.Bytes(1, off, n)
 	for i := range p {
@@ -29,8 +30,7 @@ func secrets(off int64, n int) []byte {
 	return p
 }
 
-// fillDevice fills what is left of a place with secrets and returns how many
-// bytes there were room for.
+// fillDevice fills the free space of a place with secrets and returns how many bytes fitted.
 func fillDevice(t *testing.T, path string) int64 {
 	t.Helper()
 	const chunk = 1 << 20
@@ -68,8 +68,7 @@ func wantOnlyZeros(t *testing.T, path string) {
 	}
 }
 
-// everyDevice runs a test on tmpfs and on one device of each kind, each of
-// oldBytesSize.
+// everyDevice runs a test on tmpfs and on one device of each kind, each of oldBytesSize.
 func everyDevice(t *testing.T, fn func(t *testing.T, dir string)) {
 	t.Helper()
 	kit.Check(t)
@@ -115,8 +114,8 @@ func TestBytesOfDeletedFilesAreNeverSeen(t *testing.T) {
 			}
 			f, err := os.Create(dir + "/fresh")
 			must(t, err)
-			// The kernel tells of a close when it likes to: the memory of what
-			// was removed may come back a moment later.
+			// The kernel may delay the release after a close: the memory of a removed file may
+			// become free a moment later.
 			soon(t, func() error { return make(f, room-room%4096) })
 			must(t, f.Close())
 			t.Log(what)
@@ -127,7 +126,7 @@ func TestBytesOfDeletedFilesAreNeverSeen(t *testing.T) {
 	})
 }
 
-// soon tries until there is room, which must be soon.
+// soon retries until there is space, which must be soon.
 func soon(t *testing.T, try func() error) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, try)
@@ -183,7 +182,7 @@ func TestTailBehindTheEndIsZero(t *testing.T) {
 		wantTail(t, f, size)
 		must(t, f.Truncate(short))
 		wantTail(t, f, short)
-		// What was cut off stays away when the file grows, however it grows.
+		// Truncated bytes do not return when the file grows, however it grows.
 		must(t, f.Truncate(size))
 		wantZeros(t, f, short, size-short)
 		_, err = f.WriteAt(secrets(0, size), 0)
@@ -200,8 +199,8 @@ func TestTailBehindTheEndIsZero(t *testing.T) {
 	})
 }
 
-// wantTail demands zeros behind the end of a file of the given size, in the
-// last page of a map of it.
+// wantTail checks for zeros after the end of a file of the given size, in the last page of a
+// map of it.
 func wantTail(t *testing.T, f *os.File, size int) {
 	t.Helper()
 	for _, flags := range []int{unix.MAP_SHARED, unix.MAP_PRIVATE} {
@@ -220,8 +219,7 @@ func wantTail(t *testing.T, f *os.File, size int) {
 	}
 }
 
-// wantContentOfSecrets demands secrets in the first n bytes of a file and
-// zeros behind them.
+// wantContentOfSecrets checks for secrets in the first n bytes of a file and zeros after them.
 func wantContentOfSecrets(t *testing.T, name string, n int) {
 	t.Helper()
 	got, err := os.ReadFile(name)
@@ -246,7 +244,7 @@ func TestFullDevice(t *testing.T) {
 		}
 		wantErrno(t, os.WriteFile(dir+"/more", []byte("x"), 0o644), unix.ENOSPC)
 		must(t, os.Mkdir(dir+"/names-still-work", 0o755))
-		// Room that a truncated file gives back can be used at once.
+		// Space that a truncation frees can be used at once.
 		must(t, os.Truncate(dir+"/full", room/2))
 		soon(t, func() error { return os.WriteFile(dir+"/more", secrets(0, int(room/4)), 0o644) })
 		must(t, os.Remove(dir+"/full"))

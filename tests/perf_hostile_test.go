@@ -13,13 +13,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// ticks is the processor time of a process, in hundredths of a second.
+// ticks returns the processor time of a process, in hundredths of a second.
 func (p *perfProcess) ticks() (int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
-	// What follows the name in parentheses begins with the third field.
+	// The fields after the name in parentheses start with the third.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	var user, system int
 	if _, err = fmt.Sscan(fields[11], &user); err != nil {
@@ -29,10 +29,10 @@ func (p *perfProcess) ticks() (int, error) {
 	return user + system, err
 }
 
-// works waits until the process has measured with its server for a while: what
-// comes before takes a part of the time that the two must have had. Both are
-// counted, because over UCX the server has nearly all of the work, and a runner
-// alone may not get as much within perfPatience on a busy machine.
+// works waits until the process has measured with its server for a while: the two must have
+// used more processor time than the setup needs. Both are counted, because over UCX the server
+// does nearly all of the work, and a runner alone may not get as much within perfPatience on a
+// busy machine.
 func (p *perfProcess) works(server *perfProcess) {
 	p.t.Helper()
 	p.says("measuring by")
@@ -59,7 +59,7 @@ func (p *perfProcess) works(server *perfProcess) {
 	})
 }
 
-// resident is the memory of a process, in bytes.
+// resident returns the resident memory of a process, in bytes.
 func (p *perfProcess) resident() (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -84,7 +84,7 @@ func appendTo(file, text string) error {
 	return f.Close()
 }
 
-// strangers are clients that know no secret.
+// strangers are clients that do not know the secret.
 type strangers struct {
 	t    *testing.T
 	at   string
@@ -96,13 +96,13 @@ type strangers struct {
 	visits map[string]int
 }
 
-// invite lets strangers in until the function that is returned is called,
-// which says how many there were of each kind.
+// invite lets strangers connect until the returned function is called, which returns the
+// number of connections of each kind.
 func invite(t *testing.T, at string) (leave func() map[string]int) {
 	s := &strangers{t: t, at: at, stop: make(chan struct{}), visits: map[string]int{}}
-	// Silent ones, and such that stop in the middle of their first frame: together
-	// fewer than control.DefaultMaxHandshakes. Where there are more, who comes in
-	// between is for the machine to decide.
+	// Silent clients, and clients that stop in the middle of their first frame: together fewer
+	// than control.DefaultMaxHandshakes. If there were more, chance would decide which others
+	// are admitted.
 	for range 20 {
 		s.all.Go(func() { s.stay("silent", nil) })
 		s.all.Go(func() { s.stay("half", []byte{2, 0, 0, 0x80, 64}) })
@@ -121,7 +121,7 @@ func invite(t *testing.T, at string) (leave func() map[string]int) {
 	return leave
 }
 
-// dial makes a connection; it is nil when it is time to leave.
+// dial makes a connection; it returns nil when it is time to leave.
 func (s *strangers) dial(kind string) net.Conn {
 	for {
 		select {
@@ -140,10 +140,10 @@ func (s *strangers) dial(kind string) net.Conn {
 	}
 }
 
-// stay sends little and waits, again and again.
+// stay sends little and waits, repeatedly.
 func (s *strangers) stay(kind string, first []byte) {
 	for c := s.dial(kind); c != nil; c = s.dial(kind) {
-		_, _ = c.Write(first) // the server may have enough of it
+		_, _ = c.Write(first) // the server may have closed the connection
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
@@ -163,8 +163,8 @@ func (s *strangers) stay(kind string, first []byte) {
 	}
 }
 
-// babble sends random bytes until it is thrown out, again and again: as they
-// are, and behind the head of a frame that promises 4 GiB.
+// babble sends random bytes until it is disconnected, repeatedly: raw ones, and ones that
+// follow the header of a frame of 4 GiB.
 func (s *strangers) babble(seed uint64) {
 	for c := s.dial("babbling"); c != nil; c = s.dial("babbling") {
 		seed += 4
@@ -182,9 +182,8 @@ func (s *strangers) babble(seed uint64) {
 	}
 }
 
-// TestPerfAmongStrangers measures while clients that know no secret do what
-// they can: the pair is not disturbed, and the server takes no memory for
-// them.
+// TestPerfAmongStrangers measures while clients that do not know the secret misbehave: the
+// pair is not disturbed, and the server allocates no memory for them.
 func TestPerfAmongStrangers(t *testing.T) {
 	kit.Check(t)
 	ends := hereEnds(t)

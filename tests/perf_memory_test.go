@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestPerfMemory measures every kind of memory of this machine against every
-// other one, given as for a mount; the CUDA cards are stand-ins.
+// TestPerfMemory measures between every two kinds of memory of this machine, specified as for
+// a mount; the CUDA cards are stand-ins.
 func TestPerfMemory(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, fmt.Sprintf("memory=%d", cardSize))
@@ -36,7 +36,7 @@ func TestPerfMemory(t *testing.T) {
 	for _, here := range names {
 		for _, there := range names {
 			for operation, want := range map[string]int{
-				// By each address three sizes, and a latency of all but recv.
+				// For each address three sizes, and a latency of all but recv.
 				perf.OpPut: 8, perf.OpGet: 8, perf.OpSend: 8, perf.OpRecv: 6,
 			} {
 				if n := measured[fmt.Sprint(operation, " ", here, " ", there)]; n != want {

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// TestPerfBetweenNamespaces measures between two machines, as far as the
-// kernel is concerned: by IPv4, IPv6, and a host name that has both.
+// TestPerfBetweenNamespaces measures between two machines, as far as the kernel is concerned:
+// by IPv4, IPv6, and a host name that has both.
 func TestPerfBetweenNamespaces(t *testing.T) {
 	kit.Check(t)
 	ends, cable := cableEnds(t)
@@ -29,7 +29,7 @@ func TestPerfBetweenNamespaces(t *testing.T) {
 			t.Errorf("sessions %+v", r.Sessions)
 		}
 	}
-	// Memory that both ends map is for one machine, and its reason is told.
+	// Memory that both ends map requires one machine, and the error says so.
 	p := ends.start(t, ends.run, "run", append(little(), "--transport", "shm", at[0])...)
 	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), "shm: ") {
 		t.Errorf("shm between machines: exit code %d, %s", code, p.said.String())
@@ -49,9 +49,9 @@ func TestPerfCablePulledTag(t *testing.T) { perfCutIn(t, perf.OpTag, "pulled") }
 func TestPerfCablePulledPut(t *testing.T) { perfCutIn(t, perf.OpPut, "vanished") }
 func TestPerfCablePulledGet(t *testing.T) { perfCutIn(t, perf.OpGet, "pulled") }
 
-// perfCutIn pulls the cable in the middle of a transfer, or lets the other
-// machine vanish behind it, and to be exhaustive both: both sides end it by
-// their timeout, and begin again when all is back.
+// perfCutIn pulls the cable in the middle of a transfer, or lets the other machine disappear
+// behind it, and in exhaustive tests both: both sides end the transfer by their timeout, and
+// start again when the connection is restored.
 func perfCutIn(t *testing.T, operation, usual string) {
 	t.Helper()
 	for name, cut := range map[string]func(*netns.Space, context.Context) error{
@@ -78,7 +78,7 @@ func perfCut(t *testing.T, operation string, cut func(*netns.Space, context.Cont
 		t.Errorf("the server does not say why: %s", got)
 	}
 	must(t, cable.Right.Plug(t.Context()))
-	// The kernel takes a moment to find the way again.
+	// The kernel takes a moment to find the route again.
 	kit.Eventually(t, perfPatience, func() bool {
 		return ends.start(t, ends.run, "run", append(little(), at[0])...).code() == 0
 	})
@@ -99,7 +99,7 @@ func TestPerfKilledUCX(t *testing.T) {
 	perfKilledIn(t, "ucx", "unix", perf.OpPut, perf.OpGet) // over TCP the session is encrypted
 }
 
-// perfKilledIn kills in the first operation, and in all to be exhaustive.
+// perfKilledIn kills in the first operation, and in exhaustive tests in all.
 func perfKilledIn(t *testing.T, transport, listen string, operations ...string) {
 	t.Helper()
 	if !kit.Exhaustive() {
@@ -110,8 +110,8 @@ func perfKilledIn(t *testing.T, transport, listen string, operations ...string) 
 	}
 }
 
-// perfKilled kills one of the two in the middle of a transfer: the other one
-// names the rank that is gone, and a new one is met as if nothing had been.
+// perfKilled kills one of the two processes in the middle of a transfer: the other reports the
+// lost rank, and a new one can connect as usual.
 func perfKilled(t *testing.T, transport, listen, operation string) {
 	kit.Check(t)
 	ends := hereEnds(t)
@@ -135,7 +135,7 @@ func perfKilled(t *testing.T, transport, listen, operation string) {
 	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
 		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
 	}
-	// At the same address, where the dead one has left its socket.
+	// At the same address, where the killed server has left its socket.
 	ends.listen(t, []string{at})
 	ends.measures(t, fine...)
 }

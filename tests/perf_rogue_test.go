@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// rogue is a client that knows the secret and breaks the protocol.
+// rogue is a client that knows the secret and violates the protocol.
 type rogue struct {
 	at   control.Address
 	opts control.Options
@@ -28,7 +28,7 @@ func (r *rogue) dial(ctx context.Context, rank wire.Rank, want wire.Hello) (*con
 	return control.Dial(ctx, r.at, o, want)
 }
 
-// thrownOut waits until the server has ended a connection.
+// thrownOut waits until the server has closed a connection.
 func thrownOut(c *control.Conn) error {
 	if err := c.SetReadDeadline(time.Now().Add(perfPatience)); err != nil {
 		return errors.Join(err, c.Close())
@@ -40,18 +40,17 @@ func thrownOut(c *control.Conn) error {
 	return c.Close()
 }
 
-// opened makes a control connection, sends bytes behind it, and waits until it
-// is ended.
+// opened makes a control connection, sends further bytes on it, and waits until it is closed.
 func (r *rogue) opened(ctx context.Context, channels uint8, then []byte) error {
 	c, err := r.dial(ctx, 9, wire.Hello{Role: wire.RoleControl, Channel: channels})
 	if err != nil {
 		return err
 	}
-	_, _ = c.Write(then) // the server may have enough of it
+	_, _ = c.Write(then) // the server may have closed the connection
 	return thrownOut(c)
 }
 
-// refused says whether a connection was, and by which error.
+// refused checks that a connection was refused with a given error.
 func (r *rogue) refused(ctx context.Context, rank wire.Rank, hello wire.Hello, want error) error {
 	c, err := r.dial(ctx, rank, hello)
 	if err == nil {
@@ -63,7 +62,8 @@ func (r *rogue) refused(ctx context.Context, rank wire.Rank, hello wire.Hello, w
 	return nil
 }
 
-// joined opens a session, and lets another rank join it.
+// joined opens a session, and checks that data connections with a wrong rank, session or channel
+// are refused.
 func (r *rogue) joined(ctx context.Context) error {
 	c, err := r.dial(ctx, 9, wire.Hello{Role: wire.RoleControl, Channel: 2})
 	if err != nil {
@@ -79,13 +79,13 @@ func (r *rogue) joined(ctx context.Context) error {
 	)
 }
 
-// frame is a frame's head that promises more than comes.
+// frame returns a frame header with a length that exceeds what follows.
 func frame(kind wire.Kind, length uint32, body ...byte) []byte {
 	return append(wire.Header{Kind: kind, Length: length}.Append(nil), body...)
 }
 
-// TestPerfAmongRogues lets clients in that know the secret, and do what no
-// rank would, while a pair measures.
+// TestPerfAmongRogues admits clients that know the secret and violate the protocol while a
+// pair measures.
 func TestPerfAmongRogues(t *testing.T) {
 	kit.Check(t)
 	ends := hereEnds(t)
@@ -123,7 +123,7 @@ func TestPerfAmongRogues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rounds := 3
 			if name == "no more than control" {
-				rounds = 1 // it takes the time of a handshake
+				rounds = 1 // each round lasts until the handshake times out
 			}
 			ctx, stop := context.WithTimeout(t.Context(), perfPatience)
 			defer stop()

@@ -19,21 +19,21 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// perfPatience bounds the time that a process of a measurement takes for what it is
-// to do at once, or within perfTimeout.
+// perfPatience is the timeout for a measuring process to do something that happens at once, or
+// within perfTimeout.
 const perfPatience = 60 * time.Second
 
-// perfLong bounds the time of one that measures much: what it does is little by
-// little, and a busy machine takes minutes for all of it.
+// perfLong is the timeout for a process with many measurements, which may take minutes in
+// total on a busy machine.
 const perfLong = 10 * time.Minute
 
-// perfTimeout is the time that hmcfs perf is told to wait for the other side.
+// perfTimeout is the timeout that hmcfs perf uses for the other side.
 const perfTimeout = 3 * time.Second
 
-// command makes a command at one end.
+// command creates a command at one end.
 type command func(ctx context.Context, name string, args ...string) *exec.Cmd
 
-// perfEnds are the places at which the two sides of a measurement run.
+// perfEnds holds the places at which the two sides of a measurement run.
 type perfEnds struct {
 	serve, run command
 	secret     string
@@ -58,7 +58,7 @@ func cableEnds(t *testing.T) (*perfEnds, *netns.Cable) {
 	return &perfEnds{serve: cable.Right.Command, run: cable.Left.Command, secret: newSecret(t)}, cable
 }
 
-// newSecret writes a secret for both sides.
+// newSecret writes a secret file for both sides.
 func newSecret(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(mnt.TempDir(t), "secret")
@@ -66,16 +66,16 @@ func newSecret(t *testing.T) string {
 	return file
 }
 
-// perfProcess is one side. It ends with the test.
+// perfProcess is one side. It is ended at the end of the test.
 type perfProcess struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	done chan struct{}
-	// out and said are standard output and standard error.
+	// out and said hold standard output and standard error.
 	out, said text
 }
 
-// text collects what a process has written, also while it writes.
+// text collects the output of a process, and can be read while the process writes.
 type text struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -89,7 +89,7 @@ func (x *text) Write(p []byte) (int, error) {
 	return x.b.Write(p)
 }
 
-// String is all of it.
+// String returns all of it.
 func (x *text) String() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *perfEnds) start(t *testing.T, at command, verb string, args ...string) 
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.said
 	must(t, p.cmd.Start())
 	go func() {
-		_ = p.cmd.Wait() // its state says how it went
+		_ = p.cmd.Wait() // its state has the outcome
 		close(p.done)
 	}()
 	t.Cleanup(func() {
@@ -117,20 +117,20 @@ func (e *perfEnds) start(t *testing.T, at command, verb string, args ...string) 
 	return p
 }
 
-// kill ends the process at once; when it returns nothing of it is left.
+// kill kills the process; when it returns nothing of the process is left.
 func (p *perfProcess) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// code waits for the end of the process and returns its exit code, -1 where a
-// signal has ended it.
+// code waits for the end of the process and returns its exit code, -1 if a signal has ended
+// it.
 func (p *perfProcess) code() int {
 	p.t.Helper()
 	return p.codeWithin(perfPatience)
 }
 
-// codeWithin is code with another limit.
+// codeWithin does the same with another timeout.
 func (p *perfProcess) codeWithin(limit time.Duration) int {
 	p.t.Helper()
 	select {
@@ -141,7 +141,7 @@ func (p *perfProcess) codeWithin(limit time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// ended says whether the process has.
+// ended reports whether the process has ended.
 func (p *perfProcess) ended() bool {
 	select {
 	case <-p.done:
@@ -162,7 +162,7 @@ func (p *perfProcess) says(want string) {
 	})
 }
 
-// listen starts a server and returns the addresses that it tells.
+// listen starts a server and returns the addresses that it prints.
 func (e *perfEnds) listen(t *testing.T, at []string, args ...string) (*perfProcess, []string) {
 	t.Helper()
 	for _, a := range at {
@@ -183,8 +183,7 @@ func (e *perfEnds) listen(t *testing.T, at []string, args ...string) (*perfProce
 	return p, told
 }
 
-// measures runs a measurement to its end, which must be a good one, and
-// returns its report.
+// measures runs a measurement to its end, which must succeed, and returns its report.
 func (e *perfEnds) measures(t *testing.T, args ...string) perf.Report {
 	t.Helper()
 	p := e.start(t, e.run, "run", append([]string{"--json"}, args...)...)
@@ -201,12 +200,12 @@ func (e *perfEnds) measures(t *testing.T, args ...string) perf.Report {
 	return r
 }
 
-// little measures little of everything.
+// little returns flags for a small amount of every measurement.
 func little() []string {
 	return []string{"--sizes", "8,100000,3MiB", "--iterations", "3", "--rounds", "5"}
 }
 
-// endless moves bytes one way until something ends it.
+// endless returns flags to move bytes in one direction until something ends it.
 func endless(operation string) []string {
 	rounds := "1"
 	if operation == perf.OpTag {

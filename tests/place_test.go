@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// place is a directory in which a test of POSIX runs.
+// place is a directory in which a POSIX test runs.
 type place struct {
 	// name is tmpfs, host, sim0 and so on.
 	name string
@@ -28,22 +28,21 @@ func (p place) path(elem ...string) string {
 	return filepath.Join(append([]string{p.dir}, elem...)...)
 }
 
-// isTmpfs says whether it is the kernel's own.
+// isTmpfs reports whether the place is the kernel's tmpfs.
 func (p place) isTmpfs() bool { return p.m == nil }
 
-// isDevice says whether the bytes are in a device's memory.
+// isDevice reports whether the bytes are in a device's memory.
 func (p place) isDevice() bool { return p.m != nil && p.name != "host" }
 
-// everywhere runs a test on tmpfs, which shows that the test is right, on the
-// host tier, which the kernel serves, and on devices, which the daemon does:
-// one whose memory is copied, one whose memory is mapped, and one of OpenCL
-// where there is one. Other users are let in.
+// everywhere runs a test on tmpfs, which verifies the test itself, on the host tier, which the
+// kernel serves, and on devices, which the daemon serves: one whose memory is copied, one
+// whose memory is mapped, and one of OpenCL if available. Other users have access.
 func everywhere(t *testing.T, fn func(t *testing.T, p place)) {
 	t.Helper()
 	everywhereWith(t, mnt.Options{AllowOther: true}, fn)
 }
 
-// everywhereWith is everywhere with the options of the mount.
+// everywhereWith is everywhere with the given mount options.
 func everywhereWith(t *testing.T, o mnt.Options, fn func(t *testing.T, p place)) {
 	t.Helper()
 	kit.Check(t)
@@ -65,7 +64,7 @@ func everywhereWith(t *testing.T, o mnt.Options, fn func(t *testing.T, p place))
 	}
 }
 
-// openDir makes a directory that all may write to.
+// openDir creates a directory that all users may write to.
 func openDir(t *testing.T, parent string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, "") //nolint:usetesting // it is to be in the mount
@@ -74,7 +73,7 @@ func openDir(t *testing.T, parent string) string {
 	return dir
 }
 
-// must fails the test at once on an error.
+// must fails the test immediately on an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -82,7 +81,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wantErrno demands an error with the errno.
+// wantErrno checks that an error is the errno.
 func wantErrno(t testing.TB, err error, want unix.Errno) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -90,14 +89,13 @@ func wantErrno(t testing.TB, err error, want unix.Errno) {
 	}
 }
 
-// create makes a file with n bytes of the content that the seed names.
+// create creates a file with n bytes of the content of a seed.
 func create(t testing.TB, path string, seed uint64, n int) {
 	t.Helper()
 	must(t, os.WriteFile(path, kit.Bytes(seed, 0, n), 0o644))
 }
 
-// wantContent demands that a file has exactly n bytes of the content that the
-// seed names.
+// wantContent checks that a file has exactly n bytes of the content of a seed.
 func wantContent(t testing.TB, path string, seed uint64, n int) {
 	t.Helper()
 	got, err := os.ReadFile(path)
@@ -119,7 +117,7 @@ func open(t testing.TB, path string, flags int) *os.File {
 	return f
 }
 
-// lstat returns what the kernel tells of a file.
+// lstat returns the kernel's attributes of a file.
 func lstat(t testing.TB, path string) unix.Stat_t {
 	t.Helper()
 	var st unix.Stat_t
@@ -129,12 +127,11 @@ func lstat(t testing.TB, path string) unix.Stat_t {
 	return st
 }
 
-// mode returns the permission bits of a file with set-id bits and sticky.
+// mode returns the permission bits of a file, including set-ID and sticky bits.
 func mode(t testing.TB, path string) uint32 {
 	t.Helper()
 	return lstat(t, path).Mode & 0o7777
 }
 
-// mntPatience bounds the wait of a test for what the daemon does in the
-// background.
+// mntPatience is the timeout of tests for what the daemon does in the background.
 const mntPatience = time.Minute

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestReadsAndAccessTimes reads files twice under each mount option that says
-// when a read is noted.
+// TestReadsAndAccessTimes reads files twice under each mount option that determines when a
+// read updates the access time.
 func TestReadsAndAccessTimes(t *testing.T) {
 	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	atime := func(t *testing.T, name string) time.Time {
@@ -20,8 +20,8 @@ func TestReadsAndAccessTimes(t *testing.T) {
 	}
 	for _, c := range []struct {
 		options string
-		// first and again say whether the first read of a file that was just
-		// written is noted, and one after that.
+		// first and again are true if the first read of a newly written file, and one after
+		// that, update the access time.
 		first, again bool
 	}{
 		{"relatime", true, false},
@@ -57,8 +57,8 @@ func TestReadsAndAccessTimes(t *testing.T) {
 	}
 }
 
-// TestAccessTimeStays sets the access time of files that the daemon serves while it
-// reads them ahead: what was asked for before changes it no more.
+// TestAccessTimeStays sets the access time of files that the daemon serves, while it reads
+// ahead: requests made earlier no longer change it.
 func TestAccessTimeStays(t *testing.T) {
 	everywhereWith(t, mnt.Options{Extra: []string{"--passthrough", "off"}}, func(t *testing.T, p place) {
 		name := p.path("f")

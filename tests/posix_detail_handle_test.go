@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// handleOf returns what an NFS server keeps of a file.
+// handleOf returns the file handle that an NFS server keeps of a file.
 func handleOf(t testing.TB, path string) unix.FileHandle {
 	t.Helper()
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
@@ -22,7 +22,7 @@ func handleOf(t testing.TB, path string) unix.FileHandle {
 	return h
 }
 
-// openHandle opens what a handle names, on the file system that dir is on.
+// openHandle opens the file of a handle, on the file system of dir.
 func openHandle(dir string, h unix.FileHandle) (*os.File, error) {
 	var f *os.File
 	err := withFile(dir, os.O_RDONLY, func(d *os.File) error {
@@ -35,7 +35,7 @@ func openHandle(dir string, h unix.FileHandle) (*os.File, error) {
 	return f, err
 }
 
-// forget makes the kernel drop the names and inodes that nobody uses.
+// forget makes the kernel drop unused names and inodes.
 func forget(t testing.TB) {
 	t.Helper()
 	must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
@@ -48,7 +48,7 @@ func wantByHandle(t testing.TB, dir string, h unix.FileHandle, ino uint64, seed 
 		t.Errorf("open by handle: %v", err)
 		return
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	if st := fstat(t, f); st.Ino != ino {
 		t.Errorf("inode %d, want %d", st.Ino, ino)
 	}
@@ -119,8 +119,8 @@ func TestInodeNumbersAndHandlesOutliveRemount(t *testing.T) {
 	m.Kill()
 	m.Start()
 	check()
-	// A number is never given again: what had a handle before is gone, not
-	// another file.
+	// An inode number is never reused: a handle of a removed file is stale, and does not lead
+	// to another file.
 	must(t, os.Remove(name(0)))
 	m.Remount()
 	create(t, name(0), 99, 1000)

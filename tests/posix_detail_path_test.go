@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// pathMax is PATH_MAX without the zero byte: the longest path that a program
-// can name.
+// pathMax is PATH_MAX without the zero byte: the length of the longest path that a program can
+// name.
 const pathMax = unix.PathMax - 1
 
-// deepDir makes directories below dir until a path has exactly n bytes, with
-// the last component to be made by the caller, and returns that path.
+// deepDir creates directories below dir until a path has exactly n bytes, including a last
+// component that the caller has to create, and returns that path.
 func deepDir(t *testing.T, dir string, n int) string {
 	t.Helper()
 	const long = 200

@@ -46,8 +46,8 @@ func TestOneOfManyCreatorsWins(t *testing.T) {
 	})
 }
 
-// race lets n goroutines try at once and returns how many did it; the others
-// get EEXIST.
+// race lets n goroutines try concurrently and returns how many succeeded; the others must get
+// EEXIST.
 func race(t *testing.T, n int, try func(n int) error) int {
 	t.Helper()
 	start := make(chan struct{})
@@ -68,15 +68,15 @@ func race(t *testing.T, n int, try func(n int) error) int {
 	return int(won.Load())
 }
 
-// The records of the append tests: a header that tells writer, number and
-// length, and content of the writer's own.
+// The records of the append tests: a header with writer, number and length, and content that
+// depends on the writer.
 const (
 	appendWriters = 8
 	appendEach    = 60
 	recordHead    = 12
 )
 
-// record makes the n-th record of a writer, each of another length.
+// record returns the n-th record of a writer; the lengths differ.
 func record(writer, n int) []byte {
 	b := make([]byte, recordHead+(writer*7919+n*104_729)%20_000)
 	binary.LittleEndian.PutUint32(b, uint32(writer))
@@ -114,8 +114,7 @@ func TestAppendingProcessesDoNotTearRecords(t *testing.T) {
 		var wg sync.WaitGroup
 		for w := range appendWriters {
 			wg.Go(func() {
-				// One file for each record, and a shell that appends each with
-				// one write.
+				// One file for each record, and a shell that appends each with one write.
 				const script = `for n in "$1"/*; do dd if="$n" of="$2" bs=32k oflag=append conv=notrunc status=none || exit 1; done`
 				dir := p.path(fmt.Sprintf("records-%d", w))
 				if err := os.Mkdir(dir, 0o755); err != nil {
@@ -142,8 +141,8 @@ func wantRecords(t *testing.T, path string) {
 	wantRecordsOf(t, path, appendEach)
 }
 
-// wantRecordsOf demands that a log has all records of each writer, whole and
-// in the writer's order.
+// wantRecordsOf checks that a log has all records of each writer, complete and in the writer's
+// order.
 func wantRecordsOf(t *testing.T, path string, each int) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -191,7 +190,7 @@ func TestListingDuringRenames(t *testing.T) {
 	})
 }
 
-// renameUntil renames the moving files to and fro.
+// renameUntil renames the moving files back and forth.
 func renameUntil(t *testing.T, p place, moving int, stop <-chan struct{}) {
 	t.Helper()
 	for from, to := "a", "b"; ; from, to = to, from {
@@ -210,8 +209,7 @@ func renameUntil(t *testing.T, p place, moving int, stop <-chan struct{}) {
 	}
 }
 
-// wantListedOnce demands that a listing has each of the names that do not
-// change exactly once.
+// wantListedOnce checks that a listing has each of the unchanging names exactly once.
 func wantListedOnce(t *testing.T, dir string, fixed int) {
 	t.Helper()
 	var names []string

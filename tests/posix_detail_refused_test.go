@@ -25,7 +25,7 @@ func TestInodeFlagsAreHonouredOrRefused(t *testing.T) {
 			f := open(t, p.path(name), os.O_RDONLY)
 			err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flag)
 			if err != nil {
-				// Refused: then nothing is told to be set, and all goes on.
+				// If refused, no flag is reported as set, and the file is still usable.
 				if p.isTmpfs() {
 					t.Fatal(err)
 				}
@@ -43,8 +43,8 @@ func TestInodeFlagsAreHonouredOrRefused(t *testing.T) {
 	})
 }
 
-// wantRefused demands that something was refused for good, not by an errno
-// that makes programs try again or believe it.
+// wantRefused checks that an operation was refused permanently, not with an errno that makes
+// programs retry or assume success.
 func wantRefused(t *testing.T, err error) {
 	t.Helper()
 	if err != unix.EOPNOTSUPP && err != unix.ENOTTY { //nolint:errorlint // package unix returns it bare
@@ -52,8 +52,8 @@ func wantRefused(t *testing.T, err error) {
 	}
 }
 
-// acl is an access control list that lets alice read: version 2, then tag,
-// permissions and id of each entry.
+// acl returns an access control list that lets alice read: version 2, then tag, permissions
+// and ID of each entry.
 func acl() []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	const nobodyInParticular = 0xffffffff

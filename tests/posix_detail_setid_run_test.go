@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// whoIs runs a program, which is id(1), as another user.
+// whoIs runs a program, a copy of id(1), as another user.
 func whoIs(t *testing.T, name string) (out []byte) {
 	t.Helper()
 	cmd := exec.Command(name)
@@ -24,8 +24,8 @@ func whoIs(t *testing.T, name string) (out []byte) {
 	return out
 }
 
-// TestSetIDProgramsThatOthersChanged runs set-user-id programs that another user
-// has changed: the kernel must not go by a mode that it has kept.
+// TestSetIDProgramsThatOthersChanged runs set-user-ID programs that another user has changed:
+// the kernel must not use a cached mode.
 func TestSetIDProgramsThatOthersChanged(t *testing.T) {
 	withoutUmask(t)
 	id, err := exec.LookPath("id")
@@ -50,7 +50,7 @@ func TestSetIDProgramsThatOthersChanged(t *testing.T) {
 		o := mnt.Options{AllowOther: true, Extra: []string{"-o", "suid", "--passthrough", passthrough}}
 		t.Run(passthrough, func(t *testing.T) {
 			everywhereWith(t, o, func(t *testing.T, p place) {
-				if p.isTmpfs() { // the tests' own is nosuid
+				if p.isTmpfs() { // the tests' own tmpfs is nosuid
 					must(t, unix.Mount("", filepath.Dir(p.dir), "", unix.MS_REMOUNT, ""))
 				}
 				for what, change := range changes {
@@ -61,8 +61,8 @@ func TestSetIDProgramsThatOthersChanged(t *testing.T) {
 	}
 }
 
-// changeSetID has another user change a set-user-id program: it runs as root before,
-// and not after.
+// changeSetID lets another user change a set-user-ID program: it runs as root before, but not
+// after.
 func changeSetID(t *testing.T, name, what string, program []byte, change func(*os.File) error) {
 	t.Helper()
 	must(t, os.WriteFile(name, program, 0o777))

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// The users of the tests. None of them is in the other's group.
+// The users of the tests. None is in another's group.
 const (
 	alice = 60001
 	bob   = 60002
@@ -96,8 +96,8 @@ func TestSetGroupIDBitIsNotForNonMembers(t *testing.T) {
 	})
 }
 
-// setIDChanges are the ways in which another user changes a file. Each takes
-// a file of 8 KiB that is open for writing, and its name.
+// setIDChanges returns the ways in which another user can change a file. Each gets a file of 8
+// KiB that is open for writing, and its name.
 func setIDChanges() map[string]func(f *os.File, name string) error {
 	return map[string]func(f *os.File, name string) error{
 		"write": func(f *os.File, _ string) error {
@@ -127,7 +127,7 @@ func setIDChanges() map[string]func(f *os.File, name string) error {
 	}
 }
 
-// withFile opens a file for fn.
+// withFile opens a file and calls fn with it.
 func withFile(name string, flags int, fn func(f *os.File) error) error {
 	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
@@ -163,8 +163,7 @@ func TestSetIDBitsAreClearedByWhoeverChanges(t *testing.T) {
 	})
 }
 
-// byRoot does the change as root, which the bits survive, and puts the file
-// back.
+// byRoot makes the change as root, which preserves the bits, and restores the file.
 func byRoot(t *testing.T, name string, change func(f *os.File, name string) error) {
 	t.Helper()
 	must(t, withFile(name, unix.O_RDWR, func(f *os.File) error { return change(f, name) }))

@@ -61,7 +61,7 @@ func TestStatxOfSpecialFiles(t *testing.T) {
 	})
 }
 
-// wantSameAsStat demands that stat tells what statx told.
+// wantSameAsStat checks that stat and statx agree.
 func wantSameAsStat(t *testing.T, path string, st *unix.Statx_t) {
 	t.Helper()
 	plain := lstat(t, path)
@@ -74,7 +74,7 @@ func wantSameAsStat(t *testing.T, path string, st *unix.Statx_t) {
 func TestFifoCarriesBytes(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		must(t, unix.Mkfifo(p.path("fifo"), 0o600))
-		// Opened for both, it waits for nobody.
+		// Opened for both reading and writing, it does not block.
 		f := open(t, p.path("fifo"), os.O_RDWR)
 		if _, err := f.WriteString("through"); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestFifoCarriesBytes(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
-		t.Chdir(p.dir) // a socket's path is short
+		t.Chdir(p.dir) // the path of a socket must be short
 		l, err := net.Listen("unix", "sock")
 		must(t, err)
 		served := make(chan error, 1)

@@ -12,15 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// timeCase is an operation on the file f (10 000 bytes, of which /l is
-// another name) of the directory that it gets, and which times move.
+// timeCase is an operation on the file f (10 000 bytes, with a second name /l) in the
+// directory that it gets, with the times that it changes.
 type timeCase struct {
 	do func(dir string) error
-	// file and dir are which times of f and of the directory move: "m", "c",
-	// "mc" or none.
+	// file and dir list the changed times of f and of the directory: "m", "c", "mc" or none.
 	file, dir string
-	// unseen says that the kernel's tmpfs, of which host files are made, does
-	// not notice: it does not see stores to pages that are mapped already.
+	// unseen is true if the kernel's tmpfs, which backs host files, does not detect the
+	// change: it does not see stores to pages that are already mapped.
 	unseen bool
 }
 
@@ -86,7 +85,7 @@ func timeCases() map[string]timeCase {
 	}
 }
 
-// rename renames and, with two more names, renames back.
+// rename renames and, if two more names are given, renames those as well, to undo it.
 func rename(dir, from, to string, flags uint, back ...string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, dir+"/"+from, unix.AT_FDCWD, dir+"/"+to, flags)
 	if err != nil || len(back) == 0 {
@@ -108,7 +107,7 @@ func copyInto(from, to string) func(string) error {
 
 func storeInMap(f *os.File) error { return inMap(f, func(mem []byte) { mem[7] = 1 }) }
 
-// inMap does something to the file's first page in a map and writes it back.
+// inMap maps the file's first page, calls fn with it and syncs it.
 func inMap(f *os.File, fn func(mem []byte)) error {
 	mem, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -162,8 +161,8 @@ func checkTimes(t *testing.T, dir string, c timeCase) {
 	if got := moved(parent, parentNow); got != c.dir {
 		t.Errorf("of the directory moved %q, want %q", got, c.dir)
 	}
-	// What a program sees by the name is what it sees by the descriptor, now
-	// and when the kernel has to ask again.
+	// The attributes by name equal those by descriptor, now and when the kernel has to ask
+	// again.
 	if st, err := os.Lstat(dir + "/l"); err == nil {
 		if byName := lstat(t, dir+"/l"); byName.Mtim != fileNow.Mtim || byName.Ctim != fileNow.Ctim {
 			t.Errorf("by name %v %v, by descriptor %v %v (%v)", byName.Mtim, byName.Ctim, fileNow.Mtim, fileNow.Ctim, st.Name())
@@ -171,8 +170,7 @@ func checkTimes(t *testing.T, dir string, c timeCase) {
 	}
 }
 
-// moved tells which times are later than they were; one that went back is
-// told with a minus.
+// moved lists the times that are later than before; one that is earlier gets a minus.
 func moved(before, after unix.Stat_t) string {
 	var b strings.Builder
 	for _, c := range []struct {
@@ -219,8 +217,8 @@ func TestTimesSetAreKeptToTheNanosecond(t *testing.T) {
 	})
 }
 
-// TestTimesThatAreSetStay: what was stored in a map before is not written back
-// later, with a time of its own.
+// TestTimesThatAreSetStay checks that earlier stores through a map are not written back later,
+// with a time of their own.
 func TestTimesThatAreSetStay(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		create(t, p.path("a"), 1, 10_000)

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// losingName are the ways in which a file loses its name while it is open.
+// losingName returns the ways in which an open file can lose its name.
 func losingName(p place) map[string]func(name string) error {
 	return map[string]func(name string) error{
 		"unlinked": os.Remove,
@@ -46,8 +46,8 @@ func TestOpenFileWithoutAName(t *testing.T) {
 	})
 }
 
-// useWithoutName does with an open file of 100 000 bytes of content 1 all
-// that can be done with an open file.
+// useWithoutName uses an open file of 100 000 bytes of content 1 in every way in which an open
+// file can be used.
 func useWithoutName(t *testing.T, f *os.File) {
 	t.Helper()
 	wantRange(t, f, 1, 0, 100_000)
@@ -76,8 +76,7 @@ func useWithoutName(t *testing.T, f *os.File) {
 	}
 }
 
-// TestAttributesOfAFileWithoutAName looks at files by O_PATH after their names
-// went.
+// TestAttributesOfAFileWithoutAName checks files by O_PATH after their names were removed.
 func TestAttributesOfAFileWithoutAName(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		for what, lose := range map[string]func(name string) (size int64){
@@ -105,7 +104,7 @@ func TestAttributesOfAFileWithoutAName(t *testing.T) {
 			must(t, err)
 			want := lose(name)
 			var st unix.Stat_t
-			// The kernel tells of a close after it has returned.
+			// The kernel sends the release after close has returned.
 			kit.Eventually(t, mntPatience, func() bool {
 				must(t, unix.Fstat(fd, &st))
 				return st.Size == want
@@ -118,8 +117,8 @@ func TestAttributesOfAFileWithoutAName(t *testing.T) {
 	})
 }
 
-// TestReopenAFileWithoutAName opens, through /proc, what only a descriptor of
-// O_PATH holds. Its memory is free when that is closed.
+// TestReopenAFileWithoutAName opens, through /proc, a file that only a descriptor of O_PATH
+// refers to. Its memory is freed when that is closed.
 func TestReopenAFileWithoutAName(t *testing.T) {
 	everywhere(t, reopenWithoutName)
 }
@@ -159,14 +158,14 @@ func reopenWithoutName(t *testing.T, p place) {
 			}
 			must(t, os.Truncate(again, 4096))
 			must(t, unix.Close(fd))
-			_ = os.Remove(name) // that which replaced it
+			_ = os.Remove(name) // the file that replaced it
 			kit.Eventually(t, mntPatience, func() bool { return freeIn(t, p) >= before })
 		})
 	}
 }
 
-// TestKillWithAFileWithoutAName kills the daemon while a descriptor of O_PATH
-// holds files: the next one gives their memory back.
+// TestKillWithAFileWithoutAName kills the daemon while a descriptor of O_PATH refers to files:
+// the next daemon frees their memory.
 func TestKillWithAFileWithoutAName(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})
@@ -177,8 +176,8 @@ func TestKillWithAFileWithoutAName(t *testing.T) {
 		must(t, err)
 		defer func() { must(t, unix.Close(fd)) }()
 		must(t, os.Remove(name))
-		// The kernel tells of the close after it has returned: what was taken in advance is
-		// given back then.
+		// The kernel sends the release after close has returned: only then is preallocated
+		// memory freed.
 		kit.Eventually(t, mntPatience, func() error {
 			if used := m.Device(device).Used; used != 5<<20 {
 				return fmt.Errorf("%s: %d bytes are used", device, used)
@@ -201,8 +200,8 @@ func freeIn(t testing.TB, p place) uint64 {
 	return st.Bfree
 }
 
-// TestRoomAfterRemoval fills a device again and again: what was removed is
-// free for the next file.
+// TestRoomAfterRemoval fills a device repeatedly: the space of removed files is available for
+// the next file.
 func TestRoomAfterRemoval(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		if p.isTmpfs() {
@@ -276,7 +275,7 @@ func TestTmpfile(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		fd, err := unix.Open(p.dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		if err != nil && !p.isTmpfs() {
-			// Refused whole, as docs/semantics.md says.
+			// Refused completely, as documented in docs/semantics.md.
 			wantErrno(t, err, unix.EOPNOTSUPP)
 			return
 		}
@@ -294,7 +293,7 @@ func fstat(t testing.TB, f *os.File) unix.Stat_t {
 	return st
 }
 
-// writeRange writes the bytes of a content to where they belong.
+// writeRange writes a range of a content at its offset.
 func writeRange(t testing.TB, f *os.File, seed uint64, off int64, n int) {
 	t.Helper()
 	if _, err := f.WriteAt(kit.Bytes(seed, off, n), off); err != nil {
@@ -302,7 +301,7 @@ func writeRange(t testing.TB, f *os.File, seed uint64, off int64, n int) {
 	}
 }
 
-// wantRange demands that a range of a file has the bytes of a content.
+// wantRange checks that a range of a file has the bytes of a content.
 func wantRange(t testing.TB, f io.ReaderAt, seed uint64, off int64, n int) {
 	t.Helper()
 	got := readRange(t, f, off, n)
@@ -311,7 +310,7 @@ func wantRange(t testing.TB, f io.ReaderAt, seed uint64, off int64, n int) {
 	}
 }
 
-// wantZeros demands that a range of a file is zeros.
+// wantZeros checks that a range of a file is zeros.
 func wantZeros(t testing.TB, f io.ReaderAt, off int64, n int) {
 	t.Helper()
 	got := readRange(t, f, off, n)

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestPosix runs go-fuse's conformance tests on each kind of device. A known
-// deviation is a skip with its reason, which stands in docs/semantics.md.
+// TestPosix runs go-fuse's conformance tests on each kind of device. A known deviation is
+// skipped with its reason, which is documented in docs/semantics.md.
 func TestPosix(t *testing.T) {
 	kit.Check(t)
 	useStandInCards(t, "memory=536870912")
@@ -37,7 +37,7 @@ func TestPosix(t *testing.T) {
 	}
 }
 
-// deviations are the tests of go-fuse that hmcfs does not pass, by design.
+// deviations returns the tests of go-fuse that hmcfs does not pass, by design.
 func deviations() map[string]string {
 	return map[string]string{
 		"FcntlFlockLocksFile": "fcntl locks belong to the process, so it is not in its own way; tmpfs grants them too",

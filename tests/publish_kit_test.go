@@ -12,13 +12,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// publishSize has an end that no block and no page ends at.
+// publishSize is a multiple of neither the block nor the page size.
 const publishSize = 3<<20 + 4097
 
-// onPublishers runs a test in a directory of each kind of device: of the host
-// tier, once served by the kernel and once by the daemon, of a device whose
-// memory is copied, of one whose memory is mapped, and of OpenCL where there
-// is one. In short tests the daemon's host tier is left out.
+// onPublishers runs a test in a directory of each kind of device: of the host tier, both
+// served by the kernel and by the daemon, of a device whose memory is copied, of one whose
+// memory is mapped, and of OpenCL if available. Short tests omit the host tier served by the
+// daemon.
 func onPublishers(t *testing.T, fn func(t *testing.T, p place)) {
 	t.Helper()
 	kit.Check(t)
@@ -40,7 +40,7 @@ func onPublishers(t *testing.T, fn func(t *testing.T, p place)) {
 	})
 }
 
-// other is the directory of another device than the place's.
+// other returns the directory of a device other than the place's.
 func (p place) other() string {
 	if p.name == "host" {
 		return p.m.Path("sim0")
@@ -48,8 +48,7 @@ func (p place) other() string {
 	return p.m.Path("host")
 }
 
-// publish makes a file of n bytes, publishes it under a key, and returns its
-// path.
+// publish creates a file of n bytes, publishes it under a key, and returns its path.
 func (p place) publish(t testing.TB, key string, seed uint64, n int) string {
 	t.Helper()
 	from := p.path(key + ".made")
@@ -59,7 +58,7 @@ func (p place) publish(t testing.TB, key string, seed uint64, n int) string {
 	return to
 }
 
-// wantGone demands that nothing is published under a path any more.
+// wantGone checks that nothing is published under a path any more.
 func wantGone(t testing.TB, path string) {
 	t.Helper()
 	_, err := os.Lstat(path)
@@ -68,8 +67,8 @@ func wantGone(t testing.TB, path string) {
 	wantErrno(t, err, unix.ENOENT)
 }
 
-// wantGoneSoon is wantGone after a time to live, or after a map, whose end is
-// heard of a moment after munmap(2).
+// wantGoneSoon waits for that, after a time to live or after a map, whose end the daemon
+// learns a moment after munmap(2).
 func wantGoneSoon(t testing.TB, path string) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() error {
@@ -81,8 +80,7 @@ func wantGoneSoon(t testing.TB, path string) {
 	wantGone(t, path)
 }
 
-// wantOffered demands that a file is there to be received, whole, and receives
-// it.
+// wantOffered checks that a complete file can be received, by receiving it.
 func wantOffered(t testing.TB, path string, seed uint64, n int) {
 	t.Helper()
 	if st := lstat(t, path); st.Size != int64(n) {
@@ -104,7 +102,7 @@ func namesIn(t testing.TB, dir string) []string {
 	return names
 }
 
-// mapping maps a file of publishSize, which is closed then, until the end of the test.
+// mapping maps a file of publishSize until the end of the test, and closes it.
 func mapping(t testing.TB, path string, flags int) (view []byte, unmap func()) {
 	t.Helper()
 	f, err := os.Open(path)

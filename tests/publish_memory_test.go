@@ -16,14 +16,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// sharer is a program that has registered memory of its own.
+// sharer is a program with registered memory.
 type sharer struct {
 	peer   heterotest.Peer
 	memory heterotest.Memory
 	list   []hetero.DeviceBlobList
 }
 
-// newSharer makes a program with n bytes of a device's memory.
+// newSharer creates a program with n bytes of a device's memory.
 func newSharer(t *testing.T, m *mnt.M, device string, seed uint64, n int) *sharer {
 	t.Helper()
 	world := keyworld.New(filepath.Join(m.RuntimeDir, "admin.sock"), keyworld.Options{Devices: []devices.Name{devices.Name(device)}})
@@ -49,9 +49,8 @@ func ended(t *testing.T, f *hetero.Future) error {
 	return f.Wait(ctx)
 }
 
-// TestPublishedMemoryIsReceivedInTheMount has a program publish its memory, and
-// receives it by mv and by reading. What the program writes afterwards is its
-// own.
+// TestPublishedMemoryIsReceivedInTheMount lets a program publish its memory, and receives it
+// by mv and by reading. Later writes of the program do not affect the received file.
 func TestPublishedMemoryIsReceivedInTheMount(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -93,8 +92,8 @@ func TestPublishedMemoryIsReceivedInTheMount(t *testing.T) {
 	}
 }
 
-// TestKeyedObjectsAreSeenAtOnce has objects made, replaced and removed for a
-// key, and looks through the mount before and after each.
+// TestKeyedObjectsAreSeenAtOnce creates, replaces and removes objects under a key, and checks
+// the mount before and after each change.
 func TestKeyedObjectsAreSeenAtOnce(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -134,7 +133,7 @@ func TestKeyedObjectsAreSeenAtOnce(t *testing.T) {
 		}
 		s.memory.Write(t, 0, kit.Bytes(1, 0, 100_000))
 	}
-	// Names are made there by hmcfs alone, and taken away by anybody who may.
+	// Only hmcfs creates names there, but any user with the right may remove them.
 	gather()
 	create(t, m.Path("host", "f"), 3, 10)
 	for _, err := range []error{

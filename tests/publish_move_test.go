@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPublishMovesNoByte publishes by mv and receives by mv: on the file's own
-// device only names move, to another device the bytes do.
+// TestPublishMovesNoByte publishes by mv and receives by mv: on the file's own device only
+// names change, to another device the bytes are copied.
 func TestPublishMovesNoByte(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		create(t, p.path("f"), 1, publishSize)
@@ -44,8 +44,8 @@ func TestPublishMovesNoByte(t *testing.T) {
 	})
 }
 
-// TestPublishReceivedOnAnotherDevice receives by mv to where the bytes are not,
-// also in the place of another file.
+// TestPublishReceivedOnAnotherDevice receives by mv to another device than the one with the
+// bytes, also over an existing file.
 func TestPublishReceivedOnAnotherDevice(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		for seed, target := range []string{"new", "over"} {
@@ -62,8 +62,8 @@ func TestPublishReceivedOnAnotherDevice(t *testing.T) {
 	})
 }
 
-// TestPublishRefuses tries all that makes no sense in publish/, and then has
-// the publication whole.
+// TestPublishRefuses tries all operations that make no sense in publish/, after which the
+// publication is still complete.
 func TestPublishRefuses(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
@@ -116,15 +116,15 @@ func TestPublishRefuses(t *testing.T) {
 			wantErrno(t, os.Rename(dir, p.path("p")), unix.EPERM)
 			wantErrno(t, os.Remove(dir), unix.EPERM)
 		})
-		// What concerns the inode and not its bytes is as for any file.
+		// Operations on the inode and not on its bytes work as for any file.
 		must(t, os.Chmod(offer, 0o640))
 		must(t, unix.Setxattr(offer, "user.a", []byte("1"), 0))
 		wantOffered(t, offer, 1, publishSize)
 	})
 }
 
-// TestPublishBusy publishes what somebody has open or mapped: refused, so that
-// mv does not copy instead. It waits for what is just being closed.
+// TestPublishBusy publishes files that are open or mapped: this is refused with an error after
+// which mv does not fall back to copying. It waits for a file that is just being closed.
 func TestPublishBusy(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		create(t, p.path("f"), 1, publishSize)
@@ -149,7 +149,7 @@ func TestPublishBusy(t *testing.T) {
 	})
 }
 
-// TestKeyedDirectoryIsHmcfs tries to make names where objects of keys are made.
+// TestKeyedDirectoryIsHmcfs tries to create names in the directory of keyed objects.
 func TestKeyedDirectoryIsHmcfs(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		keyed := p.m.Path(p.name, ".keys")
@@ -159,7 +159,7 @@ func TestKeyedDirectoryIsHmcfs(t *testing.T) {
 		wantErrno(t, err, unix.EPERM)
 		wantErrno(t, os.Rename(p.path("f"), keyed), unix.EPERM)
 		wantErrno(t, os.Symlink("x", keyed), unix.EPERM)
-		// Elsewhere it is a name as any other.
+		// Elsewhere it is a name like any other.
 		must(t, os.Mkdir(p.path(".keys"), 0o755))
 		must(t, os.Rename(p.path("f"), p.path(".keys", "f")))
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestKeysAreSeenAtOnce looks for a key before and after each change: the
-// kernel keeps neither that it is there nor that it is not.
+// TestKeysAreSeenAtOnce looks up a key before and after each change: the kernel caches neither
+// its existence nor its absence.
 func TestKeysAreSeenAtOnce(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		key := "key-of-" + p.name
@@ -36,8 +36,8 @@ func TestKeysAreSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestTTL gives files an end and sees it come, although the kernel knows their
-// names.
+// TestTTL sets the expiry of files and checks that they expire, although the kernel has cached
+// their names.
 func TestTTL(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		f := p.path("f")
@@ -56,7 +56,7 @@ func TestTTL(t *testing.T) {
 		must(t, unix.Removexattr(f, "user.hmc.ttl"))
 		wantNoXattr(t, f, "user.hmc.ttl")
 
-		// Both are open when their time is over; one is looked at meanwhile.
+		// Both are open when they expire; the attributes of one are read meanwhile.
 		h := open(t, f, os.O_RDONLY)
 		create(t, p.path("closed"), 2, 1000)
 		wantContent(t, p.path("closed"), 2, 1000)
@@ -75,14 +75,14 @@ func TestTTL(t *testing.T) {
 			t.Errorf("stat of the open file: %v", err)
 		}
 		must(t, h.Close())
-		// Their names are as free as any.
+		// Their names can be reused.
 		create(t, f, 3, 2000)
 		wantContent(t, f, 3, 2000)
 		must(t, os.Mkdir(p.path("closed"), 0o755))
 	})
 }
 
-// TestTTLOfWhatIsPublished sees a publication end.
+// TestTTLOfWhatIsPublished checks that a publication expires.
 func TestTTLOfWhatIsPublished(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		create(t, p.path("f"), 1, 1000)

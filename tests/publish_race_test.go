@@ -16,20 +16,20 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// racer is one who tries to receive.
+// racer is one competitor for a publication.
 type racer struct {
 	got []byte
 	err error
 }
 
-// receive opens a publication and reads it to its end in pieces.
+// receive opens a publication and reads it completely in pieces.
 func (r *racer) receive(offer string, piece int) {
 	f, err := os.Open(offer)
 	if err != nil {
 		r.err = err
 		return
 	}
-	defer func() { _ = f.Close() }() // it was read only
+	defer func() { _ = f.Close() }() // the file was only read
 	buf := make([]byte, piece)
 	for {
 		n, err := f.Read(buf)
@@ -51,8 +51,8 @@ func (r *racer) move(offer, to string) {
 	}
 }
 
-// wantOneWinner demands that one racer has the whole, and all others an error
-// and less.
+// wantOneWinner checks that one racer has all bytes, and all others have an error and fewer
+// bytes.
 func wantOneWinner(t *testing.T, racers []racer, seed uint64, size int) {
 	t.Helper()
 	won := 0
@@ -77,8 +77,7 @@ func wantOneWinner(t *testing.T, racers []racer, seed uint64, size int) {
 	}
 }
 
-// TestPublishHasOneReceiver has several try at the same time, by reading and by
-// moving it away.
+// TestPublishHasOneReceiver lets several racers compete, by reading and by renaming.
 func TestPublishHasOneReceiver(t *testing.T) {
 	const rounds, size = 60, 300_001
 	onPublishers(t, func(t *testing.T, p place) {
@@ -105,8 +104,8 @@ func TestPublishHasOneReceiver(t *testing.T) {
 	})
 }
 
-// TestPublishHasOneReceiverInStep has two who both lack nothing but the last
-// byte: whoever asks for it first has it.
+// TestPublishHasOneReceiverInStep lets two readers read all but the last byte: the first to
+// request it receives the object.
 func TestPublishHasOneReceiverInStep(t *testing.T) {
 	const size = 20_000
 	onPublishers(t, func(t *testing.T, p place) {
@@ -123,7 +122,7 @@ func TestPublishHasOneReceiverInStep(t *testing.T) {
 			must(t, err)
 			_, err = files[1-first].ReadAt(make([]byte, 1), size-1)
 			wantErrno(t, err, unix.EIO)
-			// The loser's end is nobody's business.
+			// The close by the loser has no effect.
 			must(t, files[1-first].Close())
 			_, err = files[first].ReadAt(make([]byte, size), 0)
 			must(t, err)
@@ -133,7 +132,7 @@ func TestPublishHasOneReceiverInStep(t *testing.T) {
 	})
 }
 
-// TestPublishCopiedByTwoPrograms has programs race that are not ours.
+// TestPublishCopiedByTwoPrograms lets programs that are not part of hmcfs compete.
 func TestPublishCopiedByTwoPrograms(t *testing.T) {
 	const size = 6<<20 + 1
 	onPublishers(t, func(t *testing.T, p place) {
@@ -154,12 +153,12 @@ func TestPublishCopiedByTwoPrograms(t *testing.T) {
 			for i, to := range copies {
 				got, err := os.ReadFile(to)
 				if err == nil {
-					// Who comes second may have made the file; it is not the whole.
+					// The loser may have created the file, but incompletely.
 					racers[i].got = got
 					must(t, os.Remove(to))
 				}
 				if racers[i].err != nil && kit.DiffAt(got, uint64(round), 0) >= 0 {
-					racers[i].got = nil // it is no copy of it
+					racers[i].got = nil // it is not a copy of it
 				}
 			}
 			wantOneWinner(t, racers, uint64(round), size)
@@ -168,13 +167,13 @@ func TestPublishCopiedByTwoPrograms(t *testing.T) {
 	})
 }
 
-// TestPublishReaderKilled kills a reader who has read a part, and has another
-// one receive the whole.
+// TestPublishReaderKilled kills a reader in the middle, and checks that another one receives
+// everything.
 func TestPublishReaderKilled(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
 		for _, program := range []string{"dd bs=64k if=%s", "cat %s"} {
-			// Nobody reads what it writes: it gets stuck in the middle.
+			// The pipe is not read, so the reader blocks in the middle.
 			from, to, err := os.Pipe()
 			must(t, err)
 			cmd := exec.Command("sh", "-c", "exec "+fmt.Sprintf(program, offer))
@@ -193,8 +192,8 @@ func TestPublishReaderKilled(t *testing.T) {
 	})
 }
 
-// TestPublishSurvivesTheDaemon kills the daemon before, in the middle of and
-// after delivery: the object is delivered, or it is there again, whole.
+// TestPublishSurvivesTheDaemon kills the daemon before, during and after delivery: the object
+// is either delivered or published again, complete.
 func TestPublishSurvivesTheDaemon(t *testing.T) {
 	kit.Check(t)
 	const size = 1<<20 + 333
@@ -215,7 +214,7 @@ func TestPublishSurvivesTheDaemon(t *testing.T) {
 		if n, err := f.ReadAt(make([]byte, size), 0); n > 0 || err == nil {
 			t.Errorf("of a dead daemon: %d bytes, %v", n, err)
 		}
-		_ = f.Close() // the daemon that it belongs to is dead
+		_ = f.Close() // its daemon is dead
 		m.Start()
 		if read == size {
 			wantGone(t, offer)
@@ -259,7 +258,7 @@ func TestPublishDaemonKilledInDelivery(t *testing.T) {
 	}
 }
 
-// TestPublishSurvivesAnUnmount keeps what is published in host memory.
+// TestPublishSurvivesAnUnmount checks that publications in host memory are preserved.
 func TestPublishSurvivesAnUnmount(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})

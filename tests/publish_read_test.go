@@ -18,13 +18,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// publishReader reads a whole publication and returns what it got.
+// publishReader reads a whole publication and returns its bytes.
 type publishReader struct {
 	name string
 	read func(t *testing.T, p place, offer string) []byte
 }
 
-// outputOf runs a program and returns what it writes.
+// outputOf runs a program and returns its output.
 func outputOf(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	out, err := exec.Command(name, args...).Output()
@@ -32,7 +32,7 @@ func outputOf(t *testing.T, name string, args ...string) []byte {
 	return out
 }
 
-// copiedTo has a program copy to a path, and returns what is there then.
+// copiedTo runs a program that copies to a path, and returns the content of that path.
 func copiedTo(t *testing.T, path string, args ...string) []byte {
 	t.Helper()
 	run(t, args[0], args[1:]...)
@@ -42,10 +42,10 @@ func copiedTo(t *testing.T, path string, args ...string) []byte {
 	return got
 }
 
-// stretch is a part of a file.
+// stretch is a range of a file.
 type stretch struct{ off, n int }
 
-// inRandomOrder cuts n bytes into stretches, some of which overlap.
+// inRandomOrder divides n bytes into stretches, some of which overlap.
 func inRandomOrder(n int) []stretch {
 	var all []stretch
 	for off := 0; off < n; {
@@ -122,7 +122,7 @@ func publishReaders() []publishReader {
 	}
 }
 
-// TestPublishReceivedByReading receives in every way of reading.
+// TestPublishReceivedByReading receives by every way of reading.
 func TestPublishReceivedByReading(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		for i, r := range publishReaders() {
@@ -151,7 +151,7 @@ func TestPublishReceivedByReading(t *testing.T) {
 	})
 }
 
-// emptyByOneOfMany has readers and a rename compete for an empty publication: one
+// emptyByOneOfMany lets readers and a rename compete for an empty publication: exactly one
 // receives it.
 func emptyByOneOfMany(t *testing.T, p place) {
 	t.Helper()
@@ -180,9 +180,9 @@ func emptyByOneOfMany(t *testing.T, p place) {
 	wantGone(t, offer)
 }
 
-// TestPublishGoesWithItsReader has the reader keep the file open when it has
-// everything: it may read it again, nobody else does, and the file goes when it
-// closes it.
+// TestPublishGoesWithItsReader lets a reader that has received everything keep the file open:
+// it can read it again, no other process can, and the file is removed when the reader closes
+// it.
 func TestPublishGoesWithItsReader(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
@@ -210,8 +210,8 @@ func TestPublishGoesWithItsReader(t *testing.T) {
 	})
 }
 
-// TestPublishPartsConsumeNothing reads, maps and looks at all but everything,
-// and then there is everything.
+// TestPublishPartsConsumeNothing reads, maps and inspects all but the whole, after which the
+// publication is still complete.
 func TestPublishPartsConsumeNothing(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
@@ -220,7 +220,7 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 				t.Errorf("%d bytes at %d differ at %d", s.n, s.off, d)
 			}
 		}
-		// Two readers of a half each have not got it either.
+		// Two readers of one half each do not consume it either.
 		pread(t, offer, []stretch{{0, publishSize / 2}})
 		pread(t, offer, []stretch{{publishSize / 2, publishSize - publishSize/2}})
 		pread(t, offer, nil)
@@ -251,8 +251,8 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 	})
 }
 
-// TestPublishMappedIsExclusive has one reader with a map: the kernel's pages
-// are everybody's, so nobody else gets at the file as long as it is open.
+// TestPublishMappedIsExclusive maps the file in one reader: the kernel's page cache is shared
+// by all processes, so no other can read the file while it is open.
 func TestPublishMappedIsExclusive(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
@@ -267,7 +267,7 @@ func TestPublishMappedIsExclusive(t *testing.T) {
 	})
 }
 
-// TestPublishWithdrawn removes a publication, also beside a reader.
+// TestPublishWithdrawn removes a publication, also while it is being read.
 func TestPublishWithdrawn(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
@@ -286,8 +286,8 @@ func TestPublishWithdrawn(t *testing.T) {
 	})
 }
 
-// What a client has reserved can't be renamed, and comes to one who waits for it
-// when that client ends without having received it.
+// A publication that a client has reserved can't be renamed, and is delivered to a waiting
+// subscriber when that client ends without having received it.
 func TestReservedByAClient(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestPublishFollowsModes has users publish for each other, and try to get at
-// what is not for them.
+// TestPublishFollowsModes lets users publish for each other, and try to access what is not for
+// them.
 func TestPublishFollowsModes(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true, Devices: []string{"host,size=64MiB", "sim:0,size=64MiB", "sim:1,size=64MiB,mapped=true"}})
@@ -54,7 +54,7 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 		}
 		wantErrno(t, os.Rename(filepath.Join(bobs, "f"), offer), unix.EPERM)
 	})
-	// To receive is to remove: the right to read is not enough for it.
+	// To receive is to remove: the right to read is not sufficient.
 	alices := func(mode os.FileMode) {
 		mnt.AsUser(t, userAlice(), func() {
 			if err := os.Chmod(offer, mode); err != nil {
@@ -73,7 +73,7 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 	if err := claimAsBob(t, m, "t"); !errors.Is(err, hetero.ErrNotAuthorized) {
 		t.Errorf("bob's claim over the socket: %v", err)
 	}
-	// Who may read and write may receive.
+	// A user that may read and write may receive.
 	alices(0o666)
 	if err := claimAsBob(t, m, "t"); err != nil {
 		t.Errorf("bob's claim of what he may write: %v", err)
@@ -94,7 +94,7 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 	wantContent(t, filepath.Join(dir, "back"), 2, 10_000)
 }
 
-// claimAsBob reserves a publication over the socket, and gives it back.
+// claimAsBob reserves a publication over the socket, and releases it.
 func claimAsBob(t *testing.T, m *mnt.M, key string) (err error) {
 	t.Helper()
 	mnt.AsUser(t, userBob(), func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestPythonCopies has Python copy a file inside a device, and tells by
-// user.hmc.path which of its ways go through the program.
+// TestPythonCopies copies a file inside a device with Python, and checks by user.hmc.path
+// which of Python's methods move the bytes through the program.
 func TestPythonCopies(t *testing.T) {
 	kit.Require(t, "root", "fuse", "tool:python3")
 	kit.Check(t)

@@ -24,15 +24,15 @@ var (
 	replayFile = flag.String("replay", "", "a program to run instead of random ones: go test ./tests -run RandomOps -replay FILE")
 )
 
-// opsConfig is one way to mount. All must give the same answers.
+// opsConfig is one way to mount. The results must be the same for all.
 type opsConfig struct {
 	name string
-	// a and b are the directories of the mount that programs work in.
+	// a and b are the directories of the mount in which programs work.
 	a, b    string
 	devices []string
 	extra   []string
 	needs   []string
-	// crash says that all that is in a and b survives the daemon's death.
+	// crash is true if everything in a and b survives the daemon's death.
 	crash bool
 }
 
@@ -80,14 +80,14 @@ func TestRandomOps(t *testing.T) {
 	}
 }
 
-// namedProgram is a program and where it is from.
+// namedProgram is a program with its origin.
 type namedProgram struct {
 	name string
 	ops  randomops.Program
 }
 
-// opsPrograms are those of the file that was asked for, or else those that
-// have failed once and some random ones.
+// opsPrograms returns the programs of the selected file or, by default, those that have failed
+// before and some random ones.
 func opsPrograms(t *testing.T) []namedProgram {
 	t.Helper()
 	if *replayFile != "" {
@@ -131,7 +131,7 @@ func readProgram(t *testing.T, file string) namedProgram {
 	return namedProgram{name: file, ops: p}
 }
 
-// runBelow calls run with empty directories below a and b, which it removes.
+// runBelow creates empty directories below a and b, calls run with them, and removes them.
 func runBelow(t *testing.T, a, b string, run func(randomops.Target)) {
 	t.Helper()
 	var target randomops.Target
@@ -150,7 +150,7 @@ func runBelow(t *testing.T, a, b string, run func(randomops.Target)) {
 	}
 }
 
-// opsRun is one configuration under test.
+// opsRun runs programs on one configuration.
 type opsRun struct {
 	t      *testing.T
 	config opsConfig
@@ -158,8 +158,8 @@ type opsRun struct {
 	tmpfs  string
 }
 
-// opsPatience bounds the time of one program before its daemon is taken to
-// hang, and told to say where.
+// opsPatience is the time after which the daemon of a program counts as hanging, and is told
+// to dump its goroutines.
 const opsPatience = 2 * time.Minute
 
 // on runs a program on the mount.
@@ -183,7 +183,7 @@ func (r *opsRun) on(p randomops.Program) (steps []randomops.Step) {
 	return steps
 }
 
-// revive mounts again when a program has ended the daemon.
+// revive mounts again after a program has ended the daemon.
 func (r *opsRun) revive() {
 	r.t.Helper()
 	if _, err := os.Stat(r.mount.Path(".hmcfs", "version")); err != nil {
@@ -193,7 +193,7 @@ func (r *opsRun) revive() {
 	}
 }
 
-// report makes a program that has failed small, and tells it.
+// report minimizes a program that has failed, and reports it.
 func (r *opsRun) report(p namedProgram, d *randomops.Diff) {
 	r.t.Helper()
 	r.t.Errorf("%s differs from tmpfs after %s:\n%v", r.config.name, p.name, d)

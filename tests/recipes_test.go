@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// skipCode is with what a recipe ends that lacks a package or a card.
+// skipCode is the exit status of a recipe that lacks a package or a card.
 const skipCode = 77
 
-// TestRecipes runs the programs of docs/recipes.md: those for the host's
-// memory here, those for a card on machines that have one.
+// TestRecipes runs the programs of docs/recipes.md: those for host memory here, those for a
+// card on machines that have one.
 func TestRecipes(t *testing.T) {
 	kit.Check(t)
 	devices := []string{"host,size=64MiB", "sim:0,size=64MiB"}
@@ -45,17 +45,17 @@ func TestRecipes(t *testing.T) {
 			}
 			for _, device := range where[pkg] {
 				runRecipe(t, python, path, m.Path(device, name))
-				runRecipe(t, python, path, m.Path(device, name)) // the first has left nothing that is in its way
+				runRecipe(t, python, path, m.Path(device, name)) // the first run has left nothing that prevents a second
 			}
 		})
 	}
 }
 
-// runRecipe runs a recipe with a file.
+// runRecipe runs a recipe on a file.
 func runRecipe(t *testing.T, python, recipe, file string) {
 	t.Helper()
 	cmd := exec.Command(python, recipe, file)
-	// A file of the tree is not where Python keeps what it compiles.
+	// Python must not write compiled files into the source tree.
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == skipCode {

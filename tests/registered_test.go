@@ -28,8 +28,8 @@ func cp(t *testing.T, m *mnt.M, from, to string) {
 
 func registered(m *mnt.M) transport.RegisteredStats { return m.Stats().Transfers.Registered }
 
-// TestRegisteredFile copies a host file to a card again and again, as the file
-// changes by all the ways that there are.
+// TestRegisteredFile copies a host file to a card repeatedly, while the file changes in every
+// possible way.
 func TestRegisteredFile(t *testing.T) {
 	kit.Require(t, "fuse")
 	kit.Check(t)
@@ -51,7 +51,7 @@ func registeredFile(t *testing.T, m *mnt.M, device string) {
 	if first.Bytes == 0 || first.Failures != 0 {
 		t.Fatalf("nothing was registered: %+v", first)
 	}
-	cp(t, m, file, card) // nobody had the file open in between
+	cp(t, m, file, card) // the file was closed in between
 	again := registered(m)
 	if again.Registered != first.Registered || again.Hits <= first.Hits {
 		t.Errorf("a second copy registered anew: %+v, then %+v", first, again)
@@ -83,7 +83,7 @@ func registeredFile(t *testing.T, m *mnt.M, device string) {
 		t.Error("pages that were taken behind the daemon's back were taken for registered")
 	}
 
-	// The other way, over what is there and into a fresh file.
+	// The other direction, over existing content and into a new file.
 	create(t, card, 6, size)
 	out := open(t, file, os.O_RDWR)
 	defer func() { _ = out.Close() }()
@@ -104,8 +104,8 @@ func registeredFile(t *testing.T, m *mnt.M, device string) {
 	kit.Eventually(t, time.Minute, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
 }
 
-// removeByMap makes a hole in a file without a request to the daemon, where
-// the kernel serves the file by itself.
+// removeByMap punches a hole in a file without a request to the daemon if the kernel serves
+// the file directly.
 func removeByMap(t *testing.T, f *os.File, size int) {
 	t.Helper()
 	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -113,8 +113,8 @@ func removeByMap(t *testing.T, f *os.File, size int) {
 	must(t, errors.Join(unix.Madvise(mem[1<<20:2<<20], unix.MADV_REMOVE), unix.Munmap(mem)))
 }
 
-// TestShrinkWhileTheCardReads truncates a host file in the middle of its copy
-// to a slow card. The daemon must not touch a page that is gone.
+// TestShrinkWhileTheCardReads truncates a host file in the middle of its copy to a slow card.
+// The daemon must not touch a page that no longer exists.
 func TestShrinkWhileTheCardReads(t *testing.T) {
 	const size = 24 << 20
 	kit.Require(t, "fuse")
@@ -131,7 +131,7 @@ func TestShrinkWhileTheCardReads(t *testing.T) {
 		}()
 		kit.Eventually(t, time.Minute, func() bool { return registered(m).Registered > before })
 		must(t, os.Truncate(file, 0))
-		// The copy may say that the file became shorter.
+		// The copy may report that the file became shorter.
 		t.Logf("cp: %v", <-done)
 		create(t, file, 2, size)
 		cp(t, m, file, card)
@@ -142,8 +142,7 @@ func TestShrinkWhileTheCardReads(t *testing.T) {
 	}
 }
 
-// TestRegisteredIntoAFullTier copies more from the card than the host tier
-// has room for.
+// TestRegisteredIntoAFullTier copies more from the card than the host tier has space for.
 func TestRegisteredIntoAFullTier(t *testing.T) {
 	const size = 40 << 20
 	kit.Require(t, "fuse")

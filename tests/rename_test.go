@@ -111,7 +111,7 @@ func TestRenameAcrossDevicesMovesTheContent(t *testing.T) {
 	}
 }
 
-// wantAllFree demands that a device holds nothing any more.
+// wantAllFree checks that no memory of a device is in use.
 func wantAllFree(t testing.TB, m *mnt.M, device string) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() bool { return m.Device(device).Used == 0 })
@@ -141,7 +141,7 @@ func TestRenameAcrossDevicesOfWhatCannotMove(t *testing.T) {
 	create(t, to, 2, 10)
 	wantErrno(t, renameat2(from, to, unix.RENAME_EXCHANGE), unix.EXDEV)
 	must(t, os.Remove(to))
-	// mv(1) copies then.
+	// In this case mv(1) copies.
 	out, err := exec.Command("mv", from, to).CombinedOutput()
 	if err != nil {
 		t.Fatalf("mv: %v: %s", err, out)

@@ -12,16 +12,15 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestScripts runs tests/script/*.txtar through the real program. Beside what
-// testscript has, a script has the commands of scriptCommands, the programs
-// hmcfs and mount.hmcfs, the conditions of kit.Missing such as [fuse], and in
-// its environment:
+// TestScripts runs tests/script/*.txtar with the real program. In addition to the features of
+// testscript, a script has the commands of scriptCommands, the programs hmcfs and mount.hmcfs,
+// the conditions of kit.Missing such as [fuse], and in its environment:
 //
 //	MNT                an empty directory, to be mounted at
 //	STATE, RUN         the state and runtime directories, which the program
-//	                   takes by itself
+//	                   uses by default
 //
-// What a script leaves mounted, or running, fails it.
+// A script fails if it leaves a mount or a running process.
 func TestScripts(t *testing.T) {
 	kit.Require(t, "fuse", "root")
 	testscript.Run(t, testscript.Params{

@@ -23,7 +23,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// scriptCommands are the commands that scripts have beside testscript's own.
+// scriptCommands returns the commands that scripts have in addition to testscript's own.
 func scriptCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"waitmount": cmdWaitMount, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "fill": cmdFill, "cmpbytes": cmdCmpBytes,
@@ -55,7 +55,7 @@ func cmdWaitMount(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// waitfor FILE waits until a file is there; with ! until it is gone.
+// waitfor FILE waits until a file exists; with ! until it does not.
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	name := onePath(ts, args)
 	until(ts, name, func() bool {
@@ -64,8 +64,8 @@ func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// mounted DIR demands a mount of hmcfs at DIR; ! mounted that nothing is
-// mounted at it or below.
+// mounted DIR checks that hmcfs is mounted at DIR; ! mounted that nothing is mounted at it or
+// below.
 func cmdMounted(ts *testscript.TestScript, neg bool, args []string) {
 	dir := onePath(ts, args)
 	left := mnt.MountedBelow(dir)
@@ -79,10 +79,10 @@ func cmdTmpfs(ts *testscript.TestScript, _ bool, args []string) {
 	dir := onePath(ts, args)
 	ts.Check(os.MkdirAll(dir, 0o755))
 	ts.Check(unix.Mount("hmcfs-test", dir, "tmpfs", 0, ""))
-	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // what is left is told
+	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // leftovers are reported
 }
 
-// fill FILE SIZE SEED writes the content that the seed names.
+// fill FILE SIZE SEED writes the content of a seed.
 func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	name, size, seed := contentOf(ts, args)
 	f, err := os.Create(name)
@@ -99,8 +99,8 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmpbytes FILE SIZE SEED demands the content that fill writes. A size of
-// "prefix" takes the one that the file has.
+// cmpbytes FILE SIZE SEED compares a file with the content that fill writes. "prefix" as the
+// size means the file's own size.
 func cmdCmpBytes(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 3 && args[1] == "prefix" {
 		st, err := os.Stat(ts.MkAbs(args[0]))
@@ -118,7 +118,7 @@ func compare(name string, size int64, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	buf := make([]byte, 1<<20)
 	for off := int64(0); ; {
 		n, err := io.ReadFull(f, buf)
@@ -149,8 +149,8 @@ func contentOf(ts *testscript.TestScript, args []string) (name string, size int6
 	return ts.MkAbs(args[0]), int64(n), seed
 }
 
-// faults [RULE…] makes the devices of mounts that are started from now on
-// obey the rules of mnt.Faults, one in each argument, until the next faults.
+// faults [RULE…] makes the devices of mounts that are started from now on follow the rules of
+// mnt.Faults, one in each argument, until the next faults.
 func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
 	f := mnt.Faults(ts.MkAbs("faults.rules"))
 	ts.Check(f.Write(args...))
@@ -158,8 +158,8 @@ func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(name, value)
 }
 
-// json FILE PATH [VALUE] demands that a file, or stdout, is JSON that has a
-// value at the path, such as devices.0.name; ! json that it has none.
+// json FILE PATH [VALUE] checks that a file, or stdout, is JSON that has a value at the path,
+// such as devices.0.name; ! json that it has none.
 func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || len(args) > 3 {
 		ts.Fatalf("want FILE PATH [VALUE]")
@@ -184,7 +184,7 @@ func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// step goes one part of a path into a JSON value.
+// step follows one element of a path into a JSON value.
 func step(v any, part string) (any, bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -201,7 +201,7 @@ func step(v any, part string) (any, bool) {
 	return nil, false
 }
 
-// lines stdout|stderr N demands that many lines.
+// lines stdout|stderr N checks the number of lines.
 func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("want stdout|stderr N")
@@ -216,9 +216,9 @@ func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// newer STATE VERSION makes a dead mount's records look as if an hmcfs of the
-// future had written them: the superblock, a byte for its own version before
-// it, begins with the version of the whole.
+// newer STATE VERSION makes the records of a dead mount look as if a newer hmcfs had written
+// them: the superblock, which follows a byte with its own version, starts with the version of
+// the whole.
 func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("want STATE VERSION")
@@ -242,8 +242,7 @@ func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(errors.Join(err, kv.Close()))
 }
 
-// asnobody COMMAND… runs a program as an unprivileged user. hmcfs is in its
-// PATH.
+// asnobody COMMAND… runs a program as an unprivileged user. hmcfs is in its PATH.
 func cmdAsNobody(ts *testscript.TestScript, neg bool, args []string) {
 	bin := ts.MkAbs(ts.Getenv("WORK") + "/nobody-bin")
 	if _, err := os.Stat(bin); err != nil {

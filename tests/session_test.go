@@ -42,7 +42,7 @@ func registerMemory(t *testing.T, s *client.Session, size int) sharedMemory {
 	return sharedMemory{data, id}
 }
 
-// list is a part of the memory.
+// list describes a part of the memory.
 func (m sharedMemory) list(at, size int) []hetero.DeviceBlobList {
 	return []hetero.DeviceBlobList{{Device: "host", Blobs: []hetero.Blob{{Memory: m.id, Off: devices.Offset(at), Size: devices.Size(size)}}}}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestNumPyOverSharedMemory runs what docs/semantics.md shows: an array of
-// another program is a file, and a file is an array, without a copy.
+// TestNumPyOverSharedMemory runs the example of docs/semantics.md: an array of another program
+// is a file, and a file is an array, without a copy.
 func TestNumPyOverSharedMemory(t *testing.T) {
 	kit.Require(t, "numpy", "tool:getfattr", "tool:setfattr")
 	onBoth(t, func(t *testing.T, p place) {
@@ -74,7 +74,7 @@ const numpyShareScript = `
 	truncate -s 0 copy
 	rm live copy`
 
-// Many pieces, and the largest value that an attribute can have.
+// Many pieces, up to the maximum size of an attribute.
 func TestBindManyPieces(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n, pieces = 4<<20 + 4096, 1024
@@ -114,8 +114,7 @@ func TestBindManyPieces(t *testing.T) {
 	})
 }
 
-// An export is over with the daemon: host memory lives on, device memory is
-// lost as always.
+// An export ends with the daemon: host memory survives, device memory is lost as always.
 func TestExportAfterADeath(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -138,7 +137,7 @@ func TestExportAfterADeath(t *testing.T) {
 	})
 }
 
-// A clean end of the mount lets go of everything, with --keep and without.
+// A clean unmount releases everything, with --keep and without.
 func TestUnmountWithSharedMemory(t *testing.T) {
 	for _, extra := range [][]string{nil, {"--keep"}} {
 		kit.Check(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// The daemon is root here and acts for another user: what that user could not
-// have opened is not opened for another user.
+// The daemon runs as root here and acts for another user: memory that this user could not have
+// opened is not opened for it.
 func TestBindIsForTheOwnerOfTheMemory(t *testing.T) {
 	withoutUmask(t)
 	onBoth(t, func(t *testing.T, p place) {
@@ -59,8 +59,8 @@ func TestBindIsForTheOwnerOfTheMemory(t *testing.T) {
 	})
 }
 
-// readOnlyProcess is a process of alice's that was given a file of root's to
-// read, as descriptor 3.
+// readOnlyProcess starts a process of alice that has a file of root as descriptor 3, opened
+// for reading.
 func readOnlyProcess(t *testing.T, path string) int {
 	t.Helper()
 	f := open(t, path, os.O_RDONLY)
@@ -78,7 +78,7 @@ func readOnlyProcess(t *testing.T, path string) int {
 	return cmd.Process.Pid
 }
 
-// A handle is as good as reading and writing, so it takes both.
+// A handle permits reading and writing, so it requires both rights.
 func TestExportIsForWhoMayReadAndWrite(t *testing.T) {
 	withoutUmask(t)
 	onBoth(t, func(t *testing.T, p place) {
@@ -124,7 +124,7 @@ func TestExportRefuses(t *testing.T) {
 		must(t, unix.Setxattr(f, bindXattr, []byte(o.value(familyOf(p.name), o.piece(0, 4096))), 0))
 		_, err = getxattr(f, handleXattr)
 		wantErrno(t, err, unix.EOPNOTSUPP)
-		// What a mount exports is not bound to it again.
+		// Memory that a mount exports can't be bound to the same mount.
 		create(t, p.path("g"), 1, 4096)
 		m, _ := exportFile(t, p.path("g"))
 		must(t, os.WriteFile(p.path("h"), nil, 0o644))
@@ -132,7 +132,7 @@ func TestExportRefuses(t *testing.T) {
 	})
 }
 
-// A device whose library has no handles says so.
+// A device whose library has no handles reports that.
 func TestOpenCLHasNoHandles(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "opencl")
@@ -149,8 +149,8 @@ func TestOpenCLHasNoHandles(t *testing.T) {
 	wantContent(t, f, 1, 4096)
 }
 
-// TestSharingByAnUnprivilegedDaemon binds and exports where the daemon is the
-// user alone, and root's rights are nobody's.
+// TestSharingByAnUnprivilegedDaemon binds and exports where the daemon runs as the user
+// itself, so that no process has root's rights.
 func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:fusermount3")
@@ -158,7 +158,7 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	u := newUserMount(t)
 	const n = 64 << 10
 	mine, roots := newMemOwner(t, uint32(u.who.UID), 1, n), newMemOwner(t, 0, 2, n)
-	// On the file system that the user's host tier is on too.
+	// On the same file system as the user's host tier.
 	shm := filepath.Join(shmDir(t), "f")
 	create(t, shm, 5, n)
 	must(t, os.Chown(filepath.Dir(shm), u.who.UID, u.who.GID))
@@ -210,10 +210,10 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	if out, err := u.command("umount", u.dir).CombinedOutput(); err != nil {
 		t.Errorf("umount: %v: %s", err, out)
 	}
-	_ = u.cmd.Wait() // it has told of failures already
+	_ = u.cmd.Wait() // its failures have been reported already
 }
 
-// checkExport exports a file and reads and writes it by its handle.
+// checkExport exports a file, and reads and writes it by its handle.
 func (u *userMount) checkExport(path string) {
 	if err := os.WriteFile(path, kit.Bytes(3, 0, 10_000), 0o600); err != nil {
 		u.t.Error(err)

@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// silentName and askerName are the names of two programs of the tests'.
+	// silentName and askerName are the names of two programs for the tests.
 	silentName = "hmcfs-test-silent"
 	askerName  = "hmcfs-test-asker"
-	// silentLife is the life of a file system that does not answer,
-	// whatever becomes of the test.
+	// silentLife is the lifetime of a file system that does not answer, whatever happens to
+	// the test.
 	silentLife = 4 * time.Minute
 	// silentNode is its only file.
 	silentNode = 2
 )
 
-// silentFS has one file, f, which opens, and of which nothing more is answered.
+// silentFS has one file, f, which can be opened, but no further request for it is answered.
 type silentFS struct {
 	fuse.RawFileSystem
 	never chan struct{}
@@ -74,10 +74,9 @@ func (s *silentFS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 	return fuse.OK
 }
 
-// serveSilent is the program of silentName: it serves the file system at its
-// argument until its input ends, or its life. The end of the process closes the
-// file system's connection, whatever waits for an answer: so it opens none of its
-// own files, and starts no process.
+// serveSilent is the program of silentName: it serves the file system at its argument until
+// its input ends, or its lifetime. The end of the process closes the file system's connection
+// even if requests are pending, since it opens none of its own files and starts no process.
 func serveSilent() {
 	time.AfterFunc(silentLife, func() { os.Exit(1) })
 	fs := &silentFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), never: make(chan struct{})}
@@ -90,16 +89,16 @@ func serveSilent() {
 	}
 	go server.Serve()
 	fmt.Fprintln(os.Stdout, "ready")
-	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the test's
+	_, _ = io.Copy(io.Discard, os.Stdin) // the input ends with the test
 	os.Exit(0)
 }
 
-// ask is the program of askerName: it opens the file of the file system that does
-// not answer, gives it to the daemon in the way of its first argument, and says
-// what became of that. It ends when the file system does.
+// ask is the program of askerName: it opens the file of the file system that does not answer,
+// passes it to the daemon by the method of its first argument, and prints the outcome. It ends
+// when the file system does.
 func ask() {
 	way, socket, silent, into := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
-	// Package os would ask for the file's attributes.
+	// Package os would request the file's attributes.
 	fd, err := unix.Open(silent, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = give(way, socket, os.NewFile(uintptr(fd), silent), into)
@@ -110,7 +109,7 @@ func ask() {
 	fmt.Fprintln(os.Stdout, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// taken is the answer of ask where the daemon has taken the file.
+// taken is the output of ask if the daemon has accepted the file.
 const taken = "it was taken"
 
 func give(way, socket string, silent *os.File, into string) error {
@@ -123,8 +122,8 @@ func give(way, socket string, silent *os.File, into string) error {
 			return err
 		}
 		_, err = c.Bind(ctx, file, memory, silent)
-		// This process stays in its end until the file system's, and would have
-		// the mount in use.
+		// This process exits only when the file system ends; until then an open file would
+		// keep the mount busy.
 		return errors.Join(err, file.Close())
 	case "export":
 		_, err := c.Export(ctx, silent, "")
@@ -147,8 +146,8 @@ func give(way, socket string, silent *os.File, into string) error {
 	return unix.Setxattr(into, bindXattr, []byte(bindValue("sim", os.Getpid(), fdPiece(silent))), 0)
 }
 
-// startSilent mounts the file system that does not answer. It ends with the test,
-// or when end is called.
+// startSilent mounts the file system that does not answer. It ends with the test, or when end
+// is called.
 func startSilent(t *testing.T) (file string, end func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -168,9 +167,9 @@ func startSilent(t *testing.T) (file string, end func()) {
 			return
 		}
 		ended = true
-		_ = cmd.Process.Kill() // which ends what waits for it
+		_ = cmd.Process.Kill() // which ends the requests that wait for it
 		_ = stdin.Close()
-		// So does this, should the process be there still.
+		// So does this, if the process still exists.
 		if err := unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
 		}
@@ -183,10 +182,10 @@ func startSilent(t *testing.T) (file string, end func()) {
 	return filepath.Join(dir, "f"), end
 }
 
-// TestSilentFileSystem has a user give the daemon files of a file system that
-// answers nothing, in each way there is: each is refused, others go on, and the
-// mount ends. The file system is root's, since one of the user's own answers the
-// daemon with EACCES by itself, but for closing.
+// TestSilentFileSystem lets a user pass files of a file system that does not answer to the
+// daemon, by every method: each is refused, other users are not affected, and the unmount
+// ends. The file system belongs to root, since one of the user's own refuses the daemon's
+// requests with EACCES without asking its server, except for closing.
 func TestSilentFileSystem(t *testing.T) {
 	if !kit.Exhaustive() {
 		t.Skip("each wait takes half a minute")
@@ -205,7 +204,7 @@ func givesSilentFiles(t *testing.T, flags []string) {
 	var askers []*exec.Cmd
 	t.Cleanup(func() {
 		for _, cmd := range askers {
-			_ = cmd.Wait() // what it had to say was read
+			_ = cmd.Wait() // its output was read
 		}
 	})
 	silent, end := startSilent(t)
@@ -228,7 +227,7 @@ func givesSilentFiles(t *testing.T, flags []string) {
 		answer := make(chan string, 1)
 		said[way] = answer
 		go func() {
-			line, _ := bufio.NewReader(r).ReadString('\n') // no line is a failure
+			line, _ := bufio.NewReader(r).ReadString('\n') // an empty line is a failure
 			answer <- line
 		}()
 	}
@@ -271,8 +270,7 @@ func givesSilentFiles(t *testing.T, flags []string) {
 	})
 }
 
-// othersGoOn has another user, and root, do what the daemon and its guard are
-// needed for.
+// othersGoOn lets another user, and root, run operations that need the daemon and its guard.
 func othersGoOn(t *testing.T, m *mnt.M, dir string, seed uint64) {
 	t.Helper()
 	for who, u := range map[string]mnt.User{"bob": userBob(), "root": {}} {

@@ -25,8 +25,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// oneMemfd is the text of a memfd that is the first descriptor of those that
-// go along.
+// oneMemfd describes a memfd that is the first of the descriptors sent along.
 func oneMemfd(family string, pid, size int) share.Memory {
 	first := 0
 	return share.Memory{
@@ -35,7 +34,7 @@ func oneMemfd(family string, pid, size int) share.Memory {
 	}
 }
 
-// The slice of a client is the file, in both directions and without a copy.
+// The slice of a client is the file: changes are visible in both directions without a copy.
 func TestClientMapsAFile(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 3<<20 + 4097
@@ -61,14 +60,14 @@ func TestClientMapsAFile(t *testing.T) {
 	})
 }
 
-// eventuallyCut cuts a file whose last export has just ended.
+// eventuallyCut truncates a file whose last export has just ended.
 func eventuallyCut(t *testing.T, f string) {
 	t.Helper()
 	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
 }
 
-// Each of those for which a file is exported ends by itself, in any order; who
-// ends all of them takes nothing from who has it mapped.
+// Each export of a file ends on its own, in any order; ending all of them does not affect a
+// process that has the file mapped.
 func TestKindsOfExportsEndAlone(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -80,7 +79,7 @@ func TestKindsOfExportsEndAlone(t *testing.T) {
 	_, err = m.Run("export", "--pid", fmt.Sprint(o.pid()), f)
 	must(t, err)
 	must(t, mapped.Close())
-	_, err = m.Run("export", f, "--", "true") // one that has come and gone since
+	_, err = m.Run("export", f, "--", "true") // a short export that has ended since
 	must(t, err)
 	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
 	o.kill()
@@ -95,7 +94,7 @@ func TestKindsOfExportsEndAlone(t *testing.T) {
 	create(t, f, 3, 1<<20)
 	again, err := client.Map(t.Context(), f)
 	must(t, err)
-	must(t, mapped.Close()) // which ends nothing of the other
+	must(t, mapped.Close()) // which does not end the other export
 	for range 20 {
 		wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
 	}
@@ -106,8 +105,7 @@ func TestKindsOfExportsEndAlone(t *testing.T) {
 	eventuallyCut(t, f)
 }
 
-// What is exported is in nobody's way who unmounts, and who has it mapped
-// keeps it.
+// An export does not prevent an unmount, and a process that has the file mapped keeps it.
 func TestUnmountUnderAnExport(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		m := mnt.Mount(t, mnt.Options{})
@@ -124,7 +122,7 @@ func TestUnmountUnderAnExport(t *testing.T) {
 	})
 }
 
-// An export lasts until the last of those who have it closes it.
+// An export lasts until the last client has closed it.
 func TestClientsShareOneExport(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		f := p.path("f")
@@ -138,7 +136,7 @@ func TestClientsShareOneExport(t *testing.T) {
 			t.Error("the two have other memory")
 		}
 		must(t, a.Close())
-		// The daemon may still be about to see that: it stays refused.
+		// The daemon may take time to notice the close: the export must remain.
 		for range 20 {
 			wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
 		}
@@ -147,7 +145,7 @@ func TestClientsShareOneExport(t *testing.T) {
 	})
 }
 
-// What this process has becomes a file, until the process ends.
+// Memory of this process becomes a file, until the process ends.
 func TestClientBindsItsMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
@@ -162,7 +160,7 @@ func TestClientBindsItsMemory(t *testing.T) {
 			t.Errorf("%+v", bound)
 		}
 		wantXattr(t, f, "user.hmc.shape", "512,512")
-		// The size is the new one at once, also where the kernel knew another.
+		// The size changes at once, even if the kernel has cached another.
 		wantContent(t, f, 1, n)
 		kit.FillAt(o.bytes, 2, 0)
 		wantContent(t, f, 2, n)
@@ -179,7 +177,7 @@ func TestClientBindsItsMemory(t *testing.T) {
 	})
 }
 
-// Other users are told by the kernel, and get what the file's mode gives them.
+// The kernel identifies other users, whose rights depend on the file's mode.
 func TestOthersShareOverTheSocket(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -217,7 +215,7 @@ func TestOthersShareOverTheSocket(t *testing.T) {
 	must(t, try(userAlice(), "shared"))
 	must(t, try(mnt.User{UID: alice, GID: alice, Groups: []int{team}}, "team"))
 
-	// The file of another directory entry can't be named without a descriptor.
+	// Without a descriptor, the file of another directory entry can't be named.
 	mnt.AsUser(t, userAlice(), func() {
 		answer, err := askRaw(filepath.Join(m.RuntimeDir, "admin.sock"), "POST", adminapi.PathExport)
 		if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
@@ -226,7 +224,7 @@ func TestOthersShareOverTheSocket(t *testing.T) {
 	})
 }
 
-// Memory is bound by a process that has its descriptor, into a file of its user.
+// Memory is bound by a process that has its descriptor, to a file of the process's user.
 func TestOthersBindOverTheSocket(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -250,7 +248,7 @@ func TestOthersBindOverTheSocket(t *testing.T) {
 	wantContent(t, mine, 1, 4096)
 }
 
-// A mount that lets nobody in keeps its socket to itself.
+// The socket of a mount without --allow-other is private.
 func TestSocketIsPrivateWithoutAllowOther(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -261,8 +259,8 @@ func TestSocketIsPrivateWithoutAllowOther(t *testing.T) {
 	})
 }
 
-// TestCommandHoldsAnExport runs a command with the memory, and kills what
-// holds it.
+// TestCommandHoldsAnExport runs a command with exported memory, and kills the process that
+// holds the export.
 func TestCommandHoldsAnExport(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -285,8 +283,8 @@ func TestCommandHoldsAnExport(t *testing.T) {
 	}
 }
 
-// signalCommand sends a signal to hmcfs while its command has a file's memory,
-// and returns its exit code.
+// signalCommand sends a signal to hmcfs while its command has a file's memory, and returns its
+// exit code.
 func signalCommand(t *testing.T, f string, signal syscall.Signal) int {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "export", f, "--", "cat")
@@ -304,11 +302,11 @@ func signalCommand(t *testing.T, f string, signal syscall.Signal) int {
 	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
 	must(t, cmd.Process.Signal(signal))
 	if signal == syscall.SIGKILL {
-		must(t, stdin.Close()) // nobody is left to tell the command
+		must(t, stdin.Close()) // SIGKILL is not passed on to the command
 	}
-	_, err = io.Copy(io.Discard, stdout) // its end is the command's
+	_, err = io.Copy(io.Discard, stdout) // ends with the command
 	must(t, err)
-	_ = cmd.Wait() // the code tells
+	_ = cmd.Wait() // the exit code is checked below
 	return cmd.ProcessState.ExitCode()
 }
 
@@ -336,7 +334,7 @@ func TestExportEndsWithItsHolder(t *testing.T) {
 	eventuallyCut(t, f)
 }
 
-// upgraded is a connection on which the daemon waits for a frame.
+// upgraded returns a connection on which the daemon waits for a frame.
 func upgraded(t *testing.T, m *mnt.M, path string) *net.UnixConn {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(m.RuntimeDir, "admin.sock"), Net: "unix"})
@@ -354,7 +352,7 @@ func upgraded(t *testing.T, m *mnt.M, path string) *net.UnixConn {
 	return c
 }
 
-// daemonFiles counts the daemon's descriptors.
+// daemonFiles returns the number of the daemon's descriptors.
 func daemonFiles(t *testing.T, m *mnt.M) int {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.PID()))
@@ -362,8 +360,8 @@ func daemonFiles(t *testing.T, m *mnt.M) int {
 	return len(entries)
 }
 
-// Clients that go away in the middle, send garbage or say nothing leave no
-// descriptor in the daemon, and are in nobody's way.
+// Clients that disconnect in the middle, send garbage or stay silent leave no descriptors in
+// the daemon, and do not block other clients.
 func TestBadClientsLeaveNothing(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -383,7 +381,7 @@ func TestBadClientsLeaveNothing(t *testing.T) {
 	defer func() { must(t, at.Close()) }()
 	rights := unix.UnixRights(int(at.Fd()), int(memory.Fd()))
 	for i, text := range []string{
-		"\x00", "\x00\x00\x00\x08{}", // and gone
+		"\x00", "\x00\x00\x00\x08{}", // then disconnect
 		"\xff\xff\xff\xff", "\x00\x00\x00\x02[]", "\x00\x00\x00\x04\x00\x00\x00\x00",
 		"\x00\x00\x00\x02{}", "\x00\x00\x00\x02{}and more",
 	} {
@@ -400,7 +398,7 @@ func TestBadClientsLeaveNothing(t *testing.T) {
 			must(t, c.Close())
 		}
 	}
-	// A descriptor of another file system is no proof of anything.
+	// A descriptor of another file system is not accepted as proof.
 	if _, err := m.Client().Export(t.Context(), memory, ""); err == nil || !strings.Contains(err.Error(), "first descriptor") {
 		t.Errorf("a memfd in place of the file: %v", err)
 	}
@@ -411,10 +409,10 @@ func TestBadClientsLeaveNothing(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, unix.Truncate(f, 1)) // nothing of it is exported
+	must(t, unix.Truncate(f, 1)) // no export is left
 }
 
-// By plain HTTP, as curl speaks it, root binds and exports what it names.
+// With plain HTTP, as from curl, root binds and exports files by name.
 func TestPlainHTTPShares(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "tool:curl")

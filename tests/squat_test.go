@@ -18,10 +18,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// rootsLinks holds the links by which root's mounts are found.
+// rootsLinks is the directory of the links by which root's mounts are found.
 const rootsLinks = "/run/hmcfs"
 
-// linkOf is the link by which a mount is found.
+// linkOf returns the link by which a mount is found.
 func linkOf(t *testing.T, m *mnt.M) string {
 	t.Helper()
 	all, err := os.ReadDir(rootsLinks)
@@ -38,9 +38,9 @@ func linkOf(t *testing.T, m *mnt.M) string {
 	return ""
 }
 
-// squat makes alice the owner of the directory that hmcfs asks for root's mounts
-// when it finds none in root's own, with something under the name of a mount. It
-// returns the environment of a command that looks there.
+// squat creates, owned by alice, the directory in which hmcfs looks for root's mounts if
+// root's own has none, with an entry under the name of a mount. It returns the environment of
+// a command that looks there.
 func squat(t *testing.T, m *mnt.M, what func(place string) error) []string {
 	t.Helper()
 	tmp := mnt.TempDir(t)
@@ -52,7 +52,7 @@ func squat(t *testing.T, m *mnt.M, what func(place string) error) []string {
 	return append(os.Environ(), "TMPDIR="+tmp)
 }
 
-// within runs a command that must end by itself.
+// within runs a command, which must end on its own.
 func within(t *testing.T, cmd *exec.Cmd, env []string) (string, error) {
 	t.Helper()
 	cmd.Env = env
@@ -65,8 +65,7 @@ func within(t *testing.T, cmd *exec.Cmd, env []string) (string, error) {
 	return string(out), err
 }
 
-// TestSquattedLink has another user lead root's umount of a dead mount to one
-// that lives.
+// TestSquattedLink lets another user redirect root's umount of a dead mount to a live one.
 func TestSquattedLink(t *testing.T) {
 	kit.Check(t)
 	dead, living := mnt.Mount(t, mnt.Options{}), mnt.Mount(t, mnt.Options{})
@@ -84,8 +83,8 @@ func TestSquattedLink(t *testing.T) {
 	checkSome(t, living.Path("sim0"))
 }
 
-// TestSquattedSocket has another user listen, without an answer, where root's
-// commands look, beside a lock that would never be opened.
+// TestSquattedSocket lets another user listen, without answering, where root's commands look,
+// next to a lock whose open would block.
 func TestSquattedSocket(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -113,8 +112,8 @@ func TestSquattedSocket(t *testing.T) {
 	}
 }
 
-// TestGivenDirectories mounts with directories that were there: what is not
-// hmcfs's own stays as it was, also at the end.
+// TestGivenDirectories mounts with existing directories: files that are not hmcfs's own are
+// unchanged, also after the unmount.
 func TestGivenDirectories(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Prepare(t, mnt.Options{})

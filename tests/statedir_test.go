@@ -35,7 +35,7 @@ func fillDisk(t *testing.T, dir string) (filler string) {
 	return filler
 }
 
-// nameChanges are those that need space for records.
+// nameChanges returns the changes that need space for records.
 func nameChanges(m *mnt.M) map[string]func() error {
 	file := m.Path("sim0", "file")
 	return map[string]func() error{
@@ -50,8 +50,8 @@ func nameChanges(m *mnt.M) map[string]func() error {
 	}
 }
 
-// TestFullStateDisk fills the disk of the state directory to its last byte: changes
-// of names and attributes are ENOSPC, data, reads and removals go on, and so do the
+// TestFullStateDisk fills the disk of the state directory to its last byte: changes of names
+// and attributes fail with ENOSPC, while data, reads and removals continue to work, as do the
 // changes when there is space again. The unmount ends in both cases.
 func TestFullStateDisk(t *testing.T) {
 	kit.Check(t)
@@ -85,7 +85,7 @@ func TestFullStateDisk(t *testing.T) {
 	}
 	must(t, os.Remove(filler))
 	for what, change := range nameChanges(m) {
-		if err := change(); err != nil && !errors.Is(err, unix.ENOENT) { // some come after the rename
+		if err := change(); err != nil && !errors.Is(err, unix.ENOENT) { // some run after the rename
 			t.Errorf("with space again: %s = %v", what, err)
 		}
 	}
@@ -93,9 +93,8 @@ func TestFullStateDisk(t *testing.T) {
 	m.Umount()
 }
 
-// TestStateDirGone takes the state directory from a mount: changes fail, reads go
-// on, the log names the directory, and the unmount ends. With --keep it says what
-// is lost.
+// TestStateDirGone removes the state directory of a mount: changes fail, reads continue, the
+// log names the directory, and the unmount ends. With --keep it reports what is lost.
 func TestStateDirGone(t *testing.T) {
 	for name, away := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -120,7 +119,7 @@ func withoutStateDir(t *testing.T, away func(dir string) error, keep bool) {
 	data := kit.Bytes(2, 0, 5000)
 	must(t, os.WriteFile(m.Path("sim0", "file"), data, 0o600))
 	must(t, away(m.StateDir))
-	defer func() { _ = unix.Unmount(m.StateDir, unix.MNT_DETACH) }() // where it was covered
+	defer func() { _ = unix.Unmount(m.StateDir, unix.MNT_DETACH) }() // if it was covered
 	if err := os.Mkdir(m.Path("sim0", "new"), 0o700); !errors.Is(err, unix.EIO) {
 		t.Errorf("mkdir = %v, want EIO", err)
 	}
@@ -143,8 +142,8 @@ func withoutStateDir(t *testing.T, away func(dir string) error, keep bool) {
 	}
 }
 
-// TestStaleLock mounts with lock files that name a living process which has nothing
-// to do with hmcfs: the locks count, and not what is written in them.
+// TestStaleLock mounts with lock files that contain the ID of a live process unrelated to
+// hmcfs: only the locks count, not the content of the files.
 func TestStaleLock(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -159,7 +158,8 @@ func TestStaleLock(t *testing.T) {
 	m.Umount()
 }
 
-// TestReadOnlyStateDir is refused, and names the directory.
+// TestReadOnlyStateDir checks that the mount is refused with an error that names the
+// directory.
 func TestReadOnlyStateDir(t *testing.T) {
 	kit.Check(t)
 	disk := mnt.Tmpfs(t, "8m")

@@ -14,17 +14,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// tool is a program that knows nothing of hmcfs.
+// tool is a program that is not aware of hmcfs.
 type tool struct {
 	name  string
 	needs []string
-	// script runs in an empty directory of a device. $SRC has a tree of
-	// files, $TMP is a directory outside the mount, $OTHER one of another
-	// device.
+	// script runs in an empty directory of a device. $SRC is a tree of files, $TMP a directory
+	// outside the mount, $OTHER a directory of another device.
 	script string
 }
 
-// TestTools runs the tools that people have in the directories of devices.
+// TestTools runs common tools in the directories of devices.
 func TestTools(t *testing.T) {
 	kit.Check(t)
 	devices := []string{"host,size=256MiB", "sim:0,size=256MiB"}
@@ -45,7 +44,7 @@ func TestTools(t *testing.T) {
 					if err := os.Mkdir(d, 0o755); err != nil {
 						t.Fatal(err)
 					}
-					t.Cleanup(func() { _ = os.RemoveAll(d) }) // the mount goes too
+					t.Cleanup(func() { _ = os.RemoveAll(d) }) // the mount is removed too
 				}
 				runScript(t, dir, tc.script, "SRC="+src, "TMP="+t.TempDir(), "OTHER="+other)
 			})
@@ -53,26 +52,25 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// prelude begins each script: set -e does not see what is behind
-// an exclamation mark, nor what is before &&.
+// prelude starts each script: set -e ignores commands after an exclamation mark and before &&.
 const prelude = `no() { if "$@"; then exit 1; fi; }
 `
 
-// runScript runs a script in a directory, ending at the first failure.
+// runScript runs a script in a directory; the script ends at the first failure.
 func runScript(t *testing.T, dir, script string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-xc", prelude+script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0")
 	cmd.Env = append(cmd.Env, env...)
-	// What a script leaves behind must not keep the pipe open.
+	// Processes that a script leaves must not keep the pipe open.
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// sourceTree makes a tree outside of the mount with all kinds of files.
+// sourceTree creates a tree with all kinds of files outside the mount.
 func sourceTree(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tree")

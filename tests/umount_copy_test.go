@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestUmountWithACopy unmounts while another mount namespace has a copy of the
-// mount, as a container has that began meanwhile: it says which process has it.
+// TestUmountWithACopy unmounts while another mount namespace has a copy of the mount, like a
+// container that was started meanwhile: the error names the process that has it.
 func TestUmountWithACopy(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:unshare")
@@ -25,7 +25,7 @@ func TestUmountWithACopy(t *testing.T) {
 	other.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	must(t, other.Start())
 	t.Cleanup(func() {
-		_ = other.Process.Kill() // it may not run any more
+		_ = other.Process.Kill() // it may have ended
 		_ = other.Wait()         // killed
 	})
 	kit.Eventually(t, time.Minute, func() bool {

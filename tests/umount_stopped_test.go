@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// program is one run of a command whose words are kept.
+// program is one run of a command whose output is kept.
 type program struct {
 	*exec.Cmd
 	words bytes.Buffer
@@ -32,12 +32,12 @@ func startProgram(t *testing.T, name string, args ...string) *program {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.Wait() // its code is looked at
+		_ = p.Wait() // its exit code is checked by ends
 	}()
 	return p
 }
 
-// ends waits for the command's exit code.
+// ends waits for the command's end and returns its exit code and output.
 func (p *program) ends(t *testing.T) (code int, words string) {
 	t.Helper()
 	select {
@@ -50,8 +50,8 @@ func (p *program) ends(t *testing.T) (code int, words string) {
 	}
 }
 
-// TestUmountOfStoppedDaemon has a daemon that lives and does not answer: a
-// plain unmount says so, and --force takes the mount away by the kernel.
+// TestUmountOfStoppedDaemon stops a daemon, so that it does not answer: a plain unmount
+// reports that, and --force lets the kernel remove the mount.
 func TestUmountOfStoppedDaemon(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -98,7 +98,8 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 	waitForEnd(t, pid)
 }
 
-// TestSignalEndsVerbs stops the daemon, and then what asks it.
+// TestSignalEndsVerbs stops the daemon, and then ends the commands that wait for it by a
+// signal.
 func TestSignalEndsVerbs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
@@ -111,10 +112,10 @@ func TestSignalEndsVerbs(t *testing.T) {
 		{"cp", m.Path("sim0", "sub", "never-seen-either"), t.TempDir()},
 	} {
 		p := startProgram(t, "hmcfs", args...)
-		// It waits for the daemon, and has said by which signals it ends.
+		// It waits for the daemon, after it has set up its signal handlers.
 		kit.Eventually(t, time.Minute, func() error { return waitsForOthers(p.Process.Pid) })
-		// The kernel wakes the first thread for a signal, and no other takes
-		// the signal when that one can't.
+		// The kernel wakes the first thread for a signal, and no other thread takes the signal
+		// if that one can't.
 		if where, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.Process.Pid)); err != nil || strings.Contains(string(where), "request_wait") {
 			t.Errorf("%v: the first thread waits in %s, %v", args, where, err)
 		}
@@ -130,8 +131,8 @@ func TestSignalEndsVerbs(t *testing.T) {
 	}
 }
 
-// waitsForOthers says whether a process has a connection, or a thread in a
-// request to a file system.
+// waitsForOthers returns nil if a process has a connection, or a thread in a request to a file
+// system.
 func waitsForOthers(pid int) error {
 	inRequest := kit.EveryThread(pid, "wchan", func(where string) bool { return !strings.Contains(where, "request_wait") })
 	if inRequest != nil {

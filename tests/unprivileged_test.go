@@ -34,7 +34,7 @@ func TestOthersDoWhatModesAllow(t *testing.T) {
 			{mode: 0o666, read: true, write: true},
 			{mode: 0o640, gid: alice, read: true},
 			{mode: 0o660, gid: alice, read: true, write: true},
-			// The class of the group decides, also where others may more.
+			// The group class decides, even if the class of others grants more.
 			{mode: 0o606, gid: alice},
 		} {
 			file := p.path(fmt.Sprintf("%o-%d", tc.mode, tc.gid))
@@ -70,8 +70,7 @@ func TestOthersDoWhatModesAllow(t *testing.T) {
 	})
 }
 
-// wantAllowed opens a file for an access and demands that it is, or is not,
-// allowed.
+// wantAllowed opens a file with the given flags and checks whether that is allowed.
 func wantAllowed(t *testing.T, allowed bool, path string, flags int) {
 	t.Helper()
 	f, err := os.OpenFile(path, flags, 0)
@@ -83,8 +82,8 @@ func wantAllowed(t *testing.T, allowed bool, path string, flags int) {
 	}
 }
 
-// TestAdminSocketRefusesOthers has another user ask: the daemon looks at who
-// that is.
+// TestAdminSocketRefusesOthers sends requests as another user, whose identity the daemon
+// checks.
 func TestAdminSocketRefusesOthers(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -109,14 +108,14 @@ func TestAdminSocketRefusesOthers(t *testing.T) {
 	}
 }
 
-// askRaw sends a request over a Unix socket, on this thread alone, and
-// returns the beginning of the answer.
+// askRaw sends a request over a Unix socket, from this thread alone, and returns the beginning
+// of the answer.
 func askRaw(socket, method, path string) (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = unix.Close(fd) }() // all was said
+	defer func() { _ = unix.Close(fd) }() // the exchange is complete
 	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
 		return "", err
 	}
@@ -137,8 +136,7 @@ type userMount struct {
 	cmd       *exec.Cmd
 }
 
-// TestDaemonOfAnUnprivilegedUser mounts as a user who has nothing but
-// /dev/fuse and fusermount3.
+// TestDaemonOfAnUnprivilegedUser mounts as a user that has only /dev/fuse and fusermount3.
 func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:fusermount3")
@@ -149,7 +147,7 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 		t.Errorf("the status says of passthrough %+v and of the user %d", s.Passthrough, s.UID)
 	}
 	_, err := os.ReadDir(u.dir)
-	wantErrno(t, err, unix.EACCES) // root too is another user
+	wantErrno(t, err, unix.EACCES) // root is another user too
 	want := kit.Bytes(1, 0, 3<<20+7)
 	mnt.AsUser(t, u.who, func() { u.write(want) })
 	u.kill()
@@ -162,7 +160,7 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	if out, err := u.command("umount", u.dir).CombinedOutput(); err != nil {
 		t.Errorf("umount: %v: %s", err, out)
 	}
-	_ = u.cmd.Wait() // it has told of failures already
+	_ = u.cmd.Wait() // its failures have been reported already
 	if left := mnt.MountedBelow(u.root); len(left) > 0 {
 		t.Errorf("still mounted: %q", left)
 	}
@@ -184,7 +182,7 @@ func newUserMount(t *testing.T) *userMount {
 	return u
 }
 
-// write writes to both tiers, in the ways that need no passthrough.
+// write writes to both tiers, by the methods that need no passthrough.
 func (u *userMount) write(want []byte) {
 	for _, name := range []string{"host/a", "sim0/b"} {
 		path := filepath.Join(u.dir, name)
@@ -221,7 +219,7 @@ func (u *userMount) write(want []byte) {
 	}
 }
 
-// checkAfterDeath looks at what a killed daemon has left.
+// checkAfterDeath checks the state after the daemon was killed.
 func (u *userMount) checkAfterDeath(want []byte) {
 	got, err := os.ReadFile(filepath.Join(u.dir, "host/a"))
 	if i := kit.FirstDiff(got, want); err != nil || i >= 0 {
@@ -231,7 +229,7 @@ func (u *userMount) checkAfterDeath(want []byte) {
 	wantErrno(u.t, err, unix.EIO)
 }
 
-// command is hmcfs as the user runs it.
+// command returns a command that runs hmcfs as the user.
 func (u *userMount) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{"hmcfs"}, args...)
@@ -252,7 +250,7 @@ func (u *userMount) start() {
 	must(u.t, cmd.Start())
 	u.cmd = cmd
 	u.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has ended when all went well
+		_ = cmd.Process.Kill() // it has ended if the test succeeded
 		_ = cmd.Wait()
 		if u.t.Failed() {
 			u.t.Logf("the user's daemon:\n%s", log.String())
@@ -261,15 +259,15 @@ func (u *userMount) start() {
 	kit.Eventually(u.t, time.Minute, func() error { return u.command("status", u.dir).Run() })
 }
 
-// tier returns the directory of the host tier, which the daemon has open.
-// Other mounts of the same user have theirs beside it.
+// tier returns the directory of the host tier, which the daemon has open. Other mounts of the
+// same user have theirs next to it.
 func (u *userMount) tier() string {
 	u.t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", u.cmd.Process.Pid))
 	must(u.t, err)
 	parent := fmt.Sprintf("/dev/shm/hmcfs-%d-", u.who.UID)
 	for _, file := range files {
-		target, _ := os.Readlink(file) // one that is closed meanwhile is no directory of the tier
+		target, _ := os.Readlink(file) // a descriptor that is closed meanwhile does not match
 		if name, ok := strings.CutPrefix(target, parent); ok {
 			name, _, _ = strings.Cut(name, "/")
 			return parent + name
@@ -293,8 +291,8 @@ func (u *userMount) status() (s adminapi.Status) {
 	return s
 }
 
-// deviceForAll lets every user open /dev/fuse, in this process's own mount
-// namespace and for this test alone.
+// deviceForAll lets every user open /dev/fuse, only in this process's mount namespace and
+// during this test.
 func deviceForAll(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HMCFS_TEST_ISOLATED") == "" {

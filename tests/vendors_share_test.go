@@ -22,8 +22,8 @@ import (
 
 const vendorShareSize = 1<<20 + 4321
 
-// onVendors runs a test on the first card of every vendor; program is a C
-// program that uses the vendor's runtime by itself.
+// onVendors runs a test on the first card of every vendor; program is a C program that uses
+// the vendor's runtime directly.
 func onVendors(t *testing.T, fn func(t *testing.T, m *mnt.M, family, program string)) {
 	t.Helper()
 	kit.Check(t)
@@ -35,8 +35,8 @@ func onVendors(t *testing.T, fn func(t *testing.T, m *mnt.M, family, program str
 	}
 }
 
-// TestVendorProgramsSeeFiles exports a file: a program that knows the vendor's
-// runtime only reads what was written through the mount, and the reverse.
+// TestVendorProgramsSeeFiles exports a file: a program that uses only the vendor's runtime
+// reads what was written through the mount, and the reverse.
 func TestVendorProgramsSeeFiles(t *testing.T) {
 	onVendors(t, func(t *testing.T, m *mnt.M, family, program string) {
 		f := m.Path(family+"0", "shared")
@@ -95,7 +95,7 @@ func newVendorOwner(t *testing.T, program, family string, seed uint64) *vendorOw
 	return o
 }
 
-// kill ends the program, unless it has ended.
+// kill kills the program, unless it has ended.
 func (o *vendorOwner) kill() error {
 	if o.cmd.ProcessState != nil {
 		return nil
@@ -108,7 +108,7 @@ func (o *vendorOwner) kill() error {
 	return nil
 }
 
-// bind makes the file the owner's memory.
+// bind binds the owner's memory to the file.
 func (o *vendorOwner) bind(t *testing.T, path, family string) {
 	t.Helper()
 	piece := fmt.Sprintf(`{"kind":"ipc","handle":%q,"offset":0,"size":%d,"allocation":%d}`, o.handle, vendorShareSize, vendorShareSize)
@@ -116,8 +116,8 @@ func (o *vendorOwner) bind(t *testing.T, path, family string) {
 	wantXattr(t, path, "user.hmc.state", "bound")
 }
 
-// TestVendorProgramsBecomeFiles binds memory of a program that knows the
-// vendor's runtime only; when it ends, the file is lost.
+// TestVendorProgramsBecomeFiles binds memory of a program that uses only the vendor's runtime;
+// when it ends, the file is lost.
 func TestVendorProgramsBecomeFiles(t *testing.T) {
 	onVendors(t, func(t *testing.T, m *mnt.M, family, program string) {
 		o := newVendorOwner(t, program, family, 7)
@@ -143,7 +143,7 @@ func TestVendorProgramsBecomeFiles(t *testing.T) {
 		second := newVendorOwner(t, program, family, 9)
 		second.bind(t, f, family)
 		must(t, second.kill())
-		kit.Eventually(t, 20*time.Second, func() bool { // a read finds it out at the latest
+		kit.Eventually(t, 20*time.Second, func() bool { // a read detects it at the latest
 			_, rerr := os.ReadFile(f)
 			state, serr := getxattr(f, "user.hmc.state")
 			return rerr != nil && serr == nil && state == "lost"

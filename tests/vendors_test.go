@@ -15,13 +15,13 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// vendorDevices are the devices that the stand-ins of all vendors make.
+// vendorDevices returns the devices of the stand-ins of all vendors.
 func vendorDevices() []string {
 	return []string{"hip0", "hip1", "mlu0", "mlu1", "musa0", "musa1", "npu0", "npu1"}
 }
 
-// standins puts the stand-ins of all vendors into the path of libraries for
-// every process that the test starts, and returns their control file.
+// standins puts the stand-ins of all vendors into the library path of every process that the
+// test starts, and returns their control file.
 func standins(t *testing.T) (control string) {
 	t.Helper()
 	kit.Require(t, "fuse", "root", "tool:cc")
@@ -37,8 +37,8 @@ func standins(t *testing.T) (control string) {
 	return control
 }
 
-// TestVendorsAreFound mounts with no device named: one daemon has the cards of
-// every vendor, and bytes go between all of them.
+// TestVendorsAreFound mounts without naming a device: one daemon has the cards of every
+// vendor, and bytes can be copied between all of them.
 func TestVendorsAreFound(t *testing.T) {
 	kit.Check(t)
 	standins(t)
@@ -73,8 +73,8 @@ func TestVendorsAreFound(t *testing.T) {
 	}
 }
 
-// wayBetween is the way that bytes take between two cards: only one vendor's
-// reach each other.
+// wayBetween returns the path that bytes take between two cards: only cards of one vendor have
+// peer access.
 func wayBetween(from, to string) string {
 	switch {
 	case from == to:
@@ -85,15 +85,16 @@ func wayBetween(from, to string) string {
 	return "staged"
 }
 
-// settings replaces the stand-ins' settings at once: a daemon is reading them.
+// settings replaces the stand-ins' settings atomically, since a daemon reads them
+// concurrently.
 func settings(t *testing.T, control, text string) {
 	t.Helper()
 	must(t, os.WriteFile(control+".new", []byte(text), 0o600))
 	must(t, os.Rename(control+".new", control))
 }
 
-// TestVendorsCardFails has a card of a mount fail for good, and another one run
-// full: the files of the first are lost, all else goes on.
+// TestVendorsCardFails lets one card of a mount fail permanently, and another run full: the
+// files of the first are lost, everything else works.
 func TestVendorsCardFails(t *testing.T) {
 	kit.Check(t)
 	control := standins(t)
@@ -122,15 +123,15 @@ func TestVendorsCardFails(t *testing.T) {
 	must(t, os.Remove(m.Path("hip0", "a")))
 }
 
-// familyOfDevices is a part of what hmcfs devices --json says.
+// familyOfDevices is a part of the output of hmcfs devices --json.
 type familyOfDevices struct {
 	Family  string
 	Devices []struct{ Name string }
 	Reason  string
 }
 
-// TestRealHIPWithoutCard mounts with AMD's own library and no card: the family
-// says why it has no device, and nothing else is heard of it.
+// TestRealHIPWithoutCard mounts with AMD's own library and no card: the family reports why it
+// has no device, and the daemon's output contains only lines of hmcfs itself.
 func TestRealHIPWithoutCard(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "hip")

@@ -18,16 +18,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestViewsOfHostileFiles wants files that lie refused in their views, told
-// once in the log, and otherwise left as they are.
+// TestViewsOfHostileFiles checks that the views of files with false headers are refused and
+// logged once, and that the files are otherwise unaffected.
 func TestViewsOfHostileFiles(t *testing.T) {
 	m := onViewDevices(t, hostileScript)
 	_, names := viewDevices()
-	const each = 26 // that many files does the script make
+	const each = 26 // the number of malformed files that the script creates on each device
 	m.Umount()
 	log := m.Log()
 	got := strings.Count(log, "malformed file")
-	// Warnings that are alike are counted beyond the first.
+	// Equal warnings after the first are only counted.
 	for _, more := range regexp.MustCompile(`"(\d+) more like this`).FindAllStringSubmatch(log, -1) {
 		n, err := strconv.Atoi(more[1])
 		if err != nil {
@@ -67,8 +67,8 @@ const hostileScript = viewPrelude + `
 	run
 	rm -rf ./*`
 
-// TestViewsOfManyTensors lists and opens a header of very many
-// tensors, and wants nothing of it kept when the kernel has forgotten it.
+// TestViewsOfManyTensors lists and opens the view of a header of very many tensors, and checks
+// that nothing of it is kept once the kernel has forgotten it.
 func TestViewsOfManyTensors(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
@@ -94,7 +94,7 @@ func TestViewsOfManyTensors(t *testing.T) {
 		return nil
 	})
 	t.Logf("daemon's memory before %+v, after %+v", before, m.Status().Memory)
-	// What is forgotten is found again.
+	// A forgotten name is found again.
 	runScript(t, m.Path("sim0"), `stat -c %s m.safetensors.tensors/layer/9999/w.npy; rm m.safetensors; no stat m.safetensors.tensors`)
 	var st unix.Stat_t
 	if err := unix.Stat(m.Path("sim0", "m.safetensors.tensors", "x"), &st); !errors.Is(err, unix.ENOENT) {
@@ -126,7 +126,7 @@ const manyTensorsScript = viewPrelude + `
 	END
 	run`
 
-// TestViewsAndUsers wants a view open to those who may read its file.
+// TestViewsAndUsers checks that a view is open to those users that may read its file.
 func TestViewsAndUsers(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "tool:setpriv")
@@ -148,8 +148,8 @@ func TestViewsAndUsers(t *testing.T) {
 	}
 }
 
-// TestViewsOfLostFiles wants no bytes where there are none: a file whose
-// device's memory is gone has a view that can't be read.
+// TestViewsOfLostFiles checks that the view of a file whose device memory is lost can't be
+// read.
 func TestViewsOfLostFiles(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
@@ -169,8 +169,8 @@ func TestViewsOfLostFiles(t *testing.T) {
 	wantXattr(t, m.Path("sim0", "a.npy"), "user.hmc.state", "lost")
 }
 
-// TestViewsOfBoundMemory has a tensor in memory that another process owns and
-// changes without a word, its header included.
+// TestViewsOfBoundMemory has a tensor in memory that another process owns and changes without
+// notice, including its header.
 func TestViewsOfBoundMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1<<20 + 77
@@ -210,7 +210,7 @@ func TestViewsOfBoundMemory(t *testing.T) {
 	})
 }
 
-// npyHeader is the header of n bytes.
+// npyHeader returns a header of n bytes.
 func npyHeader(t *testing.T, n uint64) []byte {
 	t.Helper()
 	x := tensors.Tensor{Shape: []uint64{n}}

@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// viewDevices are a device of each way to read, by their specs and names;
-// with -short only those whose ways have least in common.
+// viewDevices returns the specs and names of one device for each way to read; with -short only
+// those that differ most.
 func viewDevices() (specs, names []string) {
 	specs = []string{"host,size=192MiB", "sim:0,size=192MiB", "sim:1,size=192MiB,mapped=true"}
 	names = []string{"host", "sim0", "sim1"}
@@ -21,8 +21,8 @@ func viewDevices() (specs, names []string) {
 	return specs, names
 }
 
-// viewDevicesAndCard are viewDevices and a card of a vendor's library, whose
-// memory no host can map.
+// viewDevicesAndCard additionally returns a card of a vendor's library, whose memory the host
+// can't map.
 func viewDevicesAndCard(t *testing.T) (specs, names []string) {
 	t.Helper()
 	useStandInCards(t, "memory=268435456")
@@ -37,8 +37,8 @@ func onViewDevices(t *testing.T, script string) *mnt.M {
 	return viewScriptOn(t, specs, names, script)
 }
 
-// viewScriptOn runs a script in the directory of each device; OTHER is the next
-// one's.
+// viewScriptOn runs a script in the directory of each device; OTHER is the directory of the
+// next device.
 func viewScriptOn(t *testing.T, specs, names []string, script string) *mnt.M {
 	t.Helper()
 	kit.Check(t)
@@ -53,14 +53,14 @@ func viewScriptOn(t *testing.T, specs, names []string, script string) *mnt.M {
 	return m
 }
 
-// TestViews has NumPy and the usual tools look at tensors through views.
+// TestViews reads tensors through views with NumPy and common tools.
 func TestViews(t *testing.T) {
 	kit.Require(t, "tool:tar", "tool:getfattr")
 	specs, names := viewDevicesAndCard(t)
 	viewScriptOn(t, specs, names, viewScript)
 }
 
-// viewPrelude makes safetensors files without the library.
+// viewPrelude creates safetensors files without the library.
 const viewPrelude = `
 	cat >"$TMP"/st.py <<-'END'
 	import errno, json, os, struct, subprocess, sys
@@ -240,8 +240,8 @@ const changingViewScript = viewPrelude + `
 	run
 	rm -rf ./* "$OTHER"/copy.npy`
 
-// TestTensorAttributes has the attributes of files of one tensor told by
-// their headers.
+// TestTensorAttributes checks that the attributes of files with one tensor come from their
+// headers.
 func TestTensorAttributes(t *testing.T) {
 	onViewDevices(t, tensorAttributeScript)
 }
@@ -289,15 +289,14 @@ const tensorAttributeScript = viewPrelude + `
 	run
 	rm -rf ./*`
 
-// TestViewsBesideWriter reads tensors while their file is written anew again
-// and again: whoever gets bytes gets those of the tensor that it was told of.
+// TestViewsBesideWriter reads tensors while their file is rewritten repeatedly: all bytes read
+// belong to the tensor whose header the reader got.
 func TestViewsBesideWriter(t *testing.T) {
 	onViewDevices(t, besideWriterScript)
 }
 
-// besideWriterScript has a writer of two contents, in which the tensors have
-// other places, types and lengths. The values of each are made from its name,
-// its type and the index.
+// besideWriterScript has a writer of two contents, in which the tensors have different
+// offsets, types and lengths. The values of each depend on its name, its type and the index.
 const besideWriterScript = viewPrelude + `
 	cat >"$TMP"/t.py <<-'END'
 	from st import *

@@ -157,7 +157,8 @@ func TestToldXattrs(t *testing.T) {
 			wantErrno(t, unix.Setxattr(f, "user.hmc."+name, []byte("1"), 0), unix.EOPNOTSUPP)
 			wantErrno(t, unix.Removexattr(f, "user.hmc."+name), unix.EOPNOTSUPP)
 		}
-		// What was not set is not listed: rsync -X would try to set or remove it.
+		// Attributes that were not set are not listed: rsync -X would try to set or remove
+		// them.
 		if names := listxattr(t, f); len(names) > 0 {
 			t.Errorf("of a file without attributes are listed %q", names)
 		}
@@ -195,7 +196,7 @@ func TestKeysLeadToTheirObjects(t *testing.T) {
 		wantXattr(t, p.m.Path("sim1", "g-"+p.name), "user.hmc.key", key)
 		must(t, os.Rename(p.m.Path("sim1", "g-"+p.name), f))
 		wantKeys(t, p, key)
-		// Another key takes the place of the first.
+		// Another key replaces the first.
 		must(t, unix.Setxattr(f, "user.hmc.key", []byte("other"), unix.XATTR_REPLACE))
 		wantKeys(t, p, "other")
 		_, err := os.Lstat(link)

@@ -32,7 +32,7 @@ type mmapper struct {
 }
 
 //go:linkname mapper golang.org/x/sys/unix.mapper
-var mapper *mmapper //nolint:gochecknoglobals // x/sys exports no access to its mapper
+var mapper *mmapper //nolint:gochecknoglobals // x/sys does not export its mapper
 
 // allocateMaps makes maps allocate blocks from now on. It may be called repeatedly.
 func allocateMaps() {

@@ -209,7 +209,7 @@ func TestKilledNodeComesBackAtOnce(t *testing.T) {
 		a := join(t, s, record("a"))
 		b := join(t, s, record("b"))
 		old := b.Self()
-		b.client.Close() //nolint:errcheck // Killed: its lease runs on.
+		b.client.Close() //nolint:errcheck // killed: its lease remains
 		again := join(t, s, old)
 		if again.Self().Epoch <= old.Epoch {
 			t.Errorf("epoch %d after %d", again.Self().Epoch, old.Epoch)

@@ -212,7 +212,7 @@ func FuzzReadFrame(f *testing.F) {
 		}
 		adminapi.CloseAll(files)
 		_ = b.Close() // the writer may be blocked on it
-		<-sent        //nolint:errcheck // a reader that refuses makes it fail
+		<-sent        //nolint:errcheck // it fails if the reader refuses the frame
 		if after := openFiles(t); after > before-1 {
 			t.Errorf("%d descriptors are open, %d were before, one of which is closed", after, before)
 		}

@@ -27,7 +27,7 @@ type answer struct {
 	// first is the first frame, which ask has read, until each takes it.
 	first part
 	// ctx is that of the call, for why.
-	ctx context.Context //nolint:containedctx // an answer is the rest of a call
+	ctx context.Context //nolint:containedctx // an answer belongs to one call
 	// stop ends the watch on the call's context.
 	stop func() bool
 	// over is true when the last frame has been read.

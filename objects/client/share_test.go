@@ -24,7 +24,7 @@ import (
 // and then keeps the connection open until the client closes it.
 func serveOnce(t *testing.T, answer func(c *net.UnixConn) error) *client.Client {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // a socket's path is short
+	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDaemonEndsMeanwhile(t *testing.T) {
 
 // TestForeignListener connects to a socket where another user's process listens.
 func TestForeignListener(t *testing.T) {
-	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // a socket's path is short
+	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type Cluster struct {
 	// begun holds the extensions whose Begin was called.
 	begun []Extension
 	// life ends with Close, which also cancels connection attempts.
-	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
+	life      context.Context //nolint:containedctx // it is the lifetime of the cluster, from Join to Close
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	listening []string
@@ -155,7 +155,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		faults = append(faults, c.comm.Close())
 	}
 	if c.server != nil {
-		c.server.close() //nolint:contextcheck // what is open is saved, however long the caller waits
+		c.server.close() //nolint:contextcheck // open files are saved even if the context ends
 	}
 	c.keys.claims.close(ctx)
 	// Only sessions are left, whose memory is released.

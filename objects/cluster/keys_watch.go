@@ -27,7 +27,7 @@ const findAtOnce = 4
 // is no longer running.
 func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string, came func(key string)) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
-	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
+	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the end of the cluster cancels it too
 	w := &keyWatch{
 		k: c.keys, space: spaceOf(published), names: names, came: came,
 		kick: make(chan struct{}, 1), coming: map[string]members.Name{},

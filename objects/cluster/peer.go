@@ -71,7 +71,7 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 	if n.replaced.Load() {
 		return nil, fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
-	a, err := n.attempt() //nolint:contextcheck // others wait for it too, so it lives as long as the cluster
+	a, err := n.attempt() //nolint:contextcheck // other calls share the attempt, so it ends with the cluster, not with this call
 	if err != nil {
 		return nil, err
 	}

@@ -416,7 +416,7 @@ func TestPermissionsAreTheKernels(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	all := tries()
 	parent := t.TempDir()
-	if err := os.Chmod(parent, 0o755); err != nil { //nolint:gosec // others must come through
+	if err := os.Chmod(parent, 0o755); err != nil { //nolint:gosec // other users must be able to traverse it
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Dir(parent), 0o755); err != nil { //nolint:gosec // as above

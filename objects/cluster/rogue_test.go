@@ -42,7 +42,7 @@ func newWithholding(t *testing.T, w *clustertest.World, o clustertest.Options, c
 	r := &withholding{size: uint64(len(content)), content: content}
 	listen := control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 	if o.Unix {
-		dir, err := os.MkdirTemp("", "hc") //nolint:usetesting // a socket's path is short
+		dir, err := os.MkdirTemp("", "hc") //nolint:usetesting // the path of a socket must be short
 		if err != nil {
 			t.Fatal(err)
 		}

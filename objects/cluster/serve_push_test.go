@@ -329,7 +329,7 @@ func (m *rememberer) askAtRandom(ctx context.Context, r *serverRig, who rpc.Call
 	for ctx.Err() == nil {
 		a := files[random.IntN(len(files))]
 		if ino := uint64(a.Ino); random.IntN(2) == 0 {
-			m.ask(r, who, proto.MethodAttr, &proto.InoAsk{Ino: ino}, ino) //nolint:contextcheck // a question that was begun is answered
+			m.ask(r, who, proto.MethodAttr, &proto.InoAsk{Ino: ino}, ino) //nolint:contextcheck // a request that was started is answered
 		} else {
 			m.ask(r, who, proto.MethodLookup, &proto.LookupAsk{Dir: uint64(a.Parent), Name: a.Name}, ino) //nolint:contextcheck // as above
 		}

@@ -68,7 +68,7 @@ func (w *way) accept() {
 			return
 		}
 		w.accepted.Add(1)
-		to, err := net.Dial("tcp", w.to) //nolint:noctx // it is this machine
+		to, err := net.Dial("tcp", w.to) //nolint:noctx // a connection to the local host
 		if err != nil {
 			_ = from.Close()
 			continue

@@ -146,7 +146,7 @@ func (t *Tier) HasFile(file owner.FileID) bool {
 	err := t.Files.Each(func(id uint64) error {
 		st, err := t.Files.Stat(id)
 		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
+			return nil //nolint:nilerr // it was removed meanwhile; check the next one
 		}
 		if ours = st.Dev == file.Dev && st.Ino == file.Ino; ours || st.Dev != file.Dev {
 			return errFound

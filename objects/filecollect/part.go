@@ -30,7 +30,7 @@ type part struct {
 	given *plan.Costs
 	costs []byte
 	// life ends with stop.
-	life context.Context //nolint:containedctx // it is the collective's life, beyond the question that began it
+	life context.Context //nolint:containedctx // it is the lifetime of the collective, which outlives the request that started it
 	stop context.CancelFunc
 }
 
@@ -146,9 +146,9 @@ func (p *part) join(ctx context.Context) (nodes *Nodes, leave func() error, err 
 	links, o := p.options()
 	f, err := fabric.Over(ctx, d, links)
 	if err != nil {
-		return nil, nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
+		return nil, nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
-	leave = func() error { return errors.Join(f.Close(), d.Destroy()) } //nolint:contextcheck // the end is not the context's
+	leave = func() error { return errors.Join(f.Close(), d.Destroy()) } //nolint:contextcheck // cleanup must not depend on the context
 	g, err := collective.New(ctx, f, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, leave())

@@ -85,8 +85,8 @@ func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession
 		return nil, err
 	}
 	name := jobName{from, string(q.Job)}
-	if err = c.addJob(name, j); err != nil { //nolint:contextcheck // the job ends by itself, whoever asked
-		j.end(ctx, c, false) //nolint:errcheck // the failure that led here is told
+	if err = c.addJob(name, j); err != nil { //nolint:contextcheck // the job does not end with the request
+		j.end(ctx, c, false) //nolint:errcheck // the error that led here is reported
 		c.unreserve(from)
 		return nil, err
 	}

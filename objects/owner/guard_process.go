@@ -90,7 +90,7 @@ func (g *Guard) startLocked() error {
 	if err = errors.Join(cmd.Start(), theirs.Close()); err != nil {
 		return errors.Join(err, ours.Close())
 	}
-	go cmd.Wait() //nolint:errcheck // how it ends is nobody's concern, and may take for ever
+	go cmd.Wait() //nolint:errcheck // its exit status is not needed, and it may never exit
 	g.control = ours
 	return nil
 }

@@ -40,7 +40,7 @@ func ask(t *testing.T, dir, script string, args ...string) []told {
 	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-W", "error", "-c", script, dir}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {
-		if e, ok := err.(*exec.ExitError); ok { //nolint:errorlint // of Output itself
+		if e, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
 			t.Fatalf("%v\n%s", err, e.Stderr)
 		}
 		t.Fatal(err)

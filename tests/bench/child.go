@@ -15,12 +15,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// childArg is the first argument of a process that the benchmark starts for
-// one task on a file or directory.
+// childArg is the first argument of a process that the benchmark starts for one task on a file
+// or directory.
 const childArg = "hmcfs-bench-child"
 
-// runChild does the task if this process was started for one, and says so.
-// A task prints one number.
+// runChild executes the task and returns true if this process was started for one. A task
+// prints one number.
 func runChild(args []string, out, said io.Writer) bool {
 	if len(args) < 4 || args[1] != childArg {
 		return false
@@ -34,7 +34,7 @@ func runChild(args []string, out, said io.Writer) bool {
 	return true
 }
 
-// task does one task, whose arguments are numbers.
+// task executes one task, whose arguments are numbers.
 func task(ctx context.Context, name, state string, args []string) (float64, error) {
 	n := make([]int, len(args))
 	for i, text := range args {
@@ -56,8 +56,8 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 	return 0, fmt.Errorf("no task %q", name)
 }
 
-// child has a process of this program do one task where a command runs, and returns the
-// number that it prints.
+// child starts a process of this program to execute one task where a command runs, and returns
+// the number that it prints.
 func child(ctx context.Context, command measure.Command, args ...string) (float64, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,19 +95,18 @@ func openRecords(ctx context.Context, state string) (float64, error) {
 }
 
 const (
-	// perDir is the number of files that a directory gets.
+	// perDir is the number of files per directory.
 	perDir = 1000
-	// builders is the number of goroutines that make files.
+	// builders is the number of goroutines that create files.
 	builders = 4
 )
 
-// buildRecords makes a state directory with n files, each with one buffer
-// mapping and a key.
+// buildRecords creates a state directory with n files, each with one buffer mapping and a key.
 func buildRecords(ctx context.Context, state string, n int) (err error) {
 	if err = os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	// Without it a mount takes the directory for somebody else's.
+	// Without this file a mount does not recognize the directory as its own.
 	if err = os.WriteFile(filepath.Join(state, ".hmcfs"), nil, 0o600); err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func buildDir(ctx context.Context, s *metadata.Store, root metadata.Ino, first, 
 	return nil
 }
 
-// buildFile makes file i: 4 KiB in a page of its own.
+// buildFile creates file i: 4 KiB in its own page.
 func buildFile(ctx context.Context, s *metadata.Store, dir metadata.Ino, i int) error {
 	const size, epoch = 4096, 1
 	f, err := s.Create(ctx, dir, fmt.Sprintf("tensor-%08d.bin", i), metadata.Node{Mode: metadata.TypeRegular | 0o644})

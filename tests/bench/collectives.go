@@ -26,25 +26,24 @@ var mpiSource []byte
 //go:embed others/allreduce.py
 var glooSource []byte
 
-// collectives are those with which the rows are measured: groups of
-// ranks of one host, of hmcfs and of others.
+// collectives measures its rows with groups of ranks on one host, of hmcfs and of others.
 type collectives struct {
 	measure.Undo
 
 	opts   options
 	dir    string
 	groups []*group
-	// measured says that all groups have had their turns.
+	// measured is true if all groups have been measured.
 	measured bool
 }
 
-// group is one program that does collectives, with what it has reached.
+// group is one program that runs collectives, with its results.
 type group struct {
 	name string
-	// run measures all-reduce of some sizes, 0 bytes being a barrier, with so
-	// many ranks: seconds by bytes.
+	// run measures all-reduce of several sizes, with 0 bytes for a barrier, with the given
+	// number of ranks: seconds by size in bytes.
 	run runGroup
-	// ranks are the numbers of ranks that it is measured with.
+	// ranks lists the numbers of ranks to measure with.
 	ranks []int
 	took  map[point]bench.Series
 }
@@ -61,19 +60,19 @@ type point struct {
 	bytes devices.Size
 }
 
-// The sizes that targets are about, and those of the picture.
+// The sizes of the targets, and those of the picture.
 func largeSizes() []devices.Size {
 	return []devices.Size{devices.MiB, 16 * devices.MiB, 64 * devices.MiB, 256 * devices.MiB}
 }
 
 func smallSizes() []devices.Size { return []devices.Size{8, 1024, 8 * devices.KiB, 64 * devices.KiB} }
 
-// allSizes are those, and 0 for a barrier.
+// allSizes returns the same sizes, and 0 for a barrier.
 func allSizes() []devices.Size {
 	return slices.Concat([]devices.Size{0}, smallSizes(), []devices.Size{256 * devices.KiB}, largeSizes())
 }
 
-// sizesFor are the sizes that are measured with so many ranks.
+// sizesFor returns the sizes to measure with the given number of ranks.
 func sizesFor(ranks int) []devices.Size {
 	if ranks > 2 {
 		return []devices.Size{0, devices.MiB, 64 * devices.MiB}
@@ -81,7 +80,7 @@ func sizesFor(ranks int) []devices.Size {
 	return allSizes()
 }
 
-// setUp makes the others' programs.
+// setUp builds the programs of the others.
 func (c *collectives) setUp(ctx context.Context) (err error) {
 	if c.dir, err = c.Folder(); err != nil {
 		return err
@@ -117,7 +116,7 @@ const (
 	glooTCP     = "Gloo"
 )
 
-// hmcfs is the program that is measured, by a transport.
+// hmcfs returns the group of the program under test, with a transport.
 func (c *collectives) hmcfs(name, transport string) *group {
 	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		rows, err := c.perf(ctx, transport, ranks, "--operation", "barrier", "--operation", "allreduce", "--sizes", sizeList(sizes),
@@ -130,7 +129,7 @@ func (c *collectives) hmcfs(name, transport string) *group {
 	})
 }
 
-// perf runs hmcfs perf collective at some ranks.
+// perf runs hmcfs perf collective with the given number of ranks.
 func (c *collectives) perf(ctx context.Context, transport string, ranks int, args ...string) ([]perf.CollectiveRow, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -155,12 +154,12 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 	return report.Rows, os.Remove(file)
 }
 
-// sizeList is sizes but 0, as flags have them.
+// sizeList formats the sizes other than 0 for a flag.
 func sizeList(sizes []devices.Size) string {
 	return strings.Join(plain(slices.DeleteFunc(slices.Clone(sizes), func(n devices.Size) bool { return n == 0 })), ",")
 }
 
-// mpi is Open MPI with some of its transports. It does not spin where there are
+// mpi returns the group of Open MPI with some of its transports. It does not spin if there are
 // more ranks than processors.
 func (c *collectives) mpi(name, btl string) *group {
 	return newGroup(name, []int{2, 4}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
@@ -180,7 +179,7 @@ func (c *collectives) mpi(name, btl string) *group {
 	})
 }
 
-// gloo is Gloo, by PyTorch.
+// gloo returns the group of Gloo, through PyTorch.
 func (c *collectives) gloo() *group {
 	return newGroup(glooTCP, []int{2}, func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
 		port, err := freePort(ctx)
@@ -196,7 +195,7 @@ func (c *collectives) gloo() *group {
 		defer func() {
 			for _, cmd := range others {
 				_ = cmd.Process.Kill()
-				_ = cmd.Wait() // it has done its work, or was killed
+				_ = cmd.Wait() // it has finished, or was killed
 			}
 		}()
 		for r := 1; r < ranks; r++ {
@@ -214,7 +213,7 @@ func (c *collectives) gloo() *group {
 	})
 }
 
-// plain is sizes as numbers.
+// plain formats sizes as numbers.
 func plain(sizes []devices.Size) []string {
 	texts := make([]string, len(sizes))
 	for i, n := range sizes {
@@ -223,7 +222,7 @@ func plain(sizes []devices.Size) []string {
 	return texts
 }
 
-// secondsBySize reads lines of bytes and seconds.
+// secondsBySize parses lines of bytes and seconds.
 func secondsBySize(text string) (map[devices.Size]float64, error) {
 	took := map[devices.Size]float64{}
 	for line := range strings.Lines(text) {
@@ -237,7 +236,7 @@ func secondsBySize(text string) (map[devices.Size]float64, error) {
 	return took, nil
 }
 
-// measure has every group take its turn, once for all rows.
+// measure measures every group in turn, once for all rows.
 func (c *collectives) measure(ctx context.Context, rounds int) error {
 	if c.measured {
 		return nil
@@ -268,7 +267,7 @@ func (g *group) measure(ctx context.Context) error {
 	return nil
 }
 
-// facts looks at the machine and its programs.
+// facts collects facts about the machine and its programs.
 func (c *collectives) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, c.opts)
 	f.add("Go", runtime.Version())

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// half is one of the four ranks of two pairs, here as goroutines.
+// half is one of the four ranks of two pairs, which are goroutines here.
 type half struct {
 	job    *job.Job
 	group  *collective.Group
@@ -26,14 +26,14 @@ type half struct {
 	view   domain.View
 }
 
-// pairSize is the size that a pair sums up, and pairCalls how often at once.
+// pairSize is the size of an all-reduce of a pair, pairCalls the number of calls per
+// measurement.
 const (
 	pairSize  = devices.MiB
 	pairCalls = 50
 )
 
-// pairRow has a rank of one pair sleep while the other one waits for it, and
-// another pair go on.
+// pairRow measures one pair while a rank of another pair sleeps and its peer waits for it.
 func (c *collectives) pairRow() row {
 	return row{
 		name: fmt.Sprintf("all-reduce of %s by tcp, beside a pair that is stalled", short(pairSize)), unit: micros,
@@ -45,7 +45,7 @@ func (c *collectives) pairRow() row {
 	}
 }
 
-// stall measures both in turns.
+// stall measures both in alternation.
 func (c *collectives) stall(ctx context.Context, rounds int) (res result, err error) {
 	halves := make([]half, 4)
 	defer func() {
@@ -72,7 +72,7 @@ func (c *collectives) stall(ctx context.Context, rounds int) (res result, err er
 	})
 }
 
-// pairTime is the median of a pair's calls, in seconds.
+// pairTime returns the median time of a pair's calls, in seconds.
 func pairTime(ctx context.Context, pair []half) (float64, error) {
 	var took bench.Series
 	err := measure.AtOnce(len(pair), func(i int) error {
@@ -90,7 +90,7 @@ func pairTime(ctx context.Context, pair []half) (float64, error) {
 	return took.Median(), err
 }
 
-// open makes a rank of the job, and of its pair: 0 and 1, 2 and 3.
+// open creates a rank of the job, and of its pair: 0 and 1, 2 and 3.
 func (h *half) open(ctx context.Context, dir string, rank int) (err error) {
 	if h.job, err = job.Init(ctx, job.Options{Rank: rank, World: 4, Dir: dir, Backend: job.TCP, Timeout: patience}); err != nil {
 		return err

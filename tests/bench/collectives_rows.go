@@ -38,7 +38,7 @@ func (c *collectives) rows() []row {
 	return append(rows, c.latency("barrier of 4 ranks, more than processors", point{4, 0}))
 }
 
-// bandwidth is a row of bus bandwidths.
+// bandwidth returns a row of bus bandwidths.
 func (c *collectives) bandwidth(n devices.Size, ranks int, wants ...want) row {
 	name := fmt.Sprintf("all-reduce of %s, bus bandwidth", short(n))
 	if ranks > 2 {
@@ -50,14 +50,14 @@ func (c *collectives) bandwidth(n devices.Size, ranks int, wants ...want) row {
 	}}
 }
 
-// latency is a row of times.
+// latency returns a row of times.
 func (c *collectives) latency(name string, at point, wants ...want) row {
 	return row{name: name, unit: micros, wants: wants, custom: func(ctx context.Context, rounds int) (result, error) {
 		return c.result(ctx, rounds, at, func(s float64) float64 { return s })
 	}}
 }
 
-// result returns what all groups reached at one point.
+// result returns the results of all groups at one point.
 func (c *collectives) result(ctx context.Context, rounds int, at point, value func(s float64) float64) (result, error) {
 	if err := c.measure(ctx, rounds); err != nil {
 		return result{}, err
@@ -75,7 +75,7 @@ func (c *collectives) result(ctx context.Context, rounds int, at point, value fu
 	return r, nil
 }
 
-// ringRows compare the ring's time with what its links would take.
+// ringRows compares the ring's time with the time that its links need.
 func (c *collectives) ringRows() []row {
 	var rows []row
 	for _, way := range []string{"shm", "tcp"} {
@@ -96,8 +96,8 @@ func (c *collectives) ringRows() []row {
 	return rows
 }
 
-// choiceRows compare the algorithm that the cost model chooses with the fastest
-// of all that can do it.
+// choiceRows compares the algorithm that the cost model chooses with the fastest of all
+// suitable ones.
 func (c *collectives) choiceRows() []row {
 	var rows []row
 	for _, n := range []devices.Size{devices.KiB, 256 * devices.KiB, 16 * devices.MiB} {
@@ -115,8 +115,8 @@ func (c *collectives) choiceRows() []row {
 	return rows
 }
 
-// choice is the time of what is chosen, and the shortest of all that can do it:
-// one program measures them in turns, by the same links.
+// choice returns the time of the chosen algorithm, and the shortest time of all suitable ones:
+// one program measures them in alternation, on the same links.
 func (c *collectives) choice(ctx context.Context, n devices.Size) (chosen, fastest float64, err error) {
 	rows, err := c.perf(ctx, "tcp", 4, "--compare", "--operation", "allreduce", "--private",
 		"--sizes", strconv.FormatUint(uint64(n), 10), "--rounds", strconv.Itoa(c.opts.times))
@@ -134,7 +134,7 @@ func (c *collectives) choice(ctx context.Context, n devices.Size) (chosen, faste
 	return rows[0].Seconds, fastest, nil
 }
 
-// fusionRow compares gradients that are summed up in buckets with one by one.
+// fusionRow compares all-reduce of gradients in buckets with one call per gradient.
 func (c *collectives) fusionRow() row {
 	return row{
 		name: "1000 gradients of 16 KiB by tcp, one step", unit: micros,
@@ -154,7 +154,7 @@ func (c *collectives) fusionRow() row {
 	}
 }
 
-// allocationRow counts how often a call asks the heap.
+// allocationRow counts the heap allocations of a call.
 func (c *collectives) allocationRow() row {
 	return row{
 		name: "allocations of one all-reduce of 1 KiB", unit: factor,
@@ -173,7 +173,7 @@ func (c *collectives) allocationRow() row {
 	}
 }
 
-// one is the only row of a run with two ranks.
+// one returns the only row of a run with two ranks.
 func (c *collectives) one(ctx context.Context, transport string, args ...string) (perf.CollectiveRow, error) {
 	rows, err := c.perf(ctx, transport, 2, append(args, "--rounds", strconv.Itoa(c.opts.times))...)
 	if err == nil && len(rows) != 1 {

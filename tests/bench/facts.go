@@ -11,16 +11,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// facts has what the numbers depend on besides hmcfs.
+// facts holds what the numbers depend on besides hmcfs.
 type facts struct {
 	lines      []string
 	loadBefore string
 	loadAfter  string
-	// last says how it was measured.
+	// last describes how the table was measured.
 	last string
 }
 
-// facts looks at the machine and its programs.
+// facts collects facts about the machine and its programs.
 func (l *lab) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, l.opts)
 	if st, err := l.mnt.Status(ctx); err == nil {
@@ -38,7 +38,7 @@ func (l *lab) facts(ctx context.Context) *facts {
 	return f
 }
 
-// newFacts looks at what every table depends on.
+// newFacts collects the facts on which every table depends.
 func newFacts(ctx context.Context, o options) *facts {
 	f := &facts{loadBefore: measure.Load()}
 	f.add("date", time.Now().UTC().Format(time.DateOnly))
@@ -52,7 +52,7 @@ func (f *facts) add(name, value string) {
 	f.lines = append(f.lines, "- "+name+": "+strings.TrimSpace(value))
 }
 
-// end notes how busy the machine is when all is done.
+// end records the load of the machine at the end.
 func (f *facts) end() { f.loadAfter = measure.Load() }
 
 // markdown writes the facts.
@@ -69,7 +69,7 @@ func memory() string {
 	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
 }
 
-// word is the chosen one of a file such as "always [madvise] never".
+// word returns the selected word of a file such as "always [madvise] never".
 func word(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

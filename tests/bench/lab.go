@@ -14,15 +14,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// lab has what is measured: a mount, a tmpfs, and go-fuse's loopback example
-// on that tmpfs.
+// lab holds what is measured: a mount, a tmpfs, and go-fuse's loopback example on that tmpfs.
 type lab struct {
 	measure.Undo
 
 	opts    options
 	dir     string // everything temporary
 	tmpfs   string
-	loop    string // the example as it is
+	loop    string // the example unchanged
 	checked string // the example with default_permissions
 	mnt     *measure.Mount
 	opencl  *opencl.Driver
@@ -51,10 +50,10 @@ func (l *lab) setUp(ctx context.Context) (err error) {
 	return err
 }
 
-// in is a path on the mount.
+// in returns a path on the mount.
 func (l *lab) in(parts ...string) string { return l.mnt.Path(parts...) }
 
-// on is a path on the tmpfs.
+// on returns a path on the tmpfs.
 func (l *lab) on(parts ...string) string {
 	return filepath.Join(append([]string{l.tmpfs}, parts...)...)
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// loopbackPackage is go-fuse's own example, in the version that hmcfs is
-// built with.
+// loopbackPackage is go-fuse's own example, in the version that hmcfs is built with.
 const loopbackPackage = "github.com/hanwen/go-fuse/v2/example/loopback"
 
-// startLoopbacks builds the example and mounts a directory of the tmpfs by it
-// twice: as it is, and with the kernel checking permissions as for hmcfs.
+// startLoopbacks builds the example and mounts a directory of the tmpfs with it twice:
+// unchanged, and with permission checks by the kernel, as with hmcfs.
 func (l *lab) startLoopbacks(ctx context.Context) error {
 	program := filepath.Join(l.dir, "loopback")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, loopbackPackage)
@@ -29,7 +28,7 @@ func (l *lab) startLoopbacks(ctx context.Context) error {
 		return err
 	}
 	l.loop, l.checked = filepath.Join(l.dir, "loop"), filepath.Join(l.dir, "checked")
-	// The example has default_permissions with this flag only.
+	// The example sets default_permissions only with this flag.
 	return errors.Join(l.startLoopback(program, l.loop), l.startLoopback(program, l.checked, "-allow-other"))
 }
 

@@ -38,7 +38,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// options say what is measured and where it goes.
+// options select what is measured and where the output goes.
 type options struct {
 	hmcfs   string
 	sizeArg string
@@ -55,18 +55,18 @@ type options struct {
 	// nodes measures a cluster.
 	nodes bool
 
-	// Those of collectives.
+	// The options of collectives.
 	collectives        bool
 	collectivesPicture string
 	times              int // each row is measured in one run
 
-	// Those of keyed objects.
+	// The options of keyed objects.
 	objects   bool
-	manyKeys  int // of one call
-	manyBlobs int // of one key
-	calls     int // of a small key, in one run
+	manyKeys  int // keys of one call
+	manyBlobs int // blobs of one key
+	calls     int // calls for a small key, in one run
 
-	// Those of the communicator.
+	// The options of the communicator.
 	peers   bool
 	picture string
 	sizes   string       // of the picture
@@ -114,7 +114,7 @@ func main() {
 	}
 }
 
-// run measures all rows, prints them and writes them where that is asked for.
+// run measures all rows, prints them and writes them where requested.
 func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	o.size, err = devices.ParseSize(o.sizeArg)
 	if err != nil {
@@ -152,8 +152,8 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	return nil
 }
 
-// bed is a place in which rows are measured. setUp leaves what it has set up to Close, also
-// when it fails.
+// bed is an environment in which rows are measured. Whatever setUp has set up is released by
+// Close, even if setUp fails.
 type bed interface {
 	setUp(ctx context.Context) error
 	Close() error
@@ -161,9 +161,9 @@ type bed interface {
 	rows() []row
 }
 
-// table measures the rows of a bed that are asked for and prints them. With
-// -write they take the place of what stands behind a line of the document; when
-// there are none it stays as it is.
+// table measures the selected rows of a bed and prints them. With -write they replace the part
+// of the document that follows the line begin; if there are no rows, the document is
+// unchanged.
 func table(ctx context.Context, o options, b bed, begin string, out, progress io.Writer) error {
 	f := b.facts(ctx)
 	results, err := measureRows(ctx, b.rows(), o, progress)
@@ -179,7 +179,7 @@ func table(ctx context.Context, o options, b bed, begin string, out, progress io
 	return measure.ReplaceSection(o.doc, begin, text)
 }
 
-// measureRows measures the rows that are asked for.
+// measureRows measures the selected rows.
 func measureRows(ctx context.Context, rows []row, o options, progress io.Writer) ([]result, error) {
 	var results []result
 	for _, r := range rows {

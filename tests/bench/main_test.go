@@ -30,8 +30,8 @@ func BenchmarkTargets(b *testing.B) {
 	}
 }
 
-// small measures every row of a table on little, so that the program works when it is wanted,
-// and checks the document and that nothing is left behind.
+// small measures every row of a table with little data, to verify that the program works, and
+// checks the document and that nothing is left behind.
 func small(t *testing.T, o options, begin string, rows []row) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -56,7 +56,7 @@ func small(t *testing.T, o options, begin string, rows []row) {
 			t.Errorf("no row %q in\n%s", row.name, text)
 		}
 	}
-	// Mounts are below it, so none of them is left either.
+	// Mounts are below it, so this covers them too.
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A target in seconds is told in what its row is.
+// A target in seconds is printed in the unit of its row.
 func TestJudgeTimes(t *testing.T) {
 	r := result{unit: micros, figures: []figure{{"a", bench.Series{20e-6}}}}
 	v := r.judge(want{of: "a", bound: 50e-6, atMost: true})

@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// nodes are those with which the rows of a cluster are measured: two mounts in network
-// namespaces that know each other, two on one host, and one that knows nobody.
+// nodes holds the mounts with which the rows of a cluster are measured: two mounts in network
+// namespaces that form a cluster, two on one host, and one outside any cluster.
 type nodes struct {
 	measure.Undo
 
@@ -24,19 +24,19 @@ type nodes struct {
 	// peers measures the cable itself.
 	peers *peers
 	cable *netns.Cable
-	// a and b are on the two ends of the cable, c and d on one host; alone is
-	// beside c.
+	// a and b are at the two ends of the cable, c and d on one host; alone is on the same host
+	// as c.
 	a, b, c, d, alone *member
 }
 
-// member is one mount of a node.
+// member is the mount of one node.
 type member struct {
 	measure.Mount
 
 	name string
 }
 
-// nodePort is that at which nodes listen.
+// nodePort is the port on which nodes listen.
 const nodePort = "7070"
 
 // setUp starts all daemons.
@@ -86,7 +86,7 @@ func (n *nodes) mountAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// joins are the flags of a node of a static list.
+// joins returns the flags of a node of a static list.
 func (n *nodes) joins(listen, peer string) []string {
 	return []string{"--listen", listen, "--peer", peer, "--secret-file", n.peers.secret, "--squash", "none"}
 }
@@ -106,18 +106,18 @@ func (n *nodes) mount(ctx context.Context, name string, command measure.Command,
 	return m, nil
 }
 
-// at is a path of another node on the node's mount.
+// at returns a path of another node on the node's mount.
 func (m *member) at(other *member, parts ...string) string {
 	return m.Path(append([]string{"nodes", other.name}, parts...)...)
 }
 
-// shell runs a program where the mount is seen.
+// shell runs a program where the mount is visible.
 func (m *member) shell(ctx context.Context, name string, args ...string) error {
 	_, err := measure.Output(m.Command(ctx, name, args...))
 	return err
 }
 
-// facts looks at the machine and its programs.
+// facts collects facts about the machine and its programs.
 func (n *nodes) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, n.opts)
 	f.add("Go", runtime.Version())

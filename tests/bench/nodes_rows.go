@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 )
 
-// cp copies by the program where a node's mount is seen, from a file that is
-// written once by its owner into a new one.
+// cp copies with the program cp where a node's mount is visible, from a file that its owner
+// writes once to a new one.
 func (n *nodes) cp(name string, m *member, source file, dst string) side {
 	return side{
 		Name:    name,
@@ -21,14 +21,14 @@ func (n *nodes) cp(name string, m *member, source file, dst string) side {
 	}
 }
 
-// file is a file by two paths: that of who copies it, and its owner's.
+// file is a file with two paths: as seen by the node that copies it, and by its owner.
 type file struct {
 	path  string
 	owner *member
 	own   string
 }
 
-// of is a file of one node, as another one sees it.
+// of returns a file of one node, as another one sees it.
 func of(sees, owner *member, device string) file {
 	f := file{owner: owner, own: owner.Path(device, "file"), path: owner.Path(device, "file")}
 	if sees != owner {
@@ -37,8 +37,8 @@ func of(sees, owner *member, device string) file {
 	return f
 }
 
-// ready sees to it that the source is there, with bytes that differ from place
-// to place, and the target is not.
+// ready ensures that the source exists, with bytes that depend on their offset, and the target
+// does not.
 func (n *nodes) ready(ctx context.Context, m *member, source file, dst string) error {
 	const fill = `test -f "$1" && test $(stat -c %s "$1") = "$2" || head -c "$2" /dev/urandom > "$1"; rm -f "$3"`
 	if err := source.owner.shell(ctx, "sh", "-c", fill, "sh", source.own, fmt.Sprint(uint64(n.opts.size)), "/nowhere"); err != nil {
@@ -56,7 +56,7 @@ func (n *nodes) forget(m *member, paths ...string) func() error {
 
 const cpNote = "The whole of the process cp is timed; the target is a new file, and its memory is taken meanwhile."
 
-// cableCopies are copies between two network namespaces.
+// cableCopies returns the rows of copies between two network namespaces.
 func (n *nodes) cableCopies() []row {
 	var rows []row
 	for _, device := range []struct {
@@ -82,7 +82,7 @@ func (n *nodes) cableCopies() []row {
 	return rows
 }
 
-// hostCopies are copies between two nodes of one host.
+// hostCopies returns the rows of copies between two nodes of one host.
 func (n *nodes) hostCopies() []row {
 	far, near := n.c.Path("sim1", "far"), n.c.Path("sim1", "near")
 	hostFar, hostNear := n.c.Path("host", "far"), n.c.Path("sim0", "near")
@@ -109,13 +109,14 @@ func (n *nodes) hostCopies() []row {
 	}
 }
 
-// looked is the number of files that are looked at one by one, listed how many are listed.
+// looked is the number of files that are looked up one by one, listed the number of files that
+// are listed.
 const (
 	looked = 500
 	listed = 10_000
 )
 
-// questionRows measure what asking another node costs.
+// questionRows measures the cost of requests to another node.
 func (n *nodes) questionRows() []row {
 	dir := n.a.at(n.b, "host", "names")
 	return []row{
@@ -150,7 +151,7 @@ func (n *nodes) questionRows() []row {
 	}
 }
 
-// makeNames makes files in a new directory of b.
+// makeNames creates files in a new directory of b.
 func (n *nodes) makeNames(ctx context.Context, count int) error {
 	const script = `rm -rf "$1"; mkdir "$1"; cd "$1"; seq -f file%06.0f "$2" | xargs touch`
 	return n.b.shell(ctx, "sh", "-c", script, "sh", n.b.Path("host", "names"), fmt.Sprint(count))
@@ -160,7 +161,7 @@ func (n *nodes) forgetNames() error {
 	return n.b.Command(context.Background(), "rm", "-rf", n.b.Path("host", "names")).Run()
 }
 
-// roundTrip is that of a tag over the cable, in seconds.
+// roundTrip measures the round trip of a tag over the cable, in seconds.
 func (n *nodes) roundTrip() side {
 	tag := n.peers.tag(n.peers.veth, "", "tcp")
 	return side{Name: "round trip", Run: func(ctx context.Context) (float64, error) {
@@ -169,7 +170,7 @@ func (n *nodes) roundTrip() side {
 	}}
 }
 
-// questions returns the number of questions that a asks others while a program runs.
+// questions returns the number of requests that a sends to others while a program runs.
 func (n *nodes) questions(ctx context.Context, name string, args ...string) (float64, error) {
 	before, err := n.a.Status(ctx)
 	if err != nil {
@@ -185,7 +186,7 @@ func (n *nodes) questions(ctx context.Context, name string, args ...string) (flo
 	return float64(after.Cluster.Traffic.Questions - before.Cluster.Traffic.Questions), nil
 }
 
-// besideRows are a node's own devices, beside those of a mount that is none.
+// besideRows compares a node's own devices with those of a mount outside a cluster.
 func (n *nodes) besideRows() []row {
 	const clustered, alone = "node", "no node"
 	pair := func(make func(name string, m *member) side) []side {
@@ -222,8 +223,8 @@ func (n *nodes) besideRows() []row {
 	})
 }
 
-// statOnce looks at each of a directory's files once and returns the median
-// time in seconds. It stands in the directory, whose own path is not asked for.
+// statOnce calls stat once for each file of a directory and returns the median time in
+// seconds. It runs in the directory, so that the path of the directory is not looked up.
 func statOnce(ctx context.Context, dir string, count int) (float64, error) {
 	if err := os.Chdir(dir); err != nil {
 		return 0, err

@@ -24,8 +24,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// lobby has what the rows of keyed objects are measured with: a store in this
-// process with two clients of it, and a mount with one over its socket.
+// lobby holds what the rows of keyed objects are measured with: a store in this process with
+// two clients, and a mount with one client over its socket.
 type lobby struct {
 	measure.Undo
 
@@ -55,7 +55,7 @@ func (b *lobby) setUp(ctx context.Context) (err error) {
 	return err
 }
 
-// openStore makes a store of its own with the devices of the rows.
+// openStore creates its own store with the devices of the rows.
 func (b *lobby) openStore(ctx context.Context) error {
 	log := zap.NewNop()
 	specs := []string{"host,size=3GiB", "sim:0,size=3GiB", "sim:1,size=1GiB", "opencl:0,size=1GiB"}
@@ -88,7 +88,7 @@ func (b *lobby) openStore(ctx context.Context) error {
 	return nil
 }
 
-// closeDevices ends the devices, and the host tier that the next run would find.
+// closeDevices closes the devices, and removes the host tier, which the next run would find.
 func (b *lobby) closeDevices() error {
 	var errs []error
 	for _, d := range b.devs {
@@ -127,15 +127,15 @@ func (b *lobby) party() *party {
 	return &party{lobby: b, client: c}
 }
 
-// registered is device memory.
+// registered is registered device memory.
 type registered struct {
 	mem    *devices.Memory
 	device devices.Name
 	id     hetero.MemoryID
 }
 
-// alloc takes memory on a device, fills it with bytes that differ from place to
-// place, and registers it.
+// alloc allocates memory on a device, fills it with bytes that depend on their offset, and
+// registers it.
 func (p *party) alloc(ctx context.Context, device devices.Name, n devices.Size) (registered, error) {
 	dev, err := p.lobby.device(device)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *party) alloc(ctx context.Context, device devices.Name, n devices.Size) 
 	return registered{mem: mem, device: device, id: id}, err
 }
 
-// blobs cuts the memory into n blobs of one size, from off on.
+// blobs divides the memory into n blobs of one size, starting at off.
 func (m registered) blobs(off devices.Offset, n int, size devices.Size) hetero.DeviceBlobList {
 	l := hetero.DeviceBlobList{Device: m.device}
 	for range n {
@@ -167,7 +167,7 @@ func (m registered) blobs(off devices.Offset, n int, size devices.Size) hetero.D
 	return l
 }
 
-// facts looks at the machine and its programs.
+// facts collects facts about the machine and its programs.
 func (b *lobby) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, b.opts)
 	for _, d := range b.devs {

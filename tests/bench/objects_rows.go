@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// times is the number of times that a run of a large transfer moves it.
+	// times is the number of times that one run moves a large transfer.
 	times = 8
 	// keySize is the size of a key in a call of many small keys.
 	keySize = 128 * devices.KiB
@@ -28,7 +28,7 @@ const (
 	smallKey = 4 * devices.KiB
 )
 
-// lane is memory of two clients that bytes go between.
+// lane holds memory of two clients between which bytes are moved.
 type lane struct {
 	lobby    *lobby
 	from, to devices.Name
@@ -43,7 +43,7 @@ func (l *lane) name() string {
 	return "from " + string(l.from) + " to " + string(l.to)
 }
 
-// open takes the memory once.
+// open allocates the memory once.
 func (l *lane) open(ctx context.Context) (err error) {
 	if l.ready {
 		return nil
@@ -56,14 +56,14 @@ func (l *lane) open(ctx context.Context) (err error) {
 	return err
 }
 
-// moved makes a run of something that moves the lane's bytes times over.
+// moved returns a run of a function that moves the lane's bytes times over.
 func (l *lane) moved(fn func(ctx context.Context) error) func(context.Context) (float64, error) {
 	return bench.Timed(func(ctx context.Context) (int64, error) {
 		return int64(times) * int64(l.lobby.opts.large), fn(ctx)
 	})
 }
 
-// engineCopy measures what the bytes take without keys.
+// engineCopy measures moving the bytes without keys.
 func (l *lane) engineCopy(ctx context.Context) error {
 	for range times {
 		_, err := l.lobby.engine.Copy(ctx, transport.DeviceSpan(l.dst.mem.All()), transport.DeviceSpan(l.src.mem.All()))
@@ -74,7 +74,7 @@ func (l *lane) engineCopy(ctx context.Context) error {
 	return nil
 }
 
-// keys are the names of n keys.
+// keys returns the names of n keys.
 func keys(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -92,7 +92,7 @@ func (l *lane) publish(ctx context.Context) error {
 	return err
 }
 
-// lists are all of a memory as one blob, for each key.
+// lists returns, for each key, the whole memory as one blob.
 func (l *lane) lists(m registered) []hetero.DeviceBlobList {
 	lists := make([]hetero.DeviceBlobList, times)
 	for i := range lists {
@@ -116,7 +116,7 @@ func (l *lane) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// set binds the keys to the source, again and again with the same blobs.
+// set binds the keys to the source, repeatedly with the same blobs.
 func (l *lane) set(ctx context.Context) error {
 	if err := l.open(ctx); err != nil {
 		return err
@@ -141,14 +141,14 @@ func (l *lane) forget() error {
 	return errors.Join(err, r.Err())
 }
 
-// lanes are the ways of the target.
+// lanes returns the lanes of the targets.
 func (b *lobby) lanes() []*lane {
 	return []*lane{
 		{lobby: b, from: "sim0", to: "sim0"}, {lobby: b, from: "ocl0", to: "ocl0"}, {lobby: b, from: "sim0", to: "sim1"},
 	}
 }
 
-// handOverRows are one-shot hand-overs beside the engine's copy.
+// handOverRows compares one-shot hand-overs with the engine's copy.
 func (b *lobby) handOverRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
@@ -158,7 +158,7 @@ func (b *lobby) handOverRows() []row {
 	return rows
 }
 
-// sharedRows are reads of memory that another client has set.
+// sharedRows measures reads of memory that another client has set.
 func (b *lobby) sharedRows() []row {
 	var rows []row
 	for _, l := range b.lanes() {
@@ -169,7 +169,7 @@ func (b *lobby) sharedRows() []row {
 	return rows
 }
 
-// row puts a call beside the engine's copy.
+// row compares a call with the engine's copy.
 func (l *lane) row(call string, prepare, run func(context.Context) error, note string) row {
 	return row{
 		name: fmt.Sprintf("%s, %s %s", call, short(l.lobby.opts.large), l.name()), unit: gigabytes,
@@ -182,7 +182,7 @@ func (l *lane) row(call string, prepare, run func(context.Context) error, note s
 	}
 }
 
-// hostRows are copies to the host and back.
+// hostRows measures copies to the host and back.
 func (b *lobby) hostRows() []row {
 	return []row{
 		b.hostRow(fmt.Sprintf("d2h and h2d of %d keys of %s", b.opts.manyKeys, short(keySize)), b.opts.manyKeys, 1, keySize, 0.60),
@@ -190,7 +190,7 @@ func (b *lobby) hostRows() []row {
 	}
 }
 
-// hostRow puts keys of blobs beside one contiguous key of the same bytes.
+// hostRow compares keys of many blobs with one contiguous key of the same bytes.
 func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size, bound float64) row {
 	total := devices.Size(keyCount) * devices.Size(blobCount) * size
 	var src, dst registered
@@ -236,7 +236,7 @@ func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size,
 	}
 }
 
-// callRows measure what a call costs that moves next to nothing.
+// callRows measures the cost of a call that moves almost nothing.
 func (b *lobby) callRows() []row {
 	c := &smallCalls{lobby: b}
 	return []row{{
@@ -313,7 +313,7 @@ func (c *smallCalls) shared(ctx context.Context) (hetero.DeviceBlobList, error) 
 		return hetero.DeviceBlobList{}, err
 	}
 	f := os.NewFile(uintptr(fd), "bench")
-	defer func() { _ = f.Close() }() // the session has its own
+	defer func() { _ = f.Close() }() // the session has its own descriptor
 	if err = f.Truncate(int64(smallKey)); err != nil {
 		return hetero.DeviceBlobList{}, err
 	}
@@ -338,7 +338,7 @@ func (c *smallCalls) close() error {
 	return errors.Join(errs...)
 }
 
-// each is the mean time of a call.
+// each returns the mean time of a call.
 func (c *smallCalls) each(fn func() error) (float64, error) {
 	calls := c.lobby.opts.calls
 	begin := time.Now()

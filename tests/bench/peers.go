@@ -14,8 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// peers are those with which the rows of the communicator are measured: two places
-// that reach each other over loopback, and two over a cable.
+// peers holds the places between which the rows of the communicator are measured: two that
+// reach each other over loopback, and two over a cable.
 type peers struct {
 	measure.Undo
 
@@ -23,34 +23,34 @@ type peers struct {
 	dir      string
 	secret   string
 	lo, veth *spot
-	// ucx is lo with servers that have UCX_TLS, by its value.
+	// ucx is lo with servers that have UCX_TLS set, by its value.
 	ucx map[string]*spot
 	// device is lo with both ends' memory on a device, by its name.
 	device map[string]*spot
 	cable  *netns.Cable
 }
 
-// spot is a place in which a side of a row runs: a server, and who measures.
+// spot is a place in which a side of a row runs: a server, and the process that measures.
 type spot struct {
 	// host is the server's address.
 	host string
-	// serve and run make a command at either end.
+	// serve and run create a command at either end.
 	serve, run measure.Command
-	// at are the addresses of the server of hmcfs: TCP, and a Unix socket
-	// where both ends are on one host.
+	// at holds the addresses of the server of hmcfs: TCP, and a Unix socket if both ends are
+	// on one host.
 	at []string
-	// env has what both ends have in their environment besides.
+	// env is added to the environment of both ends.
 	env []string
-	// flags are further ones of hmcfs perf at both ends.
+	// flags holds further flags of hmcfs perf at both ends.
 	flags []string
 }
 
-// here is a spot of two processes on this machine.
+// here returns a spot for two processes on this machine.
 func here(env []string, flags ...string) *spot {
 	return &spot{host: "127.0.0.1", serve: exec.CommandContext, run: exec.CommandContext, env: env, flags: flags}
 }
 
-// unix is the spot by its Unix socket.
+// unix returns the spot with its Unix socket.
 func (s *spot) unix() *spot {
 	by := *s
 	by.at = s.at[1:]
@@ -97,7 +97,7 @@ func (p *peers) setUp(ctx context.Context) (err error) {
 	return p.serve(ctx, p.veth)
 }
 
-// facts looks at the machine and its programs.
+// facts collects facts about the machine and its programs.
 func (p *peers) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, p.opts)
 	f.add("Go", runtime.Version())
@@ -114,5 +114,5 @@ func (p *peers) rows() []row {
 	)
 }
 
-// patience bounds the time of a program of a row.
+// patience is the timeout for a program of a row.
 const patience = 5 * time.Minute

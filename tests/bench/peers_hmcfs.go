@@ -17,7 +17,7 @@ import (
 // serve starts hmcfs perf serve at a spot, until close.
 func (p *peers) serve(ctx context.Context, s *spot, listen ...string) error {
 	listen = append([]string{s.host + ":0"}, listen...)
-	args := []string{"perf", "serve", "--plain", "--secret-file", p.secret} // the contenders encrypt nothing
+	args := []string{"perf", "serve", "--plain", "--secret-file", p.secret} // the contenders do not encrypt
 	for _, at := range listen {
 		args = append(args, "--listen", at)
 	}
@@ -57,8 +57,8 @@ func (p *peers) perf(ctx context.Context, s *spot, at string, args ...string) (r
 	return r, json.Unmarshal([]byte(out), &r)
 }
 
-// transfer is a side of bandwidth rows: transfers of one size, in bytes a
-// second by the mean, as the contenders count.
+// transfer returns a side of bandwidth rows: transfers of one size, in bytes per second by the
+// mean, as the contenders count.
 func (p *peers) transfer(s *spot, name, transport, operation string, size devices.Size, args ...string) side {
 	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		r, err := p.perf(ctx, s, s.at[0], append([]string{
@@ -76,8 +76,7 @@ func (p *peers) transfer(s *spot, name, transport, operation string, size device
 	}}
 }
 
-// tag is a side of latency rows: half of a tag's round trip, in seconds by
-// the median.
+// tag returns a side of latency rows: half of a tag's round trip, in seconds by the median.
 func (p *peers) tag(s *spot, name, transport string) side {
 	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		r, err := p.perf(ctx, s, s.at[0], "--transport", transport, "--operation", "tag",
@@ -93,7 +92,7 @@ func (p *peers) tag(s *spot, name, transport string) side {
 	}}
 }
 
-// only is the one row of a mode.
+// only returns the only row of a mode.
 func only(r *perf.Report, mode string) (*perf.Row, error) {
 	var found *perf.Row
 	for i := range r.Rows {
@@ -111,7 +110,7 @@ func only(r *perf.Report, mode string) (*perf.Row, error) {
 	return found, nil
 }
 
-// installed says whether a program is there, and how it gets there.
+// installed returns an error if a program is not installed, with the way to install it.
 func installed(name string) error {
 	if _, err := exec.LookPath(name); err != nil {
 		return fmt.Errorf("%w; make deps installs it", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// shared is a memfd that is mapped, with its pages.
+// shared is a memfd that is mapped and has all its pages.
 type shared struct {
 	file *os.File
 	p    []byte
@@ -33,7 +33,7 @@ func newShared(n int) (*shared, error) {
 	return mapShared(file, n)
 }
 
-// mapShared maps a file, which is the result's then.
+// mapShared maps a file, which then belongs to the result.
 func mapShared(file *os.File, n int) (*shared, error) {
 	p, err := unix.Mmap(int(file.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
@@ -47,8 +47,8 @@ func mapShared(file *os.File, n int) (*shared, error) {
 
 func (s *shared) close() error { return errors.Join(unix.Munmap(s.p), s.file.Close()) }
 
-// memcpy lets a process copy into memory of this one, and returns the bytes a
-// second that it tells.
+// memcpy lets a process copy into memory of this one, and returns the bytes per second that it
+// reports.
 func (p *peers) memcpy(ctx context.Context, size devices.Size) (rate float64, err error) {
 	ours, err := newShared(int(size))
 	if err != nil {
@@ -65,8 +65,8 @@ func (p *peers) memcpy(ctx context.Context, size devices.Size) (rate float64, er
 	return strconv.ParseFloat(out, 64)
 }
 
-// copyInto copies memory of this process into that of another one, which is a
-// file here, and returns bytes a second.
+// copyInto copies memory of this process into memory of another one, which is a file here, and
+// returns bytes per second.
 func copyInto(path string, size, times int) (rate float64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

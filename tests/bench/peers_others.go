@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// duel runs a program's server and then its client, and returns what the
-// client prints. Both commands get the port.
+// duel runs a program's server and then its client, and returns the client's output. Both
+// commands get the port.
 func (s *spot) duel(ctx context.Context, server, client []string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -35,7 +35,7 @@ func (s *spot) duel(ctx context.Context, server, client []string) (string, error
 	}
 	defer func() {
 		_ = serve.Process.Kill()
-		_ = serve.Wait() // it has done its work, or was killed
+		_ = serve.Wait() // it has finished, or was killed
 	}()
 	if err := listening(ctx, serve.Process.Pid, port); err != nil {
 		return "", fmt.Errorf("%s: %w", server[0], err)
@@ -43,7 +43,7 @@ func (s *spot) duel(ctx context.Context, server, client []string) (string, error
 	return measure.Output(s.within(s.run(ctx, client[0], append(client[1:len(client):len(client)], "-p", text)...)))
 }
 
-// freePort is a port that nobody has.
+// freePort returns an unused port.
 func freePort(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -57,8 +57,8 @@ func freePort(ctx context.Context) (int, error) {
 	return at.Port, l.Close()
 }
 
-// listening waits until a process's network namespace has a listener on a
-// port. Connecting would take the server's one turn.
+// listening waits until a process's network namespace has a listener on a port. Connecting is
+// not possible, since the server accepts only one client.
 func listening(ctx context.Context, pid, port int) error {
 	const state = " 0A " // TCP_LISTEN
 	want := fmt.Sprintf(":%04X ", port)
@@ -82,8 +82,8 @@ func listening(ctx context.Context, pid, port int) error {
 	}
 }
 
-// iperf is a side of bandwidth rows: one stream of iperf3, in bytes a second
-// as received, with the better one of two sizes of its writes.
+// iperf returns a side of bandwidth rows: one stream of iperf3, in bytes per second as
+// received, with the better of two sizes of its writes.
 func (p *peers) iperf(s *spot) side {
 	return side{Name: "iperf3", Run: func(ctx context.Context) (float64, error) {
 		var best float64
@@ -103,7 +103,7 @@ func (p *peers) iperf(s *spot) side {
 	}}
 }
 
-// iperfRate reads iperf3's report.
+// iperfRate parses iperf3's report.
 func iperfRate(report []byte) (float64, error) {
 	var r struct {
 		Error string `json:"error"`
@@ -122,11 +122,10 @@ func iperfRate(report []byte) (float64, error) {
 	return r.End.Received.BitsPerSecond / 8, nil
 }
 
-// ucxLists are the values of UCX_TLS that UCX is measured with as a transport
-// of hmcfs.
+// ucxLists returns the values of UCX_TLS with which UCX is measured as a transport of hmcfs.
 func ucxLists() []string { return []string{"tcp", "posix,cma"} }
 
-// ucxEnv is the environment of both ends for a value of UCX_TLS.
+// ucxEnv returns the environment of both ends for a value of UCX_TLS.
 func ucxEnv(tls string) []string {
 	env := []string{"UCX_TLS=" + tls}
 	if tls == "tcp" {
@@ -135,8 +134,8 @@ func ucxEnv(tls string) []string {
 	return env
 }
 
-// perftest runs one test of ucx_perftest on this machine and returns its line
-// of figures by the names of their columns.
+// perftest runs one test of ucx_perftest on this machine and returns its line of figures by
+// the names of their columns.
 func perftest(ctx context.Context, tls string, args ...string) (map[string]float64, error) {
 	s := here(ucxEnv(tls))
 	out, err := s.duel(ctx, []string{"ucx_perftest"}, append([]string{"ucx_perftest", s.host, "-f", "-v"}, args...))
@@ -146,8 +145,7 @@ func perftest(ctx context.Context, tls string, args ...string) (map[string]float
 	return ucxFigures(out)
 }
 
-// ucxFigures reads the CSV of ucx_perftest: a line of names, then one of
-// values.
+// ucxFigures parses the CSV of ucx_perftest: a line of names, then one of values.
 func ucxFigures(report string) (map[string]float64, error) {
 	var names []string
 	lines := bufio.NewScanner(strings.NewReader(report))
@@ -171,9 +169,8 @@ func ucxFigures(report string) (map[string]float64, error) {
 	return nil, fmt.Errorf("ucx_perftest says %q", report)
 }
 
-// ucxRate is a side of bandwidth rows: a test of ucx_perftest, in bytes a
-// second, with as much outstanding as it does by itself or one at a time,
-// whichever is better.
+// ucxRate returns a side of bandwidth rows: a test of ucx_perftest, in bytes per second, with
+// its default number of outstanding operations or one at a time, whichever is better.
 func (p *peers) ucxRate(tls, test string, size devices.Size) side {
 	return side{Name: test, Run: func(ctx context.Context) (float64, error) {
 		moved := p.opts.moved
@@ -195,7 +192,7 @@ func (p *peers) ucxRate(tls, test string, size devices.Size) side {
 	}}
 }
 
-// ucxLatency is a side of latency rows: tag_lat of ucx_perftest, in seconds.
+// ucxLatency returns a side of latency rows: tag_lat of ucx_perftest, in seconds.
 func (p *peers) ucxLatency(name, tls string) side {
 	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
 		got, err := perftest(ctx, tls, "-t", "tag_lat", "-s", "8",

@@ -11,13 +11,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// middle is the size of a transfer that is begun together with others.
+// middle is the size of a transfer that runs concurrently with others.
 const middle = devices.MiB
 
-// deep begins several transfers together, as the contenders do.
+// deep is the number of concurrent transfers, as with the contenders.
 const deep = "16"
 
-// How the contenders are started, for the notes.
+// The commands of the contenders, for the notes.
 const (
 	iperfNote    = "The better one of `iperf3 -c HOST -O 1 -t 1 -l 128K` and `-l 1M`: one stream, no zero copy, as received, without its first second."
 	depthNote    = "Puts and gets of 1 MiB are begun " + deep + " together, larger ones one at a time."
@@ -26,7 +26,7 @@ const (
 	ucxNote = "The better one of `ucx_perftest HOST -t TEST -s SIZE -O 0` and `-O 1`, with UCX_NET_DEVICES=lo on TCP, median of the rounds' overall_bw."
 )
 
-// streamRows put the transport beside a plain stream.
+// streamRows compares the transport with a plain stream.
 func (p *peers) streamRows() []row {
 	return []row{{
 		name: fmt.Sprintf("TCP put of %s over loopback", short(p.opts.large)), unit: gigabytes,
@@ -43,7 +43,7 @@ func (p *peers) streamRows() []row {
 	}}
 }
 
-// cableRows are the same between two network namespaces.
+// cableRows makes the same comparison between two network namespaces.
 func (p *peers) cableRows() []row {
 	return []row{{
 		name: fmt.Sprintf("TCP put of %s between two network namespaces", short(p.opts.large)), unit: gigabytes,
@@ -53,7 +53,7 @@ func (p *peers) cableRows() []row {
 	}}
 }
 
-// besideUCXRows put TCP beside what UCX makes of it.
+// besideUCXRows compares TCP with UCX over TCP.
 func (p *peers) besideUCXRows() []row {
 	var rows []row
 	for _, size := range []devices.Size{middle, p.opts.large} {
@@ -76,7 +76,7 @@ func (p *peers) besideUCXRows() []row {
 	return rows
 }
 
-// depth begins transfers together that are not large.
+// depth returns the flags to run transfers concurrently if they are not large.
 func (p *peers) depth(size devices.Size) []string {
 	if size >= p.opts.large {
 		return nil
@@ -84,7 +84,7 @@ func (p *peers) depth(size devices.Size) []string {
 	return []string{"--depth", deep}
 }
 
-// ucxRows put UCX as a transport beside UCX by itself.
+// ucxRows compares UCX as a transport with UCX alone.
 func (p *peers) ucxRows() []row {
 	var rows []row
 	for _, tls := range ucxLists() {
@@ -104,7 +104,7 @@ func (p *peers) ucxRows() []row {
 	return rows
 }
 
-// sharedRows put shared memory beside a plain copy.
+// sharedRows compares shared memory with a plain copy.
 func (p *peers) sharedRows() []row {
 	size := p.opts.large
 	return []row{{
@@ -121,9 +121,8 @@ func (p *peers) sharedRows() []row {
 	}}
 }
 
-// deviceRows put device memory that is passed on as it is beside what a program
-// does that can't do that: all of it to the host, to the other host, to the
-// device there.
+// deviceRows compares transfers of device memory that is passed directly with the steps of a
+// program that can't do that: all of it to the host, to the other host, to the device there.
 func (p *peers) deviceRows() []row {
 	var rows []row
 	for _, memory := range deviceNames() {
@@ -140,10 +139,10 @@ func (p *peers) deviceRows() []row {
 	return rows
 }
 
-// deviceNames are the devices that are measured.
+// deviceNames returns the devices that are measured.
 func deviceNames() []string { return []string{"sim:0", "opencl:0"} }
 
-// tagRows are the times of small things.
+// tagRows measures the times of small operations.
 func (p *peers) tagRows() []row {
 	return []row{{
 		name: "tag, round trip / 2", unit: micros,
@@ -164,7 +163,7 @@ func (p *peers) tagRows() []row {
 	}}
 }
 
-// allocationRows count what a put and a get allocate.
+// allocationRows counts the allocations of a put and a get.
 func (p *peers) allocationRows() []row {
 	return []row{{
 		name: "allocations", unit: factor, custom: p.allocations,
@@ -179,10 +178,10 @@ func (p *peers) allocationRows() []row {
 	}}
 }
 
-// allocationOps is the number of operations that are counted together.
+// allocationOps is the number of operations per count.
 const allocationOps = 2000
 
-// allocations counts.
+// allocations counts the allocations.
 func (p *peers) allocations(ctx context.Context, rounds int) (res result, err error) {
 	const size = 256 * devices.KiB
 	two, err := newTwo(ctx, size)
@@ -207,7 +206,7 @@ func (p *peers) allocations(ctx context.Context, rounds int) (res result, err er
 func allocated(do func() error) (float64, error) {
 	var before, after runtime.MemStats
 	for i := range 2 * allocationOps {
-		if i == allocationOps { // what is made once has been made
+		if i == allocationOps { // one-time allocations are done
 			runtime.ReadMemStats(&before)
 		}
 		if err := do(); err != nil {

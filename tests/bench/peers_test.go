@@ -26,11 +26,11 @@ func build(dir string) error {
 	return nil
 }
 
-// hmcfs is the program that was built.
+// hmcfs returns the path of the program that was built.
 func hmcfs() string { return filepath.Join(spread.Prepared(), "hmcfs") }
 
-// TestSmallPeers measures every row of the communicator on little, so that
-// the program works when it is wanted.
+// TestSmallPeers measures every row of the communicator with little data, to verify that the
+// program works.
 func TestSmallPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

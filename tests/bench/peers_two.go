@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// two is two ranks in this process, connected by TCP, with memory and a domain.
+// two holds two ranks in this process, connected by TCP, with memory and a domain.
 type two struct {
 	engine  *transport.Engine
 	ends    [2]*comm.Communicator
@@ -37,7 +37,7 @@ func newTwo(ctx context.Context, size devices.Size) (t *two, err error) {
 	if t.engine, err = transport.New(transport.Options{}); err != nil {
 		return t, err
 	}
-	secret := make([]byte, 32) // of two ends of one process
+	secret := make([]byte, 32) // the secret of two ends in one process
 	for i := range t.ends {
 		if t.ends[i], err = comm.New(comm.Options{
 			Rank: wire.Rank(i), Secret: secret, Engine: t.engine, Transports: []comm.Transport{comm.TCP},
@@ -64,7 +64,7 @@ func newTwo(ctx context.Context, size devices.Size) (t *two, err error) {
 	})
 }
 
-// close takes everything away.
+// close releases everything.
 func (t *two) close(ctx context.Context) error {
 	var errs []error
 	for i := range t.ends {
@@ -91,7 +91,7 @@ const (
 	smallSize = 4 * devices.KiB
 )
 
-// domainRows are those of point to point.
+// domainRows returns the rows of point-to-point messages.
 func (p *peers) domainRows() []row {
 	const inProcess = "Over TCP, two ranks in one process."
 	return []row{
@@ -108,7 +108,7 @@ func (p *peers) domainRows() []row {
 	}
 }
 
-// isend takes the time of Isend alone.
+// isend measures the time of Isend alone.
 func (p *peers) isend(ctx context.Context, rounds int) (res result, err error) {
 	t, err := newTwo(ctx, p.opts.large)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *peers) isend(ctx context.Context, rounds int) (res result, err error) {
 	return res, nil
 }
 
-// multi sends many small messages, as one and one by one.
+// multi sends many small messages, as one message and one by one.
 func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 	t, err := newTwo(ctx, smalls*smallSize)
 	if err != nil {
@@ -191,7 +191,8 @@ func (t *two) one(ctx context.Context, i int, views []domain.View) error {
 	return t.talk[1].Flush(ctx, 0)
 }
 
-// messages returns the number of messages a second that a function moves, the best of some.
+// messages returns the number of messages per second that a function moves, the best of
+// several runs.
 func messages(fn func() error) (float64, error) {
 	var best float64
 	for range 5 {

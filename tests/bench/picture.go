@@ -21,8 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// picture measures bandwidth by size on each way to the peer that there is,
-// and draws it.
+// picture measures bandwidth by size on each available path to the peer, and draws it.
 func (p *peers) picture(ctx context.Context, progress io.Writer) error {
 	var all perf.Report
 	for _, way := range []struct {
@@ -49,8 +48,8 @@ func drawTo(path string, draw func(io.Writer) error) error {
 	return errors.Join(draw(f), f.Close())
 }
 
-// draw writes a picture of the bandwidth rows of reports of hmcfs perf Run: a
-// line for each way and operation.
+// draw writes a picture of the bandwidth rows of reports of hmcfs perf run: a line for each
+// path and operation.
 func draw(r *perf.Report, w io.Writer) error {
 	lines := map[string]plotter.XYs{}
 	for i := range r.Rows {
@@ -81,7 +80,7 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		// The two operations of a way have its colour.
+		// The two operations of a path have the same colour.
 		line.Color, points.Color = plotutil.Color(i/2), plotutil.Color(i/2)
 		line.Width, points.Shape = vg.Points(1.5), plotutil.Shape(i/2)
 		line.Dashes = plotutil.Dashes(i % 2)
@@ -108,5 +107,5 @@ func sizeTicks(lines map[string]plotter.XYs) plot.ConstantTicks {
 	return ticks
 }
 
-// short writes a size without what is 0 behind the point.
+// short formats a size without zeros after the decimal point.
 func short(n devices.Size) string { return strings.Replace(n.String(), ".0 ", " ", 1) }

@@ -35,7 +35,7 @@ func (l *lab) ddRead(name, path string) side {
 	}
 }
 
-// dd runs the program and returns bytes a second as it tells them.
+// dd runs the program and returns the bytes per second that it reports.
 func dd(ctx context.Context, args ...string) (float64, error) {
 	cmd := exec.CommandContext(ctx, "dd", args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -46,7 +46,7 @@ func dd(ctx context.Context, args ...string) (float64, error) {
 	return ddRate(string(out))
 }
 
-// ddRate reads dd's report: "1073741824 bytes (…) copied, 0.12 s, 9.2 GB/s".
+// ddRate parses dd's report: "1073741824 bytes (…) copied, 0.12 s, 9.2 GB/s".
 func ddRate(report string) (float64, error) {
 	m := regexp.MustCompile(`(?m)^(\d+) bytes .*copied, ([0-9.e-]+) s,`).FindStringSubmatch(report)
 	if m == nil {
@@ -60,7 +60,7 @@ func ddRate(report string) (float64, error) {
 	return bytes / took, nil
 }
 
-// ensure writes a file of the lab's size by dd unless it is there.
+// ensure writes a file of the lab's size with dd unless it exists.
 func (l *lab) ensure(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() == int64(l.opts.size) {
@@ -70,7 +70,7 @@ func (l *lab) ensure(ctx context.Context, path string) error {
 	return err
 }
 
-// cp copies by the program into a new file.
+// cp copies with the program cp into a new file.
 func (l *lab) cp(name, src, dst string) side {
 	return side{
 		Name:    name,
@@ -82,7 +82,7 @@ func (l *lab) cp(name, src, dst string) side {
 	}
 }
 
-// removeAll removes files that may be there.
+// removeAll removes files that may not exist.
 func removeAll(paths ...string) error {
 	var errs []error
 	for _, p := range paths {
@@ -91,7 +91,7 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// removing is an after that removes files.
+// removing returns a function, for the field after, that removes files.
 func removing(paths ...string) func() error {
 	return func() error { return removeAll(paths...) }
 }

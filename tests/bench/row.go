@@ -19,27 +19,27 @@ const (
 	factor    = "x"
 )
 
-// row is one line of the table: what hmcfs does beside others.
+// row is one line of the table: hmcfs compared with others.
 type row struct {
 	name string
 	unit string
-	// sides are measured in turns; hmcfs is the first. Rows that measure in
-	// their own way have a custom function instead.
+	// sides are measured in alternation; hmcfs is the first. Rows that are measured
+	// differently have a custom function instead.
 	sides  []side
 	custom func(ctx context.Context, rounds int) (result, error)
 	// wants are the targets.
 	wants []want
-	// notes say how it is measured.
+	// notes describe how the row is measured.
 	notes []string
-	// after takes away what the sides left.
+	// after removes what the sides left.
 	after func() error
 }
 
-// side is one thing that is measured.
+// side is one measured side.
 type side = bench.Probe
 
-// want is a target: a side's ratio to another one, or, where that is empty, a
-// side's own value, in both cases at least or at most so much.
+// want is a target: a lower or upper bound of a side's ratio to another side or, if that is
+// empty, of the side's own value.
 type want struct {
 	of, against string
 	bound       float64
@@ -66,14 +66,14 @@ type result struct {
 	figures    []figure
 	verdicts   []verdict
 	notes      []string
-	// load is that of the machine at the end.
+	// load is the load of the machine at the end.
 	load string
 }
 
-// matches says whether the row was asked for.
+// matches reports whether the row is selected.
 func (r row) matches(text string) bool { return strings.Contains(r.name, text) }
 
-// measure measures the row and judges it.
+// measure measures the row and compares it with its targets.
 func (r row) measure(ctx context.Context, rounds int) (res result, err error) {
 	if r.after != nil {
 		defer func() {
@@ -98,7 +98,7 @@ func (r row) measure(ctx context.Context, rounds int) (res result, err error) {
 	return res, nil
 }
 
-// inTurns measures sides in turns.
+// inTurns measures sides in alternation.
 func inTurns(ctx context.Context, rounds int, sides []side) (res result, err error) {
 	all, err := bench.Interleave(ctx, rounds, sides)
 	for i := range all {
@@ -107,7 +107,7 @@ func inTurns(ctx context.Context, rounds int, sides []side) (res result, err err
 	return res, err
 }
 
-// together is two figures that one measurement has.
+// together returns two figures of one measurement.
 func together(ctx context.Context, rounds int, first, second string,
 	run func(ctx context.Context) (float64, float64, error),
 ) (result, error) {
@@ -122,7 +122,7 @@ func together(ctx context.Context, rounds int, first, second string,
 	return result{figures: []figure{{first, a}, {second, b}}}, nil
 }
 
-// series finds a side's values.
+// series returns a side's values.
 func (r *result) series(name string) bench.Series {
 	for _, f := range r.figures {
 		if f.name == name {
@@ -132,7 +132,7 @@ func (r *result) series(name string) bench.Series {
 	return nil
 }
 
-// judge compares a target with what was reached.
+// judge compares the result with a target.
 func (r *result) judge(w want) verdict {
 	v := verdict{text: w.of, bound: fmt.Sprintf("≥ %.2f", w.bound)}
 	if w.against != "" {

@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// copyRows are the copies inside a device and between two.
+// copyRows returns the rows of copies inside a device and between two.
 func (l *lab) copyRows() []row {
 	src, dst := l.in("ocl0", "file"), l.in("ocl0", "copy")
 	rawCopy := l.raw(func(b opencl.Baseline) float64 { return b.Copy })
 	warm := l.cp("cp", src, dst)
 	fresh := warm.Prepare
 	warm.Prepare = func(ctx context.Context) error {
-		// A file that was there gives its memory to the copy.
+		// An existing file passes its memory to the copy.
 		return errors.Join(l.ensure(ctx, dst), fresh(ctx))
 	}
 	return []row{
@@ -45,12 +45,10 @@ func (l *lab) copyRows() []row {
 	}
 }
 
-// stagedChunk is the piece in which the stages alone are measured: that of
-// the pipeline.
+// stagedChunk is the size in which the stages alone are measured: that of the pipeline.
 const stagedChunk = transport.DefaultChunkSize
 
-// staged measures the engine between two simulated devices, and each of its
-// stages alone.
+// staged measures the engine between two simulated devices, and each of its stages alone.
 func (l *lab) staged() row {
 	return row{
 		name: "D2D, staged pipeline between two sim devices of 20 GB/s", unit: gigabytes,
@@ -111,7 +109,7 @@ func (l *lab) measureStaged(ctx context.Context, rounds int) (res result, err er
 	return res, nil
 }
 
-// filled allocates memory that has its pages.
+// filled allocates memory with all its pages present.
 func filled(ctx context.Context, d devices.Device, n devices.Size) (devices.Span, error) {
 	mem, err := d.Alloc(ctx, n)
 	if err != nil {
@@ -120,7 +118,7 @@ func filled(ctx context.Context, d devices.Device, n devices.Size) (devices.Span
 	return mem.All(), d.Fill(ctx, mem.All(), 1)
 }
 
-// pieces times a copy of a span piece by piece.
+// pieces returns a function that measures a copy of a span, piece by piece.
 func pieces(all devices.Span, move func(context.Context, devices.Span) error) func(context.Context) (float64, error) {
 	return bench.Timed(func(ctx context.Context) (int64, error) {
 		for off := devices.Size(0); off < all.Len; off += stagedChunk {

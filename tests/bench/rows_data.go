@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// mapped reads a file through a map, by this program.
+// mapped reads a file through a map, in this program.
 func (l *lab) mapped(name, path string) side {
 	return side{
 		Name:    name,
@@ -21,7 +21,7 @@ func (l *lab) mapped(name, path string) side {
 	}
 }
 
-// hostRows are those of the host tier.
+// hostRows returns the rows of the host tier.
 func (l *lab) hostRows() []row {
 	host, tmp := l.in("host", "file"), l.on("file")
 	after := removing(host, tmp)
@@ -46,7 +46,7 @@ func (l *lab) hostRows() []row {
 	}
 }
 
-// raw is a figure of plain OpenCL calls on buffers of the lab's size.
+// raw returns a figure of plain OpenCL calls on buffers of the lab's size.
 func (l *lab) raw(pick func(opencl.Baseline) float64) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		spec, err := devices.ParseSpec("opencl:0")
@@ -58,7 +58,7 @@ func (l *lab) raw(pick func(opencl.Baseline) float64) func(context.Context) (flo
 	}
 }
 
-// openclRows are those of files in OpenCL memory.
+// openclRows returns the rows of files in OpenCL memory.
 func (l *lab) openclRows() []row {
 	ocl, tmp := l.in("ocl0", "file"), l.on("file")
 	after := removing(ocl, tmp)
@@ -96,7 +96,7 @@ func (l *lab) openclRows() []row {
 	}
 }
 
-// twoReaders compares two dd that read a file each with one alone.
+// twoReaders compares two concurrent dd, each reading its own file, with one alone.
 func (l *lab) twoReaders() row {
 	r := row{
 		name: "two readers of two files at once", unit: gigabytes,
@@ -118,7 +118,7 @@ func (l *lab) twoReaders() row {
 	return r
 }
 
-// reading reads files at once, each by a dd.
+// reading reads files concurrently, each with a dd.
 func (l *lab) reading(name string, paths ...string) side {
 	return side{
 		Name: name,

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// keyRows tell what keys cost that nobody uses.
+// keyRows measures the cost of unused keys.
 func (l *lab) keyRows() []row {
 	k := &keyStores{lab: l}
 	return []row{
@@ -46,7 +46,7 @@ func (l *lab) keyRows() []row {
 	}
 }
 
-// keyStores are two state directories: full has the keys, empty has none.
+// keyStores holds two state directories: full has the keys, empty has none.
 type keyStores struct {
 	lab   *lab
 	built bool
@@ -54,7 +54,7 @@ type keyStores struct {
 
 func (k *keyStores) state(name string) string { return filepath.Join(k.lab.dir, "keys-"+name) }
 
-// build makes both state directories once, in a process of its own.
+// build creates both state directories once, in a separate process.
 func (k *keyStores) build(ctx context.Context) error {
 	if k.built {
 		return nil
@@ -68,15 +68,15 @@ func (k *keyStores) build(ctx context.Context) error {
 	return nil
 }
 
-// open opens the records in a process of its own and returns the seconds.
+// open opens the records in a separate process and returns the seconds.
 func (k *keyStores) open(name string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		return child(ctx, exec.CommandContext, "open", k.state(name))
 	}
 }
 
-// mount mounts a state directory, measures, and unmounts so that the records
-// stay.
+// mount mounts a state directory, measures, and unmounts in such a way that the records
+// remain.
 func (k *keyStores) mount(name string, see func(context.Context, *measure.Mount) (float64, error)) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (v float64, err error) {
 		m, err := k.lab.mountOn(ctx, "keys", k.state(name), "host,size=64MiB", "sim:0,size=64MiB")

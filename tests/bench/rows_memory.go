@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// memoryRows tell what the daemon takes beyond the data.
+// memoryRows measures the daemon's memory in addition to the data.
 func (l *lab) memoryRows() []row {
 	return []row{{
 		name: "daemon memory beyond the data, after 10 GiB", unit: mebibytes,
@@ -71,13 +71,13 @@ func writeAndRead(ctx context.Context, path string, size int64) error {
 	return err
 }
 
-// sample is a daemon's memory at one moment, in bytes.
+// sample is a daemon's memory at one point in time, in bytes.
 type sample struct {
 	pss  float64
-	data float64 // of the devices that keep it in the process
+	data float64 // of devices that keep it in the process
 }
 
-// sampleOf asks the daemon, then the kernel.
+// sampleOf queries the daemon, then the kernel.
 func sampleOf(ctx context.Context, m *measure.Mount) (s sample, err error) {
 	st, err := m.Status(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func sampleOf(ctx context.Context, m *measure.Mount) (s sample, err error) {
 	return s, err
 }
 
-// pssOf is a process's share of all memory, in bytes.
+// pssOf returns a process's proportional share of all memory, in bytes.
 func pssOf(pid int) (float64, error) {
 	var kib float64
 	path := fmt.Sprintf("/proc/%d/smaps_rollup", pid)

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 )
 
-// places are the directories whose names are measured.
+// places returns the directories in which names are measured.
 func (l *lab) places() []struct{ name, dir string } {
 	return []struct{ name, dir string }{
 		{"ocl0", l.in("ocl0")},
@@ -19,7 +19,7 @@ func (l *lab) places() []struct{ name, dir string } {
 	}
 }
 
-// nameRows are the operations on names, and small reads.
+// nameRows returns the rows of operations on names, and of small reads.
 func (l *lab) nameRows() []row {
 	var makes, looks, reads []side
 	var dirs, files []string
@@ -66,7 +66,7 @@ func (l *lab) nameRows() []row {
 	}
 }
 
-// stat looks at files that are made once.
+// stat calls stat for files that are created once.
 func (l *lab) stat(name, dir string) side {
 	n := l.opts.files
 	made := false

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// value writes a figure as a person reads it.
+// value formats a figure for people.
 func value(v float64, unit string) string {
 	switch unit {
 	case gigabytes:
@@ -24,7 +24,7 @@ func value(v float64, unit string) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// text writes a result in lines.
+// text formats a result in lines.
 func (r *result) text() string {
 	var b strings.Builder
 	for _, f := range r.figures {
@@ -36,7 +36,7 @@ func (r *result) text() string {
 	return b.String()
 }
 
-// document writes the table and the facts as Markdown.
+// document formats the table and the facts as Markdown.
 func document(f *facts, results []result) string {
 	var b strings.Builder
 	b.WriteString(f.markdown())
@@ -68,7 +68,7 @@ func mark(ok bool) string {
 	return "**missed**"
 }
 
-// The lines of the document behind which a measured part stands.
+// The lines of the document that a measured part follows.
 const (
 	sectionBegin     = "<!-- measured: go run ./tests/bench -write -->\n"
 	peersBegin       = "<!-- measured: go run ./tests/bench -peers -write -->\n"

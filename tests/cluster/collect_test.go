@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// numbers are count int32 of a rank: place + 10 × rank.
+// numbers returns count int32 of a rank: index + 10 × rank.
 func numbers(rank, count int) []byte {
 	p := make([]byte, 4*count)
 	for i := range count {
@@ -25,7 +25,7 @@ func numbers(rank, count int) []byte {
 	return p
 }
 
-// sums are those of the numbers of n ranks.
+// sums returns the sums of the numbers of n ranks.
 func sums(n, count int) []byte {
 	p := make([]byte, 4*count)
 	for i := range count {
@@ -43,13 +43,13 @@ func same(t testing.TB, path string, want []byte) {
 	}
 }
 
-// TestCollectives does collectives on files of three machines.
+// TestCollectives runs collectives on files of three machines.
 func TestCollectives(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{})
 	collectives(t, nodes)
 }
 
-// TestCollectivesOverTLS has the machines show each other certificates.
+// TestCollectivesOverTLS lets the machines authenticate each other by certificates.
 func TestCollectivesOverTLS(t *testing.T) {
 	ca := newAuthority(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -94,7 +94,7 @@ func collectives(t *testing.T, nodes []*node) {
 	}
 	collective(append([]string{"verify"}, paths...)...)
 
-	// The two files of b and c, asked for by a, whose own bytes do not come by.
+	// The two files of b and c, requested by a, through which their bytes do not pass.
 	fill()
 	before := a.cluster().Traffic
 	collective("reduce", "--root", "1", "--out", a.at("c", "sim0", "sum"), paths[1], paths[2])
@@ -138,8 +138,8 @@ func collectives(t *testing.T, nodes []*node) {
 	}
 }
 
-// TestCollectiveOfADeadNode: a node that dies is named, and the files of the
-// others are left as they were.
+// TestCollectiveOfADeadNode checks that a node that dies is named, and that the files of the
+// others are unchanged.
 func TestCollectiveOfADeadNode(t *testing.T) {
 	const count = 16 << 20 / 4
 	slow := "sim:0,size=256MiB,bandwidth=8MiB"
@@ -150,7 +150,7 @@ func TestCollectiveOfADeadNode(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		// The result goes to a slow device, so that there is time to die.
+		// The result goes to a slow device, so that there is time for the node to die.
 		_, err := a.Run("reduce", "--dtype", "i32", "--out", a.Path("sim0", "sum"), a.Path("host", "x"), a.at("b", "host", "x"), a.at("c", "host", "x"))
 		done <- err
 	}()
@@ -175,9 +175,9 @@ func TestCollectiveOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestKillNodeWhileCommitting kills the daemon of a node in the moment in which
-// it copies its result over a file of host/: it is named, or had ended, and the
-// next daemon ends what this one has begun.
+// TestKillNodeWhileCommitting kills the daemon of a node at the moment when it copies its
+// result to a file of host/: the error names the node unless the collective had already ended,
+// and the next daemon completes what this one has started.
 func TestKillNodeWhileCommitting(t *testing.T) {
 	const count = 48 << 20 / 4
 	_, nodes := newNodes(t, worldOptions{machines: 2})
@@ -203,13 +203,13 @@ func TestKillNodeWhileCommitting(t *testing.T) {
 	}
 }
 
-// killInCommit does an all-reduce of a file of each node, kills the daemon of b
-// when its file begins to change, and says whether that was in the middle of it.
+// killInCommit runs an all-reduce of a file of each node, kills the daemon of b when its file
+// starts to change, and reports whether the daemon was in the middle of it.
 func killInCommit(t *testing.T, a, b *node, count int) (middle bool) {
 	t.Helper()
 	f, err := os.Open(b.Path("host", "x"))
 	must(t, err)
-	defer func() { _ = f.Close() }() // of a daemon that is dead
+	defer func() { _ = f.Close() }() // the daemon is dead
 	done := make(chan error, 1)
 	go func() {
 		_, rerr := a.Run("allreduce", "--dtype", "i32", a.Path("host", "x"), a.at("b", "host", "x"))
@@ -218,13 +218,13 @@ func killInCommit(t *testing.T, a, b *node, count int) (middle bool) {
 	word := func(at int) uint32 {
 		p := make([]byte, 4)
 		if n, perr := unix.Pread(int(f.Fd()), p, int64(at)); perr != nil || n != 4 {
-			return 0 // the daemon is dead, and the kernel does not read by itself
+			return 0 // the daemon is dead, and the kernel does not serve the read itself
 		}
 		return binary.LittleEndian.Uint32(p)
 	}
 	limit := time.Now().Add(patience)
 	for word(0) == 20 && time.Now().Before(limit) {
-		// It is to be caught in the act.
+		// Poll without a pause, to kill it in the middle.
 	}
 	b.Kill()
 	err = soon(t, "the collective", func() error { return <-done })

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestCollectivesSideBySide has clients of two nodes do collectives over the same
-// files at the same time, which they name in all orders: each comes after the
-// other, as if they had been asked for so, and none waits for ever.
+// TestCollectivesSideBySide lets clients of two nodes run collectives on the same files
+// concurrently, naming them in all orders: the collectives are serialized, and none waits
+// forever.
 func TestCollectivesSideBySide(t *testing.T) {
 	const count, rounds = 300_001, 4
 	_, nodes := newNodes(t, worldOptions{machines: 2})
@@ -18,7 +18,7 @@ func TestCollectivesSideBySide(t *testing.T) {
 	for rank, path := range files {
 		must(t, os.WriteFile(path, numbers(rank, count), 0o644))
 	}
-	// The names of the files at each node, each in an order of its own.
+	// The names of the files at each node, in a different order for each.
 	at := [][]string{
 		{a.Path("host", "x"), a.Path("sim0", "x"), a.at("b", "host", "x")},
 		{a.at("b", "host", "x"), a.Path("sim0", "x"), a.Path("host", "x")},
@@ -39,7 +39,7 @@ func TestCollectivesSideBySide(t *testing.T) {
 	if err := soon(t, "the collectives", func() error { clients.Wait(); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	// The first adds up, and each other one has three times of it.
+	// The first collective computes the sum, and each further one triples it.
 	want := sums(len(files), count)
 	for i := range count {
 		sum := binary.LittleEndian.Uint32(want[4*i:])

@@ -19,11 +19,10 @@ import (
 
 const mib = 1 << 20
 
-// bigSize is no multiple of anything that bytes are moved in.
+// bigSize is not a multiple of any unit in which bytes are moved.
 const bigSize = 20*mib + 12345
 
-// devicesOf are directories of devices of every kind that a machine of the
-// tests has.
+// devicesOf returns directories of every kind of device that a machine of the tests has.
 func devicesOf(t *testing.T) (specs, names []string) {
 	t.Helper()
 	specs = []string{"host,size=256MiB", "sim:0,size=256MiB"}
@@ -34,7 +33,7 @@ func devicesOf(t *testing.T) (specs, names []string) {
 	return specs, names
 }
 
-// TestCommands does what a user does with three machines and etcd.
+// TestCommands uses three machines and etcd as a user does.
 func TestCommands(t *testing.T) {
 	specs, names := devicesOf(t)
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), devices: specs})
@@ -57,14 +56,14 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// commands are done on three nodes.
+// commands runs the parts of TestCommands on three nodes.
 type commands struct {
 	w       *world
 	a, b, c *node
 	devices []string
 }
 
-// tree looks at what is where.
+// tree checks which names exist where.
 func (k *commands) tree(t *testing.T) {
 	k.a.lists("b", "c")
 	k.b.lists("a", "c")
@@ -120,7 +119,7 @@ func (k *commands) copies(t *testing.T) {
 			}
 		}
 	}
-	// From outside, and to it.
+	// From outside the mount, and to it.
 	outside := filepath.Join(t.TempDir(), "w.safetensors")
 	write(t, outside, 7, bigSize)
 	for _, d := range k.devices {
@@ -140,7 +139,7 @@ func (k *commands) copies(t *testing.T) {
 	}
 }
 
-// third copies between two other nodes: the bytes do not come by.
+// third copies between two other nodes: the bytes do not pass through this one.
 func (k *commands) third(t *testing.T) {
 	write(t, k.b.Path("sim0", "x"), 9, bigSize)
 	before := k.a.cluster().Traffic
@@ -153,7 +152,7 @@ func (k *commands) third(t *testing.T) {
 	if got := way(t, k.a.at("c", "sim0", "x")); got != "tcp" {
 		t.Errorf("from b to c by %q", got)
 	}
-	// On one node its own devices do it.
+	// Within one node its own devices copy.
 	run(t, "cp", k.a.at("b", "sim0", "x"), k.a.at("b", "sim0", "y"))
 	verify(t, k.b.Path("sim0", "y"), 9, bigSize)
 	if got := way(t, k.b.Path("sim0", "y")); got != "d2d" {
@@ -164,7 +163,7 @@ func (k *commands) third(t *testing.T) {
 	}
 }
 
-// moves is mv there and back.
+// moves runs mv in both directions.
 func (k *commands) moves(t *testing.T) {
 	write(t, k.a.Path("sim0", "t"), 11, bigSize)
 	if err := os.Rename(k.a.Path("sim0", "t"), k.a.at("b", "sim0", "t")); !errors.Is(err, syscall.EXDEV) {
@@ -175,7 +174,7 @@ func (k *commands) moves(t *testing.T) {
 		t.Errorf("what was moved is still there: %v", err)
 	}
 	verify(t, k.b.Path("sim0", "t"), 11, bigSize)
-	// Inside b it is one rename, also between devices.
+	// Inside b it is one rename, even between devices.
 	must(t, os.Rename(k.a.at("b", "sim0", "t"), k.a.at("b", "host", "u")))
 	verify(t, k.b.Path("host", "u"), 11, bigSize)
 	run(t, "mv", k.a.at("b", "host", "u"), k.a.at("c", "host", "u"))
@@ -185,7 +184,7 @@ func (k *commands) moves(t *testing.T) {
 	must(t, os.Remove(k.a.Path("host", "u")))
 }
 
-// attributes does what POSIX has for names, from another node.
+// attributes runs the POSIX operations on names, from another node.
 func (k *commands) attributes(t *testing.T) {
 	dir := k.a.at("b", "sim0", "d")
 	must(t, os.MkdirAll(filepath.Join(dir, "e", "f"), 0o750))
@@ -212,7 +211,7 @@ func (k *commands) attributes(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "e")); !errors.Is(err, syscall.ENOTEMPTY) {
 		t.Errorf("rmdir of what is not empty: %v", err)
 	}
-	// What b changes a sees.
+	// a sees b's changes.
 	must(t, os.Rename(k.b.Path("sim0", "d", "x"), k.b.Path("sim0", "d", "w")))
 	must(t, os.Truncate(k.b.Path("sim0", "d", "w"), 7))
 	kit.Eventually(t, patience, func() error {
@@ -226,8 +225,7 @@ func (k *commands) attributes(t *testing.T) {
 	gone(t, k.b.Path("sim0", "d"))
 }
 
-// gone waits until nothing is at a path any more: a kernel may remember for a
-// second.
+// gone waits until a path no longer exists: a kernel may cache it for a second.
 func gone(t testing.TB, path string) {
 	t.Helper()
 	kit.Eventually(t, patience, func() error {
@@ -255,12 +253,12 @@ func (k *commands) keys(t *testing.T) {
 	if to, err := os.Readlink(k.a.Path("keys", "llama-w0")); err != nil || to != "../nodes/b/sim0/llama" {
 		t.Errorf("the key leads to %q, %v", to, err)
 	}
-	// Nobody else sets it.
+	// No other node can set it.
 	write(t, k.a.Path("sim0", "mine"), 22, 100)
 	if err := unix.Setxattr(k.a.Path("sim0", "mine"), "user.hmc.key", []byte("llama-w0"), 0); !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("a key that b has: %v", err)
 	}
-	// hmcfs verbs, from a node that has not the key.
+	// hmcfs commands, from a node that does not have the key.
 	if _, err := k.c.Run("h2d", "llama-w0="+k.c.Path("sim0", "copy")); err != nil {
 		t.Error(err)
 	} else {
@@ -303,7 +301,7 @@ func (k *commands) publications(t *testing.T) {
 	if out, err := k.a.Run("subscribe", "--mount", k.a.Dir, "--timeout", "1s", "hand="+k.a.Path("sim0", "second")); err == nil {
 		t.Errorf("received twice: %s", out)
 	}
-	// One who waits already gets it.
+	// A receiver that already waits gets it.
 	done := make(chan error, 1)
 	go func() {
 		_, err := k.a.Run("subscribe", "--mount", k.a.Dir, "--timeout", "60s", "later="+k.a.Path("sim0", "later"))
@@ -317,7 +315,7 @@ func (k *commands) publications(t *testing.T) {
 	verify(t, k.a.Path("sim0", "later"), 32, 4*mib)
 }
 
-// status returns what the node says of itself and of the others.
+// status returns the node's own status and its status of the others.
 func (k *commands) status(t *testing.T) {
 	known := k.a.cluster()
 	if known.Name != "lab" || known.Self.Name != "a" || known.State.Backend != "etcd" || !known.State.UnreachableSince.IsZero() {

@@ -29,13 +29,12 @@ func (n *node) offer(t *testing.T, key string, seed uint64, size int) {
 	}
 }
 
-// subscribe is the command that receives a key.
+// subscribe returns the command that receives a key.
 func (n *node) subscribe(args ...string) *exec.Cmd {
 	return n.Command(append([]string{"subscribe", "--mount", n.Dir, "--timeout", "30s"}, args...)...)
 }
 
-// offered fails unless a key is published still, with all its bytes. It is
-// received then.
+// offered checks that a key is still published, with all its bytes, by receiving it.
 func offered(t *testing.T, owner, by *node, key string, seed uint64, size int) {
 	t.Helper()
 	if _, err := os.Stat(owner.Path("publish", key)); err != nil {
@@ -52,7 +51,7 @@ func offered(t *testing.T, owner, by *node, key string, seed uint64, size int) {
 	must(t, os.Remove(target))
 }
 
-// empty fails while something lies on a device of a node.
+// empty returns an error while a device of a node contains files.
 func empty(n *node) error {
 	for _, device := range []string{"host", "sim0"} {
 		entries, err := os.ReadDir(n.Path(device))
@@ -66,7 +65,7 @@ func empty(n *node) error {
 	return nil
 }
 
-// What can't be delivered stays published, on its own node and on any other,
+// An object that can't be delivered stays published, on its own node and on any other,
 // whatever its size.
 func TestOnlyWhatIsDeliveredIsReceived(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, here: true})
@@ -89,7 +88,7 @@ func TestOnlyWhatIsDeliveredIsReceived(t *testing.T) {
 	}
 }
 
-// toFull writes to a device that takes nothing.
+// toFull writes to a device that accepts no bytes.
 func toFull(t *testing.T, owner, by *node, size int) {
 	owner.offer(t, "full", 41, size)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -106,7 +105,7 @@ func toFull(t *testing.T, owner, by *node, size int) {
 	offered(t, owner, by, "full", 41, size)
 }
 
-// toSmall writes to a file system with too little room.
+// toSmall writes to a file system with too little space.
 func toSmall(t *testing.T, owner, by *node, dir string, size int) {
 	owner.offer(t, "small", 42, size)
 	if out, err := by.subscribe("small=" + filepath.Join(dir, "t")).CombinedOutput(); err == nil {
@@ -119,7 +118,7 @@ func toSmall(t *testing.T, owner, by *node, dir string, size int) {
 	offered(t, owner, by, "small", 42, size)
 }
 
-// toHead writes to a program that does not read all of it.
+// toHead writes to a program that reads only a part.
 func toHead(t *testing.T, owner, by *node, size int) {
 	owner.offer(t, "head", 43, size)
 	cmd := by.subscribe("head")
@@ -136,7 +135,7 @@ func toHead(t *testing.T, owner, by *node, size int) {
 	offered(t, owner, by, "head", 43, size)
 }
 
-// toTaken writes to a name that is there.
+// toTaken writes to a name that exists.
 func toTaken(t *testing.T, owner, by *node, size int) {
 	owner.offer(t, "taken", 44, size)
 	path := filepath.Join(t.TempDir(), "there")
@@ -148,8 +147,7 @@ func toTaken(t *testing.T, owner, by *node, size int) {
 	offered(t, owner, by, "taken", 44, size)
 }
 
-// Wherever a subscriber is killed, the object is published, or it has arrived
-// whole: one of the two.
+// Wherever a subscriber is killed, the object either is published or has arrived completely.
 func TestKilledSubscriberLosesNothing(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, here: true})
 	owner := nodes[0]
@@ -165,7 +163,7 @@ func TestKilledSubscriberLosesNothing(t *testing.T) {
 		owner.offer(t, "k", seed, bigSize)
 		cmd := by.subscribe("k=" + target)
 		must(t, cmd.Start())
-		// Where it is by then is for the machine to decide.
+		// How far it gets by then depends on the machine.
 		timer := time.AfterFunc(time.Duration(i*7%130)*time.Millisecond, func() {
 			_ = cmd.Process.Signal([]syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT}[i%3])
 		})
@@ -181,7 +179,7 @@ func TestKilledSubscriberLosesNothing(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return errors.Join(empty(owner), empty(nodes[1])) })
 }
 
-// once demands that an object has arrived, or can be received.
+// once checks that an object has arrived, or can be received.
 func once(t *testing.T, owner, by *node, target string, seed uint64) (arrived bool) {
 	t.Helper()
 	if _, err := os.Stat(target); err == nil {
@@ -192,7 +190,7 @@ func once(t *testing.T, owner, by *node, target string, seed uint64) (arrived bo
 	} else if !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if !strings.HasPrefix(target, by.Dir) { // there it is left for a while
+	if !strings.HasPrefix(target, by.Dir) { // elsewhere the file may remain for a while
 		left, err := os.ReadDir(filepath.Dir(target))
 		if must(t, err); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
@@ -204,8 +202,8 @@ func once(t *testing.T, owner, by *node, target string, seed uint64) (arrived bo
 	return arrived
 }
 
-// A receiving node that is killed in the middle leaves the object published, and
-// nothing of its own.
+// A receiving node that is killed in the middle leaves the object published, and no files of
+// its own.
 func TestKilledReceivingNode(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2})
 	owner, by := nodes[0], nodes[1]
@@ -214,7 +212,7 @@ func TestKilledReceivingNode(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	_, err = io.ReadFull(out, make([]byte, 100)) // it has begun, and waits for its reader
+	_, err = io.ReadFull(out, make([]byte, 100)) // it has started, and waits for its reader
 	must(t, err)
 	text, err := owner.Run("subscribe", "--mount", owner.Dir, "--timeout", "1s", "k="+filepath.Join(t.TempDir(), "t"))
 	if err == nil {
@@ -222,7 +220,7 @@ func TestKilledReceivingNode(t *testing.T) {
 	}
 	left := by.Path("host", ".hmcfs-receiving-1")
 	write(t, left, 52, mib)
-	must(t, unix.Setxattr(left, "user.hmc.ttl", []byte("2"), 0)) // as a subscriber does
+	must(t, unix.Setxattr(left, "user.hmc.ttl", []byte("2"), 0)) // as a subscriber sets it
 	by.Kill()
 	_, _ = io.Copy(io.Discard, out)
 	if err = cmd.Wait(); err == nil {
@@ -235,8 +233,8 @@ func TestKilledReceivingNode(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return errors.Join(empty(owner), empty(by)) })
 }
 
-// What another one reserves is waited for as long as was asked, all of it at
-// once, and told; when it is given back, it comes.
+// A subscriber waits for keys that another one reserves as long as requested, for all of them
+// concurrently, and reports them; when a key is returned, it is delivered.
 func TestManyReserved(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, here: true})
 	owner := nodes[0]

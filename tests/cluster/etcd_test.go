@@ -17,8 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestEtcdAway stops etcd, starts it again, and wipes it: what the nodes have
-// goes on, they say what is the matter, and all is as before afterwards.
+// TestEtcdAway stops etcd, starts it again, and wipes it: the nodes continue with what they
+// know and report the failure, and afterwards all is as before.
 func TestEtcdAway(t *testing.T) {
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
@@ -35,7 +35,7 @@ func TestEtcdAway(t *testing.T) {
 			t.Errorf("status of %s:\n%s", n.name, text)
 		}
 	}
-	// What is known goes on, long after the lease would have ended.
+	// Known nodes keep working, long after the lease would have ended.
 	lasts(t, func() {
 		write(t, a.Path("host", "local"), 2, mib)
 		verify(t, a.Path("host", "local"), 2, mib)
@@ -44,12 +44,12 @@ func TestEtcdAway(t *testing.T) {
 		verify(t, b.at("c", "sim0", "y"), 3, mib)
 	})
 	a.lists("b", "c")
-	// Nobody new can join, and is told why.
+	// A new node can't join, and reports why.
 	out, err := a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "d")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "etcd is needed to join") {
 		t.Errorf("joining without etcd: %v %s", err, out)
 	}
-	// A node that dies meanwhile is noticed when etcd is back.
+	// The death of a node in the meantime is noticed when etcd is back.
 	c.Kill()
 	must(t, w.etcd.Continue(t.Context()))
 	recovered(t, a, b)
@@ -66,7 +66,7 @@ func TestEtcdAway(t *testing.T) {
 	c.lists("a", "b")
 	w.meet()
 	verify(t, b.at("c", "sim0", "z"), 4, mib)
-	// The name is kept in etcd again.
+	// The name is recorded in etcd again.
 	kit.Eventually(t, patience, func() error {
 		out, err = a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "b")...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "name taken") {
@@ -76,8 +76,8 @@ func TestEtcdAway(t *testing.T) {
 	})
 }
 
-// lasts does something over and over for longer than a lease, by what is done
-// and not by a clock: the smallest lease is gone after that many rounds.
+// lasts repeats something for longer than a lease, counted in rounds instead of by a clock: the
+// shortest lease has ended after that many rounds.
 func lasts(t *testing.T, do func()) {
 	t.Helper()
 	const rounds = 40
@@ -87,7 +87,7 @@ func lasts(t *testing.T, do func()) {
 	}
 }
 
-// recovered waits until nodes have etcd again.
+// recovered waits until nodes reach etcd again.
 func recovered(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -100,9 +100,9 @@ func recovered(t *testing.T, nodes ...*node) {
 	}
 }
 
-// TestLeaseEnds kills a node: its keys are gone from keys/ when its lease has
-// ended, and its files are not there to be read, which is another thing than not
-// to exist. It comes back with another epoch, and its keys with it.
+// TestLeaseEnds kills a node: its keys are removed from keys/ when its lease has ended, and
+// its files can't be read, which differs from not existing. It returns with another epoch, and
+// its keys with it.
 func TestLeaseEnds(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b := nodes[0], nodes[1]
@@ -127,8 +127,8 @@ func TestLeaseEnds(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(b.Path("keys", "k2"), 2, mib) })
 }
 
-// absent tries what takes ENOENT for permission to go on, with a file of b, which
-// is dead: all of it fails.
+// absent runs operations that take ENOENT as permission to continue, on a file of b, which is
+// dead: all of them fail.
 func absent(t *testing.T, a *node, name string) {
 	t.Helper()
 	path := a.at("b", "host", name)
@@ -151,8 +151,8 @@ func absent(t *testing.T, a *node, name string) {
 	}
 }
 
-// TestForgetNode takes a node that died out of the cluster: for all nodes, also
-// one that was not asked, its names are gone then.
+// TestForgetNode removes a dead node from the cluster: its names are removed for all nodes,
+// including one that did not make the request.
 func TestForgetNode(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
@@ -170,8 +170,8 @@ func TestForgetNode(t *testing.T) {
 	c.lists("a", "b")
 }
 
-// TestKeep unmounts a node with --keep and mounts it again: its host files and
-// keys are there again, for all, in another incarnation.
+// TestKeep unmounts a node with --keep and mounts it again: its host files and keys exist
+// again, for all nodes, in another incarnation.
 func TestKeep(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, etcd: plainEtcd()})
 	a, b := nodes[0], nodes[1]
@@ -191,8 +191,8 @@ func TestKeep(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "kept"), 1, mib) })
 }
 
-// TestNodeStopped stops a daemon, as a machine does that is out of memory: who
-// asks it gets an error by the deadline, nobody else waits, and it goes on.
+// TestNodeStopped stops a daemon, as can happen on a machine that is out of memory: requests
+// to it fail by the deadline, no others wait, and it continues afterwards.
 func TestNodeStopped(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
@@ -211,8 +211,8 @@ func TestNodeStopped(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
 }
 
-// TestEtcdTLS joins an etcd that wants certificates and a password, and is
-// refused without.
+// TestEtcdTLS joins an etcd that requires certificates and a password, and is refused without
+// them.
 func TestEtcdTLS(t *testing.T) {
 	w := newWorld(t, worldOptions{machines: 2, here: true, etcd: &etcdkit.Options{TLS: true, Password: "secret word"}})
 	password := filepath.Join(t.TempDir(), "password")
@@ -235,7 +235,7 @@ func TestEtcdTLS(t *testing.T) {
 	verifyAlive(t, a, b)
 }
 
-// TestOneMachine has nodes of one machine share memory.
+// TestOneMachine checks that nodes of one machine share memory.
 func TestOneMachine(t *testing.T) {
 	specs, names := devicesOf(t)
 	w, nodes := newNodes(t, worldOptions{machines: 2, here: true, devices: specs, etcd: plainEtcd()})
@@ -256,7 +256,7 @@ func TestOneMachine(t *testing.T) {
 	if n := a.cluster().Nodes[0]; n.Transport != "shm" {
 		t.Errorf("node %+v", n)
 	}
-	// What was killed leaves its socket, which is no hindrance.
+	// A killed daemon leaves its socket, which does no harm.
 	b.Kill()
 	b.restart()
 	kit.Eventually(t, patience, func() error { return a.reaches("b") })
@@ -269,7 +269,7 @@ func TestOneMachine(t *testing.T) {
 	}
 }
 
-// TestStaticList is two machines without etcd, one of which comes late.
+// TestStaticList runs two machines without etcd, one of which starts late.
 func TestStaticList(t *testing.T) {
 	w := newWorld(t, worldOptions{machines: 2})
 	a := w.mount("a", 0)
@@ -286,7 +286,7 @@ func TestStaticList(t *testing.T) {
 	if known.State.Backend != "static" || known.Nodes[0].Epoch == 0 || len(known.Nodes[0].Devices) != 2 {
 		t.Errorf("hmcfs nodes: %+v", known)
 	}
-	// Keys without an index: the nodes are asked.
+	// Without an index of keys the nodes are asked.
 	write(t, b.Path("sim0", "k"), 5, mib)
 	must(t, unix.Setxattr(b.Path("sim0", "k"), "user.hmc.key", []byte("static-key"), 0))
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "static-key"), 5, mib) })

@@ -13,24 +13,24 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// slowRate has a copy of bigSize take some seconds.
+// slowRate makes a copy of bigSize take some seconds.
 const slowRate = "60mbit"
 
-// crawlRate has it take longer than many small copies, and each of its questions
-// less than the timeout of the tests' nodes.
+// crawlRate makes it take longer than many small copies, but each of its requests less than
+// the timeout of the tests' nodes.
 const crawlRate = "25mbit"
 
-// copying is a cp that is under way.
+// copying is a running cp.
 type copying struct {
 	from, to string
 	done     chan error
 }
 
-// enough is the number of bytes of bigSize by which a copy is in its middle.
+// enough is the number of bytes of bigSize after which a copy counts as in its middle.
 const enough = 3 * mib
 
-// beginCopy begins one and returns when it is in its middle, by what the node
-// has sent that has the bytes.
+// beginCopy starts a copy and returns when it is in its middle, as measured by the bytes that
+// the sending node has sent.
 func beginCopy(t *testing.T, sender *node, from, to string) *copying {
 	t.Helper()
 	before, err := sender.space.Sent(t.Context())
@@ -51,7 +51,7 @@ func beginCopy(t *testing.T, sender *node, from, to string) *copying {
 	return c
 }
 
-// breaks waits for the failure of the copy.
+// breaks waits for the copy to fail.
 func (c *copying) breaks(t *testing.T) {
 	t.Helper()
 	if err := soon(t, "cp", func() error { return <-c.done }); err == nil {
@@ -59,8 +59,7 @@ func (c *copying) breaks(t *testing.T) {
 	}
 }
 
-// cutBy are the ways in which a node goes from another one's sight, and comes
-// back.
+// cutBy returns the ways to make a node unreachable for another one, and to restore it.
 func cutBy() map[string][2]func(t *testing.T, n *node) {
 	space := func(do func(*netns.Space, context.Context) error) func(*testing.T, *node) {
 		return func(t *testing.T, n *node) {
@@ -75,9 +74,9 @@ func cutBy() map[string][2]func(t *testing.T, n *node) {
 	}
 }
 
-// TestPeerGone takes a node away in the middle of a copy from it, and to it:
-// the copy fails, what is there of it is right, nothing hangs, and when the node
-// is back so is everything, without a remount.
+// TestPeerGone makes a node unreachable in the middle of a copy from it, and to it: the copy
+// fails, the bytes that were copied are right, nothing hangs, and when the node is back
+// everything works again, without a remount.
 func TestPeerGone(t *testing.T) {
 	for name, how := range cutBy() {
 		for _, way := range []string{"from", "to"} {
@@ -103,8 +102,7 @@ func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 	copying := beginCopy(t, sender, cpFrom, cpTo)
 	how[0](t, b)
 	copying.breaks(t)
-	// What was there of b is an error, at once or by the deadline, and never a
-	// wait without end.
+	// Access to b is an error, at once or by the deadline, and never blocks forever.
 	for _, path := range []string{a.at("b"), a.at("b", "host"), a.at("b", "host", "kept"), a.at("b", "sim0", "none")} {
 		err := soon(t, "ls", func() error { _, err := try(context.WithoutCancel(t.Context()), "ls", "-l", path); return err })
 		if err == nil {
@@ -112,7 +110,7 @@ func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 		}
 	}
 	a.lists("b", "c")
-	// All others are as before.
+	// All other nodes work as before.
 	write(t, a.at("c", "sim0", "meanwhile"), 6, 2*mib)
 	verify(t, c.Path("sim0", "meanwhile"), 6, 2*mib)
 	write(t, a.Path("host", "meanwhile"), 7, 2*mib)
@@ -137,13 +135,13 @@ func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 	verify(t, cpTo, 5, bigSize)
 }
 
-// restart mounts again what was killed.
+// restart mounts a killed node again.
 func (n *node) restart() {
 	n.restarted = true
 	n.Start()
 }
 
-// epochOfB is b's incarnation as a node knows it.
+// epochOfB returns b's incarnation as known to the node.
 func (n *node) epochOfB() members.Epoch {
 	for _, other := range n.cluster().Nodes {
 		if other.Name == "b" {
@@ -153,8 +151,8 @@ func (n *node) epochOfB() members.Epoch {
 	return 0
 }
 
-// TestPairCut cuts two nodes off from each other, and not from etcd nor from
-// the third: each still has the third, and they have each other again later.
+// TestPairCut cuts two nodes off from each other, but not from etcd or the third node: each
+// still reaches the third, and they reach each other again later.
 func TestPairCut(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
@@ -165,13 +163,13 @@ func TestPairCut(t *testing.T) {
 	if !among(err, syscall.EIO, syscall.ETIMEDOUT, syscall.EHOSTUNREACH) {
 		t.Errorf("reading from a node that is cut off: %v", err)
 	}
-	// It is a member still, and everybody else has it.
+	// It is still a member, and all other nodes reach it.
 	a.lists("b", "c")
 	verify(t, c.at("b", "sim0", "x"), 1, mib)
 	write(t, a.at("c", "sim0", "y"), 2, mib)
 	verify(t, b.at("c", "sim0", "y"), 2, mib)
 	kit.Eventually(t, patience, func() error {
-		_ = soon(t, "ls", func() error { return a.reaches("b") }) // has it looked for
+		_ = soon(t, "ls", func() error { return a.reaches("b") }) // triggers an attempt to connect
 		if problemOf(a, "b") == "" {
 			return errors.New("hmcfs nodes tells no problem of b")
 		}
@@ -193,15 +191,15 @@ func problemOf(n *node, name members.Name) string {
 	return "it is not there"
 }
 
-// TestOpenFileLivesOn has a file open while its node is cut off: reads fail,
-// and go on when it is back. After another incarnation came the file is stale.
+// TestOpenFileLivesOn has a file open while its node is cut off: reads fail, and succeed again
+// when the node is back. After a new incarnation of the node has joined, the file is stale.
 func TestOpenFileLivesOn(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, etcd: plainEtcd()})
 	a, b := nodes[0], nodes[1]
 	write(t, b.Path("host", "x"), 1, mib)
 	f, err := os.Open(a.at("b", "host", "x"))
 	must(t, err)
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // the file was only read
 	p := make([]byte, 4096)
 	_, err = f.ReadAt(p, 0)
 	must(t, err)
@@ -223,7 +221,7 @@ func TestOpenFileLivesOn(t *testing.T) {
 	}
 }
 
-// TestSlowPeer copies from a node that is slow: everything else goes on.
+// TestSlowPeer copies from a slow node: everything else continues.
 func TestSlowPeer(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]

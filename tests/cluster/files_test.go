@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// write makes a file with content that tells every byte's place.
+// write creates a file in which the content of every byte depends on its offset.
 func write(t testing.TB, path string, seed uint64, size int) {
 	t.Helper()
 	must(t, os.WriteFile(path, kit.Bytes(seed, 0, size), 0o644))
@@ -29,7 +29,7 @@ func verify(t testing.TB, path string, seed uint64, size int) {
 	}
 }
 
-// check is verify for those who go on.
+// check is verify for callers that continue after an error.
 func check(path string, seed uint64, size int) error {
 	got, err := os.ReadFile(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func check(path string, seed uint64, size int) error {
 	return nil
 }
 
-// prefix says how many bytes of a file are there, all of which must be right.
+// prefix returns how many bytes of a file exist, all of which must be right.
 func prefix(path string, seed uint64) (int, error) {
 	got, err := os.ReadFile(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func prefix(path string, seed uint64) (int, error) {
 	return len(got), nil
 }
 
-// way returns the way that the last transfer into a file took.
+// way returns the path that the last transfer into a file took.
 func way(t testing.TB, path string) string {
 	t.Helper()
 	p := make([]byte, 256)
@@ -68,7 +68,7 @@ func way(t testing.TB, path string) string {
 	return string(p[:n])
 }
 
-// run runs a program and returns what it writes.
+// run runs a program and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := try(t.Context(), name, args...)
@@ -78,7 +78,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return out
 }
 
-// try is run with an error that has what was written.
+// try is run with an error, which includes the output.
 func try(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
@@ -90,7 +90,7 @@ func try(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// soon fails the test unless fn returns within a time that no machine needs.
+// soon fails the test unless fn returns within a time that is ample for any machine.
 func soon(t testing.TB, what string, fn func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -106,8 +106,8 @@ func soon(t testing.TB, what string, fn func() error) error {
 	}
 }
 
-// TestAccessTimeStays sets the access time of another node's file while it is being
-// read ahead: what was asked for before changes it no more.
+// TestAccessTimeStays sets the access time of another node's file while the file is read
+// ahead: requests made earlier no longer change it.
 func TestAccessTimeStays(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2})
 	for _, device := range []string{"host", "sim0"} {

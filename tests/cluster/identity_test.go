@@ -22,8 +22,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// TestDuplicateName has a second node of one name refused, whoever it is, and
-// the node itself have its name back at once after a crash.
+// TestDuplicateName checks that a second node of the same name is refused, whichever it is,
+// and that the node itself gets its name back immediately after a crash.
 func TestDuplicateName(t *testing.T) {
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), machines: 2, extra: []string{"--lease", "60s"}})
 	a, b := nodes[0], nodes[1]
@@ -42,7 +42,7 @@ func TestDuplicateName(t *testing.T) {
 		t.Errorf("b's epoch was %d, and now it is %d", before, now)
 	}
 	verifyAlive(t, a, b)
-	// One that leaves in order is gone at once, and its name is free.
+	// A node that leaves in order is removed immediately, and its name is free.
 	b.Umount()
 	a.lists()
 	w.mount("b", 1)
@@ -56,7 +56,7 @@ func verifyAlive(t *testing.T, a, b *node) {
 	verify(t, b.Path("host", "alive"), 77, mib)
 }
 
-// mountArgs are those of a mount on the first machine, of which nothing is left
+// mountArgs returns the arguments of a mount on the first machine that leaves nothing behind
 // when it is refused.
 func (w *world) mountArgs(t *testing.T, name string) []string {
 	t.Helper()
@@ -67,7 +67,7 @@ func (w *world) mountArgs(t *testing.T, name string) []string {
 	return append(append(args, w.flags(name, 0)...), "--", at)
 }
 
-// TestWrongSecret has a node with another secret neither see nor be seen.
+// TestWrongSecret checks that a node with another secret neither sees the others nor is seen.
 func TestWrongSecret(t *testing.T) {
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	must(t, os.WriteFile(wrong, []byte("another secret altogether\n"), 0o600))
@@ -81,7 +81,8 @@ func TestWrongSecret(t *testing.T) {
 	strangers(t, a, b, c)
 }
 
-// strangers checks that two nodes have each other, and the third nobody.
+// strangers checks that two nodes see each other, and that the third neither sees them nor is
+// seen.
 func strangers(t *testing.T, a, b, c *node) {
 	t.Helper()
 	write(t, b.Path("host", "x"), 1, mib)
@@ -158,15 +159,15 @@ func (a *authority) sign(name string, change func(*x509.Certificate)) {
 
 func (a *authority) file(name, suffix string) string { return filepath.Join(a.dir, name+suffix) }
 
-// flags are those of a node that shows a certificate.
+// flags returns the flags of a node that presents a certificate.
 func (a *authority) flags(certificate string) []string {
 	return []string{
 		"--tls-cert", a.file(certificate, ".pem"), "--tls-key", a.file(certificate, ".key"), "--tls-ca", a.file("ca", ".pem"),
 	}
 }
 
-// TestTLSNames has nodes prove their names by certificates: one with a
-// certificate of the same authority for another name is nobody.
+// TestTLSNames lets nodes prove their names by certificates: a node with a certificate of the
+// same authority for another name is rejected.
 func TestTLSNames(t *testing.T) {
 	ca := newAuthority(t)
 	for certificate, name := range map[string]string{"a": "a", "b": "b", "c": "x"} {
@@ -176,7 +177,7 @@ func TestTLSNames(t *testing.T) {
 	w.secret = ""
 	a, b, c := w.mount("a", 0), w.mount("b", 1), w.mount("c", 2)
 	strangers(t, a, b, c)
-	// With its own it is one of them.
+	// With its own certificate it is accepted.
 	ca.sign("c", func(cert *x509.Certificate) { cert.DNSNames = []string{"elsewhere.example", "c"} })
 	c.Umount()
 	c.Start()
@@ -184,7 +185,7 @@ func TestTLSNames(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(c.at("b", "host", "x"), 1, mib) })
 }
 
-// TestSquash asks as root, and as users, of nodes with every policy.
+// TestSquash accesses nodes with every policy as root and as other users.
 func TestSquash(t *testing.T) {
 	policies := map[string]string{"a": "none", "b": "root", "c": "all=4321:4322"}
 	w := newWorld(t, worldOptions{flags: func(name string) []string { return []string{"--squash", policies[name]} }})
@@ -220,7 +221,8 @@ func TestSquash(t *testing.T) {
 			}
 		})
 	}
-	// What root has closed stays closed to root of others, and open to itself.
+	// A directory that root has closed is closed to root of other nodes, but open to root of
+	// its own.
 	must(t, os.Mkdir(b.Path("host", "closed"), 0o700))
 	write(t, b.Path("host", "closed", "x"), 1, 100)
 	if _, err := os.ReadFile(a.at("b", "host", "closed", "x")); !errors.Is(err, syscall.EACCES) {
@@ -236,7 +238,7 @@ func TestSquash(t *testing.T) {
 	if err := os.Remove(a.at("b", "host", "public")); !among(err, syscall.EPERM, syscall.EACCES) {
 		t.Errorf("squashed root removes root's file: %v", err)
 	}
-	// Groups count too.
+	// Groups count, too.
 	must(t, os.Mkdir(b.Path("host", "team"), 0o750))
 	must(t, os.Chown(b.Path("host", "team"), 0, 7000))
 	must(t, os.Chmod(b.Path("host", "team"), 0o750))
@@ -249,8 +251,8 @@ func TestSquash(t *testing.T) {
 	})
 }
 
-// TestOnlyTheOwner has a mount without --allow-other let in the user who has
-// mounted, and nobody else, from other nodes too.
+// TestOnlyTheOwner checks that a mount without --allow-other admits only the user that mounted
+// it, also from other nodes.
 func TestOnlyTheOwner(t *testing.T) {
 	w := newWorld(t, worldOptions{machines: 2})
 	a := w.mount("a", 0)

@@ -19,13 +19,13 @@ func named(t *testing.T, n *node, args ...string) {
 	}
 }
 
-// keySays waits until a key has the bytes of a seed, by a node.
+// keySays waits until a node reads the bytes of a seed under a key.
 func keySays(t *testing.T, n *node, key string, seed uint64) {
 	t.Helper()
 	kit.Eventually(t, patience, func() error { return check(n.Path("keys", key), seed, mib) })
 }
 
-// setKey sets a key of a file that it makes from a seed, or tells why not.
+// setKey creates a file from a seed and sets its key, or returns the error.
 func setKey(t *testing.T, n *node, key, name string, seed uint64) error {
 	t.Helper()
 	if _, err := os.Stat(n.Path("host", name)); errors.Is(err, os.ErrNotExist) {
@@ -35,10 +35,10 @@ func setKey(t *testing.T, n *node, key, name string, seed uint64) error {
 	return err
 }
 
-// TestKeyOfACutNode cuts the network of a fixed list: no node takes a key of a
-// node that can't be asked for free, every command names the node, and after the
-// cut the key is where it was. A node that is forgotten holds up no other, and when
-// it is back both see one object under the key.
+// TestKeyOfACutNode cuts the network of a fixed list: no node treats a key as free while its
+// node can't be asked, every command names that node, and after the cut the key is where it
+// was. A forgotten node does not block any other, and when it is back both see one object
+// under the key.
 func TestKeyOfACutNode(t *testing.T) {
 	w, nodes := newNodes(t, worldOptions{machines: 2})
 	a, b := nodes[0], nodes[1]
@@ -71,7 +71,7 @@ func TestKeyOfACutNode(t *testing.T) {
 	}
 	verify(t, b.Path("keys", "k"), 2, mib)
 	must(t, a.space.Mend(t.Context(), b.space))
-	// The object of a was made earlier.
+	// The object of a was created earlier.
 	keySays(t, b, "k", 1)
 	verify(t, a.Path("keys", "k"), 1, mib)
 	verify(t, b.Path("host", "y"), 2, mib)
@@ -86,9 +86,8 @@ func TestKeyOfACutNode(t *testing.T) {
 	b.lists("a")
 }
 
-// TestKeyWhileEtcdIsAway stops etcd: nodes that reach each other ask each other
-// for keys, one that is cut off is named, and when etcd is back each key is still
-// one node's.
+// TestKeyWhileEtcdIsAway stops etcd: nodes that reach each other ask each other for keys, a
+// node that is cut off is named, and when etcd is back each key still belongs to one node.
 func TestKeyWhileEtcdIsAway(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]

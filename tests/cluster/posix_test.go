@@ -12,7 +12,7 @@ import (
 )
 
 // TestPosix runs go-fuse's conformance tests through node a on the devices of node b, as
-// tests.TestPosix does on a mount's own.
+// tests.TestPosix does on a mount's own devices.
 func TestPosix(t *testing.T) {
 	kit.Check(t)
 	specs, names := devicesOf(t)

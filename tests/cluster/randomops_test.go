@@ -20,12 +20,11 @@ var (
 	replayFile = flag.String("replay", "", "a program to run instead of random ones")
 )
 
-// TestRandomOps runs random programs on tmpfs, and through node a on the
-// devices of node b.
+// TestRandomOps runs random programs on tmpfs, and through node a on the devices of node b.
 func TestRandomOps(t *testing.T) {
 	specs, names := devicesOf(t)
 	_, nodes := newNodes(t, worldOptions{machines: 2, devices: specs, flags: func(string) []string {
-		return []string{"--node-timeout", "60s"} // who is slow here is not gone
+		return []string{"--node-timeout", "60s"} // a slow node must not count as absent
 	}})
 	tmpfs := mnt.Tmpfs(t, "512m")
 	for _, p := range randomPrograms(t) {
@@ -45,7 +44,7 @@ func TestRandomOps(t *testing.T) {
 	}
 }
 
-// randomPrograms are the program that was asked for, or some random ones.
+// randomPrograms returns the program that was selected, or some random ones.
 func randomPrograms(t *testing.T) []randomops.Program {
 	t.Helper()
 	if *replayFile != "" {
@@ -70,7 +69,7 @@ func randomPrograms(t *testing.T) []randomops.Program {
 	return out
 }
 
-// runIn runs a program in empty directories below a and b, and removes what it
+// runIn runs a program in empty directories below a and b, and removes the files that it
 // leaves.
 func runIn(t *testing.T, a, b string, p randomops.Program) []randomops.Step {
 	t.Helper()
@@ -85,7 +84,7 @@ func runIn(t *testing.T, a, b string, p randomops.Program) []randomops.Step {
 	return steps
 }
 
-// reportSmall makes a program that has failed small, and tells it.
+// reportSmall minimizes a program that has failed, and reports it.
 func reportSmall(t *testing.T, p randomops.Program, fails func(randomops.Program) bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

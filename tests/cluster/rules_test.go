@@ -15,17 +15,16 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// attempt is something that a rule about names has an answer to.
+// attempt is an operation that a rule about names permits or forbids.
 type attempt struct {
 	name string
-	// do gets the directory of a device, in which there are a file f and a
-	// directory d.
+	// do gets the directory of a device that contains a file f and a directory d.
 	do func(dev string) error
-	// allowed says that there is no rule against it.
+	// allowed is true if no rule forbids it.
 	allowed bool
 }
 
-// rulesOfKeyed are those of the directories of keyed objects.
+// rulesOfKeyed returns attempts on the directories of keyed objects.
 func rulesOfKeyed() []attempt {
 	in := filepath.Join
 	return []attempt{
@@ -41,7 +40,7 @@ func rulesOfKeyed() []attempt {
 	}
 }
 
-// rulesInKeyed are those of what is in such a directory, which has k.
+// rulesInKeyed returns attempts inside such a directory, which contains k.
 func rulesInKeyed() []attempt {
 	keys := func(dev string, name ...string) string {
 		return filepath.Join(append([]string{dev, ".keys"}, name...)...)
@@ -65,9 +64,9 @@ func rulesInKeyed() []attempt {
 	}
 }
 
-// TestRulesOfNames has a user try what the rules about hmcfs's own names are
-// against, on the mount itself and by way of another node: nobody makes the
-// directory of keyed objects but hmcfs, and nobody makes names in it.
+// TestRulesOfNames lets a user try what the rules about hmcfs's own names forbid, on the mount
+// itself and through another node: only hmcfs creates the directory of keyed objects, and
+// names in it.
 func TestRulesOfNames(t *testing.T) {
 	kit.Check(t)
 	specs, names := devicesOf(t)
@@ -102,8 +101,8 @@ func TestRulesOfNames(t *testing.T) {
 	}
 }
 
-// TestEndOfOthersFiles has a user set when files end that the user may write: by way of
-// another node as on the mount itself, that needs what their removal needs.
+// TestEndOfOthersFiles lets a user set the expiry of files that the user may write: through
+// another node as on the mount itself, that requires the same rights as removing them.
 func TestEndOfOthersFiles(t *testing.T) {
 	specs, _ := devicesOf(t)
 	_, nodes := newNodes(t, worldOptions{machines: 2, devices: specs})
@@ -127,8 +126,8 @@ func TestEndOfOthersFiles(t *testing.T) {
 	}
 }
 
-// attemptAll makes attempts, each with a file and a directory of its own. It runs as a
-// user, so it must not end the test.
+// attemptAll makes attempts, each with its own file and directory. It runs as a user, so it
+// must not end the test.
 func attemptAll(t *testing.T, dev string, all []attempt) {
 	t.Helper()
 	for _, at := range all {
@@ -144,7 +143,7 @@ func attemptAll(t *testing.T, dev string, all []attempt) {
 		case !at.allowed && !errors.Is(err, unix.EPERM):
 			t.Errorf("%s: %v, want EPERM", at.name, err)
 		}
-		// What an attempt has left would change the next one's answer.
+		// The leftovers of an attempt would change the outcome of the next.
 		for _, left := range []string{"f", "x", "out"} {
 			if err := os.RemoveAll(filepath.Join(dev, left)); err != nil {
 				t.Errorf("%s: clean up: %v", at.name, err)

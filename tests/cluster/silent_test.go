@@ -11,9 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestStoppedPeer stops the daemon of a node, which keeps its connections. What
-// waits for it fails, what comes after fails without waiting, `hmcfs nodes` says
-// since when, and with the daemon going on all is as before.
+// TestStoppedPeer stops the daemon of a node, which keeps its connections. Requests that wait
+// for it fail, later ones fail without waiting, `hmcfs nodes` reports since when, and when the
+// daemon continues everything is as before.
 func TestStoppedPeer(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2})
 	a, b := nodes[0], nodes[1]
@@ -24,8 +24,8 @@ func TestStoppedPeer(t *testing.T) {
 	must(t, a.reaches("b"))
 	proceed := kit.Stop(t, b.PID())
 	stat := func(i int) error { _, err := os.Stat(a.at("b", "host", fmt.Sprint("x", i))); return err }
-	// The kernel looks up one path after the other where they have a directory in
-	// common, so if each waited for itself, this would take minutes.
+	// The kernel looks up paths that have a directory in common one after the other, so if
+	// each waited separately, this would take minutes.
 	must(t, soon(t, "stat", func() error {
 		done := make(chan error)
 		for i := range files {
@@ -57,6 +57,6 @@ func TestStoppedPeer(t *testing.T) {
 	if known = a.cluster().Nodes[0]; !known.Connected || known.Problem != "" {
 		t.Errorf("hmcfs nodes afterwards: %+v", known)
 	}
-	// b has slept through it, and finds nothing wrong with a.
+	// b was stopped all the time, and detects no fault in a.
 	kit.Eventually(t, patience, func() error { return check(b.at("a", "host", "meanwhile"), 7, mib) })
 }

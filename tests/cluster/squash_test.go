@@ -10,9 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestRootIsToldOfSquash mounts as root, as the documents show it: a mount that
-// lets no user in from other nodes says so, and with the option that it names
-// they get in.
+// TestRootIsToldOfSquash mounts as root, as documented: a mount that admits no user from other
+// nodes says so, and with the option that it names they are admitted.
 func TestRootIsToldOfSquash(t *testing.T) {
 	w := newWorld(t, worldOptions{machines: 2, alone: true})
 	var nodes []*node

@@ -22,10 +22,9 @@ const (
 	steps = 40
 )
 
-// TestStorm has four writers on each of three nodes write files on all of them,
-// copy and remove them, while nodes are killed and cut off: what was confirmed
-// is there afterwards, whole, seen from every node, and what was not confirmed
-// has no wrong byte.
+// TestStorm lets four writers on each of three nodes write files on all of them, and copy and
+// remove them, while nodes are killed and cut off: afterwards, every confirmed file exists,
+// complete, as seen from every node, and no unconfirmed file has a wrong byte.
 func TestStorm(t *testing.T) {
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), devices: []string{"host,size=1GiB", "sim:0,size=64MiB"}})
 	s := &storm{t: t, nodes: nodes, over: make(chan struct{}), random: rand.New(rand.NewPCG(1, uint64(os.Getpid())))} //nolint:gosec // it is a test
@@ -71,7 +70,7 @@ func (s *storm) progress(n int64) {
 	})
 }
 
-// disturb does one bad thing, lets it last for a while, and takes it back.
+// disturb causes one fault, lets it last for a while, and reverts it.
 func (s *storm) disturb(round int) {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -96,7 +95,7 @@ func (s *storm) disturb(round int) {
 	}
 }
 
-// suffers waits until somebody has felt it, and some have gone on.
+// suffers waits until some writers have failed because of it, and some have continued.
 func (s *storm) suffers() {
 	s.t.Helper()
 	failed := s.failed.Load()
@@ -131,8 +130,8 @@ func (s *storm) verify() {
 	s.t.Logf("%d files have survived and are right", kept)
 }
 
-// unconfirmed looks at a file of which the writer does not know what became of
-// it: it is not there, or begins rightly.
+// unconfirmed checks a file whose state the writer does not know: either it does not exist, or
+// its first bytes are right.
 func (s *storm) unconfirmed(f *file) {
 	s.t.Helper()
 	if n, err := prefix(f.by(f.on), f.seed); err != nil && !errors.Is(err, os.ErrNotExist) || n > f.size {
@@ -140,7 +139,7 @@ func (s *storm) unconfirmed(f *file) {
 	}
 }
 
-// file is one that was begun.
+// file is a file whose writing was started.
 type file struct {
 	on        *node
 	name      string
@@ -149,7 +148,7 @@ type file struct {
 	confirmed bool
 }
 
-// by is the file's path by a node.
+// by returns the file's path through a node.
 func (f *file) by(n *node) string {
 	if n == f.on {
 		return n.Path("host", f.name)
@@ -157,7 +156,7 @@ func (f *file) by(n *node) string {
 	return n.at(f.on.name, "host", f.name)
 }
 
-// writer writes files by one node.
+// writer writes files through one node.
 type writer struct {
 	s      *storm
 	n      *node
@@ -167,7 +166,7 @@ type writer struct {
 	count  int
 }
 
-// maxFiles bounds the files that a writer leaves.
+// maxFiles limits the number of files that a writer leaves.
 const maxFiles = 24
 
 func (wr *writer) run() {
@@ -211,7 +210,7 @@ func (wr *writer) step() error {
 	return err
 }
 
-// source is a file to be copied, every third time.
+// source returns a file to be copied, every third time.
 func (wr *writer) source() *file {
 	if wr.count%3 != 0 || len(wr.files) == 0 {
 		return nil
@@ -222,7 +221,7 @@ func (wr *writer) source() *file {
 	return nil
 }
 
-// create makes a file as careful programs do: it has its name when it is whole.
+// create creates a file as careful programs do: it gets its name when it is complete.
 func (wr *writer) create(f, from *file) error {
 	path := f.by(wr.n)
 	out, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -243,13 +242,13 @@ func (wr *writer) create(f, from *file) error {
 	return os.Rename(path+".new", path)
 }
 
-// copyFile is one copy_file_range after the other, as cp does it.
+// copyFile repeats copy_file_range, as cp does.
 func copyFile(to *os.File, from string, size int) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // the file was only read
 	for done := 0; done < size; {
 		n, err := unix.CopyFileRange(int(in.Fd()), nil, int(to.Fd()), nil, size-done, 0)
 		if err != nil {
@@ -263,14 +262,14 @@ func copyFile(to *os.File, from string, size int) error {
 	return nil
 }
 
-// remove removes the oldest file. Whether it is there is not known when that
-// fails; no other file may be touched by it. It is tried again after all others,
-// so that a node that is away does not keep the writer from going on.
+// remove removes the oldest file. If that fails it is unknown whether the file still exists;
+// the removal must not affect any other file. It is retried after all others, so that an
+// unreachable node does not block the writer.
 func (wr *writer) remove() error {
 	f := wr.files[0]
 	err := os.Remove(f.by(wr.n))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		f.confirmed = false // it may be gone all the same
+		f.confirmed = false // it may have been removed nevertheless
 		wr.files = append(wr.files[1:], f)
 		return err
 	}

@@ -19,39 +19,39 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// patience bounds the time of something that happens at once, or within a
-// lease, on a machine that has more to do.
+// patience is the timeout for something that happens at once, or within a lease, on a busy
+// machine.
 const patience = 60 * time.Second
 
-// What the nodes of the tests are told, so that the end of something is soon.
+// The options of the tests' nodes, which keep timeouts short.
 const (
 	lease       = "2s"
 	nodeTimeout = "3s"
 )
 
-// port is that at which each node listens, on an address of its own.
+// port is the port of each node, which has its own address.
 const port = "7070"
 
 // worldOptions describe a world.
 type worldOptions struct {
-	// machines is their number; 0 is 3.
+	// machines is their number; 0 means 3.
 	machines int
 	// etcd is nil for a fixed list of nodes.
 	etcd *etcdkit.Options
-	// devices are those of each node; none are host and sim0.
+	// devices are the devices of each node; nil means host and sim0.
 	devices []string
-	// extra are more flags of each mount.
+	// extra holds further flags of each mount.
 	extra []string
-	// here has all nodes on this machine, which may use what nodes of one
-	// machine do. Else the network is all they have.
+	// here puts all nodes on this machine, where they may use what nodes of one machine share.
+	// Otherwise the network is their only connection.
 	here bool
-	// alone lets no user in but the one that mounts.
+	// alone admits only the user that mounts.
 	alone bool
-	// flags, if not nil, are more flags of one mount.
+	// flags, if not nil, returns further flags of one mount.
 	flags func(name string) []string
 }
 
-// world is some machines and what they share.
+// world holds machines and what they share.
 type world struct {
 	t      *testing.T
 	opts   worldOptions
@@ -59,7 +59,7 @@ type world struct {
 	etcd   *etcdkit.Server
 	secret string
 	nodes  []*node
-	// at has the address at which each machine listens.
+	// at holds the address of each machine.
 	at []string
 }
 
@@ -70,14 +70,14 @@ type node struct {
 	w     *world
 	name  string
 	space *netns.Space
-	// restarted says that the daemon is not the first one.
+	// restarted is true if the daemon is not the first one.
 	restarted bool
 }
 
-// plainEtcd is an etcd that lets everybody in.
+// plainEtcd returns options of an etcd without authentication.
 func plainEtcd() *etcdkit.Options { return &etcdkit.Options{} }
 
-// newWorld makes the machines, without mounts.
+// newWorld creates the machines, without mounts.
 func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	kit.Require(t, "root", "fuse", "tool:ip", "tool:tc", "tool:nsenter")
@@ -121,7 +121,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	return w
 }
 
-// freeAddress is one of this machine that nobody listens at.
+// freeAddress returns an unused address of this machine.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it waits for nobody
@@ -130,7 +130,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// newNodes makes the machines, and a node a, b, c on each, who know each other.
+// newNodes creates the machines, with nodes a, b, c, one on each, which know each other.
 func newNodes(t *testing.T, o worldOptions) (*world, []*node) {
 	t.Helper()
 	w := newWorld(t, o)
@@ -151,7 +151,7 @@ func (w *world) mount(name string, machine int) *node {
 	return n
 }
 
-// prepare is mount without the mount, and with more flags.
+// prepare does the same without mounting, and with further flags.
 func (w *world) prepare(name string, machine int, extra ...string) *node {
 	w.t.Helper()
 	n := &node{w: w, name: name}
@@ -168,7 +168,7 @@ func (w *world) prepare(name string, machine int, extra ...string) *node {
 	return n
 }
 
-// flags are those by which a mount is a node.
+// flags returns the flags that make a mount a node.
 func (w *world) flags(name string, machine int) []string {
 	out := []string{
 		"--node", name, "--listen", w.at[machine],
@@ -206,7 +206,7 @@ func (w *world) meet() {
 	}
 }
 
-// reaches says why a node does not see the devices of another one.
+// reaches returns an error if a node does not see the devices of another one.
 func (n *node) reaches(name string) error {
 	entries, err := os.ReadDir(n.at(name))
 	if err != nil {
@@ -218,12 +218,12 @@ func (n *node) reaches(name string) error {
 	return nil
 }
 
-// at is a path on another node, by this one.
+// at returns a path on another node, through this one.
 func (n *node) at(name string, elem ...string) string {
 	return n.Path(append([]string{"nodes", name}, elem...)...)
 }
 
-// cluster returns what hmcfs nodes tells.
+// cluster returns the output of hmcfs nodes.
 func (n *node) cluster() adminapi.Cluster {
 	n.w.t.Helper()
 	text, err := n.Run("nodes", "--json", n.Dir)
@@ -233,7 +233,7 @@ func (n *node) cluster() adminapi.Cluster {
 	return out
 }
 
-// names are the nodes that are listed.
+// names returns the nodes that are listed.
 func (n *node) names() ([]string, error) {
 	entries, err := os.ReadDir(n.Path("nodes"))
 	out := []string{}
@@ -243,7 +243,7 @@ func (n *node) names() ([]string, error) {
 	return out, err
 }
 
-// lists waits until a node lists just these others.
+// lists waits until a node lists exactly these others.
 func (n *node) lists(want ...string) {
 	n.w.t.Helper()
 	kit.Eventually(n.w.t, patience, func() error {
@@ -255,7 +255,7 @@ func (n *node) lists(want ...string) {
 	})
 }
 
-// lapsed waits until a node says that another one's lease has ended.
+// lapsed waits until a node reports that another one's lease has ended.
 func (n *node) lapsed(name members.Name) {
 	n.w.t.Helper()
 	kit.Eventually(n.w.t, patience, func() error {
@@ -275,7 +275,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// among says that an error is one of some.
+// among reports whether an error is one of several.
 func among(err error, all ...error) bool {
 	return slices.ContainsFunc(all, func(one error) bool { return errors.Is(err, one) })
 }

@@ -1,5 +1,5 @@
-// Package clustertest runs several nodes in one process, for tests: each with a store over a
-// host tier and a simulated device, and all of them joined in a cluster.
+// Package clustertest runs several nodes in one process, for tests: each has a store with a
+// host tier and a simulated device, and all of them are joined in a cluster.
 //
 // # Lock order
 //

@@ -18,28 +18,28 @@ type Link struct {
 	work   sync.WaitGroup
 
 	mu sync.Mutex
-	// flows is closed while bytes go through.
+	// flows is closed while bytes pass through.
 	// +checklocks:mu
 	flows chan struct{}
 	// +checklocks:mu
 	cut bool
 	// +checklocks:mu
 	delay time.Duration
-	// conns are closed with the link, and over says that this has begun.
+	// conns are closed with the link; over is true once closing has started.
 	// +checklocks:mu
 	conns []net.Conn
 	// +checklocks:mu
 	over bool
 }
 
-// chunk is bytes that are on their way.
+// chunk is a sequence of bytes in transit.
 type chunk struct {
 	due   time.Time
 	bytes []byte
 }
 
-// Links puts a link between each two nodes, for every connection in either
-// direction, and returns those of the two. It is called before they meet.
+// Links puts a link between every two nodes, for every connection in either direction, and
+// returns the links between a and b. It must be called before the nodes connect.
 func (w *World) Links(a, b members.Name) []*Link {
 	w.t.Helper()
 	var both []*Link
@@ -67,7 +67,7 @@ func newLink(t testing.TB, target string) *Link {
 	return l
 }
 
-// Cut holds all bytes back until Heal: neither end is told.
+// Cut holds all bytes back until Heal: neither end is notified.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Heal ends a cut: what was held back arrives.
+// Heal ends a cut: the bytes that were held back arrive.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Link) Heal() {
 	}
 }
 
-// Slow has what the target says take some time; 0 is none.
+// Slow delays the bytes that the target sends; 0 means no delay.
 func (l *Link) Slow(delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,8 @@ func (l *Link) state() (flows <-chan struct{}, delay time.Duration) {
 	return l.flows, l.delay
 }
 
-// keep notes a connection to be closed with the link. It is closed at once when
-// that is over.
+// keep records a connection to be closed with the link. If the link is already closed, it
+// closes the connection at once.
 func (l *Link) keep(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Link) accept() {
 	}
 }
 
-// pass hands bytes on, later where the link is slow and the target says them.
+// pass forwards bytes, with the link's delay if late is true.
 func (l *Link) pass(from, to net.Conn, late bool) {
 	way := make(chan chunk, 1<<16)
 	l.work.Go(func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// View is a static view whose addresses may be set later, when it is known
-// where the others listen.
+// View is a static view whose addresses may be set later, when it is known where the other
+// nodes listen.
 type View struct {
 	*members.StaticView
 
@@ -19,21 +19,21 @@ type View struct {
 	hidden map[members.Name]bool
 }
 
-// Set says where a node listens.
+// Set sets the addresses of a node.
 func (v *View) Set(name members.Name, addresses ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.addresses[name] = addresses
 }
 
-// Hide has a node vanish from the view, or come back.
+// Hide removes a node from the view, or restores it.
 func (v *View) Hide(name members.Name, hide bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.hidden[name] = hide
 }
 
-// Nodes lists the others.
+// Nodes lists the other nodes.
 func (v *View) Nodes() []members.Record {
 	all := v.StaticView.Nodes()
 	out := all[:0]
@@ -45,7 +45,7 @@ func (v *View) Nodes() []members.Record {
 	return out
 }
 
-// Get finds another node.
+// Get returns another node.
 func (v *View) Get(name members.Name) (members.Record, bool) {
 	r, ok := v.StaticView.Get(name)
 	if !ok {
@@ -54,7 +54,7 @@ func (v *View) Get(name members.Name) (members.Record, bool) {
 	return v.fill(r)
 }
 
-// ByRank finds another node by its rank.
+// ByRank returns another node by its rank.
 func (v *View) ByRank(rank uint32) (members.Record, bool) {
 	r, _ := v.StaticView.ByRank(rank)
 	r, shown := v.fill(r)
@@ -64,7 +64,7 @@ func (v *View) ByRank(rank uint32) (members.Record, bool) {
 	return r, true
 }
 
-// fill puts the addresses in; false is a node that is hidden.
+// fill adds the addresses; it returns false for a hidden node.
 func (v *View) fill(r members.Record) (members.Record, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

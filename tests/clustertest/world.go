@@ -23,36 +23,36 @@ import (
 // Secret returns the secret that the nodes share.
 func Secret() []byte { return []byte("a secret of the cluster's tests") }
 
-// Root is the user root with no groups.
+// Root returns the user root, without groups.
 func Root() objects.Caller { return objects.Caller{} }
 
-// Options describe a world. The zero value is two nodes, a and b,
-// over TCP, where root is root.
+// Options configures a World. The zero value creates two nodes, a and b, that use TCP and do
+// not squash root.
 type Options struct {
 	Names []members.Name
-	// Unix has the nodes listen at Unix sockets, so that they share memory.
+	// Unix makes the nodes listen on Unix sockets, so that they share memory.
 	Unix bool
-	// Size is the memory of each device. Default 64 MiB.
+	// Size is the memory size of each device. Default 64 MiB.
 	Size devices.Size
-	// Change changes the options of a node, if not nil.
+	// Change, if not nil, changes the options of a node.
 	Change func(name members.Name, o *cluster.Options)
-	// Store changes those of its store.
+	// Store, if not nil, changes the options of a node's store.
 	Store func(name members.Name, o *objects.Options)
-	// Sim are the parameters of the simulated devices, but for their size.
+	// Sim holds the parameters of the simulated devices, except their size.
 	Sim sim.Params
 }
 
-// World is nodes that know each other.
+// World is a set of nodes that know each other.
 type World struct {
 	t     testing.TB
 	o     Options
 	nodes map[members.Name]*Node
-	// links carry the connections, by the node that connects and the one that it
-	// connects to.
+	// links carry the connections, indexed by the connecting node and the one that it connects
+	// to.
 	links map[[2]members.Name]*Link
 }
 
-// Node is one.
+// Node is one node of a World.
 type Node struct {
 	Name    members.Name
 	Cluster *cluster.Cluster
@@ -68,7 +68,7 @@ type Node struct {
 	dir   string
 }
 
-// New makes a world, which ends with the test.
+// New creates a World, which ends with the test.
 func New(t testing.TB, o Options) *World {
 	t.Helper()
 	if len(o.Names) == 0 {
@@ -95,7 +95,7 @@ func New(t testing.TB, o Options) *World {
 	return w
 }
 
-// Node finds one.
+// Node returns a node by name.
 func (w *World) Node(name members.Name) *Node {
 	w.t.Helper()
 	n := w.nodes[name]
@@ -105,7 +105,7 @@ func (w *World) Node(name members.Name) *Node {
 	return n
 }
 
-// Peer is a node as another one sees it.
+// Peer returns a node as another one sees it.
 func (w *World) Peer(of, name members.Name) *cluster.Node {
 	w.t.Helper()
 	n, err := w.Node(of).Cluster.Node(name)
@@ -115,7 +115,7 @@ func (w *World) Peer(of, name members.Name) *cluster.Node {
 	return n
 }
 
-// Open opens the store. New has done it.
+// Open opens the store, as New has already done once.
 func (n *Node) Open() {
 	t := n.w.t
 	t.Helper()
@@ -174,7 +174,7 @@ func (n *Node) Close() {
 	}
 }
 
-// Join joins the cluster, with a later epoch each time. New has done it.
+// Join joins the cluster, with a later epoch each time. New has already joined once.
 func (n *Node) Join() {
 	t := n.w.t
 	t.Helper()
@@ -221,7 +221,7 @@ func (n *Node) Join() {
 	}
 }
 
-// address returns the address at which a node reaches another one.
+// address returns the address by which a node reaches another one.
 func (w *World) address(from members.Name, to *Node) string {
 	if l := w.links[[2]members.Name{from, to.Name}]; l != nil {
 		return l.listen.Addr().String()
@@ -229,7 +229,7 @@ func (w *World) address(from members.Name, to *Node) string {
 	return to.at.String()
 }
 
-// where is the address to listen at: the same after the first time.
+// where returns the address to listen at, which does not change after the first call.
 func (n *Node) where() control.Address {
 	t := n.w.t
 	t.Helper()
@@ -251,7 +251,7 @@ func (n *Node) where() control.Address {
 	return control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 }
 
-// Leave leaves the cluster; twice is harmless.
+// Leave leaves the cluster; calling it twice is harmless.
 func (n *Node) Leave() {
 	n.w.t.Helper()
 	if err := n.Cluster.Close(context.Background()); err != nil {
@@ -259,7 +259,7 @@ func (n *Node) Leave() {
 	}
 }
 
-// Dir is the directory of one of the node's devices: "host" or "sim0".
+// Dir returns the directory of one of the node's devices: "host" or "sim0".
 func (n *Node) Dir(device string) objects.Ino {
 	t := n.w.t
 	t.Helper()
@@ -270,7 +270,7 @@ func (n *Node) Dir(device string) objects.Ino {
 	return a.Ino
 }
 
-// File makes a file with content, closed.
+// File creates a file with content, and closes it.
 func (n *Node) File(device, name string, content []byte) objects.Ino {
 	t := n.w.t
 	t.Helper()
@@ -291,7 +291,7 @@ func (n *Node) File(device, name string, content []byte) objects.Ino {
 	return a.Ino
 }
 
-// Content reads a file of the node, here.
+// Content reads a file of the node, on the node itself.
 func (n *Node) Content(ino objects.Ino) []byte {
 	t := n.w.t
 	t.Helper()

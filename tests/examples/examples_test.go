@@ -28,7 +28,7 @@ func build(dir string) error {
 	return nil
 }
 
-// programs returns a directory of the test's own with hmcfs and all examples.
+// programs returns a directory, only for this test, with hmcfs and all examples.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "x") //nolint:usetesting // a test's own directory is too long for a socket's path
@@ -141,8 +141,8 @@ func pong() []string {
 	return []string{"[0] round 0: 16384 values are right", "[0] round 1: 16384 values are right", "[0] round 2: 16384 values are right"}
 }
 
-// TestWrongAnswerIsFound runs the seed's ring against what the seed says of it:
-// that all ranks have the same in the end.
+// TestWrongAnswerIsFound checks that the seed's ring does not meet its description: that all
+// ranks end with the same data.
 func TestWrongAnswerIsFound(t *testing.T) {
 	kit.Check(t)
 	dir := programs(t)
@@ -154,8 +154,8 @@ func TestWrongAnswerIsFound(t *testing.T) {
 	}
 }
 
-// TestWithoutTheRunner starts ranks as docs/run.md does for other machines: by
-// nothing but the variables that it names.
+// TestWithoutTheRunner starts ranks as docs/run.md describes for other machines: with only the
+// variables that it names.
 func TestWithoutTheRunner(t *testing.T) {
 	kit.Check(t)
 	dir := programs(t)
@@ -172,7 +172,7 @@ func TestWithoutTheRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		book = append(book, l.Addr().String())
-		if err = l.Close(); err != nil { // its port is the rank's
+		if err = l.Close(); err != nil { // the rank uses its port
 			t.Fatal(err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// machines are two machines with a cable between them, and an agent by which a
-// runner on the left one reaches both, as it would by ssh.
+// machines are two machines connected by a cable, and an agent by which a runner on the left
+// machine reaches both, as by ssh.
 type machines struct {
 	*netns.Cable
 
@@ -41,7 +41,7 @@ func newMachines(t *testing.T) *machines {
 	})
 	script := "#!/bin/sh\nhost=$1\nshift\ncase $host in\n"
 	for _, s := range []*netns.Space{m.Left, m.Right} {
-		// As of ssh, its process stays.
+		// As with ssh, the agent's process remains.
 		into := s.Command(t.Context(), "env", "TMPDIR="+m.dir, "XDG_RUNTIME_DIR=").Args
 		script += s.Name + ") " + strings.Join(into, " ") + ` "$@" ;;` + "\n"
 	}
@@ -52,8 +52,7 @@ func newMachines(t *testing.T) *machines {
 	return m
 }
 
-// run runs a job from the left machine, and returns its sorted lines and its exit
-// code.
+// run runs a job from the left machine, and returns its sorted lines and its exit code.
 func (m *machines) run(t *testing.T, args ...string) (lines []string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -75,7 +74,7 @@ func (m *machines) run(t *testing.T, args ...string) (lines []string, code int) 
 	return lines, cmd.ProcessState.ExitCode()
 }
 
-// empty looks that no directory of a job is left on either machine.
+// empty checks that no directory of a job is left on either machine.
 func (m *machines) empty(t *testing.T) {
 	t.Helper()
 	kit.Eventually(t, time.Minute, func() bool {
@@ -114,7 +113,7 @@ func TestOnTwoMachines(t *testing.T) {
 				"[2] 24 layers of 1000 weights: -0.75 -0.25 0.25 …", "[3] 24 layers of 1000 weights: -0.75 -0.25 0.25 …",
 			},
 		},
-		// This algorithm is taken only where the ranks see what shares memory.
+		// This algorithm is chosen only where the ranks know which of them share memory.
 		"collectives": {
 			left + ":2," + right + ":2",
 			[]string{filepath.Join(m.dir, "hmcfs"), "perf", "collective", "--operation", "allreduce", "--algorithm", "hierarchical", "--sizes", "64KiB", "--rounds", "2", "--report", filepath.Join(m.dir, "report")},
@@ -147,7 +146,7 @@ func TestOnTwoMachines(t *testing.T) {
 	}
 }
 
-// TestBarrierOnTwoMachines has ranks of two machines wait for each other.
+// TestBarrierOnTwoMachines lets ranks of two machines wait for each other.
 func TestBarrierOnTwoMachines(t *testing.T) {
 	m := newMachines(t)
 	script := fmt.Sprintf(`for i in 1 2 3; do printf %%s $i >> %s/log; %s/hmcfs barrier || exit 9; done`, m.dir, m.dir)

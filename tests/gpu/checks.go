@@ -16,14 +16,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// The seeds of the contents; each check that overwrites has another one.
+// The seeds of the contents; each check that overwrites a file uses another one.
 const (
 	seedA uint64 = 101 + iota
 	seedB
 	seedC
 )
 
-// fileChecks returns what must hold of files in the device's directory.
+// fileChecks checks files in the device's directory.
 func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "what is written is read, by odd calls and by a map", s.roundTrip)
 	s.check(ctx, "cp in, cp inside the device, mv to the host tier, cp out", s.copies)
@@ -34,8 +34,7 @@ func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "what removed files had is given back to the device", s.givesBack)
 }
 
-// roundTrip writes and reads whole pages, parts of them, and more than one
-// request holds.
+// roundTrip writes and reads whole pages, parts of pages, and more than fits into one request.
 func (s *suite) roundTrip(ctx context.Context) (string, error) {
 	f := s.path("round-trip")
 	defer func() { _ = os.Remove(f) }()
@@ -98,8 +97,8 @@ func (s *suite) toolCopies(ctx context.Context) (string, error) {
 	return s.sizes.check.String(), nil
 }
 
-// oldBytes frees memory that is full of content, and takes it again in every
-// way that does not write all of it.
+// oldBytes frees memory that is full of content, and allocates it again in every way that does
+// not overwrite all of it.
 func (s *suite) oldBytes(context.Context) (string, error) {
 	f := s.path("old")
 	defer func() { _ = os.Remove(f) }()
@@ -117,7 +116,7 @@ func (s *suite) oldBytes(context.Context) (string, error) {
 	return size.String(), nil
 }
 
-// create makes a file and does something with it.
+// create creates a file and calls fn with it.
 func create(path string, fn func(*os.File) error) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -126,7 +125,7 @@ func create(path string, fn func(*os.File) error) error {
 	return errors.Join(fn(f), f.Close())
 }
 
-// noSpace asks for more than the device has.
+// noSpace requests more than the device has.
 func (s *suite) noSpace(ctx context.Context) (string, error) {
 	kept, f := s.path("kept"), s.path("too-large")
 	defer func() { _ = remove(kept, f) }()
@@ -156,9 +155,8 @@ func (s *suite) noSpace(ctx context.Context) (string, error) {
 		sameContent(kept, seedA, s.sizes.check, 1<<20))
 }
 
-// givesBack waits until the daemon holds no more of the device than its files
-// need: other programs want the card too. The daemon takes its time, in case
-// another file wants the memory.
+// givesBack waits until the daemon holds only the device memory that its files need: other
+// programs need the card too. The daemon delays this, in case another file needs the memory.
 func (s *suite) givesBack(ctx context.Context) (string, error) {
 	const limit = time.Minute
 	if s.opts.quick {
@@ -190,7 +188,7 @@ func (s *suite) twoDaemons(ctx context.Context) (_ string, err error) {
 	return "each keeps its own bytes, also when the other ends", err
 }
 
-// errNone stands for success where an error was expected.
+// errNone represents success where an error was expected.
 var errNone = errors.New("no error")
 
 func orNil(err error) error {

@@ -12,14 +12,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// odd is a size of calls that no page, chunk or request is a multiple of.
+// odd is a size of calls that is not a multiple of a page, chunk or request.
 const odd = 1<<20 + 4097
 
-// content is a part of the content of a seed.
+// content returns a part of the content of a seed.
 func content(seed uint64, off int64, n int) []byte { return kit.Bytes(seed, off, n) }
 
-// writeContent writes the content of a seed over a file that is there or
-// not, without cutting it, in calls of the given size.
+// writeContent writes the content of a seed to a new or existing file, without truncating it,
+// in calls of the given size.
 func writeContent(path string, seed uint64, size devices.Size, call int) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -38,8 +38,8 @@ func writeContent(path string, seed uint64, size devices.Size, call int) error {
 	return f.Close()
 }
 
-// sameContent reads a file whole, in calls of the given size, and compares it
-// with the content of a seed.
+// sameContent reads a whole file, in calls of the given size, and compares it with the content
+// of a seed.
 func sameContent(path string, seed uint64, size devices.Size, call int) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func sameContent(path string, seed uint64, size devices.Size, call int) (err err
 	return nil
 }
 
-// sameMapped compares what a shared map of a file shows.
+// sameMapped compares a shared map of a file with the content of a seed.
 func sameMapped(path string, seed uint64, size devices.Size) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func sameMapped(path string, seed uint64, size devices.Size) (err error) {
 	return nil
 }
 
-// onlyZeros says whether a part of a file reads as zeros.
+// onlyZeros checks that a part of a file reads as zeros.
 func onlyZeros(path string, from, to devices.Size) (err error) {
 	f, err := os.Open(path)
 	if err != nil {

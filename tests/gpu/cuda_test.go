@@ -9,8 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// onCUDA runs the suite against the stand-in for NVIDIA's driver: hmcfs and
-// the independent program are processes of their own there too.
+// onCUDA runs the suite against the stand-in for NVIDIA's driver: there, too, hmcfs and the
+// independent program are separate processes.
 func onCUDA(t *testing.T, dir string) {
 	t.Helper()
 	seen(t, "../standin")
@@ -24,7 +24,7 @@ func onCUDA(t *testing.T, dir string) {
 		for _, way := range []string{" (host, memfd)", " (cuda0, ipc)", " (cuda0, vmm-fd)"} {
 			passes(t, said, sharingRows(way)...)
 		}
-		// The stand-in knows no kernels of 16-bit types.
+		// The stand-in has no kernels of 16-bit types.
 		has(t, said, "THE DRIVER REFUSED KERNELS of ", "of cuMemcpyDtoD", "of cuMemcpyHtoD", "of cuMemcpyDtoH", "first byte by a handle, independent of the size",
 			" 0 failed")
 	})
@@ -40,7 +40,7 @@ func onCUDA(t *testing.T, dir string) {
 	})
 }
 
-// sharingRows are the rows of one way to share memory.
+// sharingRows returns the rows of one way to share memory.
 func sharingRows(way string) []string {
 	return []string{
 		"bind: another process's memory is the file, both ways" + way,
@@ -51,7 +51,7 @@ func sharingRows(way string) []string {
 	}
 }
 
-// passes fails the test for every row that is not in a report as passed.
+// passes fails the test for every row that a report does not list as passed.
 func passes(t *testing.T, report string, rows ...string) {
 	t.Helper()
 	for _, want := range rows {

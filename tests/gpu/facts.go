@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// errNoDevice is that the machine lacks the device.
+// errNoDevice reports that the machine lacks the device.
 var errNoDevice = errors.New("no such device here")
 
-// device is the one that is checked and measured.
+// device describes the device that is checked and measured.
 type device struct {
 	name, family, spec, model string
 	free                      devices.Size
@@ -25,7 +25,7 @@ type device struct {
 
 func (d device) title() string { return d.name + " (" + d.model + ")" }
 
-// ordinal is the device's number in its family.
+// ordinal returns the device's number in its family.
 func (d device) ordinal() string {
 	_, n, ok := strings.Cut(d.spec, ":")
 	if !ok {
@@ -34,7 +34,7 @@ func (d device) ordinal() string {
 	return n
 }
 
-// find asks hmcfs for the device. A simulated one is made on request.
+// find asks hmcfs for the device. A simulated device is created on request.
 func (s *suite) find(ctx context.Context) (device, error) {
 	name := s.opts.device
 	if strings.HasPrefix(name, "sim") {
@@ -70,7 +70,7 @@ func (s *suite) find(ctx context.Context) (device, error) {
 	return device{}, fmt.Errorf("%s: %w; %s", name, errNoDevice, strings.Join(reasons, "; "))
 }
 
-// lookAround collects what the numbers depend on.
+// lookAround collects the facts about the machine that the measured numbers depend on.
 func (s *suite) lookAround(ctx context.Context) []string {
 	facts := []string{"date: " + time.Now().UTC().Format(time.DateOnly)}
 	add := func(name, value string) { facts = append(facts, name+": "+strings.TrimSpace(value)) }

@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// constant bounds how much longer the largest file may take than the smallest
-// where the time should not depend on the size.
+// constant bounds the ratio between the times for the largest and the smallest file where the
+// time should not depend on the size.
 const constant = 2.0
 
-// firstByte measures how long a process waits for the first byte of a file in
-// its own device memory: by opening the file's memory, and by copying it.
+// firstByte measures how long a process waits for the first byte of a file in its own device
+// memory: by opening the file's memory, and by copying it.
 func (s *suite) firstByte(ctx context.Context) {
 	if s.device.family != "cuda" {
 		return
@@ -51,21 +51,21 @@ func (s *suite) firstByte(ctx context.Context) {
 	s.add(r)
 }
 
-// firstByteOf adds the row of one size, and returns the median of the way by
-// a handle in nanoseconds.
+// firstByteOf adds the row of one size, and returns the median time by a handle, in
+// nanoseconds.
 func (s *suite) firstByteOf(ctx context.Context, what string, size devices.Size) (_ float64, err error) {
 	if err = s.inTime(ctx); err != nil {
 		return 0, err
 	}
 	file := s.path("first")
 	defer func() {
-		_ = endExport(file) // it may not have come to that
+		_ = endExport(file) // there may be no export
 		err = errors.Join(err, remove(file))
 	}()
 	if err = s.makeFiles(ctx, size, file); err != nil {
 		return 0, err
 	}
-	// The first export may have to bring the file's memory together.
+	// The first export may have to consolidate the file's memory.
 	begin := time.Now()
 	if _, err = xattr(file, handleAttr); err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func (s *suite) firstByteOf(ctx context.Context, what string, size devices.Size)
 	}
 	defer func() { err = errors.Join(err, h.end()) }()
 	var whole, copies bench.Series
-	var parts [3]bench.Series // of the whole
+	var parts [3]bench.Series // the parts of the total
 	for range s.opts.rounds {
 		handle, err1 := askTimes(h, "handle", 3)
 		copied, err2 := askTimes(h, "copy", 1)
@@ -96,7 +96,7 @@ func (s *suite) firstByteOf(ctx context.Context, what string, size devices.Size)
 	return whole.Median(), nil
 }
 
-// askTimes asks for n times in nanoseconds.
+// askTimes requests n times, in nanoseconds.
 func askTimes(h *session, line string, n int) ([]float64, error) {
 	answer, err := h.ask(line)
 	if err != nil {
@@ -116,7 +116,7 @@ func sum(times []float64) (total float64) {
 	return total
 }
 
-// short writes nanoseconds as a person reads them.
+// short formats nanoseconds for people.
 func short(ns float64) string {
 	return time.Duration(ns).Round(max(time.Duration(ns/1000), time.Microsecond)).String()
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// errUntested is that the machine keeps a part of the checks from running, which
-// must not be taken for a part that has passed.
+// errUntested reports that the machine prevents a part of the checks from running, which must
+// not count as passed.
 var errUntested = errors.New("not tested")
 
-// withhold notes that something was not tested, and why.
+// withhold records that something was not tested, and why.
 func (s *suite) withhold(what string, why error) {
 	reason := oneLine(why.Error())
 	s.untested = append(s.untested, what+": "+reason)
 	s.add(row{what: what, measured: reason, verdict: skipped})
 }
 
-// shareable returns an error where the card takes one process at a time: hmcfs
-// and the programs that it is compared with are several.
+// shareable returns an error if the card admits only one process at a time: hmcfs and the
+// programs that it is compared with are several.
 func (s *suite) shareable(ctx context.Context) error {
 	if s.device.family != "cuda" {
 		return nil
@@ -42,8 +42,8 @@ func (s *suite) shareable(ctx context.Context) error {
 		s.device.name, errUntested, name, s.device.ordinal())
 }
 
-// takesDescriptors says whether a process may take a descriptor of another one
-// that is none of its children, as hmcfs does when it binds: nil if it may.
+// takesDescriptors returns nil if a process may duplicate a descriptor of another process that
+// is not its child, as hmcfs does when it binds.
 func (s *suite) takesDescriptors(ctx context.Context) error {
 	const size = 4096
 	fd, err := unix.MemfdCreate("gpu", unix.MFD_CLOEXEC)
@@ -64,8 +64,7 @@ func (s *suite) takesDescriptors(ctx context.Context) error {
 	return opener.end()
 }
 
-// sandbox names what stands between this machine's programs and Linux, "" if
-// nothing is known to.
+// sandbox names the sandbox between this machine's programs and Linux, "" if none is detected.
 func sandbox() string {
 	log := make([]byte, 1<<16)
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, log)

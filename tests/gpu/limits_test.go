@@ -9,7 +9,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestAvailable takes the least of what the machine and the groups leave.
+// TestAvailable checks that the result is the minimum of what the machine and the groups have
+// left.
 func TestAvailable(t *testing.T) {
 	kit.Check(t)
 	for name, c := range map[string]struct {

@@ -44,7 +44,7 @@ const (
 	exitUntested = 4
 )
 
-// options say what is run and where it goes.
+// options select what runs and where the output goes.
 type options struct {
 	device  string
 	quick   bool
@@ -76,7 +76,7 @@ func main() {
 	os.Exit(status)
 }
 
-// prepare fills in what was not given.
+// prepare sets the options that were not given.
 func (o *options) prepare() error {
 	if o.scratch == "" {
 		return errors.New("--scratch DIR is missing")

@@ -11,8 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// available is the memory that a program can still take: what the machine has,
-// and in a container no more than its limit leaves.
+// available returns the memory that a program can still allocate: what the machine has left,
+// in a container at most what its limit leaves.
 func available() devices.Size { return availableIn("/proc", "/sys/fs/cgroup") }
 
 func availableIn(proc, cgroups string) devices.Size {
@@ -21,7 +21,7 @@ func availableIn(proc, cgroups string) devices.Size {
 	if _, err := fmt.Sscanf(measure.Field(filepath.Join(proc, "meminfo"), "MemAvailable"), "%d kB", &kib); err == nil {
 		n = devices.Size(kib) * devices.KiB
 	}
-	text, _ := os.ReadFile(filepath.Join(proc, "self/cgroup")) // without it there are no groups
+	text, _ := os.ReadFile(filepath.Join(proc, "self/cgroup")) // without the file there are no groups
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
@@ -37,8 +37,8 @@ func availableIn(proc, cgroups string) devices.Size {
 				continue
 			}
 		}
-		// Each group above has a limit of its own. What a container sees as
-		// the topmost may be its own, under another path.
+		// Each ancestor group has its own limit. The topmost group that a container sees may
+		// be its own, under another path.
 		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
 			n = min(n, group.left(path))
 			if path == "/" {
@@ -49,20 +49,20 @@ func availableIn(proc, cgroups string) devices.Size {
 	return n
 }
 
-// memoryGroup has the names of the files of one version of the kernel's groups.
+// memoryGroup holds the names of the files of one version of the kernel's control groups.
 type memoryGroup struct{ top, limit, used, cache string }
 
 // left returns the memory that the limit of a group leaves.
 func (g memoryGroup) left(path string) devices.Size {
 	limit, err := number(filepath.Join(g.top, path, g.limit))
-	if err != nil { // "max", or no such group
+	if err != nil { // "max", or the group does not exist
 		return ^devices.Size(0)
 	}
 	used, err := number(filepath.Join(g.top, path, g.used))
 	if err != nil {
 		return limit
 	}
-	// The kernel gives up what it has read from files.
+	// The kernel can reclaim its page cache.
 	stat, _ := os.ReadFile(filepath.Join(g.top, path, "memory.stat"))
 	for line := range strings.Lines(string(stat)) {
 		var cache uint64

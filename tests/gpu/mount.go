@@ -16,14 +16,14 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// mount is one mount of the program that is checked.
+// mount is one mount of the program under test.
 type mount struct{ measure.Mount }
 
 // mountAt mounts the host tier and the device below the scratch directory.
 func (s *suite) mountAt(ctx context.Context, name string) (*mount, error) {
 	m := &mount{measure.Mount{Program: s.opts.hmcfs, Point: filepath.Join(s.opts.scratch, name), Command: system}}
 	flags := measure.Devices("host,size="+bytes(s.sizes.host), s.spec())
-	if os.Geteuid() == 0 { // a check acts as another user
+	if os.Geteuid() == 0 { // one check acts as another user
 		flags = append(flags, "--allow-other")
 	}
 	if err := m.Start(ctx, flags...); err != nil {
@@ -32,7 +32,7 @@ func (s *suite) mountAt(ctx context.Context, name string) (*mount, error) {
 	return m, nil
 }
 
-// spec is the device as hmcfs mount is told it.
+// spec returns the device in the form that hmcfs mount expects.
 func (s *suite) spec() string {
 	spec := s.device.spec
 	if s.sizes.device > 0 {
@@ -45,7 +45,7 @@ func (s *suite) spec() string {
 
 func bytes(n devices.Size) string { return fmt.Sprint(uint64(n)) }
 
-// deviceStatus returns what the daemon says of one device.
+// deviceStatus returns the daemon's status of one device.
 func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device, error) {
 	st, err := m.Status(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device,
 	return adminapi.Device{}, fmt.Errorf("the mount has no %s", name)
 }
 
-// endMount unmounts and keeps the log.
+// endMount unmounts and saves the log.
 func (s *suite) endMount(ctx context.Context) error {
 	err := s.mount.Unmount(ctx)
 	var failed error
@@ -67,13 +67,13 @@ func (s *suite) endMount(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// log returns what the daemon has written.
+// log returns the daemon's output.
 func (m *mount) log() (string, error) {
 	log, err := os.ReadFile(filepath.Join(m.State, "hmcfs.log"))
 	return string(log), err
 }
 
-// healthy says whether the daemon answers, and has crashed nowhere.
+// healthy checks that the daemon answers, and has not crashed.
 func (s *suite) healthy(ctx context.Context) (string, error) {
 	st, err := s.mount.Status(ctx)
 	if err != nil {
@@ -85,17 +85,17 @@ func (s *suite) healthy(ctx context.Context) (string, error) {
 	return fmt.Sprintf("answers, up %v, %v resident", time.Duration(st.UptimeSeconds)*time.Second, st.Memory.Resident), nil
 }
 
-// path is a path in the device's directory.
+// path returns a path in the device's directory.
 func (s *suite) path(elem ...string) string {
 	return s.mount.Path(append([]string{s.device.name}, elem...)...)
 }
 
-// hostPath is a path in the host tier.
+// hostPath returns a path in the host tier.
 func (s *suite) hostPath(elem ...string) string {
 	return s.mount.Path(append([]string{"host"}, elem...)...)
 }
 
-// remove removes files that may not be there.
+// remove removes files that may not exist.
 func remove(paths ...string) error {
 	var errs []error
 	for _, p := range paths {

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// nobody is a user who owns nothing here.
+// nobody is the ID of a user that owns nothing here.
 const nobody = 65534
 
 // nobodyArg is the first argument of the process that acts as nobody:
@@ -21,11 +21,11 @@ const nobody = 65534
 //	gpu nobody set FILE NAME VALUE
 //	gpu nobody get FILE NAME
 //
-// It prints the number of the error, 0 for success.
+// It prints the error number, 0 for success.
 const nobodyArg = "nobody"
 
-// actAsNobody does what the arguments ask for if this is that process, and
-// says so.
+// actAsNobody executes the arguments and returns true if this process was started to act as
+// nobody.
 func actAsNobody(args []string) bool {
 	if len(args) < 5 || args[1] != nobodyArg {
 		return false
@@ -41,14 +41,13 @@ func actAsNobody(args []string) bool {
 	return true
 }
 
-// asNobody reads or sets an attribute as a user who owns nothing. Its error
-// is what that user gets.
+// asNobody reads or sets an attribute as a user that owns nothing, and returns the error that
+// this user gets.
 func (s *suite) asNobody(ctx context.Context, args ...string) error {
 	if os.Geteuid() != 0 {
 		return skip("only root can become another user")
 	}
-	// By this name the program is found even in a directory that is closed to
-	// others.
+	// This path works even if the program's directory is not accessible to other users.
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{nobodyArg}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = "/"
@@ -66,7 +65,8 @@ func (s *suite) asNobody(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// strangers are users who may not share what they ask for.
+// strangers checks that other users can neither bind memory nor export a file without the
+// right to do so.
 func (s shared) strangers(ctx context.Context) (_ string, err error) {
 	owner, text, err := s.own(ctx, s.kind, 1<<20, 1, 0)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is the time that a helper gets to end by itself.
+// patience is the timeout for a helper to end on its own.
 const patience = 20 * time.Second
 
-// tool is a command of one of the carried programs.
+// tool returns a command that runs one of the carried programs.
 func (s *suite) tool(ctx context.Context, name string, args ...string) *exec.Cmd {
 	if name == "hmcfs" {
 		return system(ctx, s.opts.hmcfs, args...)
@@ -26,7 +26,7 @@ func (s *suite) tool(ctx context.Context, name string, args ...string) *exec.Cmd
 	return system(ctx, filepath.Join(s.opts.tools, name), args...)
 }
 
-// session is a helper that answers a line with a line.
+// session is a helper that answers each line with a line.
 type session struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -40,7 +40,7 @@ func (s *suite) talk(ctx context.Context, name string, args ...string) (*session
 	cmd := s.tool(ctx, name, args...)
 	h := &session{cmd: cmd, said: new(strings.Builder)}
 	cmd.Stderr = h.said
-	// Nothing that was started outlives the suite, not even its crash.
+	// Nothing that the suite starts may outlive it, even if it crashes.
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *session) ask(line string) (string, error) {
 	return answer, nil
 }
 
-// hear returns the next line.
+// hear reads the next line.
 func (h *session) hear() (string, error) {
 	line, err := h.out.ReadString('\n')
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *session) hear() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// agree asks and takes nothing but "ok".
+// agree sends a line and accepts only the answer "ok".
 func (h *session) agree(line string) error {
 	answer, err := h.ask(line)
 	if err == nil && answer != "ok" {
@@ -87,8 +87,8 @@ func (h *session) agree(line string) error {
 	return err
 }
 
-// disagree asks and takes nothing but a difference: a comparison that can't
-// fail would prove nothing.
+// disagree sends a line and accepts only a reported difference: a comparison that can't fail
+// would prove nothing.
 func (h *session) disagree(line string) error {
 	answer, err := h.ask(line)
 	if err == nil && !strings.HasPrefix(answer, "differs at 0:") {
@@ -97,7 +97,7 @@ func (h *session) disagree(line string) error {
 	return err
 }
 
-// end closes the helper's input, on which it ends. It may be called again.
+// end closes the helper's input, which makes it exit. It may be called repeatedly.
 func (h *session) end() error {
 	if h.ended {
 		return nil
@@ -116,14 +116,14 @@ func (h *session) end() error {
 	return err
 }
 
-// kill ends the helper as a crash would.
+// kill kills the helper, as a crash would.
 func (h *session) kill() {
 	h.ended = true
 	_ = h.cmd.Process.Kill()
 	_ = h.cmd.Wait() // its status is the signal
 }
 
-// system is a command of a program of the machine.
+// system returns a command that runs a program of the machine.
 func system(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }

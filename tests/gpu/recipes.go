@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// skipCode is with what a recipe ends that lacks a package or a card.
+// skipCode is the exit status of a recipe that lacks a package or a card.
 const skipCode = 77
 
-// recipeChecks run the programs of docs/recipes.md on the machine's own NumPy,
-// CuPy and PyTorch.
+// recipeChecks runs the programs of docs/recipes.md with the machine's own NumPy, CuPy and
+// PyTorch.
 func (s *suite) recipeChecks(ctx context.Context) {
 	recipes, err := filepath.Glob(filepath.Join(s.opts.tools, "recipes", "*.py"))
 	if err == nil && len(recipes) == 0 {
@@ -47,12 +47,12 @@ func (s *suite) recipe(ctx context.Context, path, name string) (string, error) {
 		return "", skip("%v", err)
 	}
 	cmd := system(ctx, python, path, file)
-	// A recipe calls hmcfs by its name.
+	// A recipe calls hmcfs by name.
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
 		"PATH="+filepath.Dir(s.opts.hmcfs)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	defer func() {
-		_ = endExport(file) // most have ended with the program
+		_ = endExport(file) // most exports have ended with the program
 		_ = remove(file)
 	}()
 	said := oneLine(string(out))

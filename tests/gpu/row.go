@@ -30,22 +30,22 @@ type row struct {
 	verdict                verdict
 }
 
-// errSkip is why something can't be run on this machine: no failure.
+// errSkip reports that something can't be run on this machine, which is not a failure.
 var errSkip = errors.New("not run")
 
-// skip makes an error of why something can't be run here.
+// skip returns an error that explains why something can't be run here.
 func skip(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errSkip, fmt.Sprintf(format, args...))
 }
 
-// add takes a row into the table and tells it at once.
+// add adds a row to the table and reports it at once.
 func (s *suite) add(r row) {
 	s.rows = append(s.rows, r)
 	fmt.Fprintf(s.progress, "%6.1fs  %-11s %s: %s\n", time.Since(s.begin).Seconds(), r.verdict, r.what, r.measured)
 }
 
-// check runs a check of correctness and adds its row. fn returns what was
-// seen; an error that is no skip fails the run.
+// check runs a check of correctness and adds its row. fn returns its observations; any error
+// other than errSkip fails the run.
 func (s *suite) check(ctx context.Context, what string, fn func(context.Context) (string, error)) {
 	r := row{what: what, verdict: passed}
 	err := s.inTime(ctx)
@@ -70,7 +70,7 @@ func (s *suite) fail(ctx context.Context, what string, err error) {
 	s.check(ctx, what, func(context.Context) (string, error) { return "", err })
 }
 
-// inTime says whether another row may begin.
+// inTime returns an error if there is no time left for another row.
 func (s *suite) inTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted: %w", err)
@@ -81,7 +81,7 @@ func (s *suite) inTime(ctx context.Context) error {
 	return nil
 }
 
-// oneLine makes a text fit a cell of the table.
+// oneLine makes a text fit into a cell of the table.
 func oneLine(text string) string {
 	const most = 400
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
@@ -91,7 +91,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// failed says whether a check failed.
+// failed reports whether a check failed.
 func (s *suite) failed() bool {
 	for _, r := range s.rows {
 		if r.verdict == failed {
@@ -101,7 +101,7 @@ func (s *suite) failed() bool {
 	return false
 }
 
-// text is the whole report.
+// text returns the whole report.
 func (s *suite) text() string {
 	var b strings.Builder
 	b.WriteString("## hmcfs on " + s.device.title() + "\n\n")
@@ -122,7 +122,7 @@ func (s *suite) text() string {
 	return b.String()
 }
 
-// publish prints the report, and writes it where that was asked for.
+// publish prints the report, and writes it to the output directory if there is one.
 func (s *suite) publish(out io.Writer) error {
 	text := s.text()
 	fmt.Fprint(out, text)

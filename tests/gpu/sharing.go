@@ -23,14 +23,14 @@ const (
 type shared struct {
 	*suite
 
-	// dir is the directory of the mount, family what handles call it.
+	// dir is the directory in the mount, family the family's name in handles.
 	dir, family, kind string
 }
 
-// path is a path in that directory.
+// path returns a path in that directory.
 func (s shared) path(name string) string { return s.mount.Path(s.dir, name) }
 
-// ways are the ways to share memory that the mount has.
+// ways returns the ways to share memory that the mount has.
 func (s *suite) ways() []shared {
 	ways := []shared{{s, "host", "host", "memfd"}}
 	if s.device.family == "sim" {
@@ -42,7 +42,7 @@ func (s *suite) ways() []shared {
 	return ways
 }
 
-// sharingChecks are the truth tests and the faults around them.
+// sharingChecks runs the truth tests and the faults around them.
 func (s *suite) sharingChecks(ctx context.Context) {
 	for _, w := range s.ways() {
 		name := " (" + w.dir + ", " + w.kind + ")"
@@ -58,8 +58,8 @@ func (s *suite) sharingChecks(ctx context.Context) {
 	}
 }
 
-// unsupported makes a skip of what the device or this hmcfs can't do: a card
-// need not have every kind of handle.
+// unsupported turns the error for something that the device or this hmcfs does not support
+// into a skip: a card need not have every kind of handle.
 func unsupported(fn func(context.Context) (string, error)) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		seen, err := fn(ctx)
@@ -70,12 +70,12 @@ func unsupported(fn func(context.Context) (string, error)) func(context.Context)
 	}
 }
 
-// handleOf makes the text of user.hmc.bind from what truth prints.
+// handleOf returns the value of user.hmc.bind for the output of truth.
 func (s shared) handleOf(text string) string {
 	return strings.Replace(text, `"family":"host"`, `"family":"`+s.family+`"`, 1)
 }
 
-// bind makes a new file that is the memory of a handle.
+// bind binds a new file to the memory of a handle.
 func (s shared) bind(file, handle string) error {
 	return errors.Join(
 		create(file, func(*os.File) error { return nil }),
@@ -89,8 +89,8 @@ func setBind(file, handle string) error {
 	return nil
 }
 
-// bindTruth binds memory of an independent process: one allocation, and
-// several with other bytes around the object's.
+// bindTruth binds memory of an independent process: one allocation, and several allocations
+// with other bytes around the object's.
 func (s shared) bindTruth(ctx context.Context) (string, error) {
 	var errs []error
 	for _, shape := range []struct {
@@ -120,20 +120,20 @@ func (s shared) bindOne(ctx context.Context, size devices.Size, pieces, lead int
 		func() error { return writeContent(file, seedB, size, odd) },
 		func() error { return owner.agree(verify(seedB)) },
 		func() error { return owner.agree("guards") },
-		// What the owner changes is seen at once: nothing keeps old bytes.
+		// The owner's changes are visible at once: nothing caches old bytes.
 		func() error { return owner.agree(fill(seedC)) },
 		func() error { return sameContent(file, seedC, size, 1<<20) },
 		func() error { return s.copyOfBound(ctx, file, size) },
 		func() error { return s.isIn(file, "bound") },
 		func() error { return os.Remove(file) },
-		// Unbinding neither frees nor changes what is another's.
+		// Unbinding neither frees nor changes the owner's memory.
 		func() error { return owner.agree(verify(seedC)) },
 		func() error { return owner.agree("guards") },
 	}
 	return inOrder(steps)
 }
 
-// inOrder runs steps up to the first error.
+// inOrder runs the steps up to the first error.
 func inOrder(steps []func() error) error {
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -149,7 +149,7 @@ func (s shared) copyOfBound(ctx context.Context, file string, size devices.Size)
 	return errors.Join(s.command(ctx, "cp", file, file+".copy"), sameContent(file+".copy", seedC, size, 1<<20))
 }
 
-// isIn says whether a file is in a state.
+// isIn checks that a file is in a state.
 func (s shared) isIn(file, wanted string) error {
 	state, err := xattr(file, "user.hmc.state")
 	if err == nil && state != wanted {
@@ -158,8 +158,8 @@ func (s shared) isIn(file, wanted string) error {
 	return err
 }
 
-// exportTruth has an independent process open the memory of a file: one that
-// was written at once, and one whose memory lies in several places.
+// exportTruth lets an independent process open the memory of a file: of one that was written
+// in one piece, and of one whose memory is fragmented.
 func (s shared) exportTruth(ctx context.Context) (string, error) {
 	var errs []error
 	for _, scattered := range []bool{false, true} {
@@ -203,7 +203,7 @@ func (s shared) exportOne(ctx context.Context, scattered bool) (err error) {
 	})
 }
 
-// interleave writes two files in turns, so that their memory does too.
+// interleave writes two files in alternation, so that their memory alternates too.
 func interleave(file, other string, size devices.Size) error {
 	const part = 3 << 18
 	return create(file, func(f *os.File) error {
@@ -221,8 +221,8 @@ func interleave(file, other string, size devices.Size) error {
 	})
 }
 
-// export names a file's memory, by the attribute where its kind is the
-// device's own choice and by the program where it is not.
+// export exports a file's memory: by the attribute if its kind is the device's default, and by
+// the program if it is not.
 func (s shared) export(ctx context.Context, file string) (string, error) {
 	handle, err := xattr(file, handleAttr)
 	if err != nil || strings.Contains(handle, `"kind":"`+s.kind+`"`) {
@@ -234,8 +234,8 @@ func (s shared) export(ctx context.Context, file string) (string, error) {
 	return measure.Output(s.tool(ctx, "hmcfs", "export", "--json", "--kind", s.kind, file))
 }
 
-// endExport ends the exports of a file, which could not be removed otherwise
-// where a handle does not keep the memory.
+// endExport ends the exports of a file, which could not be removed otherwise if a handle does
+// not keep the memory.
 func endExport(file string) error {
 	if err := unix.Removexattr(file, handleAttr); err != nil {
 		return fmt.Errorf("remove %s of %s: %w", handleAttr, file, err)
@@ -243,7 +243,7 @@ func endExport(file string) error {
 	return nil
 }
 
-// refused is nil if err is one of the errors that something should end with.
+// refused returns nil if err is one of the wanted errors.
 func refused(err error, what string, wanted ...unix.Errno) error {
 	for _, w := range wanted {
 		if errors.Is(err, w) {

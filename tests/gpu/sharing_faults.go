@@ -41,7 +41,7 @@ func (s shared) ownerKilled(ctx context.Context) (string, error) {
 		errors.Join(refused(err, "read of the bound file", unix.EIO), failed, os.Remove(file))
 }
 
-// within tries until something holds.
+// within polls until a condition holds.
 func within(ctx context.Context, limit time.Duration, holds func() error) error {
 	for end := time.Now().Add(limit); ; {
 		err := holds()
@@ -56,7 +56,7 @@ func within(ctx context.Context, limit time.Duration, holds func() error) error 
 	}
 }
 
-// readUntilError reads a file again and again.
+// readUntilError reads a file repeatedly until an error.
 func readUntilError(file string, started chan<- struct{}) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -76,8 +76,8 @@ func readUntilError(file string, started chan<- struct{}) error {
 	}
 }
 
-// refusedBinds tries what must not work, and looks whether the owner's
-// memory and the files are as they were.
+// refusedBinds tries binds that must fail, and checks that the owner's memory and the files
+// are unchanged.
 func (s shared) refusedBinds(ctx context.Context) (_ string, err error) {
 	owner, text, err := s.own(ctx, s.kind, 1<<20, 1, 0)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s shared) refusedBinds(ctx context.Context) (_ string, err error) {
 		errors.Join(errs...)
 }
 
-// brokenHandles are handles that name no memory here.
+// brokenHandles returns handles that name no memory here.
 func (s shared) brokenHandles(handle string) map[string]string {
 	broken := map[string]string{
 		"no JSON":                     "not a handle",
@@ -120,7 +120,7 @@ func (s shared) brokenHandles(handle string) map[string]string {
 	return broken
 }
 
-// sized is a handle that claims to be of another size.
+// sized returns a handle with another size.
 func sized(handle string, size int) string {
 	handle = regexp.MustCompile(`"size":\d+`).ReplaceAllString(handle, fmt.Sprintf(`"size":%d`, size))
 	return regexp.MustCompile(`,"allocation":\d+`).ReplaceAllString(handle, "")

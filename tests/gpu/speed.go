@@ -13,17 +13,17 @@ import (
 	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
-// target is the least that a ratio should be: side of over side against.
+// target is the least that a ratio should have: of the side over to the side against.
 type target struct {
 	of, against string
 	bound       float64
 }
 
-// side is one thing that is measured, in bytes a second.
+// side is one measured side, in bytes per second.
 type side = bench.Probe
 
-// compare measures sides in turns and adds a row for each target. The
-// figures of all sides are in the first row.
+// compare measures the sides in alternation and adds a row for each target. The first row has
+// the figures of all sides.
 func (s *suite) compare(ctx context.Context, what string, sides []side, targets ...target) {
 	all, err := s.turns(ctx, sides)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *suite) compare(ctx context.Context, what string, sides []side, targets 
 	}
 }
 
-// turns measures every side once a round.
+// turns measures every side once per round.
 func (s *suite) turns(ctx context.Context, sides []side) (map[string]bench.Series, error) {
 	if err := s.inTime(ctx); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *suite) turns(ctx context.Context, sides []side) (map[string]bench.Serie
 
 func rate(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
 
-// pinned is the driver's own copy; it is no side for other families.
+// pinned returns the driver's own copy as a side; other families have none.
 func (s *suite) pinned(kind string, size, call devices.Size) []side {
 	if s.raw == nil {
 		return nil
@@ -89,7 +89,7 @@ func rawNames() map[string]string {
 	return map[string]string{"dtoh": "DtoH", "htod": "HtoD", "dtod": "DtoD"}
 }
 
-// parseRate reads "BYTES NANOSECONDS".
+// parseRate parses "BYTES NANOSECONDS".
 func parseRate(answer string) (float64, error) {
 	var n, ns float64
 	if _, err := fmt.Sscanf(answer, "%f %f", &n, &ns); err != nil || ns <= 0 {
@@ -98,7 +98,7 @@ func parseRate(answer string) (float64, error) {
 	return n / ns * 1e9, nil
 }
 
-// fileio runs that program.
+// fileio runs the program fileio.
 func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
 	answer, err := measure.Output(s.tool(ctx, "fileio", args...))
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
 	return parseRate(answer)
 }
 
-// reading reads files at once, each by a thread.
+// reading reads files concurrently, with a thread for each.
 func (s *suite) reading(name string, size, call devices.Size, files ...string) side {
 	return side{
 		Name:    name,
@@ -153,7 +153,7 @@ func (s *suite) speed(ctx context.Context) {
 	s.firstByte(ctx)
 }
 
-// names of the sides that every row has.
+// The names of the sides that every row has.
 const throughMount, onTmpfs = "through the mount", "tmpfs"
 
 func (s *suite) readSpeed(ctx context.Context) {
@@ -167,7 +167,7 @@ func (s *suite) readSpeed(ctx context.Context) {
 	}
 }
 
-// makeFiles writes files that are not there yet.
+// makeFiles writes the files that do not exist yet.
 func (s *suite) makeFiles(ctx context.Context, size devices.Size, paths ...string) error {
 	for _, p := range paths {
 		if _, err := os.Stat(p); err == nil {

@@ -25,33 +25,33 @@ type suite struct {
 	sizes    sizes
 	facts    []string
 	rows     []row
-	// mount is nil where the machine can't mount; unmountable says why.
+	// mount is nil if the machine can't mount; unmountable is the reason.
 	mount       *mount
 	unmountable error
-	// descriptors tells why a process can't take another's descriptors here.
+	// descriptors is the reason why a process can't duplicate another's descriptors here.
 	descriptors error
-	// untested lists what the machine, or the time, has kept from being checked.
+	// untested lists the checks that the machine, or lack of time, prevented.
 	untested []string
-	// tmpfs is a directory on a tmpfs to compare with.
+	// tmpfs is a directory on a tmpfs, for comparison.
 	tmpfs string
-	// raw answers what the driver's own copies take; nil for other families.
+	// raw measures the driver's own copies; nil for other families.
 	raw *session
-	// log has what the daemon has written, once it has ended.
+	// log is the daemon's output, once it has ended.
 	log  string
 	undo measure.Undo
 }
 
-// sizes are those of what is moved, in bytes.
+// sizes holds the sizes of files and limits, in bytes.
 type sizes struct {
-	// file is that of one file that is read or written, large of one that is
-	// copied inside the device, staged of one that is copied to and from the
-	// host tier; check of one whose content is checked.
+	// file is the size of a file that is read or written, large of one that is copied inside
+	// the device, staged of one that is copied to and from the host tier; check of one whose
+	// content is checked.
 	file, large, staged, check devices.Size
 	// device and host are the mount's limits; 0 is hmcfs's default.
 	device, host devices.Size
 }
 
-// choose fits the sizes to what is free.
+// choose fits the sizes to the free memory.
 func choose(quick bool, deviceFree, hostFree devices.Size) sizes {
 	if quick {
 		return sizes{
@@ -59,10 +59,10 @@ func choose(quick bool, deviceFree, hostFree devices.Size) sizes {
 			device: 96 * devices.MiB, host: 128 * devices.MiB,
 		}
 	}
-	// At most three large files, the raw side's two buffers of that size, and
-	// some to spare are on the device at once.
+	// The device holds at most three large files, the raw side's two buffers of that size, and
+	// a reserve at once.
 	large := min(8*devices.GiB, deviceFree/7)
-	// A staged file is in the host tier, and a file of the tmpfs beside it.
+	// A staged file is in the host tier, in addition to a file of the tmpfs.
 	staged := min(4*devices.GiB, large, hostFree/6)
 	return sizes{
 		file: floor(min(2*devices.GiB, large/2, staged)), large: floor(large), staged: floor(staged),
@@ -70,10 +70,10 @@ func choose(quick bool, deviceFree, hostFree devices.Size) sizes {
 	}
 }
 
-// floor rounds down to whole pieces that every side of a row can move.
+// floor rounds down to a multiple that every side of a row can move.
 func floor(n devices.Size) devices.Size { return max(n/(64*devices.MiB), 1) * 64 * devices.MiB }
 
-// newSuite finds the device and sets up what the machine allows.
+// newSuite finds the device and sets up what the machine supports.
 func newSuite(ctx context.Context, o options, progress io.Writer) (*suite, error) {
 	s := &suite{opts: o, progress: progress, begin: time.Now()}
 	var err error
@@ -98,7 +98,7 @@ func newSuite(ctx context.Context, o options, progress io.Writer) (*suite, error
 	return s, nil
 }
 
-// setUp mounts hmcfs and a tmpfs. Its error is why the machine can't.
+// setUp mounts hmcfs and a tmpfs. It returns an error if the machine can't.
 func (s *suite) setUp(ctx context.Context) error {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *suite) setUp(ctx context.Context) error {
 	return s.setUpTmpfs()
 }
 
-// setUpTmpfs mounts a tmpfs, or takes the machine's.
+// setUpTmpfs mounts a tmpfs, or uses the machine's.
 func (s *suite) setUpTmpfs() error {
 	dir, done, err := bench.PrivateTmpfs(max(4*s.sizes.file, 2*s.sizes.staged) + devices.GiB)
 	if errors.Is(err, unix.EPERM) {
@@ -132,7 +132,7 @@ func (s *suite) setUpTmpfs() error {
 	return nil
 }
 
-// close takes everything away; what can't be is a failed row.
+// close removes everything; what can't be removed is reported as a failed row.
 func (s *suite) close() {
 	r := row{what: "unmount, nothing left behind", measured: "the daemon has ended, its directories are empty", verdict: passed}
 	if err := errors.Join(s.undo.Close(), s.leftovers()); err != nil {
@@ -141,7 +141,7 @@ func (s *suite) close() {
 	s.add(r)
 }
 
-// leftovers looks for what a mount should have taken with it.
+// leftovers looks for what an unmount should have removed.
 func (s *suite) leftovers() error {
 	var errs []error
 	for _, dir := range []string{"mnt", "mnt.run", "second", "second.run"} {
@@ -153,7 +153,7 @@ func (s *suite) leftovers() error {
 	return errors.Join(errs...)
 }
 
-// all runs every row: first what is correct, then how fast it is.
+// all runs every row: first correctness, then speed.
 func (s *suite) all(ctx context.Context) {
 	s.deviceChecks(ctx)
 	if s.mount == nil {

@@ -15,12 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	// The go command runs this test again when hmcfs has changed.
+	// The go command reruns this test when hmcfs has changed.
 	_ "github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// bundle builds what is carried to a GPU machine, once for a test.
+// bundle builds the programs that are carried to a GPU machine, once per test.
 func bundle(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -35,8 +35,8 @@ func bundle(t *testing.T) string {
 	return dir
 }
 
-// seen opens files that are used without this process knowing, so that the go
-// command runs the test again when one has changed.
+// seen opens files that other processes use, so that the go command reruns the test when one
+// has changed.
 func seen(t *testing.T, places ...string) {
 	t.Helper()
 	for _, place := range places {
@@ -52,14 +52,14 @@ func seen(t *testing.T, places ...string) {
 	}
 }
 
-// runner is one call of run.sh with a place of its own for what is temporary.
+// runner is one call of run.sh with its own place for temporary files.
 type runner struct {
 	cmd     *exec.Cmd
 	out     strings.Builder
 	scratch string
 }
 
-// newRunner prepares run.sh. Nothing may be left of it, whatever its end.
+// newRunner prepares run.sh. It checks that nothing is left of it at the end of the test.
 func newRunner(t *testing.T, dir string, args ...string) *runner {
 	t.Helper()
 	// Not t.TempDir: the admin socket's path would be too long.
@@ -75,7 +75,7 @@ func newRunner(t *testing.T, dir string, args ...string) *runner {
 		if left := r.links(); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
-		kit.Eventually(t, time.Minute, func() error { // one that was killed takes a moment
+		kit.Eventually(t, time.Minute, func() error { // a killed run takes a moment
 			if left := r.processes(t); len(left) > 0 {
 				return fmt.Errorf("left behind: %v", left)
 			}
@@ -90,11 +90,11 @@ func newRunner(t *testing.T, dir string, args ...string) *runner {
 	return r
 }
 
-// links are the links by which a daemon's runtime directory is found.
+// links returns the links by which a daemon's runtime directory is found.
 func (r *runner) links() []string {
 	var left []string
 	for _, base := range []string{"/run", os.Getenv("XDG_RUNTIME_DIR")} {
-		all, _ := filepath.Glob(filepath.Join(base, "hmcfs", "*")) // the pattern is no wrong one
+		all, _ := filepath.Glob(filepath.Join(base, "hmcfs", "*")) // the pattern is valid
 		for _, link := range all {
 			if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, r.scratch+"/") {
 				left = append(left, link)
@@ -104,7 +104,7 @@ func (r *runner) links() []string {
 	return left
 }
 
-// run runs it to its end and returns the exit status and all that it said.
+// run runs it to its end and returns the exit status and its output.
 func (r *runner) run(t *testing.T) (int, string) {
 	t.Helper()
 	err := r.cmd.Run()
@@ -115,8 +115,8 @@ func (r *runner) run(t *testing.T) (int, string) {
 	return r.cmd.ProcessState.ExitCode(), r.out.String()
 }
 
-// runs runs the suite with further variables, which must end with an exit status, and returns
-// all that it said.
+// runs runs the suite with additional variables, checks its exit status, and returns its
+// output.
 func runs(t *testing.T, dir string, want int, env []string, args ...string) string {
 	t.Helper()
 	r := newRunner(t, dir, args...)
@@ -128,7 +128,7 @@ func runs(t *testing.T, dir string, want int, env []string, args ...string) stri
 	return said
 }
 
-// has fails the test for every text that a report lacks.
+// has fails the test for every text that is missing in a report.
 func has(t *testing.T, report string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -187,7 +187,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// withoutFUSE runs where /dev/fuse can't be used.
+// withoutFUSE runs the suite where /dev/fuse can't be used.
 func withoutFUSE(t *testing.T, dir string) {
 	t.Helper()
 	r := newRunner(t, dir, "--device", "sim0", "--quick")
@@ -201,8 +201,8 @@ func withoutFUSE(t *testing.T, dir string) {
 	has(t, said, "| everything through a mount | ", "| not run |", "NOT TESTED", "- everything through a mount: ")
 }
 
-// withoutRights has a truth that can't take descriptors of other processes, as
-// in a container without that right.
+// withoutRights uses a truth that can't duplicate descriptors of other processes, as in a
+// container without that right.
 func withoutRights(t *testing.T, dir string) {
 	t.Helper()
 	tools := withProgram(t, dir, "truth", `if [ "$1" = open ]; then echo "error: take descriptor: Operation not permitted" >&2; exit 1; fi
@@ -211,7 +211,7 @@ exec `+dir+`/truth "$@"`)
 	has(t, said, "| bind and export (sim0, memfd) | ", "--cap-add SYS_PTRACE", "- descriptors of other processes: ", " 0 failed")
 }
 
-// tooOld has a helper that the machine's loader refuses.
+// tooOld uses a helper that the machine's loader refuses.
 func tooOld(t *testing.T, dir string) {
 	t.Helper()
 	tools := withProgram(t, dir, "fileio", "echo \"$0: version \\`GLIBC_2.99' not found\" >&2; exit 1")
@@ -219,7 +219,7 @@ func tooOld(t *testing.T, dir string) {
 	has(t, said, "fileio does not run on this machine", "GLIBC_2.99", "make gpu-bundle on a machine as old as this")
 }
 
-// withProgram returns a folder of the programs in dir, of which one is a script.
+// withProgram returns a folder with the programs in dir, one of which is replaced by a script.
 func withProgram(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	tools := t.TempDir()
@@ -237,7 +237,7 @@ func withProgram(t *testing.T, dir, name, script string) string {
 	return tools
 }
 
-// wrongByte puts a cp into the path that changes one.
+// wrongByte puts a cp into the path that changes one byte.
 func wrongByte(t *testing.T, dir string) {
 	t.Helper()
 	bin := t.TempDir()
@@ -249,7 +249,7 @@ func wrongByte(t *testing.T, dir string) {
 	has(t, said, "differs at 70001: is 78, should be", "| **FAILED** |")
 }
 
-// wrongMemory has an owner whose memory has other content than it was told.
+// wrongMemory uses an owner whose memory has other content than requested.
 func wrongMemory(t *testing.T, dir string) {
 	t.Helper()
 	tools := withProgram(t, dir, "truth",
@@ -263,8 +263,7 @@ func wrongMemory(t *testing.T, dir string) {
 	has(t, said, "| bind: ")
 }
 
-// stopped ends a run in the middle of its work. The runner's own check sees
-// to it that nothing is left.
+// stopped ends a run in the middle of its work. newRunner checks that nothing is left.
 func stopped(t *testing.T, dir string, stop func(*runner) error, env ...string) {
 	t.Helper()
 	r := newRunner(t, dir, "--device", "sim0", "--quick")
@@ -292,8 +291,7 @@ func stopped(t *testing.T, dir string, stop func(*runner) error, env ...string) 
 	}
 }
 
-// process is the one that works for this run and has an argument, 0 being its
-// program.
+// process returns the process of this run that has an argument; index 0 is its program.
 func (r *runner) process(t *testing.T, argument string) int {
 	t.Helper()
 	for pid, arguments := range r.processes(t) {
@@ -305,8 +303,8 @@ func (r *runner) process(t *testing.T, argument string) int {
 	return 0
 }
 
-// processes are those that have a path in the run's scratch directory as an
-// argument, with all of theirs.
+// processes returns the processes that have a path in the run's scratch directory as an
+// argument, with all of their arguments.
 func (r *runner) processes(t *testing.T) map[int][]string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -315,7 +313,7 @@ func (r *runner) processes(t *testing.T) map[int][]string {
 	}
 	found := make(map[int][]string)
 	for _, dir := range all {
-		text, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // one that has ended meanwhile has none
+		text, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // a process that has ended meanwhile has none
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err == nil && strings.Contains(string(text), "\x00"+r.scratch+"/") {
 			found[pid] = strings.Split(string(text), "\x00")

@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// deviceChecks need no mount: whether hmcfs's part for the device does what
-// every device must, and what the machine's driver can do between two
-// processes, by the independent program alone. A check through the mount that
-// fails where the latter passes is hmcfs's.
+// deviceChecks needs no mount: it checks that hmcfs's implementation of the device meets the
+// contract of all devices, and, with the independent program alone, what the machine's driver
+// can do between two processes. If a check through the mount fails where the latter passes,
+// the fault is hmcfs's.
 func (s *suite) deviceChecks(ctx context.Context) {
-	if s.device.family != "sim" { // it is no hardware, and has this in its own tests
+	if s.device.family != "sim" { // a simulated device is no hardware, and its own tests cover this
 		s.check(ctx, "conformance of the device, without a mount", s.conformance)
 	}
 	for _, kind := range s.shareKinds() {
@@ -60,7 +60,7 @@ func (s *suite) conformance(ctx context.Context) (string, error) {
 	return oneLine(seen), nil
 }
 
-// shareKinds are the kinds of handles that the device's family has.
+// shareKinds returns the kinds of handles that the device's family has.
 func (s *suite) shareKinds() []string {
 	if s.device.family == "cuda" {
 		return []string{"ipc", "vmm-fd"}
@@ -68,7 +68,7 @@ func (s *suite) shareKinds() []string {
 	return nil
 }
 
-// shareAlone has one truth process own memory, and another open it.
+// shareAlone checks that a truth process can open the memory of another one.
 func (s *suite) shareAlone(ctx context.Context, kind string) (_ string, err error) {
 	owner, handle, err := s.own(ctx, kind, s.sizes.check, 3, 8192)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorder is a test that keeps what it was told, to test test helpers.
+// recorder is a test that records its calls, to test test helpers.
 type recorder struct {
 	testing.TB
 
@@ -91,8 +91,8 @@ func TestCheckNamesLeaks(t *testing.T) {
 	}
 }
 
-// TestCheckOfMounts mounts within the test's directory, which is blamed on
-// it, and elsewhere, where it may be another program's doing.
+// TestCheckOfMounts mounts in the test's directory, which Check attributes to the test, and
+// elsewhere, where another program may have mounted.
 func TestCheckOfMounts(t *testing.T) {
 	Require(t, "root")
 	if ownMounts() {

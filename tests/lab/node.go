@@ -134,7 +134,7 @@ func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
 	}
 	ended = make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // its log tells
+		_ = cmd.Wait() // its log has the outcome
 		close(ended)
 	}()
 	return cmd.Process, ended, nil
@@ -147,7 +147,7 @@ func (n *Node) Kill() {
 	if n.process == nil {
 		return
 	}
-	_ = n.process.Signal(unix.SIGKILL) // it may have ended by itself
+	_ = n.process.Signal(unix.SIGKILL) // it may have ended on its own
 	<-n.ended
 	n.process = nil
 	n.deaths++
@@ -186,7 +186,7 @@ func (n *Node) Deaths() int {
 	return n.deaths
 }
 
-// Runs returns an error if the daemon has ended without being told to.
+// Runs returns an error if the daemon has ended unexpectedly.
 func (n *Node) Runs() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -60,7 +60,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// closeLocked has everything of the client's end but its leases.
+// closeLocked does everything that ends the client, except for its leases.
 //
 // +checklocks:c.server.mu
 func (c *Client) closeLocked() {
@@ -71,7 +71,7 @@ func (c *Client) closeLocked() {
 	c.server.tendLocked(c)
 }
 
-// beginLocked begins a call.
+// beginLocked starts a call.
 //
 // +checklocks:c.server.mu
 func (c *Client) beginLocked(ctx context.Context) error {
@@ -89,8 +89,8 @@ func (c *Client) beginLocked(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns the service's lease that a caller refers to; false for one that has ended or
-// is of another service.
+// leaseOf returns the service's lease that a caller refers to; false if it has ended or
+// belongs to another service.
 func (c *Client) leaseOf(l coord.Lease) (*lease, bool) {
 	if l == nil {
 		return nil, true

@@ -8,8 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// lease is a coord.Lease. All but the first three belongs to the server's
-// lock.
+// lease is a coord.Lease. The server's lock guards all fields but the first three.
 type lease struct {
 	client *Client
 	ttl    time.Duration
@@ -17,14 +16,14 @@ type lease struct {
 	lost chan struct{}
 
 	names map[string]struct{}
-	// ended: the service does not know it any more. told: lost is closed.
+	// ended is true if the service no longer knows the lease, told if lost is closed.
 	ended, told bool
-	// ending runs at the service while nobody keeps the lease, doubt at the
-	// client while it can't be told.
+	// ending is the timer that ends the lease at the service while it is not kept alive, doubt
+	// the one that makes the client consider it lost while the client is disconnected.
 	ending, doubt *time.Timer
 }
 
-// Grant begins a lease; see coord.Service.
+// Grant creates a lease; see coord.Service.
 func (c *Client) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
 	s := c.server
 	s.mu.Lock()
@@ -37,7 +36,7 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, err
 	return l, nil
 }
 
-// Lost is closed with the end of the lease; see coord.Lease.
+// Lost returns a channel that is closed at the end of the lease; see coord.Lease.
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 // Revoke ends the lease; see coord.Lease.
@@ -55,8 +54,8 @@ func (l *lease) Revoke(ctx context.Context) error {
 	return nil
 }
 
-// endLeaseLocked ends a lease at the service, with its values. The client
-// learns of it at once if there is a way.
+// endLeaseLocked ends a lease at the service, with its values. The client is notified at once
+// if it is connected.
 //
 // +checklocks:s.mu
 func (s *Server) endLeaseLocked(l *lease) {
@@ -73,7 +72,7 @@ func (s *Server) endLeaseLocked(l *lease) {
 	s.forgetLocked(l)
 }
 
-// forgetLocked makes a lease one that the service does not know.
+// forgetLocked marks a lease as unknown to the service.
 //
 // +checklocks:s.mu
 func (s *Server) forgetLocked(l *lease) {
@@ -82,8 +81,8 @@ func (s *Server) forgetLocked(l *lease) {
 	s.tendOneLocked(l)
 }
 
-// tellLocked lets the client know that its lease is no more, and keeps it no
-// longer.
+// tellLocked notifies the client that its lease has ended, and no longer keeps the lease
+// alive.
 //
 // +checklocks:s.mu
 func (s *Server) tellLocked(l *lease) {
@@ -94,8 +93,8 @@ func (s *Server) tellLocked(l *lease) {
 	s.tendOneLocked(l)
 }
 
-// tendLocked sees to the timers of the leases of a client, or of all, after
-// something has changed with the ways.
+// tendLocked updates the timers of the leases of a client, or of all clients, after the state
+// of connections has changed.
 //
 // +checklocks:s.mu
 func (s *Server) tendLocked(c *Client) {
@@ -106,8 +105,8 @@ func (s *Server) tendLocked(c *Client) {
 	}
 }
 
-// tendOneLocked is tendLocked for one lease. One that has ended is dropped as
-// soon as its client knows.
+// tendOneLocked does the same for one lease. A lease that has ended is dropped as soon as its
+// client knows.
 //
 // +checklocks:s.mu
 func (s *Server) tendOneLocked(l *lease) {
@@ -123,9 +122,8 @@ func (s *Server) tendOneLocked(l *lease) {
 	s.timerLocked(&l.doubt, !l.told && !way, s.tellLocked, l)
 }
 
-// timerLocked makes a timer of a lease run, or not. What it does after the
-// lease's time, it does with the lock held, and not if it was stopped
-// meanwhile.
+// timerLocked starts or stops a timer of a lease. After the lease's time to live the timer
+// calls do with the lock held, unless it was stopped meanwhile.
 //
 // +checklocks:s.mu
 func (s *Server) timerLocked(t **time.Timer, run bool, do func(*lease), l *lease) {

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// leased is a client with one value under a lease of ten seconds.
+// leased returns a client with one value under a lease of ten seconds.
 func leased(t *testing.T, s *memcoord.Server) (*memcoord.Client, coord.Lease) {
 	t.Helper()
 	c := s.Client()
@@ -43,7 +43,7 @@ func lost(l coord.Lease) bool {
 	}
 }
 
-// after says how it stands with a lease some time later.
+// after checks the state of a lease some time later.
 func after(t *testing.T, d time.Duration, s *memcoord.Server, l coord.Lease, wantLost bool, wantValues int) {
 	t.Helper()
 	pass(d)
@@ -193,5 +193,5 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// pass lets time pass, which in a bubble takes none.
+// pass waits for a duration, which takes no real time in a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }

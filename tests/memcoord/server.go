@@ -9,29 +9,28 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// DefaultHistory is the number of changes that a server remembers.
+// DefaultHistory is the default number of changes that a server keeps.
 const DefaultHistory = 10_000
 
-// Options describe a server.
+// Options configures a Server.
 type Options struct {
-	// History is the number of the last changes that are remembered, for watches
-	// that begin behind an earlier revision and for those that are slow to
-	// read. Default DefaultHistory.
+	// History is the number of recent changes to keep, for watches that start after an earlier
+	// revision and for those that read slowly. Default DefaultHistory.
 	History int
 }
 
-// Stats counts what has gone over the ways between clients and server.
+// Stats counts the traffic between clients and server.
 type Stats struct {
-	// Calls counts questions: those that failed, too.
+	// Calls counts calls, including failed ones.
 	Calls uint64
-	// Events counts changes handed to watches, once for each watch, and
-	// EventBytes the bytes of their names and values.
+	// Events counts the changes passed to watches, once for each watch, and EventBytes the
+	// bytes of their names and values.
 	Events, EventBytes uint64
-	// Values counts them, Leases and Watches alike.
+	// Values, Leases and Watches are the current numbers.
 	Values, Leases, Watches int
 }
 
-// item is a value with the lease it is bound to.
+// item is a value with the lease to which it is bound.
 type item struct {
 	coord.Entry
 	lease *lease
@@ -39,8 +38,7 @@ type item struct {
 
 func before(a, b item) bool { return a.Name < b.Name }
 
-// Server is a coordination service. Its methods may be called from any
-// goroutine.
+// Server is a coordination service. Its methods may be called from any goroutine.
 type Server struct {
 	history int
 
@@ -49,13 +47,13 @@ type Server struct {
 	values *btree.BTreeG[item]
 	// +checklocks:mu
 	revision coord.Revision
-	// log is the last changes; forgotten is the revision of the last one that
-	// is not in it any more.
+	// log holds the recent changes; forgotten is the revision of the last change that was
+	// dropped from it.
 	// +checklocks:mu
 	log []coord.Event
 	// +checklocks:mu
 	forgotten coord.Revision
-	// watches by prefix.
+	// watches is indexed by prefix.
 	// +checklocks:mu
 	watches map[string]map[*watch]struct{}
 	// +checklocks:mu
@@ -68,7 +66,7 @@ type Server struct {
 	stats Stats
 }
 
-// NewServer makes an empty service.
+// NewServer creates an empty service.
 func NewServer(o Options) *Server {
 	if o.History <= 0 {
 		o.History = DefaultHistory
@@ -86,14 +84,13 @@ func newValues() *btree.BTreeG[item] {
 	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
 }
 
-// Client makes a way to the service, as one node has it.
+// Client creates a connection to the service for one node.
 func (s *Server) Client() *Client {
 	return &Client{server: s, watches: make(map[*watch]struct{})}
 }
 
-// SetDown stops the service, or starts it again with all that it had. A
-// service that is down ends no leases, and when it is back each has its whole
-// time again.
+// SetDown stops the service, or starts it again with all of its state. While the service is
+// down no lease ends, and after a restart each lease has its full time to live again.
 func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,15 +101,15 @@ func (s *Server) SetDown(down bool) {
 	s.tendLocked(nil)
 }
 
-// SetDenied makes the service refuse everybody, or stop it.
+// SetDenied makes the service refuse all clients, or ends that.
 func (s *Server) SetDenied(deny bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deny = deny
 }
 
-// Wipe loses everything: values, leases, and the count of revisions. Watches
-// end as if the connection had broken.
+// Wipe removes everything: values, leases, and the count of revisions. Watches end as if the
+// connection had broken.
 func (s *Server) Wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +123,8 @@ func (s *Server) Wipe() {
 	s.revision, s.forgotten, s.log = 0, 0, nil
 }
 
-// Compact forgets the history. Watches that have not read what is forgotten
-// are not told of it otherwise.
+// Compact drops the history. Watches that have not read the dropped changes end, and do not
+// receive them.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +138,7 @@ func (s *Server) Compact() {
 	}
 }
 
-// Stats says what has been counted.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +155,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// putLocked writes a value and binds it to the lease alone.
+// putLocked writes a value and binds it to the given lease only.
 //
 // +checklocks:s.mu
 func (s *Server) putLocked(name string, value []byte, l *lease) coord.Revision {
@@ -175,7 +172,7 @@ func (s *Server) putLocked(name string, value []byte, l *lease) coord.Revision {
 	return s.revision
 }
 
-// removeLocked removes a value that is there.
+// removeLocked removes an existing value.
 //
 // +checklocks:s.mu
 func (s *Server) removeLocked(it item) coord.Revision {
@@ -188,7 +185,7 @@ func (s *Server) removeLocked(it item) coord.Revision {
 	return s.revision
 }
 
-// publishLocked tells the watches of a change and remembers it.
+// publishLocked passes a change to the watches and records it.
 //
 // +checklocks:s.mu
 func (s *Server) publishLocked(ev coord.Event) {

@@ -7,18 +7,18 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// watch is a coord.Watch. What is below client belongs to the server's lock.
+// watch is a coord.Watch. The server's lock guards all fields after client.
 type watch struct {
 	client *Client
 	prefix string
-	// wake has room for one: there is something to read.
+	// wake has a capacity of one; it signals that there is something to read.
 	wake  chan struct{}
 	queue []coord.Event
-	// ended is why there is nothing more behind the queue.
+	// ended is the reason why nothing follows the queue.
 	ended error
 }
 
-// pushLocked adds a change to what a watch has to read.
+// pushLocked appends a change to the queue of a watch.
 //
 // +checklocks:s.mu
 func (s *Server) pushLocked(w *watch, ev coord.Event) {
@@ -40,7 +40,7 @@ func (w *watch) wakeUp() {
 	}
 }
 
-// endWatchLocked ends a watch once what is queued has been read.
+// endWatchLocked ends a watch after its queue has been read.
 //
 // +checklocks:s.mu
 func (s *Server) endWatchLocked(w *watch, why error) {
@@ -57,7 +57,7 @@ func (s *Server) endWatchLocked(w *watch, why error) {
 	w.wakeUp()
 }
 
-// breakWatchesLocked ends the watches of a client, or of all.
+// breakWatchesLocked ends the watches of a client, or of all clients.
 //
 // +checklocks:s.mu
 func (s *Server) breakWatchesLocked(c *Client, why error) {
@@ -107,7 +107,7 @@ func (w *watch) Close() {
 	s.endWatchLocked(w, coord.ErrClosed)
 }
 
-// Watch begins a watch; see coord.Service.
+// Watch starts a watch; see coord.Service.
 func (c *Client) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
 	s := c.server
 	s.mu.Lock()

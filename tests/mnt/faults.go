@@ -33,7 +33,7 @@ const faultsEnv = "HMCFS_TEST_FAULTS"
 // copy, peer-copy, alloc, fill, map, …) or *, ERROR is error, memory (out of memory) or lost.
 type Faults string
 
-// Set replaces the rules; without rules everything succeeds. Counting starts anew.
+// Set replaces the rules; without rules everything succeeds. Counting restarts.
 func (f Faults) Set(t testing.TB, rules ...string) {
 	t.Helper()
 	if err := f.Write(rules...); err != nil {

@@ -48,7 +48,7 @@ func startGuard() (stop func(), err error) {
 	}
 	return func() {
 		_ = end.Close()
-		_ = cmd.Wait() // what it could not do it has said
+		_ = cmd.Wait() // it has reported its failures
 	}, nil
 }
 
@@ -73,13 +73,13 @@ func guard() {
 		fmt.Fprintln(os.Stderr, "the guard needs the directory that it clears")
 		os.Exit(2)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the end of the tests
+	_, _ = io.Copy(io.Discard, os.Stdin) // the input ends with the tests
 	if err := Clear(os.Args[1]); err != nil {
 		fmt.Fprintf(os.Stderr, "clear up after the tests: %v\n", err)
 		os.Exit(1)
 	}
 	for _, dir := range os.Args[2:] {
-		_ = os.RemoveAll(dir) // gone already, unless the tests were killed
+		_ = os.RemoveAll(dir) // it exists only if the tests were killed
 	}
 }
 
@@ -112,7 +112,7 @@ func killDaemons(base string) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			_ = unix.Kill(pid, unix.SIGKILL) // it has ended by itself
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended on its own
 		}
 	}
 }
@@ -149,7 +149,7 @@ func removeLinks(base string) {
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		if target, err := os.Readlink(name); err == nil && strings.HasPrefix(target, base+"/") {
-			_ = os.Remove(name) // a link to nothing, at worst
+			_ = os.Remove(name) // at worst a dangling link remains
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (m *M) clear() {
 		}
 	}
 	if m.mounted() {
-		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // Clear of TempDir tells it
+		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // Clear, called by TempDir, reports failures
 	}
 	if !m.daemon.ends() {
 		m.t.Errorf("the daemon does not end after the unmount; its goroutines are in its log")

@@ -1,12 +1,10 @@
-// Notices prints the licences of everything of others that is linked into the
-// binary:
+// Notices prints the licences of all third-party code that is linked into the binary:
 //
 //	go run ./tests/notices >THIRD_PARTY_NOTICES
 //
-// It asks the go command what cmd/hmcfs is built from, for both architectures,
-// and reads the licences in the module cache and in the toolchain. A licence
-// that it does not know, or that is not among those allowed, is an error: a
-// person then reads it and adds it to the table.
+// It queries the go command for the packages of cmd/hmcfs, for both architectures, and reads
+// the licences in the module cache and in the toolchain. A licence that is unknown or not
+// among those allowed is an error: a person must then read it and add it to the table.
 package main
 
 import (

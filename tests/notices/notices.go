@@ -20,15 +20,15 @@ import (
 type module struct {
 	Path, Version, Dir string
 
-	// licences are the names of its licences, and texts what its files hold.
+	// licences are the names of its licences, and texts the contents of its licence files.
 	licences []string
 	texts    []string
 }
 
-// goPath stands for the toolchain's own library among the modules.
+// goPath represents the toolchain's own library among the modules.
 const goPath = "the Go standard library"
 
-// source is the address where the module's source text is.
+// source returns the address of the module's source text.
 func (m module) source() string {
 	if m.Path == goPath {
 		return "https://go.dev/dl"
@@ -36,7 +36,7 @@ func (m module) source() string {
 	return "https://pkg.go.dev/" + m.Path + "@" + m.Version
 }
 
-// Notices returns the text for the module in a directory.
+// Notices returns the text of the notices for the module in a directory.
 func Notices(ctx context.Context, dir string) (string, error) {
 	all, err := linked(ctx, dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 	return out, nil
 }
 
-// listed is a package as the go command describes it.
+// listed is a package as described by the go command.
 type listed struct {
 	Dir    string
 	Module *struct {
@@ -122,8 +122,8 @@ func list(ctx context.Context, dir, arch string) ([]listed, error) {
 // licenceFile matches the names of files that hold a licence or a notice.
 var licenceFile = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// licenceTexts reads the licences of a module: those in the folders of the
-// packages that are linked, and in all folders above them.
+// licenceTexts reads the licences of a module: those in the folders of the linked packages,
+// and in all folders above them.
 func licenceTexts(root string, folders []string) ([]string, error) {
 	seen := map[string]bool{}
 	for _, folder := range folders {
@@ -153,8 +153,8 @@ func licenceTexts(root string, folders []string) ([]string, error) {
 	return texts, nil
 }
 
-// tidy takes away what differs between copies of one text without meaning
-// anything: ends of lines and empty lines around it.
+// tidy removes insignificant differences between copies of one text: line endings, and
+// surrounding empty lines.
 func tidy(text string) string {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
 	lines := strings.Split(text, "\n")
@@ -164,8 +164,8 @@ func tidy(text string) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// known are the licences that may be linked, and the words by which each is
-// recognized. BSD-3-Clause comes before BSD-2-Clause, whose words it has too.
+// known returns the licences that may be linked, with the words by which each is recognized.
+// BSD-3-Clause comes before BSD-2-Clause, whose words it contains.
 func known() []struct{ name, words string } {
 	return []struct{ name, words string }{
 		{"Apache-2.0", "Apache License Version 2.0, January 2004"},
@@ -180,8 +180,8 @@ func known() []struct{ name, words string } {
 	}
 }
 
-// classify names the licences of a module. A notice or a grant of patents
-// beside them has no name.
+// classify returns the names of a module's licences. An additional notice or patent grant has
+// no name.
 func classify(texts []string) ([]string, error) {
 	var names []string
 	for _, text := range texts {

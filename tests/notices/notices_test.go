@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestUpToDate compares the file with what the binary is linked from.
+// TestUpToDate compares the file with the modules that are linked into the binary.
 func TestUpToDate(t *testing.T) {
 	root := filepath.Join("..", "..")
 	want, err := Notices(t.Context(), root)
@@ -25,7 +25,7 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestClassify has each licence recognized, and what is none refused.
+// TestClassify checks that each licence is recognized, and that other texts are refused.
 func TestClassify(t *testing.T) {
 	for _, l := range known() {
 		text := "Copyright\n" + strings.ReplaceAll(l.words, " ", "\n ")
@@ -44,7 +44,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestLicenceTexts looks where the packages are that are linked, and above.
+// TestLicenceTexts checks that licences are found in the folders of the linked packages, and
+// above.
 func TestLicenceTexts(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

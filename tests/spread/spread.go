@@ -21,12 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preparedEnv is the directory of what was prepared for the tests.
+// preparedEnv is the environment variable with the directory that Main's prepare functions
+// filled.
 const preparedEnv = "HMCFS_TEST_PREPARED"
 
-// Main runs the tests of a package and does not return. Each prepare is called
-// once for all tests with a directory, which Prepared tells them and which is
-// gone at their end: it builds programs, say.
+// Main runs the tests of a package and does not return. Each prepare function is called once
+// for all tests, for example to build programs. Its argument is a directory that the tests get
+// from Prepared and that is removed at the end.
 func Main(m *testing.M, prepare ...func(dir string) error) {
 	code, err := within(prepare, func() int {
 		if code, done := Tests(); done {
@@ -41,11 +42,11 @@ func Main(m *testing.M, prepare ...func(dir string) error) {
 	os.Exit(code)
 }
 
-// Prepared returns the directory that Main has had filled.
+// Prepared returns the directory that Main's prepare functions filled.
 func Prepared() string { return os.Getenv(preparedEnv) }
 
-// within calls run with everything prepared, by this process or the one that
-// has started it.
+// within calls run after everything was prepared, by this process or by the one that started
+// it.
 func within(prepare []func(dir string) error, run func() int) (code int, err error) {
 	if len(prepare) == 0 || Prepared() != "" {
 		return run(), nil
@@ -66,9 +67,9 @@ func within(prepare []func(dir string) error, run func() int) (code int, err err
 	return run(), nil
 }
 
-// Tests runs each of the package's tests in a process of its own and returns
-// the exit code, or false where the arguments ask for what needs one process:
-// then this one runs them. It is called first in TestMain.
+// Tests runs each of the package's tests in its own process and returns the exit code. It
+// returns false, and runs nothing, if the arguments request something that needs a single
+// process. It must be called first in TestMain.
 func Tests() (code int, done bool) {
 	hearSignals()
 	flag.Parse()
@@ -87,10 +88,9 @@ func Tests() (code int, done bool) {
 	return r.run(names, 2*flagOf[int]("test.parallel")), true
 }
 
-// hearSignals has programs that tests start be ended by a terminal's signals
-// also where a shell or nohup has started the tests in the background, which
-// ignore them then: what a process ignores its programs ignore, what it handles
-// they don't.
+// hearSignals ensures that a terminal's signals end the programs that the tests start, even if
+// a shell or nohup started the tests in the background with these signals ignored: a child
+// process inherits ignored signals, but not handlers.
 func hearSignals() {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		if signal.Ignored(s) {
@@ -114,8 +114,8 @@ func name(arg string) string {
 	return name
 }
 
-// spreadable says whether the arguments ask for nothing but all tests, or for a list
-// of them.
+// spreadable reports whether the arguments request all tests or a list of tests, and nothing
+// else.
 func spreadable(args []string) bool {
 	allowed := []string{"count", "failfast", "paniconexit0", "parallel", "short", "shuffle", "skip", "testlogfile", "timeout", "v"}
 	return !slices.ContainsFunc(args, func(arg string) bool {
@@ -123,10 +123,10 @@ func spreadable(args []string) bool {
 	})
 }
 
-// listed matches the choice of several tests, each by its whole name.
+// listed matches a -run argument that lists several tests by their whole names.
 var listed = regexp.MustCompile(`^-test\.run=(\^\(\w+(?:\|\w+)+\)\$)$`)
 
-// chosen returns the pattern of the tests that arguments ask for.
+// chosen returns the pattern of the tests that the arguments select.
 func chosen(args []string) string {
 	for _, arg := range args {
 		if of := listed.FindStringSubmatch(arg); of != nil {
@@ -136,20 +136,20 @@ func chosen(args []string) string {
 	return "."
 }
 
-// forwarded returns the arguments that each process is given, but for those that are
-// its own. The log of files and variables that the go command's cache goes by is of
-// one process.
+// forwarded returns the arguments to pass to each process: all except those that apply to this
+// process alone. The log of files and variables, which the go command's cache relies on, must
+// be written by one process.
 func forwarded(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		return slices.Contains([]string{"testlogfile", "timeout", "run"}, name(arg))
 	})
 }
 
-// runner runs tests in processes of their own.
+// runner runs each test in its own process.
 type runner struct {
 	args []string
-	// mark says that the output is for test2json, which goes by lines that
-	// begin with a marker.
+	// mark is true if the output is for test2json, which recognizes lines that begin with a
+	// marker.
 	mark  bool
 	limit time.Duration
 	start time.Time
@@ -177,7 +177,7 @@ func (r *runner) list(pattern string) ([]string, error) {
 	return names, nil
 }
 
-// run runs the tests, some at a time, and returns the exit code.
+// run runs the tests, atATime of them at a time, and returns the exit code.
 func (r *runner) run(names []string, atATime int) int {
 	todo := make(chan string)
 	var all sync.WaitGroup
@@ -203,7 +203,7 @@ func (r *runner) run(names []string, atATime int) int {
 	return 0
 }
 
-// one runs one test and tells of its end.
+// one runs one test and prints its output.
 func (r *runner) one(test string) {
 	args := append(slices.Clone(r.args), "-test.run=^"+test+"$")
 	if r.limit > 0 {
@@ -215,7 +215,7 @@ func (r *runner) one(test string) {
 	told := withoutEnd(out)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, _ = r.out.Write(told) // when that can't be written nobody listens
+	_, _ = r.out.Write(told) // if this fails, nothing reads the output
 	if err == nil {
 		return
 	}
@@ -226,8 +226,8 @@ func (r *runner) one(test string) {
 	}
 }
 
-// withoutEnd returns the whole lines of an output but for those that say how
-// the process has ended: there is one for all processes.
+// withoutEnd returns the whole lines of an output, except those that report how the process
+// ended: these are printed once for all processes.
 func withoutEnd(out []byte) (told []byte) {
 	for line := range bytes.Lines(out) {
 		if text := string(bytes.Trim(line, "\x16\n")); text != "PASS" && text != "FAIL" {
@@ -240,7 +240,7 @@ func withoutEnd(out []byte) (told []byte) {
 	return told
 }
 
-// print prints a line that test2json understands.
+// print prints a line in the format of test2json.
 //
 // +checklocks:r.mu
 func (r *runner) print(line string) {
@@ -250,9 +250,9 @@ func (r *runner) print(line string) {
 	fmt.Fprintln(r.out, line)
 }
 
-// start runs the test binary and returns what it has written, and how it
-// ended. It dies with this process. Its output is a file: what it may leave
-// behind with that open holds nothing up.
+// start runs the test binary and returns its output, and how it ended. The process is killed
+// if this one dies. Its output is a file, so that a descendant that keeps it open does not
+// delay the return.
 func start(args ...string) (out []byte, status string, err error) {
 	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -264,7 +264,7 @@ func start(args ...string) (out []byte, status string, err error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdout, cmd.Stderr = file, file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// A parent's death signal comes with the end of the thread that has started the child.
+	// The parent-death signal is sent at the end of the thread that started the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	runErr := cmd.Run()

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// actEnv has the tests below do what their names say.
+// actEnv enables the tests below, which do what their names say.
 const actEnv = "HMCFS_SPREAD_ACT"
 
 func TestActPasses(t *testing.T) {

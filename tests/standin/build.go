@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Library compiles <source>.c of this package's folder into a shared library
-// with the given file name (and soname), in a folder of its own, and returns
-// that folder: the value for LD_LIBRARY_PATH.
+// Library compiles <source>.c of this package's folder into a shared library with the given
+// file name (and soname), in its own folder, and returns that folder: the value for
+// LD_LIBRARY_PATH.
 func Library(t testing.TB, source, soname string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -28,9 +28,8 @@ func Library(t testing.TB, source, soname string) (dir string) {
 	return dir
 }
 
-// Program compiles <source>.c of this package's folder and returns the
-// program's path. It is linked with libdl only: a program opens the vendor's
-// library by itself.
+// Program compiles <source>.c of this package's folder and returns the program's path. It is
+// linked only with libdl: a program opens the vendor's library itself.
 func Program(t testing.TB, source string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), source)
@@ -40,8 +39,8 @@ func Program(t testing.TB, source string) (path string) {
 	return path
 }
 
-// Source is the path of <source>.c of this package's folder, for a test that
-// compiles it against the vendor's own header.
+// Source returns the path of <source>.c of this package's folder, for a test that compiles it
+// with the vendor's own header.
 func Source(t testing.TB, source string) (path string) {
 	t.Helper()
 	_, here, _, ok := runtime.Caller(0)
@@ -51,14 +50,14 @@ func Source(t testing.TB, source string) (path string) {
 	return filepath.Join(filepath.Dir(here), source+".c")
 }
 
-// built has the libraries that this process has compiled, by cc's arguments:
-// cc takes longer than most tests. Each test has a copy, since a library finds
-// its settings in its folder. The values are of type func() ([]byte, error).
+// built caches the libraries that this process has compiled, by cc's arguments: cc takes
+// longer than most tests. Each test gets a copy, since a library finds its settings in its
+// folder. The values are of type func() ([]byte, error).
 //
 //nolint:gochecknoglobals // the same source gives the same bytes to all tests
 var built sync.Map
 
-// compiled returns what cc makes of its arguments.
+// compiled returns the output file of cc for the arguments.
 func compiled(args []string) ([]byte, error) {
 	once, _ := built.LoadOrStore(strings.Join(args, "\x00"), sync.OnceValues(func() (_ []byte, err error) {
 		dir, err := os.MkdirTemp("", "standin-")
@@ -86,7 +85,7 @@ func cc(args []string, out string) error {
 	return cmd.Run()
 }
 
-// arguments are those of cc for <source>.c.
+// arguments returns cc's arguments for <source>.c.
 func arguments(t testing.TB, source string, flags ...string) []string {
 	t.Helper()
 	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"}, flags...)

@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-// Lines are those of a file from First to Last, counted from 1.
+// Lines is a range of lines of a file, from First to Last inclusive, counted from 1.
 type Lines struct{ First, Last int }
 
-// declaration is something that a file of tests declares.
+// declaration is a declaration in a test file.
 type declaration struct {
 	file  string
 	names []string
-	// uses are all identifiers in it, and all pairs such as kit.Rounds.
+	// uses holds all identifiers in it, and all pairs such as kit.Rounds.
 	uses map[string]bool
 	at   Lines
 	test bool
 }
 
-// Package holds what the files of tests of a directory declare.
+// Package holds the declarations of the test files of a directory.
 type Package []declaration
 
-// Read reads the files of tests of a directory. It is empty where there are none.
+// Read reads the test files of a directory. The result is empty if there are none.
 func Read(dir string) (Package, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -55,10 +55,10 @@ func Read(dir string) (Package, error) {
 	return p, nil
 }
 
-// testName matches what -run chooses from.
+// testName matches the names from which -run selects.
 var testName = regexp.MustCompile(`^(Test|Fuzz|Example)($|[^a-z])`)
 
-// read returns what a declaration declares and uses, unless it is an import.
+// read returns the names that a declaration declares and uses, unless it is an import.
 func read(d ast.Decl) (declaration, bool) {
 	out := declaration{uses: make(map[string]bool)}
 	switch d := d.(type) {
@@ -94,8 +94,8 @@ func read(d ast.Decl) (declaration, bool) {
 	return out, true
 }
 
-// Touched returns the tests that changed lines of a file touch: those of the
-// file, or of all files where it has none.
+// Touched returns the tests that use the changed lines of a file: tests in the file or, if it
+// has none, in all files.
 func (p Package) Touched(file string, changed []Lines) []string {
 	here := slices.ContainsFunc(p, func(d declaration) bool { return d.file == file && d.test })
 	return p.reached(
@@ -106,8 +106,8 @@ func (p Package) Touched(file string, changed []Lines) []string {
 	)
 }
 
-// Using returns the tests that use one of some identifiers, or pairs such as
-// kit.Rounds, themselves or by what they use.
+// Using returns the tests that use one of several identifiers, or pairs such as kit.Rounds,
+// directly or indirectly.
 func (p Package) Using(identifiers ...string) []string {
 	return p.reached(
 		func(d declaration) bool {
@@ -117,8 +117,8 @@ func (p Package) Using(identifiers ...string) []string {
 	)
 }
 
-// reached returns the tests among the declarations that are first, and those
-// that use them by others, each of which may be.
+// reached returns the tests among the declarations for which first is true, and the tests that
+// use one of these directly or indirectly, by declarations for which may is true.
 func (p Package) reached(first, may func(declaration) bool) []string {
 	reached := make([]bool, len(p))
 	names := make(map[string]bool)
@@ -153,7 +153,7 @@ func (p Package) reached(first, may func(declaration) bool) []string {
 	return out
 }
 
-// uses says whether a declaration uses one of some names.
+// uses reports whether a declaration uses one of the names.
 func uses(d declaration, names map[string]bool) bool {
 	for name := range names {
 		if d.uses[name] {

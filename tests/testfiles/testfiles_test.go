@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/testfiles"
 )
 
-// source is a package with a test for each way to be touched.
+// source is a package with a test for each way in which a test can use changed lines.
 const source = `package x
 
 import "testing"

@@ -348,7 +348,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
+	w.Write(append(data, '\n')) //nolint:errcheck // an error means that the peer has disconnected
 }
 
 func writeError(w http.ResponseWriter, status int, code, text string) {

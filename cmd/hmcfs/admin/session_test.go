@@ -47,7 +47,7 @@ func newKeyedRig(t testing.TB, uid int) *keyedRig {
 func newKeyedRigWith(t testing.TB, uid int, change func(*admin.Options)) *keyedRig {
 	t.Helper()
 	kit.Check(t)
-	dir, err := os.MkdirTemp("", "hmcfs-admin-") //nolint:usetesting // a socket's path is short
+	dir, err := os.MkdirTemp("", "hmcfs-admin-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

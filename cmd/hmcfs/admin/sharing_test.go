@@ -165,7 +165,7 @@ type shareRig struct {
 func rig(t *testing.T, o admin.Options, uid int) *shareRig {
 	t.Helper()
 	kit.Check(t)
-	dir, err := os.MkdirTemp("", "hmcfs-admin-") //nolint:usetesting // a socket's path is short
+	dir, err := os.MkdirTemp("", "hmcfs-admin-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

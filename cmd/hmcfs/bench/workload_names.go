@@ -79,7 +79,7 @@ func DropNames() error {
 func retry(fn func() (int, error)) (int, error) {
 	for {
 		n, err := fn()
-		if err != unix.EINTR { //nolint:errorlint // a system call's error is plain
+		if err != unix.EINTR { //nolint:errorlint // system calls return unwrapped errors
 			return n, err
 		}
 	}

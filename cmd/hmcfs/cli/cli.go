@@ -155,7 +155,7 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 }
 
 func (a *app) execute(ctx context.Context) int {
-	root := a.root() //nolint:contextcheck // cobra hands the context to the verb
+	root := a.root() //nolint:contextcheck // cobra passes the context to the command
 	root.SetArgs(a.Args[1:])
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, context.Canceled) && a.signal.Load() != 0 {

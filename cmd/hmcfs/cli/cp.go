@@ -78,7 +78,7 @@ func checkTarget(target string) error {
 	}
 	m, found, err := place.MountOf(abs)
 	if err != nil || !found {
-		return nil //nolint:nilerror // the copy itself tells what is wrong
+		return nil //nolint:nilerror // the copy itself reports the error
 	}
 	if abs != m.MountPoint {
 		if _, err = os.Lstat(abs); err == nil || filepath.Dir(abs) != m.MountPoint {

@@ -30,7 +30,7 @@ func writeReady(w io.Writer, msg readyMessage) {
 	if err != nil {
 		return
 	}
-	w.Write(append(data, '\n')) //nolint:errcheck // whoever started the daemon is gone
+	w.Write(append(data, '\n')) //nolint:errcheck // an error means that the process that started the daemon has ended
 }
 
 // daemonise starts the program again as a daemon and returns when the mount answers, or
@@ -63,7 +63,7 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 		}
 		return cmd.Process.Release()
 	}
-	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
+	cmd.Wait() //nolint:errcheck // its message, or the lack of one, is the error
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("mount %s: the daemon exited without reporting an error; see its log %s", p.MountPoint, log.Name())
 	}
@@ -104,7 +104,7 @@ func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessag
 	case err := <-got:
 		return msg, err
 	case <-ctx.Done():
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // an error means that it has already ended
 		err := <-got
 		msg.Ready = false
 		return msg, err

@@ -33,7 +33,7 @@ func (a *app) docsVerb() *cobra.Command {
 		Args:   arguments(1, 2, "cli, config, or man DIR"),
 	}
 	return runs(cmd, func(_ context.Context, args []string) error {
-		root := a.root() //nolint:contextcheck // cobra hands the context to the verb
+		root := a.root() //nolint:contextcheck // cobra passes the context to the command
 		switch {
 		case len(args) == 1 && (args[0] == "cli" || args[0] == "config"):
 			return writeDoc(a.Stdout, args[0]+".md.tmpl", root)

@@ -80,7 +80,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, j.Close()) }() //nolint:contextcheck // the end is not the context's
+		defer func() { err = errors.Join(err, j.Close()) }() //nolint:contextcheck // cleanup must not depend on the context
 		rows, err := f.measure(ctx, j, set, o)
 		if err != nil || j.World().Rank() != 0 {
 			return err

@@ -43,7 +43,7 @@ func TestJobsAreInOnesOwnPlace(t *testing.T) {
 // shortLink is a short path to a directory.
 func shortLink(t *testing.T, dir string) string {
 	t.Helper()
-	short, err := os.MkdirTemp("/tmp", "j") //nolint:usetesting // a test's own directory is too long
+	short, err := os.MkdirTemp("/tmp", "j") //nolint:usetesting // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

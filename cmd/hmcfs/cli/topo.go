@@ -143,7 +143,7 @@ func (a *app) drawTopology(g *topology.Graph, path string) error {
 		_, err := io.WriteString(a.Stdout, b.String())
 		return err
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil { //nolint:gosec // a picture; the umask decides
+	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil { //nolint:gosec // the picture is not secret; the umask restricts it
 		return fmt.Errorf("write the picture: %w", err)
 	}
 	return nil

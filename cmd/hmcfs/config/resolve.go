@@ -90,7 +90,7 @@ func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
 	if err := p.set(&s.Options, texts); err != nil {
 		// Use the default, so that the other checks can go on.
 		if p.Default != "" {
-			p.set(&s.Options, []string{p.Default}) //nolint:errcheck // a default is right
+			p.set(&s.Options, []string{p.Default}) //nolint:errcheck // a default is always valid
 		}
 		return Setting{}, fmt.Errorf("%s: %w", source, err)
 	}

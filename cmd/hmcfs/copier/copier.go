@@ -199,7 +199,7 @@ func (c *copier) total(roots []job) int64 {
 			sum += p.end - p.off
 			continue
 		}
-		filepath.WalkDir(r.source, func(_ string, d fs.DirEntry, err error) error { //nolint:errcheck // only for the bar
+		filepath.WalkDir(r.source, func(_ string, d fs.DirEntry, err error) error { //nolint:errcheck // the sum is only for the progress bar
 			if err != nil || !d.Type().IsRegular() {
 				return nil
 			}

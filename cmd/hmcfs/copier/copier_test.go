@@ -50,7 +50,7 @@ func same(t *testing.T, a, b string) {
 // that the kernel can't copy by itself.
 func elsewhere(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "copier-") //nolint:usetesting // on tmpfs, whatever the test's own is on
+	dir, err := os.MkdirTemp("/dev/shm", "copier-") //nolint:usetesting // it must be on tmpfs, wherever t.TempDir is
 	if err != nil {
 		t.Skip("no second file system: ", err)
 	}

@@ -111,7 +111,7 @@ func finish(dst *os.File, info fs.FileInfo) error {
 // was copied. It returns a text that says which.
 func giveUp(dst *os.File, made bool, consistent int64) string {
 	if !made {
-		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
+		dst.Truncate(consistent) //nolint:errcheck // the error that led here is reported
 		return fmt.Sprintf("%s is truncated to the %d bytes that were copied", dst.Name(), consistent)
 	}
 	named, err := os.Lstat(dst.Name())
@@ -126,7 +126,7 @@ func giveUp(dst *os.File, made bool, consistent int64) string {
 func copyTensorFacts(src, dst *os.File) {
 	for _, name := range []string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"} {
 		if value := fileXattr(src, name); value != "" {
-			unix.Fsetxattr(int(dst.Fd()), name, []byte(value), 0) //nolint:errcheck // the target is no hmcfs file
+			unix.Fsetxattr(int(dst.Fd()), name, []byte(value), 0) //nolint:errcheck // an error means that the target is not an hmcfs file
 		}
 	}
 }

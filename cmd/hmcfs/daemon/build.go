@@ -108,7 +108,7 @@ func (d *Daemon) startGuard(_ context.Context, back *undo) error {
 		return nil
 	}
 	d.guard = owner.NewGuard(d.opts.Guard, 0)
-	back.push(func() { d.guard.Close() }) //nolint:errcheck // the failure that led here is told
+	back.push(func() { d.guard.Close() }) //nolint:errcheck // the error that led here is reported
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 	d.raw = raw
 	back.push(func() {
 		for _, dev := range d.raw {
-			dev.Close() //nolint:errcheck // the failure that led here is told
+			dev.Close() //nolint:errcheck // the error that led here is reported
 		}
 	})
 	for _, dev := range raw {
@@ -157,7 +157,7 @@ func removeTier(runtimeDir string) {
 		return
 	}
 	for _, l := range left {
-		l.Remove() //nolint:errcheck // the failure that led here is told
+		l.Remove() //nolint:errcheck // the error that led here is reported
 	}
 }
 
@@ -170,7 +170,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
+		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the error that led here is reported
 	}
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{
 		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Logger: d.opts.Logger,
@@ -186,7 +186,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
 	}
-	back.push(func() { d.meta.Close() }) //nolint:errcheck // the failure that led here is told
+	back.push(func() { d.meta.Close() }) //nolint:errcheck // the error that led here is reported
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		return err
 	}
 	d.engine = engine
-	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
+	back.push(func() { engine.Close() }) //nolint:errcheck // the error that led here is reported
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
@@ -250,7 +250,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.tree, d.collector = cluster.NewMesh(d.store, nil), d.newCollector(nil)
 	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
-		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
+		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the error that led here is reported
 	})
 	return nil
 }

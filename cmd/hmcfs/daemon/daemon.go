@@ -220,5 +220,5 @@ func raiseFileLimit() {
 		}
 	}
 	lim.Cur = lim.Max
-	unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) //nolint:errcheck // it works with fewer
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) //nolint:errcheck // the daemon works with a lower limit
 }

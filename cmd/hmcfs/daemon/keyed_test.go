@@ -19,7 +19,7 @@ import (
 // test.
 func unmounted(t *testing.T, specs ...string) *Daemon {
 	t.Helper()
-	root, err := os.MkdirTemp("", "hmcfs-daemon-") //nolint:usetesting // a socket's path is short
+	root, err := os.MkdirTemp("", "hmcfs-daemon-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (d *Daemon) openIndex(context.Context) error {
 		return nil
 	}
 	var err error
-	o.index, err = keyindex.New(keyindex.Options{ //nolint:contextcheck // it lives as long as the mount
+	o.index, err = keyindex.New(keyindex.Options{ //nolint:contextcheck // it lasts until the mount ends
 		Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger,
 	})
 	return err

@@ -68,7 +68,7 @@ func ReadTopology(path string) (*topology.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was only read
 	text, err := io.ReadAll(io.LimitReader(f, topology.MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)

@@ -106,7 +106,7 @@ func (r *Report) Kernel(m *Machine) {
 	f, err := os.OpenFile(m.path("/dev/fuse"), os.O_RDWR, 0)
 	switch {
 	case err == nil:
-		f.Close() //nolint:errcheck // nothing was asked of it
+		f.Close() //nolint:errcheck // it was only opened
 		r.add("fuse", OK, "", "/dev/fuse can be opened")
 	case errors.Is(err, fs.ErrNotExist):
 		r.add("fuse", Problem, "modprobe fuse, or start the container with --device /dev/fuse", "there is no /dev/fuse")

@@ -37,7 +37,7 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 		}
 		m, err := NewMeter(ctx, g, &last, o(r))
 		if err != nil {
-			return errors.Join(err, g.Close()) //nolint:contextcheck // the end is not the context's
+			return errors.Join(err, g.Close()) //nolint:contextcheck // cleanup must not depend on the context
 		}
 		defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // as above
 		change(r, m)

@@ -58,7 +58,7 @@ type station struct {
 // newStation opens the devices.
 func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 	s := &station{opts: o, devs: map[devices.Name]devices.Device{}}
-	defer func() { //nolint:contextcheck // the end is not the context's
+	defer func() { //nolint:contextcheck // cleanup must not depend on the context
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}

@@ -62,7 +62,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 		if err = p.connect(ctx); err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
-		defer func() { err = errors.Join(err, p.domain.Destroy()) }() //nolint:contextcheck // the end is not the context's
+		defer func() { err = errors.Join(err, p.domain.Destroy()) }() //nolint:contextcheck // cleanup must not depend on the context
 	}
 	if r.wants(OpBounce) {
 		defer func() { err = errors.Join(err, p.bounce.memory.free(context.WithoutCancel(ctx))) }()
@@ -84,7 +84,7 @@ func (p *pair) connect(ctx context.Context) error {
 	}
 	p.domain = d
 	if _, err := p.answer(ctx); err != nil {
-		return errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
+		return errors.Join(err, d.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return nil
 }

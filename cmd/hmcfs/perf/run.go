@@ -35,7 +35,7 @@ func Run(ctx context.Context, o RunOptions) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }() //nolint:contextcheck // the end is not the context's
+	defer func() { err = errors.Join(err, s.close()) }() //nolint:contextcheck // cleanup must not depend on the context
 	r := &runner{station: s, opts: &o, report: Report{GB: 1e9}}
 	for i, t := range o.Transports {
 		for j, at := range o.Peers {
@@ -90,7 +90,7 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 	if err = r.open(only); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.hangUp()) }() //nolint:contextcheck // the end is not the context's
+	defer func() { err = errors.Join(err, r.hangUp()) }() //nolint:contextcheck // cleanup must not depend on the context
 	if err = r.connect(ctx, at); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }() //nolint:contextcheck // the end is not the context's
+	defer func() { err = errors.Join(err, s.close()) }() //nolint:contextcheck // cleanup must not depend on the context
 	if len(o.Transports) == 0 {
 		o.Transports = transports()
 	}

@@ -62,7 +62,7 @@ func (g *servedRunner) leave(ctx context.Context) error {
 	g.memory, g.bounce, g.domain = nil, nil, nil
 	var errs []error
 	if d != nil {
-		errs = append(errs, d.Destroy()) //nolint:contextcheck // the end is not the context's
+		errs = append(errs, d.Destroy()) //nolint:contextcheck // cleanup must not depend on the context
 	}
 	return errors.Join(append(errs, m.free(ctx), b.free(ctx))...)
 }

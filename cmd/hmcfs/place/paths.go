@@ -179,7 +179,7 @@ func Absolute(path string) (string, error) {
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
-		return abs, nil //nolint:nilerror // the mount table is asked by the name as given
+		return abs, nil //nolint:nilerror // the mount table is searched for the path as given
 	}
 	named := filepath.Join(parent, filepath.Base(abs))
 	if _, found, err := MountAt(named); err == nil && found {

@@ -269,7 +269,7 @@ func (s *serving) pass(rank, stream int, from io.Reader) error {
 			}
 		}
 		if err != nil {
-			return nil //nolint:nilerr // its end, or that nobody supervises it any more
+			return nil //nolint:nilerr // the output has ended, or the rank is no longer supervised
 		}
 	}
 }

@@ -113,7 +113,7 @@ type world struct {
 func newWorld(t *testing.T, ranks int, program ...string) *world {
 	t.Helper()
 	kit.Check(t)
-	dir, err := os.MkdirTemp("", "r") //nolint:usetesting // a test's own directory is too long for a socket's path
+	dir, err := os.MkdirTemp("", "r") //nolint:usetesting // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestBarriers(t *testing.T) {
 
 func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	kit.Check(t)
-	dir := must(os.MkdirTemp("", "r")) //nolint:usetesting // a test's own directory is too long for a socket's path
+	dir := must(os.MkdirTemp("", "r")) //nolint:usetesting // the path of t.TempDir is too long for a socket
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "b.sock")
 	m := newJobBarriers(3)

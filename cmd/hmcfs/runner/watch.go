@@ -86,7 +86,7 @@ func (w *watch) open(ctx context.Context) error {
 // log creates the file for the output of a rank; nil if there is none.
 func (w *watch) log(rank int) (io.Writer, error) {
 	if w.plan.LogDir == "" {
-		return nil, nil //nolint:nilnil // a writer that is not there
+		return nil, nil //nolint:nilnil // nil means no log file
 	}
 	f, err := create(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log")
 	if err != nil {

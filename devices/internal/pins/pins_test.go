@@ -73,7 +73,7 @@ type use struct {
 func TestTable(t *testing.T) {
 	kit.Check(t)
 	const n = 64
-	d, rng := newDriver(t, n), rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that can be repeated
+	d, rng := newDriver(t, n), rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the test must be repeatable
 	var table Table[int]
 	var uses []use
 	refused := 0
@@ -151,7 +151,7 @@ func TestTableTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for dev := range 4 {
 		all.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(dev), 3)) //nolint:gosec // a test that can be repeated
+			rng := rand.New(rand.NewPCG(uint64(dev), 3)) //nolint:gosec // the test must be repeatable
 			for range 500 {
 				from := 8 * rng.IntN(7)
 				unpin, err := table.Pin(dev, d.memory[from:from+16], d.register(from, from+16))

@@ -28,7 +28,7 @@ type modes struct {
 	err       error
 }
 
-//nolint:gochecknoglobals // the same rules for all bodies, worked out once
+//nolint:gochecknoglobals // the same modes for all bodies, created once
 var codec = sync.OnceValue(newModes)
 
 // newModes returns the modes. Strings are byte strings, since Linux treats names as arbitrary

@@ -37,7 +37,7 @@ type Client struct {
 	inode  func(*os.File) (objects.Ino, error)
 	keys   objects.Keys
 	// life ends with Close, and every call with it.
-	life context.Context //nolint:containedctx // the client's own, as long as it
+	life context.Context //nolint:containedctx // it is the lifetime of the client
 	end  context.CancelFunc
 	// calls counts the calls in progress; it is incremented with mu held, and never after the
 	// client was closed.

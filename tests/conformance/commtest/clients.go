@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testClients has two ranks of one host, which don't listen and so have no address, connect to a
+// testClients connects two ranks of one host, which don't listen and so have no address, to a
 // third one: both stay connected.
 func testClients(t *testing.T, w Way) {
 	job := w.open(t, 1, nil)

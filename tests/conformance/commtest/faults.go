@@ -92,7 +92,7 @@ func testTakenRank(t *testing.T, w Way) {
 	newBystander(t, job, 1, 0).works(t, 1)
 }
 
-// testBothConnect has two ranks connect to each other at the same time.
+// testBothConnect lets two ranks connect to each other at the same time.
 func testBothConnect(t *testing.T, w Way) {
 	for range 20 {
 		job := w.open(t, 2, nil)
@@ -225,7 +225,7 @@ func reconnect(t testing.TB, job *world, by *relay) {
 	}
 }
 
-// testStalledPeer has the network drop everything: a request whose context ends returns that
+// testStalledPeer makes the network drop everything: a request whose context ends returns that
 // error, and the session ends after its timeout.
 func testStalledPeer(t *testing.T, w Way) {
 	if w.Beside {

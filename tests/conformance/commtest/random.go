@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testRandom has three ranks access each other's memory at once, several goroutines for each
-// pair, with random operations. Each goroutine has a part of the memory to itself and knows the
-// content that it must have.
+// testRandom lets three ranks access each other's memory concurrently with random operations,
+// in several goroutines for each pair. Each goroutine has its own part of the memory and knows
+// its expected content.
 func testRandom(t *testing.T, w Way) {
 	steps := 300
 	if testing.Short() || kit.Race() {

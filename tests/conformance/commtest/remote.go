@@ -65,7 +65,8 @@ func testRemoteSpans(t *testing.T, w Way) {
 	}
 }
 
-// testLentFile has a file of the lender grow in order, by the transport.
+// testLentFile copies into a peer's region of a file that is shorter than the region: the
+// transport extends the file in order.
 func testLentFile(t *testing.T, w Way) {
 	job := w.pair(t)
 	size := large(5<<20) + 77

@@ -118,7 +118,7 @@ func testBounds(t *testing.T, w Way) {
 		for _, descriptor := range []wire.Descriptor{d, forged} {
 			op.Local, op.Remote = local, descriptor
 			if op.Size == 0 && descriptor == forged {
-				continue // moves nothing, so nobody is asked
+				continue // moves nothing, so no request is sent
 			}
 			if err := job.ranks[0].Put(within(t), 1, op); !errors.Is(err, devices.ErrRange) {
 				t.Errorf("put %+v: %v", op, err)

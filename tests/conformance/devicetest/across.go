@@ -53,7 +53,7 @@ func RunShared(t *testing.T, open Opener) {
 		t.Run("export "+string(kind), func(t *testing.T) { e.with(t).exportAcross(kind) })
 	}
 	for _, kind := range kinds {
-		if kind == devices.HandleIPC { // of the others a descriptor would have to be sent
+		if kind == devices.HandleIPC { // the other kinds would require passing a descriptor
 			t.Run("import "+string(kind), func(t *testing.T) { e.with(t).importAcross(kind) })
 		}
 	}
@@ -73,7 +73,7 @@ func (e *env) other(word string) *exec.Cmd {
 	return cmd
 }
 
-// exportAcross has another process read and write memory of this one.
+// exportAcross lets another process read and write memory of this one.
 func (e *env) exportAcross(kind devices.HandleKind) {
 	mem := e.shared(kind, Bytes(acrossSize, seedOwner))
 	defer func() { e.release(mem) }()

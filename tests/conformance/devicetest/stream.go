@@ -47,8 +47,8 @@ func checkStream(e *env) {
 	e.ok(s.Sync(e.ctx))
 }
 
-// checkStreamOrder has a compute stream and a communication stream wait for each other, and both
-// for a signal of the host, many times.
+// checkStreamOrder lets a compute stream and a communication stream wait for each other, and
+// both for a signal of the host, many times.
 func checkStreamOrder(e *env) {
 	n := e.within(32 * kib)
 	compute, comm := e.stream(), e.stream()

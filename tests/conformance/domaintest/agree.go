@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testIsolation makes two domains of the same ranks, in another order, and
-// one beside them: nothing crosses.
+// testIsolation forms two domains of the same ranks, in different order, and a third one
+// besides: no message crosses between them.
 func testIsolation(t *testing.T, w commtest.Way) {
 	job := open(t, w, 4, nil)
 	first, second := job.form(t, "first", 2, 0), job.form(t, "second", 0, 2)
@@ -25,7 +25,7 @@ func testIsolation(t *testing.T, w commtest.Way) {
 		t.Errorf("ranks %v and %v", first[0].Ranks(), second[0].Ranks())
 	}
 	const n = 5000
-	// From rank 2 of the job to rank 0 of it, with one tag, in both domains.
+	// From rank 2 of the job to rank 0 of the job, with one tag, in both domains.
 	if err := first[0].Send(within(t), filled(t, job, 2, n, 1), 1, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func testNotMember(t *testing.T, w commtest.Way) {
 	}
 }
 
-// testMismatch has sends and receives that don't agree, with the receive
-// first and last; both sides get the error, and go on.
+// testMismatch posts sends and receives that don't match, with the receive first and last;
+// both sides get the error, and remain usable.
 func testMismatch(t *testing.T, w commtest.Way) {
 	type side struct {
 		typ   elem.Type
@@ -103,7 +103,7 @@ func testMismatch(t *testing.T, w commtest.Way) {
 					var sent error
 					together(t, 2, func(i int) error {
 						if i == 0 {
-							// One that went unasked hears of it by the flush.
+							// An eager send gets the error from the flush.
 							sent = errors.Join(c[0].SendMulti(within(t), from, 1, tag), c[0].Flush(within(t), 1))
 							return nil
 						}
@@ -118,7 +118,7 @@ func testMismatch(t *testing.T, w commtest.Way) {
 	}
 }
 
-// mismatched demands the error of a mismatch, with both values.
+// mismatched checks for a mismatch error, with both values.
 func mismatched(t *testing.T, err error, param domain.Param, truncated bool) {
 	t.Helper()
 	var bad *domain.MismatchError
@@ -134,7 +134,7 @@ func mismatched(t *testing.T, err error, param domain.Param, truncated bool) {
 	}
 }
 
-// testOurselves sends to and receives from the own rank.
+// testOurselves sends to and receives from the rank itself.
 func testOurselves(t *testing.T, w commtest.Way) {
 	job := open(t, w, 1, nil)
 	c := job.form(t, "alone", 0)[0]
@@ -264,7 +264,7 @@ func testNames(t *testing.T, w commtest.Way) {
 	}
 }
 
-// testLists has ranks make one domain with different lists.
+// testLists lets ranks form one domain with different lists.
 func testLists(t *testing.T, w commtest.Way) {
 	job := open(t, w, 3, nil)
 	lists := [][]wire.Rank{{0, 1}, {1, 0}}
@@ -277,7 +277,7 @@ func testLists(t *testing.T, w commtest.Way) {
 		}
 		return nil
 	})
-	// Rank 2 is in nobody else's list: it alone fails.
+	// Rank 2 is in no other rank's list: only its call fails.
 	c := job.form(t, "d", 0, 1)
 	var bad *domain.ListError
 	if _, err := job.nodes[2].domains.NewComm(within(t), "d", []wire.Rank{0, 1, 2}); !errors.As(err, &bad) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// effort has what was set up for a rank: all of it stays as it is once the
-// domain is made and its buffers are prepared.
+// effort counts the resources of a rank: none is added once the domain is formed and its
+// buffers are prepared.
 type effort struct {
 	dials  comm.Stats
 	memory region.Stats
@@ -24,8 +24,8 @@ func (n *node) effort() effort {
 	return effort{n.comm.Stats(), n.comm.Table().Stats(), n.domains.Stats().Keys}
 }
 
-// testEstablished counts connections, registrations and keys from the first
-// operation on: a domain has what it needs when it is made.
+// testEstablished counts connections, registrations and keys from the first operation on: a
+// domain sets up everything when it is formed.
 func testEstablished(t *testing.T, w commtest.Way) {
 	const ranks, n = 3, 3 * domain.DefaultEager
 	job := open(t, w, ranks, nil)
@@ -66,8 +66,8 @@ func testEstablished(t *testing.T, w commtest.Way) {
 	})
 }
 
-// rotate sends a view to the right and receives one from the left. The last
-// rank sends first, so that large ones don't wait in a ring.
+// rotate sends a view to the right and receives one from the left. The last rank sends first,
+// so that large messages don't wait in a cycle.
 func rotate(ctx context.Context, c *domain.Comm, v domain.View) error {
 	n := domain.Rank(c.Size())
 	right, left := (c.Rank()+1)%n, (c.Rank()+n-1)%n

@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// testNoWorkOnDataPath counts what a buffer costs that nobody has prepared:
-// one key for each peer, once.
+// testNoWorkOnDataPath counts the cost of a buffer that was not prepared: one key for each
+// peer, once.
 func testNoWorkOnDataPath(t *testing.T, w commtest.Way) {
 	job, c := pair(t, w, noEager)
 	const n = 10_000
@@ -29,7 +29,7 @@ func testNoWorkOnDataPath(t *testing.T, w commtest.Way) {
 	if after.Keys-before.Keys != 1 || after.Rendezvous-before.Rendezvous != 200 || after.Eager != before.Eager {
 		t.Errorf("%+v became %+v", before, after)
 	}
-	// Keys go with their buffers: many short-lived ones leave none behind.
+	// Keys are released with their buffers: many short-lived buffers leave none behind.
 	for range 300 {
 		b, err := job.nodes[0].comm.Table().Alloc(n)
 		if err != nil {
@@ -44,9 +44,9 @@ func testNoWorkOnDataPath(t *testing.T, w commtest.Way) {
 
 func testMissingRank(t *testing.T, w commtest.Way) {
 	job := open(t, w, 3, nil)
-	// Ranks 3 and 7 are in nobody's book, rank 1 is there and does not come.
+	// No address is known for ranks 3 and 7, and rank 1 exists but does not join.
 	ranks := []wire.Rank{7, 2, 0, 1, 3}
-	// The two that come are connected, and the time is for what they say.
+	// The two that join are connected first, so that the timeout covers only their exchange.
 	job.form(t, "first", 0, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -65,12 +65,12 @@ func testMissingRank(t *testing.T, w commtest.Way) {
 		})
 	}
 	made.Wait()
-	// The name is free again, and what was told of the first try is void.
+	// The name is free again, and the messages of the first attempt are void.
 	c := job.form(t, "d", 0, 1, 2)
 	move(t, c, filled(t, job, 0, 100, 1), view(t, host(t, job, 1, 100), 0, 100), 1, true)
 }
 
-// testTimeout waits for what nobody sends, and goes on.
+// testTimeout waits for a message that is never sent, then continues.
 func testTimeout(t *testing.T, w commtest.Way) {
 	job, c := pair(t, w, nil)
 	v, check := empty(t, job, 1, 100)
@@ -85,13 +85,12 @@ func testTimeout(t *testing.T, w commtest.Way) {
 	if err = c[1].Recv(ended, v, 0, 77); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	// The receives that gave up take nothing.
+	// The receives that timed out take no message.
 	move(t, c, filled(t, job, 0, 100, 3), v, 77, false)
 	check(3)
 }
 
-// testWithdrawn has a send give up: its receive, whenever it comes, takes the
-// next message.
+// testWithdrawn withdraws a send: its receive, whenever it is posted, takes the next message.
 func testWithdrawn(t *testing.T, w commtest.Way) {
 	job, c := pair(t, w, noEager)
 	const n = 1 << 20
@@ -107,7 +106,7 @@ func testWithdrawn(t *testing.T, w commtest.Way) {
 	check(5)
 }
 
-// testCycle has three ranks send to each other in a ring before any receives.
+// testCycle lets three ranks send to each other in a ring before any receives.
 func testCycle(t *testing.T, w commtest.Way) {
 	const ranks, n = 3, 1 << 20
 	job := open(t, w, ranks, noEager)
@@ -127,13 +126,13 @@ func testCycle(t *testing.T, w commtest.Way) {
 		}
 		return nil
 	})
-	// And without a cycle: rank 2 waits for 1, which waits for nobody.
+	// Also without a cycle: rank 2 waits for rank 1, which does not wait.
 	err := c[2].Recv(shortly(t), view(t, host(t, job, 2, n), 0, n), 1, 1)
 	var late *domain.TimeoutError
 	if !errors.As(err, &late) || late.Cycle != nil {
 		t.Errorf("no cycle: %v", err)
 	}
-	// All are of use afterwards.
+	// All ranks are usable afterwards.
 	together(t, ranks, func(i int) error {
 		right, left := domain.Rank((i+1)%ranks), domain.Rank((i+ranks-1)%ranks)
 		v, check := empty(t, job, i, n)
@@ -145,7 +144,7 @@ func testCycle(t *testing.T, w commtest.Way) {
 	})
 }
 
-// pending begins one of each request that nothing of rank 1 answers.
+// pending starts one of each kind of request that rank 1 does not answer.
 func pending(t *testing.T, job *world, c *domain.Comm) []*domain.Request {
 	t.Helper()
 	const n = 1 << 20
@@ -162,7 +161,7 @@ func pending(t *testing.T, job *world, c *domain.Comm) []*domain.Request {
 	return out
 }
 
-// demand waits for all requests to fail in one way.
+// demand waits for all requests to fail with one error.
 func demand(t *testing.T, all []*domain.Request, want error) {
 	t.Helper()
 	for i, r := range all {
@@ -172,8 +171,8 @@ func demand(t *testing.T, all []*domain.Request, want error) {
 	}
 }
 
-// testDestroy destroys a domain with requests under way, on either side, while
-// another domain of the same ranks works on.
+// testDestroy destroys a domain with pending requests, on either side, while another domain of
+// the same ranks continues to work.
 func testDestroy(t *testing.T, w commtest.Way) {
 	for name, destroys := range map[string]int{"own": 0, "peer": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +182,7 @@ func testDestroy(t *testing.T, w commtest.Way) {
 			waiting := make(chan error, 1)
 			v := view(t, host(t, job, 0, 10), 0, 10)
 			go func() { waiting <- c[0].Recv(within(t), v, 1, 96) }()
-			// What came whole before the end of its sender is still received.
+			// A message that was complete before the end of its sender is still received.
 			if err := c[1].Send(within(t), filled(t, job, 1, 100, 6), 0, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +205,7 @@ func testDestroy(t *testing.T, w commtest.Way) {
 				t.Errorf("afterwards: %v", err)
 			}
 			move(t, []*domain.Comm{other[1], other[0]}, filled(t, job, 0, 1<<20, 2), view(t, host(t, job, 1, 1<<20), 0, 1<<20), 1, true)
-			// The name can be used again.
+			// The name can be reused.
 			if err := c[1-destroys].Destroy(); err != nil {
 				t.Fatal(err)
 			}
@@ -216,8 +215,8 @@ func testDestroy(t *testing.T, w commtest.Way) {
 	}
 }
 
-// testPeerGone ends the session of one pair: its requests fail, the other
-// pairs go on, and a domain that is made anew works.
+// testPeerGone ends the session of one pair: its requests fail, the other pairs continue, and
+// a newly formed domain works.
 func testPeerGone(t *testing.T, w commtest.Way) {
 	job := open(t, w, 3, nil)
 	c := job.form(t, "all", all(3)...)
@@ -250,8 +249,8 @@ func testPeerGone(t *testing.T, w commtest.Way) {
 	move(t, c, filled(t, job, 0, 1<<20, 1), view(t, host(t, job, 1, 1<<20), 0, 1<<20), 1, true)
 }
 
-// testStalledPair fills the window of a receiver that is asleep: its sender
-// waits, and nobody else does, not even the same two ranks in another domain.
+// testStalledPair fills the window of a receiver that does not receive: only its sender waits,
+// and no other, not even the same two ranks in another domain.
 func testStalledPair(t *testing.T, w commtest.Way) {
 	job := open(t, w, 4, func(o *domain.Options) { o.Window = domain.MinWindow })
 	c := job.form(t, "all", all(4)...)
@@ -282,7 +281,7 @@ func testStalledPair(t *testing.T, w commtest.Way) {
 		check(uint64(k))
 		move(t, beside, src, view(t, host(t, job, 1, n), 0, n), 1, false)
 	}
-	// Another tag of the stalled pair gets through too.
+	// Messages with another tag of the stalled pair get through too.
 	move(t, c, src, view(t, host(t, job, 1, n), 0, n), 2, true)
 	for range stalled {
 		v, check := empty(t, job, 1, n)

@@ -19,13 +19,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// sizes are those of the contract, and those around the limit of what goes
-// unasked.
+// sizes returns the sizes of the contract, and those around the limit of eager sends.
 func sizes() []int {
 	return []int{0, 1, 4095, 4096, domain.DefaultEager, domain.DefaultEager + 1, 1<<20 + 1}
 }
 
-// both runs a test with sends that go unasked, and with none.
+// both runs a test with eager sends, and without.
 func both(t *testing.T, fn func(t *testing.T, tweak func(*domain.Options))) {
 	t.Helper()
 	t.Run("eager", func(t *testing.T) { fn(t, nil) })
@@ -62,7 +61,7 @@ func testDeviceMemory(t *testing.T, w commtest.Way) {
 	})
 }
 
-// moves sends all sizes, each with the receive before the send and after it.
+// moves sends all sizes, each with the receive posted before the send and after it.
 func moves(t *testing.T, job *world, c []*domain.Comm, from, to memory) {
 	t.Helper()
 	most := 1<<20 + 1
@@ -79,8 +78,8 @@ func moves(t *testing.T, job *world, c []*domain.Comm, from, to memory) {
 	}
 }
 
-// move sends one view from the first rank to the second one; with late the receive begins
-// after the send.
+// move sends one view from the first rank to the second; if late is true, the receive is
+// posted after the send.
 func move(t *testing.T, c []*domain.Comm, from, to domain.View, tag wire.Tag, late bool) {
 	t.Helper()
 	begin := func() *domain.Request {
@@ -106,8 +105,7 @@ func move(t *testing.T, c []*domain.Comm, from, to domain.View, tag wire.Tag, la
 	}
 }
 
-// testTensor is the contract's first case: 1024 × 1024 float32, and the shape
-// kept.
+// testTensor is the contract's first case: 1024 × 1024 float32, with the shape preserved.
 func testTensor(t *testing.T, w commtest.Way) {
 	job, c := pair(t, w, nil)
 	const n = 1024 * 1024
@@ -122,9 +120,8 @@ func testTensor(t *testing.T, w commtest.Way) {
 	transporttest.Check(t, dst, 0, 4*n, 7, 0)
 }
 
-// testOrder sends small and large messages with few tags; those of one tag
-// come in the order in which they were sent, those of others whenever asked
-// for.
+// testOrder sends small and large messages with few tags; messages with the same tag arrive in
+// the order in which they were sent, those with different tags in the order of the receives.
 func testOrder(t *testing.T, w commtest.Way) {
 	job, c := pair(t, w, nil)
 	const tags, each = 3, 20
@@ -204,7 +201,7 @@ func testMulti(t *testing.T, w commtest.Way) {
 		for i := range many {
 			many[i] = 4 << 10
 		}
-		// More than the window takes at once, too.
+		// More than fits into the window, too.
 		for range 4 {
 			multi(t, job, c, many...)
 		}
@@ -216,7 +213,7 @@ func testMulti(t *testing.T, w commtest.Way) {
 	})
 }
 
-// multi sends views of some sizes as one message, apart in memory.
+// multi sends views of several sizes, separate in memory, as one message.
 func multi(t *testing.T, job *world, c []*domain.Comm, sizes ...int) {
 	t.Helper()
 	total := 0
@@ -243,8 +240,8 @@ func multi(t *testing.T, job *world, c []*domain.Comm, sizes ...int) {
 	}
 }
 
-// testGroup rotates large buffers round a ring, where every rank sends first,
-// and meets ourselves among the peers.
+// testGroup rotates large buffers in a ring in which every rank sends first; the rank itself
+// is among the peers.
 func testGroup(t *testing.T, w commtest.Way) {
 	const ranks = 4
 	n := large(1 << 20)
@@ -277,8 +274,7 @@ func testGroup(t *testing.T, w commtest.Way) {
 	}
 }
 
-// testPipeline is the contract's sixth case: 0 → 1 → 2, 16 batches, +1, ×2,
-// -3.
+// testPipeline is the contract's sixth case: 0 → 1 → 2, 16 batches, +1, ×2, -3.
 func testPipeline(t *testing.T, w commtest.Way) {
 	const stages, batches = 3, 16
 	n := 1000
@@ -353,7 +349,7 @@ func testRandom(t *testing.T, w commtest.Way) {
 			return nil
 		}
 		for i := range each * ranks {
-			// All of the first tag, then all of the next.
+			// All messages of the first tag, then all of the next.
 			k := i / ranks / (each / tags)
 			k += i / ranks % (each / tags) * tags
 			if err := receive(i%ranks, k); err != nil {

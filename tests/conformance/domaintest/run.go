@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Run runs the list.
+// Run runs the suite.
 func Run(t *testing.T, w commtest.Way) {
 	for name, fn := range map[string]func(t *testing.T, w commtest.Way){
 		"Sizes":            testSizes,
@@ -37,8 +37,8 @@ func Run(t *testing.T, w commtest.Way) {
 		"StalledPair":      testStalledPair,
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A rank mounts nothing; others of the same run of tests mount
-			// their own meanwhile, below directories of this name.
+			// A rank mounts nothing; other tests of the same run create mounts of their own
+			// meanwhile, below directories of this name.
 			kit.Check(t, kit.Ignore("/hmcfs-"))
 			fn(t, w)
 		})

@@ -23,7 +23,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the timeout for events that must happen, however busy the machine is.
 const patience = 60 * time.Second
 
 // node is one rank of a job.
@@ -32,14 +32,14 @@ type node struct {
 	domains *domain.Domains
 }
 
-// world is the ranks of one job, all in this process.
+// world holds the ranks of one job, all in this process.
 type world struct {
 	way   commtest.Way
 	nodes []*node
 	book  map[wire.Rank]control.Address
 }
 
-// open makes n ranks that listen, and closes them at the test's end.
+// open creates n ranks that listen, and closes them at the end of the test.
 func open(t testing.TB, w commtest.Way, n int, tweak func(*domain.Options)) *world {
 	t.Helper()
 	job := &world{way: w, book: map[wire.Rank]control.Address{}}
@@ -49,7 +49,7 @@ func open(t testing.TB, w commtest.Way, n int, tweak func(*domain.Options)) *wor
 	return job
 }
 
-// rank makes one rank and notes where it listens.
+// rank creates one rank and records its address.
 func (w *world) rank(t testing.TB, rank wire.Rank, tweak func(*domain.Options)) *node {
 	t.Helper()
 	e, err := transport.New(transport.Options{})
@@ -88,7 +88,7 @@ func (w *world) rank(t testing.TB, rank wire.Rank, tweak func(*domain.Options)) 
 	return &node{c, d}
 }
 
-// all are the ranks 0 to n-1.
+// all returns the ranks 0 to n-1.
 func all(n int) []wire.Rank {
 	var out []wire.Rank
 	for i := range n {
@@ -97,8 +97,7 @@ func all(n int) []wire.Rank {
 	return out
 }
 
-// form makes a domain on all ranks of a list; the result is by rank of the
-// domain.
+// form forms a domain on all ranks of a list; the result is indexed by rank of the domain.
 func (w *world) form(t testing.TB, name string, ranks ...wire.Rank) []*domain.Comm {
 	t.Helper()
 	out := make([]*domain.Comm, len(ranks))
@@ -112,7 +111,7 @@ func (w *world) form(t testing.TB, name string, ranks ...wire.Rank) []*domain.Co
 	return out
 }
 
-// pair is a domain of ranks 0 and 1.
+// pair returns a domain of ranks 0 and 1.
 func pair(t testing.TB, w commtest.Way, tweak func(*domain.Options)) (*world, []*domain.Comm) {
 	t.Helper()
 	job := open(t, w, 2, tweak)
@@ -136,13 +135,13 @@ func together(t testing.TB, n int, fn func(i int) error) {
 	ranks.Wait()
 }
 
-// within gives a call the time of patience.
+// within returns a context with the timeout patience.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	return kit.Context(t, patience)
 }
 
-// shortly gives a call a moment.
+// shortly returns a context with a short timeout.
 func shortly(t testing.TB) context.Context {
 	t.Helper()
 	return kit.Context(t, 100*time.Millisecond)
@@ -164,17 +163,17 @@ func closing(t testing.TB, b *region.Buffer, err error) *region.Buffer {
 	return b
 }
 
-// memory makes n bytes of registered memory of a rank.
+// memory allocates n bytes of registered memory of a rank.
 type memory func(t testing.TB, w *world, rank, n int) *region.Buffer
 
-// host is host memory.
+// host allocates host memory.
 func host(t testing.TB, w *world, rank, n int) *region.Buffer {
 	t.Helper()
 	b, err := w.nodes[rank].comm.Table().Alloc(devices.Size(max(n, 1)))
 	return closing(t, b, err)
 }
 
-// device is memory of a simulated device.
+// device allocates memory of a simulated device.
 func device(t testing.TB, w *world, rank, n int) *region.Buffer {
 	t.Helper()
 	m := transporttest.Simulated(t, devices.Size(max(n, 1)), sim.Params{})
@@ -182,7 +181,7 @@ func device(t testing.TB, w *world, rank, n int) *region.Buffer {
 	return closing(t, b, err)
 }
 
-// filled is a whole buffer of host memory with the content of a seed.
+// filled returns a view of a new buffer of host memory with the content of a seed.
 func filled(t testing.TB, w *world, rank, n int, seed uint64) domain.View {
 	t.Helper()
 	b := host(t, w, rank, n)
@@ -190,8 +189,8 @@ func filled(t testing.TB, w *world, rank, n int, seed uint64) domain.View {
 	return view(t, b, 0, n)
 }
 
-// empty is a whole buffer of host memory for a message, and a check of what
-// came.
+// empty returns a view of a new buffer of host memory for a message, and a function that
+// checks the content received.
 func empty(t testing.TB, w *world, rank, n int) (v domain.View, check func(seed uint64)) {
 	t.Helper()
 	b := host(t, w, rank, n)
@@ -201,13 +200,13 @@ func empty(t testing.TB, w *world, rank, n int) (v domain.View, check func(seed 
 	}
 }
 
-// view is n bytes of a buffer.
+// view returns a view of n bytes of a buffer.
 func view(t testing.TB, b *region.Buffer, off, n int) domain.View {
 	t.Helper()
 	return typed(t, b, off, elem.Uint8, n)
 }
 
-// typed is n elements of a buffer.
+// typed returns a view of n elements of a buffer.
 func typed(t testing.TB, b *region.Buffer, off int, typ elem.Type, n int) domain.View {
 	t.Helper()
 	v, err := domain.NewView(b, devices.Offset(off), typ, uint64(n))
@@ -217,8 +216,7 @@ func typed(t testing.TB, b *region.Buffer, off int, typ elem.Type, n int) domain
 	return v
 }
 
-// large is a size in bytes, less where the race detector makes every byte
-// slow.
+// large returns a size in bytes, reduced under the race detector, which makes every byte slow.
 func large(n int) int {
 	if kit.Race() {
 		return n / 5

@@ -90,8 +90,8 @@ func testDuplicateEnds(t *testing.T, open Open) {
 	}
 }
 
-// testDuplicateLate has one rank not call Duplicate: the others get an error, and all can repeat
-// the call after that.
+// testDuplicateLate calls Duplicate on all ranks but one: the others get an error, and all can
+// repeat the call after that.
 func testDuplicateLate(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	for range 2 {
@@ -105,7 +105,7 @@ func testDuplicateLate(t *testing.T, open Open) {
 		}
 		all.Wait()
 		c := w.duplicates(ctx, t)
-		for _, x := range []*World{c, w} { // links of the fabric itself stay
+		for _, x := range []*World{c, w} { // closing the copy must not affect the links of the fabric itself
 			x.each(t, func(f fabric.Fabric) error { return exchange(ctx, f, 10_000) })
 		}
 	}

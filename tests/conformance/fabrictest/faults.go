@@ -52,7 +52,7 @@ func testClosed(t *testing.T, open Open) {
 	}
 }
 
-// flood sends until that fails.
+// flood sends until an error.
 func flood(ctx context.Context, f fabric.Fabric, to plan.Rank) error {
 	p := make([]byte, 1<<16)
 	for {
@@ -62,7 +62,7 @@ func flood(ctx context.Context, f fabric.Fabric, to plan.Rank) error {
 	}
 }
 
-// drain receives until that fails.
+// drain receives until an error.
 func drain(ctx context.Context, f fabric.Fabric, from plan.Rank) error {
 	p := make([]byte, 1<<16)
 	for {
@@ -144,7 +144,7 @@ func testKilled(t *testing.T, open Open) {
 	}
 }
 
-// testReforming has a rank start to reform while the others wait for it.
+// testReforming lets a rank start to reform while the others wait for it.
 func testReforming(t *testing.T, open Open) {
 	w, ctx := open(t, 3), within(t)
 	w.each(t, func(f fabric.Fabric) error {

@@ -40,7 +40,7 @@ func near(f fabric.Fabric) (ranks []plan.Rank) {
 	return ranks
 }
 
-// testSignals has the ranks write in turn, and see the values written before.
+// testSignals lets the ranks write in turn, and check the values written before.
 func testSignals(t *testing.T, open Open) {
 	for _, n := range []int{2, 5} {
 		w, ctx := mapped(t, open, n), within(t)
@@ -80,7 +80,7 @@ func testSignals(t *testing.T, open Open) {
 	}
 }
 
-// testShare has each rank write to the memory of the others.
+// testShare lets each rank write to the memory of the others.
 func testShare(t *testing.T, open Open) {
 	const n, part = 4, 10_000
 	w, ctx := mapped(t, open, n), within(t)

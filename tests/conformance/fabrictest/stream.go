@@ -36,7 +36,7 @@ func testFacts(t *testing.T, open Open) {
 	}
 }
 
-// testExchange has all ranks send to all others at once, in odd pieces.
+// testExchange lets all ranks send to all others concurrently, in odd pieces.
 func testExchange(t *testing.T, open Open) {
 	size := 3 << 20
 	if kit.Race() {
@@ -145,7 +145,7 @@ func testSizes(t *testing.T, open Open) {
 	})
 }
 
-// testWakes has one rank sleep for bytes, and one for room.
+// testWakes lets one rank sleep until bytes arrive, and another until there is room.
 func testWakes(t *testing.T, open Open) {
 	w, ctx := open(t, 2), within(t)
 	const rounds = 200

@@ -81,7 +81,7 @@ func checkDescriptors(e *env) {
 	u.exist(keys, false)
 }
 
-// checkManyAsync has 16 calls in progress at once.
+// checkManyAsync runs 16 calls concurrently.
 func checkManyAsync(e *env) {
 	u := e.user()
 	const calls = 16

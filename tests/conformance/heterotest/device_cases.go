@@ -115,7 +115,7 @@ func checkBeyond(e *env) {
 	keys := e.keys("k", 3)
 	from, into := owner.buffer(e.near(), same(3, shape{100, 200})...), reader.buffer(e.near(), shape{50, 101}, shape{50, 60}, shape{1, 1})
 	owner.set(keys, from)
-	into.lists[0].SourceOffset = 50 // 50 bytes are behind it in the first blob
+	into.lists[0].SourceOffset = 50 // the first blob has 50 bytes from there on
 	into.lists[1].SourceOffset = 51
 	into.lists[2].SourceOffset = 1<<63 - 1
 	r, err := reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{})
@@ -217,7 +217,7 @@ func checkMissingFirst(e *env) {
 		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	for i := 1; i < len(keys); i++ {
-		into.arrived(i, from) // while the first one is waited for
+		into.arrived(i, from) // while the call waits for the first one
 	}
 	owner.set(keys[:1], from.part(0, 1))
 	r, err := get.wait()
@@ -264,14 +264,14 @@ func checkAfterDelete(e *env) {
 	keys, shapes := e.keys("k", 4), e.shapes(4, 3, 2000)
 	from, into := owner.buffer(e.near(), shapes...), other.buffer(e.far(), shapes...)
 	owner.set(keys, from)
-	other.drop(keys[:2]) // anybody of the user's may
+	other.drop(keys[:2]) // any client of the same user may
 	b, err := owner.AsyncDevDelete(e.Context(), keys[2:])
 	e.ok(err)
 	r, err := e.awaitBatch(b)
 	e.done(keys[2:], r, err)
 	owner.exist(keys, false)
 	other.cannotGet(keys, into, hetero.ErrNotFound)
-	owner.drop(keys) // what is not there is gone
+	owner.drop(keys) // keys that do not exist count as removed
 }
 
 func checkSetAgain(e *env) {

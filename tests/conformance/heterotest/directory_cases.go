@@ -85,7 +85,7 @@ func checkInfoOfPublished(e *env) {
 	from := u.buffer(e.near(), e.shapes(10, 12, 600)...)
 	given := u.publish(keys, from)
 	into := e.sized(reader, keys, true)
-	e.pending(given) // to ask is not to receive
+	e.pending(given) // a query does not receive
 	reader.receive(keys, into, from)
 	e.awaitAll(keys, given, nil)
 	reader.gone(keys)
@@ -218,7 +218,7 @@ func checkWait(e *env) {
 	wait := e.start(func() (hetero.Results, error) { return other.Wait(e.Context(), keys, false, e.long()) })
 	u.set(keys[1:2], from.part(1, 2))
 	u.store(keys[2:], from.part(2, 3), hetero.SetOptions{})
-	u.publish(keys[:1], from.part(0, 1)) // which is another namespace
+	u.publish(keys[:1], from.part(0, 1)) // publications are a separate namespace
 	r, err = other.Wait(e.Context(), keys, false, moment)
 	e.outcome(keys, r, err, failing(hetero.ErrTimeout, keys[0]))
 	u.set(keys[:1], from.part(0, 1))
@@ -239,7 +239,7 @@ func checkWaitPublished(e *env) {
 	given := u.publish(keys, from)
 	r, err = wait.wait()
 	e.done(keys, r, err)
-	e.pending(given) // to wait is not to receive
+	e.pending(given) // waiting does not receive
 }
 
 func checkEach(e *env) {

@@ -90,7 +90,7 @@ func checkReplaceBound(e *env) {
 	u.store(keys, second, hetero.SetOptions{Existing: hetero.ExistingReplace})
 	u.load(keys, u.buffer(e.near(), shapes...), second)
 	from.check()
-	r, err := owner.DevLocalDelete(e.Context(), keys) // who has nothing of it any more
+	r, err := owner.DevLocalDelete(e.Context(), keys) // which has no key any more
 	e.done(keys, r, err)
 	u.exist(keys, true)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// handOverCases returns the cases of DevPublish and DevSubscribe between clients that live.
+// handOverCases returns the cases of DevPublish and DevSubscribe between live clients.
 func handOverCases() []testCase {
 	return []testCase{
 		{"B1 many keys of many sizes", checkManyKeys},
@@ -217,8 +217,8 @@ func checkSameKeyAgain(e *env) {
 	}
 }
 
-// checkTwoSubscribers has two clients subscribe to one key: one of them gets it, and the other
-// one nothing.
+// checkTwoSubscribers lets two clients subscribe to one key: one of them gets it, and the
+// other gets nothing.
 func checkTwoSubscribers(e *env) {
 	publisher, one, two := e.user(), e.user(), e.user()
 	for round := range 10 {
@@ -251,8 +251,8 @@ func checkTwoSubscribers(e *env) {
 	}
 }
 
-// checkManySubscribers has three clients subscribe to the same keys at once:
-// each key is delivered to one of them.
+// checkManySubscribers lets three clients subscribe to the same keys concurrently: each key is
+// delivered to one of them.
 func checkManySubscribers(e *env) {
 	publisher := e.user()
 	keys, shapes := e.keys("k", 30), e.shapes(30, 3, 3000)
@@ -299,7 +299,7 @@ func checkTwoNamespaces(e *env) {
 	reader.get(keys, into, set)
 	reader.receive(keys, into, published)
 	e.awaitAll(keys, given, nil)
-	reader.get(keys, into, set) // which the hand-over has not touched
+	reader.get(keys, into, set) // which the hand-over has not affected
 	u.drop(keys)
 	reader.gone(keys)
 }

@@ -37,7 +37,7 @@ func checkCloseWaiting(e *env) {
 			e.Errorf("what was published ended with %v", err)
 		}
 	}
-	// The call may have begun only after the end.
+	// The call may have started only after the end.
 	if r, err := get.wait(); r == nil && !isErr(err, hetero.ErrClosed) || r != nil {
 		if r == nil {
 			e.Fatalf("a call behind the end: %v", err)

@@ -51,7 +51,7 @@ func (u *user) readUntil(key string, into, of *buffer, once func()) {
 			u.env.Errorf("key %q: a read that succeeded has other bytes", key)
 			return
 		case u.env.Failed():
-			return // the key may stay for ever
+			return // the key may stay forever
 		}
 		once()
 	}
@@ -129,7 +129,8 @@ func checkDeletesAtOnce(e *env) {
 	users[2].exist(keys, false)
 }
 
-// checkEachOther has 2, 3 and 8 clients each set a key and get those of all others, all at once.
+// checkEachOther lets 2, 3 and 8 clients each set a key and get the keys of all others,
+// concurrently.
 func checkEachOther(e *env) {
 	for _, n := range []int{2, 3, 8} {
 		keys := e.keys(fmt.Sprint(n), n)
@@ -202,8 +203,8 @@ func checkReplaceUnderReaders(e *env) {
 	into[1].unknown(0)
 }
 
-// checkRacingSets has two clients set the same keys at once: for each key one of them wins, and
-// the key has its bytes.
+// checkRacingSets lets two clients set the same keys concurrently: for each key one of them
+// wins, and the key has the bytes of that one.
 func checkRacingSets(e *env) {
 	users := []*user{e.user(), e.user()}
 	keys, shapes := e.keys("k", 40), e.shapes(40, 3, 2000)

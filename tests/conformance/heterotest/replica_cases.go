@@ -28,7 +28,7 @@ func checkReaderDeletes(e *env) {
 		reader.replicate(keys, into, from)
 		r, err := reader.DevLocalDelete(e.Context(), keys)
 		e.done(keys, r, err)
-		into.fill() // it is no source any more
+		into.fill() // it is no longer a source
 		reader.exist(keys, true)
 		reader.get(keys, into, from)
 	}
@@ -40,7 +40,7 @@ func checkAllDelete(e *env) {
 	from, into := owner.buffer(e.near(), shapes...), reader.buffer(e.far(), shapes...)
 	owner.set(keys, from)
 	reader.replicate(keys, into, from)
-	r, err := third.DevLocalDelete(e.Context(), keys) // who has nothing of it
+	r, err := third.DevLocalDelete(e.Context(), keys) // which has none of the keys
 	e.done(keys, r, err)
 	third.exist(keys, true)
 	for _, u := range []*user{owner, reader} {
@@ -71,7 +71,7 @@ func checkTakeOver(e *env) {
 	r, err := owner.DevLocalDelete(e.Context(), keys[:1])
 	e.done(keys[:1], r, err)
 	e.ok(owner.Close())
-	from.fill() // the bytes are the owner's, and no source any more
+	from.fill() // the owner's bytes, which are no longer a source
 	third.exist(keys, true)
 	third.get(keys, third.buffer(e.near(), shapes...), into)
 	// The replica was the last source.

@@ -41,7 +41,7 @@ func checkNoRoom(e *env) {
 	into.take(0, from, 0, 0)
 	into.take(2, from, 2, 0)
 	into.check()
-	// Nor is a replaced one gone.
+	// A failed replacement does not remove the existing object either.
 	r, err = u.MSetD2H(e.Context(), keys[:1], []hetero.DeviceBlobList{lists[1]}, hetero.SetOptions{Existing: hetero.ExistingReplace})
 	e.outcome(keys[:1], r, err, failing(hetero.ErrNoMemory, keys[0]))
 	u.load(keys[:1], into.part(0, 1), from.part(0, 1))
@@ -57,7 +57,7 @@ func checkTooMuch(e *env) {
 	u := e.user()
 	keys := e.keys("k", 12)
 	from, into := u.buffer(e.near(), shape{room / 8}), u.buffer(e.near(), shape{room / 8})
-	for range 2 { // what is deleted makes room
+	for range 2 { // deleted objects free their space
 		there := e.fill(u, keys, from.lists[0])
 		for _, key := range there {
 			into.fill()

@@ -100,8 +100,8 @@ func testIncrements(t *testing.T, kv metadata.KV) {
 	})
 }
 
-// testWriteSkew has each of two workers read two counters and raise its own as long as their
-// sum is below a bound. With snapshots alone the sum could exceed it.
+// testWriteSkew lets two workers each read two counters and raise their own as long as the sum
+// is below a bound. With snapshots alone the sum could exceed it.
 func testWriteSkew(t *testing.T, kv metadata.KV) {
 	const bound = 50
 	keys := [][]byte{[]byte("left"), []byte("right")}
@@ -137,7 +137,8 @@ func testWriteSkew(t *testing.T, kv metadata.KV) {
 	}
 }
 
-// testAbsentKey has many workers create the same key each time; exactly one may find it absent.
+// testAbsentKey lets many workers create the same key each time; exactly one may find it
+// absent.
 func testAbsentKey(t *testing.T, kv metadata.KV) {
 	for round := range 40 {
 		key := fmt.Appendf(nil, "slot%d", round)

@@ -1,6 +1,6 @@
-// Command gradients is one step of data-parallel training: every rank has
-// gradients of its own share of the data, which are averaged over all ranks in
-// fused buckets, and takes the same step with them.
+// Command gradients is one step of data-parallel training: every rank has the gradients of its
+// share of the data, which are averaged over all ranks in fused buckets, and takes the same
+// step with them.
 //
 //	hmcfs run --config tests/examples/gradients/job.yaml -- gradients
 package main
@@ -40,10 +40,10 @@ func train(ctx context.Context, r *rank.Rank) (err error) {
 	return step(ctx, r, mean)
 }
 
-// average computes the gradients, the last layer first, as a backward pass
-// does, and averages them while it goes on.
+// average computes the gradients, the last layer first, as in a backward pass, and averages
+// them concurrently.
 func average(ctx context.Context, r *rank.Rank, g *collective.Group) (_ []*rank.Vector, err error) {
-	// The bytes alone cut buckets, so that each run does the same.
+	// Only the number of bytes determines the buckets, so that every run behaves alike.
 	fuser, err := fusion.New(ctx, g, r.Job.Table(), fusion.Options{Type: elem.Float32, Op: elem.Avg, Bytes: 32 << 10, Window: -1})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func average(ctx context.Context, r *rank.Rank, g *collective.Group) (_ []*rank.
 	return gradients, fuser.Flush(ctx)
 }
 
-// step moves the weights against the mean gradients.
+// step moves the weights in the direction opposite to the mean gradients.
 func step(ctx context.Context, r *rank.Rank, mean []*rank.Vector) error {
 	out, err := r.Buffer("WEIGHTS")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command pingpong is simpler's stream of messages between two ranks: in each
-// of three rounds rank 0 sends 16384 values, and rank 1 sends them back with 7
-// added, until it is told to stop.
+// Command pingpong is simpler's stream of messages between two ranks: in each of three rounds
+// rank 0 sends 16384 values, and rank 1 sends them back with 7 added, until it gets the
+// message to stop.
 //
 //	hmcfs run --nranks 2 -- pingpong
 package main
@@ -17,7 +17,7 @@ import (
 const (
 	rounds = 3
 	size   = 16384
-	// What a message begins with: what rank 1 is to do.
+	// The first value of a message, which selects the operation of rank 1.
 	opAdd  = 1
 	opStop = 2
 	tag    = 0

@@ -1,6 +1,5 @@
-// Command pipeline is the seed's pipeline of three stages, each a rank: +1, ×2
-// and -3, over 16 batches. A stage works on one batch while the next one has the
-// batch before.
+// Command pipeline is the seed's pipeline of three stages, one per rank: +1, ×2 and -3, over
+// 16 batches. A stage works on one batch while the next stage works on the batch before.
 //
 //	hmcfs run --config tests/examples/pipeline/job.yaml -- pipeline
 package main

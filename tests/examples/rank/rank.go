@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/job"
 )
 
-// Main runs an example as a rank, and ends the process.
+// Main runs an example as a rank, and exits.
 func Main(body func(ctx context.Context, r *Rank) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := run(ctx, body)
@@ -42,25 +42,25 @@ func run(ctx context.Context, body func(ctx context.Context, r *Rank) error) (er
 	return body(ctx, r)
 }
 
-// Rank is a process of a job. Its methods are called by one goroutine.
+// Rank is a process of a job. Its methods must be called by one goroutine.
 type Rank struct {
 	Rank  int
 	World int
 	Root  int
-	// Job is there after Join.
+	// Job is set by Join.
 	Job *job.Job
 
-	// undo ends what was opened, the last first.
+	// undo holds the functions that release resources; they run in reverse order.
 	undo []func() error
 }
 
-// Open reads the environment. Ranks that send call Join too.
+// Open reads the environment. Ranks that send must also call Join.
 func Open() (*Rank, error) {
 	r := &Rank{}
 	for name, into := range map[string]*int{"HMCFS_RANK": &r.Rank, "HMCFS_WORLD": &r.World, "HMCFS_ROOT": &r.Root} {
 		var err error
 		if name == "HMCFS_ROOT" && os.Getenv(name) == "" {
-			continue // it is 0 where something else starts the ranks
+			continue // it is 0 if the ranks are not started by hmcfs run
 		}
 		if *into, err = Number(name); err != nil {
 			return nil, fmt.Errorf("%w; start this by hmcfs run", err)
@@ -69,7 +69,7 @@ func Open() (*Rank, error) {
 	return r, nil
 }
 
-// Close ends everything.
+// Close releases everything.
 func (r *Rank) Close() error {
 	var errs []error
 	for _, undo := range slices.Backward(r.undo) {
@@ -78,7 +78,7 @@ func (r *Rank) Close() error {
 	return errors.Join(errs...)
 }
 
-// Join connects us with the other ranks, and returns the domain of all.
+// Join connects the rank with the others, and returns the domain of all ranks.
 func (r *Rank) Join(ctx context.Context) (*domain.Comm, error) {
 	o, err := job.FromEnv(os.Getenv)
 	if err != nil {
@@ -91,13 +91,13 @@ func (r *Rank) Join(ctx context.Context) (*domain.Comm, error) {
 	return r.Job.World().Comm(), nil
 }
 
-// Vector is some float32 of registered memory.
+// Vector is a vector of float32 in registered memory.
 type Vector struct {
 	domain.View
 	p []byte
 }
 
-// Floats takes memory for n float32, after Join.
+// Floats allocates memory for n float32, after Join.
 func (r *Rank) Floats(ctx context.Context, n int) (*Vector, error) {
 	b, err := r.Job.Table().Alloc(devices.Size(4 * n))
 	if err != nil {
@@ -108,23 +108,23 @@ func (r *Rank) Floats(ctx context.Context, n int) (*Vector, error) {
 	return &Vector{View: v, p: b.Host(0, devices.Size(4*n))}, err
 }
 
-// Len returns their number.
+// Len returns the number of elements.
 func (v *Vector) Len() int { return len(v.p) / 4 }
 
-// At is one of them.
+// At returns an element.
 func (v *Vector) At(i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(v.p[4*i:]))
 }
 
-// Set sets one of them.
+// Set sets an element.
 func (v *Vector) Set(i int, x float32) {
 	binary.LittleEndian.PutUint32(v.p[4*i:], math.Float32bits(x))
 }
 
-// Bytes are the vector as it is in memory.
+// Bytes returns the vector's memory.
 func (v *Vector) Bytes() []byte { return v.p }
 
-// String is all of them.
+// String returns all elements.
 func (v *Vector) String() string {
 	texts := make([]string, v.Len())
 	for i := range texts {
@@ -138,8 +138,8 @@ func (r *Rank) Window(of int) ([]byte, error) {
 	return r.mapFile(filepath.Join(os.Getenv("HMCFS_WINDOWS"), strconv.Itoa(of)))
 }
 
-// Gather has the windows of all ranks at the root, and nothing elsewhere. All
-// ranks call it: those of other hosts have no files here, and are fetched.
+// Gather returns the windows of all ranks at the root, and nothing elsewhere. All ranks must
+// call it: the windows of other hosts are not available as files here, and are fetched.
 func (r *Rank) Gather(ctx context.Context) ([][]byte, error) {
 	out := make([][]byte, r.World)
 	if os.Getenv("HMCFS_LOCAL_WORLD") != os.Getenv("HMCFS_WORLD") {
@@ -157,8 +157,8 @@ func (r *Rank) Gather(ctx context.Context) ([][]byte, error) {
 	return out, nil
 }
 
-// fetch is Gather for several hosts: each rank lends the others a copy of its
-// window for as long as it takes.
+// fetch implements Gather for several hosts: each rank exposes a copy of its window to the
+// others for the duration of the call.
 func (r *Rank) fetch(ctx context.Context, out [][]byte) error {
 	own, err := r.Window(r.Rank)
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *Rank) mapFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // the map stays
+	defer func() { _ = f.Close() }() // the map remains
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (r *Rank) mapFile(path string) ([]byte, error) {
 	return p, nil
 }
 
-// Number is a number of the environment, such as HMCFS_BUFFER_INPUT_OFFSET.
+// Number parses a number in the environment, such as HMCFS_BUFFER_INPUT_OFFSET.
 func Number(name string) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
@@ -218,8 +218,8 @@ func Number(name string) (int, error) {
 	return n, nil
 }
 
-// Buffer has the bytes of one of our buffers, by its name in capitals. Without
-// such a buffer, which is so without a config, there are none.
+// Buffer returns the bytes of one of the rank's buffers, by its name in capitals. Without such
+// a buffer, as without a config, it returns none.
 func (r *Rank) Buffer(name string) ([]byte, error) {
 	path := os.Getenv("HMCFS_BUFFER_" + name)
 	if path == "" {

@@ -1,13 +1,12 @@
-// Command ring is the seed's ring, as it is written there, and one that does
-// what it says there.
+// Command ring is the seed's ring, exactly as written there, and a corrected one that meets
+// its description.
 //
 //	hmcfs run --config tests/examples/ring/seed.yaml -- ring seed
 //	hmcfs run --config tests/examples/ring/corrected.yaml -- ring corrected
 //
-// The seed's ranks add what they receive to what they have, and send that on.
-// So after four rounds of four ranks they have 2, 4, 6 and 4 times the first
-// data, not the same. The corrected ring sends on what was received, N-1 times,
-// and all ranks have rank 0's data.
+// The seed's ranks add the data that they receive to their own, and send the sum on. So after
+// four rounds of four ranks they have 2, 4, 6 and 4 times the first data, not the same. The
+// corrected ring forwards the received data, N-1 times, and all ranks end with rank 0's data.
 package main
 
 import (
@@ -47,7 +46,7 @@ func ring(ctx context.Context, r *rank.Rank) error {
 	}
 	left, right := domain.Rank((r.Rank+r.World-1)%r.World), domain.Rank((r.Rank+1)%r.World)
 	round := func() error {
-		// All send first. That does not hang because 40 bytes need no receive.
+		// All ranks send first. This does not deadlock, because 40 bytes need no receive.
 		if serr := d.Send(ctx, data.View, right, tag); serr != nil {
 			return serr
 		}
@@ -74,7 +73,7 @@ func ring(ctx context.Context, r *rank.Rank) error {
 	return nil
 }
 
-// forward sends on what was received. Rank 0 keeps what it has.
+// forward sends on the received data. Rank 0 keeps its own.
 func forward(r *rank.Rank, data, received *rank.Vector, round func() error) error {
 	for range r.World - 1 {
 		if err := round(); err != nil {

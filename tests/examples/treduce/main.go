@@ -1,5 +1,5 @@
-// Command treduce is simpler's first distributed example: the root adds the
-// inputs that lie in the windows of all ranks.
+// Command treduce is simpler's first distributed example: the root adds up the inputs in the
+// windows of all ranks.
 //
 //	hmcfs run --config tests/examples/treduce/4.yaml -- treduce
 package main

@@ -1,4 +1,4 @@
-// elemasm writes the loops of package devices/elem for AVX2 and F16C:
+// Elemasm generates the loops of package devices/elem for AVX2 and F16C:
 //
 //	go generate ./devices/elem
 package main
@@ -9,26 +9,26 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// What package elem numbers operations by.
+// The numbers of operations in package elem.
 const (
 	opProd = 2
 	opMin  = 3
 	opMax  = 4
 )
 
-// width is a vector's bytes.
+// width is the size of a vector, in bytes.
 const width = 32
 
-// kind combines elements of a type, a vector at a time.
+// kind combines elements of a type, one vector at a time.
 type kind struct {
 	name, what string
-	// setup makes the constants that the loops use.
+	// setup creates the constants that the loops use.
 	setup func() constants
 	// combine returns a op b.
 	combine func(c constants, op int, a, b reg.VecVirtual) reg.VecVirtual
 }
 
-// constants are vectors that last for a whole loop.
+// constants holds vectors that are live during a whole loop.
 type constants struct {
 	nan, low, round, one reg.VecVirtual
 }
@@ -68,7 +68,7 @@ func main() {
 	Generate()
 }
 
-// combineLoop writes the function of one type, with a loop for each operation.
+// combineLoop generates the function of one type, with a loop for each operation.
 func combineLoop(k kind) {
 	name := "combine" + k.name
 	TEXT(name, NOSPLIT, "func(op uint8, dst, a, b *byte, n uintptr)")
@@ -122,7 +122,7 @@ func combineLoop(k kind) {
 	RET()
 }
 
-// divideLoop writes the function that divides elements of one type in place.
+// divideLoop generates the function that divides elements of one type in place.
 func divideLoop(name string, setup func() constants, double bool, divide func(c constants, x, by reg.VecVirtual) reg.VecVirtual) {
 	by := "float32"
 	if double {
@@ -155,7 +155,7 @@ func divideLoop(name string, setup func() constants, double bool, divide func(c 
 	RET()
 }
 
-// broadcast32 has bits in all of a vector's words.
+// broadcast32 returns a vector whose 32-bit words all have the given bits.
 func broadcast32(bits uint32) reg.VecVirtual {
 	word, low, v := GP32(), XMM(), YMM()
 	MOVL(U32(bits), word)
@@ -182,7 +182,7 @@ func brain() constants {
 	return c
 }
 
-// int8s multiplies the odd and the even bytes apart, as words.
+// int8s multiplies the odd and the even bytes separately, as words.
 func int8s(least, most func(a, b, r reg.VecVirtual)) func(constants, int, reg.VecVirtual, reg.VecVirtual) reg.VecVirtual {
 	return func(c constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 		r := YMM()
@@ -222,7 +222,7 @@ func int32s(_ constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// int64s multiplies by halves: the product of both high ones overflows anyway.
+// int64s multiplies by halves; the product of the two high halves overflows anyway.
 func int64s(_ constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 	r := YMM()
 	switch op {
@@ -250,10 +250,10 @@ func int64s(_ constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// The predicate of a comparison that is true where either is NaN.
+// The predicate of a comparison that is true if either operand is NaN.
 const unordered = 3
 
-// ordered32 makes each NaN the one that all results are.
+// ordered32 replaces each NaN by the canonical NaN of all results.
 func ordered32(c constants, x reg.VecVirtual) reg.VecVirtual {
 	r := YMM()
 	VCMPPS(U8(unordered), x, x, r)
@@ -268,9 +268,9 @@ func ordered64(c constants, x reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// float32s takes the least of two both ways round: the instruction returns its
-// second operand where the two are zeros, so that the bits of both results
-// together say whether one is negative.
+// float32s computes the minimum or maximum in both operand orders: the instruction returns its
+// second operand if both are zeros, so that the bits of both results show whether one is
+// negative.
 func float32s(c constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 	r := YMM()
 	switch op {
@@ -323,14 +323,13 @@ func float64s(c constants, op int, a, b reg.VecVirtual) reg.VecVirtual {
 	}
 }
 
-// widener makes 8 float32 of 8 elements of 16 bits; narrower rounds 16 float32
-// to a vector.
+// widener converts 8 elements of 16 bits to 8 float32; narrower rounds 16 float32 to a vector.
 type (
 	widener  func(half reg.VecVirtual) reg.VecVirtual
 	narrower func(c constants, low, high reg.VecVirtual) reg.VecVirtual
 )
 
-// split takes a vector's lower and upper half.
+// split returns the lower and upper half of a vector.
 func split(v reg.VecVirtual) (low, high reg.VecVirtual) {
 	high = XMM()
 	VEXTRACTI128(U8(1), v, high)
@@ -380,7 +379,7 @@ func brainToFloat(half reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// floatToBrain rounds to nearest even.
+// floatToBrain rounds to nearest, ties to even.
 func floatToBrain(c constants, low, high reg.VecVirtual) reg.VecVirtual {
 	round := func(x reg.VecVirtual) reg.VecVirtual {
 		r := YMM()
@@ -392,7 +391,7 @@ func floatToBrain(c constants, low, high reg.VecVirtual) reg.VecVirtual {
 		return r
 	}
 	l, h, r := round(low), round(high), YMM()
-	// Packing works on each half of the vectors by itself.
+	// Packing works on each half of the vectors separately.
 	VPACKUSDW(h, l, r)
 	VPERMQ(U8(0xd8), r, r)
 	return r

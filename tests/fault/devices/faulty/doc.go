@@ -1,4 +1,4 @@
-// Package faulty wraps a device so that chosen operations fail: with it, a test can have a
+// Package faulty wraps a device so that chosen operations fail: with it, a test can make a
 // card break down at any point.
 //
 //	dev = faulty.Wrap(dev, faulty.EveryNth(7, faulty.CopyIn, devices.ErrDevice))

@@ -98,7 +98,7 @@ func TestAbilitiesStay(t *testing.T) {
 	}
 }
 
-// TestEachKind fails one kind at a time and checks that no other is touched.
+// TestEachKind fails one kind at a time and checks that no other is affected.
 func TestEachKind(t *testing.T) {
 	ctx := context.Background()
 	boom := errors.New("boom")
@@ -135,7 +135,7 @@ func TestEachKind(t *testing.T) {
 	}
 }
 
-// sharer is a device whose memory all of this process can open.
+// sharer is a device whose memory can be opened anywhere in this process.
 type sharer struct {
 	devices.Device
 	mem *devices.Memory
