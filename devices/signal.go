@@ -56,8 +56,8 @@ func (s *Signal) Set(err error) {
 	s.set, s.err = true, err
 	then := s.then
 	s.then = nil
+	close(s.happened) // before any function of Notify is called
 	s.mu.Unlock()
-	close(s.happened)
 	for _, fn := range then {
 		fn(err)
 	}

@@ -105,7 +105,7 @@ func (i *record) fields(w *wire) {
 	w.str(&i.Key)
 	w.str(&i.Path)
 	if w.version >= 2 {
-		if w.b((*byte)(&i.Bound)); i.Bound > BoundLost {
+		if w.b((*byte)(&i.Bound)); w.reading && i.Bound > BoundLost {
 			w.fail("unknown binding")
 		}
 	}
@@ -113,7 +113,7 @@ func (i *record) fields(w *wire) {
 		w.time(&i.Expires)
 		w.flag(&i.Taken)
 	}
-	if w.err == nil && i.version() != w.version {
+	if w.reading && w.err == nil && i.version() != w.version {
 		w.fail("version does not match its fields")
 	}
 }

@@ -27,7 +27,7 @@ func (s *Store) RaiseInos(ctx context.Context, floor Ino) error {
 
 // SetWitness has record called before inode numbers up to limit are assigned, so that an
 // older copy of the records assigns none of them again. If it returns an error, none is
-// assigned. It is called with locks of the store held and must not call the store.
+// assigned. nil removes it. It is called with locks of the store held and must not call the store.
 func (s *Store) SetWitness(record func(limit Ino) error) { s.witness.Store(&record) }
 
 // NewInos allocates n inode numbers for Put.
@@ -64,7 +64,7 @@ func (s *Store) refillInos(ctx context.Context) error {
 		return nil
 	}
 	limit := s.alloc.limit.Load() + inoBatch
-	if record := s.witness.Load(); record != nil {
+	if record := s.witness.Load(); record != nil && *record != nil {
 		if err := (*record)(Ino(limit)); err != nil {
 			return fmt.Errorf("reserve inode numbers: %w", err)
 		}

@@ -1,7 +1,11 @@
 package host
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -49,13 +53,38 @@ func (m mountPoint) has(option string) bool {
 // findMount returns the topmost mount at dir, an absolute path without
 // symlinks.
 func findMount(dir string) (m mountPoint, found bool, err error) {
-	at, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) { return i.Mountpoint != dir, false })
+	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return mountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
 	}
-	if len(at) == 0 {
-		return mountPoint{}, false, nil
+	defer func() { _ = f.Close() }()
+	all, err := Mounts(f)
+	if err != nil {
+		return mountPoint{}, false, err
 	}
-	top := at[len(at)-1]
-	return mountPoint{fsType: top.FSType, source: top.Source, options: strings.Split(top.VFSOptions, ",")}, true, nil
+	for _, i := range all {
+		if i.Mountpoint == dir { // the last one is on top
+			m, found = mountPoint{fsType: i.FSType, source: i.Source, options: strings.Split(i.VFSOptions, ",")}, true
+		}
+	}
+	return m, found, nil
+}
+
+// Mounts reads a mount table in the form of /proc/self/mountinfo, proc_pid_mountinfo(5). Lines that
+// cannot be parsed are left out: a mount of others must not make ours unusable, and the line of an
+// overlay of many layers exceeds the bound of the parser.
+func Mounts(table io.Reader) ([]*mountinfo.Info, error) {
+	var all []*mountinfo.Info
+	for lines := bufio.NewReader(table); ; {
+		line, err := lines.ReadString('\n')
+		if one, perr := mountinfo.GetMountsFromReader(strings.NewReader(line), nil); perr == nil {
+			all = append(all, one...)
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the mount table: %w", err)
+		}
+	}
 }

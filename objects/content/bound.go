@@ -186,7 +186,7 @@ func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
 func (b *Bound) FindOwn(off, n uint64) (Range, error) {
 	var in stay
 	err := in.enter(b)
-	end := min(off+n, b.size)
+	end := max(off, min(off+n, b.size))
 	for i := b.first(off); err == nil && i < len(b.parts) && b.parts[i].off < end; i++ {
 		if of := b.parts[i].of; of != nil {
 			err = in.enter(of)

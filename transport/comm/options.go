@@ -115,7 +115,7 @@ func (o *Options) Validate() error {
 	}
 	co := o.control(nil)
 	co.EnsureDefaults()
-	channel := o.channel(region.NewKeys(), nil)
+	channel := o.channel(region.NewKeys(), &pages.Pool{})
 	channel.EnsureDefaults()
 	return errors.Join(append(faults, co.Validate(), channel.Validate())...)
 }

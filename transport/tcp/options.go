@@ -45,8 +45,8 @@ func (o *Options) EnsureDefaults() {
 // Validate reports every fault of the options at once, joined.
 func (o *Options) Validate() error {
 	var faults []error
-	if o.Keys == nil || o.Engine == nil {
-		faults = append(faults, errors.New("tcp: keys and an engine must be given"))
+	if o.Keys == nil || o.Engine == nil || o.Pipes == nil {
+		faults = append(faults, errors.New("tcp: keys, an engine and pipes must be given"))
 	}
 	if o.InFlight < 1 || o.InFlight > MaxInFlight {
 		faults = append(faults, fmt.Errorf("tcp: %d fragments in flight; use 1 to %d", o.InFlight, MaxInFlight))

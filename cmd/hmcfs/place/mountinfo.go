@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
+	"github.com/hmcfs/hmcfs/devices/host"
 )
 
 // FSType is the type of an hmcfs mount in the mount table.
@@ -53,9 +53,9 @@ func mountsOf(dir string) ([]Mount, error) {
 }
 
 func parseMounts(r io.Reader) ([]Mount, error) {
-	all, err := mountinfo.GetMountsFromReader(r, nil)
+	all, err := host.Mounts(r)
 	if err != nil {
-		return nil, fmt.Errorf("read the mount table: %w", err)
+		return nil, err
 	}
 	out := make([]Mount, len(all))
 	for i, m := range all {

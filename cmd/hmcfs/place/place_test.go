@@ -140,7 +140,9 @@ func TestLock(t *testing.T) {
 }
 
 func TestParseMounts(t *testing.T) {
-	const table = `36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+	// A line that cannot be parsed, and one of an overlay with very many layers, are left out.
+	table := "malformed\n99 35 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/layer:", 20_000) + "\n" +
+		`36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 40 35 0:42 / /mnt/with\040space rw,nosuid shared:2 - fuse.hmcfs hmcfs rw,user_id=1000,group_id=0
 41 35 0:43 / /mnt\134x rw - tmpfs none rw
 `

@@ -136,7 +136,10 @@ func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
 	}
 	f := all[l.me].made
 	f.parent = l
-	return f, l.copies.add(f)
+	if err = l.copies.add(f); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // Close ends all links, and closes all copies.

@@ -132,10 +132,13 @@ func Decode(text []byte, topology string) (*Plan, error) {
 
 func (e *encodedTask) decode() (Task, error) {
 	t := Task{Kind: e.Kind, Ranks: e.Ranks, Count: e.Count, Root: e.Root, InPlace: e.InPlace, Strict: e.Strict}
-	t.Type, _ = elem.ParseType(e.Type)
-	t.Op, _ = elem.ParseOp(e.Op)
+	var unknown, noOp error
+	t.Type, unknown = elem.ParseType(e.Type)
+	if e.Op != "" {
+		t.Op, noOp = elem.ParseOp(e.Op)
+	}
 	// Only the names that Encode writes are valid.
-	if t.Type.String() != e.Type || e.Op != "" && t.Op.String() != e.Op {
+	if unknown != nil || noOp != nil || t.Type.String() != e.Type || e.Op != "" && t.Op.String() != e.Op {
 		return t, fmt.Errorf("%w: unknown type %.40q or operation %.40q", ErrTask, e.Type, e.Op)
 	}
 	return t, nil

@@ -57,6 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"count", `"count": 100`, `"count": 101`, ErrStale},
 		{"kind", `"allreduce"`, `"allreduced"`, ErrWrong},
 		{"type", `"float16"`, `"float17"`, ErrTask},
+		{"type 0", `"float16"`, `"type 0"`, ErrTask},
 		{"type that does not combine", `"float16"`, `"bool"`, ErrTask},
 		{"operation", `"max"`, `"most"`, ErrTask},
 		{"ranks", `"ranks": 4`, `"ranks": 65`, ErrTask},

@@ -14,7 +14,8 @@ func (q *Queue[T]) Len() int { return len(q.items) - q.head }
 
 // Push adds an element.
 func (q *Queue[T]) Push(v T) {
-	if q.head > 0 && len(q.items) == cap(q.items) {
+	// Moving fewer elements than were removed costs a bounded time for each.
+	if len(q.items) == cap(q.items) && q.head >= (len(q.items)+1)/2 {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
