@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,67 @@ func TestPythonPackage(t *testing.T) {
 	kit.Require(t, "numpy", "pytest")
 	m := mnt.Mount(t, mnt.Options{})
 	runPython(t, m, "-m", "pytest", "-q", "-p", "no:cacheprovider", pythonFolder(t))
+}
+
+// TestPythonAfterKill kills the daemon of a Python program: its calls fail, its arrays stay, and it
+// can connect again after a restart.
+func TestPythonAfterKill(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	m := mnt.Mount(t, mnt.Options{})
+	must(t, os.WriteFile(m.Path("host", "x"), kit.Bytes(1, 0, 100_000), 0o600))
+	want := filepath.Join(t.TempDir(), "want")
+	must(t, os.WriteFile(want, kit.Bytes(1, 0, 100_000), 0o600))
+	cmd := exec.CommandContext(t.Context(), kit.Python(), "-B", "-c", `
+import hmcfs, sys
+def step():
+    print("ready", flush=True)
+    sys.stdin.readline()
+def fails(call):
+    try:
+        call()
+    except hmcfs.HmcfsError as e:
+        return e
+    raise AssertionError("it did not fail")
+fs = hmcfs.connect()
+fs.set("k", b"value")
+offered = fs.publish("never", bytearray(10))
+x = fs.open("host/x").numpy()
+step()
+assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
+fails(lambda: offered.result(timeout=60))
+assert x.tobytes() == open(sys.argv[1], "rb").read()
+step()
+again = hmcfs.connect()
+assert again.get("k") == b"value"
+again.close()
+fs.close()
+print("done", flush=True)
+`, want)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t), "HMCFS_MOUNT="+m.Dir)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	defer func() { must(t, cmd.Wait()) }()
+	lines := bufio.NewScanner(out)
+	said := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("it says %q, want %q", lines.Text(), want)
+		}
+	}
+	said("ready")
+	m.Kill()
+	_, err = in.Write([]byte("\n"))
+	must(t, err)
+	said("ready")
+	m.Start()
+	_, err = in.Write([]byte("\n"))
+	must(t, err)
+	said("done")
 }
 
 // TestPythonDocument runs every snippet of docs/python.md.

@@ -22,6 +22,7 @@ const (
 	keyMissing = "missing"
 	keyStuck   = "stuck" // until the context or the client ends
 	keySkipped = "skipped"
+	keyPanics  = "panics"
 )
 
 // fakeKeyed creates fake clients, and records their users.
@@ -166,6 +167,8 @@ func (c *fakeClient) run(ctx context.Context, verb string, q adminapi.Call) (het
 			r[i].Err = hetero.ErrNotFound
 		case keyStuck:
 			r[i].Err = c.stuck(ctx)
+		case keyPanics:
+			panic("a fault of the client behind the session")
 		}
 	}
 	return r, r.Outcome()

@@ -93,8 +93,17 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	}
 }
 
+// contain ends the session after a panic: what its calls have done is unknown. It must be deferred.
+func (f *framed) contain() {
+	if fault := recover(); fault != nil {
+		f.server.opts.Logger.Error("a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
+		_ = f.conn.Close()
+	}
+}
+
 // receive serves frames until the client sends no more.
 func (f *framed) receive(ctx context.Context) error {
+	defer f.contain()
 	for {
 		head, err := f.in.Peek(frames.HeaderSize)
 		if len(head) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || ctx.Err() != nil) {
@@ -162,7 +171,7 @@ func (f *framed) newCall(id uint64) *framedCall {
 	} else {
 		c = &framedCall{framed: f, out: frameSink{framed: f}}
 	}
-	c.out.id, c.answer = id, answer{to: &c.out}
+	c.out.id, c.answer, c.taken = id, answer{to: &c.out}, 0
 	return c
 }
 
@@ -315,11 +324,8 @@ func (c *framedCall) run(ctx context.Context) {
 		if done && !c.verb.lasting && !c.q.Async {
 			f.keep(c)
 		}
-		if fault := recover(); fault != nil {
-			f.server.opts.Logger.Error("call of a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
-			_ = f.conn.Close() // which ends the session: what the call has done is unknown
-		}
 	}()
+	defer f.contain()
 	begun := time.Now()
 	err := c.verb.do(ctx, f.one.client, &c.q, &c.answer)
 	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)

@@ -253,6 +253,44 @@ func TestFramedCallsAreBounded(t *testing.T) {
 	}
 }
 
+// TestFramedCallIsTooLarge sends a call that is too large for another user after one that was not,
+// whose memory is used again.
+func TestFramedCallIsTooLarge(t *testing.T) {
+	r := newKeyedRig(t, owner+1)
+	f := openFrames(t, r.socket)
+	small := callOf(t, adminapi.VerbMGet, 1, adminapi.Call{Keys: []string{"a"}, Lists: listOf(1)})
+	large := listOf(1)
+	large[0].Blobs = slices.Repeat(large[0].Blobs, 30<<20/(2*24))
+	for range 3 {
+		f.write(small)
+		if h, _ := f.next(); h.Kind != frames.KindLast {
+			t.Fatalf("answered %+v", h)
+		}
+		go func() { _, _ = f.conn.Write(callOf(t, adminapi.VerbMGet, 2, adminapi.Call{Keys: []string{"a"}, Lists: large})) }()
+		h, body := f.next()
+		fault, err := frames.ParseFailure(body)
+		if h.Kind != frames.KindFailure || err != nil || fault.Code != "invalid" || !strings.Contains(fault.Text, "at most") {
+			t.Fatalf("answered %+v, %+v, %v", h, fault, err)
+		}
+	}
+}
+
+// TestFramedCallPanics: a fault of the daemon ends the session in which it occurs, and no other.
+func TestFramedCallPanics(t *testing.T) {
+	r := newKeyedRig(t, owner+1)
+	other, f := openFrames(t, r.socket), openFrames(t, r.socket)
+	behind := r.last()
+	f.write(callOf(t, adminapi.VerbMGet, 1, adminapi.Call{Keys: []string{keyPanics}}))
+	if h, _, err := f.read(); err == nil {
+		t.Errorf("answered %+v", h)
+	}
+	kit.Eventually(t, sessionPatience, func() bool { return behind.ended() == 1 })
+	other.write(callOf(t, adminapi.VerbExist, 1, adminapi.Call{Keys: []string{"a"}}))
+	if h, _ := other.next(); h.Kind != frames.KindLast {
+		t.Errorf("the other session answers %+v", h)
+	}
+}
+
 // TestFramedSessionIsKilled ends the connection after every prefix of a call and its
 // cancellation: each session ends, and nothing stays behind.
 func TestFramedSessionIsKilled(t *testing.T) {

@@ -6,7 +6,6 @@ import ast
 import json
 import mmap
 import os
-import socket
 import weakref
 from typing import Any, Iterator
 
@@ -35,12 +34,12 @@ class File:
     """The memory behind a file of a mount: nothing is copied.
 
     ``memoryview(f)`` and ``f.numpy()`` are the bytes of the file themselves: a change of one is a change
-    of the other. They keep the mapping alive after close(). The file cannot be truncated until close().
+    of the other. They keep the mapping alive after close(). The file cannot be truncated as long as it is
+    open, or one of them exists.
     """
 
     def __init__(self, socket_path: str, path: str) -> None:
         self.path = path
-        self._held: socket.socket | None = None
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             self.size = os.fstat(fd).st_size
@@ -52,7 +51,7 @@ class File:
             if self.state == "lost":
                 raise _errors.Lost(f"{path}: its content is lost; remove the file and write it again")
             if self.size == 0:
-                self.map: mmap.mmap | bytes = b""
+                self.map: mmap.mmap | None = None
                 return
             question = {"kind": "memfd", "hold": True}
             try:
@@ -72,8 +71,9 @@ class File:
         finally:
             for f in files:
                 os.close(f)
-        self._held = held
-        weakref.finalize(self, held.close)
+        # The export lasts as long as the mapping, which arrays keep alive: the memory of a file that
+        # was truncated must not be accessed.
+        weakref.finalize(self.map, held.close)
 
     def __enter__(self) -> "File":
         return self
@@ -82,14 +82,15 @@ class File:
         self.close()
 
     def close(self) -> None:
-        """End the use of the file. Arrays that were made from it stay valid."""
-        if self._held is not None:
-            self._held.close()
+        """End the use of the file. Arrays that were made from it stay valid, and keep the file in use."""
+        self.map = None
 
     def memory(self) -> memoryview:
         """Return the bytes of the file."""
         if not self.size:
             return memoryview(b"")
+        if self.map is None:
+            raise _errors.Closed(f"{self.path}: the file is closed")
         return memoryview(self.map)[self._before : self._before + self.size]
 
     def numpy(self) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 import os
 import socket
 import threading
+import weakref
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import _errors, _frames
@@ -20,7 +22,7 @@ class Future:
 
     def __init__(self, session: Session, answer: Answer, index: int, key: str, keep: Any) -> None:
         self._session, self._answer, self._index, self.key = session, answer, index, key
-        self._keep = keep  # memory that is in use until then
+        self._keep = keep  # the memory that is in use until then
 
     def _line(self) -> _frames.Line | None:
         return next((one for one in self._answer.lines if one.index == self._index), None)
@@ -67,7 +69,14 @@ class FileSystem:
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._slots: Slots | None = None
+        # _regions are the pieces of memory of empty(), by address; _unused are the addresses of those whose
+        # arrays are gone, which the next call of empty() gives back.
         self._regions: dict[int, Region] = {}
+        self._unused: collections.deque[int] = collections.deque()
+        # _named keeps the memory that keys name.
+        self._named: dict[str, Any] = {}
+        # _offered are publications of copies, whose memory is given back after they were received.
+        self._offered: list[Future] = []
 
     def __enter__(self) -> "FileSystem":
         return self
@@ -79,6 +88,8 @@ class FileSystem:
         """End the session: what this process published and set from its memory is gone."""
         with self._lock:
             session, self._session = self._session, None
+            self._regions, self._offered, self._named = {}, [], {}
+            self._unused.clear()
         if session is not None:
             session.close()
 
@@ -115,10 +126,28 @@ class FileSystem:
         size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
         if size == 0:
             raise _errors.Invalid("an array of no bytes")
+        self._give_back()
         region = Region(self._open(), size)
         with self._lock:
             self._regions[region.start] = region
-        return numpy.frombuffer(region.view, kind).reshape(shape)
+        array = numpy.frombuffer(region.view, kind)
+        weakref.finalize(array, self._unused.append, region.start)  # all views of it keep it
+        return array.reshape(shape)
+
+    def _give_back(self) -> None:
+        """Give memory back that is no longer used: of arrays that are gone, and of what was received."""
+        regions = []
+        with self._lock:
+            while self._unused:
+                region = self._regions.pop(self._unused.popleft(), None)
+                if region is not None:
+                    regions.append(region)
+            done = [f for f in self._offered if f._ready()]
+            self._offered = [f for f in self._offered if not f._ready()]
+        for future in done:
+            regions.append(future._keep)
+        for region in regions:
+            region.close()
 
     def _registered(self, view: memoryview) -> _frames.Blobs | None:
         """Return the blob of bytes inside memory of empty(); None for other memory."""
@@ -139,6 +168,15 @@ class FileSystem:
 
     def get(self, key: str) -> bytes:
         """Return the bytes of a key."""
+        for attempt in range(4):
+            try:
+                return self._get(key)
+            except _errors.Shape:
+                if attempt == 3:
+                    raise  # it is replaced by values of other sizes again and again
+        raise AssertionError("unreachable")
+
+    def _get(self, key: str) -> bytes:
         session = self._open()
         line = self._one(session.call("info", [key]), key)
         assert self._slots is not None
@@ -163,7 +201,10 @@ class FileSystem:
             if blobs is None:
                 raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
             lists.append(blobs)
-        self._raise(self._open().call("mset", list(data), lists), list(data))
+        lines = self._open().call("mset", list(data), lists)
+        failed = {one.index for one in lines if one.code}
+        self._named.update((key, x) for i, (key, x) in enumerate(data.items()) if i not in failed)
+        self._raise(lines, list(data))
 
     def mget(self, keys: Sequence[str], out: Sequence[Any], *, timeout: float = 0) -> None:
         """Copy the bytes of keys, however they were set, into arrays of the same sizes."""
@@ -217,7 +258,11 @@ class FileSystem:
 
     def delete(self, *keys: str) -> None:
         """Remove keys. A key that does not exist is none to remove."""
-        self._raise(self._open().call("delete", keys), keys)
+        lines = self._open().call("delete", keys)
+        for one in lines:
+            if not one.code:
+                self._named.pop(keys[one.index], None)
+        self._raise(lines, keys)
 
     def exists(self, *keys: str) -> Any:
         """Report whether the bytes of a key are there; for several keys a list."""
@@ -240,26 +285,41 @@ class FileSystem:
         Memory of empty() is offered itself; of other memory a copy is.
         """
         session = self._open()
+        self._give_back()
         view = flat(x, False, f"key {key!r}")
-        blobs, keep = self._registered(view), None
-        if blobs is None:
-            keep = Region(session, view.nbytes)
-            keep.view[:] = view
-            blobs = keep.blobs(0, view.nbytes)
-        return self._begun(session.start("publish", [key], [blobs]), key, keep)
+        blobs = self._registered(view)
+        if blobs is not None:
+            return self._begun(session.start("publish", [key], [blobs]), key, x)
+        copy = Region(session, view.nbytes)
+        try:
+            copy.view[:] = view
+            future = self._begun(session.start("publish", [key], [copy.blobs(0, view.nbytes)]), key, copy)
+        except BaseException:
+            copy.close()
+            raise
+        with self._lock:
+            self._offered.append(future)
+        return future
 
     def subscribe(self, key: str, out: Any, timeout: float = 20) -> Any:
         """Receive a publication into an array, and return the array."""
         view = flat(out, True, f"key {key!r}")
         blobs, session = self._registered(view), self._open()
         if blobs is not None:
-            self._begun(session.start("subscribe", [key], [blobs], timeout=timeout), key, None).result()
+            self._received(session, key, blobs, timeout)
             return out
         assert self._slots is not None
         with self._slots.take(view.nbytes) as slot:
-            self._begun(session.start("subscribe", [key], [slot.blobs], timeout=timeout), key, slot).result()
+            self._received(session, key, slot.blobs, timeout)
             view[:] = slot.view
         return out
+
+    def _received(self, session: Session, key: str, blobs: _frames.Blobs, timeout: float) -> None:
+        answer = session.start("subscribe", [key], [blobs], timeout=timeout)
+        try:
+            self._begun(answer, key, None).result()
+        finally:
+            session.stop(answer)
 
     def _begun(self, answer: Answer, key: str, keep: Any) -> Future:
         answer._session.read_until(lambda: answer.begun or answer.over, None)

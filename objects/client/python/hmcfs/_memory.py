@@ -19,18 +19,34 @@ def flat(x: Any, writable: bool, what: str) -> memoryview:
     """Return the bytes of a contiguous buffer."""
     try:
         view = memoryview(x)
-    except TypeError:
-        array = getattr(x, "numpy", None)  # a tensor on the processor
-        if array is None:
-            raise _errors.Invalid(f"{what}: {type(x).__name__} has no buffer; give bytes, an array or a tensor in host memory") from None
-        view = memoryview(array())
+    except (TypeError, ValueError):
+        view = _tensor(x, what)
     if not view.c_contiguous:
         raise _errors.Invalid(f"{what}: the array is not contiguous; give x.copy()")
     if writable and view.readonly:
         raise _errors.Invalid(f"{what}: the array is read-only, and bytes are to be written to it")
     if view.nbytes == 0:
         raise _errors.Invalid(f"{what}: it has no bytes")
-    return view.cast("B") if view.format != "B" or view.ndim != 1 else view
+    if view.format == "B" and view.ndim == 1:
+        return view
+    try:
+        return view.cast("B")
+    except (TypeError, ValueError):  # a byte order or a type that memoryview does not know
+        import numpy
+
+        return memoryview(numpy.asarray(x).reshape(-1).view("u1"))
+
+
+def _tensor(x: Any, what: str) -> memoryview:
+    """Return the elements of a tensor on the processor, or of an array that has no buffer."""
+    try:
+        if hasattr(x, "__array_interface__"):
+            return memoryview(x.reshape(-1).view("u1"))
+        if hasattr(x, "numpy"):
+            return memoryview(x.numpy())
+    except Exception as e:
+        raise _errors.Invalid(f"{what}: {e}") from e
+    raise _errors.Invalid(f"{what}: {type(x).__name__} has no buffer; give bytes, an array or a tensor in host memory")
 
 
 def address(view: memoryview) -> int:
@@ -67,8 +83,8 @@ class Region:
             self._session.call("unregister", memory=self.number)
         except _errors.HmcfsError:
             pass  # the session has ended, and its memory with it
-        self.view.release()
         try:
+            self.view.release()
             self.map.close()
         except BufferError:
             pass  # an array still uses it; it is unmapped with the array

@@ -15,6 +15,8 @@ _REQUEST = (
     "POST {path} HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{extra}Content-Length: 0\r\n\r\n"
 )
 _MAX_HEAD = 64 << 10
+# _STOP bounds the time, in seconds, that the daemon takes to end a call or a session.
+_STOP = 30.0
 
 
 class Answer:
@@ -91,7 +93,7 @@ class Session:
             return
         try:
             self._socket.shutdown(socket.SHUT_WR)
-            self.read_until(lambda: False, None)
+            self.read_until(lambda: False, _STOP)
         except (OSError, _errors.HmcfsError):
             pass  # it has ended already
         self._socket.close()
@@ -120,16 +122,25 @@ class Session:
         answer = self.start(verb, keys, lists, **options)
         try:
             return answer.wait()
-        except BaseException:
-            if not answer.over:
-                self.cancel(answer)
-            raise
+        finally:
+            self.stop(answer)
 
-    def cancel(self, answer: Answer) -> None:
-        """End a call early."""
-        with self._writing:
-            if self._ended is None:
-                self._send(_frames.cancel(answer.number))
+    def stop(self, answer: Answer) -> None:
+        """End a call early, if it is not over: the daemon no longer uses its memory afterwards."""
+        if answer.over:
+            return
+        try:
+            with self._writing:
+                if self._ended is None:
+                    self._send(_frames.cancel(answer.number))
+            self.read_until(lambda: answer.over, _STOP)
+        except _errors.HmcfsError:
+            pass  # the session has ended, and the call with it
+        finally:
+            if not answer.over and self._ended is None:
+                # Its memory must not be used again while bytes may still arrive in it.
+                self._socket.shutdown(socket.SHUT_RDWR)
+                self._ended = _errors.Disconnected(f"{self.path}: the daemon did not end a call that was cancelled")
 
     def read_until(self, done: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until done() is true. Return False if the time ends before.

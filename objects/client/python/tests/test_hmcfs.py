@@ -225,6 +225,62 @@ def test_wrong_arguments(fs):
     assert fs.exists("k") is False  # the session goes on
 
 
+@pytest.mark.parametrize("dtype", ["f2", ">f4", "?", "i8", "c16", "m8[s]", [("a", "i2"), ("b", "f4")]])
+def test_types(fs, dtype):
+    x = np.frombuffer(content(9, 480), "u1").view(dtype).copy()
+    fs.d2h({"typed": x}, existing="replace")
+    y = np.zeros_like(x)
+    fs.mget(["typed"], [y])
+    assert x.tobytes() == y.tobytes() == fs.get("typed")
+    fs.delete("typed")
+
+
+def test_memory_is_given_back(fs):
+    # A session has room for 1024 registrations.
+    for i in range(1500):
+        a = fs.empty(5000)
+        a[:] = i % 251
+    y = np.zeros(70_000, "u1")
+    for i in range(1500):
+        x = np.full(70_000, i % 251, "u1")
+        offered = fs.publish("again", x)
+        fs.subscribe("again", out=y)
+        offered.result(timeout=20)
+        assert y[69_999] == i % 251
+    kept = fs.empty(5000)
+    kept[:] = 7
+    fs.mset({"kept": kept})
+    del kept, a
+    fs.empty(1)  # gives back what is unused
+    assert fs.get("kept") == b"\x07" * 5000
+    fs.delete("kept")
+
+
+def test_cancelled_call(fs):
+    import signal
+
+    y = np.zeros(5000, "u1")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        for call in (
+            lambda: fs.subscribe("late", out=y, timeout=60),
+            lambda: fs.mget(["late"], [y], timeout=60),
+            lambda: fs.wait(["late"], timeout=60),
+        ):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    fs.set("late", content(10, 5000))  # the session, and its slots, are as before
+    assert fs.get("late") == content(10, 5000) and not y.any()
+    fs.delete("late")
+
+
 def test_fork_is_refused(fs):
     fs.set("forked", b"x")
     pid = os.fork()
