@@ -266,7 +266,9 @@ func TestFramedCallIsTooLarge(t *testing.T) {
 		if h, _ := f.next(); h.Kind != frames.KindLast {
 			t.Fatalf("answered %+v", h)
 		}
-		go func() { _, _ = f.conn.Write(callOf(t, adminapi.VerbMGet, 2, adminapi.Call{Keys: []string{"a"}, Lists: large})) }()
+		go func() {
+			_, _ = f.conn.Write(callOf(t, adminapi.VerbMGet, 2, adminapi.Call{Keys: []string{"a"}, Lists: large}))
+		}()
 		h, body := f.next()
 		fault, err := frames.ParseFailure(body)
 		if h.Kind != frames.KindFailure || err != nil || fault.Code != "invalid" || !strings.Contains(fault.Text, "at most") {
