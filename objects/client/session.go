@@ -31,6 +31,9 @@ type Session struct {
 	// out is memory for the frames of calls.
 	// +checklocks:sending
 	out []byte
+	// deadline is the time at which writes fail.
+	// +checklocks:sending
+	deadline time.Time
 
 	mu sync.Mutex
 	// closed is set by Close.
@@ -50,6 +53,8 @@ var _ hetero.Client = (*Session)(nil)
 const (
 	// endLimit bounds the time that the daemon takes to end a session.
 	endLimit = 30 * time.Second
+	// sendLimit bounds the time for which a daemon may read nothing; the session ends then.
+	sendLimit = 30 * time.Second
 	// sessionBuffer is the size, in bytes, of the buffer for received frames.
 	sessionBuffer = 64 << 10
 )
@@ -234,6 +239,11 @@ func (s *Session) send(frame []byte) {
 //
 // +checklocks:s.sending
 func (s *Session) writeLocked(frame []byte) {
+	// The deadline is renewed before it has used up half of its time.
+	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
+		s.deadline = now.Add(sendLimit)
+		_ = s.conn.SetWriteDeadline(s.deadline) // a closed connection fails the write
+	}
 	if _, err := s.conn.Write(frame); err != nil {
 		_ = s.conn.CloseRead() // which ends receive, if the daemon has not done so already
 	}
