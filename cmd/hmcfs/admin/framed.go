@@ -25,7 +25,7 @@ const (
 	maxCalls        = 1 << 16
 	maxForeignCalls = 128
 	// maxIdle bounds the calls of a session that are kept to be used again, and largestIdle
-	// the keys and blobs of each.
+	// the keys, lists and blobs of each.
 	maxIdle     = 8
 	largestIdle = 256
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
@@ -49,11 +49,17 @@ type framed struct {
 	// deadline is the time at which writes fail.
 	// +checklocks:sending
 	deadline time.Time
+	// broken is the error after which nothing more is sent.
+	// +checklocks:sending
+	broken error
 
 	mu sync.Mutex
 	// calls are the calls in progress by their number.
 	// +checklocks:mu
 	calls map[uint64]context.CancelFunc
+	// active counts them, and those whose last frame has not been sent.
+	// +checklocks:mu
+	active int
 	// idle are calls whose memory is used again, at most maxIdle.
 	// +checklocks:mu
 	idle []*framedCall
@@ -184,15 +190,17 @@ func (f *framed) finish(id uint64) {
 	end()
 }
 
-// keep makes the memory of a call available to later ones, if nothing else refers to it.
-func (f *framed) keep(c *framedCall) {
-	small := len(c.q.Keys) <= largestIdle && len(c.q.Lists) <= largestIdle && cap(c.out.buf) <= 2*lineBuffer
-	for i := range c.q.Lists {
-		small = small && len(c.q.Lists[i].Blobs) <= largestIdle
+// leave ends a call whose last frame was sent. Its memory is available to later ones if again is
+// true.
+func (f *framed) leave(c *framedCall, again bool) {
+	size := cap(c.q.Keys) + cap(c.q.Lists)
+	for _, l := range c.q.Lists[:cap(c.q.Lists)] {
+		size += cap(l.Blobs)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if small && len(f.idle) < maxIdle {
+	f.active--
+	if again && size <= largestIdle && cap(c.out.buf) <= 2*lineBuffer && len(f.idle) < maxIdle {
 		f.idle = append(f.idle, c)
 	}
 }
@@ -200,7 +208,7 @@ func (f *framed) keep(c *framedCall) {
 // call starts a call. Its error ends the session.
 func (f *framed) call(ctx context.Context, h frames.Header) error {
 	c := f.newCall(h.ID)
-	fault, err := f.read(ctx, h, c)
+	fault, err := f.read(h, c)
 	if err != nil {
 		return err
 	}
@@ -223,23 +231,23 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 
 // read receives the body of a call and decodes it. fault is a reason to refuse the call, err
 // one to end the session.
-func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (fault, err error) {
+func (f *framed) read(h frames.Header, c *framedCall) (fault, err error) {
 	n := int(h.Size)
 	// Decoding needs up to twice the memory of a body, beside the body.
 	taken := 3 * int64(n)
-	fault = errInvalid
-	if taken <= f.one.user.most {
-		fault = f.reserve(ctx, taken)
+	switch {
+	case taken > f.one.user.most:
+		fault = fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.most/3)
+	case !f.one.user.memory.TryAcquire(taken):
+		// A wait here would delay cancellations, and the end of the session.
+		fault = fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
 	}
 	if fault != nil {
 		f.server.opts.Refusals.add(boundCallBytes)
 		if _, err = f.in.Discard(n); err != nil {
 			return nil, fmt.Errorf("receive a call: %w", err)
 		}
-		if errors.Is(fault, errInvalid) {
-			return fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.most/3), nil
-		}
-		return fmt.Errorf("%w: the calls of this user use too much memory: %w", hetero.ErrBusy, fault), nil
+		return fault, nil
 	}
 	c.taken = taken
 	body, err := f.body(n)
@@ -261,16 +269,6 @@ func (f *framed) read(ctx context.Context, h frames.Header, c *framedCall) (faul
 		c.taken = keep
 	}
 	return nil, nil
-}
-
-// reserve takes memory from the budget of the user.
-func (f *framed) reserve(ctx context.Context, n int64) error {
-	if f.one.user.memory.TryAcquire(n) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, bodyLimit)
-	defer cancel()
-	return f.one.user.memory.Acquire(ctx, n)
 }
 
 // body receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
@@ -298,11 +296,12 @@ func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) 
 	if f.calls[id] != nil {
 		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
 	}
-	if len(f.calls) >= f.most {
+	if f.active >= f.most {
 		f.server.opts.Refusals.add(boundCalls)
 		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, f.most)
 	}
 	ctx, f.calls[id] = context.WithCancel(ctx)
+	f.active++
 	return ctx, nil
 }
 
@@ -321,39 +320,40 @@ func (c *framedCall) run(ctx context.Context) {
 	defer f.one.calls.Done()
 	defer func() {
 		f.one.user.memory.Release(c.taken)
-		if done && !c.verb.lasting && !c.q.Async {
-			f.keep(c)
-		}
+		f.leave(c, done && !c.verb.lasting && !c.q.Async)
 	}()
 	defer f.contain()
 	begun := time.Now()
 	err := c.verb.do(ctx, f.one.client, &c.q, &c.answer)
 	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)
 	f.finish(c.out.id) // before the client has the last frame
+	// A failure to send ends the session.
 	if err != nil {
-		err = c.out.refuse(err)
+		_ = c.out.refuse(err)
 	} else {
-		err = c.out.last()
-	}
-	if err != nil {
-		_ = f.conn.Close() // the client has not read for too long, or is gone
+		_ = c.out.last()
 	}
 	done = true
 }
 
-// send writes frames.
+// send writes frames. After a failure the session ends, since a part of a frame may have been sent.
 func (f *framed) send(b []byte) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
+	if f.broken != nil {
+		return f.broken
+	}
 	// The deadline is renewed before it has used up half of its time.
 	if now := time.Now(); f.deadline.Sub(now) < writeLimit/2 {
 		f.deadline = now.Add(writeLimit)
-		if err := f.conn.SetWriteDeadline(f.deadline); err != nil {
-			return err
+		if f.broken = f.conn.SetWriteDeadline(f.deadline); f.broken != nil {
+			return f.broken
 		}
 	}
-	_, err := f.conn.Write(b)
-	return err
+	if _, f.broken = f.conn.Write(b); f.broken != nil {
+		_ = f.conn.Close() // the client has not read for too long, or is gone
+	}
+	return f.broken
 }
 
 // sendFrameEnded sends the last frame of a session, whose calls have ended.
