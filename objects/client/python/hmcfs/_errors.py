@@ -10,7 +10,8 @@ class HmcfsError(Exception):
     """An operation failed. ``key`` is the key that it concerns, or None."""
 
     code = "io"
-    errno = errno.EIO
+    # failures has the error of each key that failed, of a call about several.
+    failures: dict[str, HmcfsError] = {}
 
     def __init__(self, text: str, key: str | None = None) -> None:
         super().__init__(f"key {key!r}: {text}" if key is not None else text)
@@ -143,9 +144,10 @@ def of(code: str, text: str, key: str | None = None) -> HmcfsError:
     return _BY_CODE.get(code, HmcfsError)(text, key)
 
 
-def of_os(error: OSError, what: str) -> HmcfsError:
-    """Return the error of a failed system call on the daemon's socket."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno in (errno.EACCES, errno.EPERM):
+def of_os(error: Exception, what: str) -> HmcfsError:
+    """Return the error of a failed system call on the daemon's socket, or of a connection that ended."""
+    number = getattr(error, "errno", None)
+    reason = os.strerror(number) if number else str(error)
+    if number in (errno.EACCES, errno.EPERM):
         return NotAuthorized(f"{what}: {reason}; mount with --allow-other to give other users access")
     return Disconnected(f"{what}: {reason}")

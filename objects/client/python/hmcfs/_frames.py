@@ -62,6 +62,9 @@ def call(
     asynchronous: bool = False,
 ) -> bytes:
     """Return the frame of a call; times are seconds."""
+    for name, value in (("timeout", timeout), ("ttl", ttl)):
+        if not isinstance(value, (int, float)) or not abs(value) < 9e9:
+            raise ValueError(f"{name} must be a number of seconds below 9e9, not {value!r}")
     bits = (2 if published else 0) | (4 if asynchronous else 0)
     parts = [b"", _CALL.pack(bits, RULES[existing], 0, len(keys), len(lists), 0, round(timeout * 1e9), round(ttl * 1e9), memory)]
     for key in keys:

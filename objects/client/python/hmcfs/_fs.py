@@ -47,13 +47,56 @@ class Future:
     wait = result
 
     def __await__(self) -> Any:
-        return asyncio.get_running_loop().run_in_executor(None, self.result).__await__()
+        return self._awaitable().__await__()
+
+    async def _awaitable(self) -> None:
+        loop = asyncio.get_running_loop()
+        came = loop.create_future()
+
+        def finish() -> None:
+            if not came.done():
+                came.set_result(None)
+
+        def arrived() -> None:
+            if self._ready():
+                loop.call_soon_threadsafe(finish)
+
+        session, answer = self._session, self._answer
+        with session._changed:
+            answer.listeners.append(arrived)
+            arrived()
+        session.awaited(1)
+        try:
+            await came
+        finally:
+            session.awaited(-1)
+            with session._changed:
+                answer.listeners.remove(arrived)
+        self.result(0)
 
 
 class Event(dict):
     """An event of a key: ``event``, ``key``, ``time``, ``device``, ``size``, …"""
 
     __getattr__ = dict.__getitem__
+
+
+class _Staged:
+    """The memory of a call: lists of blobs, and a slot with copies of the arrays that are not registered."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.lists: list[_frames.Blobs] = []
+        # copies are the index, the bytes and the offset in the slot of each of them.
+        self.copies: list[tuple[int, memoryview, int]] = []
+        self.slot: Any = None
+
+    def __enter__(self) -> "_Staged":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.slot is not None:
+            self.slot.__exit__()
 
 
 class FileSystem:
@@ -87,18 +130,18 @@ class FileSystem:
     def close(self) -> None:
         """End the session: what this process published and set from its memory is gone."""
         with self._lock:
-            session, self._session = self._session, None
+            session, self._session, self._slots = self._session, None, None
             self._regions, self._offered, self._named = {}, [], {}
             self._unused.clear()
         if session is not None:
             session.close()
 
-    def _open(self) -> Session:
+    def _open(self) -> tuple[Session, Slots]:
         with self._lock:
-            if self._session is None:
+            if self._session is None or self._slots is None:
                 self._session = Session(self.socket_path)
                 self._slots = Slots(self._session)
-            return self._session
+            return self._session, self._slots
 
     # Files
 
@@ -108,13 +151,17 @@ class FileSystem:
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file; between files of one mount the bytes do not pass through this process."""
-        with open(os.path.join(self.path, source), "rb") as from_, open(os.path.join(self.path, target), "wb") as to:
-            left = os.fstat(from_.fileno()).st_size
-            while left > 0:
-                n = os.copy_file_range(from_.fileno(), to.fileno(), left)
-                if n == 0:
-                    break
-                left -= n
+        source, target = os.path.join(self.path, source), os.path.join(self.path, target)
+        with open(source, "rb") as from_:
+            if os.path.exists(target) and os.path.samefile(source, target):
+                raise _errors.Invalid(f"{source} and {target} are the same file")
+            with open(target, "wb") as to:
+                left = os.fstat(from_.fileno()).st_size
+                while left > 0:
+                    n = os.copy_file_range(from_.fileno(), to.fileno(), left)
+                    if n == 0:
+                        raise _errors.HmcfsError(f"{source} became shorter while it was copied")
+                    left -= n
 
     # Memory
 
@@ -127,7 +174,7 @@ class FileSystem:
         if size == 0:
             raise _errors.Invalid("an array of no bytes")
         self._give_back()
-        region = Region(self._open(), size)
+        region = Region(self._open()[0], size)
         with self._lock:
             self._regions[region.start] = region
         array = numpy.frombuffer(region.view, kind)
@@ -149,14 +196,14 @@ class FileSystem:
         for region in regions:
             region.close()
 
-    def _registered(self, view: memoryview) -> _frames.Blobs | None:
-        """Return the blob of bytes inside memory of empty(); None for other memory."""
+    def _registered(self, session: Session, view: memoryview) -> _frames.Blobs | None:
+        """Return the blob of bytes inside memory of empty() of this session; None for other memory."""
         if view.readonly or not self._regions:
             return None
         at = address(view)
         with self._lock:
             for start, region in self._regions.items():
-                if start <= at and at + view.nbytes <= start + region.size:
+                if region.session is session and start <= at and at + view.nbytes <= start + region.size:
                     return region.blobs(at - start, view.nbytes)
         return None
 
@@ -177,10 +224,9 @@ class FileSystem:
         raise AssertionError("unreachable")
 
     def _get(self, key: str) -> bytes:
-        session = self._open()
+        session, slots = self._open()
         line = self._one(session.call("info", [key]), key)
-        assert self._slots is not None
-        with self._slots.take(line.size) as slot:
+        with slots.take(line.size) as slot:
             memory, at, _ = slot.blobs.blobs[0]
             blobs, offset = [], at
             for size in line.blobs:
@@ -189,19 +235,22 @@ class FileSystem:
             self._one(session.call("mget", [key], [_frames.Blobs("host", blobs)]), key)
             return bytes(slot.view)
 
-    def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "skip") -> None:
-        """Keep copies of data under keys, in host memory."""
+    def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "replace") -> None:
+        """Keep copies of data under keys, in host memory.
+
+        existing says what becomes of a key that exists: "replace" it, "skip" it, or "fail".
+        """
         self._out("d2h", data, ttl=ttl, existing=existing)
 
     def mset(self, data: Mapping[str, Any]) -> None:
         """Make keys name memory, which must be of empty(): it stays this process's, and nothing is copied."""
-        lists = []
+        session, lists = self._open()[0], []
         for key, x in data.items():
-            blobs = self._registered(flat(x, True, f"key {key!r}"))
+            blobs = self._registered(session, flat(x, True, f"key {key!r}"))
             if blobs is None:
                 raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
             lists.append(blobs)
-        lines = self._open().call("mset", list(data), lists)
+        lines = session.call("mset", list(data), lists)
         failed = {one.index for one in lines if one.code}
         self._named.update((key, x) for i, (key, x) in enumerate(data.items()) if i not in failed)
         self._raise(lines, list(data))
@@ -214,51 +263,45 @@ class FileSystem:
         """Copy objects in host memory into arrays of the same sizes."""
         self._in("h2d", list(data), list(data.values()), timeout=timeout)
 
+    def _lists(self, keys: Sequence[str], arrays: Sequence[Any], writable: bool) -> "_Staged":
+        """Return the memory of arrays: their own, or parts of one piece of registered memory."""
+        session, slots = self._open()
+        staged, total = _Staged(session), 0
+        for key, x in zip(keys, arrays):
+            view = flat(x, writable, f"key {key!r}")
+            blobs = self._registered(session, view)
+            if blobs is None:
+                staged.copies.append((len(staged.lists), view, total))
+                total += -(-view.nbytes // 64) * 64
+            staged.lists.append(blobs)  # type: ignore[arg-type]
+        if total:
+            staged.slot = slots.take(total)
+            (memory, start, _), = staged.slot.blobs.blobs
+            for index, view, at in staged.copies:
+                staged.lists[index] = _frames.Blobs("host", ((memory, start + at, view.nbytes),))
+        return staged
+
     def _out(self, verb: str, data: Mapping[str, Any], **options: Any) -> None:
-        session, keys, lists, slots = self._open(), list(data), [], []
-        assert self._slots is not None
-        try:
-            for key, x in data.items():
-                view = flat(x, False, f"key {key!r}")
-                blobs = self._registered(view)
-                if blobs is None:
-                    slot = self._slots.take(view.nbytes)
-                    slots.append(slot)
-                    slot.view[:] = view
-                    blobs = slot.blobs
-                lists.append(blobs)
-            self._raise(session.call(verb, keys, lists, **options), keys)
-        finally:
-            for slot in slots:
-                slot.__exit__()
+        keys = list(data)
+        with self._lists(keys, list(data.values()), False) as staged:
+            for _, view, at in staged.copies:
+                staged.slot.view[at : at + view.nbytes] = view
+            self._raise(staged.session.call(verb, keys, staged.lists, **options), keys)
 
     def _in(self, verb: str, keys: list[str], out: list[Any], **options: Any) -> None:
         if len(keys) != len(out):
             raise _errors.Invalid(f"{len(keys)} keys, but {len(out)} arrays")
-        session, lists, slots = self._open(), [], []
-        assert self._slots is not None
-        try:
-            for key, x in zip(keys, out):
-                view = flat(x, True, f"key {key!r}")
-                blobs = self._registered(view)
-                if blobs is None:
-                    slot = self._slots.take(view.nbytes)
-                    slots.append((slot, view, len(lists)))
-                    blobs = slot.blobs
-                lists.append(blobs)
-            lines = session.call(verb, keys, lists, **options)
-            failed = {one.index for one in lines if one.code}
-            for slot, view, index in slots:
-                if index not in failed:
-                    view[:] = slot.view
+        with self._lists(keys, out, True) as staged:
+            lines = staged.session.call(verb, keys, staged.lists, **options)
+            good = {one.index for one in lines if not one.code}
+            for index, view, at in staged.copies:
+                if index in good:
+                    view[:] = staged.slot.view[at : at + view.nbytes]
             self._raise(lines, keys)
-        finally:
-            for slot, _, _ in slots:
-                slot.__exit__()
 
     def delete(self, *keys: str) -> None:
         """Remove keys. A key that does not exist is none to remove."""
-        lines = self._open().call("delete", keys)
+        lines = self._open()[0].call("delete", keys)
         for one in lines:
             if not one.code:
                 self._named.pop(keys[one.index], None)
@@ -266,28 +309,31 @@ class FileSystem:
 
     def exists(self, *keys: str) -> Any:
         """Report whether the bytes of a key are there; for several keys a list."""
+        lines = self._open()[0].call("exist", keys)
+        self._raise(lines, keys)
         found = [False] * len(keys)
-        for one in self._open().call("exist", keys):
+        for one in lines:
             found[one.index] = one.exists
         return found[0] if len(keys) == 1 else found
 
     def expire(self, ttl: float, *keys: str) -> None:
         """Set the time to live of keys from now on, in whole seconds; 0 is for ever."""
-        self._raise(self._open().call("expire", keys, ttl=ttl), keys)
+        self._raise(self._open()[0].call("expire", keys, ttl=ttl), keys)
 
     def wait(self, keys: Sequence[str], timeout: float = 60) -> None:
         """Wait until all keys are there, or raise Timeout."""
-        self._raise(self._open().call("wait", list(keys), timeout=timeout), list(keys))
+        self._raise(self._open()[0].call("wait", list(keys), timeout=timeout), list(keys))
 
     def publish(self, key: str, x: Any) -> Future:
         """Offer memory to one subscriber. The future is done when the subscriber has the bytes.
 
         Memory of empty() is offered itself; of other memory a copy is.
         """
-        session = self._open()
+        session = self._open()[0]
+        session.read_in_background()
         self._give_back()
         view = flat(x, False, f"key {key!r}")
-        blobs = self._registered(view)
+        blobs = self._registered(session, view)
         if blobs is not None:
             return self._begun(session.start("publish", [key], [blobs]), key, x)
         copy = Region(session, view.nbytes)
@@ -304,12 +350,12 @@ class FileSystem:
     def subscribe(self, key: str, out: Any, timeout: float = 20) -> Any:
         """Receive a publication into an array, and return the array."""
         view = flat(out, True, f"key {key!r}")
-        blobs, session = self._registered(view), self._open()
+        session, slots = self._open()
+        blobs = self._registered(session, view)
         if blobs is not None:
             self._received(session, key, blobs, timeout)
             return out
-        assert self._slots is not None
-        with self._slots.take(view.nbytes) as slot:
+        with slots.take(view.nbytes) as slot:
             self._received(session, key, slot.blobs, timeout)
             view[:] = slot.view
         return out
@@ -336,11 +382,15 @@ class FileSystem:
             s.sendall(b"GET /v1/events HTTP/1.0\r\nHost: hmcfs\r\n\r\n")
             stream = s.makefile("rb")
             status = stream.readline()
-            if b" 200 " not in status:
-                raise _errors.NotAuthorized(f"{self.socket_path}: {status.decode().strip()}")
             while stream.readline().strip():
                 pass
-        except OSError as e:
+            if b" 200 " not in status:
+                said = json.loads(stream.readline() or b"{}")
+                raise _errors.of(said.get("code", "io"), said.get("error") or status.decode().strip())
+        except _errors.HmcfsError:
+            s.close()
+            raise
+        except (OSError, ValueError) as e:
             s.close()
             raise _errors.of_os(e, self.socket_path) from e
         return self._events(s, stream, prefix)
@@ -366,8 +416,10 @@ class FileSystem:
         failures = {keys[one.index]: _errors.of(one.code, one.text, keys[one.index]) for one in lines if one.code}
         if failures:
             first = next(iter(failures.values()))
-            first.failures = failures  # type: ignore[attr-defined]
+            first.failures = failures
             raise first
+        if len({one.index for one in lines}) != len(keys):
+            raise _errors.HmcfsError(f"the answer of the daemon has {len(lines)} of {len(keys)} keys")
 
 
 def connect(path: str | None = None) -> FileSystem:
@@ -380,7 +432,7 @@ def connect(path: str | None = None) -> FileSystem:
     if path is None:
         found = _mount_of(os.getcwd()) or _only(_mounts())
         return FileSystem(found, _socket_of(found))
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)
     try:
         is_socket = os.stat(path).st_mode & 0o170000 == 0o140000
     except OSError as e:

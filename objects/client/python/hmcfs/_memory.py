@@ -69,7 +69,7 @@ class Region:
             self.number = session.register("host", memory, [fd])
         finally:
             os.close(fd)
-        self._session = session
+        self.session = session
         self.view = memoryview(self.map)
         self.size = size
         self.start = address(self.view)
@@ -80,7 +80,7 @@ class Region:
     def close(self) -> None:
         """Give the memory back. Arrays of it stay usable; keys set from it are lost."""
         try:
-            self._session.call("unregister", memory=self.number)
+            self.session.call("unregister", memory=self.number)
         except _errors.HmcfsError:
             pass  # the session has ended, and its memory with it
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import threading
 import time
+import weakref
 from typing import Any, Callable, Sequence
 
 from . import _errors, _frames
@@ -17,6 +19,8 @@ _REQUEST = (
 _MAX_HEAD = 64 << 10
 # _STOP bounds the time, in seconds, that the daemon takes to end a call or a session.
 _STOP = 30.0
+# _TICK is the time, in seconds, after which frames are read that no thread waits for.
+_TICK = 0.1
 
 
 class Answer:
@@ -29,6 +33,14 @@ class Answer:
         self.begun = False
         self.over = False
         self.fault: _errors.HmcfsError | None = None
+        # listeners are called after every frame, with the session's condition held.
+        self.listeners: list[Callable[[], None]] = []
+
+    def end(self, error: _errors.HmcfsError) -> None:
+        """End the answer early."""
+        self.fault, self.over = error, True
+        for call in list(self.listeners):
+            call()
 
     def _add(self, kind: int, body: bytes) -> None:
         if kind in (_frames.LINES, _frames.LAST):
@@ -39,10 +51,13 @@ class Answer:
                 code, text, _ = _frames.failure(body)
                 self.fault = _errors.of(code, text)
         self.over = kind in (_frames.LAST, _frames.FAILURE)
+        for call in list(self.listeners):
+            call()
 
-    def wait(self) -> list[_frames.Line]:
-        """Wait for the whole answer; raise the failure of the whole call."""
-        self._session.read_until(lambda: self.over, None)
+    def wait(self, limit: float | None = None) -> list[_frames.Line]:
+        """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
+        if not self._session.read_until(lambda: self.over, limit):
+            raise _errors.Disconnected(f"{self._session.path}: the daemon does not answer")
         if self.fault is not None:
             raise self.fault
         return self.lines
@@ -57,7 +72,6 @@ class Session:
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self.path = path
-        self._pid = os.getpid()
         self._writing = threading.Lock()
         # _changed guards _read_by, the thread that reads, and is notified of every frame.
         self._changed = threading.Condition()
@@ -66,38 +80,55 @@ class Session:
         self._number = 0
         self._received = bytearray()
         self._ended: _errors.HmcfsError | None = None
+        # _deadline is the time at which the thread that reads gives up.
+        self._deadline: float | None = None
+        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
+        self._awaited = 0
+        self._reader: threading.Thread | None = None
         self._socket = _connect(path, timeout)
         try:
             rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
             self._received += rest
-            self._socket.settimeout(timeout)
+            self._deadline = time.monotonic() + timeout
             kind, _, body = self._next_frame()
             if kind != _frames.HELLO or len(body) < 5:
                 raise _errors.Disconnected(f"{path}: no session was answered")
             self.name = body[4:].decode()
-            self._socket.settimeout(None)
-        except OSError as e:
+            self._deadline = None
+            # Threads that send, and one that reads, use the socket at the same time.
+            self._socket.setblocking(True)
+        except _errors.HmcfsError:
+            self._socket.close()
+            raise
+        except (OSError, EOFError, ValueError) as e:
             self._socket.close()
             raise _errors.of_os(e, path) from e
         except BaseException:
             self._socket.close()
             raise
+        with _open_lock:
+            _open.add(self)
 
     def close(self) -> None:
         """End the session: what belonged to it is released when this returns."""
         if self._ended is not None and isinstance(self._ended, _errors.Closed):
-            return
-        if os.getpid() != self._pid:
-            self._socket.close()  # the parent's session goes on
-            self._ended = _errors.Closed("the session is closed")
             return
         try:
             self._socket.shutdown(socket.SHUT_WR)
             self.read_until(lambda: False, _STOP)
         except (OSError, _errors.HmcfsError):
             pass  # it has ended already
+        with self._changed:
+            self._end(_errors.Closed("the session is closed"))
+            self._changed.notify_all()
         self._socket.close()
-        self._ended = _errors.Closed("the session is closed")
+
+    def _forked(self) -> None:
+        """Leave the session to the parent, in the child of a fork."""
+        self._socket.close()
+        self._writing, self._changed, self._read_by, self._reader = threading.Lock(), threading.Condition(), None, None
+        self._answers = {}
+        self._ended = _errors.Closed("this session belongs to the process that forked; connect again")
 
     def start(self, verb: str, keys: Sequence[str] = (), lists: Sequence[_frames.Blobs] = (), **options: Any) -> Answer:
         """Send a call."""
@@ -113,7 +144,9 @@ class Session:
                 frame = _frames.call(verb, answer.number, encoded, lists, **options)
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
-            self._answers[answer.number] = answer
+            with self._changed:
+                self._check()
+                self._answers[answer.number] = answer
             self._send(frame)
         return answer
 
@@ -121,7 +154,7 @@ class Session:
         """Make a call and wait for its whole answer."""
         answer = self.start(verb, keys, lists, **options)
         try:
-            return answer.wait()
+            return answer.wait(options["timeout"] + _STOP if verb == "wait" else None)
         finally:
             self.stop(answer)
 
@@ -139,8 +172,29 @@ class Session:
         finally:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
-                self._socket.shutdown(socket.SHUT_RDWR)
-                self._ended = _errors.Disconnected(f"{self.path}: the daemon did not end a call that was cancelled")
+                self._abandon("the daemon did not end a call that was cancelled")
+
+    def _abandon(self, reason: str) -> None:
+        """End the session from this side."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
+        if self._ended is None:
+            self._ended = _errors.Disconnected(f"{self.path}: {reason}")
+
+    def read_in_background(self) -> None:
+        """Have frames read from now on even if no thread waits for them."""
+        with self._changed:
+            if self._reader is None:
+                self._reader = threading.Thread(target=_read_for, args=(weakref.ref(self),), name="hmcfs", daemon=True)
+                self._reader.start()
+
+    def awaited(self, change: int) -> None:
+        """Count futures that an event loop awaits: frames are then read as they arrive."""
+        with self._changed:
+            self._awaited += change
+            self._changed.notify_all()
 
     def read_until(self, done: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until done() is true. Return False if the time ends before.
@@ -171,10 +225,10 @@ class Session:
 
     def _read(self, timeout: float | None) -> bool:
         """Read a frame for the answer it belongs to. Return False if the time ends before."""
-        self._socket.settimeout(None if timeout is None else max(1e-6, timeout))
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         try:
             kind, number, body = self._next_frame()
-        except (TimeoutError, socket.timeout):
+        except TimeoutError:
             return False
         except (OSError, EOFError, ValueError) as e:
             kind, number, body = _frames.ENDED, 0, b""
@@ -205,23 +259,25 @@ class Session:
         return int(reply["registered"]["memory"])
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise _errors.Closed("this session belongs to the process that forked; connect again")
         if self._ended is not None:
             raise self._ended
 
     def _end(self, error: _errors.HmcfsError) -> None:
         self._ended = error
-        for answer in self._answers.values():
-            answer.fault, answer.over = error, True
+        for answer in list(self._answers.values()):
+            answer.end(error)
         self._answers.clear()
 
     def _send(self, frame: bytes) -> None:
+        sent = False
         try:
             self._socket.sendall(frame)
+            sent = True
         except OSError as e:
-            self._ended = _errors.of_os(e, self.path)
-            raise self._ended from e
+            raise _errors.of_os(e, self.path) from e
+        finally:
+            if not sent:  # a part of the frame may have been
+                self._abandon("a frame was not sent")
 
     def _next_frame(self) -> tuple[int, int, bytes]:
         """Read one frame. What has arrived of it is kept when the time ends."""
@@ -237,10 +293,51 @@ class Session:
 
     def _fill(self, size: int) -> None:
         while len(self._received) < size:
+            if self._deadline is not None:
+                poll = select.poll()
+                poll.register(self._socket, select.POLLIN)
+                if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+                    raise TimeoutError("no frame has arrived")
             data = self._socket.recv(max(1 << 16, size - len(self._received)))
             if not data:
                 raise EOFError("the connection was closed")
             self._received += data
+
+
+def _read_for(of: "weakref.ref[Session]") -> None:
+    """Read frames for a session: as they arrive for an event loop, else now and then.
+
+    A daemon that can't send its answers ends the session; a thread that waits reads them itself.
+    """
+    while True:
+        session = of()
+        if session is None or session._ended is not None:
+            return
+        try:
+            if session._awaited > 0:
+                session.read_until(lambda: session._awaited == 0, _TICK)
+            else:
+                session.read_until(lambda: False, 0)
+        except (_errors.HmcfsError, OSError, ValueError):
+            return  # the session has ended
+        if session._awaited == 0:
+            with session._changed:
+                session._changed.wait_for(lambda: session._awaited > 0 or session._ended is not None, _TICK)
+        del session
+
+
+_open: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_open_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _open_lock
+    _open_lock = threading.Lock()
+    for session in list(_open):
+        session._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _connect(path: str, timeout: float) -> socket.socket:
@@ -306,7 +403,7 @@ def ask_held(
             s.sendall(frame[sent:])
         data = b""
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            more, fds, _, _ = socket.recv_fds(s, 1 << 16, 253)
+            more, fds, _, _ = socket.recv_fds(s, 1 << 16, 253, socket.MSG_CMSG_CLOEXEC)
             received += fds
             if not more:
                 raise _errors.Disconnected(f"{socket_path}: the daemon closed the connection")

@@ -40,6 +40,11 @@ def test_connect(fs, monkeypatch):
     monkeypatch.delenv("HMCFS_MOUNT")
     monkeypatch.chdir(path("host"))
     assert hmcfs.connect().path == MOUNT
+    os.symlink(MOUNT, "/tmp/hmcfs-link-%d" % os.getpid())
+    try:
+        assert hmcfs.connect("/tmp/hmcfs-link-%d/host" % os.getpid()).path == MOUNT
+    finally:
+        os.remove("/tmp/hmcfs-link-%d" % os.getpid())
     with pytest.raises(hmcfs.NotMounted, match="not on an hmcfs mount"):
         hmcfs.connect("/usr")
     with pytest.raises(hmcfs.NotMounted, match="No such file"):
@@ -76,6 +81,12 @@ def test_many_keys(fs):
     with pytest.raises(hmcfs.Shape):
         fs.h2d({"many-1": np.zeros(7, "u1")})
     fs.delete(*arrays)
+    small = {f"small-{i}": np.full(100, i % 251, "u1") for i in range(2000)}
+    fs.d2h(small)
+    out = {key: np.zeros(100, "u1") for key in small}
+    fs.h2d(out)
+    assert all((out[key] == a).all() for key, a in small.items())
+    fs.delete(*small)
 
 
 def test_keys_name_memory(fs):
@@ -108,6 +119,39 @@ def test_publish(fs):
     gone.close()
     with pytest.raises(hmcfs.HmcfsError):
         left.result(timeout=5)
+
+
+def test_many_offers_are_awaited(fs):
+    x = np.arange(1000, dtype="u1")
+
+    async def hand_over():
+        offers = [fs.publish(f"offer-{i}", x) for i in range(40)]
+        waiting = [asyncio.ensure_future(one_of(o)) for o in offers]
+        with hmcfs.connect() as other:
+            for i in range(40):
+                await asyncio.get_running_loop().run_in_executor(None, lambda: other.subscribe(f"offer-{i}", np.zeros_like(x)))
+        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        never = fs.publish("offer-never", x)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(one_of(never), 0.05)
+
+    async def one_of(offer):
+        await offer
+
+    asyncio.run(hand_over())
+
+
+def test_outcomes_are_read_in_the_background(fs):
+    x = fs.empty(100)
+    x[:] = 5
+    offers = [fs.publish(f"unread-{i}", x) for i in range(400)]
+    with hmcfs.connect() as other:
+        for i in range(400):
+            other.subscribe(f"unread-{i}", out=np.zeros(100, "u1"))
+    for one in offers:
+        one.result(timeout=20)
+    assert not fs.publish("unread", x).done()  # which leaves the socket as it was
+    assert fs.exists(*[f"{i:0250}" for i in range(9000)]) == [False] * 9000
 
 
 def test_await(fs):
@@ -158,6 +202,8 @@ def test_open(fs, device):
         with pytest.raises(OSError):
             os.truncate(path(f"{device}/x.npy"), 10)
     os.remove(path(f"{device}/x.npy"))
+    with pytest.raises((hmcfs.HmcfsError, ValueError)):
+        f.numpy()
     assert y[3, 3] == 33.25  # it outlives the file
 
 
@@ -208,6 +254,8 @@ def test_watch(fs):
 def test_wrong_arguments(fs):
     readonly = np.zeros(10, "u1")
     readonly.flags.writeable = False
+    with open(path("sim0/same"), "wb") as f:
+        f.write(b"same")
     for call, error, text in [
         (lambda: fs.mget(["k"], [readonly]), hmcfs.Invalid, "read-only"),
         (lambda: fs.set("k", np.zeros((4, 4))[:, ::2]), hmcfs.Invalid, "contiguous"),
@@ -218,11 +266,16 @@ def test_wrong_arguments(fs):
         (lambda: fs.d2h({"k": b"x"}, existing="perhaps"), hmcfs.Invalid, "perhaps"),
         (lambda: fs.mget(["k"], []), hmcfs.Invalid, "0 arrays"),
         (lambda: fs.expire(0.5, "k"), hmcfs.Invalid, "whole seconds"),
+        (lambda: fs.wait(["k"], timeout=float("inf")), hmcfs.Invalid, "seconds"),
+        (lambda: fs.wait(["k"], timeout=None), hmcfs.Invalid, "seconds"),
+        (lambda: fs.copy("sim0/same", "sim0/same"), hmcfs.Invalid, "same file"),
         (lambda: fs.open("host/nothing"), FileNotFoundError, "nothing"),
     ]:
         with pytest.raises(error, match=text):
             call()
     assert fs.exists("k") is False  # the session goes on
+    assert open(path("sim0/same"), "rb").read() == b"same"
+    os.remove(path("sim0/same"))
 
 
 @pytest.mark.parametrize("dtype", ["f2", ">f4", "?", "i8", "c16", "m8[s]", [("a", "i2"), ("b", "f4")]])
@@ -299,11 +352,18 @@ def test_fork_is_refused(fs):
 def test_closed(fs):
     fs.set("closed", b"x")
     fs.delete("closed")
-    session = fs._open()
+    session = fs._open()[0]
+    a = fs.empty(16)
+    a[:] = 7
     fs.close()
     with pytest.raises(hmcfs.Closed):
         session.call("exist", ["x"])
     assert fs.exists("x") is False  # a new session
+    b = fs.empty(16)
+    b[:] = 9
+    fs.set("closed", a)
+    assert fs.get("closed") == b"\x07" * 16
+    fs.delete("closed")
 
 
 def test_no_descriptor_leaks(fs):
