@@ -10,7 +10,7 @@
 //   - Bind makes memory of this process, or of another, the content of a file.
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
-// copies in host memory. Each call uses a connection for its duration; later calls reuse it.
+// copies in host memory. All calls are frames on the session's connection, at the same time.
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.
@@ -21,7 +21,10 @@
 //
 // # Lock order
 //
+//	Session.sending
 //	Session.mu
+//	answer.mu
 //
-// It guards lists of connections, and is held across no call.
+// Session.sending is held while a frame is written; the others guard memory alone. No two of them are
+// held together.
 package client

@@ -12,14 +12,16 @@
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session, only to notice its end. Then no new call of the session begins, the client is
+// session: to notice its end and, after an upgrade, for calls in frames, each of which runs on a
+// goroutine of its own. At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
 // sessions, before it ends the sharing of memory.
 //
 // The calls of one user use at most a fixed amount of memory, by an estimate that exceeds
-// their actual use; further calls wait. A client that does not read its answers blocks
-// only its own connections, each for a bounded time.
+// their actual use; further calls wait over HTTP, and are refused in frames, whose reader must
+// not wait. A client that does not read its answers blocks
+// only its own connections, each for a bounded time. A panic in a call ends its session.
 //
 // # Untrusted users
 //
@@ -39,7 +41,9 @@
 //	sessions.mu
 //	  listener.mu
 //	endings.mu
+//	framed.mu
+//	framed.sending
 //
-// While a lock is held, only memory is accessed and connections are closed. endings.mu is
-// never held together with another lock.
+// While a lock is held, only memory is accessed and connections are closed; framed.sending is
+// held while a frame is written. The last three are never held together with another lock.
 package admin
