@@ -19,7 +19,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
 	const n = 1 << 20
-	roots, his := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
+	roots, theirs := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
 	roots.do(adminapi.VerbMSet, "set")
 	roots.do(adminapi.VerbMSetD2H, "stored")
 	roots.begin(adminapi.VerbPublish, "offered")
@@ -29,46 +29,46 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 		} {
 			q := adminapi.Call{Keys: []string{key}}
 			if verb == adminapi.VerbMGet {
-				q.Lists = his.whole()
+				q.Lists = theirs.whole()
 			}
 			if verb == adminapi.VerbExpire {
 				q.TTL = adminapi.Duration(time.Second)
 			}
-			his.send(verb, q)
-			if s := his.ends(); s.Code != "not_authorized" {
+			theirs.send(verb, q)
+			if s := theirs.ends(); s.Code != "not_authorized" {
 				t.Errorf("%s of root's %q: %+v", verb, key, s)
 			}
 		}
-		his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{key}, Lists: his.whole()})
-		if s := his.ends(); s.Code != "exists" && s.Code != "not_authorized" {
+		theirs.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{key}, Lists: theirs.whole()})
+		if s := theirs.ends(); s.Code != "exists" && s.Code != "not_authorized" {
 			t.Errorf("set root's %q: %+v", key, s)
 		}
-		his.send(adminapi.VerbMSetD2H, adminapi.Call{Keys: []string{key}, Lists: his.whole(), Existing: "replace"})
-		if s := his.ends(); s.Code != "not_authorized" {
+		theirs.send(adminapi.VerbMSetD2H, adminapi.Call{Keys: []string{key}, Lists: theirs.whole(), Existing: "replace"})
+		if s := theirs.ends(); s.Code != "not_authorized" {
 			t.Errorf("replace root's %q: %+v", key, s)
 		}
-		his.send(adminapi.VerbMGet, adminapi.Call{Keys: []string{key}, Lists: his.whole(), Replica: true})
-		if s := his.ends(); s.Code != "not_authorized" {
+		theirs.send(adminapi.VerbMGet, adminapi.Call{Keys: []string{key}, Lists: theirs.whole(), Replica: true})
+		if s := theirs.ends(); s.Code != "not_authorized" {
 			t.Errorf("be a source of root's %q: %+v", key, s)
 		}
 	}
-	his.order(adminapi.VerbSubscribe, "offered", 1)
-	if s := his.ends(); s.Code != "not_authorized" {
+	theirs.order(adminapi.VerbSubscribe, "offered", 1)
+	if s := theirs.ends(); s.Code != "not_authorized" {
 		t.Errorf("subscribe to root's: %+v", s)
 	}
-	his.order(adminapi.VerbPublish, "offered", 1)
-	if s := his.ends(); s.Code != "exists" {
+	theirs.order(adminapi.VerbPublish, "offered", 1)
+	if s := theirs.ends(); s.Code != "exists" {
 		t.Errorf("publish under root's key: %+v", s)
 	}
-	his.hears("offered", "exists") // the future's error, after the call's own
+	theirs.hears("offered", "exists") // the future's error, after the call's own
 	// Memory that this user has not registered is refused.
-	forged := his.whole()
+	forged := theirs.whole()
 	forged[0].Blobs[0].Memory = 99
-	his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{"forged"}, Lists: forged})
-	if s := his.ends(); s.Code != "invalid" && s.Code != "not_found" {
+	theirs.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{"forged"}, Lists: forged})
+	if s := theirs.ends(); s.Code != "invalid" && s.Code != "not_found" {
 		t.Errorf("set out of others' memory: %+v", s)
 	}
-	his.has(2, 1)
+	theirs.has(2, 1)
 	roots.has(1, 1)
 	// Everything of the others is unchanged, and the user's own keys remain.
 	reader := startRank(t, m, 0, "sim1", 3, n)
@@ -79,9 +79,9 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	reader.begin(adminapi.VerbSubscribe, "offered")
 	reader.hears("offered", "")
 	roots.hears("offered", "")
-	his.do(adminapi.VerbMSet, "own")
-	his.do(adminapi.VerbMGet, "own")
-	his.do(adminapi.VerbDelete, "own")
+	theirs.do(adminapi.VerbMSet, "own")
+	theirs.do(adminapi.VerbMGet, "own")
+	theirs.do(adminapi.VerbDelete, "own")
 }
 
 // Another user sees the names of keys, as in keys/, but nothing else of keys that this user
@@ -103,10 +103,10 @@ func TestOthersKeysAreHidden(t *testing.T) {
 		t.FailNow()
 	}
 	defer func() { must(t, watch.Close()) }()
-	roots, his := startRank(t, m, 0, "sim0", 1, 4096), startRank(t, m, alice, "sim0", 2, 8192)
+	roots, theirs := startRank(t, m, 0, "sim0", 1, 4096), startRank(t, m, alice, "sim0", 2, 8192)
 	roots.do(adminapi.VerbMSet, "hidden")
 	roots.begin(adminapi.VerbPublish, "private")
-	his.do(adminapi.VerbMSet, "own")
+	theirs.do(adminapi.VerbMSet, "own")
 	asAlice(func(c *client.Client) {
 		keys, err := c.Keys(t.Context(), "", false)
 		if err != nil || len(keys) != 2 {
@@ -117,7 +117,7 @@ func TestOthersKeysAreHidden(t *testing.T) {
 			t.Errorf("he learns %+v", k)
 		}
 		if k := keys[1]; k.Key != "own" || k.Hidden || k.Size != 8192-blobGap || len(k.Blobs) != 1 {
-			t.Errorf("of his own he learns %+v", k)
+			t.Errorf("of theirs own he learns %+v", k)
 		}
 		if keys, err = c.Keys(t.Context(), "pri", true); err != nil || len(keys) != 1 || !keys[0].Hidden {
 			t.Errorf("of what is published he learns %+v, %v", keys, err)
@@ -158,7 +158,7 @@ func TestOthersSessionsAreTheirs(t *testing.T) {
 	text := fmt.Sprintf(`{"device":"sim0","memory":{"family":"sim","pid":%d,"size":4096,"pieces":[{"kind":"memfd","fd":3,"size":4096}]}}`, o.pid())
 	mnt.AsUser(t, userAlice(), func() {
 		if answer, err := callRaw(socketOf(m), adminapi.PathCall+"exist", id, body); err != nil || !strings.Contains(answer, `"n":0`) {
-			t.Errorf("his own: %v\n%s", err, answer)
+			t.Errorf("theirs own: %v\n%s", err, answer)
 		}
 		if answer, err := callRaw(socketOf(m), adminapi.PathRegister, id, text); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
 			t.Errorf("memory of root's process: %v\n%s", err, answer)

@@ -34,6 +34,9 @@ type Session struct {
 	// deadline is the time at which writes fail.
 	// +checklocks:sending
 	deadline time.Time
+	// cut is true after a failure, when a part of a frame may have been sent.
+	// +checklocks:sending
+	cut bool
 
 	mu sync.Mutex
 	// closed is set by Close.
@@ -244,7 +247,13 @@ func (s *Session) writeLocked(frame []byte) {
 		s.deadline = now.Add(sendLimit)
 		_ = s.conn.SetWriteDeadline(s.deadline) // a closed connection fails the write
 	}
+	if s.cut {
+		return
+	}
 	if _, err := s.conn.Write(frame); err != nil {
-		_ = s.conn.CloseRead() // which ends receive, if the daemon has not done so already
+		s.cut = true
+		// Both end the session, if the daemon has not done so already.
+		_ = s.conn.CloseWrite()
+		_ = s.conn.CloseRead()
 	}
 }

@@ -27,7 +27,7 @@ func TestSquash(t *testing.T) {
 		"root by default":         {Squash{}, root, as(Nobody, Nobody, Nobody, 10)},
 		"root by name":            {Squash{Mode: SquashRoot}, root, as(Nobody, Nobody, Nobody, 10)},
 		"root to somebody":        {Squash{Mode: SquashRoot, UID: 5, GID: 6}, root, as(5, 6, 6, 10)},
-		"a person keeps his":      {Squash{}, person, as(7, 8, 9, Nobody)},
+		"a user is not squashed":  {Squash{}, person, as(7, 8, 9, Nobody)},
 		"gid 0 alone":             {Squash{}, objects.Caller{UID: 7}, user{objects.Caller{UID: 7, GID: Nobody}}},
 		"none: root is root":      {Squash{Mode: SquashNone}, root, as(0, 0, 0, 10)},
 		"none: a person":          {Squash{Mode: SquashNone}, person, as(7, 8, 9, 0)},

@@ -126,7 +126,7 @@ func (p *pair) waited() bool {
 			return true
 		}
 	}
-	for _, r := range p.out.items[p.out.head:] {
+	for r := range p.out.All() {
 		if r.waiting.Load() > 0 {
 			return true
 		}

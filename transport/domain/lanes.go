@@ -4,20 +4,16 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // lanes are FIFO queues, one for each tag. The memory of a few empty ones is kept. The zero
 // value is empty.
 type lanes[T comparable] struct {
-	byTag map[wire.Tag]*lane[T]
-	spare []*lane[T]
+	byTag map[wire.Tag]*queue.Queue[T]
+	spare []*queue.Queue[T]
 	n     int
-}
-
-type lane[T any] struct {
-	items []T
-	head  int
 }
 
 // spareLanes is the number of empty lanes that are kept.
@@ -27,39 +23,17 @@ func (l *lanes[T]) push(tag wire.Tag, v T) {
 	q := l.byTag[tag]
 	if q == nil {
 		if l.byTag == nil {
-			l.byTag = map[wire.Tag]*lane[T]{}
+			l.byTag = map[wire.Tag]*queue.Queue[T]{}
 		}
 		if n := len(l.spare); n > 0 {
 			q, l.spare = l.spare[n-1], l.spare[:n-1]
 		} else {
-			q = &lane[T]{}
+			q = new(queue.Queue[T])
 		}
 		l.byTag[tag] = q
 	}
-	q.push(v)
+	q.Push(v)
 	l.n++
-}
-
-func (q *lane[T]) empty() bool { return q.head == len(q.items) }
-
-func (q *lane[T]) push(v T) {
-	if q.head > 0 && len(q.items) == cap(q.items) {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, v)
-}
-
-// pop removes and returns the first item of a lane that is not empty.
-func (q *lane[T]) pop() T {
-	var none T
-	v := q.items[q.head]
-	q.items[q.head] = none
-	if q.head++; q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return v
 }
 
 // pop removes and returns the first item of a tag; false means that there is none.
@@ -69,20 +43,19 @@ func (l *lanes[T]) pop(tag wire.Tag) (T, bool) {
 	if q == nil {
 		return none, false
 	}
-	v := q.pop()
+	v := q.Pop()
 	l.n--
 	l.tidy(tag, q)
 	return v, true
 }
 
 // tidy removes an empty lane.
-func (l *lanes[T]) tidy(tag wire.Tag, q *lane[T]) {
-	if !q.empty() {
+func (l *lanes[T]) tidy(tag wire.Tag, q *queue.Queue[T]) {
+	if !q.Empty() {
 		return
 	}
 	delete(l.byTag, tag)
-	q.items, q.head = q.items[:0], 0
-	if len(l.spare) < spareLanes && cap(q.items) <= 1024 {
+	if len(l.spare) < spareLanes && q.Cap() <= 1024 {
 		l.spare = append(l.spare, q)
 	}
 }
@@ -93,11 +66,9 @@ func (l *lanes[T]) remove(tag wire.Tag, v T) bool {
 	if q == nil {
 		return false
 	}
-	i := slices.Index(q.items[q.head:], v)
-	if i < 0 {
+	if !queue.Remove(q, v) {
 		return false
 	}
-	q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
 	l.n--
 	l.tidy(tag, q)
 	return true
@@ -107,7 +78,7 @@ func (l *lanes[T]) remove(tag wire.Tag, v T) bool {
 func (l *lanes[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, q := range l.byTag {
-			for _, v := range q.items[q.head:] {
+			for v := range q.All() {
 				if !yield(v) {
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -57,7 +58,7 @@ type pair struct {
 	// +checklocks:mu
 	credit uint64
 	// +checklocks:mu
-	out lane[*Request]
+	out queue.Queue[*Request]
 	// +checklocks:mu
 	pumping bool
 	// +checklocks:mu
@@ -139,8 +140,7 @@ func (p *pair) abandon(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.posted.drain()
-	all = append(all, p.out.items[p.out.head:]...)
-	p.out = lane[*Request]{}
+	all = append(all, p.out.Drain()...)
 	all = slices.AppendSeq(all, maps.Values(p.sending))
 	all = slices.AppendSeq(all, maps.Keys(p.active))
 	clear(p.sending)

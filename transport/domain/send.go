@@ -89,7 +89,7 @@ func (p *pair) send(ctx context.Context, r *Request) error {
 	}
 	p.last++
 	r.id, r.remote = p.last, remote
-	p.out.push(r)
+	p.out.Push(r)
 	if !p.pumping {
 		p.goOnLocked()
 	}
@@ -131,11 +131,11 @@ func (p *pair) pump(why stall) {
 // addKeys grants the keys for the first waiting request, or ends it with an error.
 func (p *pair) addKeys() {
 	p.mu.Lock()
-	if p.out.empty() {
+	if p.out.Empty() {
 		p.mu.Unlock()
 		return
 	}
-	r := p.out.items[p.out.head]
+	r := p.out.First()
 	// The views stay valid even if the request ends meanwhile.
 	views := r.views
 	p.mu.Unlock()
@@ -153,14 +153,14 @@ func (p *pair) addKeys() {
 //
 // +checklocks:p.mu
 func (p *pair) writeLocked() stall {
-	for !p.out.empty() {
-		r := p.out.items[p.out.head]
+	for !p.out.Empty() {
+		r := p.out.First()
 		if !r.over {
 			if why := p.writeOneLocked(r); why != stallNone {
 				return why
 			}
 		}
-		p.out.pop()
+		p.out.Pop()
 	}
 	return stallNone
 }
@@ -248,7 +248,7 @@ func (p *pair) askedLocked(id uint64) error {
 	}
 	delete(p.sending, id)
 	r.eager = true
-	p.out.push(r)
+	p.out.Push(r)
 	if !p.pumping {
 		p.goOnLocked()
 	}

@@ -88,15 +88,7 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	if err := f.send(hello); err != nil {
 		return err
 	}
-	over := make(chan error, 1)
-	go func() { over <- f.receive(ctx) }()
-	select {
-	case err := <-over:
-		return err
-	case <-one.end:
-		_ = c.CloseRead() // which ends the read, even if it begins later
-		return <-over
-	}
+	return one.read(c, func() error { return f.receive(ctx) })
 }
 
 // contain ends the session after a panic: what its calls have done is unknown. It must be deferred.

@@ -75,8 +75,14 @@ func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
 	if err := s.sendLine(c, head, adminapi.SessionLine{Session: one.id}); err != nil {
 		return err
 	}
+	return one.read(c, func() error { return s.hold(ctx, c) })
+}
+
+// read runs a function that reads the connection that holds the session until it ends, which the
+// end of the server makes it do.
+func (one *session) read(c *conn, receive func() error) error {
 	over := make(chan error, 1)
-	go func() { over <- s.hold(ctx, c) }()
+	go func() { over <- receive() }()
 	select {
 	case err := <-over:
 		return err

@@ -1,5 +1,10 @@
 package queue
 
+import (
+	"iter"
+	"slices"
+)
+
 // Queue is a FIFO queue that keeps its memory. The zero value is empty.
 type Queue[T any] struct {
 	items []T
@@ -42,4 +47,23 @@ func (q *Queue[T]) Drain() []T {
 	all := q.items[q.head:]
 	*q = Queue[T]{}
 	return all
+}
+
+// All iterates over the elements, the first one first.
+func (q *Queue[T]) All() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
+
+// Cap returns the number of elements that the kept memory has room for.
+func (q *Queue[T]) Cap() int { return cap(q.items) }
+
+// Remove removes the first element that equals v, and reports whether there was one.
+func Remove[T comparable](q *Queue[T], v T) bool {
+	i := slices.Index(q.items[q.head:], v)
+	if i < 0 {
+		return false
+	}
+	q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return true
 }
