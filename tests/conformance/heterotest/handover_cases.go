@@ -1,12 +1,16 @@
 package heterotest
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // handOverCases returns the cases of DevPublish and DevSubscribe between live clients.
@@ -32,10 +36,31 @@ func handOverCases() []testCase {
 // gone checks that nothing is published under keys.
 func (u *user) gone(keys []string) {
 	u.env.Helper()
-	_, err := u.GetMetaInfo(u.env.Context(), keys, true)
-	if !isErr(err, hetero.ErrNotFound) {
-		u.env.Fatalf("still published: %v", err)
+	if left := u.published(keys); left != nil {
+		u.env.Fatalf("still published: %v", left)
 	}
+}
+
+// removed waits until nothing is published under keys: the publications of a client that was
+// killed are removed one after the other, and a lost one is still a name.
+func (u *user) removed(keys []string) {
+	u.env.Helper()
+	kit.Eventually(u.env.TB, u.env.patience, func() bool { return u.published(keys) == nil })
+}
+
+// published returns an error that names the first key under which something is published, or
+// whose publication is lost.
+func (u *user) published(keys []string) error {
+	infos, err := u.GetMetaInfo(u.env.Context(), keys, true)
+	for _, info := range infos {
+		if !isErr(info.Err, hetero.ErrNotFound) {
+			return fmt.Errorf("%s: %w", info.Key, cmp.Or(info.Err, errors.New("published")))
+		}
+	}
+	if len(infos) != len(keys) {
+		return fmt.Errorf("answers for %d of %d keys: %w", len(infos), len(keys), err)
+	}
+	return nil
 }
 
 func checkManyKeys(e *env) {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // publisherCases returns the cases of hand-overs one side of which ends.
@@ -79,10 +78,7 @@ func checkPublisherKilled(e *env) {
 	from, into := publisher.buffer(e.near(), shapes...), subscriber.buffer(e.far(), shapes...)
 	publisher.publish(keys, from)
 	publisher.peer.Kill(e.TB)
-	kit.Eventually(e.TB, e.patience, func() bool {
-		_, err := subscriber.GetMetaInfo(e.Context(), keys, true)
-		return isErr(err, hetero.ErrNotFound)
-	})
+	subscriber.removed(keys)
 	got := subscriber.subscribe(keys, into)
 	e.pending(got)
 	again := subscriber.buffer(e.near(), shapes...)
@@ -131,10 +127,7 @@ func checkSubscriberKilled(e *env) {
 	e.ok(err)
 	e.awaitAll(keys, given, nil)
 	e.awaitAll(keys[3:], got[3:], nil)
-	kit.Eventually(e.TB, e.patience, func() bool {
-		_, gerr := publisher.GetMetaInfo(e.Context(), keys, true)
-		return isErr(gerr, hetero.ErrNotFound)
-	})
+	publisher.removed(keys)
 	cancel()
 	for i, f := range got {
 		switch err = e.await(f); {
