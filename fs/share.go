@@ -9,13 +9,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-func callerOf(c *fuse.Caller) objects.Caller {
-	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
-}
-
 // sharing serves the xattrs bind and handle, by which processes and files share memory.
 type sharing struct {
-	store *objects.Store
+	store  *objects.Store
+	guests *guests
 	log   *zap.Logger
 }
 
@@ -27,7 +24,7 @@ type sharing struct {
 func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) error {
 	memory, err := share.Parse(value)
 	if err == nil {
-		err = s.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
+		err = s.store.Bind(background(), ino, s.guests.callerOf(who), objects.BindRequest{Memory: memory})
 	}
 	if err != nil {
 		// The caller sees only a number; the log has the cause.
@@ -45,7 +42,7 @@ func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, erro
 	if err == nil && !a.IsRegular() {
 		return nil, metadata.ErrNoXattr
 	}
-	out, err := s.store.Export(background(), ino, callerOf(who), objects.ExportOptions{})
+	out, err := s.store.Export(background(), ino, s.guests.callerOf(who), objects.ExportOptions{})
 	if err != nil {
 		s.log.Info("could not export memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 		return nil, err

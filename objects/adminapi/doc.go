@@ -48,7 +48,7 @@
 // closing its direction of the call's connection: the call ends, and its lines say so. What
 // was published stays.
 //
-// With "Upgrade: hmcfs-frames-1" the response to /v1/session is 101, and the connection carries
+// With "Upgrade: hmcfs-frames-2" the response to /v1/session is 101, and the connection carries
 // the calls themselves, as binary frames: see package frames and docs/wire.md. Such a session can
 // be named over HTTP, too.
 //

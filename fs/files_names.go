@@ -1,0 +1,232 @@
+package fs
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// permNames are the permissions in a directory that are needed to create and remove names.
+const permNames = objects.PermWrite | objects.PermExec
+
+// vacant returns an error unless a name can be created.
+//
+// Errors: EEXIST; EACCES.
+func (w *walk) vacant() error {
+	if w.last == "" || w.found.ino != 0 {
+		return syscall.EEXIST
+	}
+	return w.guest.denied(w.guest.Need(w.dir().as(), permNames))
+}
+
+// create makes a name with make, and drops the reference to its inode.
+func (g *Guest) create(ctx context.Context, name string, make func(w *walk, out *fuse.EntryOut) fuse.Status) error {
+	return g.at(ctx, name, false, func(w *walk) error {
+		if err := w.vacant(); err != nil {
+			return err
+		}
+		var out fuse.EntryOut
+		if status := make(w, &out); status != fuse.OK {
+			return errOf(status)
+		}
+		g.fs.Forget(out.NodeId, 1)
+		g.touched(0, w.dir().ino)
+		return nil
+	})
+}
+
+// Mkdir creates a directory.
+func (g *Guest) Mkdir(ctx context.Context, name string, perm uint32) error {
+	return g.create(ctx, name, func(w *walk, out *fuse.EntryOut) fuse.Status {
+		in := fuse.MkdirIn{InHeader: g.header(w.dir().ino), Mode: perm & 0o777}
+		return g.fs.Mkdir(w.cancel, &in, w.last, out)
+	})
+}
+
+// Symlink creates a symbolic link.
+func (g *Guest) Symlink(ctx context.Context, target, name string) error {
+	if target == "" {
+		return syscall.ENOENT
+	}
+	return g.create(ctx, name, func(w *walk, out *fuse.EntryOut) fuse.Status {
+		header := g.header(w.dir().ino)
+		return g.fs.Symlink(w.cancel, &header, target, w.last, out)
+	})
+}
+
+// Link gives a file another name.
+func (g *Guest) Link(ctx context.Context, from, to string) error {
+	return g.at(ctx, from, false, func(old *walk) error {
+		what, err := old.target()
+		if err != nil {
+			return err
+		}
+		err = g.create(ctx, to, func(w *walk, out *fuse.EntryOut) fuse.Status {
+			if what.isDir() {
+				return fuse.EPERM
+			}
+			return g.fs.Link(w.cancel, &fuse.LinkIn{InHeader: g.header(w.dir().ino), Oldnodeid: what.ino}, w.last, out)
+		})
+		if err == nil {
+			g.touched(what.ino, 0)
+		}
+		return err
+	})
+}
+
+// Readlink returns the target of a symbolic link.
+func (g *Guest) Readlink(ctx context.Context, name string) (target string, err error) {
+	err = g.at(ctx, name, false, func(w *walk) error {
+		at, err := w.target()
+		if err != nil {
+			return err
+		}
+		header := g.header(at.ino)
+		out, status := g.fs.Readlink(w.cancel, &header)
+		target = string(out)
+		return errOf(status)
+	})
+	return target, err
+}
+
+// RemoveKind restricts what Remove removes.
+type RemoveKind uint8
+
+// The kinds.
+const (
+	RemoveAny RemoveKind = iota
+	RemoveDir
+	RemoveFile
+)
+
+// Remove removes a name: of a file, or of an empty directory.
+//
+// Errors: ENOTDIR and EISDIR for what is not of the kind; EBUSY for the root.
+func (g *Guest) Remove(ctx context.Context, name string, kind RemoveKind) error {
+	return g.at(ctx, name, false, func(w *walk) error {
+		if w.last == "" {
+			return syscall.EBUSY
+		}
+		victim, err := w.target()
+		if err != nil {
+			return err
+		}
+		if err = w.mayRemove(victim); err != nil {
+			return err
+		}
+		switch isDir := victim.isDir(); {
+		case kind == RemoveDir && !isDir:
+			return syscall.ENOTDIR
+		case kind == RemoveFile && isDir:
+			return syscall.EISDIR
+		}
+		remove := g.fs.Unlink
+		if victim.isDir() {
+			remove = g.fs.Rmdir
+		}
+		header := g.header(w.dir().ino)
+		status := remove(w.cancel, &header, w.last)
+		if status == fuse.OK {
+			g.touched(victim.ino, w.dir().ino)
+		}
+		return errOf(status)
+	})
+}
+
+// mayRemove checks whether the user may remove the name, which is that of victim.
+func (w *walk) mayRemove(victim *spot) error {
+	g := w.guest
+	if err := g.denied(g.Need(w.dir().as(), permNames)); err != nil {
+		return err
+	}
+	return g.denied(g.MayRemove(w.dir().as(), victim.as()))
+}
+
+// Rename gives a file or directory another name, possibly on another device.
+//
+// Errors: those of rename(2), and of a rename in the mount.
+func (g *Guest) Rename(ctx context.Context, from, to string, flags metadata.RenameFlags) error {
+	return g.at(ctx, from, false, func(old *walk) error {
+		return g.at(ctx, to, false, func(now *walk) error {
+			if old.last == "" || now.last == "" {
+				return syscall.EBUSY
+			}
+			what, err := old.target()
+			if err != nil {
+				return err
+			}
+			switch {
+			case flags&metadata.NoReplace != 0 && now.found.ino != 0:
+				return syscall.EEXIST
+			case flags&metadata.Exchange != 0 && now.found.ino == 0:
+				return syscall.ENOENT
+			case now.found.ino == what.ino:
+				return nil
+			}
+			if err = old.mayMove(now, what, flags); err != nil {
+				return err
+			}
+			in := fuse.RenameIn{InHeader: g.header(old.dir().ino), Newdir: now.dir().ino, Flags: uint32(flags)}
+			status := g.fs.Rename(old.cancel, &in, old.last, now.last)
+			if status == fuse.OK {
+				g.touched(what.ino, old.dir().ino)
+				g.touched(now.found.ino, now.dir().ino)
+			}
+			return errOf(status)
+		})
+	})
+}
+
+// mayMove checks whether the user may move what to the name of another walk.
+func (w *walk) mayMove(to *walk, what *spot, flags metadata.RenameFlags) error {
+	g := w.guest
+	if w.holds(to, what) {
+		return syscall.EINVAL
+	}
+	if to.found.ino != 0 && to.holds(w, &to.found) {
+		return syscall.ENOTEMPTY
+	}
+	if err := w.mayRemove(what); err != nil {
+		return err
+	}
+	switch {
+	case to.found.ino == 0:
+		if err := to.vacant(); err != nil {
+			return err
+		}
+	default:
+		if err := to.mayRemove(&to.found); err != nil {
+			return err
+		}
+		if flags&metadata.Exchange != 0 {
+			break
+		}
+		if what.isDir() != to.found.isDir() {
+			if what.isDir() {
+				return syscall.ENOTDIR
+			}
+			return syscall.EISDIR
+		}
+	}
+	if err := g.denied(g.MayMove(w.dir().as(), to.dir().as(), what.as())); err != nil {
+		return err
+	}
+	if flags&metadata.Exchange == 0 {
+		return nil
+	}
+	return g.denied(g.MayMove(to.dir().as(), w.dir().as(), to.found.as()))
+}
+
+// holds reports whether the other walk leads through what.
+func (w *walk) holds(other *walk, what *spot) bool {
+	for i := range other.dirs {
+		if other.dirs[i].ino == what.ino {
+			return true
+		}
+	}
+	return false
+}
