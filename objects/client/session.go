@@ -123,15 +123,8 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 
 // readFrame reads one frame, whose body becomes the caller's.
 func readFrame(in *bufio.Reader) (frames.Header, []byte, error) {
-	head, err := in.Peek(frames.HeaderSize)
+	h, err := readHeader(in)
 	if err != nil {
-		return frames.Header{}, nil, err
-	}
-	h, err := frames.ParseHeader(head)
-	if err != nil {
-		return frames.Header{}, nil, err
-	}
-	if _, err = in.Discard(frames.HeaderSize); err != nil {
 		return frames.Header{}, nil, err
 	}
 	body := make([]byte, h.Size)
@@ -139,18 +132,40 @@ func readFrame(in *bufio.Reader) (frames.Header, []byte, error) {
 	return h, body, err
 }
 
+func readHeader(in *bufio.Reader) (frames.Header, error) {
+	head, err := in.Peek(frames.HeaderSize)
+	if err != nil {
+		return frames.Header{}, err
+	}
+	h, err := frames.ParseHeader(head)
+	if err == nil {
+		_, err = in.Discard(frames.HeaderSize)
+	}
+	return h, err
+}
+
 // receive passes frames to the answers they belong to, until the session ends.
 func (s *Session) receive(in *bufio.Reader) {
 	for {
-		h, body, err := readFrame(in)
+		h, err := readHeader(in)
 		if err != nil || h.Kind == frames.KindEnded {
 			break
 		}
 		s.mu.Lock()
 		a := s.answers[h.ID]
 		s.mu.Unlock()
+		p := part{kind: h.Kind}
+		if a != nil && a.into != nil && h.Kind == frames.KindFileAnswer {
+			p, err = readInto(in, int(h.Size), a.into)
+		} else {
+			p.body = make([]byte, h.Size)
+			_, err = io.ReadFull(in, p.body)
+		}
+		if err != nil {
+			break
+		}
 		if a != nil {
-			a.add(h.Kind, body)
+			a.add(p)
 		}
 	}
 	s.mu.Lock()
@@ -241,7 +256,7 @@ func (s *Session) send(frame []byte) {
 // writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(frame []byte) {
+func (s *Session) writeLocked(pieces ...[]byte) {
 	// The deadline is renewed before it has used up half of its time.
 	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
 		s.deadline = now.Add(sendLimit)
@@ -250,7 +265,7 @@ func (s *Session) writeLocked(frame []byte) {
 	if s.cut {
 		return
 	}
-	if _, err := s.conn.Write(frame); err != nil {
+	if err := writePieces(s.conn, pieces); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		_ = s.conn.CloseWrite()

@@ -96,8 +96,11 @@ func Begin(b []byte, kind Kind, verb uint8, id uint64) []byte {
 // Finish stores the size of the body of the frame that starts at b[start:] and ends with b.
 //
 // Errors: ErrFrame for a body larger than MaxBody.
-func Finish(b []byte, start int) error {
-	size := len(b) - start - HeaderSize
+func Finish(b []byte, start int) error { return FinishWith(b, start, 0) }
+
+// FinishWith is Finish for a frame of which more bytes follow elsewhere.
+func FinishWith(b []byte, start, more int) error {
+	size := len(b) - start - HeaderSize + more
 	if size > MaxBody {
 		return fmt.Errorf("%w: a body of %d bytes, at most %d", ErrFrame, size, MaxBody)
 	}

@@ -39,6 +39,7 @@ type framed struct {
 	one    *session
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
+	files  *openFiles     // nil if the server has no files
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
@@ -85,6 +86,10 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	}
 	ctx, abandon := context.WithCancel(ctx)
 	s.sessions.track(c, one, abandon)
+	if s.opts.Files != nil {
+		f.files = s.openFiles(ctx, c, one)
+		one.files = f.files
+	}
 	if err := f.send(hello); err != nil {
 		return err
 	}
@@ -118,6 +123,8 @@ func (f *framed) receive(ctx context.Context) error {
 		case err != nil:
 		case h.Kind == frames.KindCall:
 			err = f.call(ctx, h)
+		case h.Kind == frames.KindFile:
+			err = f.fileCall(h)
 		case h.Kind == frames.KindCancel && h.Size == 0:
 			f.cancel(h.ID)
 		default:
