@@ -58,10 +58,29 @@ func (g *Guest) Symlink(ctx context.Context, target, name string) error {
 	})
 }
 
+// mayLink checks whether the user may give a file another name: without the restriction, which
+// most kernels have (fs.protected_hardlinks), a user could keep the files of others.
+//
+// Errors: EPERM.
+func (g *Guest) mayLink(what *spot) error {
+	const both = syscall.S_ISGID | syscall.S_IXGRP
+	in := &what.as().Inode
+	switch mode := what.attr.Mode; {
+	case g.Owns(in):
+		return nil
+	case !what.is(syscall.S_IFREG), mode&syscall.S_ISUID != 0, mode&both == both, !g.May(in, objects.PermRead|objects.PermWrite):
+		return syscall.EPERM
+	}
+	return nil
+}
+
 // Link gives a file another name.
 func (g *Guest) Link(ctx context.Context, from, to string) error {
 	return g.at(ctx, from, false, func(old *walk) error {
 		what, err := old.target()
+		if err == nil {
+			err = g.mayLink(what)
+		}
 		if err != nil {
 			return err
 		}
