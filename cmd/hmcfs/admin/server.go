@@ -227,7 +227,7 @@ func forOthers(path string) bool {
 		adminapi.PathKeys, adminapi.PathEvents:
 		return true
 	}
-	return strings.HasPrefix(path, adminapi.PathCall)
+	return strings.HasPrefix(path, adminapi.PathCall) || strings.HasPrefix(path, adminapi.PathFiles)
 }
 
 func (s *Server) routes() http.Handler {
@@ -258,6 +258,11 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.opts.Keyed != nil {
 		s.addKeyed(mux)
+	}
+	if s.opts.Files != nil {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
+			mux.HandleFunc(method+" "+adminapi.PathFiles, s.files)
+		}
 	}
 	if s.opts.Gatherer != nil {
 		mux.Handle("GET "+adminapi.PathMetrics, promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
