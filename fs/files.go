@@ -35,16 +35,24 @@ func (t *Files) Close() { t.fs.closeHandles() }
 
 // Guest is one user of Files. Its methods may be called from any goroutine.
 type Guest struct {
-	fs *filesystem
 	cluster.User
 
 	id uint32
+	// fs answers requests through raw, as it answers the kernel's.
+	fs  *filesystem
+	raw fuse.RawFileSystem
+	// notify has the kernel drop what it caches; nil without a kernel.
+	notify func(objects.Notice)
 }
 
 // Begin returns a new user. End must be called once.
 func (t *Files) Begin(who objects.Caller) *Guest {
 	who = who.WithGroups()
-	return &Guest{fs: t.fs, User: cluster.User{Caller: who}, id: t.fs.guests.add(who)}
+	g := &Guest{User: cluster.User{Caller: who}, id: t.fs.guests.add(who), fs: t.fs, raw: t.fs}
+	if _, none := t.fs.kernel.(noKernel); !none {
+		g.notify = t.fs.served
+	}
+	return g
 }
 
 // End ends the user, who has no calls in progress and no open files.
@@ -69,8 +77,8 @@ func (g *Guest) denied(err error) error { return errOf(g.fs.errs.status(err)) }
 // touched has the kernel, if there is one, drop what it caches of an inode, and of the names of
 // a directory; 0 is none.
 func (g *Guest) touched(ino, dir uint64) {
-	if _, none := g.fs.kernel.(noKernel); !none {
-		g.fs.served(objects.Notice{Ino: metadata.Ino(ino), Dir: metadata.Ino(dir)})
+	if g.notify != nil {
+		g.notify(objects.Notice{Ino: metadata.Ino(ino), Dir: metadata.Ino(dir)})
 	}
 }
 
@@ -162,7 +170,7 @@ func (w *walk) end() {
 
 func (g *Guest) forget(s *spot) {
 	if s.ino != 0 {
-		g.fs.Forget(s.ino, 1)
+		g.raw.Forget(s.ino, 1)
 	}
 }
 
@@ -232,7 +240,7 @@ func (w *walk) to(parts []string, follow bool) error {
 func (w *walk) begin() error {
 	var out fuse.AttrOut
 	header := w.guest.header(uint64(metadata.RootIno))
-	if status := w.guest.fs.GetAttr(w.cancel, &fuse.GetAttrIn{InHeader: header}, &out); status != fuse.OK {
+	if status := w.guest.raw.GetAttr(w.cancel, &fuse.GetAttrIn{InHeader: header}, &out); status != fuse.OK {
 		return errOf(status)
 	}
 	// The root needs no reference, but is forgotten like the other directories.
@@ -242,15 +250,15 @@ func (w *walk) begin() error {
 
 // dot follows "." and "..", which only the targets of links contain.
 func (w *walk) dot(name string) (done bool, err error) {
-	switch {
-	case name == "..":
+	switch name {
+	case "..":
 		if len(w.dirs) == 1 {
 			return true, syscall.EXDEV
 		}
 		w.guest.forget(w.dir())
 		w.dirs = w.dirs[:len(w.dirs)-1]
 		return true, nil
-	case name == ".":
+	case ".":
 		return true, nil
 	}
 	return false, nil
@@ -260,7 +268,7 @@ func (w *walk) dot(name string) (done bool, err error) {
 func (w *walk) look(name string) (spot, error) {
 	var out fuse.EntryOut
 	header := w.guest.header(w.dir().ino)
-	status := w.guest.fs.Lookup(w.cancel, &header, name, &out)
+	status := w.guest.raw.Lookup(w.cancel, &header, name, &out)
 	if status == fuse.ENOENT {
 		return spot{}, nil
 	}
@@ -270,7 +278,7 @@ func (w *walk) look(name string) (spot, error) {
 // link returns the parts of the target of a link, and drops its reference.
 func (w *walk) link(at *spot) ([]string, error) {
 	header := w.guest.header(at.ino)
-	target, status := w.guest.fs.Readlink(w.cancel, &header)
+	target, status := w.guest.raw.Readlink(w.cancel, &header)
 	w.guest.forget(at)
 	w.links++
 	switch {

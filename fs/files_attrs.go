@@ -29,11 +29,11 @@ func statOf(a *fuse.Attr) syscall.Stat_t {
 // Stat describes a file.
 func (g *Guest) Stat(ctx context.Context, name string, follow bool) (st syscall.Stat_t, err error) {
 	err = g.at(ctx, name, follow, func(w *walk) error {
-		at, err := w.target()
-		if err == nil {
+		at, fault := w.target()
+		if fault == nil {
 			st = statOf(&at.attr)
 		}
-		return err
+		return fault
 	})
 	return st, err
 }
@@ -43,9 +43,9 @@ func (g *Guest) Stat(ctx context.Context, name string, follow bool) (st syscall.
 // Errors: EOPNOTSUPP for what is not such a file.
 func (g *Guest) Ino(ctx context.Context, name string) (ino metadata.Ino, err error) {
 	err = g.at(ctx, name, true, func(w *walk) error {
-		at, err := w.target()
-		if err != nil {
-			return err
+		at, fault := w.target()
+		if fault != nil {
+			return fault
 		}
 		if ino = metadata.Ino(at.ino); !isOwn(ino) || !at.is(syscall.S_IFREG) {
 			return syscall.EOPNOTSUPP
@@ -87,7 +87,7 @@ func (g *Guest) change(cancel <-chan struct{}, at *spot, c objects.Change, by *O
 		in.Fh = by.fh
 	}
 	var out fuse.AttrOut
-	status := g.fs.SetAttr(cancel, &in, &out)
+	status := g.raw.SetAttr(cancel, &in, &out)
 	if status == fuse.OK {
 		g.touched(at.ino, 0)
 	}
@@ -136,14 +136,14 @@ func request(t *metadata.Timespec, set, now uint32, sec *uint64, nsec *uint32) u
 
 // StatFS returns the use of the device that a file is on.
 func (g *Guest) StatFS(ctx context.Context, name string) (usage devices.Usage, err error) {
-	err = g.at(ctx, name, true, func(w *walk) error {
-		at, err := w.target()
-		if err != nil {
-			return err
+	err = g.at(ctx, name, true, func(w *walk) error { //nolint:contextcheck // the request ends with the channel
+		at, fault := w.target()
+		if fault != nil {
+			return fault
 		}
 		header := g.header(at.ino)
-		usage, err = g.fs.usage(w.cancel, &header)
-		return g.denied(err)
+		usage, fault = g.fs.usage(w.cancel, &header)
+		return g.denied(fault)
 	})
 	return usage, err
 }
@@ -182,7 +182,7 @@ func (g *Guest) Attribute(ctx context.Context, name, attribute string) (value []
 	err = g.attribute(ctx, name, attribute, cluster.XattrRead, func(w *walk, at *spot) fuse.Status {
 		header := g.header(at.ino)
 		value = make([]byte, metadata.MaxXattr)
-		n, status := g.fs.GetXAttr(w.cancel, &header, attribute, value)
+		n, status := g.raw.GetXAttr(w.cancel, &header, attribute, value)
 		value = value[:min(int(n), len(value))]
 		return status
 	})
@@ -193,7 +193,7 @@ func (g *Guest) Attribute(ctx context.Context, name, attribute string) (value []
 func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value []byte, flags uint32) error {
 	return g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) fuse.Status {
 		in := fuse.SetXAttrIn{InHeader: g.header(at.ino), Size: uint32(len(value)), Flags: flags}
-		return g.fs.SetXAttr(w.cancel, &in, attribute, value)
+		return g.raw.SetXAttr(w.cancel, &in, attribute, value)
 	})
 }
 
@@ -201,21 +201,21 @@ func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value 
 func (g *Guest) RemoveAttribute(ctx context.Context, name, attribute string) error {
 	return g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) fuse.Status {
 		header := g.header(at.ino)
-		return g.fs.RemoveXAttr(w.cancel, &header, attribute)
+		return g.raw.RemoveXAttr(w.cancel, &header, attribute)
 	})
 }
 
 // Attributes returns the names of the extended attributes that the user may know of.
 func (g *Guest) Attributes(ctx context.Context, name string) (names []string, err error) {
-	err = g.at(ctx, name, true, func(w *walk) error {
-		at, err := w.target()
-		if err != nil {
-			return err
+	err = g.at(ctx, name, true, func(w *walk) error { //nolint:contextcheck // the request ends with the channel
+		at, fault := w.target()
+		if fault != nil {
+			return fault
 		}
 		header := g.header(at.ino)
-		names, err = g.fs.xattrs(w.cancel, &header)
+		names, fault = g.fs.xattrs(w.cancel, &header)
 		names = slices.DeleteFunc(names, func(one string) bool { return !g.MayKnowXattr(one) })
-		return g.denied(err)
+		return g.denied(fault)
 	})
 	return names, err
 }

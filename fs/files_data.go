@@ -48,7 +48,7 @@ func (o *Opened) readPart(ctx context.Context, p []byte, off uint64) (int, error
 		InHeader: o.guest.header(o.at.ino), Fh: o.fh, Offset: off, Size: uint32(len(p)),
 		ReadFlags: fuse.READ_LOCKOWNER, // it is not a read for the kernel's pages
 	}
-	result, status := o.guest.fs.Read(ctx.Done(), &in, p)
+	result, status := o.guest.raw.Read(ctx.Done(), &in, p)
 	if status != fuse.OK {
 		return 0, errOf(status)
 	}
@@ -78,7 +78,7 @@ func (o *Opened) WriteAt(ctx context.Context, p []byte, off uint64) (n int, err 
 	for n < len(p) {
 		part := p[n:min(len(p), n+o.guest.fs.request)]
 		in := o.writeOf(off+uint64(n), len(part))
-		put, status := o.guest.fs.Write(ctx.Done(), &in, part)
+		put, status := o.guest.raw.Write(ctx.Done(), &in, part)
 		if n += int(put); status != fuse.OK || int(put) < len(part) {
 			if n > 0 {
 				return n, nil
@@ -222,7 +222,7 @@ func (o *Opened) copyAll(ctx context.Context, src *Opened) (n uint64, err error)
 		in := fuse.CopyFileRangeIn{
 			InHeader: g.header(src.at.ino), FhIn: src.fh, OffIn: n, NodeIdOut: o.at.ino, FhOut: o.fh, OffOut: n, Len: maxCopy,
 		}
-		done, status := g.fs.CopyFileRange(ctx.Done(), &in)
+		done, status := g.raw.CopyFileRange(ctx.Done(), &in)
 		switch {
 		case status == errNotSupported || status == fuse.Status(syscall.EXDEV):
 			return o.copyRest(ctx, src, n)

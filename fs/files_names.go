@@ -33,7 +33,7 @@ func (g *Guest) create(ctx context.Context, name string, make func(w *walk, out 
 		if status := make(w, &out); status != fuse.OK {
 			return errOf(status)
 		}
-		g.fs.Forget(out.NodeId, 1)
+		g.raw.Forget(out.NodeId, 1)
 		g.touched(0, w.dir().ino)
 		return nil
 	})
@@ -43,7 +43,7 @@ func (g *Guest) create(ctx context.Context, name string, make func(w *walk, out 
 func (g *Guest) Mkdir(ctx context.Context, name string, perm uint32) error {
 	return g.create(ctx, name, func(w *walk, out *fuse.EntryOut) fuse.Status {
 		in := fuse.MkdirIn{InHeader: g.header(w.dir().ino), Mode: perm & 0o777}
-		return g.fs.Mkdir(w.cancel, &in, w.last, out)
+		return g.raw.Mkdir(w.cancel, &in, w.last, out)
 	})
 }
 
@@ -54,7 +54,7 @@ func (g *Guest) Symlink(ctx context.Context, target, name string) error {
 	}
 	return g.create(ctx, name, func(w *walk, out *fuse.EntryOut) fuse.Status {
 		header := g.header(w.dir().ino)
-		return g.fs.Symlink(w.cancel, &header, target, w.last, out)
+		return g.raw.Symlink(w.cancel, &header, target, w.last, out)
 	})
 }
 
@@ -88,7 +88,7 @@ func (g *Guest) Link(ctx context.Context, from, to string) error {
 			if what.isDir() {
 				return fuse.EPERM
 			}
-			return g.fs.Link(w.cancel, &fuse.LinkIn{InHeader: g.header(w.dir().ino), Oldnodeid: what.ino}, w.last, out)
+			return g.raw.Link(w.cancel, &fuse.LinkIn{InHeader: g.header(w.dir().ino), Oldnodeid: what.ino}, w.last, out)
 		})
 		if err == nil {
 			g.touched(what.ino, 0)
@@ -100,12 +100,12 @@ func (g *Guest) Link(ctx context.Context, from, to string) error {
 // Readlink returns the target of a symbolic link.
 func (g *Guest) Readlink(ctx context.Context, name string) (target string, err error) {
 	err = g.at(ctx, name, false, func(w *walk) error {
-		at, err := w.target()
-		if err != nil {
-			return err
+		at, fault := w.target()
+		if fault != nil {
+			return fault
 		}
 		header := g.header(at.ino)
-		out, status := g.fs.Readlink(w.cancel, &header)
+		out, status := g.raw.Readlink(w.cancel, &header)
 		target = string(out)
 		return errOf(status)
 	})
@@ -143,9 +143,9 @@ func (g *Guest) Remove(ctx context.Context, name string, kind RemoveKind) error 
 		case kind == RemoveFile && isDir:
 			return syscall.EISDIR
 		}
-		remove := g.fs.Unlink
+		remove := g.raw.Unlink
 		if victim.isDir() {
-			remove = g.fs.Rmdir
+			remove = g.raw.Rmdir
 		}
 		header := g.header(w.dir().ino)
 		status := remove(w.cancel, &header, w.last)
@@ -190,7 +190,7 @@ func (g *Guest) Rename(ctx context.Context, from, to string, flags metadata.Rena
 				return err
 			}
 			in := fuse.RenameIn{InHeader: g.header(old.dir().ino), Newdir: now.dir().ino, Flags: uint32(flags)}
-			status := g.fs.Rename(old.cancel, &in, old.last, now.last)
+			status := g.raw.Rename(old.cancel, &in, old.last, now.last)
 			if status == fuse.OK {
 				g.touched(what.ino, old.dir().ino)
 				g.touched(now.found.ino, now.dir().ino)
@@ -212,24 +212,8 @@ func (w *walk) mayMove(to *walk, what *spot, flags metadata.RenameFlags) error {
 	if err := w.mayRemove(what); err != nil {
 		return err
 	}
-	switch {
-	case to.found.ino == 0:
-		if err := to.vacant(); err != nil {
-			return err
-		}
-	default:
-		if err := to.mayRemove(&to.found); err != nil {
-			return err
-		}
-		if flags&metadata.Exchange != 0 {
-			break
-		}
-		if what.isDir() != to.found.isDir() {
-			if what.isDir() {
-				return syscall.ENOTDIR
-			}
-			return syscall.EISDIR
-		}
+	if err := to.mayReplace(what, flags); err != nil {
+		return err
 	}
 	if err := g.denied(g.MayMove(w.dir().as(), to.dir().as(), what.as())); err != nil {
 		return err
@@ -238,6 +222,24 @@ func (w *walk) mayMove(to *walk, what *spot, flags metadata.RenameFlags) error {
 		return nil
 	}
 	return g.denied(g.MayMove(to.dir().as(), w.dir().as(), to.found.as()))
+}
+
+// mayReplace checks whether the user may make the name that of what.
+func (w *walk) mayReplace(what *spot, flags metadata.RenameFlags) error {
+	if w.found.ino == 0 {
+		return w.vacant()
+	}
+	if err := w.mayRemove(&w.found); err != nil {
+		return err
+	}
+	switch isDir := what.isDir(); {
+	case flags&metadata.Exchange != 0, isDir == w.found.isDir():
+		return nil
+	case isDir:
+		return syscall.ENOTDIR
+	default:
+		return syscall.EISDIR
+	}
 }
 
 // holds reports whether the other walk leads through what.

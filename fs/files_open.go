@@ -34,19 +34,18 @@ func (g *Guest) Open(ctx context.Context, name string, flags, perm uint32) (o *O
 	}
 	exclusive := flags&syscall.O_CREAT != 0 && flags&syscall.O_EXCL != 0
 	follow := flags&syscall.O_NOFOLLOW == 0 && !exclusive
-	err = g.at(ctx, name, follow, func(w *walk) error {
-		at, err := w.target()
+	err = g.at(ctx, name, follow, func(w *walk) error { //nolint:contextcheck // the request ends with the channel
+		at, fault := w.target()
 		switch {
-		case err != nil && flags&syscall.O_CREAT != 0:
-			o, err = w.createOpen(flags, perm)
-		case err != nil:
-			return err
+		case fault != nil && flags&syscall.O_CREAT != 0:
+			o, fault = w.createOpen(flags, perm)
+		case fault != nil:
 		case exclusive:
-			return syscall.EEXIST
+			fault = syscall.EEXIST
 		default:
-			o, err = w.open(at, flags)
+			o, fault = w.open(at, flags)
 		}
-		return err
+		return fault
 	})
 	return o, err
 }
@@ -63,7 +62,7 @@ func (w *walk) createOpen(flags, perm uint32) (*Opened, error) {
 	}
 	var out fuse.CreateOut
 	in := fuse.CreateIn{InHeader: g.header(w.dir().ino), Flags: flags | syscall.O_EXCL, Mode: uint32(n.Mode)}
-	status := g.fs.Create(w.cancel, &in, w.last, &out)
+	status := g.raw.Create(w.cancel, &in, w.last, &out)
 	if status == fuse.Status(syscall.EEXIST) && flags&syscall.O_EXCL == 0 {
 		status = errStale // it was created meanwhile
 	}
@@ -91,7 +90,7 @@ func (w *walk) open(at *spot, flags uint32) (*Opened, error) {
 		return o, nil
 	}
 	var out fuse.OpenOut
-	if status := g.fs.Open(w.cancel, &fuse.OpenIn{InHeader: g.header(at.ino), Flags: flags &^ syscall.O_CREAT}, &out); status != fuse.OK {
+	if status := g.raw.Open(w.cancel, &fuse.OpenIn{InHeader: g.header(at.ino), Flags: flags &^ syscall.O_CREAT}, &out); status != fuse.OK {
 		return nil, errOf(status)
 	}
 	o.fh = out.Fh
@@ -142,8 +141,8 @@ func (o *Opened) Close() {
 	g := o.guest
 	if o.dir == nil {
 		header := g.header(o.at.ino)
-		_ = g.fs.Flush(nil, &fuse.FlushIn{InHeader: header, Fh: o.fh}) // it fails for no file
-		g.fs.Release(nil, &fuse.ReleaseIn{InHeader: header, Fh: o.fh})
+		_ = g.raw.Flush(nil, &fuse.FlushIn{InHeader: header, Fh: o.fh}) // it fails for no file
+		g.raw.Release(nil, &fuse.ReleaseIn{InHeader: header, Fh: o.fh})
 	}
 	g.forget(&o.at)
 }
@@ -152,7 +151,7 @@ func (o *Opened) Close() {
 func (o *Opened) Stat(ctx context.Context) (syscall.Stat_t, error) {
 	var out fuse.AttrOut
 	in := fuse.GetAttrIn{InHeader: o.guest.header(o.at.ino)}
-	status := o.guest.fs.GetAttr(ctx.Done(), &in, &out)
+	status := o.guest.raw.GetAttr(ctx.Done(), &in, &out)
 	return statOf(&out.Attr), errOf(status)
 }
 
@@ -170,7 +169,7 @@ func (o *Opened) Sync(ctx context.Context) error {
 		return nil
 	}
 	in := fuse.FsyncIn{InHeader: o.guest.header(o.at.ino), Fh: o.fh}
-	return errOf(o.guest.fs.Fsync(ctx.Done(), &in))
+	return errOf(o.guest.raw.Fsync(ctx.Done(), &in))
 }
 
 // Entry is one entry of a directory.

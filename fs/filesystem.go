@@ -49,7 +49,7 @@ type filesystem struct {
 	creds     creds
 	// guests are the users of Files.
 	guests *guests
-	ahead     aheadBudget
+	ahead  aheadBudget
 	// published holds the open files of publish/.
 	published published
 	fleeting  fleeting

@@ -13,7 +13,7 @@ import (
 type sharing struct {
 	store  *objects.Store
 	guests *guests
-	log   *zap.Logger
+	log    *zap.Logger
 }
 
 // bind makes memory of another process the content of a file. The kernel has

@@ -30,7 +30,7 @@ type openedFile interface {
 }
 
 // door is a way to the files of a daemon: the mount, or a session.
-type door interface {
+type door interface { //nolint:interfacebloat // they are the calls on files
 	OpenFile(name string, flag int, perm fs.FileMode) (openedFile, error)
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
@@ -75,16 +75,21 @@ func (d mountDoor) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat
 func (d mountDoor) Mkdir(name string, perm fs.FileMode) error  { return os.Mkdir(d.at(name), perm) }
 func (d mountDoor) Remove(name string) error                   { return os.Remove(d.at(name)) }
 func (d mountDoor) Rename(from, to string) error               { return unix.Rename(d.at(from), d.at(to)) }
-func (d mountDoor) Link(from, to string) error                 { return os.Link(d.at(from), d.at(to)) }
-func (d mountDoor) Symlink(target, name string) error          { return os.Symlink(target, d.at(name)) }
-func (d mountDoor) ReadLink(name string) (string, error)       { return os.Readlink(d.at(name)) }
-func (d mountDoor) Truncate(name string, size int64) error     { return os.Truncate(d.at(name), size) }
-func (d mountDoor) Chmod(name string, mode fs.FileMode) error  { return os.Chmod(d.at(name), mode) }
-func (d mountDoor) Chown(name string, uid, gid int) error      { return os.Chown(d.at(name), uid, gid) }
-func (d mountDoor) Chtimes(name string, a, m time.Time) error  { return os.Chtimes(d.at(name), a, m) }
+
+func (d mountDoor) Link(from, to string) error { return os.Link(d.at(from), d.at(to)) }
+
+func (d mountDoor) Symlink(target, name string) error         { return os.Symlink(target, d.at(name)) }
+func (d mountDoor) ReadLink(name string) (string, error)      { return os.Readlink(d.at(name)) }
+func (d mountDoor) Truncate(name string, size int64) error    { return os.Truncate(d.at(name), size) }
+func (d mountDoor) Chmod(name string, mode fs.FileMode) error { return os.Chmod(d.at(name), mode) }
+func (d mountDoor) Chown(name string, uid, gid int) error     { return os.Chown(d.at(name), uid, gid) }
+
+func (d mountDoor) Chtimes(name string, a, m time.Time) error { return os.Chtimes(d.at(name), a, m) }
+
 func (d mountDoor) SetAttribute(name, attribute string, v []byte) error {
 	return unix.Setxattr(d.at(name), attribute, v, 0)
 }
+
 func (d mountDoor) RemoveAttribute(name, attribute string) error {
 	return unix.Removexattr(d.at(name), attribute)
 }

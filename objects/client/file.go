@@ -50,7 +50,9 @@ func (f *File) ask(ctx context.Context, op string, verb frames.FileVerb, q frame
 	return f.files.do(ctx, &fileAsk{op: op, name: f.name, verb: verb, call: q, into: into})
 }
 
-func (f *File) fault(op string, err error) error { return &fs.PathError{Op: op, Path: f.name, Err: err} }
+func (f *File) fault(op string, err error) error {
+	return &fs.PathError{Op: op, Path: f.name, Err: err}
+}
 
 // Stat describes the file.
 func (f *File) Stat() (fs.FileInfo, error) {

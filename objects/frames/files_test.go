@@ -53,7 +53,8 @@ func TestFileCallRoundTrip(t *testing.T) {
 		}
 	}
 	for _, bad := range []frames.FileCall{
-		{Name: strings.Repeat("n", frames.MaxFileName+1)}, {Other: strings.Repeat("n", frames.MaxFileName+1)},
+		{Name: strings.Repeat("n", frames.MaxFileName+1)},
+		{Other: strings.Repeat("n", frames.MaxFileName+1)},
 		{Data: make([]byte, frames.MaxFileData+1)},
 	} {
 		if _, err := frames.AppendFileCall(nil, &bad); !errors.Is(err, frames.ErrFrame) {
@@ -171,7 +172,7 @@ func FuzzFileData(f *testing.F) {
 		same("change", frames.AppendChange(nil, &c), err)
 		u, err := frames.ParseUsage(body)
 		same("usage", frames.AppendUsage(nil, u), err)
-		if st, err := frames.ParseStat(body); err == nil {
+		if st, failed := frames.ParseStat(body); failed == nil {
 			got, failure := frames.ParseStat(frames.AppendStat(nil, &st))
 			if failure != nil || got != st {
 				t.Errorf("%+v is read as %+v, %v", st, got, failure)

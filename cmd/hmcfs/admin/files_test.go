@@ -43,7 +43,7 @@ func newFilesRig(t testing.TB, uid int) *keyedRig {
 	fatal(t, err)
 	files := hmc.NewFiles(hmc.Options{Store: store, Engine: engine})
 	t.Cleanup(func() {
-		files.Close()
+		files.Close() //nolint:contextcheck // closing is not interrupted
 		err := errors.Join(store.Close(ctx, objects.CloseOptions{}), engine.Close(), devs[0].Close(), devs[1].Close(), meta.Close())
 		if err != nil {
 			t.Error(err)
@@ -81,9 +81,9 @@ func (f *framesByHand) asked(verb frames.FileVerb, q frames.FileCall) (frames.Fi
 	return a, syscall.Errno(a.Errno)
 }
 
-func (f *framesByHand) opened(name string, flags uint32) uint64 {
+func (f *framesByHand) opened(name string) uint64 {
 	f.t.Helper()
-	a, fault := f.asked(frames.FileOpen, frames.FileCall{Name: name, Flags: flags, Mode: 0o600})
+	a, fault := f.asked(frames.FileOpen, frames.FileCall{Name: name, Flags: newFile, Mode: 0o600})
 	if fault != 0 {
 		f.t.Fatalf("open %s: %v", name, fault)
 	}
@@ -97,7 +97,7 @@ const newFile = syscall.O_RDWR | syscall.O_CREAT
 func TestHostileFileCalls(t *testing.T) {
 	r := newFilesRig(t, owner+1)
 	f, other := openFrames(t, r.socket), openFrames(t, r.socket)
-	mine, theirs := f.opened("sim0/a", newFile), other.opened("sim0/b", newFile)
+	mine, theirs := f.opened("sim0/a"), other.opened("sim0/b")
 	long := strings.Repeat("n", 256)
 	type call = frames.FileCall
 	for what, c := range map[string]struct {
@@ -105,52 +105,52 @@ func TestHostileFileCalls(t *testing.T) {
 		call call
 		want syscall.Errno
 	}{
-		"no verb":                     {0, call{}, syscall.EOPNOTSUPP},
-		"unknown verb":                {frames.FileVerbs, call{}, syscall.EOPNOTSUPP},
-		"last verb":                   {255, call{}, syscall.EOPNOTSUPP},
-		"unknown handle":              {frames.FileRead, call{Handle: 1 << 60, Size: 1}, syscall.EBADF},
-		"handle of another session":   {frames.FileRead, call{Handle: theirs, Size: 1}, syscall.EBADF},
-		"its close":                   {frames.FileClose, call{Handle: theirs}, syscall.EBADF},
-		"its truncation":              {frames.FileChange, call{Handle: theirs, Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize})}, syscall.EBADF},
-		"no handle":                   {frames.FileSync, call{}, syscall.EBADF},
-		"too much at once":            {frames.FileRead, call{Handle: mine, Size: frames.MaxFileData + 1}, syscall.EMSGSIZE},
-		"far too much at once":        {frames.FileRead, call{Handle: mine, Size: 1<<64 - 1}, syscall.EMSGSIZE},
-		"memory without a client":     {frames.FileRead, call{Handle: mine, Size: 1, Memory: 7}, syscall.EOPNOTSUPP},
-		"beyond the end":              {frames.FileRead, call{Handle: mine, Size: 9, Off: 1<<64 - 5}, 0},
-		"a write there":               {frames.FileWrite, call{Handle: mine, Data: []byte("x"), Off: 1<<64 - 1}, syscall.EFBIG},
-		"a listing of a file":         {frames.FileList, call{Handle: mine}, syscall.ENOTDIR},
-		"no name":                     {frames.FileStat, call{}, syscall.EINVAL},
-		"parent":                      {frames.FileStat, call{Name: "sim0/../sim1"}, syscall.EINVAL},
-		"parent of the root":          {frames.FileOpen, call{Name: "../etc/passwd"}, syscall.EINVAL},
-		"absolute":                    {frames.FileOpen, call{Name: "/etc/passwd"}, syscall.EINVAL},
-		"doubled slash":               {frames.FileStat, call{Name: "sim0//a"}, syscall.EINVAL},
-		"trailing slash":              {frames.FileStat, call{Name: "sim0/"}, syscall.EINVAL},
-		"dot":                         {frames.FileStat, call{Name: "sim0/./a"}, syscall.EINVAL},
-		"zero byte":                   {frames.FileOpen, call{Name: "sim0/a\x00b", Flags: newFile}, syscall.EINVAL},
-		"long name":                   {frames.FileOpen, call{Name: "sim0/" + long, Flags: newFile}, syscall.ENAMETOOLONG},
-		"long path":                   {frames.FileStat, call{Name: strings.Repeat("sim0/", 819) + "x"}, syscall.ENAMETOOLONG},
-		"unknown flags of an open":    {frames.FileOpen, call{Name: "sim0/a", Flags: 1 << 30}, syscall.EINVAL},
-		"two accesses":                {frames.FileOpen, call{Name: "sim0/a", Flags: 3}, syscall.EINVAL},
-		"unknown flags of a remove":   {frames.FileRemove, call{Name: "sim0/a", Flags: 3}, syscall.EINVAL},
-		"unknown flags of a rename":   {frames.FileRename, call{Name: "sim0/a", Other: "sim0/c", Flags: 4}, syscall.EINVAL},
-		"no change":                   {frames.FileChange, call{Name: "sim0/a"}, syscall.EINVAL},
-		"half a change":               {frames.FileChange, call{Name: "sim0/a", Data: make([]byte, 47)}, syscall.EINVAL},
-		"unknown change":              {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Set: 1 << 31})}, syscall.EINVAL},
-		"wrong nanoseconds":           {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Atime: syscall.Timespec{Nsec: 1e9}})}, syscall.EINVAL},
-		"a mode by a handle":          {frames.FileChange, call{Handle: mine, Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeMode})}, syscall.EINVAL},
-		"size of a directory":         {frames.FileChange, call{Name: "sim0", Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize})}, syscall.EISDIR},
-		"huge size":                   {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize, Size: 1 << 63})}, syscall.EFBIG},
-		"attribute without a name":    {frames.FileGetAttribute, call{Name: "sim0/a"}, syscall.ERANGE},
-		"long attribute":              {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user." + long}, syscall.ERANGE},
-		"attribute with a zero byte":  {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user.a\x00"}, syscall.EINVAL},
-		"large attribute":             {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user.a", Data: make([]byte, metadata.MaxXattr+1)}, syscall.E2BIG},
-		"link without a target":       {frames.FileSymlink, call{Name: "sim0/l"}, syscall.ENOENT},
-		"link with a long target":     {frames.FileSymlink, call{Name: "sim0/l", Other: strings.Repeat("x", 4096)}, syscall.ENAMETOOLONG},
-		"the root":                    {frames.FileRemove, call{Name: "."}, syscall.EBUSY},
-		"a device":                    {frames.FileRemove, call{Name: "sim0"}, syscall.EACCES},
-		"a new device":                {frames.FileMkdir, call{Name: "sim9"}, syscall.EACCES},
-		"copy to itself":              {frames.FileCopy, call{Name: "sim0/a", Other: "sim0/a"}, syscall.EINVAL},
-		"a file of another user":      {frames.FileOpen, call{Name: ".hmcfs/version", Flags: syscall.O_WRONLY}, syscall.EACCES},
+		"no verb":                    {0, call{}, syscall.EOPNOTSUPP},
+		"unknown verb":               {frames.FileVerbs, call{}, syscall.EOPNOTSUPP},
+		"last verb":                  {255, call{}, syscall.EOPNOTSUPP},
+		"unknown handle":             {frames.FileRead, call{Handle: 1 << 60, Size: 1}, syscall.EBADF},
+		"handle of another session":  {frames.FileRead, call{Handle: theirs, Size: 1}, syscall.EBADF},
+		"its close":                  {frames.FileClose, call{Handle: theirs}, syscall.EBADF},
+		"its truncation":             {frames.FileChange, call{Handle: theirs, Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize})}, syscall.EBADF},
+		"no handle":                  {frames.FileSync, call{}, syscall.EBADF},
+		"too much at once":           {frames.FileRead, call{Handle: mine, Size: frames.MaxFileData + 1}, syscall.EMSGSIZE},
+		"far too much at once":       {frames.FileRead, call{Handle: mine, Size: 1<<64 - 1}, syscall.EMSGSIZE},
+		"memory without a client":    {frames.FileRead, call{Handle: mine, Size: 1, Memory: 7}, syscall.EOPNOTSUPP},
+		"beyond the end":             {frames.FileRead, call{Handle: mine, Size: 9, Off: 1<<64 - 5}, 0},
+		"a write there":              {frames.FileWrite, call{Handle: mine, Data: []byte("x"), Off: 1<<64 - 1}, syscall.EFBIG},
+		"a listing of a file":        {frames.FileList, call{Handle: mine}, syscall.ENOTDIR},
+		"no name":                    {frames.FileStat, call{}, syscall.EINVAL},
+		"parent":                     {frames.FileStat, call{Name: "sim0/../sim1"}, syscall.EINVAL},
+		"parent of the root":         {frames.FileOpen, call{Name: "../etc/passwd"}, syscall.EINVAL},
+		"absolute":                   {frames.FileOpen, call{Name: "/etc/passwd"}, syscall.EINVAL},
+		"doubled slash":              {frames.FileStat, call{Name: "sim0//a"}, syscall.EINVAL},
+		"trailing slash":             {frames.FileStat, call{Name: "sim0/"}, syscall.EINVAL},
+		"dot":                        {frames.FileStat, call{Name: "sim0/./a"}, syscall.EINVAL},
+		"zero byte":                  {frames.FileOpen, call{Name: "sim0/a\x00b", Flags: newFile}, syscall.EINVAL},
+		"long name":                  {frames.FileOpen, call{Name: "sim0/" + long, Flags: newFile}, syscall.ENAMETOOLONG},
+		"long path":                  {frames.FileStat, call{Name: strings.Repeat("sim0/", 819) + "x"}, syscall.ENAMETOOLONG},
+		"unknown flags of an open":   {frames.FileOpen, call{Name: "sim0/a", Flags: 1 << 30}, syscall.EINVAL},
+		"two accesses":               {frames.FileOpen, call{Name: "sim0/a", Flags: 3}, syscall.EINVAL},
+		"unknown flags of a remove":  {frames.FileRemove, call{Name: "sim0/a", Flags: 3}, syscall.EINVAL},
+		"unknown flags of a rename":  {frames.FileRename, call{Name: "sim0/a", Other: "sim0/c", Flags: 4}, syscall.EINVAL},
+		"no change":                  {frames.FileChange, call{Name: "sim0/a"}, syscall.EINVAL},
+		"half a change":              {frames.FileChange, call{Name: "sim0/a", Data: make([]byte, 47)}, syscall.EINVAL},
+		"unknown change":             {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Set: 1 << 31})}, syscall.EINVAL},
+		"wrong nanoseconds":          {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Atime: syscall.Timespec{Nsec: 1e9}})}, syscall.EINVAL},
+		"a mode by a handle":         {frames.FileChange, call{Handle: mine, Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeMode})}, syscall.EINVAL},
+		"size of a directory":        {frames.FileChange, call{Name: "sim0", Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize})}, syscall.EISDIR},
+		"huge size":                  {frames.FileChange, call{Name: "sim0/a", Data: frames.AppendChange(nil, &frames.Change{Set: frames.ChangeSize, Size: 1 << 63})}, syscall.EFBIG},
+		"attribute without a name":   {frames.FileGetAttribute, call{Name: "sim0/a"}, syscall.ERANGE},
+		"long attribute":             {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user." + long}, syscall.ERANGE},
+		"attribute with a zero byte": {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user.a\x00"}, syscall.EINVAL},
+		"large attribute":            {frames.FileSetAttribute, call{Name: "sim0/a", Other: "user.a", Data: make([]byte, metadata.MaxXattr+1)}, syscall.E2BIG},
+		"link without a target":      {frames.FileSymlink, call{Name: "sim0/l"}, syscall.ENOENT},
+		"link with a long target":    {frames.FileSymlink, call{Name: "sim0/l", Other: strings.Repeat("x", 4096)}, syscall.ENAMETOOLONG},
+		"the root":                   {frames.FileRemove, call{Name: "."}, syscall.EBUSY},
+		"a device":                   {frames.FileRemove, call{Name: "sim0"}, syscall.EACCES},
+		"a new device":               {frames.FileMkdir, call{Name: "sim9"}, syscall.EACCES},
+		"copy to itself":             {frames.FileCopy, call{Name: "sim0/a", Other: "sim0/a"}, syscall.EINVAL},
+		"a file of another user":     {frames.FileOpen, call{Name: ".hmcfs/version", Flags: syscall.O_WRONLY}, syscall.EACCES},
 	} {
 		if _, got := f.asked(c.verb, c.call); got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
@@ -184,7 +184,7 @@ func TestGarbageFileCalls(t *testing.T) {
 	if id, a := f.answered(); id != 2 || syscall.Errno(a.Errno) != syscall.EMSGSIZE {
 		t.Errorf("call %d is answered %+v", id, a)
 	}
-	f.opened("sim0/after", newFile)
+	f.opened("sim0/after")
 }
 
 // TestLinksStayInside follows links that leave the tree, or never end.
@@ -217,15 +217,15 @@ func TestFileUsedWhileClosed(t *testing.T) {
 			users.Go(func() {
 				p := make([]byte, 1000)
 				for {
-					_, err := f.WriteAt(p, int64(i))
-					if err == nil {
-						_, err = f.ReadAt(p, 0)
+					_, fault := f.WriteAt(p, int64(i))
+					if fault == nil {
+						_, fault = f.ReadAt(p, 0)
 					}
-					if errors.Is(err, syscall.EBADF) {
+					if errors.Is(fault, syscall.EBADF) {
 						return
 					}
-					if err != nil && !errors.Is(err, io.EOF) {
-						t.Errorf("%v", err)
+					if fault != nil && !errors.Is(fault, io.EOF) {
+						t.Errorf("%v", fault)
 						return
 					}
 				}
@@ -258,7 +258,7 @@ func TestFilesEndWithSession(t *testing.T) {
 		},
 	} {
 		f := openFrames(t, r.socket)
-		handle := f.opened("sim0/a", newFile)
+		handle := f.opened("sim0/a")
 		if _, fault := f.asked(frames.FileWrite, frames.FileCall{Handle: handle, Data: kit.Bytes(2, 0, 5000)}); fault != 0 {
 			t.Fatal(fault)
 		}
@@ -279,7 +279,7 @@ func TestFilesEndWithSession(t *testing.T) {
 func TestFileCallsAreBounded(t *testing.T) {
 	r := newFilesRig(t, owner+1)
 	f := openFrames(t, r.socket)
-	handle := f.opened("sim0/a", newFile)
+	handle := f.opened("sim0/a")
 	if _, fault := f.asked(frames.FileWrite, frames.FileCall{Handle: handle, Data: kit.Bytes(2, 0, frames.MaxFileData)}); fault != 0 {
 		t.Fatal(fault)
 	}

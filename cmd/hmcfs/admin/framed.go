@@ -124,7 +124,7 @@ func (f *framed) receive(ctx context.Context) error {
 		case h.Kind == frames.KindCall:
 			err = f.call(ctx, h)
 		case h.Kind == frames.KindFile:
-			err = f.fileCall(h)
+			err = f.fileCall(h) //nolint:contextcheck // calls on files end with the session
 		case h.Kind == frames.KindCancel && h.Size == 0:
 			f.cancel(h.ID)
 		default:

@@ -117,21 +117,24 @@ func (c *fileCall) begin() []byte {
 
 // run executes a call and answers it.
 func (c *fileCall) run(ctx context.Context) {
-	f := c.framed
+	f, done := c.framed, false
 	defer f.one.calls.Done()
 	defer func() {
 		f.one.user.memory.Release(c.taken)
 		f.mu.Lock()
 		f.active--
 		f.mu.Unlock()
+		if done { // what a call that has panicked uses is unknown
+			f.server.fileCalls.Put(c)
+		}
 	}()
 	defer f.contain()
 	begun, a := time.Now(), fileAnswer{out: c.begin()}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &a))
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, a.n, begun, fault)
-	f.finish(c.id)             // before the client has the answer
-	_ = c.answer(&a, fault)    // a failure to send ends the session
-	f.server.fileCalls.Put(c) // not after a panic
+	f.finish(c.id)          // before the client has the answer
+	_ = c.answer(&a, fault) // a failure to send ends the session
+	done = true
 }
 
 // answer sends the answer.

@@ -271,7 +271,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 	if err != nil {
 		return solution{}, err
 	}
-	if err := checkExport(r, q); err != nil {
+	if err = checkExport(r, q); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
