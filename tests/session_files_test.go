@@ -5,10 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -203,6 +207,8 @@ func TestFilesOfSession(t *testing.T) {
 		must(t, root.Files().Mkdir(device+"/s", 0o777))
 	}
 	t.Run("script", func(t *testing.T) { compareDoors(t, m, root, others) })
+	t.Run("cached names", func(t *testing.T) { testCachedNames(t, m, root.Files()) })
+	t.Run("mapped", func(t *testing.T) { testMapped(t, m, root.Files()) })
 	t.Run("fstest", func(t *testing.T) { testFS(t, root.Files()) })
 	t.Run("memory", func(t *testing.T) { testFileMemory(t, root) })
 	t.Run("copy", func(t *testing.T) { testFileCopy(t, m, root.Files()) })
@@ -337,14 +343,15 @@ func testFileCopy(t *testing.T, m *mnt.M, files *client.Files) {
 	}
 }
 
+// cachePatience is far longer than the kernel caches anything beside sessions.
+const cachePatience = 20 * time.Second
+
 // testCachedNames has sessions change files of which the kernel has cached names and attributes.
 func testCachedNames(t *testing.T, m *mnt.M, files *client.Files) {
 	at := func(name string) string { return m.Path("sim0", "s", name) }
-	wait := func(what string, is func() bool) {
+	soon := func(is func() bool) {
 		t.Helper()
-		if !kit.Poll(5*time.Second, is) {
-			t.Errorf("%s: the kernel still has what it cached", what)
-		}
+		kit.Eventually(t, cachePatience, is)
 	}
 	exists := func(name string) bool {
 		_, err := os.Lstat(at(name))
@@ -354,29 +361,29 @@ func testCachedNames(t *testing.T, m *mnt.M, files *client.Files) {
 		t.Fatal("it exists already")
 	}
 	must(t, files.WriteFile("sim0/s/new", []byte("one"), 0o644))
-	wait("a new file", func() bool { return exists("new") })
+	soon(func() bool { return exists("new") })
 	must(t, files.WriteFile("sim0/s/new", kit.Bytes(3, 0, 70_000), 0o644))
-	wait("a longer file", func() bool {
+	soon(func() bool {
 		st, err := os.Stat(at("new"))
 		return err == nil && st.Size() == 70_000
 	})
 	wantContent(t, at("new"), 3, 70_000)
 	must(t, files.Chmod("sim0/s/new", 0o600))
-	wait("another mode", func() bool {
+	soon(func() bool {
 		st, err := os.Stat(at("new"))
 		return err == nil && st.Mode() == 0o600
 	})
 	must(t, files.Rename("sim0/s/new", "sim0/s/newer"))
-	wait("a new name", func() bool { return exists("newer") && !exists("new") })
+	soon(func() bool { return exists("newer") && !exists("new") })
 	must(t, files.Remove("sim0/s/newer"))
-	wait("no file", func() bool { return !exists("newer") })
+	soon(func() bool { return !exists("newer") })
 	must(t, os.WriteFile(at("newer"), []byte("two"), 0o644))
 	if data, err := files.ReadFile("sim0/s/newer"); err != nil || string(data) != "two" {
 		t.Errorf("%q, %v", data, err)
 	}
 }
 
-// testHostsFiles has a session read and write a file that the kernel has open by passthrough, and
+// testMapped has a session read and write a file that the kernel has open by passthrough, and
 // that a process has mapped.
 func testMapped(t *testing.T, m *mnt.M, files *client.Files) {
 	for _, device := range []string{"host", "sim0", "sim1"} {
@@ -391,9 +398,7 @@ func testMapped(t *testing.T, m *mnt.M, files *client.Files) {
 		must(t, err)
 		_, err = g.WriteAt(kit.Bytes(5, 4096, 4096), 4096)
 		must(t, err)
-		if !kit.Poll(5*time.Second, func() bool { return kit.DiffAt(data[4096:], 5, 4096) < 0 }) {
-			t.Errorf("%s: the map has other bytes than were written", device)
-		}
+		kit.Eventually(t, cachePatience, func() bool { return kit.DiffAt(data[4096:], 5, 4096) < 0 })
 		must(t, unix.Msync(data, unix.MS_SYNC))
 		var one [1]byte
 		_, err = g.ReadAt(one[:], 1)
