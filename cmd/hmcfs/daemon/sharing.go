@@ -37,6 +37,10 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 // kernel answers this statx without asking the filesystem, which may be another one that
 // never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
+	if d.opts.NoMount {
+		return 0, fmt.Errorf("%s has no mount, so no descriptor is of a file there; name the file by its path: %w",
+			d.opts.Places.MountPoint, objects.ErrInvalid)
+	}
 	var st unix.Statx_t
 	err := owner.Control(f, func(fd int) error {
 		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
