@@ -11,7 +11,8 @@
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
 // copies in host memory. All calls are frames on the session's connection, at the same time.
-// Cancelling the context of a call makes the call end: it returns once the daemon no longer
+// Session.Files are the files of the mount, also where nothing is mounted: an fs.FS that can be
+// written. Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.
 //
@@ -24,7 +25,9 @@
 //	Session.sending
 //	Session.mu
 //	answer.mu
+//	File.mu
 //
-// Session.sending is held while a frame is written; the others guard memory alone. No two of them are
-// held together.
+// Session.sending is held while a frame is written, and File.mu during a call that uses the position of
+// the file; the others guard memory alone. No two of them are held together, except that the others are
+// taken under File.mu.
 package client
