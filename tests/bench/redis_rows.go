@@ -67,19 +67,12 @@ func (b *lobby) remote(ctx context.Context, prefix string, n int, size devices.S
 
 // sharedMemory registers new memory of this process with a session.
 func sharedMemory(ctx context.Context, s *client.Session, n devices.Size) (hetero.MemoryID, []byte, error) {
-	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := share.Sealed("bench", n)
 	if err != nil {
 		return 0, nil, err
 	}
-	f := os.NewFile(uintptr(fd), "bench")
 	defer func() { _ = f.Close() }() // the session has its own descriptor
-	if err = f.Truncate(int64(n)); err != nil {
-		return 0, nil, err
-	}
-	if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return 0, nil, err
-	}
-	all, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	all, err := unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return 0, nil, err
 	}
