@@ -12,8 +12,9 @@
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session: to notice its end and, after an upgrade, for calls in frames, each of which runs on a
-// goroutine of its own. At the end no new call of the session begins, the client is
+// session: to notice its end and, after an upgrade, for calls in frames. It executes a call itself if
+// nothing else has arrived and the call waits for nobody, and each other call on a goroutine of its
+// own. If its call takes longer than about a millisecond, another goroutine reads (turns). At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
 // sessions, before it ends the sharing of memory. The open files of a session are closed after
@@ -43,6 +44,7 @@
 //	  listener.mu
 //	endings.mu
 //	openFiles.mu
+//	turns.mu
 //	framed.mu
 //	framed.sending
 //
