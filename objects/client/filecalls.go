@@ -1,11 +1,9 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"syscall"
@@ -76,8 +74,12 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 		return frames.FileAnswer{}, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 	}
 	got, err := frames.ParseFileAnswer(p.body)
-	if err == nil && q.into != nil {
-		got.Data = q.into[:min(p.placed, len(q.into))]
+	switch {
+	case err != nil || q.into == nil:
+	case p.data != nil:
+		got.Data = p.data
+	default:
+		got.Data = q.into[:copy(q.into, got.Data)] // usually none
 	}
 	return got, err
 }
@@ -125,19 +127,4 @@ func writePieces(conn *net.UnixConn, pieces [][]byte) error {
 	all := net.Buffers(pieces)
 	_, err := all.WriteTo(conn)
 	return err
-}
-
-// readInto reads the body of an answer whose data have a place.
-func readInto(in *bufio.Reader, size int, into []byte) (p part, err error) {
-	p.kind = frames.KindFileAnswer
-	p.body = make([]byte, min(size, frames.FileAnswerFixed))
-	if _, err = io.ReadFull(in, p.body); err != nil {
-		return p, err
-	}
-	size -= len(p.body)
-	p.placed = min(size, len(into))
-	if _, err = io.ReadFull(in, into[:p.placed]); err == nil {
-		_, err = in.Discard(size - p.placed) // the text of an error
-	}
-	return p, err
 }

@@ -44,8 +44,11 @@ func (f *framed) fileCall(h frames.Header) error {
 		return c.answer(&fileAnswer{out: c.begin()}, fault)
 	}
 	f.one.calls.Add(1)
-	go c.run(ctx)
-	return nil
+	if f.in.Buffered() > 0 {
+		go c.run(ctx)
+		return nil
+	}
+	return f.take(ctx, c)
 }
 
 // receive receives the body of a call. fault is a reason to refuse the call, err one to end the

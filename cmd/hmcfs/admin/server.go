@@ -121,7 +121,10 @@ type Server struct {
 	fileCalls sync.Pool
 	// lastFile is the number of the last open file of a session.
 	lastFile atomic.Uint64
-	done     chan struct{}
+	// pollers bounds the sessions that poll for the next call.
+	pollers *frames.Pollers
+	turns   turns
+	done    chan struct{}
 }
 
 type connKey struct{}
@@ -304,7 +307,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
-	s.numbered = numberedVerbs(all)
+	s.numbered, s.pollers = numberedVerbs(all), frames.NewPollers()
 }
 
 func addProfiles(mux *http.ServeMux) {
