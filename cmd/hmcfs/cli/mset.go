@@ -39,7 +39,10 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	if err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
+	m, err := a.keyMount(f.mount, pairs)
+	if err == nil {
+		err = needsMount(m, "mset", insteadOfPut)
+	}
 	if err != nil {
 		return err
 	}
