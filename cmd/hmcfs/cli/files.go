@@ -213,8 +213,8 @@ func (a *app) mvVerb() *cobra.Command {
 		Use:   "mv [--mount MOUNTPOINT] hmc:SRC... hmc:DST",
 		Short: "Rename files of a daemon, or move them to another device",
 		Long: "Rename a file or directory, or move files into a directory. Between the directories of two\n" +
-			"devices the bytes are moved from device to device. A file moved into hmc:keys or hmc:publish gets\n" +
-			"its name there as its key.\n\n" + hmcText,
+			"devices the bytes are moved from device to device. A file moved into hmc:publish is published\n" +
+			"under its name there.\n\n" + hmcText,
 		Args: arguments(2, -1, "SRC and DST"),
 	}
 	t := a.addMount(cmd)

@@ -185,6 +185,6 @@ func (a keyVerbs) reason(ctx context.Context, m place.Mount, key string, publish
 
 // The ways to do without the commands on paths of a mount.
 const (
-	insteadOfPut = "copy the file with hmcfs cp PATH hmc:DEVICE/NAME, and give it the key with hmcfs mv hmc:DEVICE/NAME hmc:keys/KEY (or hmc:publish/KEY)"
+	insteadOfPut = "copy the file with hmcfs cp PATH hmc:DEVICE/NAME, and publish it with hmcfs mv hmc:DEVICE/NAME hmc:publish/KEY"
 	insteadOfGet = "copy it with hmcfs cp hmc:keys/KEY PATH (or hmc:publish/KEY)"
 )

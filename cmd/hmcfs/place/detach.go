@@ -113,6 +113,9 @@ func CheckMountPoint(path string) error {
 	if len(names) == 1 && names[0] == client.ControlDir && isServedControl(path) {
 		return nil // its daemon is dead, or has the lock
 	}
+	if s, served := client.ServedAt(path); served {
+		return fmt.Errorf("%s is served by a daemon of user %d; use another directory", path, s.Owner)
+	}
 	if len(names) > 0 {
 		return fmt.Errorf("mount point %s is not empty (it has %q); use an empty directory", path, names[0])
 	}
