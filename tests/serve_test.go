@@ -154,7 +154,7 @@ grep 'hmcfs serve' $HOME/why
 hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
 fails hmcfs serve $D 2>$HOME/why
 grep 'already in use' $HOME/why
-hmcfs status --json $D | grep '"mounted": false'
+hmcfs status --json $D | grep '"served": true'
 head -c 5000003 /dev/urandom >$HOME/a
 hmcfs cp $HOME/a hmc:sim0/a
 hmcfs cp hmc:sim0/a hmc:host/b | grep d2h

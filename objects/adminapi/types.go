@@ -44,8 +44,8 @@ type Status struct {
 	Keep          bool      `json:"keep"`
 	AllowOther    bool      `json:"allow_other"`
 	ReadOnly      bool      `json:"read_only"`
-	// Mounted is false for a daemon without a mount: MountPoint then is a served directory.
-	Mounted     bool        `json:"mounted"`
+	// Served is set for a daemon without a mount: MountPoint then is a served directory.
+	Served      bool        `json:"served"`
 	Passthrough Passthrough `json:"passthrough"`
 	Devices     []Device    `json:"devices"`
 	// Paths has one row for each combination of a route and a device.

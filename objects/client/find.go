@@ -44,7 +44,7 @@ func Of(f *os.File) (*Client, error) {
 		return nil, fmt.Errorf("find the mount of %s: %w", f.Name(), err)
 	}
 	c, err := readConfig(filepath.Join(root, ControlDir, "config"))
-	if err == nil && (c.Mounted == nil || *c.Mounted) {
+	if err == nil && !c.Served {
 		return New(c.Socket), nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

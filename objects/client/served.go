@@ -44,7 +44,7 @@ func ServedAt(dir string) (Served, bool) {
 		return s, true
 	}
 	// A copy of such a directory, or of a mount, is none.
-	if err != nil || config.Mounted == nil || *config.Mounted || config.MountPoint != dir {
+	if err != nil || !config.Served || config.MountPoint != dir {
 		return Served{}, false
 	}
 	s.Socket = config.Socket
@@ -75,8 +75,8 @@ func ownerOf(st fs.FileInfo) int {
 type fileConfig struct {
 	Socket     string `json:"socket"`
 	MountPoint string `json:"mount-point"`
-	// Mounted is nil in the file of an older daemon, which always has a mount.
-	Mounted *bool `json:"mounted"`
+	// Served is set for a daemon without a mount.
+	Served bool `json:"served"`
 }
 
 // readConfig reads the control file config.

@@ -38,19 +38,19 @@ func (a *app) statusVerb() *cobra.Command {
 }
 
 func printStatus(w io.Writer, st adminapi.Status) error {
-	if st.Mounted {
-		field(w, "mount point", st.MountPoint)
-	} else {
+	if st.Served {
 		field(w, "served at", st.MountPoint+", without a mount")
+	} else {
+		field(w, "mount point", st.MountPoint)
 	}
 	field(w, "version", st.Version)
 	field(w, "process", fmt.Sprintf("%d of user %d, up %s", st.PID, st.UID,
 		(time.Duration(st.UptimeSeconds)*time.Second).String()))
-	if st.Mounted {
+	if !st.Served {
 		field(w, "passthrough", passthroughText(st.Passthrough))
 	}
 	field(w, "access", accessText(st))
-	field(w, map[bool]string{true: "at unmount", false: "at its end"}[st.Mounted], map[bool]string{true: "keeps the host tier and the records", false: "frees everything"}[st.Keep])
+	field(w, map[bool]string{false: "at unmount", true: "at its end"}[st.Served], map[bool]string{true: "keeps the host tier and the records", false: "frees everything"}[st.Keep])
 	field(w, "state", st.StateDir)
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)

@@ -48,7 +48,7 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Socket: p.Socket(),
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
 		Passthrough: adminapi.Passthrough{On: files.Passthrough, Reason: files.PassthroughReason},
-		Mounted:     !d.opts.NoMount,
+		Served:      d.opts.NoMount,
 		Paths:       moved.Paths,
 	}
 	devs, err := d.store.Devices(ctx)
@@ -180,7 +180,7 @@ func (d *Daemon) configJSON() ([]byte, error) {
 	}
 	p := d.opts.Places
 	values["state-dir"], values["runtime-dir"], values["socket"] = p.State, p.Runtime, p.Socket()
-	values["mount-point"], values["mounted"] = p.MountPoint, !d.opts.NoMount
+	values["mount-point"], values["served"] = p.MountPoint, d.opts.NoMount
 	return indented(values)
 }
 

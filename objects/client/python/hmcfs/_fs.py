@@ -492,7 +492,7 @@ def _is_served(path: str) -> bool:
             config = json.load(f)
     except (OSError, ValueError):
         return False
-    return config.get("mounted") is False and config.get("mount-point") == path
+    return config.get("served") is True and config.get("mount-point") == path
 
 
 def _served() -> list[str]:
