@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
-// The attributes of a tensor: two of its own, and those of its file that apply to it too.
+// The attributes of a tensor: three of its own, and those of its file that apply to it too.
 const (
 	dtypeXattr = "user.hmc.dtype"
 	shapeXattr = "user.hmc.shape"
@@ -29,6 +32,8 @@ func (v viewInode) xattr(name string) ([]byte, error) {
 			return []byte(n.tensor.Type.Name), nil
 		case shapeXattr:
 			return []byte(n.tensor.ShapeText()), nil
+		case keyXattr:
+			return f.tensorKey(n)
 		}
 		if slices.Contains(fileXattrs(), name) {
 			return f.store.GetXattr(background(), n.file, name)
@@ -43,5 +48,40 @@ func (v viewInode) xattrs() ([]string, error) {
 	if err != nil || n.tensor == nil {
 		return nil, err
 	}
-	return []string{dtypeXattr, shapeXattr}, nil
+	names := []string{dtypeXattr, shapeXattr}
+	if key, err := v.fs.tensorKey(n); err == nil && len(key) > 0 {
+		names = append(names, keyXattr)
+	}
+	return names, nil
+}
+
+// tensorKey returns the key of a tensor.
+//
+// Errors: ENODATA.
+func (f *filesystem) tensorKey(n *viewNode) ([]byte, error) {
+	key, err := f.store.TensorKey(background(), n.file, n.path)
+	if err == nil && key == "" {
+		err = fmt.Errorf("key of tensor %s: %w", n.path, metadata.ErrNoXattr)
+	}
+	return []byte(key), err
+}
+
+// changeTensorKey gives a tensor a key, or with a nil value takes it away: the only change
+// of a view that is possible. ok is false for all others.
+func (f *filesystem) changeTensorKey(ino metadata.Ino, x *objects.Xattr) (status fuse.Status, ok bool) {
+	if !isView(ino) || x.Name != keyXattr {
+		return fuse.OK, false
+	}
+	n, err := f.views.checked(ino)
+	switch {
+	case err != nil:
+	case n.tensor == nil:
+		return fuse.OK, false
+	case x.Value == nil:
+		err = f.store.RemoveTensorKey(background(), n.file, n.path)
+	default:
+		err = f.store.SetTensorKey(background(), n.file, n.path, string(x.Value), x.Flags)
+	}
+	f.noteKey(keyXattr)
+	return f.errs.status(err), true
 }

@@ -109,6 +109,11 @@ func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]st
 func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	// The store may keep the value, but go-fuse reuses its buffer.
+	x := objects.Xattr{Name: name, Value: append([]byte{}, value...), Flags: metadata.XattrFlags(in.Flags)}
+	if status, done := f.changeTensorKey(ino, &x); done {
+		return status
+	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
 	}
@@ -121,17 +126,16 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	f.noteKey(name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
-	// The store may keep the value, but go-fuse reuses its buffer.
-	value = append([]byte(nil), value...)
-	return f.errs.status(f.tree.SetXattr(ctx, who, ino, objects.Xattr{
-		Name: name, Value: value, Flags: metadata.XattrFlags(in.Flags),
-	}))
+	return f.errs.status(f.tree.SetXattr(ctx, who, ino, x))
 }
 
 // RemoveXAttr removes an extended attribute.
 func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
+	if status, done := f.changeTensorKey(ino, &objects.Xattr{Name: name}); done {
+		return status
+	}
 	if f.refusal(ino) == fuse.EROFS {
 		return fuse.EROFS
 	}

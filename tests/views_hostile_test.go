@@ -137,7 +137,7 @@ func TestViewsAndUsers(t *testing.T) {
 				"$PYTHON" -c 'import numpy as np; np.save("a.npy", np.arange(1000))'
 				other() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 				chmod 644 a.npy; other cmp a.npy.tensors/a.npy a.npy; other ls a.npy.tensors
-				[ "$(stat -c '%a %u' a.npy.tensors/a.npy a.npy.tensors | tr '\n' ' ')" = "444 0 555 0 " ]
+				[ "$(stat -c '%a %u' a.npy.tensors/a.npy a.npy.tensors | tr '\n' ' ')" = "644 0 555 0 " ]
 				chmod 600 a.npy
 				no other cat a.npy.tensors/a.npy; no other ls a.npy.tensors; other stat -c %a a.npy.tensors
 				chown 65534 a.npy; other cat a.npy.tensors/a.npy >/dev/null
