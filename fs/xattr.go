@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -58,11 +59,18 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 
 func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
 	ino := metadata.Ino(header.NodeId)
+	if name == objects.XattrHandle && isView(ino) {
+		n, err := f.views.checked(ino)
+		if err != nil || n.tensor == nil {
+			return nil, cmp.Or(err, metadata.ErrNoXattr)
+		}
+		return f.exportHandle(n.file, n.path, &header.Caller)
+	}
 	if n := f.provided(ino); n != nil {
 		return n.xattr(name)
 	}
 	if name == objects.XattrHandle && isOwn(ino) {
-		return f.exportHandle(ino, &header.Caller)
+		return f.exportHandle(ino, "", &header.Caller)
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
@@ -130,6 +131,38 @@ func (s *Store) RemoveTensorKey(ctx context.Context, ino Ino, path string) error
 		return fmt.Errorf("remove %s: %w", xattrKey, metadata.ErrNoXattr)
 	}
 	return s.keyed.takeKey(context.WithoutCancel(ctx), c)
+}
+
+// describeTensorExport limits what is known of a file's exported memory to a tensor, whose
+// bytes may begin at any offset. JSON has no field for the order of dimensions, so a tensor
+// with several of them, of which the first varies fastest, has no shape there.
+//
+// Errors: ErrInvalid for a tensor without bytes; ErrBusy if it is behind the exported part;
+// those of tensorOf.
+func (s *Store) describeTensorExport(ctx context.Context, ino Ino, path string, out *Exported) error {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil {
+		return err
+	}
+	t, err := s.tensorOf(ctx, carrier{Inode: in, tensor: tensors.PartOf(in.Name, path)})
+	m := &out.Memory
+	switch {
+	case err != nil:
+		return err
+	case t.Len == 0:
+		return fmt.Errorf("tensor %s has no bytes to export: %w", path, ErrInvalid)
+	case t.Off+t.Len > uint64(m.Size):
+		return fmt.Errorf("tensor %s ends at byte %d, and only %d bytes of the file are exported since it has grown; end its exports first: %w",
+			path, t.Off+t.Len, m.Size, ErrBusy)
+	}
+	m.Dtype, m.Size = t.Type.Name, devices.Size(t.Len)
+	if !t.Fortran || len(t.Shape) < 2 {
+		m.Shape = t.ShapeText()
+	}
+	piece := &m.Pieces[0]
+	piece.Offset, piece.Size = piece.Offset+devices.Offset(t.Off), m.Size
+	out.Handle.Offset, out.Handle.Size = piece.Offset, m.Size
+	return nil
 }
 
 // bindTensor gives a tensor a key in place of its present one, or only removes that. The
