@@ -96,7 +96,14 @@ func keyOfNothing(key string, err error) error {
 //
 // Errors: ErrNotExist.
 func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
-	h, err := read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) })
+	shard := s.cache.ofKey(key)
+	h, ok, drops := shard.get(key)
+	err := ctx.Err()
+	if !ok {
+		if h, err = read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) }); err == nil {
+			shard.put(key, h, drops)
+		}
+	}
 	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
 }
 
