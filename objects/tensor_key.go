@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -52,34 +53,39 @@ func (s *Store) describeTensor(ctx context.Context, in carrier, info *KeyInfo) e
 	return err
 }
 
-// rewrites bounds the copies of a tensor that are repeated because its file was changed.
-const rewrites = 8
+// steadyCopies bounds the copies of a tensor that are attempted during changes of its file,
+// before changes are excluded.
+const steadyCopies = 3
 
 // scatterTensor is Scatter for the key of a tensor, whose file is pinned: blobs get the
-// tensor's bytes, without a header. A replica is a copy like any other.
+// tensor's bytes, without a header, of a single version of the file, except for what the
+// kernel writes by passthrough. A replica is a copy like any other.
 //
-// Errors: those of tensorOf and of Scatter; ErrBusy while the file is rewritten again and
-// again.
+// Errors: those of tensorOf and of Scatter; ErrBusy if the blobs are in a file and the
+// tensor's file is changed again and again.
 func (h *Holder) scatterTensor(ctx context.Context, o *object, in carrier, sc Scatter) error {
 	f := &File{obj: o}
-	for range rewrites {
+	copied := func() error {
+		t, err := h.store.tensorOf(ctx, in)
+		if err == nil {
+			err = o.scatterFrom(ctx, sc, t.Off, []uint64{t.Len})
+		}
+		return err
+	}
+	for range steadyCopies {
 		mark, err := f.Mark()
 		if err != nil {
 			return err
 		}
-		t, err := h.store.tensorOf(ctx, in)
-		if err != nil {
+		if err = copied(); f.Same(mark) {
 			return err
-		}
-		if err = o.scatterFrom(ctx, sc, t.Off, []uint64{t.Len}); err != nil || f.Same(mark) {
-			return err
-		}
-		// Bytes may have changed during the copy, as those of any object, but not their place.
-		if now, err := h.store.tensorOf(ctx, in); err == nil && now.Equal(t) {
-			return nil
 		}
 	}
-	return fmt.Errorf("%s is being rewritten; try again: %w", in.Name, ErrBusy)
+	if slices.ContainsFunc(sc.Blobs, func(b Blob) bool { return b.Region.body == nil }) {
+		// The file to be written may be the same one, or be copied to this one meanwhile.
+		return fmt.Errorf("%s is being changed; try again: %w", in.Name, ErrBusy)
+	}
+	return f.Still(ctx, copied)
 }
 
 // TensorKey returns the key of a tensor of a file, by its path in the view; "" for none.
