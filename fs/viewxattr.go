@@ -83,5 +83,5 @@ func (f *filesystem) changeTensorKey(ino metadata.Ino, x *objects.Xattr) (status
 		err = f.store.SetTensorKey(background(), n.file, n.path, string(x.Value), x.Flags)
 	}
 	f.noteKey(keyXattr)
-	return f.errs.status(err), true
+	return f.errs.status(f.explained(err)), true
 }

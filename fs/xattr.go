@@ -2,10 +2,12 @@ package fs
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -134,7 +136,15 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	f.noteKey(name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
-	return f.errs.status(f.tree.SetXattr(ctx, who, ino, x))
+	return f.errs.status(f.explained(f.tree.SetXattr(ctx, who, ino, x)))
+}
+
+// explained logs why a key is invalid: the caller sees only a number.
+func (f *filesystem) explained(err error) error {
+	if errors.Is(err, metadata.ErrInvalidKey) {
+		f.log.Info("could not set a key", zap.Error(err))
+	}
+	return err
 }
 
 // RemoveXAttr removes an extended attribute.

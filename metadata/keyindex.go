@@ -9,14 +9,14 @@ import (
 
 const keyPunctuation = "-_!@#%^*()+=:;."
 
-// ValidKey reports whether a key is valid.
+// ValidKey reports whether a key is valid. Its error says what to do instead.
 //
 // Errors: ErrInvalidKey for an empty key, more than MaxKey bytes, a byte other than
 // letters, digits and -_!@#%^*()+=:;. and for "." and "..", which can't be the name of a
-// link.
+// link. A key contains no "/": docs/adr/0022 gives the reasons.
 func ValidKey(key string) error {
 	if key == "" || key == "." || key == ".." || len(key) > MaxKey {
-		return ErrInvalidKey
+		return invalidKey(key)
 	}
 	for i := range len(key) {
 		c := key[i]
@@ -24,10 +24,18 @@ func ValidKey(key string) error {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		case strings.IndexByte(keyPunctuation, c) >= 0:
 		default:
-			return ErrInvalidKey
+			return invalidKey(key)
 		}
 	}
 	return nil
+}
+
+func invalidKey(key string) error {
+	if strings.IndexByte(key, '/') >= 0 {
+		return fmt.Errorf("%w %.80q: a key has no directories; write : instead of /, as in %.80q",
+			ErrInvalidKey, key, strings.ReplaceAll(key, "/", ":"))
+	}
+	return fmt.Errorf("%w %.80q: use 1 to %d of A-Z a-z 0-9 and %s but not \".\" or \"..\"", ErrInvalidKey, key, MaxKey, keyPunctuation)
 }
 
 // BindKey gives an inode a key, in place of its current one; an empty key only removes the

@@ -158,6 +158,9 @@ func (k *tensorKeys) refusals() {
 			k.t.Errorf("%s: %v, want %v", what, c.err, c.want)
 		}
 	}
+	if !strings.Contains(k.Log(), `invalid key \"a/b\": a key has no directories; write : instead of /, as in \"a:b\"`) {
+		k.t.Error("the log does not say why the key is invalid")
+	}
 	if out, err := k.Run("expire", "--mount", k.Dir, "--ttl", "60s", "host.odd"); err == nil || !strings.Contains(err.Error(), "names a tensor of m.safetensors") {
 		k.t.Errorf("time to live of a tensor: %v\n%s", err, out)
 	}

@@ -34,12 +34,11 @@ func CheckKeys(keys []string) error {
 //
 // Errors: ErrInvalid.
 func CheckKey(key string) error {
-	switch {
-	case key == "":
+	if key == "" {
 		return fmt.Errorf("%w: a key must not be empty", ErrInvalid)
-	case metadata.ValidKey(key) != nil:
-		return fmt.Errorf("%w: invalid key %.80q: use 1 to %d of A-Z a-z 0-9 and -_!@#%%^*()+=:;. but not \".\" or \"..\"",
-			ErrInvalid, key, MaxKeyLen)
+	}
+	if err := metadata.ValidKey(key); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
