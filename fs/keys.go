@@ -27,7 +27,7 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 	case errors.Is(err, metadata.ErrInvalidKey):
 		return true, fuse.ENOENT // no object can have such a key
 	case isMissing(err):
-		if ino := f.viewOfKey(name); ino != 0 {
+		if ino := f.views.ofKey(name); ino != 0 {
 			return true, f.answer(keysIno, f.provided(ino), out)
 		}
 		return true, f.otherKeys.lookup(name, out)
@@ -37,26 +37,6 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 		return true, f.otherKeys.lookup(name, out)
 	}
 	return true, f.answer(keysIno, f.provided(e.Ino|keyBit), out)
-}
-
-// viewOfKey returns the number of the symlink KEY.tensors, which leads to the tensors of the
-// file that the key names; 0 if there are none. A key of that name takes precedence.
-func (f *filesystem) viewOfKey(name string) metadata.Ino {
-	key, ok := strings.CutSuffix(name, tensors.ViewSuffix)
-	if !ok {
-		return 0
-	}
-	e, err := f.store.Key(background(), key)
-	if err != nil || e.Part != "" || !f.keyHasView(e.Ino) {
-		return 0
-	}
-	return e.Ino | keyBit | keyViewBit
-}
-
-// keyHasView reports whether the file that a key names has a view.
-func (f *filesystem) keyHasView(ino metadata.Ino) bool {
-	a, err := f.store.Attr(background(), ino)
-	return err == nil && a.IsRegular() && tensors.IsFile(a.Name)
 }
 
 // list lists keys from a key on, but the kernel resumes at a number, so the lister remembers
@@ -108,7 +88,7 @@ func (d keysDir) listedView(key string) (dirEntry, bool) {
 	if _, err := d.fs.store.Key(background(), name); err == nil {
 		return dirEntry{}, false // a key of that name is listed itself
 	}
-	ino := d.fs.viewOfKey(name)
+	ino := d.fs.views.ofKey(name)
 	return dirEntry{name: name, ino: ino, mode: metadata.TypeSymlink}, ino != 0
 }
 
@@ -135,7 +115,7 @@ func (l keyLink) attr() (objects.Attr, error) {
 	a.Allocated = 0
 	a.Target = "../" + strings.TrimPrefix(path, "/")
 	if l.ino&keyViewBit != 0 {
-		if !l.fs.keyHasView(l.ino &^ (keyBit | keyViewBit)) {
+		if !l.fs.views.hasView(l.ino &^ (keyBit | keyViewBit)) {
 			return objects.Attr{}, metadata.ErrNotExist
 		}
 		a.Target += tensors.ViewSuffix

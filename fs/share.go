@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"errors"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 
@@ -17,6 +19,14 @@ func callerOf(c *fuse.Caller) objects.Caller {
 type sharing struct {
 	store *objects.Store
 	log   *zap.Logger
+}
+
+// explained logs why a key is invalid: the caller sees only a number.
+func (s *sharing) explained(err error) error {
+	if errors.Is(err, metadata.ErrInvalidKey) {
+		s.log.Info("could not set a key", zap.Error(err))
+	}
+	return err
 }
 
 // bind makes memory of another process the content of a file. The kernel has

@@ -3,6 +3,7 @@ package fs
 import (
 	"errors"
 	"path"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -105,4 +106,24 @@ func (v *views) isViewName(parent metadata.Ino, name string) bool {
 	}
 	a, err := v.store.Lookup(background(), parent, file)
 	return err == nil && a.IsRegular()
+}
+
+// ofKey returns the number of the symlink KEY.tensors, which leads to the tensors of the
+// file that the key names; 0 if there are none. A key of that name takes precedence.
+func (v *views) ofKey(name string) metadata.Ino {
+	key, ok := strings.CutSuffix(name, tensors.ViewSuffix)
+	if !ok {
+		return 0
+	}
+	e, err := v.store.Key(background(), key)
+	if err != nil || e.Part != "" || !v.hasView(e.Ino) {
+		return 0
+	}
+	return e.Ino | keyBit | keyViewBit
+}
+
+// hasView reports whether an inode is a file of tensors.
+func (v *views) hasView(ino metadata.Ino) bool {
+	a, err := v.store.Attr(background(), ino)
+	return err == nil && a.IsRegular() && tensors.IsFile(a.Name)
 }

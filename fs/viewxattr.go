@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 )
@@ -33,7 +31,7 @@ func (v viewInode) xattr(name string) ([]byte, error) {
 		case shapeXattr:
 			return []byte(n.tensor.ShapeText()), nil
 		case keyXattr:
-			return f.tensorKey(n)
+			return f.views.key(n)
 		}
 		if slices.Contains(fileXattrs(), name) {
 			return f.store.GetXattr(background(), n.file, name)
@@ -49,39 +47,37 @@ func (v viewInode) xattrs() ([]string, error) {
 		return nil, err
 	}
 	names := []string{dtypeXattr, shapeXattr}
-	if key, err := v.fs.tensorKey(n); err == nil && len(key) > 0 {
+	if key, err := v.fs.views.key(n); err == nil && len(key) > 0 {
 		names = append(names, keyXattr)
 	}
 	return names, nil
 }
 
-// tensorKey returns the key of a tensor.
+// key returns the key of a tensor.
 //
 // Errors: ENODATA.
-func (f *filesystem) tensorKey(n *viewNode) ([]byte, error) {
-	key, err := f.store.TensorKey(background(), n.file, n.path)
+func (v *views) key(n *viewNode) ([]byte, error) {
+	key, err := v.store.TensorKey(background(), n.file, n.path)
 	if err == nil && key == "" {
 		err = fmt.Errorf("key of tensor %s: %w", n.path, metadata.ErrNoXattr)
 	}
 	return []byte(key), err
 }
 
-// changeTensorKey gives a tensor a key, or with a nil value takes it away: the only change
-// of a view that is possible. ok is false for all others.
-func (f *filesystem) changeTensorKey(ino metadata.Ino, x *objects.Xattr) (status fuse.Status, ok bool) {
+// changeKey gives a tensor a key, or with a nil value takes it away: the only change of a
+// view that is possible. It does nothing for any other change.
+func (v *views) changeKey(ino metadata.Ino, x *objects.Xattr) (done bool, err error) {
 	if !isView(ino) || x.Name != keyXattr {
-		return fuse.OK, false
+		return false, nil
 	}
-	n, err := f.views.checked(ino)
+	n, err := v.checked(ino)
 	switch {
 	case err != nil:
+		return true, err
 	case n.tensor == nil:
-		return fuse.OK, false
+		return false, nil
 	case x.Value == nil:
-		err = f.store.RemoveTensorKey(background(), n.file, n.path)
-	default:
-		err = f.store.SetTensorKey(background(), n.file, n.path, string(x.Value), x.Flags)
+		return true, v.store.RemoveTensorKey(background(), n.file, n.path)
 	}
-	f.noteKey(keyXattr)
-	return f.errs.status(f.explained(err)), true
+	return true, v.store.SetTensorKey(background(), n.file, n.path, string(x.Value), x.Flags)
 }

@@ -2,12 +2,10 @@ package fs
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -121,8 +119,9 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	ino := metadata.Ino(in.NodeId)
 	// The store may keep the value, but go-fuse reuses its buffer.
 	x := objects.Xattr{Name: name, Value: append([]byte{}, value...), Flags: metadata.XattrFlags(in.Flags)}
-	if status, done := f.changeTensorKey(ino, &x); done {
-		return status
+	if done, err := f.views.changeKey(ino, &x); done {
+		f.noteKey(name)
+		return f.errs.status(f.explained(err))
 	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
@@ -139,20 +138,13 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	return f.errs.status(f.explained(f.tree.SetXattr(ctx, who, ino, x)))
 }
 
-// explained logs why a key is invalid: the caller sees only a number.
-func (f *filesystem) explained(err error) error {
-	if errors.Is(err, metadata.ErrInvalidKey) {
-		f.log.Info("could not set a key", zap.Error(err))
-	}
-	return err
-}
-
 // RemoveXAttr removes an extended attribute.
 func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
-	if status, done := f.changeTensorKey(ino, &objects.Xattr{Name: name}); done {
-		return status
+	if done, err := f.views.changeKey(ino, &objects.Xattr{Name: name}); done {
+		f.noteKey(name)
+		return f.errs.status(err)
 	}
 	if f.refusal(ino) == fuse.EROFS {
 		return fuse.EROFS

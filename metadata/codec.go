@@ -211,7 +211,7 @@ func decodeBinding(data []byte) ([]byte, error) {
 	return r.data, r.err
 }
 
-// keyHolder is what has a key: an inode, or a part of one.
+// keyHolder names the inode, or the part of one, that has a key.
 type keyHolder struct {
 	ino  Ino
 	part string

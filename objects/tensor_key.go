@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// carrier is what a key names: an inode, whose Key it is, or a tensor of a file.
+// carrier describes what a key names: an inode, whose Key it is, or a tensor of a file.
 type carrier struct {
 	// Inode has the key as its Key, also if only a tensor of the file has it.
 	metadata.Inode
