@@ -27,7 +27,7 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 	case errors.Is(err, metadata.ErrInvalidKey):
 		return true, fuse.ENOENT // no object can have such a key
 	case isMissing(err):
-		if ino := f.views.ofKey(name); ino != 0 {
+		if ino := f.views.ofKey(background(), name); ino != 0 {
 			return true, f.answer(keysIno, f.provided(ino), out)
 		}
 		return true, f.otherKeys.lookup(name, out)
@@ -66,12 +66,12 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 			e.offset = dotsEnd + uint64(len(seen))
 			entries = append(entries, e)
 		}
-		if view, ok := d.listedView(last.key); ok && !last.view {
+		if view, ok := d.listedView(ctx, last.key); ok && !last.view {
 			add(view, last.key, true)
 		}
 		for _, e := range keys {
 			add(e, e.name, false)
-			if view, ok := d.listedView(e.name); ok {
+			if view, ok := d.listedView(ctx, e.name); ok {
 				add(view, e.name, true)
 			}
 		}
@@ -80,15 +80,15 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 }
 
 // listedView returns the entry KEY.tensors of a key, if it exists and views are listed.
-func (d keysDir) listedView(key string) (dirEntry, bool) {
+func (d keysDir) listedView(ctx context.Context, key string) (dirEntry, bool) {
 	name := key + tensors.ViewSuffix
 	if !d.fs.opts.ListViews || len(name) > metadata.MaxName {
 		return dirEntry{}, false
 	}
-	if _, err := d.fs.store.Key(background(), name); err == nil {
+	if _, err := d.fs.store.Key(ctx, name); err == nil {
 		return dirEntry{}, false // a key of that name is listed itself
 	}
-	ino := d.fs.views.ofKey(name)
+	ino := d.fs.views.ofKey(ctx, name)
 	return dirEntry{name: name, ino: ino, mode: metadata.TypeSymlink}, ino != 0
 }
 
@@ -115,7 +115,7 @@ func (l keyLink) attr() (objects.Attr, error) {
 	a.Allocated = 0
 	a.Target = "../" + strings.TrimPrefix(path, "/")
 	if l.ino&keyViewBit != 0 {
-		if !l.fs.views.hasView(l.ino &^ (keyBit | keyViewBit)) {
+		if !l.fs.views.hasView(background(), l.ino &^ (keyBit | keyViewBit)) {
 			return objects.Attr{}, metadata.ErrNotExist
 		}
 		a.Target += tensors.ViewSuffix

@@ -33,8 +33,8 @@ func TestParts(t *testing.T) {
 	_, err := f.Key(ctx, "ka")
 	fails(t, "the old key", err, metadata.ErrNotExist)
 	f.ok(bind("b", ""))
-	if got, err := f.PartKeys(ctx, file); err != nil || !slices.Equal(got, []metadata.PartKey{{"a", "new"}}) {
-		t.Errorf("parts: %v, %v", got, err)
+	if got, listed := f.PartKeys(ctx, file); listed != nil || !slices.Equal(got, []metadata.PartKey{{"a", "new"}}) {
+		t.Errorf("parts: %v, %v", got, listed)
 	}
 	checkStore(t, f.Store)
 
@@ -46,8 +46,8 @@ func TestParts(t *testing.T) {
 	if put[0].Unkeyed != 0 {
 		t.Errorf("inode %d lost its key", put[0].Unkeyed)
 	}
-	if in, err := f.Get(ctx, file); err != nil || in.Parts != 0 {
-		t.Errorf("inode after its part lost its key: %+v, %v", in, err)
+	if in, gone := f.Get(ctx, file); gone != nil || in.Parts != 0 {
+		t.Errorf("inode after its part lost its key: %+v, %v", in, gone)
 	}
 	checkStore(t, f.Store)
 
@@ -102,7 +102,8 @@ func TestRepairParts(t *testing.T) {
 		"no key": {func(tx metadata.KVTxn, _, _ []byte) error { return tx.Delete([]byte(key)) }, []metadata.ProblemKind{metadata.DanglingPart}, true},
 		"no part": {
 			func(tx metadata.KVTxn, part, _ []byte) error { return tx.Delete(part) },
-			[]metadata.ProblemKind{metadata.DanglingKey, metadata.WrongCount}, false,
+			[]metadata.ProblemKind{metadata.DanglingKey, metadata.WrongCount},
+			false,
 		},
 		"no inode": {func(tx metadata.KVTxn, _, inode []byte) error { return tx.Delete(inode) }, nil, false},
 		"a wrong count": {func(tx metadata.KVTxn, _, inode []byte) error {
@@ -113,7 +114,8 @@ func TestRepairParts(t *testing.T) {
 		}, []metadata.ProblemKind{metadata.WrongCount}, true},
 		"another owner": {
 			func(tx metadata.KVTxn, _, _ []byte) error { return tx.Set([]byte(key), []byte{1, 1}) },
-			[]metadata.ProblemKind{metadata.DanglingKey, metadata.DanglingPart}, true,
+			[]metadata.ProblemKind{metadata.DanglingKey, metadata.DanglingPart},
+			true,
 		},
 		"corrupt part": {func(tx metadata.KVTxn, part, _ []byte) error { return tx.Set(part, []byte{1, 9}) }, nil, false},
 		"corrupt key":  {func(tx metadata.KVTxn, _, _ []byte) error { return tx.Set([]byte(key), []byte{2, 1}) }, nil, true},

@@ -31,7 +31,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	}
 	s := h.store
 	for {
-		in, noted, err := s.index.findBlobs(ctx, key)
+		in, err := s.index.findBlobs(ctx, key)
 		if err != nil {
 			return KeyInfo{}, err
 		}
@@ -48,7 +48,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 		case in.tensor != "":
 			err = s.describeTensor(ctx, in, &info)
 		default:
-			info.Blobs, err = sizesIn(noted, a.Size)
+			info.Blobs, err = sizesIn(in.blobs, a.Size)
 		}
 		if err != nil {
 			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
@@ -81,19 +81,21 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 
 // findBlobs is find, and also returns the object's user.hmc.blobs. That is removed with
 // the records, so it is read while they exist.
-func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in carrier, noted string, err error) {
+func (ix *keyIndex) findBlobs(ctx context.Context, key string) (carrier, error) {
 	for {
-		if in, err = ix.find(ctx, key); err != nil || in.tensor != "" {
-			return in, "", err
+		in, err := ix.find(ctx, key)
+		if err != nil || in.tensor != "" {
+			return in, err
 		}
 		text, err := ix.meta.GetXattr(ctx, in.Ino, xattrBlobs)
 		switch {
 		case errors.Is(err, metadata.ErrNotExist):
 			continue // it was replaced or removed; look the key up again
 		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
-			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
+			return in, fmt.Errorf("blobs of key %q: %w", key, err)
 		}
-		return in, string(text), nil
+		in.blobs = string(text)
+		return in, nil
 	}
 }
 

@@ -27,7 +27,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, in, noted, err := h.pinKey(ctx, sc)
+	o, in, err := h.pinKey(ctx, sc)
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
@@ -36,7 +36,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if in.tensor != "" {
 		err = h.scatterTensor(ctx, o, in, sc)
 	} else {
-		err = o.scatter(ctx, sc, noted)
+		err = o.scatter(ctx, sc, in.blobs)
 	}
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
@@ -51,19 +51,19 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 }
 
 // pinKey pins the object that a key names, or whose tensor it names, if the user has the
-// permissions for sc, and returns its user.hmc.blobs.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in carrier, blobs string, err error) {
+// permissions for sc.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in carrier, err error) {
 	for {
-		in, blobs, err = h.store.index.findBlobs(ctx, sc.Key)
+		in, err = h.store.index.findBlobs(ctx, sc.Key)
 		if err == nil {
 			err = h.mayScatter(ctx, in, sc)
 		}
 		if err != nil {
-			return nil, in, "", err
+			return nil, in, err
 		}
 		o, err = h.store.table.pin(ctx, in.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, in, blobs, err
+			return o, in, err
 		}
 		// It was replaced or removed since it was found; look the key up again.
 	}

@@ -17,6 +17,8 @@ type carrier struct {
 	metadata.Inode
 	// tensor is the tensor's name among the parts of the file; empty for a key of all of it.
 	tensor string
+	// blobs is user.hmc.blobs of an inode that has the key as a whole, if it was read.
+	blobs string
 }
 
 // tensorOf returns the tensor of a file that a key names, as the file contains it now.
@@ -185,7 +187,7 @@ func (ks *keyed) bindTensor(ctx context.Context, in carrier, key string) error {
 		}
 		if err == nil {
 			now.Size = in.Size
-			err = ks.replaceTensorKey(ctx, carrier{now, in.tensor}, key)
+			err = ks.replaceTensorKey(ctx, carrier{Inode: now, tensor: in.tensor}, key)
 		}
 		unlock()
 		return err

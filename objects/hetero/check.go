@@ -2,6 +2,7 @@ package hetero
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -38,7 +39,7 @@ func CheckKey(key string) error {
 		return fmt.Errorf("%w: a key must not be empty", ErrInvalid)
 	}
 	if err := metadata.ValidKey(key); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "metadata: "))
 	}
 	return nil
 }
