@@ -115,7 +115,7 @@ func (l keyLink) attr() (objects.Attr, error) {
 	a.Allocated = 0
 	a.Target = "../" + strings.TrimPrefix(path, "/")
 	if l.ino&keyViewBit != 0 {
-		if !l.fs.views.hasView(background(), l.ino &^ (keyBit | keyViewBit)) {
+		if !l.fs.views.hasView(background(), l.ino&^(keyBit|keyViewBit)) {
 			return objects.Attr{}, metadata.ErrNotExist
 		}
 		a.Target += tensors.ViewSuffix
