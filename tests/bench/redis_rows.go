@@ -32,7 +32,8 @@ type remote struct {
 	session    *client.Session
 	prefix     string
 	keys       []string
-	old        []string // other keys of the memory
+	old        []string // all keys of the memory
+	named      int      // how many keys it has had
 	src, dst   []hetero.DeviceBlobList
 	all        []byte
 	size, half devices.Size
@@ -68,7 +69,8 @@ func (b *lobby) remote(ctx context.Context, prefix string, n int, size devices.S
 // it names.
 func (r *remote) rename() {
 	for i := range r.keys {
-		r.keys[i] = r.prefix + "-" + strconv.Itoa(len(r.old))
+		r.keys[i] = r.prefix + "-" + strconv.Itoa(r.named)
+		r.named++
 		r.old = append(r.old, r.keys[i])
 	}
 }
