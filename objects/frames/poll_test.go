@@ -49,7 +49,7 @@ func TestPoller(t *testing.T) {
 				for off, n := 0, 1; off < len(want) && err == nil; off, n = off+n, min(3*n, len(want)-off-n) {
 					_, err = a.Write(want[off : off+n])
 					if off%2 == 0 {
-						time.Sleep(time.Millisecond) // longer than it polls
+						<-time.After(time.Millisecond) // longer than it polls
 					}
 				}
 				sent <- errors.Join(err, a.CloseWrite())

@@ -54,14 +54,16 @@ func startRedis(ctx context.Context, dir string) (*redis, error) {
 	if err := r.server.Start(); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && ctx.Err() == nil; {
 		if _, err := os.Stat(r.socket); err == nil {
 			return r, nil
 		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, errors.Join(errors.New("redis-server does not listen"), r.stop())
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
+	return nil, errors.Join(errors.New("redis-server does not listen"), r.stop())
 }
 
 func (r *redis) script() string { return filepath.Join(r.dir, "calls.py") }

@@ -391,7 +391,7 @@ func (c *beside) opened() row {
 		sides: []side{first, second},
 		wants: []want{{of: first.Name, bound: 1e-3, atMost: true}, {of: first.Name, against: second.Name, bound: 1.2, atMost: true}},
 		notes: []string{"From Python, with the package hmcfs: open, the array, one byte of it, close."},
-		after: removing(path(large), path(devices.MiB)),
+		after: func() error { return removeAll(path(large), path(devices.MiB)) },
 	}
 }
 
