@@ -92,7 +92,7 @@ func (r *redis) rate(ctx context.Context, call string, size devices.Size, calls,
 	return redisRate(out, call)
 }
 
-// redisRate parses the report: "SET","47619.05",…
+// redisRate parses the report: "SET","47619.05",….
 func redisRate(report, call string) (float64, error) {
 	in := csv.NewReader(strings.NewReader(report))
 	in.FieldsPerRecord = -1
