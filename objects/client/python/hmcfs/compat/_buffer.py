@@ -15,7 +15,7 @@ def _torch_tensor(x: Any) -> Any:
     return torch if torch is not None and torch.is_tensor(x) else None
 
 
-def _bytes_of(x: Any, writable: bool) -> memoryview:
+def bytes_of(x: Any, writable: bool) -> memoryview:
     """Return the bytes of a buffer in host memory; a source that is not contiguous is copied."""
     torch = _torch_tensor(x)
     if torch is not None:
@@ -91,7 +91,7 @@ class IOBuffer:
         torch = self._card(data, device)
         if torch is not None:
             return self._put_card(torch, data, nbytes, offset)
-        source = _bytes_of(data, False)
+        source = bytes_of(data, False)
         size = _sized(source.nbytes, nbytes, "the source")
         self._range(offset, size)[:] = source[:size]
         return size
@@ -102,7 +102,7 @@ class IOBuffer:
         if torch is not None:
             self._get_card(torch, dst, nbytes, offset)
             return
-        target = _bytes_of(dst, True)
+        target = bytes_of(dst, True)
         size = _sized(target.nbytes, nbytes, "the destination")
         target[:size] = self._range(offset, size)
 
