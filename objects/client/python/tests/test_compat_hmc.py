@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -26,8 +27,14 @@ def content(seed, size):
 
 @pytest.fixture
 def ports():
+    """Return ports that are free, of those that no connection is given."""
+    found = []
     with contextlib.ExitStack() as open_:
-        found = [open_.enter_context(socket.create_server((IP, 0))).getsockname()[1] for _ in range(3)]
+        while len(found) < 3:
+            port = random.randrange(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                open_.enter_context(socket.create_server((IP, port)))
+                found.append(port)
     return found
 
 
