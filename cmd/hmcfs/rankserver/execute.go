@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -160,9 +159,12 @@ func kindOf(v Verb) plan.Kind {
 	}[v]
 }
 
-// collect executes a collective. Arguments that only this rank finds wrong are passed on, so that the
-// group counts the call.
+// collect executes a collective.
 func (s *server) collect(ctx context.Context, v Verb, c *Call) error {
+	kind := kindOf(v)
+	if !kind.Known() {
+		return fmt.Errorf("%w: unknown verb %d", frames.ErrFrame, v)
+	}
 	source, err := s.memory.view(c.Type, c.Source)
 	if err != nil {
 		return err
@@ -171,9 +173,6 @@ func (s *server) collect(ctx context.Context, v Verb, c *Call) error {
 	if err != nil {
 		return err
 	}
-	call := &collective.Call{Kind: kindOf(v), Source: source, Result: result, Op: c.Op, Root: plan.Rank(c.Peer)}
-	if !call.Kind.Combines() {
-		call.Op = elem.Op(0)
-	}
+	call := &collective.Call{Kind: kind, Source: source, Result: result, Op: c.Op, Root: plan.Rank(c.Peer)}
 	return s.group.Do(ctx, call)
 }

@@ -128,17 +128,14 @@ class _Link(Session):
             "this process was forked from a rank, and is none itself; start more ranks with hmcfs run, and pass arrays to the parent"
         )
 
-    def _fill(self, size: int) -> None:
-        while len(self._received) < size:
-            if self._deadline is not None:
-                self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
-            else:
-                self._socket.settimeout(None)
-            data, files, _, _ = socket.recv_fds(self._socket, 1 << 16, 8, socket.MSG_CMSG_CLOEXEC)
-            self.files.extend(files)
-            if not data:
-                raise EOFError("the connection was closed")
-            self._received += data
+    def awaited(self, change: int) -> None:
+        super().awaited(change)
+        self.read_in_background()
+
+    def _receive(self, size: int) -> bytes:
+        data, files, _, _ = socket.recv_fds(self._socket, size, 8, socket.MSG_CMSG_CLOEXEC)
+        self.files.extend(files)
+        return data
 
     def begin(
         self,
@@ -408,7 +405,10 @@ class Communicator:
     def _give_back(self) -> None:
         """Free memory of arrays that are gone, and of messages that are over."""
         with self._lock:
-            self._requests = [r for r in self._requests if not r.done() or not r.settle()]
+            requests, self._requests = self._requests, []
+        going = [r for r in requests if not r.done() or not r.settle()]
+        with self._lock:
+            self._requests += going
             gone = []
             while self._dropped:
                 piece = self._pieces.pop(self._dropped.popleft(), None)
@@ -456,6 +456,11 @@ class Communicator:
         if not isinstance(rank, int) or not 0 <= rank < self.size:
             raise _errors.Invalid(f"{what}: rank {rank!r} is not one of the {self.size} ranks, from 0 to {self.size - 1}")
         return rank
+
+    def _other(self, rank: int, what: str) -> int:
+        if rank == self.rank:
+            raise _errors.Invalid(f"{what}: rank {rank} is this rank itself; tags go to other ranks")
+        return self._peer_of(rank, what)
 
     # Messages
 
@@ -507,10 +512,7 @@ class Communicator:
         All ranks call it together, with the same size. There is one window at a time.
         """
         self._give_back()
-        array = self._array(self._allocate("open-window", size))
-        array[:] = 0
-        self.barrier()
-        return array
+        return self._array(self._allocate("open-window", size))
 
     def close_window(self) -> None:
         """Release the windows; all ranks call it together. The array stays, and is this rank's alone."""
@@ -531,11 +533,11 @@ class Communicator:
 
     def tag(self, to: int, value: int, *, timeout: float | None = None) -> None:
         """Send a number to a rank, which sees all that was put before when it receives it."""
-        self._link.run("tag", peer=self._peer_of(to, "tag"), number=value, timeout=timeout)
+        self._link.run("tag", peer=self._other(to, "tag"), number=value, timeout=timeout)
 
     def recv_tag(self, source: int, *, timeout: float | None = None) -> int:
         """Wait for the next number of tag() from a rank."""
-        return self._link.run("recv-tag", peer=self._peer_of(source, "recv_tag"), timeout=timeout)
+        return self._link.run("recv-tag", peer=self._other(source, "recv_tag"), timeout=timeout)
 
     # Collectives
 

@@ -304,10 +304,13 @@ class Session:
                 poll.register(self._socket, select.POLLIN)
                 if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
                     raise TimeoutError("no frame has arrived")
-            data = self._socket.recv(max(1 << 16, size - len(self._received)))
+            data = self._receive(max(1 << 16, size - len(self._received)))
             if not data:
                 raise EOFError("the connection was closed")
             self._received += data
+
+    def _receive(self, size: int) -> bytes:
+        return self._socket.recv(size)
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
