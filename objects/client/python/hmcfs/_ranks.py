@@ -132,6 +132,13 @@ class _Link(Session):
         super().awaited(change)
         self.read_in_background()
 
+    def _send(self, frame: bytes) -> None:
+        try:
+            super()._send(frame)
+        except _errors.Disconnected:
+            self._ended = _errors.Disconnected(f"{self.path}: {self._peer} has ended; end this rank, and start the job again")
+            raise self._ended from None
+
     def _receive(self, size: int) -> bytes:
         data, files, _, _ = socket.recv_fds(self._socket, size, 8, socket.MSG_CMSG_CLOEXEC)
         self.files.extend(files)
@@ -325,7 +332,7 @@ class Communicator:
         try:
             # Signals of a terminal are for this process, which ends the server by closing the connection.
             self._server = subprocess.Popen(
-                [binary, "rank-server"], stdin=theirs, stdout=subprocess.DEVNULL, start_new_session=True
+                ["hmcfs", "rank-server"], executable=binary, stdin=theirs, stdout=subprocess.DEVNULL, start_new_session=True
             )
         except OSError as e:
             ours.close()

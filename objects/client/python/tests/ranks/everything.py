@@ -224,30 +224,6 @@ def test_fork():
     comm.barrier()
 
 
-def test_torch():
-    try:
-        import torch
-    except ImportError:
-        return
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
-        x = torch.arange(1000).to(dtype) % 50 + me
-        want = sum((torch.arange(1000).to(dtype) % 50 + r) for r in range(n))
-        assert comm.all_reduce(x) is x
-        assert torch.equal(x, want), dtype
-    shared = torch.from_numpy(comm.empty((2, 500)))
-    shared[:] = me
-    assert comm._find(memoryview(shared.numpy()).cast("B")) is not None
-    comm.all_reduce(shared)
-    assert (shared == n * (n - 1) // 2).all()
-    gathered = comm.all_gather(torch.full((3,), float(me), requires_grad=True))
-    assert torch.equal(gathered, torch.arange(float(n)).reshape(n, 1).expand(n, 3))
-    going = comm.isend(torch.full((10,), me), right)
-    assert (comm.recv(torch.empty(10, dtype=torch.int64), left) == left).all()
-    going.result()
-    raises(hmcfs.Invalid, lambda: comm.send(torch.zeros(3, 4).T, right), "contiguous()")
-    raises(hmcfs.Unsupported, lambda: comm.send(torch.empty(3, device="meta"), right), "x.cpu()")
-
-
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
