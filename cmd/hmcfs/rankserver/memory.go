@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -55,10 +56,13 @@ func (m *memory) add(p *piece) (answer, error) {
 
 // view returns the elements that a call refers to.
 //
-// Errors: devices.ErrRange; domain.ErrMismatch for an unknown type.
+// Errors: devices.ErrRange; frames.ErrFrame for an unknown type.
 func (m *memory) view(t elem.Type, r Range) (domain.View, error) {
 	if r.Memory == 0 {
 		return domain.View{}, nil
+	}
+	if t.Size() == 0 {
+		return domain.View{}, fmt.Errorf("%w: unknown element type %d", frames.ErrFrame, t)
 	}
 	m.mu.Lock()
 	p := m.pieces[r.Memory]
