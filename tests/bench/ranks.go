@@ -123,12 +123,12 @@ func rankTask(ctx context.Context, file string, sends bool, size devices.Size, c
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, j.Close()) }()
+	defer func() { err = errors.Join(err, j.Close()) }() //nolint:contextcheck // cleanup must not depend on the context
 	g, err := collective.New(ctx, j.World().Fabric(), collective.Options{})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, g.Close()) }() //nolint:contextcheck // as above
 	b, err := j.Table().Alloc(size)
 	if err != nil {
 		return 0, err

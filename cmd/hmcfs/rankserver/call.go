@@ -17,7 +17,7 @@ const Protocol = "hmcfs-rank-1"
 // callSize is the size, in bytes, of the body of a call.
 const callSize = 72
 
-// Verb is what a call does.
+// Verb selects the operation of a call.
 type Verb uint8
 
 // The verbs.

@@ -58,9 +58,9 @@ func (s *server) alone(ctx context.Context, v Verb, c *Call) (answer, error) {
 	none := answer{file: -1}
 	switch v {
 	case VerbAlloc:
-		return s.allocate(c.Number)
+		return s.allocate(ctx, c.Number)
 	case VerbFree:
-		return none, s.memory.free(c.Source.Memory)
+		return none, s.memory.free(ctx, c.Source.Memory)
 	case VerbPut:
 		return none, s.move(ctx, c, c.Source, (*job.Windows).Put)
 	case VerbGet:

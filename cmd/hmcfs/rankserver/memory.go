@@ -74,7 +74,7 @@ func (m *memory) view(t elem.Type, r Range) (domain.View, error) {
 }
 
 // free forgets memory. What is shared stays until all ranks have dropped it.
-func (m *memory) free(number uint64) error {
+func (m *memory) free(ctx context.Context, number uint64) error {
 	m.mu.Lock()
 	p := m.pieces[number]
 	delete(m.pieces, number)
@@ -89,7 +89,7 @@ func (m *memory) free(number uint64) error {
 	case kept:
 		return nil
 	}
-	return p.buffer.Close(context.Background())
+	return p.buffer.Close(context.WithoutCancel(ctx))
 }
 
 // forget removes the number of a buffer that is released elsewhere.
@@ -104,7 +104,7 @@ func (m *memory) forget(b *region.Buffer) {
 }
 
 // close frees everything, after the group.
-func (m *memory) close() error {
+func (m *memory) close(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := slices.Clone(m.shared)
@@ -116,20 +116,20 @@ func (m *memory) close() error {
 	m.pieces, m.shared = map[uint64]*piece{}, nil
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, p.buffer.Close(context.Background()))
+		errs = append(errs, p.buffer.Close(context.WithoutCancel(ctx)))
 	}
 	return errors.Join(errs...)
 }
 
 // allocate allocates memory for this rank alone.
-func (s *server) allocate(n uint64) (answer, error) {
+func (s *server) allocate(ctx context.Context, n uint64) (answer, error) {
 	b, err := s.job.Table().Alloc(devices.Size(n))
 	if err != nil {
 		return answer{}, err
 	}
 	a, err := s.memory.add(&piece{buffer: b})
 	if err != nil {
-		return answer{}, errors.Join(err, b.Close(context.Background()))
+		return answer{}, errors.Join(err, b.Close(context.WithoutCancel(ctx)))
 	}
 	return a, nil
 }
@@ -148,7 +148,7 @@ func (s *server) allocateShared(ctx context.Context, n uint64) (answer, error) {
 	flags[0] = flag(failed == nil)
 	err := s.minimum(ctx, flags)
 	if err == nil {
-		err = s.release(flags[1:])
+		err = s.release(ctx, flags[1:])
 	}
 	if err == nil && flags[0] == 0 && failed == nil {
 		err = fmt.Errorf("another rank has no memory for its part: %w", devices.ErrOutOfMemory)
@@ -157,7 +157,7 @@ func (s *server) allocateShared(ctx context.Context, n uint64) (answer, error) {
 		_, err = s.group.Share(ctx, b)
 	}
 	if err != nil && b != nil {
-		return answer{}, errors.Join(err, b.Close(context.Background()))
+		return answer{}, errors.Join(err, b.Close(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
 		return answer{}, err
@@ -191,7 +191,7 @@ func (s *server) minimum(ctx context.Context, p []byte) error {
 }
 
 // release frees shared memory that all ranks have dropped.
-func (s *server) release(dropped []byte) error {
+func (s *server) release(ctx context.Context, dropped []byte) error {
 	m := s.memory
 	m.mu.Lock()
 	var gone []*piece
@@ -209,7 +209,7 @@ func (s *server) release(dropped []byte) error {
 	for _, p := range gone {
 		errs = append(errs, s.group.Unshare(p.buffer))
 		// Ranks that have not unmapped it yet delay its end.
-		s.calls.Go(func() { _ = p.buffer.Close(context.Background()) })
+		s.calls.Go(func() { _ = p.buffer.Close(context.WithoutCancel(ctx)) })
 	}
 	return errors.Join(errs...)
 }

@@ -68,7 +68,7 @@ func Serve(ctx context.Context, conn *net.UnixConn, getenv func(string) string) 
 		err = s.fail(0, err)
 	}
 	cancel(nil)
-	err = errors.Join(err, s.leave())
+	err = errors.Join(err, s.leave(ctx))
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return errors.Join(err, cause)
 	}
@@ -94,16 +94,16 @@ func (s *server) join(ctx context.Context, getenv func(string) string) error {
 }
 
 // leave ends what join has begun.
-func (s *server) leave() error {
+func (s *server) leave(ctx context.Context) error {
 	s.calls.Wait()
 	if s.job == nil {
 		return nil
 	}
 	var errs []error
 	if s.group != nil {
-		errs = append(errs, s.group.Close())
+		errs = append(errs, s.group.Close()) //nolint:contextcheck // as below
 	}
-	errs = append(errs, s.job.Close(), s.memory.close())
+	errs = append(errs, s.job.Close(), s.memory.close(ctx)) //nolint:contextcheck // cleanup must not depend on the context
 	return errors.Join(errs...)
 }
 
@@ -204,7 +204,7 @@ func (s *server) take(ctx context.Context, f *frame) error {
 	return nil
 }
 
-// answer is what a call answers with.
+// answer describes the answer of a call that has succeeded.
 type answer struct {
 	value uint64
 	// file is the descriptor to pass with the answer, or -1.
