@@ -29,7 +29,7 @@ func failureOf(err error) frames.Failure {
 		code string
 		of   []error
 	}{
-		{"busy", []error{errBusy}},
+		{"busy", []error{errBusy, unix.EADDRINUSE}},
 		{"inconsistent", []error{collective.ErrInconsistent, domain.ErrMismatch, fabric.ErrProtocol, domain.ErrList}},
 		{"retry", []error{collective.ErrRetry}},
 		{"interrupted", []error{context.Canceled}},

@@ -174,5 +174,8 @@ func (s *server) collect(ctx context.Context, v Verb, c *Call) error {
 		return err
 	}
 	call := &collective.Call{Kind: kind, Source: source, Result: result, Op: c.Op, Root: plan.Rank(c.Peer)}
-	return s.group.Do(ctx, call)
+	if err = s.group.Do(ctx, call); err != nil && err == ctx.Err() { //nolint:errorlint // other errors say which ranks are missing
+		err = fmt.Errorf("%v: not all ranks made this call in time: %w", kind, err)
+	}
+	return err
 }

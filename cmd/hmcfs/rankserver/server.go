@@ -86,7 +86,11 @@ func (s *server) join(ctx context.Context, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	if s.job, err = job.Init(ctx, set.Job(o)); err != nil {
+	s.job, err = job.Init(ctx, set.Job(o))
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("another process is rank %d already; use its communicator, or start more ranks: %w", o.Rank, err)
+	}
+	if err != nil {
 		return err
 	}
 	s.group, err = collective.New(ctx, s.job.World().Fabric(), set.Options(collective.Options{}))

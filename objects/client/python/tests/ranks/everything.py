@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import subprocess
 import sys
 import threading
 
@@ -154,6 +155,11 @@ def test_bad_arguments():
     raises(hmcfs.Timeout, lambda: comm.recv(x, left, tag=99, timeout=0.05))
     assert (x == np.arange(10.0)).all()
     raises(hmcfs.Timeout, lambda: comm.recv_tag(left, timeout=0.05))
+    if me == 0:
+        raises(hmcfs.Timeout, lambda: comm.barrier(timeout=0.05), "not all ranks")
+    comm.recv_tag(left) if me else comm.tag(right, 1)
+    comm.tag(right, 1) if me else comm.recv_tag(left)
+    comm.barrier()
     # Both sides of a mismatch learn of it, and go on.
     going = comm.isend(np.zeros(20_000), right, tag=5)
     raises(hmcfs.Inconsistent, lambda: comm.recv(np.zeros(10_000), left, tag=5), "count")
@@ -221,6 +227,8 @@ def test_fork():
         finally:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
+    again = subprocess.run([sys.executable, "-B", "-c", "import hmcfs; hmcfs.init()"], capture_output=True, text=True)
+    assert "Busy: another process is rank" in again.stderr, again.stderr
     comm.barrier()
 
 
