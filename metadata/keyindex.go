@@ -97,7 +97,16 @@ func keyOfNothing(key string, err error) error {
 //
 // Errors: ErrNotExist.
 func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
-	return read(ctx, s, func(t *txn) (Ino, error) { return t.keyIno(key) })
+	shard := s.cache.ofKey(key)
+	ino, ok, drops := shard.get(key)
+	if ok {
+		return ino, ctx.Err()
+	}
+	ino, err := read(ctx, s, func(t *txn) (Ino, error) { return t.keyIno(key) })
+	if err == nil {
+		shard.put(key, ino, drops)
+	}
+	return ino, err
 }
 
 // Keys lists up to limit keys that sort after the given one, in ascending order; fewer than

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import threading
@@ -58,9 +59,11 @@ class Region:
     """A piece of shared memory, registered with a session until close()."""
 
     def __init__(self, session: Any, size: int) -> None:
-        fd = os.memfd_create("hmcfs", os.MFD_CLOEXEC)
+        fd = os.memfd_create("hmcfs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, size)
+            # The daemon maps memory that cannot shrink, and copies without a system call.
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             self.map = mmap.mmap(fd, size)
             memory = {
                 "family": "host", "pid": os.getpid(), "size": size,
