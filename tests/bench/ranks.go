@@ -146,10 +146,10 @@ func rankTask(ctx context.Context, file string, sends bool, size devices.Size, c
 	} else if sends {
 		call = func() error { return j.World().Comm().Recv(ctx, v, 0, 0) }
 	}
+	clear(b.Host(0, size))
 	const warmUp = 3
 	var took bench.Series
 	for i := range warmUp + calls {
-		clear(b.Host(0, size))
 		for range 2 {
 			if err = g.Barrier(ctx); err != nil {
 				return 0, err
