@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,16 +59,22 @@ func Serve(ctx context.Context, conn *net.UnixConn, getenv func(string) string) 
 	s := &server{
 		conn: conn, memory: newMemory(), active: map[uint64]context.CancelFunc{}, sequence: make(chan func(), MaxCalls),
 	}
-	arrived := make(chan *frame)
+	joined, reading := make(chan struct{}), make(chan struct{})
 	// The rank may end while this process waits for the others.
-	go func() { cancel(s.read(ctx, arrived)) }()
+	go func() {
+		cancel(s.read(ctx, joined))
+		close(reading)
+	}()
 	err := s.join(ctx, getenv)
 	if err == nil {
-		err = s.serve(ctx, arrived)
+		err = s.serve(ctx, joined)
 	} else if ctx.Err() == nil {
 		err = s.fail(0, err)
 	}
 	cancel(nil)
+	// No call starts any more when its job ends.
+	err = errors.Join(err, conn.SetReadDeadline(time.Unix(1, 0)))
+	<-reading
 	err = errors.Join(err, s.leave(ctx))
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return errors.Join(err, cause)
@@ -111,10 +118,19 @@ func (s *server) leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// read passes on the frames of the rank until it closes the connection.
-func (s *server) read(ctx context.Context, to chan<- *frame) error {
+// read starts the calls of the rank, once the job is joined, until the rank closes the
+// connection. No other goroutine starts calls, so a change of goroutines is saved for each.
+func (s *server) read(ctx context.Context, joined <-chan struct{}) error {
 	from := bufio.NewReader(s.conn)
-	for {
+	if _, err := from.Peek(1); err != nil {
+		return ended(err)
+	}
+	select {
+	case <-joined:
+	case <-ctx.Done():
+		return nil
+	}
+	for ctx.Err() == nil {
 		var f frame
 		var head [frames.HeaderSize]byte
 		if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -128,15 +144,14 @@ func (s *server) read(ctx context.Context, to chan<- *frame) error {
 		if !call && (f.head.Kind != frames.KindCancel || f.head.Size != 0) {
 			return fmt.Errorf("%w: kind %d with %d bytes", frames.ErrFrame, f.head.Kind, f.head.Size)
 		}
-		if _, err := io.ReadFull(from, f.body[:f.head.Size]); err != nil {
+		if _, err = io.ReadFull(from, f.body[:f.head.Size]); err != nil {
 			return ended(err)
 		}
-		select {
-		case to <- &f:
-		case <-ctx.Done():
-			return nil
+		if err = s.take(ctx, &f); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // ended returns the error of a connection that a rank has closed: none, however it has ended.
@@ -147,24 +162,17 @@ func ended(err error) error {
 	return err
 }
 
-// serve executes the calls of the rank.
-func (s *server) serve(ctx context.Context, arrived <-chan *frame) error {
+// serve executes the calls of the rank until the context ends.
+func (s *server) serve(ctx context.Context, joined chan<- struct{}) error {
 	hello := frames.Hello{Calls: MaxCalls, Session: Protocol}
 	if err := s.send(frames.AppendHello(frames.Begin(nil, frames.KindHello, 0, 0), hello), -1); err != nil {
 		return err
 	}
-	s.calls.Go(func() {
-		for do := range s.sequence {
-			do()
-		}
-	})
-	defer close(s.sequence)
+	close(joined)
 	for {
 		select {
-		case f := <-arrived:
-			if err := s.take(ctx, f); err != nil {
-				return err
-			}
+		case do := <-s.sequence:
+			do()
 		case <-ctx.Done():
 			return nil
 		}

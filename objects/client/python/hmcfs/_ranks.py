@@ -53,6 +53,8 @@ _FORMATS = {
     "?": "bool", "b": "int8", "B": "uint8", "c": "uint8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32",
     "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "e": "float16", "f": "float32", "d": "float64",
 }
+# _EXTRA is the room for descriptors that come with a frame: one is sent with each.
+_EXTRA = socket.CMSG_SPACE(8 * struct.calcsize("i"))
 # _SPARE bounds the staging memory, in bytes, that is kept for later calls, and _LEAST the size of a piece.
 _SPARE, _LEAST = 256 << 20, 64 << 10
 # _LEAVE bounds the time, in seconds, that close() waits for others to receive what was sent.
@@ -140,8 +142,10 @@ class _Link(Session):
             raise self._ended from None
 
     def _receive(self, size: int) -> bytes:
-        data, files, _, _ = socket.recv_fds(self._socket, size, 8, socket.MSG_CMSG_CLOEXEC)
-        self.files.extend(files)
+        data, extra, _, _ = self._socket.recvmsg(size, _EXTRA, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, files in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self.files.extend(struct.unpack(f"{len(files) // 4}i", files[: len(files) // 4 * 4]))
         return data
 
     def begin(
@@ -194,6 +198,8 @@ class _Part(tuple):
 
 
 _NONE = _Part((0, 0, 0, 0))
+# _SEEN are the types and sizes of dtypes that were used: their names take long to find.
+_SEEN: dict[Any, tuple[int, int]] = {}
 
 
 def _is_torch(x: Any) -> bool:
@@ -204,6 +210,9 @@ def _is_torch(x: Any) -> bool:
 def _describe(x: Any, what: str) -> tuple[int, int]:
     """Return the type of the elements of an array, and their size."""
     dtype = getattr(x, "dtype", None)
+    known = _SEEN.get(dtype)
+    if known is not None:
+        return known
     if _is_torch(x):
         name, size = str(dtype).rpartition(".")[2], x.element_size()
     elif dtype is not None:
@@ -215,6 +224,8 @@ def _describe(x: Any, what: str) -> tuple[int, int]:
         name, size = _FORMATS.get(view.format.lstrip("@="), view.format), view.itemsize
     if name not in _TYPES:
         raise _errors.Unsupported(f"{what}: elements of type {name} are not known; use one of {', '.join(_TYPES)}, or move bytes: x.view('u1')")
+    if dtype is not None:
+        _SEEN[dtype] = _TYPES[name], size
     return _TYPES[name], size
 
 
