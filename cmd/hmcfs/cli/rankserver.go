@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/rankserver"
 )
@@ -26,6 +27,12 @@ func (a *app) rankServerVerb() *cobra.Command {
 		conn, ok := c.(*net.UnixConn)
 		if err != nil || !ok {
 			return usage(fmt.Errorf("%s is started by programs, with a Unix socket as its standard input", rankServerName))
+		}
+		// Signals of a terminal or a runner are for the rank, whose end is the end of this process.
+		if unix.Getpgrp() != os.Getpid() {
+			if err = unix.Setpgid(0, 0); err != nil {
+				return fmt.Errorf("leave the process group of the rank: %w", err)
+			}
 		}
 		err = rankserver.Serve(ctx, conn, a.Getenv)
 		return errors.Join(err, conn.Close())

@@ -341,10 +341,8 @@ class Communicator:
         self._pid = os.getpid()
         ours, theirs = socket.socketpair()
         try:
-            # Signals of a terminal are for this process, which ends the server by closing the connection.
-            self._server = subprocess.Popen(
-                ["hmcfs", "rank-server"], executable=binary, stdin=theirs, stdout=subprocess.DEVNULL, start_new_session=True
-            )
+            # It stays in this session, with which the kernel shares processors between groups of processes.
+            self._server = subprocess.Popen(["hmcfs", "rank-server"], executable=binary, stdin=theirs, stdout=subprocess.DEVNULL)
         except OSError as e:
             ours.close()
             raise _errors.Unsupported(f"start {binary}: {e}; set HMCFS_BINARY to the path of hmcfs") from e
