@@ -166,6 +166,6 @@ func TestSmallRanks(t *testing.T) {
 	}
 	kit.Require(t, "numpy")
 	o := defaults()
-	o.rankCalls, o.python, o.rows = 2, "../../objects/client/python", "send and receive of 16"
+	o.ranks, o.rankCalls, o.python, o.rows = true, 2, "../../objects/client/python", "send and receive of 16"
 	small(t, o, ranksBegin, (&ranks{opts: o}).rows()[2:3])
 }
