@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -112,6 +113,10 @@ func TestPythonDocument(t *testing.T) {
 		t.Fatalf("%d snippets", len(snippets))
 	}
 	for _, snippet := range snippets {
+		if strings.Contains(snippet[1], "hmcfs.init()") {
+			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])
+			continue
+		}
 		runPython(t, m, "-c", snippet[1])
 	}
 }
