@@ -82,7 +82,9 @@ func (c *cache) ofKey(key string) *cacheShard[string, keyHolder] {
 }
 
 // ofXattr returns the shard of an inode's attributes.
-func (c *cache) ofXattr(ino Ino) *cacheShard[xattrName, cachedXattr] { return &c.xattrs[uint64(ino)%cacheShards] }
+func (c *cache) ofXattr(ino Ino) *cacheShard[xattrName, cachedXattr] {
+	return &c.xattrs[uint64(ino)%cacheShards]
+}
 
 // keeps reports whether the cache may have an entry for a key of the KV.
 func (*cache) keeps(key []byte) bool {
