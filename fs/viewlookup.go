@@ -22,7 +22,7 @@ func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.E
 	}
 	file, ok := tensors.FileOf(name)
 	if !ok {
-		if name != keyedName && !f.store.Volatile(parent) && !f.isShared() {
+		if name != keyedName && !f.store.Volatile(parent) && !isShared(f) {
 			out.SetEntryTimeout(min(f.timeout, keepShared))
 		}
 		return fuse.OK

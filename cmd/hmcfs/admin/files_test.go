@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
@@ -49,7 +49,12 @@ func newFilesRig(t testing.TB, uid int) *keyedRig {
 			t.Error(err)
 		}
 	})
-	return newKeyedRigWith(t, uid, func(o *admin.Options) { o.Files, o.Calls = files, admin.NewCalls(nil) })
+	refusals := &admin.Refusals{}
+	r := newKeyedRigWith(t, uid, func(o *admin.Options) {
+		o.Files, o.Calls, o.Refusals = files, admin.NewCalls(nil), refusals
+	})
+	r.refusals = refusals
+	return r
 }
 
 // file sends a call on files.
@@ -289,7 +294,10 @@ func TestFileCallsAreBounded(t *testing.T) {
 			f.file(frames.FileRead, id, frames.FileCall{Handle: handle, Size: frames.MaxFileData})
 		}
 	}()
-	time.Sleep(50 * time.Millisecond) // the answers stay unread
+	// The answers stay unread until the memory of the user is exhausted.
+	kit.Eventually(t, sessionPatience, func() bool {
+		return slices.ContainsFunc(r.refusals.Limits(), func(l metadata.LimitStatus) bool { return l.Name == "user-call-bytes" && l.Refused > 0 })
+	})
 	var served, busy int
 	for range calls {
 		switch _, a := f.answered(); {
@@ -301,7 +309,7 @@ func TestFileCallsAreBounded(t *testing.T) {
 			t.Errorf("%+v", a.Errno)
 		}
 	}
-	if served == 0 || served+busy != calls {
+	if served == 0 || busy == 0 || served+busy != calls {
 		t.Errorf("%d served, %d refused", served, busy)
 	}
 	open, fault := 1, syscall.Errno(0)
