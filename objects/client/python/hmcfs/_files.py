@@ -50,6 +50,7 @@ class File:
             self.shape = tuple(int(n) for n in shape.split(",") if n) if shape else ()
             if self.state == "lost":
                 raise _errors.Lost(f"{path}: its content is lost; remove the file and write it again")
+            self._header = b""
             if self.size == 0:
                 self.map: mmap.mmap | None = None
                 return
@@ -62,6 +63,8 @@ class File:
             os.close(fd)
         try:
             piece = reply["memory"]["pieces"][0]
+            self._header = _generated(path, self.size - piece["size"])
+            self.size = min(self.size, piece["size"])
             before = piece["offset"] % mmap.ALLOCATIONGRANULARITY
             self.map = mmap.mmap(files[0], before + piece["size"], offset=piece["offset"] - before)
             self._before = before
@@ -96,10 +99,14 @@ class File:
     def numpy(self) -> Any:
         """Return the file as an array: of a .npy file its array, else of the file's dtype and shape."""
         view = self.memory()
+        dtype = _NUMPY.get(self.dtype, self.dtype or "u1")
+        if self._header:
+            _, shape, fortran, _ = _npy(memoryview(self._header))
+            return _array(view, dtype, shape, fortran)
         if bytes(view[:6]) == b"\x93NUMPY":
             dtype, shape, fortran, start = _npy(view)
             return _array(view[start:], dtype, shape, fortran)
-        return _array(view, _NUMPY.get(self.dtype, self.dtype or "u1"), self.shape or None, False)
+        return _array(view, dtype, self.shape or None, False)
 
     def torch(self) -> Any:
         """Return the file as a tensor that shares its memory."""
@@ -129,6 +136,18 @@ class File:
             if dtype is None:
                 raise _errors.Unsupported(f"{self.path}: NumPy has no type for {one['dtype']}, the type of {name}")
             yield name, _array(view[start + begin : start + end], _NUMPY[dtype], tuple(one["shape"]), False)
+
+
+def _generated(path: str, size: int) -> bytes:
+    """Return the header that precedes the bytes of one tensor of a file; empty for any other file."""
+    if size < 10:
+        return b""
+    with open(path, "rb") as f:
+        header = f.read(size)
+    try:
+        return header if header[:6] == b"\x93NUMPY" and _npy(memoryview(header))[3] == size else b""
+    except (ValueError, SyntaxError, KeyError):
+        return b""
 
 
 def _npy(view: memoryview) -> tuple[str, tuple[int, ...], bool, int]:

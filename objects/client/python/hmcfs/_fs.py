@@ -49,7 +49,7 @@ class Future:
     def __await__(self) -> Any:
         return self._awaitable().__await__()
 
-    async def _awaitable(self) -> None:
+    async def _awaitable(self) -> Any:
         loop = asyncio.get_running_loop()
         came = loop.create_future()
 
@@ -72,7 +72,7 @@ class Future:
             session.awaited(-1)
             with session._changed:
                 answer.listeners.remove(arrived)
-        self.result(0)
+        return self.result(0)
 
 
 class Event(dict):

@@ -57,7 +57,7 @@ class Answer:
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
         if not self._session.read_until(lambda: self.over, limit):
-            raise _errors.Disconnected(f"{self._session.path}: the daemon does not answer")
+            raise _errors.Disconnected(f"{self._session.path}: {self._session._peer} does not answer")
         if self.fault is not None:
             raise self.fault
         return self.lines
@@ -70,21 +70,11 @@ class Session:
     a call needs no switch of threads. After a fork the child must open a session of its own.
     """
 
+    # _peer is the process at the other end.
+    _peer = "the daemon"
+
     def __init__(self, path: str, timeout: float = 10.0) -> None:
-        self.path = path
-        self._writing = threading.Lock()
-        # _changed guards _read_by, the thread that reads, and is notified of every frame.
-        self._changed = threading.Condition()
-        self._read_by: int | None = None
-        self._answers: dict[int, Answer] = {}
-        self._number = 0
-        self._received = bytearray()
-        self._ended: _errors.HmcfsError | None = None
-        # _deadline is the time at which the thread that reads gives up.
-        self._deadline: float | None = None
-        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
-        self._awaited = 0
-        self._reader: threading.Thread | None = None
+        self._prepare(path)
         self._socket = _connect(path, timeout)
         try:
             rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
@@ -108,6 +98,22 @@ class Session:
             raise
         with _open_lock:
             _open.add(self)
+
+    def _prepare(self, path: str) -> None:
+        self.path = path
+        self._writing = threading.Lock()
+        # _changed guards _read_by, the thread that reads, and is notified of every frame.
+        self._changed = threading.Condition()
+        self._read_by: int | None = None
+        self._answers: dict[int, Answer] = {}
+        self._number = 0
+        self._received = bytearray()
+        self._ended: _errors.HmcfsError | None = None
+        # _deadline is the time at which the thread that reads gives up.
+        self._deadline: float | None = None
+        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
+        self._awaited = 0
+        self._reader: threading.Thread | None = None
 
     def close(self) -> None:
         """End the session: what belonged to it is released when this returns."""
@@ -172,7 +178,7 @@ class Session:
         finally:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
-                self._abandon("the daemon did not end a call that was cancelled")
+                self._abandon(f"{self._peer} did not end a call that was cancelled")
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -232,9 +238,9 @@ class Session:
             return False
         except (OSError, EOFError, ValueError) as e:
             kind, number, body = _frames.ENDED, 0, b""
-            reason = f"{self.path}: the daemon has ended, or the session: {e}"
+            reason = f"{self.path}: {self._peer} has ended, or the session: {e}"
         else:
-            reason = f"{self.path}: the daemon has ended the session"
+            reason = f"{self.path}: {self._peer} has ended the session"
         with self._changed:
             if kind == _frames.ENDED:
                 self._end(_errors.Disconnected(reason))
@@ -298,10 +304,13 @@ class Session:
                 poll.register(self._socket, select.POLLIN)
                 if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
                     raise TimeoutError("no frame has arrived")
-            data = self._socket.recv(max(1 << 16, size - len(self._received)))
+            data = self._receive(max(1 << 16, size - len(self._received)))
             if not data:
                 raise EOFError("the connection was closed")
             self._received += data
+
+    def _receive(self, size: int) -> bytes:
+        return self._socket.recv(size)
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
