@@ -12,7 +12,7 @@ import weakref
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import _errors, _frames
-from ._files import File
+from ._files import File, open_file
 from ._memory import Region, Slots, address, flat
 from ._session import Answer, Session
 
@@ -147,7 +147,7 @@ class FileSystem:
 
     def open(self, path: str) -> File:
         """Map the memory of a file, without a copy. A path may be relative to the mount."""
-        return File(self.socket_path, os.path.join(self.path, path))
+        return open_file(self.socket_path, os.path.join(self.path, path))
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file; between files of one mount the bytes do not pass through this process."""

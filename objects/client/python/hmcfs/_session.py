@@ -19,6 +19,8 @@ _REQUEST = (
 _MAX_HEAD = 64 << 10
 # _STOP bounds the time, in seconds, that the daemon takes to end a call or a session.
 _STOP = 30.0
+# _HELD bounds the time, in seconds, that the daemon takes to end what a connection holds.
+_HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
 
@@ -383,15 +385,34 @@ def ask(
     socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
 ) -> tuple[dict[str, Any], list[int]]:
     """Make a request with descriptors. Return the reply, and the descriptors that came with it."""
-    reply, received, s = ask_held(socket_path, path, question, files, session, timeout)
-    s.close()
+    reply, received, held = ask_held(socket_path, path, question, files, session, timeout)
+    held.end()
     return reply, received
+
+
+class Held:
+    """What the daemon holds for this process until end()."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._pid = connection, os.getpid()
+
+    def end(self) -> None:
+        """End it, and wait until the daemon has: it is then as if it had never been there."""
+        with self._connection as s:
+            if os.getpid() != self._pid:
+                return  # it goes on for the process that forked
+            try:
+                s.settimeout(_HELD)
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1)
+            except OSError:
+                pass  # the daemon has ended, or ends it later
 
 
 def ask_held(
     socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
-) -> tuple[dict[str, Any], list[int], socket.socket]:
-    """Make a request with descriptors, and keep its connection open: the caller closes it."""
+) -> tuple[dict[str, Any], list[int], Held]:
+    """Make a request with descriptors, and keep what it holds: the caller ends it."""
     s = _connect(socket_path, timeout)
     received: list[int] = []
     try:
@@ -419,4 +440,4 @@ def ask_held(
         if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
             raise _errors.of_os(e, socket_path) from e
         raise
-    return reply, received, s
+    return reply, received, Held(s)
