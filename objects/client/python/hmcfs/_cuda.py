@@ -168,3 +168,23 @@ def _release(one: Driver, ordinal: int, base: int, size: int, handle: int, held:
         one.call("cuMemRelease", ctypes.c_uint64(handle))
 
     one.on(ordinal, work)
+
+
+def handle_of(ordinal: int, address: int) -> tuple[str, str, int, int]:
+    """Return the card's UUID, the IPC handle of the allocation at an address, the offset in it, and its size."""
+    one = driver()
+    base, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), (ctypes.c_ubyte * 64)()
+
+    def work() -> None:
+        one.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+        one.call("cuIpcGetMemHandle", ctypes.byref(handle), base)
+
+    try:
+        one.on(ordinal, work)
+    except _errors.HmcfsError as e:
+        raise _errors.Unsupported(
+            f"the memory has no IPC handle: {e}; with PyTorch, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"
+        ) from e
+    uuid = next(uuid for uuid, n in one.ordinals.items() if n == ordinal).hex()
+    text = "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
+    return f"GPU-{text}", bytes(handle).hex(), address - base.value, size.value

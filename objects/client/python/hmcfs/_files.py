@@ -69,6 +69,11 @@ class Tensor:
             raise _errors.Unsupported(f"{self.path}: its memory is on {self.device}, {how}")
         return self._memory
 
+    def _bytes(self) -> memoryview:
+        """Return the bytes of the elements."""
+        memory = self._used("host", "not the host's; read the file, or copy it to host/")
+        return memory.view()[self._start : self._start + self.nbytes]
+
     def _strides(self) -> "tuple[int, ...] | None":
         """Return the strides, in bytes, of an array in Fortran's order; None for C's."""
         if not self._kind.fortran:
@@ -83,12 +88,11 @@ class Tensor:
         """Return an array of this memory."""
         import numpy
 
-        memory = self._used("host", "not the host's; use torch() or cupy(), or copy the file to host/")
+        self._used("host", "not the host's; use torch() or cupy(), or copy the file to host/")
         kind = _dtypes.in_numpy(self._kind.descr, self.path)
         if not self.nbytes:
             return numpy.empty(self.shape, kind)
-        view = memory.view()[self._start : self._start + self.nbytes]
-        return numpy.frombuffer(view, kind).reshape(self.shape, order="F" if self._kind.fortran else "C")
+        return numpy.frombuffer(self._bytes(), kind).reshape(self.shape, order="F" if self._kind.fortran else "C")
 
     def torch(self) -> Any:
         """Return a tensor of this memory."""
@@ -96,12 +100,10 @@ class Tensor:
 
         if self._open().kind == "cuda":
             return torch.from_dlpack(self)
-        memory = self._used("host", "which PyTorch does not have")
         kind = _dtypes.in_torch(self.dtype, self.path)
         if not self.nbytes:
             return torch.empty(self.shape, dtype=kind)
-        view = memory.view()[self._start : self._start + self.nbytes]
-        flat = torch.frombuffer(view, dtype=kind)
+        flat = torch.frombuffer(self._bytes(), dtype=kind)
         if self._kind.fortran:
             return flat.reshape(self.shape[::-1]).permute(*range(len(self.shape))[::-1])
         return flat.reshape(self.shape)
@@ -121,10 +123,9 @@ class Tensor:
 
     def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on
         if self._kind.ctype is not None and not self._kind.fortran:
-            memory = self._used("host", "not the host's; copy the file to host/")
             if not self.nbytes:
                 return memoryview(_array_of(self._kind.ctype, self.shape)())
-            view = memory.view()[self._start : self._start + self.nbytes]
+            view = self._bytes()
             return view if self.dtype == "uint8" and len(self.shape) == 1 else view.cast(self._kind.ctype._type_, self.shape)
         return memoryview(self.numpy())
 
@@ -204,6 +205,10 @@ class File(Tensor):
         """Return all bytes of the file, with its header."""
         return self._used("host", "not the host's; read the file, or copy it to host/").view()
 
+    @property
+    def _is_npy(self) -> bool:
+        return self.size >= 6 and self._read(0, 6) == b"\x93NUMPY"
+
     def tensors(self) -> Iterator[tuple[str, Any]]:
         """Return the tensors of a safetensors file by name, as arrays that share its memory."""
         for name, one in self._parts():
@@ -253,7 +258,7 @@ class File(Tensor):
 
     def _read(self, start: int, size: int) -> bytes:
         if self._memory is not None and self._memory.kind == "host":
-            return bytes(self._memory.view()[start : start + size])
+            return self._memory.view()[start : start + size].tobytes()
         with open(self.path, "rb", buffering=0) as f:
             return os.pread(f.fileno(), size, start)
 
@@ -354,7 +359,7 @@ class _Nothing:
 def _first(memory: Any, path: str) -> bytes:
     """Return the first bytes of a file, with the header of an array."""
     if memory.kind == "host":
-        return bytes(memory.view()[: _MAX_NPY + 12])
+        return memory.view()[: _MAX_NPY + 12].tobytes()
     with open(path, "rb", buffering=0) as f:
         return os.pread(f.fileno(), _MAX_NPY + 12, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import select
@@ -79,6 +80,8 @@ class Session:
         self._changed = threading.Condition()
         self._read_by: int | None = None
         self._answers: dict[int, Answer] = {}
+        # _cancelled are calls whose ends are still to be sent.
+        self._cancelled: collections.deque[Answer] = collections.deque()
         self._number = 0
         self._received = bytearray()
         self._ended: _errors.HmcfsError | None = None
@@ -149,6 +152,7 @@ class Session:
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
+            self._cancel()
             self._send(frame)
         return answer
 
@@ -175,6 +179,17 @@ class Session:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
                 self._abandon("the daemon did not end a call that was cancelled")
+
+    def cancel_later(self, answer: Answer) -> None:
+        """End a call early, soon: it may be called at any time, as by the end of an object."""
+        self._cancelled.append(answer)
+
+    def _cancel(self) -> None:
+        """Send the ends of calls; the caller may send."""
+        while self._cancelled:
+            answer = self._cancelled.popleft()
+            if not answer.over:
+                self._send(_frames.cancel(answer.number))
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -316,6 +331,9 @@ def _read_for(of: "weakref.ref[Session]") -> None:
         if session is None or session._ended is not None:
             return
         try:
+            if session._cancelled:
+                with session._writing:
+                    session._cancel()
             if session._awaited > 0:
                 session.read_until(lambda: session._awaited == 0, _TICK)
             else:

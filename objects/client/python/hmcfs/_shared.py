@@ -13,8 +13,6 @@ from typing import Any
 
 from . import _errors
 
-# Constants of the kernel that the standard library of Python 3.9 lacks.
-_GET_SEALS, _SEAL_SHRINK = 1034, 2
 # _PATIENCE is the time, in seconds, for which another process may be truncating a file.
 _PATIENCE = 2.0
 
@@ -56,7 +54,7 @@ def _protect(path: str, fd: int, offset: int, size: int) -> None:
     beyond the death of the daemon: whichever daemon has the file then does not shrink it.
     """
     try:
-        if fcntl.fcntl(fd, _GET_SEALS) & _SEAL_SHRINK:
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             return
     except OSError:
         pass  # a file that can't be sealed
