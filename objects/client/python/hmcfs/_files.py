@@ -14,6 +14,8 @@ from ._shared import Host
 
 # _MAX_NPY and _MAX_SAFETENSORS are the most bytes of a header.
 _MAX_NPY, _MAX_SAFETENSORS = 10_000, 100_000_000
+# _MAGIC is what .npy files begin with.
+_MAGIC = b"\x93NUMPY"
 
 
 class Tensor:
@@ -188,6 +190,7 @@ class File(Tensor):
 
     size: int
     state: str
+    _is_npy: bool
 
     def __enter__(self) -> "File":
         return self
@@ -205,10 +208,6 @@ class File(Tensor):
         """Return all bytes of the file, with its header."""
         return self._used("host", "not the host's; read the file, or copy it to host/").view()
 
-    @property
-    def _is_npy(self) -> bool:
-        return self.size >= 6 and self._read(0, 6) == b"\x93NUMPY"
-
     def tensors(self) -> Iterator[tuple[str, Any]]:
         """Return the tensors of a safetensors file by name, as arrays that share its memory."""
         for name, one in self._parts():
@@ -224,16 +223,23 @@ class File(Tensor):
 
     @property
     def _named(self) -> list[tuple[str, _Kind, int]]:
+        """Return what the header says of each tensor, and where the tensor begins."""
         header, start = self._header
         found = []
         for name, one in header.items():
             if name == "__metadata__":
                 continue
-            kind = _Kind(_safetensors_type(one, name, self.path), tuple(one["shape"]), self.path)
-            begin, end = one["data_offsets"]
-            if not 0 <= begin <= end <= self.size - start or end - begin != _count(kind.shape) * kind.size:
-                raise _errors.Invalid(f"{self.path}: {name} has {end - begin} bytes at {begin}, which is not its shape, or outside the file")
-            found.append((name, kind, start + begin))
+            try:
+                dtype, shape, (begin, end) = one["dtype"], tuple(one["shape"]), one["data_offsets"]
+                known = _dtypes.SAFETENSORS.get(dtype)
+                good = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and begin <= end <= self.size - start
+            except (TypeError, KeyError, ValueError) as e:
+                raise _errors.Invalid(f"{self.path}: not a safetensors file: {name}: {e}") from e
+            if known is None:
+                raise _errors.Unsupported(f"{self.path}: there are no arrays of {dtype}, the type of {name}; use memory()")
+            if not good or end - begin != _count(shape) * known.size:
+                raise _errors.Invalid(f"{self.path}: {name} is at {begin} to {end}, which does not fit its shape {shape}, or the file")
+            found.append((name, _Kind(known.name, shape, self.path), start + begin))
         return found
 
     @functools.cached_property
@@ -244,11 +250,10 @@ class File(Tensor):
             raise _errors.Invalid(f"{self.path}: not a safetensors file")
         try:
             header = json.loads(self._read(8, size))
-            for name, one in header.items():
-                if name != "__metadata__":
-                    one["dtype"], one["shape"], (_, _) = one["dtype"], list(one["shape"]), one["data_offsets"]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        except (ValueError, RecursionError) as e:
             raise _errors.Invalid(f"{self.path}: not a safetensors file: {e}") from e
+        if not isinstance(header, dict):
+            raise _errors.Invalid(f"{self.path}: not a safetensors file: its header is no object")
         return header, 8 + size
 
     @property
@@ -263,13 +268,6 @@ class File(Tensor):
             return os.pread(f.fileno(), size, start)
 
 
-def _safetensors_type(one: dict[str, Any], name: str, path: str) -> str:
-    known = _dtypes.SAFETENSORS.get(one["dtype"])
-    if known is None:
-        raise _errors.Unsupported(f"{path}: there are no arrays of {one['dtype']}, the type of {name}; use memory()")
-    return known.name
-
-
 def open_file(socket_path: str, path: str) -> File:
     """Open the memory of a file."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -280,15 +278,13 @@ def open_file(socket_path: str, path: str) -> File:
         state = "live" if size else _attribute(fd, "state")
     finally:
         os.close(fd)
-    if not size:
-        kind, start = _Kind("uint8", (0,), path), 0
-    else:
-        kind, start = _kind_of(_first(memory, path), path, memory.size, dtype, shape)
+    first = _first(memory, path) if size else b""
+    kind, start = _kind_of(first, path, memory.size, dtype, shape)
     if start + _count(kind.shape) * kind.size > memory.size:
         raise _errors.Invalid(f"{path}: {kind.dtype} {kind.shape} is longer than the file")
     file = _make(memory, kind, start)
     file._set(path, device, memory, start, kind)
-    file.size, file.state = memory.size, state
+    file.size, file.state, file._is_npy = memory.size, state, first[:6] == _MAGIC
     return file
 
 
@@ -328,7 +324,7 @@ def _memory_of(socket_path: str, path: str, fd: int, size: int, device: str) -> 
 
 def _kind_of(first: bytes, path: str, size: int, dtype: str, shape: str) -> tuple[_Kind, int]:
     """Return what is in a file, by its first bytes and its attributes, and where it begins."""
-    if first[:6] == b"\x93NUMPY":
+    if first[:6] == _MAGIC:
         return _npy(first, path, dtype)
     try:
         one = _Kind(dtype or "uint8", (), path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import math
+import operator
 import os
 import socket
 import threading
@@ -259,17 +261,23 @@ class FileSystem:
         """Return an array in memory that the daemon can reach: keys and publications use it without a copy."""
         import numpy
 
-        kind = numpy.dtype(dtype)
-        size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
-        if size == 0:
-            raise _errors.Invalid("an array of no bytes")
+        try:
+            kind = numpy.dtype(dtype)
+            lengths = tuple(operator.index(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        except TypeError as e:
+            raise _errors.Invalid(f"an array of {shape} elements of {dtype}: {e}") from e
+        if kind.hasobject:
+            raise _errors.Invalid("Python objects can't be in shared memory; give a type of numbers")
+        size = math.prod(lengths) * kind.itemsize
+        if size <= 0 or min(lengths, default=1) < 0:
+            raise _errors.Invalid(f"an array of {shape} elements has no bytes")
         self._give_back()
         region = Region(self._open()[0], size, passed=True)
         with self._lock:
             self._regions[region.start] = region
         array = numpy.frombuffer(region.view, kind)
         weakref.finalize(array, self._unused.append, region.start)  # all views of it keep it
-        return array.reshape(shape)
+        return array.reshape(lengths)
 
     def _give_back(self) -> None:
         """Give memory back that is no longer used: of arrays that are gone, and of what was received."""

@@ -404,7 +404,7 @@ def ask(
 ) -> tuple[dict[str, Any], list[int]]:
     """Make a request with descriptors. Return the reply, and the descriptors that came with it."""
     reply, received, held = ask_held(socket_path, path, question, files, session, timeout)
-    held.end()
+    held.drop()
     return reply, received
 
 
@@ -413,6 +413,10 @@ class Held:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._pid = connection, os.getpid()
+
+    def drop(self) -> None:
+        """End it, and leave when to the daemon."""
+        self._connection.close()
 
     def end(self) -> None:
         """End it, and wait until the daemon has: it is then as if it had never been there."""

@@ -49,12 +49,15 @@ def _on(fs: Any, path: str, device: "str | None") -> File:
         return fs.open(path)  # type: ignore[no-any-return]
     folder = os.path.join(fs.path, device)
     if not re.fullmatch(r"[a-z]+\d*", device) or not os.path.isdir(folder):
-        there = ", ".join(sorted(set(os.listdir(fs.path)) - {"keys", "publish", "nodes"}))
+        there = ", ".join(sorted(set(os.listdir(fs.path)) - {".hmcfs", "keys", "publish", "nodes"}))
         raise _errors.Invalid(f"{device!r} is no device of the mount; it has {there}")
     copy = os.path.join(folder, f".{os.path.basename(path)[:200]}.{os.getpid()}.{next(_NUMBER)}")
     try:
         fs.copy(path, copy)
-        return fs.open(copy)  # type: ignore[no-any-return]
+        file: File = fs.open(copy)
+        if not file._is_npy:
+            file._header  # can be read as long as it has a name
+        return file
     finally:
         if os.path.lexists(copy):
             os.unlink(copy)  # what is open stays

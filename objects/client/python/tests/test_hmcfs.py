@@ -290,11 +290,11 @@ def test_types(fs, dtype):
 
 def test_memory_is_given_back(fs):
     # A session has room for 1024 registrations.
-    for i in range(1500):
+    for i in range(1100):
         a = fs.empty(5000)
         a[:] = i % 251
     y = np.zeros(70_000, "u1")
-    for i in range(1500):
+    for i in range(1100):
         x = np.full(70_000, i % 251, "u1")
         offered = fs.publish("again", x)
         fs.subscribe("again", out=y).wait()
@@ -370,7 +370,7 @@ def test_no_descriptor_leaks(fs):
     with open(path("host/leak"), "wb") as f:
         f.write(b"x" * 5000)
     before = None
-    for i in range(300):
+    for i in range(120):
         fs.open("host/leak").close()
         with hmcfs.connect() as other:
             other.set("leak", b"y" * 70_000)
