@@ -49,7 +49,7 @@ type part struct {
 	body []byte
 }
 
-// add adds a frame that has arrived.
+// add adds a frame that has arrived; its body becomes the answer's.
 func (a *answer) add(kind frames.Kind, body []byte) {
 	a.mu.Lock()
 	a.parts = append(a.parts, part{kind, body})
@@ -65,6 +65,7 @@ func (a *answer) fail(err error) {
 	}
 	a.mu.Unlock()
 	a.signal()
+	a.session.interrupt()
 }
 
 func (a *answer) signal() {
@@ -74,7 +75,7 @@ func (a *answer) signal() {
 	}
 }
 
-// next waits for the next frame.
+// next waits for the next frame, and reads those of others meanwhile.
 func (a *answer) next() (part, error) {
 	for {
 		a.mu.Lock()
@@ -90,8 +91,19 @@ func (a *answer) next() (part, error) {
 		if err != nil {
 			return part{}, err
 		}
-		<-a.came
+		select {
+		case <-a.came:
+		case <-a.session.role:
+			a.session.readFor(a)
+		}
 	}
+}
+
+// ready reports whether next has something to return.
+func (a *answer) ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.parts) > 0 || a.err != nil
 }
 
 // ask makes a call. The caller must end the answer.
@@ -158,13 +170,23 @@ func (a *answer) cancel() {
 // errLate reports that the daemon does not end a call that was cancelled.
 var errLate = errors.New("the daemon did not end a cancelled call in time")
 
-// end ends the use of the answer. A call that is not over is cancelled.
+// end ends the use of the answer. A call that is not over is cancelled, and the rest of its
+// answer is read in the background: a daemon whose answers nobody reads ends the session.
 func (a *answer) end() {
 	a.stop()
-	if !a.over {
-		a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	if a.over {
+		a.session.forget(a)
+		return
 	}
-	a.session.forget(a)
+	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	go func() {
+		defer a.session.forget(a)
+		for !a.over {
+			if _, err := a.next(); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // each passes the lines of keys to line, up to the report that the call continues in the
@@ -205,7 +227,6 @@ func (a *answer) why(cause error) error {
 	s := a.session
 	switch {
 	case errors.Is(cause, io.ErrUnexpectedEOF): // the session has ended
-		<-s.gone
 		return s.ended()
 	case a.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", hetero.ContextError(a.ctx.Err()), cause)

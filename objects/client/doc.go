@@ -11,6 +11,8 @@
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
 // copies in host memory. All calls are frames on the session's connection, at the same time.
+// The goroutines that wait for answers read the connection in turns, so that a call needs no other
+// goroutine; while nobody waits, nobody reads, and the end of the daemon is noticed by the next call.
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.
@@ -21,10 +23,11 @@
 //
 // # Lock order
 //
+//	Session.role (a channel; held while frames are read)
 //	Session.sending
 //	Session.mu
 //	answer.mu
 //
-// Session.sending is held while a frame is written; the others guard memory alone. No two of them are
-// held together.
+// Session.sending is held while a frame is written; Session.mu and answer.mu guard memory alone. Only
+// Session.role is held together with another.
 package client

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,9 @@ const (
 // the first half has what its keys name, and the second is the target of reads.
 type remote struct {
 	session    *client.Session
+	prefix     string
 	keys       []string
+	old        []string // other keys of the memory
 	src, dst   []hetero.DeviceBlobList
 	all        []byte
 	size, half devices.Size
@@ -42,44 +45,42 @@ func (b *lobby) remote(ctx context.Context, prefix string, n int, size devices.S
 		return nil, err
 	}
 	b.Later(s.Close)
-	r := &remote{session: s, size: size, half: devices.Size(n) * size}
+	r := &remote{session: s, prefix: prefix, size: size, half: devices.Size(n) * size}
 	id, all, err := sharedMemory(ctx, s, 2*r.half)
 	if err != nil {
 		return nil, err
 	}
 	b.Later(func() error { return unix.Munmap(all) })
-	if r.all = all; n == 1 {
-		r.keys = []string{prefix}
-	}
+	r.all, r.keys = all, make([]string, n)
 	if _, err = rand.Read(all[:r.half]); err != nil {
 		return nil, err
 	}
 	for i := range n {
-		if n > 1 {
-			r.keys = append(r.keys, fmt.Sprintf("%s-%d", prefix, i))
-		}
 		off := devices.Offset(size) * devices.Offset(i)
 		r.src = append(r.src, hetero.DeviceBlobList{Device: "host", Blobs: []hetero.Blob{{Memory: id, Off: off, Size: size}}})
 		r.dst = append(r.dst, hetero.DeviceBlobList{Device: "host", Blobs: []hetero.Blob{{Memory: id, Off: off + devices.Offset(r.half), Size: size}}})
 	}
+	r.rename()
 	return r, nil
+}
+
+// rename gives the client other keys than it has had before: a key that has been set keeps what
+// it names.
+func (r *remote) rename() {
+	for i := range r.keys {
+		r.keys[i] = r.prefix + "-" + strconv.Itoa(len(r.old))
+		r.old = append(r.old, r.keys[i])
+	}
 }
 
 // sharedMemory registers new memory of this process with a session.
 func sharedMemory(ctx context.Context, s *client.Session, n devices.Size) (hetero.MemoryID, []byte, error) {
-	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := share.Sealed("bench", n)
 	if err != nil {
 		return 0, nil, err
 	}
-	f := os.NewFile(uintptr(fd), "bench")
 	defer func() { _ = f.Close() }() // the session has its own descriptor
-	if err = f.Truncate(int64(n)); err != nil {
-		return 0, nil, err
-	}
-	if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return 0, nil, err
-	}
-	all, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	all, err := unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -89,6 +90,12 @@ func sharedMemory(ctx context.Context, s *client.Session, n devices.Size) (heter
 		Share: &share.Memory{Family: "host", Size: n, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: n}}},
 	})
 	return id, all, err
+}
+
+// setFresh names the memory by keys that are new.
+func (r *remote) setFresh(ctx context.Context) error {
+	r.rename()
+	return r.mset(ctx)
 }
 
 // mset names the memory by its keys.
@@ -119,9 +126,16 @@ func (r *remote) check() error {
 	return nil
 }
 
+// forget deletes all keys.
 func (r *remote) forget(ctx context.Context) error {
-	done, err := r.session.DevDelete(ctx, r.keys)
-	return errors.Join(err, done.Err())
+	var errs []error
+	for keys := range slices.Chunk(r.old, hetero.MaxKeys) {
+		done, err := r.session.DevDelete(ctx, keys)
+		errs = append(errs, err, done.Err())
+	}
+	r.old = nil
+	r.rename()
+	return errors.Join(errs...)
 }
 
 // calls returns a run of repeated calls: the seconds that each takes, on average.
@@ -209,7 +223,7 @@ func (c *beside) single(call string, size devices.Size, bound float64) row {
 	command := "GET"
 	if call == "set" {
 		command = "SET"
-		ours = c.measured("mset", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).mset, (*remote).mset)
+		ours = c.measured("mset", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).mset, (*remote).setFresh)
 		extra = c.measured("d2h", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).d2h, (*remote).d2h)
 	}
 	python := func(name, store string, at func() string) side {
@@ -234,7 +248,7 @@ func (c *beside) single(call string, size devices.Size, bound float64) row {
 		},
 		notes: []string{
 			fmt.Sprintf("Each the mean of %d calls of one client by a Unix socket, of %s of the same size in Redis. mset names", times, command),
-			"memory of the client by a key, d2h copies it; mget reads either into registered memory. Python is the package hmcfs.",
+			"memory of the client by a new key, d2h copies it; mget reads either into registered memory. Python is the package hmcfs.",
 		},
 	}
 }
@@ -244,7 +258,7 @@ func (c *beside) many(call string, bound float64) row {
 	times := max(1, c.lobby.opts.calls/20)
 	name, command, run := "mget", "GET", (*remote).mget
 	if call == "set" {
-		name, command, run = "mset", "SET", (*remote).mset
+		name, command, run = "mset", "SET", (*remote).setFresh
 	}
 	ours := c.measured(name, "many", inOneCall, times, smallKey, (*remote).mset, run)
 	each := ours.Run

@@ -12,8 +12,9 @@
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session: to notice its end and, after an upgrade, for calls in frames, each of which runs on a
-// goroutine of its own. At the end no new call of the session begins, the client is
+// session: to notice its end and, after an upgrade, for calls in frames. It executes a call itself if
+// nothing else has arrived and the call waits for nobody, and each other call on a goroutine of its
+// own. If its call takes longer than about a millisecond, another goroutine reads (turns). At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
 // sessions, before it ends the sharing of memory.
@@ -41,9 +42,10 @@
 //	sessions.mu
 //	  listener.mu
 //	endings.mu
+//	turns.mu
 //	framed.mu
 //	framed.sending
 //
 // While a lock is held, only memory is accessed and connections are closed; framed.sending is
-// held while a frame is written. The last three are never held together with another lock.
+// held while a frame is written. The last four are never held together with another lock.
 package admin

@@ -21,6 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -109,7 +110,10 @@ type Server struct {
 	sessions *sessions
 	// numbered has the verbs of calls by their number in frames less one.
 	numbered []numberedVerb
-	done     chan struct{}
+	// pollers bounds the sessions that poll for the next call.
+	pollers *frames.Pollers
+	turns   turns
+	done    chan struct{}
 }
 
 type connKey struct{}
@@ -287,7 +291,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
-	s.numbered = numberedVerbs(all)
+	s.numbered, s.pollers = numberedVerbs(all), frames.NewPollers()
 }
 
 func addProfiles(mux *http.ServeMux) {

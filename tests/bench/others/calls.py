@@ -38,15 +38,16 @@ else:
     client = hmcfs.connect(at)
     source, target = client.empty(size, "u1"), client.empty(size, "u1")
     source[:] = memoryview(value)
-    keys, out, data = ["bench"], [target], {"bench": source}
-    client.mset(data)
+    keys, out = ["bench"], [target]
+    client.mset({"bench": source})
+    fresh = iter([f"bench-{i}" for i in range(calls + 200)])  # a key that has been set keeps what it names
 
     def read():
         client.mget(keys, out)
         return target
 
     def write():
-        client.mset(data)
+        client.mset({next(fresh): source})
 
 run = read if call == "get" else write
 for _ in range(100):
@@ -58,5 +59,5 @@ took = (time.perf_counter() - begin) / calls
 if call == "get" and bytes(last) != value:
     sys.exit("other bytes came back")
 if store == "hmcfs":
-    client.delete("bench")
+    client.close()
 print(took)
