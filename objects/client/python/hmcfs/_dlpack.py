@@ -51,6 +51,7 @@ def capsule(
         import numpy
     except ImportError as e:
         raise _errors.Unsupported("DLPack needs NumPy; install it, or use memory()") from e
+    array: Any
     if 0 in shape:
         array = numpy.empty(shape, _STAND_INS[size])
         address = array.ctypes.data

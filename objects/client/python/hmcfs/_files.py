@@ -74,7 +74,8 @@ class Tensor:
     def _bytes(self) -> memoryview:
         """Return the bytes of the elements."""
         memory = self._used("host", "not the host's; read the file, or copy it to host/")
-        return memory.view()[self._start : self._start + self.nbytes]
+        view: memoryview = memory.view()
+        return view[self._start : self._start + self.nbytes]
 
     def _strides(self) -> "tuple[int, ...] | None":
         """Return the strides, in bytes, of an array in Fortran's order; None for C's."""
@@ -101,7 +102,7 @@ class Tensor:
         import torch
 
         if self._open().kind == "cuda":
-            return torch.from_dlpack(self)
+            return torch.from_dlpack(self)  # type: ignore[attr-defined]
         kind = _dtypes.in_torch(self.dtype, self.path)
         if not self.nbytes:
             return torch.empty(self.shape, dtype=kind)
@@ -174,7 +175,7 @@ class _Kind:
         self.descr, self.shape = descr, shape
         self.dtype = one.name if one else _dtypes.of_descr(descr)
         self.ctype = one.ctype if one else None
-        self.size = one.size if one else _dtypes.in_numpy(descr, path).itemsize
+        self.size: int = one.size if one else _dtypes.in_numpy(descr, path).itemsize
         self.fortran = fortran and len(shape) > 1
         if any(not isinstance(n, int) or n < 0 for n in shape):
             raise _errors.Invalid(f"{path}: a shape {shape}")
@@ -206,7 +207,8 @@ class File(Tensor):
 
     def memory(self) -> memoryview:
         """Return all bytes of the file, with its header."""
-        return self._used("host", "not the host's; read the file, or copy it to host/").view()
+        view: memoryview = self._used("host", "not the host's; read the file, or copy it to host/").view()
+        return view
 
     def tensors(self) -> Iterator[tuple[str, Any]]:
         """Return the tensors of a safetensors file by name, as arrays that share its memory."""
@@ -263,7 +265,8 @@ class File(Tensor):
 
     def _read(self, start: int, size: int) -> bytes:
         if self._memory is not None and self._memory.kind == "host":
-            return self._memory.view()[start : start + size].tobytes()
+            view: memoryview = self._memory.view()
+            return view[start : start + size].tobytes()
         with open(self.path, "rb", buffering=0) as f:
             return os.pread(f.fileno(), size, start)
 
@@ -355,7 +358,8 @@ class _Nothing:
 def _first(memory: Any, path: str) -> bytes:
     """Return the first bytes of a file, with the header of an array."""
     if memory.kind == "host":
-        return memory.view()[: _MAX_NPY + 12].tobytes()
+        view: memoryview = memory.view()
+        return view[: _MAX_NPY + 12].tobytes()
     with open(path, "rb", buffering=0) as f:
         return os.pread(f.fileno(), _MAX_NPY + 12, 0)
 

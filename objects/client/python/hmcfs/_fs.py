@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import weakref
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Dict, Iterator, Mapping, Sequence
 
 from . import _bound, _errors, _frames
 from ._files import File, open_file
@@ -130,7 +130,7 @@ class _Arrival:
             return self._slot is None
 
 
-class Event(dict):
+class Event(Dict[str, Any]):
     """An event of a key: ``event``, ``key``, ``time``, ``device``, ``size``, …"""
 
     __getattr__ = dict.__getitem__
@@ -445,12 +445,12 @@ class FileSystem:
         blobs = self._registered(session, view)
         if blobs is not None:
             return self._begun(session.start("publish", [key], [blobs]), key, x)
-        copy = Region(session, view.nbytes)
+        staged = Region(session, view.nbytes)
         try:
-            copy.view[:] = view
-            future = self._begun(session.start("publish", [key], [copy.blobs(0, view.nbytes)]), key, copy)
+            staged.view[:] = view
+            future = self._begun(session.start("publish", [key], [staged.blobs(0, view.nbytes)]), key, staged)
         except BaseException:
-            copy.close()
+            staged.close()
             raise
         with self._lock:
             self._offered.append(future)
@@ -544,8 +544,8 @@ def connect(path: str | None = None) -> FileSystem:
     """
     path = path or os.environ.get("HMCFS_MOUNT")
     if path is None:
-        found = _mount_of(os.getcwd()) or _only(_mounts())
-        return FileSystem(found, _socket_of(found))
+        only = _mount_of(os.getcwd()) or _only(_mounts())
+        return FileSystem(only, _socket_of(only))
     path = os.path.realpath(path)
     try:
         is_socket = os.stat(path).st_mode & 0o170000 == 0o140000

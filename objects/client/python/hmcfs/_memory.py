@@ -68,7 +68,7 @@ def _interface(x: Any) -> memoryview:
     """Return the elements of an array whose type, as NumPy's times, has no format in a buffer."""
     import numpy
 
-    array = numpy.asarray(x)
+    array: Any = numpy.asarray(x)
     return memoryview(array.view(f"V{array.itemsize}"))
 
 
@@ -131,7 +131,8 @@ _from_memory = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssi
 
 def at(start: int, size: int) -> memoryview:
     """Return the bytes at an address, which the caller keeps alive."""
-    return _from_memory(start, size, 0x200)  # writable
+    view: memoryview = _from_memory(start, size, 0x200)  # writable
+    return view
 
 
 def address(view: memoryview) -> int:

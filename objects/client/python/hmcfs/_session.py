@@ -90,7 +90,11 @@ class Session:
         # _awaited counts the futures that an event loop awaits, and _reader reads for them.
         self._awaited = 0
         self._reader: threading.Thread | None = None
+        # _taking is set while bytes that were read are in no place where they are found again.
+        self._taking = False
         self._socket = _connect(path, timeout)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         try:
             rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
             self._received += rest
@@ -126,7 +130,21 @@ class Session:
         with self._changed:
             self._end(_errors.Closed("the session is closed"))
             self._changed.notify_all()
-        self._socket.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Close the socket when no other thread uses it: its number may be another file's afterwards."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # which wakes them
+        except OSError:
+            pass  # it has ended
+        if self._writing.acquire(timeout=_HELD):
+            try:
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._read_by in (None, threading.get_ident()), _HELD):
+                        self._socket.close()
+            finally:
+                self._writing.release()
 
     def _forked(self) -> None:
         """Leave the session to the parent, in the child of a fork."""
@@ -219,16 +237,17 @@ class Session:
         One of the threads that wait reads frames, for all of them.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while self._read_by is not None and not done():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._changed.wait(left)
-            if done():
-                return True
-            self._read_by = threading.get_ident()
-        try:
+        reader = threading.get_ident()
+        try:  # an interrupt may come anywhere from here on
+            with self._changed:
+                while self._read_by is not None and not done():
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._changed.wait(left)
+                if done():
+                    return True
+                self._read_by = reader
             while not done():
                 self._check()
                 left = None if deadline is None else deadline - time.monotonic()
@@ -236,13 +255,23 @@ class Session:
                     return False
             return True
         finally:
-            with self._changed:
-                self._read_by = None
-                self._changed.notify_all()
+            if self._read_by == reader:
+                with self._changed:
+                    self._read_by = None
+                    self._changed.notify_all()
 
     def _read(self, timeout: float | None) -> bool:
         """Read a frame for the answer it belongs to. Return False if the time ends before."""
         self._deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            read = self._read_frame()
+            self._taking = False
+            return read
+        finally:
+            if self._taking:  # an interrupt has taken bytes with it, and what follows makes no sense
+                self._abandon("it was interrupted in the middle of a frame")
+
+    def _read_frame(self) -> bool:
         try:
             kind, number, body = self._next_frame()
         except TimeoutError:
@@ -277,10 +306,12 @@ class Session:
 
     def _check(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            # Raised again, the same error would keep what those who have caught it have had.
+            raise type(self._ended)(str(self._ended))
 
     def _end(self, error: _errors.HmcfsError) -> None:
-        self._ended = error
+        if not isinstance(self._ended, _errors.Closed):
+            self._ended = error
         for answer in list(self._answers.values()):
             answer.end(error)
         self._answers.clear()
@@ -305,45 +336,53 @@ class Session:
         end = _frames.HEADER.size + size
         self._fill(end)
         body = bytes(self._received[_frames.HEADER.size : end])
+        self._taking = True
         del self._received[:end]
         return kind, number, body
 
     def _fill(self, size: int) -> None:
         while len(self._received) < size:
-            if self._deadline is not None:
-                poll = select.poll()
-                poll.register(self._socket, select.POLLIN)
-                if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-                    raise TimeoutError("no frame has arrived")
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+            if not self._poll.poll(left):
+                raise TimeoutError("no frame has arrived")
+            self._taking = True
             data = self._socket.recv(max(1 << 16, size - len(self._received)))
+            self._received += data
+            self._taking = False
             if not data:
                 raise EOFError("the connection was closed")
-            self._received += data
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
-    """Read frames for a session: as they arrive for an event loop, else now and then.
+    """Read frames for a session: as they arrive for an event loop, else now and then."""
+    while True:
+        session = of()
+        if session is None or not _read_once(session):
+            return
+        del session
+
+
+def _read_once(session: Session) -> bool:
+    """Read the frames that are there, and wait a little for more. Report whether the session goes on.
 
     A daemon that can't send its answers ends the session; a thread that waits reads them itself.
     """
-    while True:
-        session = of()
-        if session is None or session._ended is not None:
-            return
-        try:
-            if session._cancelled:
-                with session._writing:
-                    session._cancel()
-            if session._awaited > 0:
-                session.read_until(lambda: session._awaited == 0, _TICK)
-            else:
-                session.read_until(lambda: False, 0)
-        except (_errors.HmcfsError, OSError, ValueError):
-            return  # the session has ended
-        if session._awaited == 0:
-            with session._changed:
-                session._changed.wait_for(lambda: session._awaited > 0 or session._ended is not None, _TICK)
-        del session
+    if session._ended is not None:
+        return False
+    try:
+        if session._cancelled:
+            with session._writing:
+                session._cancel()
+        if session._awaited > 0:
+            session.read_until(lambda: session._awaited == 0, _TICK)
+        else:
+            session.read_until(lambda: False, 0)
+    except (_errors.HmcfsError, OSError, ValueError):
+        return False
+    if session._awaited == 0:
+        with session._changed:
+            session._changed.wait_for(lambda: session._awaited > 0 or session._ended is not None, _TICK)
+    return True
 
 
 _open: "weakref.WeakSet[Session]" = weakref.WeakSet()
