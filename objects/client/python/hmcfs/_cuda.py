@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import uuid
 import weakref
 from typing import Any, Callable
 
@@ -39,13 +40,12 @@ class Driver:
         self.call("cuInit", ctypes.c_uint(0))
         count = ctypes.c_int()
         self.call("cuDeviceGetCount", ctypes.byref(count))
-        # ordinals are the numbers of the cards here, by UUID; they differ from those of the daemon.
-        self.ordinals: dict[bytes, int] = {}
+        # ordinals are the numbers of the cards here, by their UUIDs as text; they differ from those of the daemon.
+        self.ordinals: dict[str, int] = {}
         for n in range(count.value):
-            uuid, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
+            device = ctypes.c_int()
             self.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(n))
-            self.call("cuDeviceGetUuid_v2", ctypes.byref(uuid), device)
-            self.ordinals[bytes(uuid)] = n
+            self.ordinals[self._uuid(device)] = n
 
     def call(self, name: str, *args: Any) -> None:
         code = getattr(self._library, name)(*args)
@@ -55,6 +55,13 @@ class Driver:
             reason = (text.value or b"").decode() or "unknown error"
             kind = _errors.NoMemory if code == 2 else _errors.HmcfsError
             raise kind(f"{name}: {reason} ({code})")
+
+    def _uuid(self, device: ctypes.c_int) -> str:
+        """Return the UUID of a card, or of a part of one (MIG), which only the newer function knows."""
+        whole, part = (ctypes.c_ubyte * 16)(), (ctypes.c_ubyte * 16)()
+        self.call("cuDeviceGetUuid", ctypes.byref(whole), device)
+        self.call("cuDeviceGetUuid_v2", ctypes.byref(part), device)
+        return ("GPU-" if bytes(whole) == bytes(part) else "MIG-") + str(uuid.UUID(bytes=bytes(part)))
 
     def _context(self, ordinal: int) -> ctypes.c_void_p:
         """Return the primary context of a card, which this process keeps from then on, as PyTorch does."""
@@ -105,11 +112,11 @@ class Memory:
 
     kind = "cuda"
 
-    def __init__(self, path: str, fd: int, uuid: str, piece: dict[str, Any], held: Any) -> None:
+    def __init__(self, path: str, fd: int, card: str, piece: dict[str, Any], held: Any) -> None:
         one = driver()
-        found = one.ordinals.get(_bytes(uuid))
+        found = one.ordinals.get(card)
         if found is None:
-            raise _errors.Unsupported(f"{path}: this process does not see the card {uuid}; check CUDA_VISIBLE_DEVICES, or copy the file to host/")
+            raise _errors.Unsupported(f"{path}: this process does not see the card {card}; check CUDA_VISIBLE_DEVICES, or copy the file to host/")
         self.ordinal: int = found
         self.size = int(piece["size"])
         whole = int(piece.get("allocation") or piece["offset"] + piece["size"])
@@ -122,13 +129,6 @@ class Memory:
     def keep(self) -> Any:
         """Return what keeps the memory alive."""
         return self
-
-
-def _bytes(uuid: str) -> bytes:
-    try:
-        return bytes.fromhex(uuid.partition("-")[2].replace("-", ""))
-    except ValueError:
-        return b""
 
 
 def _map(one: Driver, ordinal: int, fd: int, size: int) -> tuple[int, int, int]:
@@ -185,6 +185,5 @@ def handle_of(ordinal: int, address: int) -> tuple[str, str, int, int]:
         raise _errors.Unsupported(
             f"the memory has no IPC handle: {e}; with PyTorch, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"
         ) from e
-    uuid = next(uuid for uuid, n in one.ordinals.items() if n == ordinal).hex()
-    text = "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
-    return f"GPU-{text}", bytes(handle).hex(), address - base.value, size.value
+    card = next(text for text, n in one.ordinals.items() if n == ordinal)
+    return card, bytes(handle).hex(), address - base.value, size.value
