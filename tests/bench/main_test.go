@@ -77,7 +77,7 @@ func TestSmallObjects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	kit.Require(t, "fuse", "root", "opencl")
+	kit.Require(t, "fuse", "root", "opencl", "tool:redis-server")
 	o := defaults()
 	o.objects, o.large, o.manyKeys, o.manyBlobs, o.calls = true, devices.MiB, 20, 7, 3
 	small(t, o, objectsBegin, (&lobby{opts: o}).rows())

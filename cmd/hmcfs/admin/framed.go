@@ -30,7 +30,7 @@ const (
 	maxIdle     = 8
 	largestIdle = 256
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
-	frameBuffer = 64 << 10
+	frameBuffer = 16 << 10
 )
 
 // framed is a session whose calls are frames on the connection that holds it.

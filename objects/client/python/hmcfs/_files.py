@@ -206,7 +206,7 @@ class File(Tensor):
         self._memory = None
 
     def memory(self) -> memoryview:
-        """Return all bytes of the file, with its header."""
+        """Return all bytes of the file, with its header; of a tensor of a file those of its elements."""
         view: memoryview = self._used("host", "not the host's; read the file, or copy it to host/").view()
         return view
 
@@ -281,8 +281,11 @@ def open_file(socket_path: str, path: str) -> File:
         state = "live" if size else _attribute(fd, "state")
     finally:
         os.close(fd)
-    first = _first(memory, path) if size else b""
+    before = size - memory.size if size else 0
+    first = _first(memory, path, before) if size else b""
     kind, start = _kind_of(first, path, memory.size, dtype, shape)
+    if before > 0 and start:
+        start = 0  # a tensor of a file has a header that is not in the memory
     if start + _count(kind.shape) * kind.size > memory.size:
         raise _errors.Invalid(f"{path}: {kind.dtype} {kind.shape} is longer than the file")
     file = _make(memory, kind, start)
@@ -355,9 +358,9 @@ class _Nothing:
         return start
 
 
-def _first(memory: Any, path: str) -> bytes:
-    """Return the first bytes of a file, with the header of an array."""
-    if memory.kind == "host":
+def _first(memory: Any, path: str, before: int) -> bytes:
+    """Return the first bytes of a file, with the header of an array, of which before are not in the memory."""
+    if memory.kind == "host" and before <= 0:
         view: memoryview = memory.view()
         return view[: _MAX_NPY + 12].tobytes()
     with open(path, "rb", buffering=0) as f:
