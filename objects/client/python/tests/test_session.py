@@ -21,12 +21,12 @@ def hung(tmp_path):
 
         def serve():
             s, _ = server.accept()
+            connections.append(s)
             asked = b""
             while b"\r\n\r\n" not in asked:
                 asked += s.recv(4096)
             hello = b"\x01\x00\x00\x00name"
             s.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + _frames.HEADER.pack(len(hello), _frames.HELLO, 0, 0, 0) + hello)
-            connections.append(s)
 
         connections = []
         thread = threading.Thread(target=serve)
@@ -88,8 +88,6 @@ def test_an_interrupt_that_takes_bytes_ends_the_session(hung):
     session = _session.Session(path)
     session._socket = Interrupted(session._socket)
     call = session.start("exist", ["k"])
-    while not connections:
-        time.sleep(0.001)
     connections[0].sendall(answer(call.number))
     with pytest.raises(KeyboardInterrupt):
         call.wait(20)
