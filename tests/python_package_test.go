@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -159,20 +160,25 @@ func TestPythonDocument(t *testing.T) {
 		t.Fatalf("%d snippets", len(snippets))
 	}
 	for _, snippet := range snippets {
+		if strings.Contains(snippet[1], "hmcfs.init()") {
+			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])
+			continue
+		}
 		runPython(t, m, "-c", snippet[1])
 	}
 }
 
-// TestWheel installs the package into a new environment, without a network, and uses it.
+// TestWheel installs the package into a new environment, without a network, and uses it: all of
+// its modules, and its entry point for fsspec.
 func TestWheel(t *testing.T) {
 	kit.Check(t)
-	kit.Require(t, "numpy", "pip", "setuptools", "wheel")
+	kit.Require(t, "fsspec", "numpy", "pip", "setuptools", "wheel")
 	m := mnt.Mount(t, mnt.Options{})
 	dir := t.TempDir()
 	run := func(name string, args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Env = append(os.Environ(), "HMCFS_MOUNT="+m.Dir, "PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")
+		cmd.Env = append(os.Environ(), "HMCFS_MOUNT="+m.Dir, "PYTHONPATH=", "PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
@@ -183,14 +189,16 @@ func TestWheel(t *testing.T) {
 		t.Fatalf("%v, %v", wheels, err)
 	}
 	env := filepath.Join(dir, "env")
-	run(kit.Python(), "-m", "venv", "--without-pip", env)
+	run(kit.Python(), "-m", "venv", "--without-pip", "--system-site-packages", env)
 	inside := filepath.Join(env, "bin", "python")
 	run(kit.Python(), "-m", "pip", "--python", inside, "install", "-q", wheels[0])
 	run(inside, "-c", `
-import hmcfs
+import fsspec, hmcfs, hmcfs.compat.datasystem, hmcfs.compat.hmc
 with hmcfs.connect() as fs:
     fs.set("wheel", bytes(range(256)) * 40)
     assert fs.get("wheel") == bytes(range(256)) * 40
+with fsspec.open("hmcfs://keys/wheel") as f:
+    assert f.read() == bytes(range(256)) * 40
 assert "site-packages" in hmcfs.__file__, hmcfs.__file__
 `)
 }

@@ -158,3 +158,14 @@ func TestChild(t *testing.T) {
 		t.Error("a plain run is taken for a child")
 	}
 }
+
+// TestSmallRanks is TestSmall for a row of ranks in Python.
+func TestSmallRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "numpy")
+	o := defaults()
+	o.ranks, o.rankCalls, o.python, o.rows = true, 2, "../../objects/client/python", "send and receive of 16"
+	small(t, o, ranksBegin, (&ranks{opts: o}).rows()[2:3])
+}

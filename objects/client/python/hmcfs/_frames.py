@@ -29,10 +29,14 @@ RULES = {None: 0, "skip": 1, "replace": 2, "fail": 3}
 
 
 class Blobs(NamedTuple):
-    """The memory of one key: blobs of (memory, offset, size), all on one device."""
+    """The memory of one key: blobs of (memory, offset, size), all on one device.
+
+    start is where a read begins in each blob of the key.
+    """
 
     device: str
     blobs: Sequence[tuple[int, int, int]]
+    start: int = 0
 
 
 class Line(NamedTuple):
@@ -73,7 +77,7 @@ def call(
     for one in lists:
         device = one.device.encode()
         parts.append(bytes((len(device),)) + device)
-        parts.append(_LIST.pack(0, len(one.blobs)))
+        parts.append(_LIST.pack(one.start, len(one.blobs)))
         for blob in one.blobs:
             parts.append(_BLOB.pack(*blob))
     size = sum(map(len, parts))

@@ -60,7 +60,7 @@ class Answer:
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
         if not self._session.read_until(lambda: self.over, limit):
-            raise _errors.Disconnected(f"{self._session.path}: the daemon does not answer")
+            raise _errors.Disconnected(f"{self._session.path}: {self._session._peer} does not answer")
         if self.fault is not None:
             raise self.fault
         return self.lines
@@ -73,28 +73,12 @@ class Session:
     a call needs no switch of threads. After a fork the child must open a session of its own.
     """
 
+    # _peer is the process at the other end.
+    _peer = "the daemon"
+
     def __init__(self, path: str, timeout: float = 10.0) -> None:
-        self.path = path
-        self._writing = threading.Lock()
-        # _changed guards _read_by, the thread that reads, and is notified of every frame.
-        self._changed = threading.Condition()
-        self._read_by: int | None = None
-        self._answers: dict[int, Answer] = {}
-        # _cancelled are calls whose ends are still to be sent.
-        self._cancelled: collections.deque[Answer] = collections.deque()
-        self._number = 0
-        self._received = bytearray()
-        self._ended: _errors.HmcfsError | None = None
-        # _deadline is the time at which the thread that reads gives up.
-        self._deadline: float | None = None
-        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
-        self._awaited = 0
-        self._reader: threading.Thread | None = None
-        # _taking is set while bytes that were read are in no place where they are found again.
-        self._taking = False
+        self._prepare(path)
         self._socket = _connect(path, timeout)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
         try:
             rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
             self._received += rest
@@ -117,6 +101,27 @@ class Session:
             raise
         with _open_lock:
             _open.add(self)
+
+    def _prepare(self, path: str) -> None:
+        self.path = path
+        self._writing = threading.Lock()
+        # _changed guards _read_by, the thread that reads, and is notified of every frame.
+        self._changed = threading.Condition()
+        self._read_by: int | None = None
+        self._answers: dict[int, Answer] = {}
+        # _cancelled are calls whose ends are still to be sent.
+        self._cancelled: collections.deque[Answer] = collections.deque()
+        self._number = 0
+        self._received = bytearray()
+        self._ended: _errors.HmcfsError | None = None
+        # _deadline is the time at which the thread that reads gives up.
+        self._deadline: float | None = None
+        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
+        self._awaited = 0
+        self._reader: threading.Thread | None = None
+        # _taking is set while bytes that were read are in no place where they are found again.
+        self._taking = False
+        self._poll: select.poll | None = None
 
     def close(self) -> None:
         """End the session: what belonged to it is released when this returns."""
@@ -196,7 +201,7 @@ class Session:
         finally:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
-                self._abandon("the daemon did not end a call that was cancelled")
+                self._abandon(f"{self._peer} did not end a call that was cancelled")
 
     def cancel_later(self, answer: Answer) -> None:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
@@ -278,9 +283,9 @@ class Session:
             return False
         except (OSError, EOFError, ValueError) as e:
             kind, number, body = _frames.ENDED, 0, b""
-            reason = f"{self.path}: the daemon has ended, or the session: {e}"
+            reason = f"{self.path}: {self._peer} has ended, or the session: {e}"
         else:
-            reason = f"{self.path}: the daemon has ended the session"
+            reason = f"{self.path}: {self._peer} has ended the session"
         with self._changed:
             if kind == _frames.ENDED:
                 self._end(_errors.Disconnected(reason))
@@ -343,14 +348,20 @@ class Session:
     def _fill(self, size: int) -> None:
         while len(self._received) < size:
             left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+            if self._poll is None:
+                self._poll = select.poll()
+                self._poll.register(self._socket, select.POLLIN)
             if not self._poll.poll(left):
                 raise TimeoutError("no frame has arrived")
             self._taking = True
-            data = self._socket.recv(max(1 << 16, size - len(self._received)))
+            data = self._receive(max(1 << 16, size - len(self._received)))
             self._received += data
             self._taking = False
             if not data:
                 raise EOFError("the connection was closed")
+
+    def _receive(self, size: int) -> bytes:
+        return self._socket.recv(size)
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
