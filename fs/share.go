@@ -11,14 +11,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-func callerOf(c *fuse.Caller) objects.Caller {
-	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
-}
-
 // sharing serves the xattrs bind and handle, by which processes and files share memory.
 type sharing struct {
-	store *objects.Store
-	log   *zap.Logger
+	store  *objects.Store
+	guests *guests
+	log    *zap.Logger
 }
 
 // explained logs why a key is invalid: the caller sees only a number.
@@ -37,7 +34,7 @@ func (s *sharing) explained(err error) error {
 func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) error {
 	memory, err := share.Parse(value)
 	if err == nil {
-		err = s.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
+		err = s.store.Bind(background(), ino, s.guests.callerOf(who), objects.BindRequest{Memory: memory})
 	}
 	if err != nil {
 		// The caller sees only a number; the log has the cause.
@@ -55,7 +52,7 @@ func (s *sharing) exportHandle(ino metadata.Ino, tensor string, who *fuse.Caller
 	if err == nil && !a.IsRegular() {
 		return nil, metadata.ErrNoXattr
 	}
-	out, err := s.store.Export(background(), ino, callerOf(who), objects.ExportOptions{Tensor: tensor})
+	out, err := s.store.Export(background(), ino, s.guests.callerOf(who), objects.ExportOptions{Tensor: tensor})
 	if err != nil {
 		s.log.Info("could not export memory", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 		return nil, err

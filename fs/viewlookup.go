@@ -16,15 +16,16 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
 // lookupMissing answers a name that the store does not have: with the view of a file, or as
 // missing. The kernel may not cache a missing name that can, without the kernel's own
-// doing, become or cease to be a view, or be made by hmcfs or by another node.
+// doing, become or cease to be a view, or be made by hmcfs, by another node
+// or by a session; nor any for long, since the first session may come later.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	if !hasViews(parent) {
 		return fuse.OK
 	}
 	file, ok := tensors.FileOf(name)
 	if !ok {
-		if name != keyedName && !f.store.Volatile(parent) && f.opts.Cluster == nil {
-			out.SetEntryTimeout(f.timeout)
+		if name != keyedName && !f.store.Volatile(parent) && !isShared(f) {
+			out.SetEntryTimeout(min(f.timeout, keepShared))
 		}
 		return fuse.OK
 	}

@@ -26,7 +26,7 @@ func runPython(t *testing.T, m *mnt.M, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-B"}, args...)...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t), "HMCFS_MOUNT="+m.Dir)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("python: %v\n%s", err, out)
 	}
@@ -159,6 +159,12 @@ func TestPythonDocument(t *testing.T) {
 	if len(snippets) < 3 {
 		t.Fatalf("%d snippets", len(snippets))
 	}
+	// fsspec finds hmcfs:// by the entry point of an installed package, as TestWheel checks.
+	site := filepath.Join(t.TempDir(), "hmcfs-0.dist-info")
+	must(t, os.Mkdir(site, 0o700))
+	must(t, os.WriteFile(filepath.Join(site, "METADATA"), []byte("Name: hmcfs\nVersion: 0\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(site, "entry_points.txt"), []byte("[fsspec.specs]\nhmcfs = hmcfs._fsspec:HmcfsFileSystem\n"), 0o600))
+	t.Setenv("PYTHONPATH", filepath.Dir(site))
 	for _, snippet := range snippets {
 		if strings.Contains(snippet[1], "hmcfs.init()") {
 			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])

@@ -30,6 +30,8 @@ type answer struct {
 	ctx context.Context //nolint:containedctx // an answer belongs to one call
 	// stop ends the watch on the call's context.
 	stop func() bool
+	// into receives the data of the answer to a call on files; nil is none.
+	into []byte
 	// over is true when the last frame has been read.
 	over bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
@@ -47,12 +49,14 @@ type answer struct {
 type part struct {
 	kind frames.Kind
 	body []byte
+	// data is the rest of the frame if it was read into the answer's memory.
+	data []byte
 }
 
 // add adds a frame that has arrived; its body becomes the answer's.
-func (a *answer) add(kind frames.Kind, body []byte) {
+func (a *answer) add(p part) {
 	a.mu.Lock()
-	a.parts = append(a.parts, part{kind, body})
+	a.parts = append(a.parts, p)
 	a.mu.Unlock()
 	a.signal()
 }
@@ -83,7 +87,7 @@ func (a *answer) next() (part, error) {
 			p := a.parts[0]
 			a.parts = a.parts[1:]
 			a.mu.Unlock()
-			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure
+			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
 			return p, nil
 		}
 		err := a.err

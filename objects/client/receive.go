@@ -13,36 +13,57 @@ import (
 // receiver reads frames. A frame whose reading was interrupted is continued.
 type receiver struct {
 	in *bufio.Reader
-	// head is that of the frame that body is of; got bytes of it have arrived.
+	// head is that of the frame that p is of; got bytes of it have arrived.
 	head frames.Header
-	body []byte
+	p    part
 	got  int
 	half bool
 }
 
-// next reads one frame, whose body becomes the caller's.
-func (r *receiver) next() (frames.Header, []byte, error) {
+// next reads one frame, whose body becomes the caller's. place returns the memory for the data of
+// an answer to a call on files, or nil.
+func (r *receiver) next(place func(id uint64) []byte) (frames.Header, part, error) {
 	if !r.half {
 		head, err := r.in.Peek(frames.HeaderSize)
 		if err != nil {
-			return frames.Header{}, nil, err
+			return frames.Header{}, part{}, err
 		}
 		if r.head, err = frames.ParseHeader(head); err == nil {
 			_, err = r.in.Discard(frames.HeaderSize)
 		}
 		if err != nil {
-			return frames.Header{}, nil, err
+			return frames.Header{}, part{}, err
 		}
-		r.body, r.got, r.half = make([]byte, r.head.Size), 0, true
+		r.p, r.got, r.half = partFor(r.head, place), 0, true
 	}
-	for r.got < len(r.body) {
-		n, err := r.in.Read(r.body[r.got:])
+	for r.got < int(r.head.Size) {
+		to := r.p.data
+		if r.got < len(r.p.body) {
+			to = r.p.body[r.got:]
+		} else {
+			to = to[r.got-len(r.p.body):]
+		}
+		n, err := r.in.Read(to)
 		if r.got += n; err != nil {
-			return frames.Header{}, nil, err
+			return frames.Header{}, part{}, err
 		}
 	}
-	r.half = false
-	return r.head, r.body, nil
+	p := r.p
+	r.p, r.half = part{}, false
+	return r.head, p, nil
+}
+
+// partFor returns the memory for a frame.
+func partFor(h frames.Header, place func(id uint64) []byte) part {
+	p, size := part{kind: h.Kind}, int(h.Size)
+	if h.Kind == frames.KindFileAnswer && size > frames.FileAnswerFixed {
+		if to := place(h.ID); size-frames.FileAnswerFixed <= len(to) {
+			p.data = to[:size-frames.FileAnswerFixed]
+			size = frames.FileAnswerFixed
+		}
+	}
+	p.body = make([]byte, size)
+	return p
 }
 
 // readFor reads frames, and passes them to the answers that they belong to, until there is one
@@ -50,7 +71,7 @@ func (r *receiver) next() (frames.Header, []byte, error) {
 func (s *Session) readFor(a *answer) {
 	defer func() { s.role <- struct{}{} }()
 	for !a.ready() {
-		h, body, err := s.in.next()
+		h, p, err := s.in.next(s.place)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// It was interrupted, perhaps for another answer.
 			_ = s.conn.SetReadDeadline(time.Time{}) // a closed connection fails the next read
@@ -64,9 +85,19 @@ func (s *Session) readFor(a *answer) {
 		of := s.answers[h.ID]
 		s.mu.Unlock()
 		if of != nil {
-			of.add(h.Kind, body)
+			of.add(p)
 		}
 	}
+}
+
+// place returns the memory for the data of the answer to a call.
+func (s *Session) place(id uint64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.answers[id]; a != nil {
+		return a.into
+	}
+	return nil
 }
 
 // interrupt makes the goroutine that reads look at its answer.

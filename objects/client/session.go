@@ -126,14 +126,14 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
 	hello := receiver{in: in}
-	h, body, err := hello.next()
+	h, p, err := hello.next(nil)
 	if err != nil {
 		return frames.Hello{}, err
 	}
 	if h.Kind != frames.KindHello {
 		return frames.Hello{}, errAnswer
 	}
-	return frames.ParseHello(body)
+	return frames.ParseHello(p.body)
 }
 
 // Close ends the session and returns once the daemon has released everything that belonged to
@@ -227,7 +227,7 @@ func (s *Session) send(frame []byte) {
 // writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(frame []byte) {
+func (s *Session) writeLocked(pieces ...[]byte) {
 	// The deadline is renewed before it has used up half of its time.
 	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
 		s.deadline = now.Add(sendLimit)
@@ -236,7 +236,7 @@ func (s *Session) writeLocked(frame []byte) {
 	if s.cut {
 		return
 	}
-	if _, err := s.conn.Write(frame); err != nil {
+	if err := writePieces(s.conn, pieces); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		_ = s.conn.CloseWrite()

@@ -1,12 +1,12 @@
 // Package admin serves a mount's admin socket: the endpoints of package adminapi, the
 // metrics for Prometheus and, when debugging, profiles. A [Server] listens on the socket;
 // it passes requests to a [Backend], a [Sharer], a [Keyed] and a [Collector], which the
-// daemon implements.
+// daemon implements, and those about files to fs.Files.
 //
 // The kernel identifies the client when it connects (SO_PEERCRED, SO_PEERGROUPS). Root and
 // the user who mounted may send every request. On a mount that admits other users, these
 // may bind and export only with a descriptor of the file, since by name they could refer
-// to files that they cannot reach; they may also use sessions, keys and events, where each
+// to files that they cannot reach; they may also use sessions, files, keys and events, where each
 // user acts with its own permissions.
 //
 // # Sessions
@@ -17,7 +17,8 @@
 // own. If its call takes longer than about a millisecond, another goroutine reads (turns). At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
-// sessions, before it ends the sharing of memory.
+// sessions, before it ends the sharing of memory. The open files of a session are closed after
+// its last call.
 //
 // The calls of one user use at most a fixed amount of memory, by an estimate that exceeds
 // their actual use; further calls wait over HTTP, and are refused in frames, whose reader must
@@ -42,6 +43,7 @@
 //	sessions.mu
 //	  listener.mu
 //	endings.mu
+//	openFiles.mu
 //	turns.mu
 //	framed.mu
 //	framed.sending

@@ -40,6 +40,7 @@ type framed struct {
 	one    *session
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
+	files  *openFiles     // nil if the server has no files
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
@@ -98,6 +99,10 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	}
 	ctx, abandon := context.WithCancel(ctx)
 	s.sessions.track(c, one, abandon)
+	if s.opts.Files != nil {
+		f.files = s.openFiles(ctx, c, one)
+		one.files = f.files
+	}
 	if err := f.send(hello); err != nil {
 		return err
 	}
@@ -159,6 +164,8 @@ func (f *framed) frame(ctx context.Context) (more bool, err error) {
 	case err != nil:
 	case h.Kind == frames.KindCall:
 		err = f.call(ctx, h)
+	case h.Kind == frames.KindFile:
+		err = f.fileCall(h) //nolint:contextcheck // calls on files end with the session
 	case h.Kind == frames.KindCancel && h.Size == 0:
 		f.cancel(h.ID)
 	default:
@@ -267,7 +274,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 
 // take executes a call in the reading goroutine, which is faster than in another one. If it
 // takes long, another goroutine reads the next frames meanwhile.
-func (f *framed) take(ctx context.Context, c *framedCall) error {
+func (f *framed) take(ctx context.Context, c interface{ run(ctx context.Context) }) error {
 	now := f.turn.Add(1)
 	f.server.turns.watch()
 	c.run(ctx)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Sequence
 
-PROTOCOL = "hmcfs-frames-1"
+PROTOCOL = "hmcfs-frames-2"
 MAX_BODY = 64 << 20
 HEADER = struct.Struct("<IBBHQ")
 _CALL = struct.Struct("<BBHIIIqqQ")

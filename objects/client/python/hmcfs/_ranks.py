@@ -490,11 +490,11 @@ class Communicator:
 
     def send(self, x: Any, to: int, tag: int = 0, *, timeout: float | None = None) -> None:
         """Send an array: it may change when this returns."""
-        self._finish(self.isend(x, to, tag, timeout=timeout))
+        self._run("send", source=x, peer=self._peer_of(to, "send"), number=tag, timeout=timeout)
 
     def recv(self, out: Any, source: int, tag: int = 0, *, timeout: float | None = None) -> Any:
         """Receive the next message of a rank and tag into out, and return it."""
-        return self._finish(self.irecv(out, source, tag, timeout=timeout))
+        return self._run("recv", result=out, peer=self._peer_of(source, "recv"), number=tag, timeout=timeout)
 
     def _message(self, verb: str, x: Any, peer: int, tag: int, timeout: float | None) -> _Request:
         self._give_back()
@@ -512,13 +512,6 @@ class Communicator:
             with self._lock:
                 self._requests.append(request)
         return request
-
-    def _finish(self, request: _Request) -> Any:
-        try:
-            return request.result()
-        finally:
-            self._link.stop(request._answer)
-            request.settle()
 
     # Windows
 
