@@ -37,7 +37,30 @@ func TestPythonPackage(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "pytest")
 	m := mnt.Mount(t, mnt.Options{})
-	runPython(t, m, "-m", "pytest", "-q", "-p", "no:cacheprovider", pythonFolder(t))
+	withTorch := filepath.Join(pythonFolder(t), "tests", "test_torch.py")
+	t.Run("numpy", func(t *testing.T) {
+		runPytest(t, m, pythonFolder(t), "--ignore", withTorch)
+	})
+	t.Run("torch", func(t *testing.T) {
+		kit.Require(t, "torch")
+		runPytest(t, m, withTorch)
+	})
+}
+
+// runPytest runs tests of the Python package.
+func runPytest(t *testing.T, m *mnt.M, args ...string) {
+	t.Helper()
+	// A plugin of a package that PyTorch needs would make each start slower.
+	runPython(t, m, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"}, args...)...)
+}
+
+// TestPythonCUDA opens, loads and binds memory of cards in Python.
+func TestPythonCUDA(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy", "pytest")
+	m := mountCards(t)
+	t.Setenv("HMCFS_CARDS", m.Dir)
+	runPytest(t, m, filepath.Join(pythonFolder(t), "tests", "test_cuda.py"))
 }
 
 // TestPythonAfterKill kills the daemon of a Python program: its calls fail, its arrays stay, and it
@@ -46,11 +69,13 @@ func TestPythonAfterKill(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
 	m := mnt.Mount(t, mnt.Options{})
-	must(t, os.WriteFile(m.Path("host", "x"), kit.Bytes(1, 0, 100_000), 0o600))
+	for _, device := range []string{"host", "sim0"} {
+		must(t, os.WriteFile(m.Path(device, "x"), kit.Bytes(1, 0, 100_000), 0o600))
+	}
 	want := filepath.Join(t.TempDir(), "want")
 	must(t, os.WriteFile(want, kit.Bytes(1, 0, 100_000), 0o600))
 	cmd := exec.CommandContext(t.Context(), kit.Python(), "-B", "-c", `
-import hmcfs, sys
+import errno, hmcfs, os, sys
 def step():
     print("ready", flush=True)
     sys.stdin.readline()
@@ -64,13 +89,35 @@ fs = hmcfs.connect()
 fs.set("k", b"value")
 offered = fs.publish("never", bytearray(10))
 x = fs.open("host/x").numpy()
+y = fs.open("sim0/x").numpy()
+z = fs.empty(1000)
+z[:] = 7
+bound = fs.bind("host/bound", z)
 step()
 assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
 fails(lambda: offered.result(timeout=60))
-assert x.tobytes() == open(sys.argv[1], "rb").read()
+want = open(sys.argv[1], "rb").read()
+assert x.tobytes() == y.tobytes() == want
+y[:] = 5
+fails(lambda: fs.open("sim0/x"))
 step()
 again = hmcfs.connect()
 assert again.get("k") == b"value"
+# The next daemon does not know that x is mapped, and takes no page of it away all the same.
+for take in (lambda: os.truncate(again.path + "/host/x", 10), lambda: open(again.path + "/host/x", "wb")):
+    try:
+        take()
+        raise AssertionError("the memory of x was taken away")
+    except OSError as e:
+        assert e.errno == errno.EBUSY, e
+x[:1] = 200
+assert x.tobytes() == open(again.path + "/host/x", "rb").read()
+os.remove(again.path + "/host/x")
+assert x.tobytes()[1:] == want[1:] and (y == 5).all()
+assert isinstance(fails(lambda: again.open("sim0/x")), hmcfs.Lost)
+assert open(again.path + "/host/bound", "rb").read() == z.tobytes()
+bound.close()
+assert not os.path.exists(again.path + "/host/bound")
 again.close()
 fs.close()
 print("done", flush=True)
