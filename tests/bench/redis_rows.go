@@ -177,7 +177,7 @@ func (c *beside) open(ctx context.Context, prefix string, n int, size devices.Si
 	return r, err
 }
 
-// load is what a client of a side has: keys of one size, and how often it calls.
+// load describes a client of a side: its keys, of one size, and how often it calls.
 type load struct {
 	prefix      string
 	keys, calls int
