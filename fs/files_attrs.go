@@ -142,7 +142,7 @@ func (g *Guest) StatFS(ctx context.Context, name string) (usage devices.Usage, e
 			return fault
 		}
 		header := g.header(at.ino)
-		usage, fault = g.fs.usage(w.cancel, &header)
+		usage, fault = usageOf(g.fs, w.cancel, &header)
 		return g.denied(fault)
 	})
 	return usage, err

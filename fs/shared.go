@@ -129,12 +129,12 @@ func keepFor(o *Options) time.Duration {
 
 // isShared reports whether others than the kernel change files of this node: other nodes, or
 // sessions.
-func (f *filesystem) isShared() bool { return f.opts.Cluster != nil || f.guests.seen.Load() }
+func isShared(f *filesystem) bool { return f.opts.Cluster != nil || f.guests.seen.Load() }
 
 // ownInodeStatus is inodeStatus for an inode of this node, which can disappear without the
 // kernel's knowledge only where others change files.
 func (f *filesystem) ownInodeStatus(err error) fuse.Status {
-	if f.isShared() {
+	if isShared(f) {
 		return f.errs.inodeStatus(err)
 	}
 	return f.errs.status(err)

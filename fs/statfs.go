@@ -20,7 +20,7 @@ const (
 // directories, that of all devices together, and for nodes/NODE that of the node's devices.
 func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
-	usage, err := f.usage(cancel, header)
+	usage, err := usageOf(f, cancel, header)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -37,7 +37,8 @@ func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *
 	return fuse.OK
 }
 
-func (f *filesystem) usage(cancel <-chan struct{}, header *fuse.InHeader) (devices.Usage, error) {
+// usageOf returns the use of the device that an inode is on.
+func usageOf(f *filesystem, cancel <-chan struct{}, header *fuse.InHeader) (devices.Usage, error) {
 	ino := metadata.Ino(header.NodeId)
 	if n := f.provided(ino); n != nil {
 		var err error

@@ -30,7 +30,7 @@ type cache struct {
 	seed   maphash.Seed
 	inodes [cacheShards]cacheShard[Ino, Inode]
 	names  [cacheShards]cacheShard[nameKey, cachedName]
-	keys   [cacheShards]cacheShard[string, Ino]
+	keys   [cacheShards]cacheShard[string, keyHolder]
 	xattrs [cacheShards]cacheShard[xattrName, cachedXattr]
 }
 
@@ -77,12 +77,14 @@ func (c *cache) ofName(k nameKey) *cacheShard[nameKey, cachedName] {
 }
 
 // ofKey returns the shard of a key.
-func (c *cache) ofKey(key string) *cacheShard[string, Ino] {
+func (c *cache) ofKey(key string) *cacheShard[string, keyHolder] {
 	return &c.keys[maphash.String(c.seed, key)%cacheShards]
 }
 
 // ofXattr returns the shard of an inode's attributes.
-func (c *cache) ofXattr(ino Ino) *cacheShard[xattrName, cachedXattr] { return &c.xattrs[uint64(ino)%cacheShards] }
+func (c *cache) ofXattr(ino Ino) *cacheShard[xattrName, cachedXattr] {
+	return &c.xattrs[uint64(ino)%cacheShards]
+}
 
 // keeps reports whether the cache may have an entry for a key of the KV.
 func (*cache) keeps(key []byte) bool {

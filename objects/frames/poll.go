@@ -23,7 +23,7 @@ const (
 )
 
 // Pollers bounds the readers that poll at one time: more than the processors allow would only
-// delay each other, and those for whom they wait. The zero value allows none. A nil *Pollers
+// delay each other, and the peers. The zero value allows none. A nil *Pollers
 // sets no bound.
 type Pollers struct {
 	most   int32

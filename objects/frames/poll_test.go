@@ -21,7 +21,7 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if a, err = net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr)); err == nil {
+	if a, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: l.Addr().String(), Net: "unix"}); err == nil {
 		b, err = l.AcceptUnix()
 	}
 	if err != nil {
@@ -45,14 +45,14 @@ func TestPoller(t *testing.T) {
 			want := kit.Bytes(7, 0, 300_000)
 			sent := make(chan error, 1)
 			go func() {
-				var err error
-				for off, n := 0, 1; off < len(want) && err == nil; off, n = off+n, min(3*n, len(want)-off-n) {
-					_, err = a.Write(want[off : off+n])
+				var failed error
+				for off, n := 0, 1; off < len(want) && failed == nil; off, n = off+n, min(3*n, len(want)-off-n) {
+					_, failed = a.Write(want[off : off+n])
 					if off%2 == 0 {
-						time.Sleep(time.Millisecond) // longer than it polls
+						<-time.After(time.Millisecond) // longer than it polls
 					}
 				}
-				sent <- errors.Join(err, a.CloseWrite())
+				sent <- errors.Join(failed, a.CloseWrite())
 			}()
 			got, err := io.ReadAll(in)
 			if err != nil || !bytes.Equal(got, want) {
@@ -61,8 +61,8 @@ func TestPoller(t *testing.T) {
 			if err = <-sent; err != nil {
 				t.Error(err)
 			}
-			if n, err := in.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-				t.Errorf("behind the end: %d, %v", n, err)
+			if n, over := in.Read(make([]byte, 1)); n != 0 || !errors.Is(over, io.EOF) {
+				t.Errorf("behind the end: %d, %v", n, over)
 			}
 		})
 	}
@@ -83,8 +83,8 @@ func TestPollerIsInterrupted(t *testing.T) {
 	read := func(p []byte) <-chan outcome {
 		done := make(chan outcome, 1)
 		go func() {
-			n, err := in.Read(p)
-			done <- outcome{n, err}
+			n, failed := in.Read(p)
+			done <- outcome{n, failed}
 		}()
 		return done
 	}

@@ -54,14 +54,16 @@ func startRedis(ctx context.Context, dir string) (*redis, error) {
 	if err := r.server.Start(); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && ctx.Err() == nil; {
 		if _, err := os.Stat(r.socket); err == nil {
 			return r, nil
 		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, errors.Join(errors.New("redis-server does not listen"), r.stop())
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
+	return nil, errors.Join(errors.New("redis-server does not listen"), r.stop())
 }
 
 func (r *redis) script() string { return filepath.Join(r.dir, "calls.py") }
@@ -90,7 +92,7 @@ func (r *redis) rate(ctx context.Context, call string, size devices.Size, calls,
 	return redisRate(out, call)
 }
 
-// redisRate parses the report: "SET","47619.05",…
+// redisRate parses the report: "SET","47619.05",….
 func redisRate(report, call string) (float64, error) {
 	in := csv.NewReader(strings.NewReader(report))
 	in.FieldsPerRecord = -1

@@ -32,7 +32,8 @@ type remote struct {
 	session    *client.Session
 	prefix     string
 	keys       []string
-	old        []string // other keys of the memory
+	old        []string // all keys of the memory
+	named      int      // how many keys it has had
 	src, dst   []hetero.DeviceBlobList
 	all        []byte
 	size, half devices.Size
@@ -68,7 +69,8 @@ func (b *lobby) remote(ctx context.Context, prefix string, n int, size devices.S
 // it names.
 func (r *remote) rename() {
 	for i := range r.keys {
-		r.keys[i] = r.prefix + "-" + strconv.Itoa(len(r.old))
+		r.keys[i] = r.prefix + "-" + strconv.Itoa(r.named)
+		r.named++
 		r.old = append(r.old, r.keys[i])
 	}
 }
@@ -175,14 +177,21 @@ func (c *beside) open(ctx context.Context, prefix string, n int, size devices.Si
 	return r, err
 }
 
+// load describes a client of a side: its keys, of one size, and how often it calls.
+type load struct {
+	prefix      string
+	keys, calls int
+	size        devices.Size
+}
+
 // measured returns a side that prepares a client's keys with one call, and measures another.
-func (c *beside) measured(name, prefix string, n, times int, size devices.Size, prepare, call func(*remote, context.Context) error) side {
+func (c *beside) measured(name string, l load, prepare, call func(*remote, context.Context) error) side {
 	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
-		r, err := c.open(ctx, prefix, n, size)
+		r, err := c.open(ctx, l.prefix, l.keys, l.size)
 		if err == nil {
 			err = prepare(r, ctx)
 		}
-		for range times/10 + 1 { // a first part is not timed, as in the programs of Redis
+		for range l.calls/10 + 1 { // a first part is not timed, as in the programs of Redis
 			if err == nil {
 				err = call(r, ctx)
 			}
@@ -190,7 +199,7 @@ func (c *beside) measured(name, prefix string, n, times int, size devices.Size, 
 		if err != nil {
 			return 0, err
 		}
-		took, err := calls(times, func(ctx context.Context) error { return call(r, ctx) })(ctx)
+		took, err := calls(l.calls, func(ctx context.Context) error { return call(r, ctx) })(ctx)
 		if err == nil {
 			err = errors.Join(r.mget(ctx), r.check(), r.forget(ctx))
 		}
@@ -218,13 +227,14 @@ func (c *beside) rows() []row {
 // single compares calls of one key, from Go and from Python.
 func (c *beside) single(call string, size devices.Size, bound float64) row {
 	times := max(1, c.lobby.opts.calls*int(smallKey)/int(max(smallKey, size/16)))
-	ours := c.measured("mget", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).mset, (*remote).mget)
-	extra := c.measured("h2d", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).d2h, (*remote).mget)
+	one := load{prefix: fmt.Sprintf("one-%d", uint64(size)), keys: 1, calls: times, size: size}
+	ours := c.measured("mget", one, (*remote).mset, (*remote).mget)
+	extra := c.measured("h2d", one, (*remote).d2h, (*remote).mget)
 	command := "GET"
 	if call == "set" {
 		command = "SET"
-		ours = c.measured("mset", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).mset, (*remote).setFresh)
-		extra = c.measured("d2h", fmt.Sprintf("one-%d", uint64(size)), 1, times, size, (*remote).d2h, (*remote).d2h)
+		ours = c.measured("mset", one, (*remote).mset, (*remote).setFresh)
+		extra = c.measured("d2h", one, (*remote).d2h, (*remote).d2h)
 	}
 	python := func(name, store string, at func() string) side {
 		return side{Name: name, Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
@@ -260,7 +270,7 @@ func (c *beside) many(call string, bound float64) row {
 	if call == "set" {
 		name, command, run = "mset", "SET", (*remote).setFresh
 	}
-	ours := c.measured(name, "many", inOneCall, times, smallKey, (*remote).mset, run)
+	ours := c.measured(name, load{prefix: "many", keys: inOneCall, calls: times, size: smallKey}, (*remote).mset, run)
 	each := ours.Run
 	ours.Run = func(ctx context.Context) (float64, error) {
 		took, err := each(ctx)
@@ -314,10 +324,7 @@ func (c *beside) crowd() row {
 
 // handOver compares a hand-over between two sessions with the copy of its bytes.
 func (c *beside) handOver() row {
-	size := 16 * devices.MiB
-	if c.lobby.opts.large < size {
-		size = c.lobby.opts.large
-	}
+	size := min(16*devices.MiB, c.lobby.opts.large)
 	both := func(ctx context.Context) (from, to *remote, err error) {
 		if from, err = c.open(ctx, "hand-over", 1, size); err == nil {
 			to, err = c.open(ctx, "hand-over-to", 1, size)
@@ -389,7 +396,7 @@ func (c *beside) opened() row {
 		sides: []side{first, second},
 		wants: []want{{of: first.Name, bound: 1e-3, atMost: true}, {of: first.Name, against: second.Name, bound: 1.2, atMost: true}},
 		notes: []string{"From Python, with the package hmcfs: open, the array, one byte of it, close."},
-		after: removing(path(large), path(devices.MiB)),
+		after: func() error { return removeAll(path(large), path(devices.MiB)) },
 	}
 }
 

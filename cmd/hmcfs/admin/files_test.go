@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
@@ -49,7 +49,12 @@ func newFilesRig(t testing.TB, uid int) *keyedRig {
 			t.Error(err)
 		}
 	})
-	return newKeyedRigWith(t, uid, func(o *admin.Options) { o.Files, o.Calls = files, admin.NewCalls(nil) })
+	refusals := &admin.Refusals{}
+	r := newKeyedRigWith(t, uid, func(o *admin.Options) {
+		o.Files, o.Calls, o.Refusals = files, admin.NewCalls(nil), refusals
+	})
+	r.refusals = refusals
+	return r
 }
 
 // file sends a call on files.
@@ -289,7 +294,10 @@ func TestFileCallsAreBounded(t *testing.T) {
 			f.file(frames.FileRead, id, frames.FileCall{Handle: handle, Size: frames.MaxFileData})
 		}
 	}()
-	time.Sleep(50 * time.Millisecond) // the answers stay unread
+	// The answers stay unread until the memory of the user is exhausted.
+	kit.Eventually(t, sessionPatience, func() bool {
+		return slices.ContainsFunc(r.refusals.Limits(), func(l metadata.LimitStatus) bool { return l.Name == "user-call-bytes" && l.Refused > 0 })
+	})
 	var served, busy int
 	for range calls {
 		switch _, a := f.answered(); {
@@ -301,7 +309,7 @@ func TestFileCallsAreBounded(t *testing.T) {
 			t.Errorf("%+v", a.Errno)
 		}
 	}
-	if served == 0 || served+busy != calls {
+	if served == 0 || busy == 0 || served+busy != calls {
 		t.Errorf("%d served, %d refused", served, busy)
 	}
 	open, fault := 1, syscall.Errno(0)
@@ -421,4 +429,63 @@ func TestFilesAllocateLittle(t *testing.T) {
 		t.Error("other bytes were read")
 	}
 	fatal(t, f.Close())
+}
+
+// TestFilesOfManyAtOnce has sessions create, move, link and remove the same names at once: each call
+// succeeds or has an errno of the race, and nothing is left open.
+func TestFilesOfManyAtOnce(t *testing.T) {
+	r := newFilesRig(t, owner)
+	setup := r.open(t).Files()
+	for _, dir := range []string{"sim0/a", "sim0/b", "sim1/a"} {
+		fatal(t, setup.Mkdir(dir, 0o777))
+	}
+	expected := []error{
+		syscall.EPERM, // a link to a directory
+		syscall.ENOENT, syscall.EEXIST, syscall.EXDEV, syscall.EBUSY, syscall.ENOTEMPTY, syscall.EISDIR, syscall.ENOTDIR, syscall.ESTALE, syscall.EINVAL,
+	}
+	var users sync.WaitGroup
+	for seed := range uint64(4) {
+		files := r.open(t).Files()
+		users.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			name := func() string {
+				return []string{"sim0/a/", "sim0/b/", "sim1/a/"}[rng.IntN(3)] + []string{"x", "y", "z"}[rng.IntN(3)]
+			}
+			for range 300 {
+				var err error
+				switch rng.IntN(7) {
+				case 0:
+					err = files.WriteFile(name(), kit.Bytes(seed, 0, 1+rng.IntN(9000)), 0o644)
+				case 1:
+					err = files.Rename(name(), name())
+				case 2:
+					err = files.Remove(name())
+				case 3:
+					err = files.Link(name(), name())
+				case 4:
+					err = files.Mkdir(name(), 0o755)
+				case 5:
+					_, err = files.Copy(t.Context(), name(), name())
+				default:
+					_, err = files.ReadFile(name())
+				}
+				if err != nil && !slices.ContainsFunc(expected, func(one error) bool { return errors.Is(err, one) }) {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	for _, dir := range []string{"sim0/a", "sim0/b", "sim1/a"} {
+		entries, err := setup.ReadDir(dir)
+		fatal(t, err)
+		for _, e := range entries {
+			if err = setup.Remove(dir + "/" + e.Name()); err != nil {
+				t.Errorf("%v", err)
+			}
+		}
+	}
+	if usage, err := setup.StatFS("sim0"); err != nil || usage.Used != 0 {
+		t.Errorf("%v are still used after everything was removed, %v", usage.Used, err)
+	}
 }

@@ -58,7 +58,6 @@ func (c *fileCall) receive(n int) (fault syscall.Errno, err error) {
 	c.taken = 0
 	fault = f.reserveFile(c, n)
 	if fault != 0 {
-		f.server.opts.Refusals.add(boundCallBytes)
 		if _, err = f.in.Discard(n); err != nil {
 			return 0, fmt.Errorf("receive a call on files: %w", err)
 		}
@@ -92,9 +91,11 @@ func (c *fileCall) receive(n int) (fault syscall.Errno, err error) {
 func (f *framed) reserveFile(c *fileCall, n int) syscall.Errno {
 	switch {
 	case n > frames.MaxFileCall:
+		f.server.opts.Refusals.add(boundCallBytes)
 		return syscall.EMSGSIZE
 	case !f.one.user.memory.TryAcquire(int64(n)):
 		// A wait here would delay cancellations, and the end of the session.
+		f.server.opts.Refusals.add(boundCallBytes)
 		return syscall.EBUSY
 	}
 	c.taken += int64(n)

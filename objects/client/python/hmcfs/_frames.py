@@ -29,16 +29,20 @@ RULES = {None: 0, "skip": 1, "replace": 2, "fail": 3}
 
 
 class Blobs(NamedTuple):
-    """The memory of one key: blobs of (memory, offset, size), all on one device."""
+    """The memory of one key: blobs of (memory, offset, size), all on one device.
+
+    start is where a read begins in each blob of the key.
+    """
 
     device: str
     blobs: Sequence[tuple[int, int, int]]
+    start: int = 0
 
 
 class Line(NamedTuple):
     """What an answer says of one key."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     code: str
     text: str
     skipped: bool
@@ -73,7 +77,7 @@ def call(
     for one in lists:
         device = one.device.encode()
         parts.append(bytes((len(device),)) + device)
-        parts.append(_LIST.pack(0, len(one.blobs)))
+        parts.append(_LIST.pack(one.start, len(one.blobs)))
         for blob in one.blobs:
             parts.append(_BLOB.pack(*blob))
     size = sum(map(len, parts))
@@ -106,7 +110,7 @@ def lines(body: bytes) -> Iterator[Line]:
         index, bits = _LINE.unpack_from(body, at)
         at += _LINE.size
         code = text = device = ""
-        size, blobs = 0, ()
+        size, blobs = 0, tuple[int, ...]()
         if bits & 1:
             code, text, at = failure(body, at)
         if bits & 8:

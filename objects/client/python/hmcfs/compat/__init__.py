@@ -1,0 +1,1 @@
+"""The Python interfaces of two of hmcfs's seeds: ``hmc`` and ``datasystem``."""
