@@ -123,7 +123,7 @@ func (a *app) catVerb() *cobra.Command {
 	return runs(cmd, func(ctx context.Context, args []string) error {
 		defer t.close()
 		return t.each(ctx, args, func(s *sessionTree, text, name string) error {
-			f, err := s.OpenFile(name, syscall.O_RDONLY, 0)
+			f, err := s.Open(name, syscall.O_RDONLY, 0)
 			if err != nil {
 				return named(text, err)
 			}
@@ -142,8 +142,8 @@ func pour(ctx context.Context, to io.Writer, from io.Reader) error {
 		}
 		n, err := from.Read(buffer)
 		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return fmt.Errorf("write to standard output: %w", err)
+			if _, failure := to.Write(buffer[:n]); failure != nil {
+				return fmt.Errorf("write to standard output: %w", failure)
 			}
 		}
 		switch {

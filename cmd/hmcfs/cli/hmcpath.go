@@ -53,10 +53,10 @@ func (t *trees) close() {
 // isHMC reports whether a path is that of a file that is reached through a session.
 func isHMC(text string) bool { return strings.HasPrefix(text, hmcPrefix) }
 
-// inServed returns the served directory that contains a path.
-func inServed(text string) (place.Mount, bool) {
+// inServed reports whether a path is in a served directory.
+func inServed(text string) bool {
 	m, found := mountOfPath(text)
-	return m, found && m.IsServed()
+	return found && m.IsServed()
 }
 
 // find returns the tree and the name of a file: hmc:NAME, or a path in a mount or below a served
@@ -77,7 +77,7 @@ func (t *trees) find(ctx context.Context, text string) (*sessionTree, string, er
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", m.MountPoint, err)
 	}
-	s := &sessionTree{Files: opened.Files(), session: opened, client: c, mount: m}
+	s := &sessionTree{sessionFiles: opened.Files(), session: opened, client: c, mount: m}
 	t.sessions[m.MountPoint] = s
 	return s, name, nil
 }
@@ -131,9 +131,32 @@ func (a *app) defaultMount(which string) (place.Mount, error) {
 	return a.onlyMount(which)
 }
 
+// sessionFiles are the calls of client.Files that commands make.
+type sessionFiles interface {
+	fs.ReadDirFS
+	fs.StatFS
+	fs.ReadLinkFS
+	changedFiles
+	OpenFile(name string, flag int, perm fs.FileMode) (*client.File, error)
+	Attribute(name, attribute string) ([]byte, error)
+}
+
+// changedFiles are those that change files.
+type changedFiles interface {
+	Mkdir(name string, perm fs.FileMode) error
+	MkdirAll(name string, perm fs.FileMode) error
+	Symlink(target, name string) error
+	Chmod(name string, mode fs.FileMode) error
+	Truncate(name string, size int64) error
+	Rename(from, to string) error
+	Remove(name string) error
+	Copy(ctx context.Context, from, to string) (int64, error)
+	SetAttribute(name, attribute string, value []byte) error
+}
+
 // sessionTree is the files of a daemon.
 type sessionTree struct {
-	*client.Files
+	sessionFiles
 
 	session *client.Session
 	client  *client.Client
@@ -249,8 +272,7 @@ func (i streamInfo) Sys() any           { return nil }
 // isThroughSession reports whether a copy can't be made with the files of the kernel alone.
 func isThroughSession(paths []string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool {
-		_, served := inServed(p)
-		return served || isHMC(p) || p == standardStream
+		return inServed(p) || isHMC(p) || p == standardStream
 	})
 }
 

@@ -47,31 +47,31 @@ type statRow struct {
 	ExtentsKnown bool `json:"extents_known"`
 }
 
-func (a *trees) statAll(ctx context.Context, files []string, asJSON bool) error {
+func (t *trees) statAll(ctx context.Context, files []string, asJSON bool) error {
 	rows := []statRow{}
 	var first error
 	for _, f := range files {
-		row, err := a.stat(ctx, f)
+		row, err := t.stat(ctx, f)
 		if err != nil {
 			if len(files) == 1 {
 				return err
 			}
-			printError(a.Stderr, err)
+			printError(t.Stderr, err)
 			first = err
 			continue
 		}
 		rows = append(rows, row)
 	}
 	if asJSON {
-		if err := printJSON(a.Stdout, rows); err != nil {
+		if err := printJSON(t.Stdout, rows); err != nil {
 			return err
 		}
 	} else {
 		for i, r := range rows {
 			if i > 0 {
-				fmt.Fprintln(a.Stdout)
+				fmt.Fprintln(t.Stdout)
 			}
-			if err := printStat(a.Stdout, r); err != nil {
+			if err := printStat(t.Stdout, r); err != nil {
 				return err
 			}
 		}
@@ -85,9 +85,9 @@ func (a *trees) statAll(ctx context.Context, files []string, asJSON bool) error 
 	return &codeError{code: exitPartial, err: errSilent}
 }
 
-func (a *trees) stat(ctx context.Context, file string) (statRow, error) {
-	if _, served := inServed(file); served || isHMC(file) {
-		return a.statOf(ctx, file)
+func (t *trees) stat(ctx context.Context, file string) (statRow, error) {
+	if inServed(file) || isHMC(file) {
+		return t.statOf(ctx, file)
 	}
 	st, err := os.Stat(file)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *trees) stat(ctx context.Context, file string) (statRow, error) {
 		return statRow{}, err
 	}
 	row := newStatRow(file, st.Mode(), sys, func(name string) string { return xattr(file, name) })
-	c, err := a.connect(ctx, m)
+	c, err := t.connect(ctx, m)
 	if client.IsForbidden(err) {
 		return row, nil
 	}
@@ -113,8 +113,8 @@ func (a *trees) stat(ctx context.Context, file string) (statRow, error) {
 }
 
 // statOf is stat for a file that is reached through a session.
-func (a *trees) statOf(ctx context.Context, file string) (statRow, error) {
-	s, name, err := a.find(ctx, file)
+func (t *trees) statOf(ctx context.Context, file string) (statRow, error) {
+	s, name, err := t.find(ctx, file)
 	if err != nil {
 		return statRow{}, err
 	}

@@ -128,7 +128,7 @@ func giveUp(dst *os.File, made bool, consistent int64) string {
 
 // copyTensorFacts copies the tensor attributes, if both files are on a mount.
 func copyTensorFacts(src, dst *os.File) {
-	for _, name := range facts {
+	for _, name := range facts() {
 		if value := fileXattr(src, name); value != "" {
 			unix.Fsetxattr(int(dst.Fd()), name, []byte(value), 0) //nolint:errcheck // an error means that the target is not an hmcfs file
 		}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// facts are the extended attributes that describe tensors.
-var facts = [...]string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"}
+// facts returns the names of the extended attributes that describe tensors.
+func facts() []string { return []string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"} }
 
 // between copies the content of a file of which one side is not reached through the kernel: by
 // the tree itself if both sides are of it, else through buffers.
@@ -56,9 +56,9 @@ func (c *copier) between(ctx context.Context, j job, out *File) error {
 func (c *copier) clear(j job) (made bool, err error) {
 	const create = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	open := func(flag int) error {
-		f, err := j.target.tree.Open(j.target.name, flag, 0o600)
-		if err != nil {
-			return err
+		f, failure := j.target.tree.Open(j.target.name, flag, 0o600)
+		if failure != nil {
+			return failure
 		}
 		return f.Close()
 	}
@@ -123,7 +123,7 @@ func chmod(j job) error {
 }
 
 func copyFacts(tree Inner, j job) {
-	for _, name := range facts {
+	for _, name := range facts() {
 		if value, err := tree.Attribute(j.source.name, name); err == nil {
 			_ = tree.SetAttribute(j.target.name, name, value) // the bytes are copied, which matters more
 		}

@@ -181,7 +181,7 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 		}
 	}
 	if d.opts.NoMount {
-		d.files.Close()
+		d.files.Close() //nolint:contextcheck // an end has no caller to be interrupted by
 	}
 	note("close the store", d.store.Close(ctx, objects.CloseOptions{Keep: keep}))
 	if cerr := d.meta.Close(); keep {

@@ -127,8 +127,5 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 // tensorOf returns the file, and the path in its view, of the tensor that an inode number is
 // for; ok is false for any other inode.
 func (d *Daemon) tensorOf(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
-	if d.files == nil {
-		return 0, "", false
-	}
 	return d.files.Tensor(ino)
 }

@@ -46,9 +46,6 @@ func (h Host) Served() []Mount {
 	return out
 }
 
-// runtimeBases returns the directories in which the daemons of this user put their links.
-func (h Host) runtimeBases() []string { return h.basesOf(h.UID) }
-
 // MakeServed creates a directory to serve. It may exist.
 func MakeServed(path string) error {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
