@@ -99,7 +99,7 @@ func Missing(need string) error {
 		return missingUCXHeaders()
 	case "root":
 		return missingRoot()
-	case "fsspec", "numpy", "pytest", "pip", "setuptools", "wheel":
+	case "fsspec", "numpy", "pytest", "pip", "redis", "setuptools", "wheel":
 		return missingModule(need)
 	}
 	if tool, ok := strings.CutPrefix(need, "tool:"); ok {
