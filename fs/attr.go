@@ -55,6 +55,7 @@ type replies struct {
 	timeout  time.Duration
 	backings *backings
 	fleeting *fleeting
+	guests   *guests
 }
 
 // fillEntry fills in the answer for an inode found by a name of a directory. Only requests
@@ -101,9 +102,13 @@ func (r *replies) lasting(a *objects.Attr, keep time.Duration) time.Duration {
 	if keep > 0 {
 		return keep // the kernel cannot be notified of changes there
 	}
+	timeout := r.timeout
+	if r.guests.seen.Load() {
+		timeout = min(timeout, keepShared)
+	}
 	if a.Expires == (metadata.Timespec{}) {
-		return r.timeout
+		return timeout
 	}
 	r.fleeting.add(a.Ino)
-	return max(0, min(r.timeout, time.Until(a.Expires.Time())))
+	return max(0, min(timeout, time.Until(a.Expires.Time())))
 }

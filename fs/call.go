@@ -29,7 +29,7 @@ func (f *filesystem) call(cancel <-chan struct{}, header *fuse.InHeader, inos ..
 		ctx, done = untilKilled(cancel, header.Pid)
 		return ctx, f.creds.of(&header.Caller), done
 	}
-	return background(), callerOf(&header.Caller), nothingToDo
+	return background(), f.guests.callerOf(&header.Caller), nothingToDo
 }
 
 func nothingToDo() {}

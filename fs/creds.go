@@ -20,6 +20,8 @@ const (
 // creds supplies the callers of requests to other nodes, with the supplementary groups, which
 // the kernel does not send.
 type creds struct {
+	guests *guests
+
 	mu sync.Mutex
 	// slots are indexed by thread. A thread replaces another one's entry in its slot.
 	// +checklocks:mu
@@ -34,7 +36,10 @@ type credSlot struct {
 
 // of returns the caller of a request with its groups.
 func (c *creds) of(who *fuse.Caller) objects.Caller {
-	caller, now := callerOf(who), time.Now()
+	caller, now := c.guests.callerOf(who), time.Now()
+	if caller.Groups != nil {
+		return caller
+	}
 	groups, ok := c.known(who, now)
 	if ok {
 		caller.Groups = groups

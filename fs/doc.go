@@ -17,6 +17,16 @@
 //	1<<62 | ino      the symlink keys/KEY of the object ino
 //	1<<62 | 1<<60 | hash  the same for a key of another node
 //
+// # Sessions
+//
+// Files serves callers that reach the files without the kernel. A Guest walks along paths, checks
+// permissions with the rules of cluster.User, and sends filesystem the requests that a kernel would
+// send, so both have the same names, bytes and errnos. In the place of a process ID its requests
+// have the number of the guest (guests.go). Once there has been a guest, the kernel caches names and
+// attributes as briefly as with other nodes, and is notified of changes in the same way; it never
+// caches for long that a name is missing. A name that it has cached before the first guest came, and
+// that a guest has moved away, can be visible until its time is over.
+//
 // # How a request is handled
 //
 // go-fuse calls a method of filesystem on a goroutine of its own for each request. The method
@@ -87,6 +97,6 @@
 //
 // mappable.mu comes before mapped.mu, and mapped.turn before both. backings.mu, readAhead.mu,
 // dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu,
-// creds.mu, mapped.mu and the locks of the handle tables are leaves. views.mu is one too,
+// creds.mu, guests.mu, mapped.mu and the locks of the handle tables are leaves. views.mu is one too,
 // except that the store counts references under it.
 package fs

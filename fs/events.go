@@ -106,7 +106,7 @@ type eventStream struct {
 //
 // Errors: EMFILE.
 func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
-	who := callerOf(c)
+	who := f.guests.callerOf(c)
 	if !f.streams.enter(who.UID) {
 		return fuse.Status(syscall.EMFILE)
 	}

@@ -47,7 +47,9 @@ type filesystem struct {
 	// which are sent to other nodes.
 	otherKeys otherKeys
 	creds     creds
-	ahead     aheadBudget
+	// guests are the users of Files.
+	guests *guests
+	ahead  aheadBudget
 	// published holds the open files of publish/.
 	published published
 	fleeting  fleeting
@@ -63,7 +65,7 @@ type filesystem struct {
 
 func newFilesystem(o Options) *filesystem {
 	log := o.Logger.Named("fs")
-	errs, born := newErrnoTable(log), metadata.TimespecOf(time.Now())
+	errs, born, visitors := newErrnoTable(log), metadata.TimespecOf(time.Now()), &guests{}
 	keys := cluster.NewKeys(o.Store, o.Cluster)
 	f := &filesystem{
 		opts:      o,
@@ -83,10 +85,12 @@ func newFilesystem(o Options) *filesystem {
 			all: keys, store: o.Store, cluster: o.Cluster, errs: errs, born: born,
 			seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{},
 		},
-		sharing: sharing{store: o.Store, log: log},
+		guests:  visitors,
+		creds:   creds{guests: visitors},
+		sharing: sharing{store: o.Store, guests: visitors, log: log},
 	}
 	f.unsupported = unsupported{RawFileSystem: fuse.NewDefaultRawFileSystem(), ops: &f.ops}
-	f.replies = replies{store: o.Store, timeout: keepFor(&o), backings: &f.backings, fleeting: &f.fleeting}
+	f.replies = replies{store: o.Store, timeout: keepFor(&o), backings: &f.backings, fleeting: &f.fleeting, guests: visitors}
 	f.invalidator = invalidator{
 		kernel: noKernel{}, store: o.Store, views: &f.views, shared: &f.shared, fleeting: &f.fleeting, names: &f.names,
 	}

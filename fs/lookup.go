@@ -11,7 +11,7 @@ import (
 )
 
 // Lookup finds a name and counts one kernel reference. A missing name is answered with
-// inode 0, which the kernel caches for as long as an existing name.
+// inode 0, which the kernel caches for a short time.
 //
 // Errors: ENAMETOOLONG, ENOTDIR.
 func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {

@@ -27,7 +27,7 @@ func TestLookup(t *testing.T) {
 		t.Errorf("kept for %v and %v", out.EntryTimeout(), out.AttrTimeout())
 	}
 	missing := r.lookup(sim0, "b")
-	if missing.NodeId != 0 || missing.EntryTimeout() != DefaultCacheTimeout {
+	if missing.NodeId != 0 || missing.EntryTimeout() != keepShared {
 		t.Errorf("a name that is not there: node %d kept for %v", missing.NodeId, missing.EntryTimeout())
 	}
 	var entry fuse.EntryOut

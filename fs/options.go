@@ -76,7 +76,8 @@ type Options struct {
 	MaxBackground int
 	// CacheTimeout is the time the kernel may cache names and attributes. Only the mount
 	// changes them, so it can be long. Default 1 h; a negative value disables caching. With
-	// a Cluster it is at most 1 s, since other nodes change this node's files.
+	// a Cluster, and once sessions have used files, it is at most 1 s, since others change this
+	// node's files.
 	CacheTimeout time.Duration
 	// ListViews lists FILE.tensors beside each file that may have tensors;
 	// without it, views are reached by name only.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,11 +20,12 @@ import (
 // changes it cannot be notified: long enough for a program's consecutive calls about it.
 const keepOtherKey = 20 * time.Millisecond
 
-// isOtherKey reports whether an inode is the symlink of another node's key.
+// isOtherKey reports whether an inode is the symlink of another node's key, or of a tensor's.
 func isOtherKey(ino metadata.Ino) bool { return isKey(ino) && ino&otherKeyBit != 0 }
 
-// otherKeys holds the symlinks of other nodes' keys that the kernel knows. The inode number
-// of a symlink is a hash of the key, so that a listing can report it.
+// otherKeys holds the symlinks of keys that are not the only key of an inode of this node,
+// as far as the kernel knows them: those of tensors, and those of other nodes. The inode
+// number of a symlink is a hash of the key, so that a listing can report it.
 type otherKeys struct {
 	// all has the keys of all nodes. store is this node's, and cluster may be nil.
 	all     objects.Keys
@@ -88,7 +90,7 @@ func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	return known.key, true
 }
 
-// lookup answers a key of keys/ that no object of this node has.
+// lookup answers a key of keys/ that no object of this node has as a whole.
 //
 // Errors: ENOENT; EHOSTUNREACH when it could not be determined which node has it.
 func (r *otherKeys) lookup(key string, out *fuse.EntryOut) fuse.Status {
@@ -102,12 +104,14 @@ func (r *otherKeys) lookup(key string, out *fuse.EntryOut) fuse.Status {
 	a.Ino = r.enter(key)
 	fillAttr(&out.Attr, &a)
 	out.NodeId, out.Generation = uint64(a.Ino), uint64(a.Gen)
-	out.SetAttrTimeout(keepOtherKey)
-	out.SetEntryTimeout(keepOtherKey)
+	if strings.HasPrefix(a.Target, otherTree) {
+		out.SetAttrTimeout(keepOtherKey)
+		out.SetEntryTimeout(keepOtherKey)
+	}
 	return fuse.OK
 }
 
-// otherKeyLink is the symlink of the key of an object of another node.
+// otherKeyLink is the symlink of the key of an object of another node, or of a tensor.
 type otherKeyLink struct{ base }
 
 func (l otherKeyLink) attr() (objects.Attr, error) {
@@ -132,9 +136,13 @@ func (l otherKeyLink) enter(out *fuse.EntryOut) fuse.Status {
 
 func (l otherKeyLink) forget(refs uint64) { l.fs.otherKeys.forget(l.ino, refs) }
 
-// find returns a symlink to the object of the key on another node.
+// otherTree is the beginning of the targets of the symlinks to objects of other nodes.
+const otherTree = "../" + nodesName + "/"
+
+// find returns a symlink to the tensor of a key, or to the object of the key on another
+// node.
 func (r *otherKeys) find(ctx context.Context, key string) (objects.Attr, error) {
-	node, path, err := r.cluster.Key(ctx, key)
+	target, err := r.target(ctx, key)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -145,9 +153,21 @@ func (r *otherKeys) find(ctx context.Context, key string) (objects.Attr, error) 
 	return objects.Attr{State: objects.StateLive, Inode: metadata.Inode{
 		Gen: root.Gen, Mode: metadata.TypeSymlink | 0o777, Nlink: 1,
 		UID: root.UID, GID: root.GID, Parent: keysIno,
-		Target: "../" + nodesName + "/" + string(node.Record().Name) + "/" + path,
+		Target: target,
 		Atime:  r.born, Mtime: r.born, Ctime: r.born, Btime: r.born,
 	}}, nil
+}
+
+func (r *otherKeys) target(ctx context.Context, key string) (string, error) {
+	path, err := r.store.KeyPath(ctx, key)
+	if err == nil || r.cluster == nil || !isMissing(err) {
+		return "../" + path, err
+	}
+	node, path, err := r.cluster.Key(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return otherTree + string(node.Record().Name) + "/" + path, nil
 }
 
 // listBehind lists up to limit keys after behind, of this and other nodes, in order. If
@@ -161,7 +181,7 @@ func (r *otherKeys) listBehind(ctx context.Context, behind string, limit int) ([
 	entries := make([]dirEntry, len(found))
 	for i, k := range found {
 		entries[i] = dirEntry{name: k.Key, ino: k.Ino | keyBit, mode: metadata.TypeSymlink}
-		if k.Node != "" {
+		if k.Node != "" || k.Tensor {
 			entries[i].ino = r.number(k.Key)
 		}
 	}

@@ -69,7 +69,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
-	who := callerOf(&in.Caller)
+	who := f.guests.callerOf(&in.Caller)
 	if !isOwn(r.From) || !isOwn(r.To) {
 		who = f.creds.of(&in.Caller)
 	}

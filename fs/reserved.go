@@ -23,9 +23,11 @@ const (
 	// viewBit marks a node of a view; the other bits are a hash.
 	viewBit metadata.Ino = 1 << 61
 	// keyBit marks the symlink under keys/ of the object with the other bits; together with
-	// otherKeyBit, of another node's key, with a hash of the key in the other bits.
+	// keyViewBit, the one to the tensors of that object; together with otherKeyBit, of a
+	// tensor's key or of another node's, with a hash of the key in the other bits.
 	keyBit      metadata.Ino = 1 << 62
 	otherKeyBit metadata.Ino = 1 << 60
+	keyViewBit  metadata.Ino = 1 << 59
 
 	keysName    = "keys"
 	controlName = ".hmcfs"
@@ -90,7 +92,7 @@ func (f *filesystem) provided(ino metadata.Ino) providedInode {
 	switch {
 	case isView(ino):
 		return viewInode{b}
-	case isOtherKey(ino) && f.opts.Cluster != nil:
+	case isOtherKey(ino):
 		return otherKeyLink{b}
 	case isKey(ino):
 		return keyLink{b}

@@ -166,6 +166,16 @@ func (s *Server) unmountAsUser(flags int) error {
 // Limits returns the bounds on users of the mount, and the number of refusals by each.
 func (s *Server) Limits() []metadata.LimitStatus { return s.fs.streams.limits() }
 
+// Tensor returns the file, and the path in its view, of the tensor that an inode number of
+// the mount is for. ok is false for any other inode.
+func (s *Server) Tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
+	n, err := s.fs.views.get(ino)
+	if err != nil || n.tensor == nil {
+		return 0, "", false
+	}
+	return n.file, n.path, true
+}
+
 // EntryChanged notifies the kernel that the daemon itself has made, removed or moved a name
 // of a directory. It waits for requests on that directory, so it must not be called while
 // holding a lock that those need.

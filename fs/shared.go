@@ -127,10 +127,14 @@ func keepFor(o *Options) time.Duration {
 	return keep
 }
 
+// isShared reports whether others than the kernel change files of this node: other nodes, or
+// sessions.
+func isShared(f *filesystem) bool { return f.opts.Cluster != nil || f.guests.seen.Load() }
+
 // ownInodeStatus is inodeStatus for an inode of this node, which can disappear without the
-// kernel's knowledge only where there are other nodes.
+// kernel's knowledge only where others change files.
 func (f *filesystem) ownInodeStatus(err error) fuse.Status {
-	if f.opts.Cluster != nil {
+	if isShared(f) {
 		return f.errs.inodeStatus(err)
 	}
 	return f.errs.status(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -19,16 +20,7 @@ const (
 // directories, that of all devices together, and for nodes/NODE that of the node's devices.
 func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
-	ino := metadata.Ino(header.NodeId)
-	if n := f.provided(ino); n != nil {
-		var err error
-		if ino, err = n.device(); err != nil {
-			return f.errs.status(err)
-		}
-	}
-	ctx, who, done := f.call(cancel, header, ino)
-	defer done()
-	usage, err := f.tree.StatFS(ctx, who, ino)
+	usage, err := usageOf(f, cancel, header)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -43,4 +35,18 @@ func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *
 		NameLen: metadata.MaxName,
 	}
 	return fuse.OK
+}
+
+// usageOf returns the use of the device that an inode is on.
+func usageOf(f *filesystem, cancel <-chan struct{}, header *fuse.InHeader) (devices.Usage, error) {
+	ino := metadata.Ino(header.NodeId)
+	if n := f.provided(ino); n != nil {
+		var err error
+		if ino, err = n.device(); err != nil {
+			return devices.Usage{}, err
+		}
+	}
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	return f.tree.StatFS(ctx, who, ino)
 }

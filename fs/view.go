@@ -253,9 +253,10 @@ func (n *viewNode) stale() error {
 	return fmt.Errorf("tensor %s of inode %d was rewritten: %w", n.path, n.file, syscall.ESTALE)
 }
 
-// attr returns the attributes of a node that has been checked: those of the file, without
-// write permission. A directory's link count of 1 means that its subdirectories are not
-// counted.
+// attr returns the attributes of a node that has been checked: those of the file. A tensor
+// keeps the write permission, as a file does on a file system that is mounted read-only:
+// without it the kernel would refuse to set the tensor's key. A directory's link count of 1
+// means that its subdirectories are not counted.
 func (v *views) attr(n *viewNode) (objects.Attr, error) {
 	a, err := v.store.Attr(background(), n.file)
 	if err != nil {
@@ -268,7 +269,7 @@ func (v *views) attr(n *viewNode) (objects.Attr, error) {
 		a.Size, a.Allocated = 0, 0
 		return a, nil
 	}
-	a.Mode, a.Nlink = metadata.TypeRegular|read, 1
+	a.Mode, a.Nlink = metadata.TypeRegular|a.Mode&0o666, 1
 	a.Size, a.Allocated = n.size(), n.size()
 	return a, nil
 }

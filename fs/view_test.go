@@ -61,7 +61,7 @@ func TestViewReads(t *testing.T) {
 				t.Errorf("view: %+v", view)
 			}
 			entry := r.lookup(view.NodeId, "a.npy")
-			if entry.Mode != syscall.S_IFREG|0o444 || entry.Size != uint64(len(want)) {
+			if entry.Mode != syscall.S_IFREG|0o644 || entry.Size != uint64(len(want)) {
 				t.Errorf("tensor: %+v", entry)
 			}
 			f, out := r.openFile(entry.NodeId, syscall.O_RDONLY)

@@ -1,8 +1,10 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"path"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -14,15 +16,16 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
 // lookupMissing answers a name that the store does not have: with the view of a file, or as
 // missing. The kernel may not cache a missing name that can, without the kernel's own
-// doing, become or cease to be a view, or be made by hmcfs or by another node.
+// doing, become or cease to be a view, or be made by hmcfs, by another node
+// or by a session; nor any for long, since the first session may come later.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	if !hasViews(parent) {
 		return fuse.OK
 	}
 	file, ok := tensors.FileOf(name)
 	if !ok {
-		if name != keyedName && !f.store.Volatile(parent) && f.opts.Cluster == nil {
-			out.SetEntryTimeout(f.timeout)
+		if name != keyedName && !f.store.Volatile(parent) && !isShared(f) {
+			out.SetEntryTimeout(min(f.timeout, keepShared))
 		}
 		return fuse.OK
 	}
@@ -105,4 +108,24 @@ func (v *views) isViewName(parent metadata.Ino, name string) bool {
 	}
 	a, err := v.store.Lookup(background(), parent, file)
 	return err == nil && a.IsRegular()
+}
+
+// ofKey returns the number of the symlink KEY.tensors, which leads to the tensors of the
+// file that the key names; 0 if there are none. A key of that name takes precedence.
+func (v *views) ofKey(ctx context.Context, name string) metadata.Ino {
+	key, ok := strings.CutSuffix(name, tensors.ViewSuffix)
+	if !ok {
+		return 0
+	}
+	e, err := v.store.Key(ctx, key)
+	if err != nil || e.Part != "" || !v.hasView(ctx, e.Ino) {
+		return 0
+	}
+	return e.Ino | keyBit | keyViewBit
+}
+
+// hasView reports whether an inode is a file of tensors.
+func (v *views) hasView(ctx context.Context, ino metadata.Ino) bool {
+	a, err := v.store.Attr(ctx, ino)
+	return err == nil && a.IsRegular() && tensors.IsFile(a.Name)
 }

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -58,11 +59,18 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 
 func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
 	ino := metadata.Ino(header.NodeId)
+	if name == objects.XattrHandle && isView(ino) {
+		n, err := f.views.checked(ino)
+		if err != nil || n.tensor == nil {
+			return nil, cmp.Or(err, metadata.ErrNoXattr)
+		}
+		return f.exportHandle(n.file, n.path, &header.Caller)
+	}
 	if n := f.provided(ino); n != nil {
 		return n.xattr(name)
 	}
 	if name == objects.XattrHandle && isOwn(ino) {
-		return f.exportHandle(ino, &header.Caller)
+		return f.exportHandle(ino, "", &header.Caller)
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
@@ -109,6 +117,12 @@ func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]st
 func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	// The store may keep the value, but go-fuse reuses its buffer.
+	x := objects.Xattr{Name: name, Value: append([]byte{}, value...), Flags: metadata.XattrFlags(in.Flags)}
+	if done, err := f.views.changeKey(ino, &x); done {
+		f.noteKey(name)
+		return f.errs.status(f.explained(err))
+	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
 	}
@@ -121,17 +135,17 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	f.noteKey(name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
-	// The store may keep the value, but go-fuse reuses its buffer.
-	value = append([]byte(nil), value...)
-	return f.errs.status(f.tree.SetXattr(ctx, who, ino, objects.Xattr{
-		Name: name, Value: value, Flags: metadata.XattrFlags(in.Flags),
-	}))
+	return f.errs.status(f.explained(f.tree.SetXattr(ctx, who, ino, x)))
 }
 
 // RemoveXAttr removes an extended attribute.
 func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
+	if done, err := f.views.changeKey(ino, &objects.Xattr{Name: name}); done {
+		f.noteKey(name)
+		return f.errs.status(err)
+	}
 	if f.refusal(ino) == fuse.EROFS {
 		return fuse.EROFS
 	}

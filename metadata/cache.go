@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"hash/maphash"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -9,13 +10,15 @@ import (
 const (
 	// cacheShards is the number of shards, each with its own lock. A power of two.
 	cacheShards = 16
-	// shardEntries is the number of inodes, and of names, that one shard keeps: 32768 of
-	// each in total, about 20 MB when full.
+	// shardEntries is the number of inodes, of names, of keys and of attributes that one
+	// shard keeps: 32768 of each in total, about 40 MB when full.
 	shardEntries = 2048
+	// longestCached is the length, in bytes, of the longest attribute that is kept.
+	longestCached = 128
 )
 
-// cache keeps recently read inodes and names, so that lookups of those in use need no
-// transaction. It is bounded and contains only data that is in the KV.
+// cache keeps recently read inodes, names, keys and small attributes, so that lookups of those
+// in use need no transaction. It is bounded and contains only data that is in the KV.
 //
 // Whatever a transaction has written is dropped from the cache after the commit and before
 // the operation returns. A reader adds what it has read only if nothing was dropped from
@@ -24,8 +27,11 @@ const (
 // The two reads of a lookup are not one snapshot: it may find the current state of an inode
 // by a name that has just been removed, as if the name had been looked up earlier.
 type cache struct {
+	seed   maphash.Seed
 	inodes [cacheShards]cacheShard[Ino, Inode]
 	names  [cacheShards]cacheShard[nameKey, cachedName]
+	keys   [cacheShards]cacheShard[string, keyHolder]
+	xattrs [cacheShards]cacheShard[xattrName, cachedXattr]
 }
 
 // nameKey identifies slot 0 of a name's hash: names in later slots are not cached.
@@ -39,11 +45,25 @@ type cachedName struct {
 	ino  Ino
 }
 
+// xattrName identifies an extended attribute.
+type xattrName struct {
+	ino  Ino
+	name string
+}
+
+// cachedXattr is the value of an attribute, or the fact that there is none.
+type cachedXattr struct {
+	value  string
+	absent bool
+}
+
 func newCache() *cache {
-	c := &cache{}
+	c := &cache{seed: maphash.MakeSeed()}
 	for i := range cacheShards {
 		c.inodes[i].start()
 		c.names[i].start()
+		c.keys[i].start()
+		c.xattrs[i].start()
 	}
 	return c
 }
@@ -56,6 +76,25 @@ func (c *cache) ofName(k nameKey) *cacheShard[nameKey, cachedName] {
 	return &c.names[(uint64(k.parent)+uint64(k.cookie)>>slotBits)%cacheShards]
 }
 
+// ofKey returns the shard of a key.
+func (c *cache) ofKey(key string) *cacheShard[string, keyHolder] {
+	return &c.keys[maphash.String(c.seed, key)%cacheShards]
+}
+
+// ofXattr returns the shard of an inode's attributes.
+func (c *cache) ofXattr(ino Ino) *cacheShard[xattrName, cachedXattr] {
+	return &c.xattrs[uint64(ino)%cacheShards]
+}
+
+// keeps reports whether the cache may have an entry for a key of the KV.
+func (*cache) keeps(key []byte) bool {
+	switch key[0] {
+	case kindInode, kindDirent, kindKey, kindXattr:
+		return true
+	}
+	return false
+}
+
 // drop removes the entry for a key of the KV.
 func (c *cache) drop(key []byte) {
 	switch {
@@ -64,6 +103,10 @@ func (c *cache) drop(key []byte) {
 	case len(key) == inoKeyLen+8 && key[0] == kindDirent:
 		k := nameKey{keyIno(key), Cookie(keyNumber(key, 1))}
 		c.ofName(k).drop(k)
+	case key[0] == kindKey:
+		c.ofKey(string(key[1:])).drop(string(key[1:]))
+	case len(key) > inoKeyLen && key[0] == kindXattr:
+		c.ofXattr(keyIno(key)).drop(xattrName{keyIno(key), string(key[inoKeyLen:])})
 	}
 }
 

@@ -26,6 +26,7 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 			{kindXattr, c.readXattr},
 			{kindMapping, c.readMapping},
 			{kindKey, c.readKey},
+			{kindPart, c.readPart},
 			{kindDevice, c.readDevice},
 			{kindBinding, c.readBinding},
 			{kindExpiry, c.readExpiry},
@@ -181,16 +182,53 @@ func (c *checker) readMapping(key, value []byte) error {
 }
 
 func (c *checker) readKey(key, value []byte) error {
-	ino, err := decodeNumber("key", value)
+	h, err := decodeKeyHolder(value)
 	if err != nil {
 		return err
 	}
-	node := c.nodes[Ino(ino)]
-	if name := string(key[1:]); node == nil || node.rec.Key != name {
-		c.report(Problem{Kind: DanglingKey, Ino: Ino(ino), Key: name})
-		return nil
+	has, err := c.hasKey(h, string(key[1:]))
+	if err != nil || has {
+		return err
 	}
-	node.keyed = true
+	c.report(Problem{Kind: DanglingKey, Ino: h.ino, Key: string(key[1:])})
+	return nil
+}
+
+// hasKey reports whether an inode, or a part of one, has a key that refers to it.
+func (c *checker) hasKey(h keyHolder, key string) (bool, error) {
+	node := c.nodes[h.ino]
+	switch {
+	case node == nil:
+		return false, nil
+	case h.part == "":
+		has := node.rec.Key == key
+		node.keyed = node.keyed || has
+		return has, nil
+	}
+	has, err := c.t.part(h.ino, h.part)
+	if errors.Is(err, ErrCorrupt) {
+		return false, nil
+	}
+	return has == key, err
+}
+
+func (c *checker) readPart(key, value []byte) error {
+	name, err := decodeLink(value)
+	if err != nil {
+		return err
+	}
+	h := keyHolder{keyIno(key), string(key[inoKeyLen:])}
+	if node := c.nodes[h.ino]; node != nil {
+		node.parts++
+		found, err := c.t.keyHolder(name)
+		if err == nil && found == h {
+			return nil
+		}
+		if err != nil && !errors.Is(err, ErrNotExist) && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+	}
+	c.report(Problem{Kind: DanglingPart, Ino: h.ino, Key: name, Part: h.part})
 	return nil
 }
 

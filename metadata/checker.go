@@ -19,10 +19,11 @@ type checkNode struct {
 	xattrs   uint64
 	maps     uint64
 	firstMap uint64
-	keyed    bool // the key refers to the inode
-	device   bool // a device refers to the directory
-	bound    bool // a binding exists
-	expires  bool // an expiry record exists
+	parts    uint64 // parts that have keys
+	keyed    bool   // the key refers to the inode
+	device   bool   // a device refers to the directory
+	bound    bool   // a binding exists
+	expires  bool   // an expiry record exists
 }
 
 // checker is the state of a running Check.
@@ -56,7 +57,7 @@ func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []
 // inoOfKey returns the inode that a key is about; 0 if it is about none.
 func inoOfKey(key []byte) Ino {
 	switch key[0] {
-	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
+	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding, kindPart:
 		return keyIno(key)
 	case kindExpiry:
 		return expiryIno(key)
@@ -138,6 +139,9 @@ func (c *checker) checkCounts(n *checkNode) {
 	rec := &n.rec
 	if uint64(rec.xattrs) != n.xattrs {
 		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.xattrs, Got: uint64(rec.xattrs)})
+	}
+	if uint64(rec.Parts) != n.parts {
+		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.parts, Got: uint64(rec.Parts)})
 	}
 	if rec.maps != n.maps || n.maps > 0 && rec.firstMap != n.firstMap {
 		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.maps, Got: rec.maps})

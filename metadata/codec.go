@@ -5,7 +5,7 @@ package metadata
 // and a new golden file in testdata.
 const (
 	superVersion   = 1
-	inodeVersion   = 3
+	inodeVersion   = 4
 	direntVersion  = 1
 	linkVersion    = 1
 	xattrVersion   = 1
@@ -14,6 +14,7 @@ const (
 	numberVersion  = 1
 	bindingVersion = 1
 	bondVersion    = 1
+	holderVersion  = 2
 )
 
 // formatVersion is the version of the store as a whole: which records exist and how they
@@ -73,6 +74,8 @@ type record struct {
 // version returns the lowest record version that can represent the inode.
 func (i *record) version() byte {
 	switch {
+	case i.Parts > 0:
+		return 4
 	case i.Expires != Timespec{} || i.Taken:
 		return 3
 	case i.Bound != Unbound:
@@ -112,6 +115,9 @@ func (i *record) fields(w *wire) {
 	if w.version >= 3 {
 		w.time(&i.Expires)
 		w.flag(&i.Taken)
+	}
+	if w.version >= 4 {
+		w.u32(&i.Parts)
 	}
 	if w.reading && w.err == nil && i.version() != w.version {
 		w.fail("version does not match its fields")
@@ -205,8 +211,41 @@ func decodeBinding(data []byte) ([]byte, error) {
 	return r.data, r.err
 }
 
-// encodeNumber encodes a record of a single number: the next inode number, the inode of a
-// key, or 1 for a record that only marks its presence.
+// keyHolder names the inode, or the part of one, that has a key.
+type keyHolder struct {
+	ino  Ino
+	part string
+}
+
+func (h *keyHolder) fields(w *wire) {
+	w.u((*uint64)(&h.ino))
+	if w.version < 2 {
+		return
+	}
+	if w.str(&h.part); w.reading && w.err == nil && h.part == "" {
+		w.fail("version does not match its fields")
+	}
+}
+
+// encodeKeyHolder encodes what has a key, in the lowest version that can represent it.
+func encodeKeyHolder(b []byte, h keyHolder) []byte {
+	version := byte(1)
+	if h.part != "" {
+		version = 2
+	}
+	w := newWriter(b, version)
+	h.fields(&w)
+	return w.data
+}
+
+func decodeKeyHolder(data []byte) (h keyHolder, err error) {
+	r := newReader("key", data, holderVersion)
+	h.fields(&r)
+	return h, r.done()
+}
+
+// encodeNumber encodes a record of a single number: the next inode number, or 1 for a record
+// that only marks its presence.
 func encodeNumber(b []byte, v uint64) []byte {
 	w := newWriter(b, numberVersion)
 	w.u(&v)
@@ -250,12 +289,15 @@ type charge struct {
 
 func (i *record) charge() charge { return charge{i.UID, i.names()} }
 
-// names returns the number of the inode's names.
+// names returns the number of the inode's names, including the keys of its parts.
 func (i *record) names() uint64 {
 	if i.IsDir() {
 		return uint64(min(i.Nlink, 1))
 	}
-	return uint64(i.Nlink)
+	if i.Nlink == 0 {
+		return 0
+	}
+	return uint64(i.Nlink) + uint64(i.Parts)
 }
 
 // isPublishDir reports whether an inode can be PublishIno.

@@ -44,6 +44,11 @@ func readXattr(data []byte) (any, error)   { r, err := decodeXattr(data); return
 func readBinding(data []byte) (any, error) { r, err := decodeBinding(data); return hide{r}, err }
 func readNumber(data []byte) (any, error)  { r, err := decodeNumber("n", data); return hide{r}, err }
 
+func readKeyHolder(data []byte) (any, error) {
+	h, err := decodeKeyHolder(data)
+	return hide{h}, err
+}
+
 func fullRecord() record {
 	return record{
 		Inode: Inode{
@@ -67,6 +72,8 @@ func samples() []sample {
 	expires, taken := bound, zero
 	expires.Expires = Timespec{Sec: -1 << 40, Nsec: 999_999_999}
 	taken.Mode, taken.Bound, taken.Taken = TypeRegular|0o600, BoundLive, true
+	parts := expires
+	parts.Parts = 3
 	super := superblock{format: 1, gen: 12345, created: Timespec{Sec: 1_800_000_000, Nsec: 5}}
 	copy(super.hashKey[:], "0123456789abcdef")
 	entry := dirent{ino: 1 << 40, mode: TypeDir, chained: true, name: "sub dir"}
@@ -81,6 +88,7 @@ func samples() []sample {
 		{"inode_zero", zero.encode(nil), hide{zero}, readRecord},
 		{"inode_bound", bound.encode(nil), hide{bound}, readRecord},
 		{"inode_expires", expires.encode(nil), hide{expires}, readRecord},
+		{"inode_parts", parts.encode(nil), hide{parts}, readRecord},
 		{"inode_taken", taken.encode(nil), hide{taken}, readRecord},
 		{"binding", append([]byte{bindingVersion}, "{}"...), hide{[]byte("{}")}, readBinding},
 		{"superblock", super.encode(), hide{super}, readSuper},
@@ -90,6 +98,8 @@ func samples() []sample {
 		{"device", device.encode(nil), hide{device}, readDevice},
 		{"link", encodeLink(nil, "a name"), hide{"a name"}, readLink},
 		{"xattr", encodeXattr(nil, []byte{0, 1, 255}), hide{[]byte{0, 1, 255}}, readXattr},
+		{"key", encodeKeyHolder(nil, keyHolder{ino: 1 << 63}), hide{keyHolder{ino: 1 << 63}}, readKeyHolder},
+		{"key_part", encodeKeyHolder(nil, keyHolder{77, "h/0.npy"}), hide{keyHolder{77, "h/0.npy"}}, readKeyHolder},
 		{"number", encodeNumber(nil, 1<<63), hide{uint64(1 << 63)}, readNumber},
 	}
 }
@@ -148,6 +158,9 @@ func (s sample) checkVersions(t *testing.T) {
 	supported := byte(1)
 	if strings.HasPrefix(s.name, "inode") {
 		supported = inodeVersion
+	}
+	if strings.HasPrefix(s.name, "key") {
+		supported = holderVersion
 	}
 	for _, v := range []byte{0, supported + 1, 255} {
 		data := bytes.Clone(s.data)

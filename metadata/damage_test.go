@@ -95,7 +95,7 @@ type damage struct {
 }
 
 func damages() []damage {
-	return slices.Concat(entryDamages(), inodeDamages(), publishDamages(), expiryDamages())
+	return slices.Concat(entryDamages(), inodeDamages(), publishDamages(), expiryDamages(), partDamages())
 }
 
 func publishDamages() []damage {
@@ -125,6 +125,29 @@ func publishDamages() []damage {
 		{"received elsewhere", func(d *damaged, t *txn) error {
 			return d.edit(t, d.other.Ino, func(r *record) { r.Taken = true })
 		}, "marked as received, outside publish/"},
+	}
+}
+
+func partDamages() []damage {
+	part := PartKey{"a", "k"}
+	bind := func(d *damaged, t *txn) error {
+		t.putPart(d.file.Ino, part)
+		return d.edit(t, d.file.Ino, func(r *record) { r.Parts = 1 })
+	}
+	return []damage{
+		{"part without key", func(d *damaged, t *txn) error {
+			return errors.Join(bind(d, t), t.kv.Delete(t.keyString(kindKey, part.Key)))
+		}, "part of a file without key"},
+		{"part without inode", func(d *damaged, t *txn) error {
+			return t.kv.Set(t.partKey(1<<40, part.Part), encodeLink(nil, part.Key))
+		}, "part of a file without key"},
+		{"key without part", func(d *damaged, t *txn) error {
+			return errors.Join(bind(d, t), t.kv.Delete(t.partKey(d.file.Ino, part.Part)))
+		}, "key without inode; wrong count of attributes, mappings or parts"},
+		{"key of another part", func(d *damaged, t *txn) error {
+			t.putKey(part.Key, d.dir.Ino)
+			return errors.Join(d.edit(t, d.file.Ino, func(r *record) { r.Parts = 1 }), t.kv.Set(t.partKey(d.file.Ino, part.Part), encodeLink(nil, part.Key)))
+		}, "key without inode; part of a file without key"},
 	}
 }
 
@@ -226,7 +249,7 @@ func inodeDamages() []damage {
 		}, "wrong directory size"},
 		{"counts", func(d *damaged, t *txn) error {
 			return d.edit(t, d.file.Ino, func(r *record) { r.xattrs, r.maps, r.firstMap = 1, 1, 9 })
-		}, "wrong count of attributes or mappings; wrong count of attributes or mappings"},
+		}, "wrong count of attributes, mappings or parts; wrong count of attributes, mappings or parts"},
 		{"dangling key", func(d *damaged, t *txn) error {
 			return t.kv.Set(t.keyString(kindKey, "gone"), encodeNumber(nil, 999_999))
 		}, "key without inode"},

@@ -22,7 +22,8 @@
 //	'l' ino:8 parent:8 cookie:8    a link of an inode besides its primary one
 //	'x' ino:8 name                 extended attribute
 //	'm' ino:8 offset:8             mapping: one pinned buffer of the content
-//	'k' key                        the inode that has the key
+//	'k' key                        the inode, or the part of one, that has the key
+//	't' ino:8 part                 the key of a part of a file
 //	'z' ino:8                      removed inode of which records are left
 //	'b' ino:8                      binding: how to find another process's memory
 //	'e' sec:8 nsec:4 ino:8         expiry time of an inode
@@ -71,6 +72,14 @@
 // bit of the seconds inverted. Nothing is removed automatically; Expired lists the expired
 // files, and the caller removes them by name. An inode with Expires or Taken set is written
 // as version 3, all others as before.
+//
+// # Parts
+//
+// Parts of a file can have keys of their own, by names that are plain data to this package.
+// The 't' record has the key of a part and the 'k' record the part, so each is found by the
+// other. Both are removed with the inode, which counts them; an inode with such parts is
+// written as version 4, and the 'k' record of a part as version 2, so that a program without
+// support for parts refuses them.
 //
 // # Invariants
 //

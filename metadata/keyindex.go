@@ -9,14 +9,14 @@ import (
 
 const keyPunctuation = "-_!@#%^*()+=:;."
 
-// ValidKey reports whether a key is valid.
+// ValidKey reports whether a key is valid. Its error says what to do instead.
 //
 // Errors: ErrInvalidKey for an empty key, more than MaxKey bytes, a byte other than
 // letters, digits and -_!@#%^*()+=:;. and for "." and "..", which can't be the name of a
-// link.
+// link. A key contains no "/": docs/adr/0022 gives the reasons.
 func ValidKey(key string) error {
 	if key == "" || key == "." || key == ".." || len(key) > MaxKey {
-		return ErrInvalidKey
+		return invalidKey(key)
 	}
 	for i := range len(key) {
 		c := key[i]
@@ -24,10 +24,18 @@ func ValidKey(key string) error {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		case strings.IndexByte(keyPunctuation, c) >= 0:
 		default:
-			return ErrInvalidKey
+			return invalidKey(key)
 		}
 	}
 	return nil
+}
+
+func invalidKey(key string) error {
+	if strings.IndexByte(key, '/') >= 0 {
+		return fmt.Errorf("%w %.80q: a key has no directories; write : instead of /, as in %.80q",
+			ErrInvalidKey, key, strings.ReplaceAll(key, "/", ":"))
+	}
+	return fmt.Errorf("%w %.80q: use 1 to %d of A-Z a-z 0-9 and %s but not \".\" or \"..\"", ErrInvalidKey, key, MaxKey, keyPunctuation)
 }
 
 // BindKey gives an inode a key, in place of its current one; an empty key only removes the
@@ -55,7 +63,7 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			if rec.Parent == PublishIno {
 				return ErrPermission
 			}
-			if _, err := t.keyIno(key); err == nil {
+			if _, err := t.keyHolder(key); err == nil {
 				return ErrExist
 			} else if !errors.Is(err, ErrNotExist) {
 				return err
@@ -73,16 +81,15 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 }
 
 func (t *txn) putKey(key string, ino Ino) {
-	t.set(t.keyString(kindKey, key), encodeNumber(t.room(12), uint64(ino)))
+	t.set(t.keyString(kindKey, key), encodeKeyHolder(t.room(12), keyHolder{ino: ino}))
 }
 
-func (t *txn) keyIno(key string) (Ino, error) {
+func (t *txn) keyHolder(key string) (keyHolder, error) {
 	data, err := t.get(t.keyString(kindKey, key), ErrNotExist)
 	if err != nil {
-		return 0, err
+		return keyHolder{}, err
 	}
-	ino, err := decodeNumber("key", data)
-	return Ino(ino), err
+	return decodeKeyHolder(data)
 }
 
 // keyOfNothing turns ErrNotExist for the inode of a key into ErrCorrupt.
@@ -93,11 +100,27 @@ func keyOfNothing(key string, err error) error {
 	return err
 }
 
-// KeyIno returns the inode that has a key.
+// Key returns what has a key: an inode, or a part of one.
+//
+// Errors: ErrNotExist.
+func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
+	shard := s.cache.ofKey(key)
+	h, ok, drops := shard.get(key)
+	err := ctx.Err()
+	if !ok {
+		if h, err = read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) }); err == nil {
+			shard.put(key, h, drops)
+		}
+	}
+	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
+}
+
+// KeyIno returns the inode that has a key, or a part that has it.
 //
 // Errors: ErrNotExist.
 func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
-	return read(ctx, s, func(t *txn) (Ino, error) { return t.keyIno(key) })
+	e, err := s.Key(ctx, key)
+	return e.Ino, err
 }
 
 // Keys lists up to limit keys that sort after the given one, in ascending order; fewer than
@@ -110,11 +133,11 @@ func (s *Store) Keys(ctx context.Context, after string, limit int) ([]KeyEntry, 
 	err := s.view(ctx, func(t *txn) error {
 		from := append(t.keyString(kindKey, after), 0)
 		return t.kv.Scan([]byte{kindKey}, from, func(key, value []byte) (bool, error) {
-			ino, err := decodeNumber("key", value)
+			h, err := decodeKeyHolder(value)
 			if err != nil {
 				return false, err
 			}
-			entries = append(entries, KeyEntry{Key: string(key[1:]), Ino: Ino(ino)})
+			entries = append(entries, KeyEntry{Key: string(key[1:]), Ino: h.ino, Part: h.part})
 			return len(entries) < limit, nil
 		})
 	})

@@ -17,6 +17,7 @@ const (
 	kindBinding = 'b'
 	kindExpiry  = 'e'
 	kindBond    = 'n'
+	kindPart    = 't'
 )
 
 const inoKeyLen = 1 + 8

@@ -38,7 +38,7 @@ const (
 	WrongNlink
 	// WrongSize is a directory size that differs from the number of entries.
 	WrongSize
-	// WrongCount is a wrong count of an inode's attributes or mappings.
+	// WrongCount is a wrong count of an inode's attributes, mappings or parts with keys.
 	WrongCount
 	// DanglingKey is a key that refers to an inode that does not have it. Repair removes
 	// it.
@@ -67,6 +67,10 @@ const (
 	DanglingExpiry
 	// MissingExpiry is an inode that expires but has no expiry record. Repair adds one.
 	MissingExpiry
+	// DanglingPart is a part of a file whose key does not refer to it. Repair recreates the
+	// key, unless something else has it by now or the file is missing; then it removes the
+	// part's record.
+	DanglingPart
 	// WrongTaken is an inode that is marked as received but is not in PublishIno. Repair
 	// clears the mark.
 	WrongTaken
@@ -86,7 +90,7 @@ func (k ProblemKind) texts() (name, remedy string) {
 		DanglingLink:    {"link without entry", "the link is removed"},
 		WrongNlink:      {"wrong link count", "recounted"},
 		WrongSize:       {"wrong directory size", "recounted"},
-		WrongCount:      {"wrong count of attributes or mappings", "recounted"},
+		WrongCount:      {"wrong count of attributes, mappings or parts", "recounted"},
 		DanglingKey:     {"key without inode", "the key is removed"},
 		MissingKey:      {"missing key", "the key is recreated for the inode, unless another inode has it"},
 		DanglingRecords: {"attributes, mappings or links without inode", "they are removed"},
@@ -97,6 +101,7 @@ func (k ProblemKind) texts() (name, remedy string) {
 		MissingPublish:  {"publish/ is missing", "it is created"},
 		DanglingExpiry:  {"expiry of an inode that does not expire then", "the expiry is removed"},
 		MissingExpiry:   {"missing expiry", "the expiry is recreated from the inode"},
+		DanglingPart:    {"part of a file without key", "the key is recreated for the part, unless it names something else"},
 		WrongTaken:      {"marked as received, outside publish/", "the mark is removed"},
 	}
 	if k <= 0 || int(k) >= len(texts) {
@@ -118,6 +123,7 @@ type Problem struct {
 	Parent Ino // the directory concerned, or 0
 	Name   string
 	Key    string // the key concerned; for a corrupt record, its key in the KV
+	Part   string // the part concerned, for a DanglingPart
 	Device DeviceName
 	Want   uint64 // what a count should be
 	Got    uint64 // what it is
@@ -138,6 +144,9 @@ func (p Problem) String() string {
 	}
 	if p.Key != "" {
 		fmt.Fprintf(&b, ": key %q", p.Key)
+	}
+	if p.Part != "" {
+		fmt.Fprintf(&b, ": part %q", p.Part)
 	}
 	if p.Device != "" {
 		fmt.Fprintf(&b, ": device %q", p.Device)
@@ -162,6 +171,7 @@ func (p Problem) Remedy() string {
 		kindXattr:   "the attribute is removed",
 		kindBinding: "the binding is removed: the file is lost",
 		kindExpiry:  "the expiry is removed",
+		kindPart:    "the key of a part of the file is removed",
 		kindMapping: "the mapping is removed: that part of the file reads as zeros",
 	}
 	return cmp.Or(remedies[p.Key[0]], "the record is removed")

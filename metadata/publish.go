@@ -19,7 +19,8 @@ func (s *Store) Take(ctx context.Context, ino Ino) error {
 }
 
 // Publish moves a regular file with one link into PublishIno under a new name, as Rename
-// does with NoReplace. The file stays on its device, and loses its key.
+// does with NoReplace. The file stays on its device, and loses its key and those of its
+// parts.
 //
 // Errors: those of Rename; ErrExist if the name is taken; ErrIsDir; ErrInvalid if it is not
 // a regular file; ErrInvalidKey for a name that is not a valid key; ErrTooManyLinks;

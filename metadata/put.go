@@ -39,7 +39,8 @@ type PutResult struct {
 	// Nlink is 0 its records are gone, and its Key is the key that it had. Nil if there was
 	// none.
 	Replaced *Inode
-	// Unkeyed is an inode with another name that lost the key to the file; 0 for none.
+	// Unkeyed is an inode with another name that lost the key to the file; 0 for none, and if
+	// it was the key of a part.
 	Unkeyed Ino
 	// Err is the reason why the file was not created: ErrExist for a name or a key that is
 	// taken, ErrIsDir for the name of a directory, ErrCrossDevice for the wrong Device,

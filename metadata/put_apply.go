@@ -8,8 +8,8 @@ type putOp struct {
 	dir *record
 	*putFile
 	sl       slot
-	other    record // the inode that has the name, if sl.found
-	owner    Ino    // the inode that has the key; 0 for none
+	other    record    // the inode that has the name, if sl.found
+	owner    keyHolder // what has the key; zero for nothing
 	rec      record
 	res      PutResult
 	leftover bool // of other
@@ -73,7 +73,7 @@ func (op *putOp) look() (refused, err error) {
 	if op.Key == "" {
 		return nil, nil
 	}
-	op.owner, err = op.t.keyIno(op.Key)
+	op.owner, err = op.t.keyHolder(op.Key)
 	switch {
 	case errors.Is(err, ErrNotExist):
 		return nil, nil
@@ -124,26 +124,32 @@ func (op *putOp) takeKey() error {
 	return nil
 }
 
-// unkey removes the key from the inode that has it, unless that was just removed.
+// unkey removes the key from the inode, or the part of one, that has it, unless that was just
+// removed.
 func (op *putOp) unkey() error {
-	if op.owner == 0 || op.owner == op.other.Ino && op.other.Nlink == 0 {
+	if op.owner.ino == 0 || op.owner.ino == op.other.Ino && op.other.Nlink == 0 {
 		return nil
 	}
-	op.res.Unkeyed = op.owner
 	var owner *record
-	switch op.owner {
+	switch op.owner.ino {
 	case op.other.Ino:
 		owner = &op.other
 	case op.dir.Ino:
 		owner = op.dir
 	default:
-		rec, err := op.t.inode(op.owner)
+		rec, err := op.t.inode(op.owner.ino)
 		if err != nil {
 			return keyOfNothing(op.Key, err)
 		}
 		owner = &rec
 	}
-	owner.Key = ""
+	if op.owner.part != "" {
+		op.t.del(op.t.partKey(owner.Ino, op.owner.part))
+		owner.Parts--
+	} else {
+		op.res.Unkeyed = owner.Ino
+		owner.Key = ""
+	}
 	owner.Ctime = op.t.now
 	op.t.putInode(owner)
 	return nil

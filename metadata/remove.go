@@ -8,6 +8,7 @@ func (t *txn) removeInode(rec *record) {
 	if rec.Key != "" {
 		t.del(t.keyString(kindKey, rec.Key))
 	}
+	t.dropParts(rec)
 	if rec.Bound == BoundLive {
 		t.del(t.key(kindBinding, ino))
 	}

@@ -134,6 +134,7 @@ func (op *renameOp) publish() error {
 		op.t.del(op.t.keyString(kindKey, op.moved.Key))
 		op.moved.Key = ""
 	}
+	op.t.dropParts(&op.moved)
 	return nil
 }
 

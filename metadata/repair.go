@@ -92,7 +92,7 @@ func lookOver(ctx context.Context, kv KV) (left remains, err error) {
 // inoOf returns the inode number in a record; 0 if it has none or can't be read.
 func inoOf(key, value []byte) Ino {
 	switch key[0] {
-	case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding:
+	case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding, kindPart:
 		return keyIno(key)
 	case kindDirent:
 		if d, err := decodeDirent(value); err == nil {

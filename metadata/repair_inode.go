@@ -81,7 +81,7 @@ func (r repairer) size(_ Problem, rec *record) error {
 }
 
 func (r repairer) count(p Problem, rec *record) error {
-	rec.xattrs, rec.maps, rec.firstMap = 0, 0, 0
+	rec.xattrs, rec.maps, rec.firstMap, rec.Parts = 0, 0, 0, 0
 	err := r.kv.Scan(r.key(kindXattr, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
 		rec.xattrs++
 		return true, nil
@@ -94,6 +94,13 @@ func (r repairer) count(p Problem, rec *record) error {
 			rec.firstMap = keyNumber(key, 1)
 		}
 		rec.maps++
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	err = r.kv.Scan(r.key(kindPart, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
+		rec.Parts++
 		return true, nil
 	})
 	r.putInode(rec)

@@ -39,6 +39,7 @@ func (s *Store) Repair(ctx context.Context, p Problem) error {
 		MissingPublish:  repairer.missingPublish,
 		DanglingExpiry:  repairer.danglingExpiry,
 		MissingExpiry:   ofInode(repairer.missingExpiry),
+		DanglingPart:    repairer.danglingPart,
 		WrongTaken:      ofInode(repairer.taken),
 	}
 	repair := repairs[p.Kind]

@@ -38,7 +38,9 @@ func decodable(key, value []byte) (err error) {
 	case kindExpiry:
 		_, _, err = parseExpiry(key, value)
 	case kindKey:
-		_, err = decodeNumber("key", value)
+		_, err = decodeKeyHolder(value)
+	case kindPart:
+		_, err = decodeLink(value)
 	case kindDevice:
 		_, err = decodeDevice("", value)
 	}
@@ -46,15 +48,25 @@ func decodable(key, value []byte) (err error) {
 }
 
 func (r repairer) danglingKey(p Problem) error {
-	ino, err := r.keyIno(p.Key)
+	h, err := r.keyHolder(p.Key)
 	if err != nil {
 		return err
 	}
-	rec, err := r.maybe(ino)
+	rec, err := r.maybe(h.ino)
 	if err != nil {
 		return err
 	}
-	if rec != nil && rec.Key == p.Key {
+	has := ""
+	switch {
+	case rec == nil:
+	case h.part == "":
+		has = rec.Key
+	default:
+		if has, err = r.part(h.ino, h.part); err != nil && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+	}
+	if has == p.Key {
 		return ErrChanged
 	}
 	r.del(r.keyString(kindKey, p.Key))
@@ -65,18 +77,49 @@ func (r repairer) missingKey(p Problem, rec *record) error {
 	if rec.Key != p.Key {
 		return ErrChanged
 	}
-	owner, err := r.keyIno(p.Key)
+	owner, err := r.keyHolder(p.Key)
 	switch {
 	case errors.Is(err, ErrNotExist):
 		r.putKey(p.Key, p.Ino)
 		return nil
 	case err != nil:
 		return err
-	case owner == p.Ino:
+	case owner == keyHolder{ino: p.Ino}:
 		return ErrChanged
 	}
 	rec.Key = ""
 	r.putInode(rec)
+	return nil
+}
+
+// danglingPart recreates the key of a part, or removes the record of the part.
+func (r repairer) danglingPart(p Problem) error {
+	has, err := r.part(p.Ino, p.Part)
+	if err != nil {
+		return err
+	}
+	if has != p.Key {
+		return ErrChanged
+	}
+	rec, err := r.maybe(p.Ino)
+	if err != nil {
+		return err
+	}
+	owner, err := r.keyHolder(p.Key)
+	switch {
+	case rec != nil && err == nil && owner == keyHolder{p.Ino, p.Part}:
+		return ErrChanged
+	case err != nil && !errors.Is(err, ErrNotExist):
+		return err
+	case rec != nil && err != nil:
+		r.putPart(p.Ino, PartKey{p.Part, p.Key})
+		return nil
+	}
+	r.del(r.partKey(p.Ino, p.Part))
+	if rec != nil && rec.Parts > 0 {
+		rec.Parts--
+		r.putInode(rec)
+	}
 	return nil
 }
 

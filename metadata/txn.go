@@ -117,7 +117,7 @@ func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 // update runs a transaction, and then drops what it wrote from the cache, even if it
 // failed: an error may occur after the commit.
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
-	w := watchedTxn{written: make([][]byte, 0, 4)}
+	w := watchedTxn{cache: s.cache, written: make([][]byte, 0, 4)}
 	var used []usageChange
 	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
 		w.KVTxn, w.fresh = kv, w.fresh[:0]
@@ -137,7 +137,9 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	}
 	if fn := s.changed.Load(); fn != nil && *fn != nil {
 		for _, key := range w.written {
-			(*fn)(keyIno(key), key[0] == kindDirent)
+			if key[0] == kindInode || key[0] == kindDirent {
+				(*fn)(keyIno(key), key[0] == kindDirent)
+			}
 		}
 	}
 	return err

@@ -82,6 +82,8 @@ type Inode struct {
 	Target string
 	// Key is the key under keys/ that the inode has, or empty.
 	Key string
+	// Parts is the number of parts of the file that have keys. BindPart sets it.
+	Parts uint32
 	// Path is the route of the last transfer into the object, or empty.
 	Path string
 	// Bound reports whether the content is memory of another process.
@@ -263,6 +265,8 @@ const (
 type KeyEntry struct {
 	Key string
 	Ino Ino
+	// Part is the part of the inode that the key names; empty for all of it.
+	Part string
 }
 
 // PublishIno is the directory publish/. It exists in every store, without an entry in the

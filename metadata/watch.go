@@ -5,6 +5,7 @@ import "slices"
 // watchedTxn records the keys that a transaction writes and the cache may contain.
 type watchedTxn struct {
 	KVTxn
+	cache   *cache
 	written [][]byte
 	// fresh lists the inodes that this run of the transaction has created and added to the
 	// cache in their final state.
@@ -24,7 +25,7 @@ func (w *watchedTxn) Delete(key []byte) error {
 }
 
 func (w *watchedTxn) note(key []byte) {
-	if key[0] != kindInode && key[0] != kindDirent {
+	if !w.cache.keeps(key) {
 		return
 	}
 	w.written = append(w.written, key)

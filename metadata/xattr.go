@@ -28,6 +28,30 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	if err := validXattr(name); err != nil {
 		return nil, err
 	}
+	shard, k := s.cache.ofXattr(ino), xattrName{ino, name}
+	known, ok, drops := shard.get(k)
+	if ok {
+		// The attributes of an inode that was removed go later.
+		if _, err := s.Get(ctx, ino); err == nil {
+			return known.get()
+		}
+	}
+	data, err := s.readXattr(ctx, ino, name)
+	if none := errors.Is(err, ErrNoXattr); none || err == nil && len(data) <= longestCached {
+		shard.put(k, cachedXattr{string(data), none}, drops)
+	}
+	return data, err
+}
+
+// get returns what GetXattr does.
+func (x cachedXattr) get() ([]byte, error) {
+	if x.absent {
+		return nil, ErrNoXattr
+	}
+	return []byte(x.value), nil
+}
+
+func (s *Store) readXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
 	return read(ctx, s, func(t *txn) ([]byte, error) {
 		data, err := t.get(t.xattrKey(ino, name), ErrNoXattr)
 		if errors.Is(err, ErrNoXattr) {

@@ -99,16 +99,16 @@ func mayReceive(who Caller, in metadata.Inode) error {
 }
 
 // mayVacate checks whether a user may free a key: by removing the object that was made
-// for it, or by taking the key from another file.
+// for it, or by taking the key from another file or from a tensor.
 //
 // Errors: ErrForbidden.
-func (ac *access) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
-	if err := ac.mayUse(ctx, who, in, PermWrite); err != nil {
+func (ac *access) mayVacate(ctx context.Context, who Caller, in carrier) error {
+	if err := ac.mayUse(ctx, who, in.Inode, PermWrite); err != nil || in.tensor != "" {
 		return err
 	}
 	made, err := ac.isKeysDir(ctx, in.Parent)
 	if err == nil && made {
-		err = ac.mayRemove(ctx, who, in)
+		err = ac.mayRemove(ctx, who, in.Inode)
 	}
 	return err
 }

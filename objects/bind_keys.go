@@ -82,11 +82,14 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 // it: nil if it already names these blobs.
 func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	in, err := b.store.index.holder(ctx, k.Key)
-	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.index.isVacant(in) {
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.index.isVacant(in.Inode) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
+	}
+	if in.tensor != "" {
+		return false, metadata.ErrExist
 	}
 	o := b.store.table.pinLoaded(in.Ino)
 	if o == nil {
@@ -239,7 +242,7 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 		err = goneIsFine(s.attrs.removeXattr(ctx, ino, xattrBlobs))
 	}
 	if err == nil {
-		err = s.setKey(ctx, a, k.Key, 0)
+		err = s.setKey(ctx, carrier{Inode: a.Inode}, k.Key, 0)
 	}
 	if err != nil {
 		return err
@@ -259,7 +262,7 @@ func (ks *keyed) claimKey(ctx context.Context, key string) error {
 		return nil
 	case err != nil:
 		return err
-	case !ks.index.isVacant(in):
+	case !ks.index.isVacant(in.Inode):
 		return metadata.ErrExist
 	}
 	return goneIsFine(ks.vacate(ctx, in))

@@ -49,16 +49,20 @@ func (bs *bindings) lose(ctx context.Context, ino Ino, b *content.Bound) {
 	bs.changes.tell(ino, true)
 }
 
-// tellLost emits the event that the object of a key is lost.
+// tellLost emits the events that the object of a key, or of keys of tensors, is lost.
 func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
 	in, err := bs.meta.Get(ctx, ino)
-	if err != nil || in.Key == "" {
+	if err != nil || in.Key == "" && in.Parts == 0 {
 		return
 	}
 	// The lock orders this event before the one of a removal of the name.
 	defer bs.names.lock(in.Parent, in.Parent)()
-	if now, gone := bs.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
+	now, err := bs.meta.Get(ctx, ino)
+	if err == nil && now.Key != "" && now.Key == in.Key {
 		bs.events.emit(EventLost, now.Key, now)
+	}
+	if parts, failed := bs.meta.PartKeys(ctx, ino); err == nil && failed == nil {
+		bs.events.eachTensorKey(EventLost, parts, now)
 	}
 }
 

@@ -42,6 +42,9 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 	if h.forgetFile(key, in.Ino) {
 		return goneIsFine(s.keyed.takeKey(ctx, in))
 	}
+	if in.tensor != "" {
+		return nil // its bytes are the file's
+	}
 	o := s.table.pinLoaded(in.Ino)
 	if o == nil {
 		return nil
@@ -52,7 +55,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 		return err
 	}
 	// The name may have changed since it was found.
-	if in, err = s.meta.Get(ctx, in.Ino); err == nil && in.Key == key {
+	if in.Inode, err = s.meta.Get(ctx, in.Ino); err == nil && in.Key == key {
 		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
 	}
 	if err = goneIsFine(err); err != nil {

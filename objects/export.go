@@ -22,6 +22,9 @@ type ExportOptions struct {
 	// Holder is the process for which the export lasts: it ends when the process exits. 0
 	// makes an export that lasts until EndExport.
 	Holder int
+	// Tensor limits what is described to one tensor of the file, by its path in the view; the
+	// export is that of the file.
+	Tensor string
 	// Session makes an export that lasts until Exported.End or EndExport.
 	Session bool
 }
@@ -52,7 +55,8 @@ type exports struct {
 // Errors: ErrForbidden if the caller may not read and write the file, or the holder is
 // not the caller's; ErrInvalid for an empty file; ErrBusy if it is exported as another
 // kind; ErrLost; ErrUnsupported for a bound file, and devices.ErrUnsupported if the
-// device has no such handles; devices.ErrOutOfMemory if there is no room for the move.
+// device has no such handles; devices.ErrOutOfMemory if there is no room for the move;
+// metadata.ErrNotExist if the file does not contain the tensor.
 func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (Exported, error) {
 	holder, err := s.exports.mayExport(ctx, ino, who, opts)
 	if err != nil {
@@ -82,7 +86,12 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	if err = errors.Join(err, closeProcess(holder)); err != nil {
 		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
 	}
-	if err = s.exports.describeExport(ctx, ino, &out.Memory); err != nil {
+	if opts.Tensor != "" {
+		err = s.describeTensorExport(ctx, ino, opts.Tensor, &out)
+	} else {
+		err = s.exports.describeExport(ctx, ino, &out.Memory)
+	}
+	if err != nil {
 		if out.End != nil {
 			out.End()
 		}

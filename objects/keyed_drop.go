@@ -36,7 +36,7 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 			return nil
 		case err != nil:
 			return err
-		case !s.index.isOver(in):
+		case !s.index.isOver(in.Inode):
 			if err = s.access.mayVacate(ctx, h.who, in); err != nil {
 				return fmt.Errorf("remove key %q: %w", key, err)
 			}
@@ -56,7 +56,10 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 }
 
 // vacate frees an inode's key: by removing the inode, if that was made for the key.
-func (ks *keyed) vacate(ctx context.Context, in metadata.Inode) error {
+func (ks *keyed) vacate(ctx context.Context, in carrier) error {
+	if in.tensor != "" {
+		return ks.takeKey(ctx, in)
+	}
 	made, err := ks.access.isKeysDir(ctx, in.Parent)
 	if err != nil {
 		return err
@@ -69,11 +72,11 @@ func (ks *keyed) vacate(ctx context.Context, in metadata.Inode) error {
 	if !made {
 		return nil
 	}
-	return ks.names.unlinkSame(ctx, in, EventRemoved, nil)
+	return ks.names.unlinkSame(ctx, in.Inode, EventRemoved, nil)
 }
 
 // claimAndGive is giveKey for a key that another node may have.
-func (ks *keyed) claimAndGive(ctx context.Context, in metadata.Inode, key string) error {
+func (ks *keyed) claimAndGive(ctx context.Context, in carrier, key string) error {
 	done, err := ks.claims.claimOne(ctx, SpaceKeys, key)
 	if err != nil {
 		return err
@@ -82,16 +85,16 @@ func (ks *keyed) claimAndGive(ctx context.Context, in metadata.Inode, key string
 	return ks.giveKey(context.WithoutCancel(ctx), in, key)
 }
 
-// giveKey gives an inode a key, in place of the one that it carries. If a vacant inode, see
+// giveKey gives an inode, or a tensor, a key, in place of the one that it carries. If a vacant inode, see
 // isVacant, has the key, that inode loses it.
-func (ks *keyed) giveKey(ctx context.Context, in metadata.Inode, key string) error {
+func (ks *keyed) giveKey(ctx context.Context, in carrier, key string) error {
 	for races := 0; ; races++ {
 		err := ks.bindKey(ctx, in, key)
 		if !errors.Is(err, metadata.ErrExist) || races == 8 {
 			return err
 		}
 		holder, again := ks.index.holder(ctx, key)
-		if again == nil && !ks.index.isVacant(holder) {
+		if again == nil && !ks.index.isVacant(holder.Inode) {
 			return err
 		}
 		if again == nil {
@@ -103,17 +106,20 @@ func (ks *keyed) giveKey(ctx context.Context, in metadata.Inode, key string) err
 	}
 }
 
-func (ks *keyed) bindKey(ctx context.Context, in metadata.Inode, key string) error {
+func (ks *keyed) bindKey(ctx context.Context, in carrier, key string) error {
 	ks.turn.RLock()
 	defer ks.turn.RUnlock()
+	if in.tensor != "" {
+		return ks.bindTensor(ctx, in, key)
+	}
 	if err := ks.meta.BindKey(ctx, in.Ino, key); err != nil || key == in.Key {
 		return err
 	}
 	if in.Key != "" {
-		ks.events.emit(EventRemoved, in.Key, in)
+		ks.events.emit(EventRemoved, in.Key, in.Inode)
 	}
 	in.Key = key
-	ks.keyCame(in)
+	ks.keyCame(in.Inode)
 	return nil
 }
 
@@ -129,23 +135,30 @@ func (v *victim) tell(after metadata.Inode) {
 	case after.Key != "":
 		v.names.events.emit(v.kind, after.Key, after)
 	}
+	v.names.events.eachTensorKey(cmp.Or(v.kind, EventRemoved), v.parts, after)
 }
 
-// takeKey removes an inode's key, if it has not changed.
-func (ks *keyed) takeKey(ctx context.Context, in metadata.Inode) error {
+// takeKey removes the key of an inode, or of a tensor, if it has not changed.
+func (ks *keyed) takeKey(ctx context.Context, in carrier) error {
 	ks.turn.Lock()
 	defer ks.turn.Unlock()
-	now, err := ks.meta.Get(ctx, in.Ino)
-	if err == nil && now.Key != in.Key {
+	now, err := ks.index.holder(ctx, in.Key)
+	if err == nil && (now.Ino != in.Ino || now.tensor != in.tensor) {
 		err = metadata.ErrNotExist
 	}
-	if err == nil {
-		err = ks.meta.BindKey(ctx, in.Ino, "")
+	switch {
+	case err != nil:
+	case in.tensor != "":
+		now.Size = 0 // that of the tensor is not known
+		err = ks.bindTensor(ctx, now, "")
+	default:
+		if err = ks.meta.BindKey(ctx, in.Ino, ""); err == nil {
+			ks.events.emit(EventRemoved, in.Key, now.Inode)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("remove key %q from inode %d: %w", in.Key, in.Ino, err)
 	}
-	ks.events.emit(EventRemoved, in.Key, now)
 	return nil
 }
 

@@ -142,13 +142,13 @@ func (ks *keyed) decide(ctx context.Context, p placing, key string) (skip bool, 
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return false, nil
-	case err != nil || named.Ino == holder.Ino:
+	case err != nil || named.Ino == holder.Ino && holder.tensor == "":
 		return false, err
 	case named.Key == key: // the key was assigned meanwhile
-		return ks.givesWay(ctx, p.who, p.rule, named)
+		return ks.givesWay(ctx, p.who, p.rule, carrier{Inode: named})
 	}
 	// A file that has lost its key: no keyed object, but a file of some user.
-	skip, err = ks.givesWay(ctx, p.who, p.rule, named)
+	skip, err = ks.givesWay(ctx, p.who, p.rule, carrier{Inode: named})
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s exists without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
@@ -157,8 +157,8 @@ func (ks *keyed) decide(ctx context.Context, p placing, key string) (skip bool, 
 
 // givesWay decides what happens to an inode whose key or name another object is to get:
 // skip keeps it; without an error it is replaced.
-func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
-	if ks.index.isVacant(in) {
+func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in carrier) (skip bool, err error) {
+	if ks.index.isVacant(in.Inode) {
 		return false, nil
 	}
 	switch rule {
@@ -211,36 +211,40 @@ func (ix *keyIndex) lostNow(in metadata.Inode) bool {
 	return o.epoch != 0 && o.epoch != o.tier.Epoch()
 }
 
-// holder returns the inode that carries a key, also one whose time to live is over.
+// holder returns what carries a key, also one whose time to live is over.
 //
 // Errors: metadata.ErrNotExist.
-func (ix *keyIndex) holder(ctx context.Context, key string) (metadata.Inode, error) {
+func (ix *keyIndex) holder(ctx context.Context, key string) (carrier, error) {
 	for before := Ino(0); ; {
-		ino, err := ix.meta.KeyIno(ctx, key)
-		var in metadata.Inode
+		e, err := ix.meta.Key(ctx, key)
+		in := carrier{tensor: e.Part}
 		if err == nil {
-			in, err = ix.meta.Get(ctx, ino)
+			in.Inode, err = ix.meta.Get(ctx, e.Ino)
 		}
-		if err == nil && in.Key != key {
+		switch {
+		case err != nil:
+		case e.Part != "":
+			in.Key = key
+		case in.Key != key:
 			err = metadata.ErrNotExist
 		}
 		if err == nil {
 			return in, nil
 		}
 		// The key may have moved to another inode between the two reads.
-		if ino == before || !errors.Is(err, metadata.ErrNotExist) {
-			return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+		if e.Ino == before || !errors.Is(err, metadata.ErrNotExist) {
+			return carrier{}, fmt.Errorf("find key %q: %w", key, err)
 		}
-		before = ino
+		before = e.Ino
 	}
 }
 
-// find returns the inode that a key names, live or lost.
+// find returns what a key names, live or lost.
 //
 // Errors: metadata.ErrNotExist, also for an inode whose time to live is over.
-func (ix *keyIndex) find(ctx context.Context, key string) (metadata.Inode, error) {
+func (ix *keyIndex) find(ctx context.Context, key string) (carrier, error) {
 	in, err := ix.holder(ctx, key)
-	if err == nil && ix.isOver(in) {
+	if err == nil && ix.isOver(in.Inode) {
 		err = fmt.Errorf("key %q has expired: %w", key, metadata.ErrNotExist)
 	}
 	return in, err

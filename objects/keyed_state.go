@@ -35,8 +35,23 @@ func (ks *keyed) keyCame(in metadata.Inode) {
 
 // inodeCame is keyCame for an inode whose bytes are available again, if it has a key.
 func (ks *keyed) inodeCame(ctx context.Context, ino Ino) {
-	if in, err := ks.meta.Get(context.WithoutCancel(ctx), ino); err == nil && in.Key != "" {
+	ctx = context.WithoutCancel(ctx)
+	in, err := ks.meta.Get(ctx, ino)
+	if err != nil {
+		return
+	}
+	if in.Key != "" {
 		ks.keyCame(in)
 		ks.claims.have(ctx, SpaceKeys, in.Key)
+	}
+	if in.Parts == 0 {
+		return
+	}
+	parts, err := ks.meta.PartKeys(ctx, ino)
+	if err != nil {
+		ks.log.Warn("could not read the keys of a file's tensors", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	for _, p := range parts {
+		ks.claims.have(ctx, SpaceKeys, p.Key)
 	}
 }

@@ -17,6 +17,8 @@ type KeyInfo struct {
 	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or the size of
 	// the object if it is a single blob.
 	Blobs []uint64
+	// Off is the offset in the object at which the blobs begin: not 0 for a tensor of a file.
+	Off uint64
 }
 
 // KeyInfo looks a key up.
@@ -29,25 +31,29 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	}
 	s := h.store
 	for {
-		in, noted, err := s.index.findBlobs(ctx, key)
+		in, err := s.index.findBlobs(ctx, key)
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if err = s.access.mayUse(ctx, h.who, in, PermRead); err != nil {
+		if err = s.access.mayUse(ctx, h.who, in.Inode, PermRead); err != nil {
 			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
 		}
-		a, err := s.attrs.of(ctx, in)
+		a, err := s.attrs.of(ctx, in.Inode)
 		if errors.Is(err, metadata.ErrNotExist) {
 			continue // it was replaced or removed; look the key up again
 		}
-		var blobs []uint64
-		if err == nil {
-			blobs, err = sizesIn(noted, a.Size)
+		info := KeyInfo{Attr: a}
+		switch {
+		case err != nil:
+		case in.tensor != "":
+			err = s.describeTensor(ctx, in, &info)
+		default:
+			info.Blobs, err = sizesIn(in.blobs, a.Size)
 		}
 		if err != nil {
 			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
 		}
-		return KeyInfo{Attr: a, Blobs: blobs}, nil
+		return info, nil
 	}
 }
 
@@ -61,25 +67,35 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, gone := s.tiers.named(in.Device)
-	return gone == nil && !s.index.lostNow(in), nil
+	if _, gone := s.tiers.named(in.Device); gone != nil || s.index.lostNow(in.Inode) {
+		return false, nil
+	}
+	if in.tensor == "" {
+		return true, nil
+	}
+	if _, err = s.tensorOf(ctx, in); errors.Is(err, metadata.ErrNotExist) || errors.Is(err, ErrLost) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // findBlobs is find, and also returns the object's user.hmc.blobs. That is removed with
 // the records, so it is read while they exist.
-func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
+func (ix *keyIndex) findBlobs(ctx context.Context, key string) (carrier, error) {
 	for {
-		if in, err = ix.find(ctx, key); err != nil {
-			return in, "", err
+		in, err := ix.find(ctx, key)
+		if err != nil || in.tensor != "" {
+			return in, err
 		}
 		text, err := ix.meta.GetXattr(ctx, in.Ino, xattrBlobs)
 		switch {
 		case errors.Is(err, metadata.ErrNotExist):
 			continue // it was replaced or removed; look the key up again
 		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
-			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
+			return in, fmt.Errorf("blobs of key %q: %w", key, err)
 		}
-		return in, string(text), nil
+		in.blobs = string(text)
+		return in, nil
 	}
 }
 
@@ -108,10 +124,11 @@ func blobsText(sizes []uint64) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// carrier returns the inode that has a key of a space; for keys it is holder.
-func (ix *keyIndex) carrier(ctx context.Context, space KeySpace, key string) (metadata.Inode, error) {
+// carrier returns what has a key of a space; for keys it is holder.
+func (ix *keyIndex) carrier(ctx context.Context, space KeySpace, key string) (carrier, error) {
 	if space == SpacePublish {
-		return ix.meta.Lookup(ctx, metadata.PublishIno, key)
+		in, err := ix.meta.Lookup(ctx, metadata.PublishIno, key)
+		return carrier{Inode: in}, err
 	}
 	return ix.holder(ctx, key)
 }
@@ -126,7 +143,7 @@ func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool 
 		ix.log.Warn("could not determine whether a key is in use", zap.String("key", key), zap.Error(err))
 		return true
 	}
-	return err == nil && (space == SpacePublish || !ix.lostNow(in))
+	return err == nil && (space == SpacePublish || !ix.lostNow(in.Inode))
 }
 
 // KeyMade returns the time at which the object that has a key, or is published under
@@ -134,11 +151,8 @@ func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool 
 //
 // Errors: metadata.ErrNotExist, also for a key whose object is lost.
 func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metadata.Timespec, error) {
-	var in metadata.Inode
-	var err error
-	if space == SpacePublish {
-		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else if in, err = s.index.find(ctx, key); err == nil && s.index.lostNow(in) {
+	in, err := s.index.carrier(ctx, space, key)
+	if space == SpaceKeys && err == nil && s.index.isVacant(in.Inode) {
 		err = metadata.ErrNotExist
 	}
 	if err != nil {

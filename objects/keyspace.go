@@ -56,8 +56,10 @@ type KeyRange struct {
 // KeyEntry is an entry of a list of keys.
 type KeyEntry struct {
 	Key string
-	// Ino is the object's inode number, if it is on this node.
-	Ino Ino
+	// Ino is the object's inode number, if it is on this node, and Tensor says that the key
+	// names a tensor of it.
+	Ino    Ino
+	Tensor bool
 	// Node is the node that has it; empty for this one.
 	Node string
 }
@@ -122,19 +124,23 @@ func (l LocalKeys) List(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
 	}
 	var out []KeyEntry
 	if r.Inclusive && r.From != "" {
-		ino, err := l.Store.KeyIno(ctx, r.From)
+		e, err := l.Store.Key(ctx, r.From)
 		switch {
 		case err == nil:
-			out = append(out, KeyEntry{Key: r.From, Ino: ino})
+			out = append(out, entryOf(e))
 		case !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, metadata.ErrInvalidKey) && !errors.Is(err, metadata.ErrInvalid):
 			return nil, err
 		}
 	}
 	found, err := l.Store.Keys(ctx, r.From, r.Limit-len(out))
 	for _, e := range found {
-		out = append(out, KeyEntry{Key: e.Key, Ino: e.Ino})
+		out = append(out, entryOf(e))
 	}
 	return out, err
+}
+
+func entryOf(e metadata.KeyEntry) KeyEntry {
+	return KeyEntry{Key: e.Key, Ino: e.Ino, Tensor: e.Part != ""}
 }
 
 // publicationsAtOnce is the number of entries of publish/ that are read at a time.

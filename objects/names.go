@@ -220,6 +220,8 @@ type victim struct {
 	// kind is the event that is emitted for its key; empty is EventRemoved. A file of
 	// publish/ is withdrawn unless kind is EventConsumed.
 	kind EventKind
+	// parts are the keys of its tensors.
+	parts []metadata.PartKey
 	// size is the size that it had, if an event needs it.
 	size uint64
 	// unasked reports that the name is removed without a request of the kernel.
@@ -237,6 +239,9 @@ func (v *victim) look(ctx context.Context, parent Ino, name string) error {
 	if err == nil && !in.IsDir() && in.Nlink <= 1 {
 		err = v.find(ctx, in)
 		v.measure(in)
+		if in.Parts > 0 && err == nil {
+			v.parts, err = v.names.meta.PartKeys(ctx, in.Ino)
+		}
 	}
 	return err
 }

@@ -87,6 +87,10 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 	if err != nil {
 		return err
 	}
+	parts, err := ps.meta.PartKeys(ctx, o.ino)
+	if err != nil {
+		return err
+	}
 	// Before its record is written: the offer is found as soon as the name is.
 	o.offer.Store(newOffer(r.NewName, false, nil))
 	in, err := ps.meta.Publish(ctx, r.From, r.Name, r.NewName)
@@ -100,6 +104,7 @@ func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *o
 	if now.Key != "" {
 		ps.events.emit(EventRemoved, now.Key, in)
 	}
+	ps.events.eachTensorKey(EventRemoved, parts, in)
 	ps.events.emit(EventPublished, r.NewName, in)
 	return nil
 }

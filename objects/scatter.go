@@ -27,16 +27,21 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, noted, err := h.pinKey(ctx, sc)
+	o, in, err := h.pinKey(ctx, sc)
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	defer h.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	before := o.version.Load()
-	if err = o.scatter(ctx, sc, noted); err != nil {
+	if in.tensor != "" {
+		err = h.scatterTensor(ctx, o, in, sc)
+	} else {
+		err = o.scatter(ctx, sc, in.blobs)
+	}
+	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	if !sc.Replica {
+	if !sc.Replica || in.tensor != "" {
 		return nil
 	}
 	if err = h.replicate(ctx, o, before, sc.Blobs); err != nil {
@@ -45,32 +50,32 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins the object that a key names, if the user has the permissions for sc, and
-// returns its user.hmc.blobs.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs string, err error) {
+// pinKey pins the object that a key names, or whose tensor it names, if the user has the
+// permissions for sc.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in carrier, err error) {
 	for {
-		in, blobs, err := h.store.index.findBlobs(ctx, sc.Key)
+		in, err = h.store.index.findBlobs(ctx, sc.Key)
 		if err == nil {
 			err = h.mayScatter(ctx, in, sc)
 		}
 		if err != nil {
-			return nil, "", err
+			return nil, in, err
 		}
-		o, err := h.store.table.pin(ctx, in.Ino, pinUse)
+		o, err = h.store.table.pin(ctx, in.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, blobs, err
+			return o, in, err
 		}
 		// It was replaced or removed since it was found; look the key up again.
 	}
 }
 
 // mayScatter checks that the holder's user has the permissions for sc.
-func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) error {
-	if err := h.store.access.mayUse(ctx, h.who, in, PermRead); err != nil {
+func (h *Holder) mayScatter(ctx context.Context, in carrier, sc Scatter) error {
+	if err := h.store.access.mayUse(ctx, h.who, in.Inode, PermRead); err != nil {
 		return err
 	}
 	// A replica becomes a source of the bytes that others read.
-	if sc.Replica && !h.who.May(&in, PermWrite) {
+	if sc.Replica && in.tensor == "" && !h.who.May(&in.Inode, PermWrite) {
 		return fmt.Errorf("a replica requires write permission: %w", ErrForbidden)
 	}
 	return nil
@@ -86,11 +91,20 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	if err != nil {
 		return err
 	}
-	if err = sc.fits(want); err != nil {
+	return o.scatterFrom(ctx, sc, 0, want)
+}
+
+// scatterFrom fills blobs with those of the object, which begin at off and have the sizes
+// want.
+func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want []uint64) error {
+	if err := sc.fits(want); err != nil {
 		return err
 	}
 	parts, workers := sc.parts(want)
-	err = Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+	for i := range parts {
+		parts[i].off += off
+	}
+	err := Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		return o.scatterPart(ctx, parts[i])
 	})
 	o.accessed()

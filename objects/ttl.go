@@ -25,6 +25,9 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 		if err != nil {
 			return err
 		}
+		if in.tensor != "" {
+			return fmt.Errorf("key %q names a tensor of %s, which has no time to live of its own; set that of the file: %w", key, in.Name, ErrUnsupported)
+		}
 		err = h.store.keyed.expireAt(ctx, in.Ino, at, func(now metadata.Inode) error {
 			if now.Key != key {
 				return metadata.ErrNotExist

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
 // hmcPrefix is the prefix of the attributes that are interfaces of an object.
@@ -127,7 +128,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	}
 	switch name {
 	case xattrKey:
-		return s.setKey(ctx, a, string(value), flags)
+		return s.setKey(ctx, carrier{Inode: a.Inode}, string(value), flags)
 	case xattrDtype, xattrShape, xattrBlobs:
 		if err := s.headers.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -144,18 +145,18 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
 }
 
-func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.XattrFlags) error {
+func (s *Store) setKey(ctx context.Context, in carrier, key string, flags metadata.XattrFlags) error {
 	switch {
-	case flags&metadata.XattrCreate != 0 && a.Key != "":
+	case flags&metadata.XattrCreate != 0 && in.Key != "":
 		return fmt.Errorf("set %s: %w", xattrKey, metadata.ErrExist)
-	case flags&metadata.XattrReplace != 0 && a.Key == "":
+	case flags&metadata.XattrReplace != 0 && in.Key == "":
 		return fmt.Errorf("set %s: %w", xattrKey, metadata.ErrNoXattr)
 	case key == "":
 		return fmt.Errorf("set %s to an empty value: %w", xattrKey, metadata.ErrInvalidKey)
 	}
 	err := metadata.ValidKey(key)
 	if err == nil {
-		err = s.keyed.claimAndGive(ctx, a.Inode, key)
+		err = s.keyed.claimAndGive(ctx, in, key)
 	}
 	if err != nil {
 		return fmt.Errorf("set %s to %q: %w", xattrKey, key, err)
@@ -241,7 +242,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 		if a.Key == "" {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
-		return s.keyed.takeKey(context.WithoutCancel(ctx), a.Inode)
+		return s.keyed.takeKey(context.WithoutCancel(ctx), carrier{Inode: a.Inode})
 	case XattrTTL:
 		return s.keyed.removeTTL(ctx, ino)
 	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
@@ -261,17 +262,21 @@ func (s *Store) Keys(ctx context.Context, after string, limit int) ([]metadata.K
 	return s.meta.Keys(ctx, after, limit)
 }
 
-// KeyIno returns the inode that carries the key.
-func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
-	return s.meta.KeyIno(ctx, key)
+// Key returns the inode that carries the key, or whose tensor does.
+func (s *Store) Key(ctx context.Context, key string) (metadata.KeyEntry, error) {
+	return s.meta.Key(ctx, key)
 }
 
-// KeyPath returns the path, from the root of the mount, of the object that
-// carries the key ("sim0/a/b").
+// KeyPath returns the path, from the root of the mount, of the object or the tensor that
+// carries the key ("sim0/a/b", "sim0/m.safetensors.tensors/wte.npy").
 func (s *Store) KeyPath(ctx context.Context, key string) (string, error) {
-	ino, err := s.meta.KeyIno(ctx, key)
+	in, err := s.index.holder(ctx, key)
 	if err != nil {
 		return "", err
 	}
-	return s.meta.PathOf(ctx, ino)
+	path, err := s.meta.PathOf(ctx, in.Ino)
+	if err == nil && in.tensor != "" {
+		path += tensors.ViewSuffix + "/" + tensors.PathOf(in.Name, in.tensor)
+	}
+	return path, err
 }

@@ -6,7 +6,8 @@ set -eu
 packages="
 	acl attr e2fsprogs etcd-server fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
 	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd
-	python3-fsspec python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel rsync sqlite3 tar ucx-utils util-linux
+	python3-fsspec python3-numpy python3-pip python3-pytest python3-redis python3-setuptools python3-torch python3-wheel
+	redis-server rsync sqlite3 tar ucx-utils util-linux
 "
 
 installed() {
@@ -33,12 +34,12 @@ else
 	exit 1
 fi
 
-# The package would start an etcd, and with each boot again. The tests start
-# their own; one that was here before is somebody's, and is left alone.
-hold_etcd() {
-	case " $missing " in
-	*" etcd-server "*) [ ! -d /run/systemd/system ] || $as_root systemctl "$@" etcd.service ;;
-	esac
+# The packages would start an etcd and a Redis, and with each boot again. The tests
+# start their own; one that was here before is somebody's, and is left alone.
+hold() {
+	[ -d /run/systemd/system ] || return 0
+	case " $missing " in *" etcd-server "*) $as_root systemctl "$@" etcd.service ;; esac
+	case " $missing " in *" redis-server "*) $as_root systemctl "$@" redis-server.service ;; esac
 }
 
 install_missing() {
@@ -50,10 +51,10 @@ install_missing() {
 }
 
 echo "deps: installing$missing"
-hold_etcd mask --quiet
+hold mask --quiet
 install_missing || {
 	echo "deps: trying once more" >&2
 	install_missing
 }
-hold_etcd unmask --quiet
-hold_etcd disable --quiet
+hold unmask --quiet
+hold disable --quiet

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -25,7 +26,8 @@ func runPython(t *testing.T, m *mnt.M, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-B"}, args...)...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t), "HMCFS_MOUNT="+m.Dir, "CTRL_UDS_DIR="+cmd.Dir)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir,
+		"CTRL_UDS_DIR="+cmd.Dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("python: %v\n%s", err, out)
 	}
@@ -36,7 +38,30 @@ func TestPythonPackage(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "pytest")
 	m := mnt.Mount(t, mnt.Options{})
-	runPython(t, m, "-m", "pytest", "-q", "-p", "no:cacheprovider", pythonFolder(t))
+	withTorch := filepath.Join(pythonFolder(t), "tests", "test_torch.py")
+	t.Run("numpy", func(t *testing.T) {
+		runPytest(t, m, pythonFolder(t), "--ignore", withTorch)
+	})
+	t.Run("torch", func(t *testing.T) {
+		kit.Require(t, "torch")
+		runPytest(t, m, withTorch)
+	})
+}
+
+// runPytest runs tests of the Python package.
+func runPytest(t *testing.T, m *mnt.M, args ...string) {
+	t.Helper()
+	// A plugin of a package that PyTorch needs would make each start slower.
+	runPython(t, m, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"}, args...)...)
+}
+
+// TestPythonCUDA opens, loads and binds memory of cards in Python.
+func TestPythonCUDA(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy", "pytest")
+	m := mountCards(t)
+	t.Setenv("HMCFS_CARDS", m.Dir)
+	runPytest(t, m, filepath.Join(pythonFolder(t), "tests", "test_cuda.py"))
 }
 
 // TestPythonAfterKill kills the daemon of a Python program: its calls fail, its arrays stay, and it
@@ -45,11 +70,13 @@ func TestPythonAfterKill(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
 	m := mnt.Mount(t, mnt.Options{})
-	must(t, os.WriteFile(m.Path("host", "x"), kit.Bytes(1, 0, 100_000), 0o600))
+	for _, device := range []string{"host", "sim0"} {
+		must(t, os.WriteFile(m.Path(device, "x"), kit.Bytes(1, 0, 100_000), 0o600))
+	}
 	want := filepath.Join(t.TempDir(), "want")
 	must(t, os.WriteFile(want, kit.Bytes(1, 0, 100_000), 0o600))
 	cmd := exec.CommandContext(t.Context(), kit.Python(), "-B", "-c", `
-import hmcfs, sys
+import errno, hmcfs, os, sys
 def step():
     print("ready", flush=True)
     sys.stdin.readline()
@@ -63,13 +90,35 @@ fs = hmcfs.connect()
 fs.set("k", b"value")
 offered = fs.publish("never", bytearray(10))
 x = fs.open("host/x").numpy()
+y = fs.open("sim0/x").numpy()
+z = fs.empty(1000)
+z[:] = 7
+bound = fs.bind("host/bound", z)
 step()
 assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
 fails(lambda: offered.result(timeout=60))
-assert x.tobytes() == open(sys.argv[1], "rb").read()
+want = open(sys.argv[1], "rb").read()
+assert x.tobytes() == y.tobytes() == want
+y[:] = 5
+fails(lambda: fs.open("sim0/x"))
 step()
 again = hmcfs.connect()
 assert again.get("k") == b"value"
+# The next daemon does not know that x is mapped, and takes no page of it away all the same.
+for take in (lambda: os.truncate(again.path + "/host/x", 10), lambda: open(again.path + "/host/x", "wb")):
+    try:
+        take()
+        raise AssertionError("the memory of x was taken away")
+    except OSError as e:
+        assert e.errno == errno.EBUSY, e
+x[:1] = 200
+assert x.tobytes() == open(again.path + "/host/x", "rb").read()
+os.remove(again.path + "/host/x")
+assert x.tobytes()[1:] == want[1:] and (y == 5).all()
+assert isinstance(fails(lambda: again.open("sim0/x")), hmcfs.Lost)
+assert open(again.path + "/host/bound", "rb").read() == z.tobytes()
+bound.close()
+assert not os.path.exists(again.path + "/host/bound")
 again.close()
 fs.close()
 print("done", flush=True)
@@ -111,7 +160,17 @@ func TestPythonDocument(t *testing.T) {
 	if len(snippets) < 3 {
 		t.Fatalf("%d snippets", len(snippets))
 	}
+	// fsspec finds hmcfs:// by the entry point of an installed package, as TestWheel checks.
+	site := filepath.Join(t.TempDir(), "hmcfs-0.dist-info")
+	must(t, os.Mkdir(site, 0o700))
+	must(t, os.WriteFile(filepath.Join(site, "METADATA"), []byte("Name: hmcfs\nVersion: 0\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(site, "entry_points.txt"), []byte("[fsspec.specs]\nhmcfs = hmcfs._fsspec:HmcfsFileSystem\n"), 0o600))
+	t.Setenv("PYTHONPATH", filepath.Dir(site))
 	for _, snippet := range snippets {
+		if strings.Contains(snippet[1], "hmcfs.init()") {
+			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])
+			continue
+		}
 		runPython(t, m, "-c", snippet[1])
 	}
 }

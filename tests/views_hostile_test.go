@@ -129,7 +129,7 @@ const manyTensorsScript = viewPrelude + `
 // TestViewsAndUsers checks that a view is open to those users that may read its file.
 func TestViewsAndUsers(t *testing.T) {
 	kit.Check(t)
-	kit.Require(t, "numpy", "tool:setpriv")
+	kit.Require(t, "numpy", "tool:setpriv", "tool:setfattr")
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
 	for _, device := range []string{"host", "sim0"} {
 		t.Run(device, func(t *testing.T) {
@@ -137,10 +137,14 @@ func TestViewsAndUsers(t *testing.T) {
 				"$PYTHON" -c 'import numpy as np; np.save("a.npy", np.arange(1000))'
 				other() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 				chmod 644 a.npy; other cmp a.npy.tensors/a.npy a.npy; other ls a.npy.tensors
-				[ "$(stat -c '%a %u' a.npy.tensors/a.npy a.npy.tensors | tr '\n' ' ')" = "444 0 555 0 " ]
+				[ "$(stat -c '%a %u' a.npy.tensors/a.npy a.npy.tensors | tr '\n' ' ')" = "644 0 555 0 " ]
+				key=user.hmc.key; mine=$(basename "$PWD")-key
+				no other setfattr -n $key -v "$mine" a.npy.tensors/a.npy
 				chmod 600 a.npy
 				no other cat a.npy.tensors/a.npy; no other ls a.npy.tensors; other stat -c %a a.npy.tensors
 				chown 65534 a.npy; other cat a.npy.tensors/a.npy >/dev/null
+				other setfattr -n $key -v "$mine" a.npy.tensors/a.npy
+				[ "$(readlink ../keys/"$mine")" = "../$(basename "$PWD")/a.npy.tensors/a.npy" ]
 				no other touch a.npy.tensors/a.npy; no other sh -c 'echo >>a.npy.tensors/a.npy'
 				mkdir shut; mv a.npy shut/; chmod 700 shut; no other cat shut/a.npy.tensors/a.npy
 				rm -r shut`, "PYTHON="+kit.Python())

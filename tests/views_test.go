@@ -137,7 +137,7 @@ const viewScript = viewPrelude + `
 	os.utime("m.safetensors", ns=(10**18, 10**18 + 123456789)); os.chmod("m.safetensors", 0o640)
 	s, p, d = os.stat("m.safetensors"), os.stat(v + "big.npy"), os.stat(v)
 	assert p.st_mtime_ns == s.st_mtime_ns == d.st_mtime_ns and (p.st_uid, p.st_gid) == (s.st_uid, s.st_gid)
-	assert p.st_mode == 0o100440 and d.st_mode == 0o040550 and p.st_size == len(whole) and p.st_nlink == 1 and p.st_blocks * 512 >= p.st_size
+	assert p.st_mode == 0o100640 and d.st_mode == 0o040550 and p.st_size == len(whole) and p.st_nlink == 1 and p.st_blocks * 512 >= p.st_size
 	assert [e.inode() == os.stat(e.path).st_ino for e in os.scandir(v)].count(False) == 0
 	assert os.path.realpath(v + "h/0/../../big.npy") == os.path.realpath(v + "big.npy") and os.path.samefile(v + "..", ".") and os.path.samefile(v + "h/..", v)
 	assert os.statvfs(v + "big.npy").f_blocks == os.statvfs("m.safetensors").f_blocks

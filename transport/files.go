@@ -45,27 +45,20 @@ func fileError(err error) error {
 	return err
 }
 
-func fileToHost(ctx context.Context, dst, src Span) error {
+func fileToHost(ctx context.Context, dst []byte, src Span) error {
 	return inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
-		return readFile(dst.host[off:off+n], src.sub(off, n))
+		return readFile(dst[off:off+n], src.sub(off, n))
 	})
 }
 
-func hostToFile(ctx context.Context, dst, src Span) error {
+func hostToFile(ctx context.Context, dst Span, src []byte) error {
 	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
-		return writeFile(dst.sub(off, n), src.host[off:off+n])
+		return writeFile(dst.sub(off, n), src[off:off+n])
 	})
 }
 
 // fileToFile lets the kernel copy, and copies the rest itself.
 func (e *Engine) fileToFile(ctx context.Context, dst, src Span) error {
-	overlap, err := overlapping(dst, src)
-	if err != nil {
-		return err
-	}
-	if overlap {
-		return e.withinFile(ctx, dst, src)
-	}
 	done, err := kernelCopy(ctx, dst, src)
 	if err != nil || done == src.n {
 		return err
@@ -82,6 +75,9 @@ func overlapping(dst, src Span) (bool, error) {
 	}
 	if dst.file == src.file {
 		return true, nil
+	}
+	if dst.mapped != nil && src.mapped != nil {
+		return dst.mapped.dev == src.mapped.dev && dst.mapped.ino == src.mapped.ino, nil
 	}
 	a, err := dst.file.Stat()
 	if err != nil {

@@ -45,6 +45,10 @@ func inPiecesBackward(ctx context.Context, n, size devices.Size, fn func(off, n 
 
 // moveBytes is memmove that checks the context between two pieces.
 func moveBytes(ctx context.Context, dst, src []byte) error {
+	if len(src) <= int(piece) {
+		copy(dst, src)
+		return ctx.Err()
+	}
 	walk := inPieces
 	if startsInside(dst, src) {
 		walk = inPiecesBackward
@@ -57,15 +61,24 @@ func moveBytes(ctx context.Context, dst, src []byte) error {
 
 // onHost copies between host bytes and files.
 func (e *Engine) onHost(ctx context.Context, dst, src Span) error {
-	switch {
-	case dst.kind() == kindFile && src.kind() == kindFile:
-		return e.fileToFile(ctx, dst, src)
-	case dst.kind() == kindFile:
-		return hostToFile(ctx, dst, src)
-	case src.kind() == kindFile:
-		return fileToHost(ctx, dst, src)
+	to, from := dst.inMemory(), src.inMemory()
+	if dst.file != nil && src.file != nil && (to == nil || dst.mapped != src.mapped) {
+		switch overlap, err := overlapping(dst, src); {
+		case err != nil:
+			return err
+		case overlap:
+			return e.withinFile(ctx, dst, src)
+		}
 	}
-	return moveBytes(ctx, dst.host, src.host)
+	switch {
+	case to == nil && from == nil:
+		return e.fileToFile(ctx, dst, src)
+	case to == nil:
+		return hostToFile(ctx, dst, from)
+	case from == nil:
+		return fileToHost(ctx, to, src)
+	}
+	return moveBytes(ctx, to, from)
 }
 
 // overBus copies between a device and host bytes or a file: through a map of the

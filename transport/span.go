@@ -17,9 +17,11 @@ type Span struct {
 	dev  devices.Span
 	host []byte
 	file *os.File
-	name devices.Name
-	off  int64
-	n    devices.Size
+	// mapped is the mapping of file; nil for none.
+	mapped *Mapping
+	name   devices.Name
+	off    int64
+	n      devices.Size
 	// registrable allows devices to access the file's own pages.
 	registrable bool
 	// remote is nil for memory of this process.
@@ -104,7 +106,7 @@ func (s Span) check() error {
 		return s.dev.Check(s.dev.Mem.Device())
 	case kindFile:
 		r := devices.Range{Off: devices.Offset(s.off), Len: s.n}
-		if s.off < 0 || !r.WellFormed() {
+		if s.off < 0 || !r.WellFormed() || s.mapped != nil && !r.Within(devices.Size(len(s.mapped.bytes))) {
 			return fmt.Errorf("invalid range of a file: %d bytes from %d: %w", uint64(s.n), s.off, devices.ErrRange)
 		}
 	case kindRemote:

@@ -1,6 +1,6 @@
 // Package adminapi defines the protocol of a mount's admin socket: HTTP with JSON bodies over
 // a Unix socket. Only root and the user that mounted get answers; others get 403. The
-// exceptions are bind, export, collect, verify and the requests about keys on a mount with
+// exceptions are bind, export, collect, verify and the requests about keys and files on a mount with
 // --allow-other, where every user gets answers about what that user may access.
 //
 //	GET  /v1/version            Version
@@ -20,6 +20,7 @@
 //	POST /v1/hetero/VERB        Call -> a Line for each key
 //	GET  /v1/keys               a Key for each; ?prefix=P, ?published=1
 //	GET  /v1/events             an Event for each, without end
+//	…    /v1/files/NAME         files: see PathFiles
 //	GET  /metrics               Prometheus text
 //	GET  /debug/pprof/…         with --debug only
 //
@@ -48,7 +49,7 @@
 // closing its direction of the call's connection: the call ends, and its lines say so. What
 // was published stays.
 //
-// With "Upgrade: hmcfs-frames-1" the response to /v1/session is 101, and the connection carries
+// With "Upgrade: hmcfs-frames-2" the response to /v1/session is 101, and the connection carries
 // the calls themselves, as binary frames: see package frames and docs/wire.md. Such a session can
 // be named over HTTP, too.
 //

@@ -30,6 +30,8 @@ type answer struct {
 	ctx context.Context //nolint:containedctx // an answer belongs to one call
 	// stop ends the watch on the call's context.
 	stop func() bool
+	// into receives the data of the answer to a call on files; nil is none.
+	into []byte
 	// over is true when the last frame has been read.
 	over bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
@@ -47,12 +49,14 @@ type answer struct {
 type part struct {
 	kind frames.Kind
 	body []byte
+	// data is the rest of the frame if it was read into the answer's memory.
+	data []byte
 }
 
-// add adds a frame that has arrived.
-func (a *answer) add(kind frames.Kind, body []byte) {
+// add adds a frame that has arrived; its body becomes the answer's.
+func (a *answer) add(p part) {
 	a.mu.Lock()
-	a.parts = append(a.parts, part{kind, body})
+	a.parts = append(a.parts, p)
 	a.mu.Unlock()
 	a.signal()
 }
@@ -65,6 +69,7 @@ func (a *answer) fail(err error) {
 	}
 	a.mu.Unlock()
 	a.signal()
+	a.session.interrupt()
 }
 
 func (a *answer) signal() {
@@ -74,7 +79,7 @@ func (a *answer) signal() {
 	}
 }
 
-// next waits for the next frame.
+// next waits for the next frame, and reads those of others meanwhile.
 func (a *answer) next() (part, error) {
 	for {
 		a.mu.Lock()
@@ -82,7 +87,7 @@ func (a *answer) next() (part, error) {
 			p := a.parts[0]
 			a.parts = a.parts[1:]
 			a.mu.Unlock()
-			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure
+			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
 			return p, nil
 		}
 		err := a.err
@@ -90,8 +95,19 @@ func (a *answer) next() (part, error) {
 		if err != nil {
 			return part{}, err
 		}
-		<-a.came
+		select {
+		case <-a.came:
+		case <-a.session.role:
+			a.session.readFor(a)
+		}
 	}
+}
+
+// ready reports whether next has something to return.
+func (a *answer) ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.parts) > 0 || a.err != nil
 }
 
 // ask makes a call. The caller must end the answer.
@@ -158,13 +174,23 @@ func (a *answer) cancel() {
 // errLate reports that the daemon does not end a call that was cancelled.
 var errLate = errors.New("the daemon did not end a cancelled call in time")
 
-// end ends the use of the answer. A call that is not over is cancelled.
+// end ends the use of the answer. A call that is not over is cancelled, and the rest of its
+// answer is read in the background: a daemon whose answers nobody reads ends the session.
 func (a *answer) end() {
 	a.stop()
-	if !a.over {
-		a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	if a.over {
+		a.session.forget(a)
+		return
 	}
-	a.session.forget(a)
+	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	go func() {
+		defer a.session.forget(a)
+		for !a.over {
+			if _, err := a.next(); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // each passes the lines of keys to line, up to the report that the call continues in the
@@ -205,7 +231,6 @@ func (a *answer) why(cause error) error {
 	s := a.session
 	switch {
 	case errors.Is(cause, io.ErrUnexpectedEOF): // the session has ended
-		<-s.gone
 		return s.ended()
 	case a.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", hetero.ContextError(a.ctx.Err()), cause)

@@ -11,6 +11,11 @@
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
 // copies in host memory. All calls are frames on the session's connection, at the same time.
+// Session.Files are the files of the mount, also where nothing is mounted: an fs.FS that can be
+// written.
+//
+// The goroutines that wait for answers read the connection in turns, so that a call needs no other
+// goroutine; while nobody waits, nobody reads, and the end of the daemon is noticed by the next call.
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.
@@ -21,10 +26,13 @@
 //
 // # Lock order
 //
+//	Session.role (a channel; held while frames are read)
 //	Session.sending
 //	Session.mu
 //	answer.mu
+//	File.mu
 //
-// Session.sending is held while a frame is written; the others guard memory alone. No two of them are
-// held together.
+// Session.sending is held while a frame is written, and File.mu during a call that uses the position of
+// the file, with all others below it; Session.mu and answer.mu guard memory alone. Otherwise only
+// Session.role is held together with another.
 package client

@@ -89,10 +89,9 @@ func (s *Session) broken(ctx context.Context, cause error) error {
 	if errors.Is(cause, errAnswer) {
 		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
 	}
-	select {
-	case <-s.gone:
-		return s.ended()
-	case <-time.After(settling):
+	s.attend(settling)
+	if err := s.ended(); err != nil {
+		return err
 	}
 	// The session still exists, and this connection does not: the daemon closes the
 	// connections of a user that has too many.

@@ -23,8 +23,14 @@ type Session struct {
 	client *Client
 	id     string
 	conn   *net.UnixConn
-	// gone is closed when the daemon, or Close, has ended the session.
+	// gone is closed when the daemon, or Close, has ended the session, as soon as somebody
+	// reads.
 	gone chan struct{}
+	// role has an element while no goroutine reads. Those that wait for an answer take it in
+	// turns, and read for all: the one whose answer comes next needs no other goroutine.
+	role chan struct{}
+	// in belongs to the goroutine that has the role.
+	in   receiver
 	once sync.Once
 	// sending is held while a frame is written.
 	sending sync.Mutex
@@ -59,7 +65,7 @@ const (
 	// sendLimit bounds the time for which a daemon may read nothing; the session ends then.
 	sendLimit = 30 * time.Second
 	// sessionBuffer is the size, in bytes, of the buffer for received frames.
-	sessionBuffer = 64 << 10
+	sessionBuffer = 16 << 10
 )
 
 // OpenSession opens a session with the daemon that listens at a socket: a client of
@@ -81,8 +87,13 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		return nil, c.heteroError(err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	in := bufio.NewReaderSize(conn, sessionBuffer)
-	hello, err := greet(conn, in)
+	poller, err := frames.NewPoller(conn, nil)
+	var in *bufio.Reader
+	var hello frames.Hello
+	if err == nil {
+		in = bufio.NewReaderSize(poller, sessionBuffer)
+		hello, err = greet(conn, in)
+	}
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
@@ -90,8 +101,11 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		_ = conn.Close() // the failure is returned
 		return nil, c.heteroError(err)
 	}
-	s := &Session{client: c, id: hello.Session, conn: conn, gone: make(chan struct{}), answers: map[uint64]*answer{}}
-	go s.receive(in)
+	s := &Session{
+		client: c, id: hello.Session, conn: conn, gone: make(chan struct{}), answers: map[uint64]*answer{},
+		role: make(chan struct{}, 1), in: receiver{in: in},
+	}
+	s.role <- struct{}{}
 	return s, nil
 }
 
@@ -111,56 +125,15 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 		_ = resp.Body.Close() // it has been read
 		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
-	h, body, err := readFrame(in)
+	hello := receiver{in: in}
+	h, p, err := hello.next(nil)
 	if err != nil {
 		return frames.Hello{}, err
 	}
 	if h.Kind != frames.KindHello {
 		return frames.Hello{}, errAnswer
 	}
-	return frames.ParseHello(body)
-}
-
-// readFrame reads one frame, whose body becomes the caller's.
-func readFrame(in *bufio.Reader) (frames.Header, []byte, error) {
-	head, err := in.Peek(frames.HeaderSize)
-	if err != nil {
-		return frames.Header{}, nil, err
-	}
-	h, err := frames.ParseHeader(head)
-	if err != nil {
-		return frames.Header{}, nil, err
-	}
-	if _, err = in.Discard(frames.HeaderSize); err != nil {
-		return frames.Header{}, nil, err
-	}
-	body := make([]byte, h.Size)
-	_, err = io.ReadFull(in, body)
-	return h, body, err
-}
-
-// receive passes frames to the answers they belong to, until the session ends.
-func (s *Session) receive(in *bufio.Reader) {
-	for {
-		h, body, err := readFrame(in)
-		if err != nil || h.Kind == frames.KindEnded {
-			break
-		}
-		s.mu.Lock()
-		a := s.answers[h.ID]
-		s.mu.Unlock()
-		if a != nil {
-			a.add(h.Kind, body)
-		}
-	}
-	s.mu.Lock()
-	left := s.answers
-	s.answers = nil
-	s.mu.Unlock()
-	close(s.gone)
-	for _, a := range left {
-		a.fail(io.ErrUnexpectedEOF)
-	}
+	return frames.ParseHello(p.body)
 }
 
 // Close ends the session and returns once the daemon has released everything that belonged to
@@ -175,13 +148,27 @@ func (s *Session) end() {
 	s.closed = true
 	s.mu.Unlock()
 	_ = s.conn.CloseWrite() // an error means that the session has ended
-	select {
-	case <-s.gone:
-	case <-time.After(endLimit):
-	}
+	s.attend(endLimit)
 	_ = s.conn.Close() // no more data will arrive
-	<-s.gone
+	s.attend(endLimit)
 	s.calls.Wait()
+}
+
+// attend reads until the session has ended, or for at most a time.
+func (s *Session) attend(limit time.Duration) {
+	none := &answer{session: s, came: make(chan struct{}, 1)}
+	late := time.AfterFunc(limit, func() { none.fail(errLate) })
+	defer late.Stop()
+	for {
+		select {
+		case <-s.gone:
+			return
+		case <-none.came:
+			return
+		case <-s.role:
+			s.readFor(none)
+		}
+	}
 }
 
 // ended returns the reason why no call can be made, or nil.
@@ -219,7 +206,6 @@ func (s *Session) start(a *answer) error {
 	if closed {
 		return hetero.ErrClosed
 	}
-	<-s.gone
 	return s.ended()
 }
 
@@ -241,7 +227,7 @@ func (s *Session) send(frame []byte) {
 // writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(frame []byte) {
+func (s *Session) writeLocked(pieces ...[]byte) {
 	// The deadline is renewed before it has used up half of its time.
 	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
 		s.deadline = now.Add(sendLimit)
@@ -250,7 +236,7 @@ func (s *Session) writeLocked(frame []byte) {
 	if s.cut {
 		return
 	}
-	if _, err := s.conn.Write(frame); err != nil {
+	if err := writePieces(s.conn, pieces); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		_ = s.conn.CloseWrite()

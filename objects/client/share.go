@@ -91,7 +91,11 @@ type Export struct {
 //
 // Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
-	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+	return c.export(ctx, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+}
+
+func (c *Client) export(ctx context.Context, q adminapi.ExportRequest, files []*os.File) (*Export, error) {
+	x, err := c.ask(ctx, adminapi.PathExport, "", q, files)
 	if err != nil {
 		return nil, err
 	}

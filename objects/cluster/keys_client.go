@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // Key locates a key of another node: it returns the node, and the path of its object there
@@ -111,10 +114,13 @@ func (n *Node) keyInfo(ctx context.Context, who objects.Caller, key string, publ
 	if err == nil {
 		err = addUp(out.Blobs, a.Size)
 	}
+	if err == nil && out.Off > math.MaxInt64-a.Size {
+		err = fmt.Errorf("the blobs begin at %d: %w", out.Off, proto.ErrBody)
+	}
 	if err != nil {
 		return objects.KeyInfo{}, fmt.Errorf("key %q of node %s: %w", key, n.name, err)
 	}
-	return objects.KeyInfo{Attr: a, Blobs: out.Blobs}, nil
+	return objects.KeyInfo{Attr: a, Blobs: out.Blobs, Off: out.Off}, nil
 }
 
 // addUp checks that blobs make up a size: data from another machine is not trusted.
@@ -163,8 +169,17 @@ func (n *Node) scatter(ctx context.Context, who objects.Caller, h *objects.Holde
 	if err != nil {
 		return err
 	}
-	err = h.Fill(ctx, sc, objects.Source{Blobs: info.Blobs, Span: f.Span})
-	return errors.Join(err, f.Close(ctx))
+	span := func(off, size uint64) transport.Span { return f.Span(info.Off+off, size) }
+	err = h.Fill(ctx, sc, objects.Source{Blobs: info.Blobs, Span: span})
+	if err = errors.Join(err, f.Close(ctx)); err != nil || info.Off == 0 {
+		return err
+	}
+	// The file may have been rewritten meanwhile, with the tensor elsewhere.
+	now, err := n.keyInfo(ctx, who, sc.Key, false)
+	if err == nil && (now.Attr.Ino != info.Attr.Ino || now.Off != info.Off || !slices.Equal(now.Blobs, info.Blobs)) {
+		err = fmt.Errorf("key %q of node %s was replaced: %w", sc.Key, n.name, ErrStale)
+	}
+	return err
 }
 
 // DropKey removes a key of another node; if no node has it, that is a success.

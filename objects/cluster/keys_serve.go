@@ -93,7 +93,7 @@ func (k *keys) serveInfo(ctx context.Context, _ *servedSession, q *proto.KeyAsk)
 		if err != nil {
 			return err
 		}
-		out.Attr, out.Blobs = attrToProto(&info.Attr, 0), info.Blobs
+		out.Attr, out.Blobs, out.Off = attrToProto(&info.Attr, 0), info.Blobs, info.Off
 		return nil
 	})
 	return &out, err

@@ -20,18 +20,19 @@ const modeGroupExec metadata.Mode = 0o010
 // modeSetID are the set-user-id and set-group-id bits.
 const modeSetID metadata.Mode = 0o6000
 
-// user is a caller of another node, mapped to its ids here. Its methods apply the rules that a
-// kernel applies to its own processes: with these ids no kernel has checked them.
-type user struct{ objects.Caller }
+// User is a caller whose permissions no kernel has checked: one of another node, mapped to its ids
+// here, or one of a session. Its methods apply the rules that a kernel applies to its own
+// processes.
+type User struct{ objects.Caller }
 
 // mapped returns a caller of another node with its ids on this node.
-func (q Squash) mapped(c objects.Caller) user {
+func (q Squash) mapped(c objects.Caller) User {
 	uid, gid := cmp.Or(q.UID, Nobody), cmp.Or(q.GID, Nobody)
 	switch q.Mode {
 	case SquashNone:
-		return user{c}
+		return User{c}
 	case SquashAll:
-		return user{objects.Caller{UID: uid, GID: gid, Groups: []uint32{}}}
+		return User{objects.Caller{UID: uid, GID: gid, Groups: []uint32{}}}
 	default:
 	}
 	c.Groups = slices.Clone(c.Groups)
@@ -46,25 +47,25 @@ func (q Squash) mapped(c objects.Caller) user {
 			c.Groups[i] = gid
 		}
 	}
-	return user{c}
+	return User{c}
 }
 
 // user maps the caller of a request.
 //
 // Errors: ErrDenied if the user has no access at all.
-func (s *server) user(c proto.Cred) (user, error) {
+func (s *server) user(c proto.Cred) (User, error) {
 	u := s.o.Squash.mapped(credFromProto(c))
 	if s.o.Owner != nil && u.UID != *s.o.Owner {
-		return user{}, fmt.Errorf("user %d of another node, mapped to user %d, has no access; only user %d may use the mount: %w",
+		return User{}, fmt.Errorf("user %d of another node, mapped to user %d, has no access; only user %d may use the mount: %w",
 			c.UID, u.UID, *s.o.Owner, ErrDenied)
 	}
 	return u, nil
 }
 
-// need returns an error unless May grants the requested permissions.
+// Need returns an error unless May grants the requested permissions.
 //
 // Errors: ErrDenied.
-func (u user) need(a *objects.Attr, want objects.Permission) error {
+func (u User) Need(a *objects.Attr, want objects.Permission) error {
 	if u.May(&a.Inode, want) {
 		return nil
 	}
@@ -77,26 +78,26 @@ func (u user) need(a *objects.Attr, want objects.Permission) error {
 // read-only can still be written. Permission to execute a file implies permission to read it.
 //
 // Errors: ErrDenied.
-func (u user) mayOpen(a *objects.Attr, access objects.Permission) error {
+func (u User) mayOpen(a *objects.Attr, access objects.Permission) error {
 	if u.Owns(&a.Inode) {
 		return nil
 	}
 	if access&objects.PermWrite != 0 {
-		if err := u.need(a, objects.PermWrite); err != nil {
+		if err := u.Need(a, objects.PermWrite); err != nil {
 			return err
 		}
 	}
 	if access&objects.PermRead != 0 && !u.May(&a.Inode, objects.PermExec) {
-		return u.need(a, objects.PermRead)
+		return u.Need(a, objects.PermRead)
 	}
 	return nil
 }
 
-// mayRemove checks whether the user may remove an entry of a directory that the user may
+// MayRemove checks whether the user may remove an entry of a directory that the user may
 // write.
 //
 // Errors: objects.ErrForbidden in a sticky directory.
-func (u user) mayRemove(dir, victim *objects.Attr) error {
+func (u User) MayRemove(dir, victim *objects.Attr) error {
 	if u.MayUnlink(&dir.Inode, &victim.Inode) {
 		return nil
 	}
@@ -104,20 +105,20 @@ func (u user) mayRemove(dir, victim *objects.Attr) error {
 		u.UID, victim.Ino, victim.UID, objects.ErrForbidden)
 }
 
-// changeRights describes, beside the mode, what entitles a user to a change.
-type changeRights struct {
-	// writer is true if the user has the file open for writing.
-	writer bool
-	// present is true if the times are to be set to the present.
-	present bool
+// ChangeRights describes, beside the mode, what entitles a user to a change.
+type ChangeRights struct {
+	// Writer is true if the user has the file open for writing.
+	Writer bool
+	// Present is true if the times are to be set to the present.
+	Present bool
 }
 
-// permitChange checks whether the user may change these attributes, and drops from the change
+// PermitChange checks whether the user may change these attributes, and drops from the change
 // what the user may not change, as the kernel does for its own files.
 //
 // Errors: objects.ErrForbidden for changes reserved to the owner, or to root; ErrDenied if
 // write permission is missing.
-func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) error {
+func (u User) PermitChange(a *objects.Attr, c *objects.Change, r ChangeRights) error {
 	if err := u.permitOwner(a, c); err != nil {
 		return err
 	}
@@ -127,18 +128,18 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	only := c.Mode == nil && c.UID == nil && c.GID == nil
 	times := c.Atime != nil || c.Mtime != nil
 	switch {
-	case c.Size != nil && !r.writer:
-		if err := u.need(a, objects.PermWrite); err != nil {
+	case c.Size != nil && !r.Writer:
+		if err := u.Need(a, objects.PermWrite); err != nil {
 			return err
 		}
-	case times && r.present, only && !times && c.Size == nil:
-		if !u.Owns(&a.Inode) && !r.writer {
-			if err := u.need(a, objects.PermWrite); err != nil {
+	case times && r.Present, only && !times && c.Size == nil:
+		if !u.Owns(&a.Inode) && !r.Writer {
+			if err := u.Need(a, objects.PermWrite); err != nil {
 				return err
 			}
 		}
 	}
-	if times && !r.present && !u.Owns(&a.Inode) {
+	if times && !r.Present && !u.Owns(&a.Inode) {
 		return u.forbidden(a, "set the times of")
 	}
 	if a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil && !u.IsRoot()) {
@@ -147,8 +148,8 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	return nil
 }
 
-// permitOwner is permitChange for mode, owner and group.
-func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
+// permitOwner is PermitChange for mode, owner and group.
+func (u User) permitOwner(a *objects.Attr, c *objects.Change) error {
 	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.Owns(&a.Inode) {
 		return u.forbidden(a, "change mode, owner or group of")
 	}
@@ -170,15 +171,15 @@ func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
 	return nil
 }
 
-func (u user) forbidden(a *objects.Attr, what string) error {
+func (u User) forbidden(a *objects.Attr, what string) error {
 	return fmt.Errorf("user %d may not %s inode %d, which belongs to user %d: %w", u.UID, what, a.Ino, a.UID, objects.ErrForbidden)
 }
 
-// permitCreate checks whether the user may create an inode in a directory that the user may
+// PermitCreate checks whether the user may create an inode in a directory that the user may
 // write, and clears mode bits that the user may not set.
 //
 // Errors: objects.ErrForbidden.
-func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
+func (u User) PermitCreate(dir *objects.Attr, n *metadata.Node) error {
 	if u.IsRoot() {
 		return nil
 	}
@@ -194,19 +195,31 @@ func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
 	return nil
 }
 
-// xattrAccess is an operation on an extended attribute.
-type xattrAccess bool
+// XattrAccess is an operation on an extended attribute.
+type XattrAccess bool
 
+// The operations on an extended attribute.
 const (
-	xattrRead  xattrAccess = false
-	xattrWrite xattrAccess = true
+	XattrRead  XattrAccess = false
+	XattrWrite XattrAccess = true
 )
 
-// permitXattr checks whether the user may read or change an extended attribute.
+// permitXattr is PermitXattr for a user of another node.
+//
+// Errors: also objects.ErrUnsupported for an attribute that is not available between nodes: it
+// names memory of a machine, which descriptors share that don't leave it.
+func (u User) permitXattr(a *objects.Attr, name string, access XattrAccess) error {
+	if name == objects.XattrBind || name == objects.XattrHandle {
+		return fmt.Errorf("attribute %q is not available between nodes: %w", name, objects.ErrUnsupported)
+	}
+	return u.PermitXattr(a, name, access)
+}
+
+// PermitXattr checks whether the user may read or change an extended attribute.
 //
 // Errors: metadata.ErrNoXattr for one that the user may not see; objects.ErrForbidden;
-// ErrDenied; objects.ErrUnsupported for one that is not available between nodes.
-func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) error {
+// ErrDenied; objects.ErrUnsupported for one that can't be set.
+func (u User) PermitXattr(a *objects.Attr, name string, access XattrAccess) error {
 	space, rest, _ := strings.Cut(name, ".")
 	if rest == "" {
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrRange)
@@ -222,43 +235,40 @@ func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) erro
 		}
 		return u.permitRootXattr(name, access, true)
 	}
-	if access == xattrRead {
+	if access == XattrRead {
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 	}
-	return fmt.Errorf("attribute %q is not available between nodes: %w", name, objects.ErrUnsupported)
+	return fmt.Errorf("attribute %q can't be set: %w", name, objects.ErrUnsupported)
 }
 
-func (u user) permitUserXattr(a *objects.Attr, name string, access xattrAccess) error {
+func (u User) permitUserXattr(a *objects.Attr, name string, access XattrAccess) error {
 	switch {
-	case name == objects.XattrBind || name == objects.XattrHandle:
-		// Memory is shared by descriptors, which don't leave their machine.
-		return fmt.Errorf("attribute %q is not available between nodes: %w", name, objects.ErrUnsupported)
 	case !a.IsRegular() && !a.IsDir():
-		if access == xattrRead {
+		if access == XattrRead {
 			return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 		}
 		return u.forbidden(a, "set "+name+" of")
-	case access == xattrRead:
-		return u.need(a, objects.PermRead)
+	case access == XattrRead:
+		return u.Need(a, objects.PermRead)
 	case a.IsDir() && a.Mode&metadata.ModeSticky != 0 && !u.Owns(&a.Inode):
 		return u.forbidden(a, "set "+name+" of")
 	}
-	return u.need(a, objects.PermWrite)
+	return u.Need(a, objects.PermWrite)
 }
 
-// permitRootXattr is permitXattr for attributes that only root sets; allRead says whether
+// permitRootXattr is PermitXattr for attributes that only root sets; allRead says whether
 // other users may read them.
-func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) error {
+func (u User) permitRootXattr(name string, access XattrAccess, allRead bool) error {
 	switch {
-	case u.IsRoot(), access == xattrRead && allRead:
+	case u.IsRoot(), access == XattrRead && allRead:
 		return nil
-	case access == xattrRead:
+	case access == XattrRead:
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 	}
 	return fmt.Errorf("user %d may not set %q: %w", u.UID, name, objects.ErrForbidden)
 }
 
-// mayKnowXattr reports whether an attribute is listed for the user.
-func (u user) mayKnowXattr(name string) bool {
+// MayKnowXattr reports whether an attribute is listed for the user.
+func (u User) MayKnowXattr(name string) bool {
 	return u.IsRoot() || !strings.HasPrefix(name, "trusted.")
 }

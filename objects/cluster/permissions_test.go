@@ -12,8 +12,8 @@ import (
 )
 
 // as returns a user of another node with its ids here.
-func as(uid, gid uint32, groups ...uint32) user {
-	return user{objects.Caller{UID: uid, GID: gid, Groups: append([]uint32{}, groups...)}}
+func as(uid, gid uint32, groups ...uint32) User {
+	return User{objects.Caller{UID: uid, GID: gid, Groups: append([]uint32{}, groups...)}}
 }
 
 func TestSquash(t *testing.T) {
@@ -22,13 +22,13 @@ func TestSquash(t *testing.T) {
 	for name, c := range map[string]struct {
 		squash Squash
 		who    objects.Caller
-		want   user
+		want   User
 	}{
 		"root by default":         {Squash{}, root, as(Nobody, Nobody, Nobody, 10)},
 		"root by name":            {Squash{Mode: SquashRoot}, root, as(Nobody, Nobody, Nobody, 10)},
 		"root to somebody":        {Squash{Mode: SquashRoot, UID: 5, GID: 6}, root, as(5, 6, 6, 10)},
 		"a user is not squashed":  {Squash{}, person, as(7, 8, 9, Nobody)},
-		"gid 0 alone":             {Squash{}, objects.Caller{UID: 7}, user{objects.Caller{UID: 7, GID: Nobody}}},
+		"gid 0 alone":             {Squash{}, objects.Caller{UID: 7}, User{objects.Caller{UID: 7, GID: Nobody}}},
 		"none: root is root":      {Squash{Mode: SquashNone}, root, as(0, 0, 0, 10)},
 		"none: a person":          {Squash{Mode: SquashNone}, person, as(7, 8, 9, 0)},
 		"all: a person":           {Squash{Mode: SquashAll}, person, as(Nobody, Nobody)},
@@ -78,9 +78,9 @@ func TestXattrsOfOthers(t *testing.T) {
 	file := objects.Attr{Inode: metadata.Inode{Mode: metadata.TypeRegular | 0o640, UID: 1, GID: 1}}
 	link := objects.Attr{Inode: metadata.Inode{Mode: metadata.TypeSymlink | 0o777, UID: 1, GID: 1}}
 	shared := objects.Attr{Inode: metadata.Inode{Mode: metadata.TypeDir | 0o1777, UID: 1, GID: 1}}
-	root, owner, member, other := user{}, as(1, 1), as(2, 1), as(3, 3)
+	root, owner, member, other := User{}, as(1, 1), as(2, 1), as(3, 3)
 	for _, c := range []struct {
-		who         user
+		who         User
 		a           objects.Attr
 		name        string
 		read, write error
@@ -105,13 +105,13 @@ func TestXattrsOfOthers(t *testing.T) {
 		{root, file, "user", metadata.ErrRange, metadata.ErrRange},
 		{root, file, "", metadata.ErrRange, metadata.ErrRange},
 	} {
-		for access, want := range map[xattrAccess]error{xattrRead: c.read, xattrWrite: c.write} {
+		for access, want := range map[XattrAccess]error{XattrRead: c.read, XattrWrite: c.write} {
 			if err := c.who.permitXattr(&c.a, c.name, access); !errors.Is(err, want) {
 				t.Errorf("user %d, %q of mode %o, write %t: %v, want %v", c.who.UID, c.name, uint32(c.a.Mode), access, err, want)
 			}
 		}
 	}
-	if owner.mayKnowXattr("trusted.a") || !root.mayKnowXattr("trusted.a") || !owner.mayKnowXattr("user.a") {
+	if owner.MayKnowXattr("trusted.a") || !root.MayKnowXattr("trusted.a") || !owner.MayKnowXattr("user.a") {
 		t.Error("lists have other attributes than may be known")
 	}
 }
@@ -124,21 +124,21 @@ func TestRightsOfAHandle(t *testing.T) {
 	at := metadata.Timespec{Sec: 1}
 	for name, c := range map[string]struct {
 		change objects.Change
-		rights changeRights
+		rights ChangeRights
 		want   error
 	}{
-		"cut":                     {objects.Change{Size: new(uint64(0))}, changeRights{}, ErrDenied},
-		"cut by a writer":         {objects.Change{Size: new(uint64(0))}, changeRights{writer: true}, nil},
-		"touch":                   {objects.Change{Atime: &at, Mtime: &at}, changeRights{present: true}, ErrDenied},
-		"touch by a writer":       {objects.Change{Atime: &at, Mtime: &at}, changeRights{present: true, writer: true}, nil},
-		"times by a writer":       {objects.Change{Mtime: &at}, changeRights{writer: true}, objects.ErrForbidden},
-		"cut and times":           {objects.Change{Size: new(uint64(0)), Mtime: &at}, changeRights{writer: true}, objects.ErrForbidden},
-		"ctime":                   {objects.Change{Ctime: &at}, changeRights{}, ErrDenied},
-		"set-id bits":             {objects.Change{KillPriv: true}, changeRights{}, ErrDenied},
-		"set-id bits by a writer": {objects.Change{KillPriv: true}, changeRights{writer: true}, nil},
-		"mode by a writer":        {objects.Change{Mode: new(metadata.Mode(0o777))}, changeRights{writer: true}, objects.ErrForbidden},
+		"cut":                     {objects.Change{Size: new(uint64(0))}, ChangeRights{}, ErrDenied},
+		"cut by a writer":         {objects.Change{Size: new(uint64(0))}, ChangeRights{Writer: true}, nil},
+		"touch":                   {objects.Change{Atime: &at, Mtime: &at}, ChangeRights{Present: true}, ErrDenied},
+		"touch by a writer":       {objects.Change{Atime: &at, Mtime: &at}, ChangeRights{Present: true, Writer: true}, nil},
+		"times by a writer":       {objects.Change{Mtime: &at}, ChangeRights{Writer: true}, objects.ErrForbidden},
+		"cut and times":           {objects.Change{Size: new(uint64(0)), Mtime: &at}, ChangeRights{Writer: true}, objects.ErrForbidden},
+		"ctime":                   {objects.Change{Ctime: &at}, ChangeRights{}, ErrDenied},
+		"set-id bits":             {objects.Change{KillPriv: true}, ChangeRights{}, ErrDenied},
+		"set-id bits by a writer": {objects.Change{KillPriv: true}, ChangeRights{Writer: true}, nil},
+		"mode by a writer":        {objects.Change{Mode: new(metadata.Mode(0o777))}, ChangeRights{Writer: true}, objects.ErrForbidden},
 	} {
-		if err := other.permitChange(&file, &c.change, c.rights); !errors.Is(err, c.want) {
+		if err := other.PermitChange(&file, &c.change, c.rights); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

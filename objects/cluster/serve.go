@@ -136,7 +136,7 @@ func answer[Q any](s *server, fn func(context.Context, *servedSession, *Q) (any,
 func answerUser[Q any, P interface {
 	*Q
 	Caller() proto.Cred
-}](s *server, fn func(context.Context, *servedSession, user, *Q) (any, error),
+}](s *server, fn func(context.Context, *servedSession, User, *Q) (any, error),
 ) rpc.Handler {
 	return answer(s, func(ctx context.Context, g *servedSession, q *Q) (any, error) {
 		u, err := s.user(P(q).Caller())
@@ -265,13 +265,13 @@ func (s *server) inode(ctx context.Context, ino uint64) (objects.Attr, error) {
 // folder is inode for a directory in which the user needs the permissions want.
 //
 // Errors: those of inode; metadata.ErrNotDir; ErrDenied.
-func (s *server) folder(ctx context.Context, u user, ino uint64, want metadata.Mode) (objects.Attr, error) {
+func (s *server) folder(ctx context.Context, u User, ino uint64, want metadata.Mode) (objects.Attr, error) {
 	a, err := s.inode(ctx, ino)
 	if err == nil && !a.IsDir() {
 		err = fmt.Errorf("inode %d: %w", ino, metadata.ErrNotDir)
 	}
 	if err == nil {
-		err = u.need(&a, want)
+		err = u.Need(&a, want)
 	}
 	return a, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-func (s *server) setAttr(ctx context.Context, g *servedSession, u user, q *proto.SetAttrAsk) (any, error) {
+func (s *server) setAttr(ctx context.Context, g *servedSession, u User, q *proto.SetAttrAsk) (any, error) {
 	rights, err := rightsOf(ctx, g, q)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (s *server) setAttr(ctx context.Context, g *servedSession, u user, q *proto
 	if err != nil {
 		return nil, err
 	}
-	if err = u.permitChange(&before, &c, rights); err != nil {
+	if err = u.PermitChange(&before, &c, rights); err != nil {
 		return nil, err
 	}
 	after, err := s.o.Store.SetAttr(ctx, before.Ino, c)
@@ -50,9 +50,9 @@ func ours(ino uint64) error {
 
 // rightsOf returns what, beside the mode, entitles to a change, and inserts the present time
 // where it is requested.
-func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (changeRights, error) {
+func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (ChangeRights, error) {
 	now := timeToProto(metadata.TimespecOf(time.Now()))
-	rights := changeRights{present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
+	rights := ChangeRights{Present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
 	for _, t := range []struct {
 		bit uint32
 		at  *proto.Time
@@ -61,7 +61,7 @@ func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (chang
 		case t.at.Nsec == proto.TimeNow:
 			*t.at = now
 		case q.Set&t.bit != 0:
-			rights.present = false
+			rights.Present = false
 		}
 	}
 	if q.Handle == 0 {
@@ -75,13 +75,13 @@ func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (chang
 	if h.file.Ino() != metadata.Ino(q.Ino) {
 		return rights, fmt.Errorf("handle %#x does not refer to inode %d: %w", q.Handle, q.Ino, ErrStale)
 	}
-	rights.writer = true
+	rights.Writer = true
 	return rights, nil
 }
 
 // xattrOf returns the inode of a request about an extended attribute.
-func (s *server) xattrOf(ctx context.Context, u user, q *proto.XattrAsk, access xattrAccess) (objects.Attr, error) {
-	if access == xattrWrite {
+func (s *server) xattrOf(ctx context.Context, u User, q *proto.XattrAsk, access XattrAccess) (objects.Attr, error) {
+	if access == XattrWrite {
 		if err := ours(q.Ino); err != nil {
 			return objects.Attr{}, err
 		}
@@ -93,8 +93,8 @@ func (s *server) xattrOf(ctx context.Context, u user, q *proto.XattrAsk, access 
 	return a, err
 }
 
-func (s *server) getXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, u, q, xattrRead)
+func (s *server) getXattr(ctx context.Context, _ *servedSession, u User, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, XattrRead)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *server) getXattr(ctx context.Context, _ *servedSession, u user, q *prot
 	return &proto.XattrAnswer{Value: value}, nil
 }
 
-func (s *server) listXattr(ctx context.Context, _ *servedSession, u user, q *proto.InoAsk) (any, error) {
+func (s *server) listXattr(ctx context.Context, _ *servedSession, u User, q *proto.InoAsk) (any, error) {
 	a, err := s.inode(ctx, q.Ino)
 	if err != nil {
 		return nil, err
@@ -114,12 +114,12 @@ func (s *server) listXattr(ctx context.Context, _ *servedSession, u user, q *pro
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !u.mayKnowXattr(name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !u.MayKnowXattr(name) })
 	return &proto.ListXattrAnswer{Names: names}, nil
 }
 
-func (s *server) setXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, u, q, xattrWrite)
+func (s *server) setXattr(ctx context.Context, _ *servedSession, u User, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, XattrWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func (s *server) setXattr(ctx context.Context, _ *servedSession, u user, q *prot
 	return nil, err
 }
 
-func (s *server) removeXattr(ctx context.Context, _ *servedSession, u user, q *proto.XattrAsk) (any, error) {
-	a, err := s.xattrOf(ctx, u, q, xattrWrite)
+func (s *server) removeXattr(ctx context.Context, _ *servedSession, u User, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, u, q, XattrWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *server) servedXattr(a *objects.Attr, name string) {
 
 // statFS returns the use of the device that holds an inode; for the root, which is on no
 // device, that of all together.
-func (s *server) statFS(ctx context.Context, _ *servedSession, _ user, q *proto.InoAsk) (any, error) {
+func (s *server) statFS(ctx context.Context, _ *servedSession, _ User, q *proto.InoAsk) (any, error) {
 	if metadata.Ino(q.Ino) != metadata.RootIno {
 		a, err := s.inode(ctx, q.Ino)
 		if err != nil {

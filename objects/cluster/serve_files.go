@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-func (s *server) open(ctx context.Context, g *servedSession, u user, q *proto.OpenAsk) (any, error) {
+func (s *server) open(ctx context.Context, g *servedSession, u User, q *proto.OpenAsk) (any, error) {
 	access, ok := accessFromProto(q.Access)
 	if !ok {
 		return nil, fmt.Errorf("invalid access %#x to a file: %w", q.Access, objects.ErrInvalid)
@@ -263,7 +263,7 @@ func (s *server) copy(ctx context.Context, g *servedSession, q *proto.CopyAsk) (
 }
 
 // pull copies from a file of a third node.
-func (s *server) pull(ctx context.Context, g *servedSession, _ user, q *proto.PullAsk) (any, error) {
+func (s *server) pull(ctx context.Context, g *servedSession, _ User, q *proto.PullAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err

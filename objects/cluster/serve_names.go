@@ -48,7 +48,7 @@ func (s *server) keep(a *objects.Attr) uint32 {
 	return uint32(ttl.Milliseconds())
 }
 
-func (s *server) lookup(ctx context.Context, g *servedSession, u user, q *proto.LookupAsk) (any, error) {
+func (s *server) lookup(ctx context.Context, g *servedSession, u User, q *proto.LookupAsk) (any, error) {
 	mark := s.push.mark()
 	if _, err := s.folder(ctx, u, q.Dir, objects.PermExec); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *server) lookup(ctx context.Context, g *servedSession, u user, q *proto.
 	return new(s.attrFor(g, &a, mark, names)), nil
 }
 
-func (s *server) attr(ctx context.Context, g *servedSession, _ user, q *proto.InoAsk) (any, error) {
+func (s *server) attr(ctx context.Context, g *servedSession, _ User, q *proto.InoAsk) (any, error) {
 	mark := s.push.mark()
 	a, err := s.inode(ctx, q.Ino)
 	if err != nil {
@@ -81,7 +81,7 @@ const (
 
 // readDir lists a page of a directory, with the attributes of each entry if the user may look
 // them up.
-func (s *server) readDir(ctx context.Context, g *servedSession, u user, q *proto.ReadDirAsk) (any, error) {
+func (s *server) readDir(ctx context.Context, g *servedSession, u User, q *proto.ReadDirAsk) (any, error) {
 	mark := s.push.mark()
 	dir, err := s.folder(ctx, u, q.Dir, objects.PermRead)
 	if err != nil {
@@ -130,7 +130,7 @@ func entrySize(e *proto.Entry) int {
 // permNames are the permissions in a directory that are needed to create and remove names.
 const permNames = objects.PermWrite | objects.PermExec
 
-func (s *server) create(ctx context.Context, g *servedSession, u user, q *proto.CreateAsk) (any, error) {
+func (s *server) create(ctx context.Context, g *servedSession, u User, q *proto.CreateAsk) (any, error) {
 	a, err := s.createIn(ctx, g, u, q)
 	if err != nil {
 		return nil, err
@@ -139,13 +139,13 @@ func (s *server) create(ctx context.Context, g *servedSession, u user, q *proto.
 }
 
 // createIn creates an inode in a directory.
-func (s *server) createIn(ctx context.Context, g *servedSession, u user, q *proto.CreateAsk) (objects.Attr, error) {
+func (s *server) createIn(ctx context.Context, g *servedSession, u User, q *proto.CreateAsk) (objects.Attr, error) {
 	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return objects.Attr{}, err
 	}
 	n := metadata.Node{Mode: metadata.Mode(q.Mode), UID: u.UID, GID: u.GID, Rdev: q.Rdev, Target: q.Target}
-	if err = u.permitCreate(&dir, &n); err != nil {
+	if err = u.PermitCreate(&dir, &n); err != nil {
 		return objects.Attr{}, err
 	}
 	a, err := s.o.Store.Create(ctx, dir.Ino, q.Name, n)
@@ -157,7 +157,7 @@ func (s *server) createIn(ctx context.Context, g *servedSession, u user, q *prot
 	return a, nil
 }
 
-func (s *server) link(ctx context.Context, g *servedSession, u user, q *proto.LinkAsk) (any, error) {
+func (s *server) link(ctx context.Context, g *servedSession, u User, q *proto.LinkAsk) (any, error) {
 	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (s *server) link(ctx context.Context, g *servedSession, u user, q *proto.Li
 	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) remove(ctx context.Context, _ *servedSession, u user, q *proto.RemoveAsk) (any, error) {
+func (s *server) remove(ctx context.Context, _ *servedSession, u User, q *proto.RemoveAsk) (any, error) {
 	dir, err := s.folder(ctx, u, q.Dir, permNames)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *server) remove(ctx context.Context, _ *servedSession, u user, q *proto.
 	if err != nil {
 		return nil, err
 	}
-	if err = u.mayRemove(&dir, &victim); err != nil {
+	if err = u.MayRemove(&dir, &victim); err != nil {
 		return nil, err
 	}
 	if q.Folder {
@@ -209,7 +209,7 @@ func outdated(inos ...metadata.Ino) *proto.Invalid {
 	return out
 }
 
-func (s *server) rename(ctx context.Context, _ *servedSession, u user, q *proto.RenameAsk) (any, error) {
+func (s *server) rename(ctx context.Context, _ *servedSession, u User, q *proto.RenameAsk) (any, error) {
 	from, err := s.folder(ctx, u, q.From, permNames)
 	if err != nil {
 		return nil, err
@@ -222,14 +222,14 @@ func (s *server) rename(ctx context.Context, _ *servedSession, u user, q *proto.
 	if err != nil {
 		return nil, err
 	}
-	if err = u.mayMove(&from, &to, &moved); err != nil {
+	if err = u.MayMove(&from, &to, &moved); err != nil {
 		return nil, err
 	}
 	replaced, err := s.o.Store.Lookup(ctx, to.Ino, q.NewName)
 	if err == nil && metadata.RenameFlags(q.Flags)&metadata.Exchange != 0 {
-		err = u.mayMove(&to, &from, &replaced)
+		err = u.MayMove(&to, &from, &replaced)
 	} else if err == nil {
-		err = u.mayRemove(&to, &replaced)
+		err = u.MayRemove(&to, &replaced)
 	}
 	if err != nil && !isGone(err) {
 		return nil, err
@@ -243,14 +243,14 @@ func (s *server) rename(ctx context.Context, _ *servedSession, u user, q *proto.
 	return outdated(moved.Ino, replaced.Ino), err
 }
 
-// mayMove checks whether a user may move an inode between two directories that the user may
+// MayMove checks whether a user may move an inode between two directories that the user may
 // write. Moving a directory to another parent modifies the directory itself.
-func (u user) mayMove(from, to, moved *objects.Attr) error {
-	if err := u.mayRemove(from, moved); err != nil {
+func (u User) MayMove(from, to, moved *objects.Attr) error {
+	if err := u.MayRemove(from, moved); err != nil {
 		return err
 	}
 	if moved.IsDir() && from.Ino != to.Ino {
-		if err := u.need(moved, objects.PermWrite); err != nil {
+		if err := u.Need(moved, objects.PermWrite); err != nil {
 			return fmt.Errorf("move a directory: %w", err)
 		}
 	}

@@ -38,7 +38,7 @@ type servedSession struct {
 type handle struct {
 	file   *objects.File
 	access objects.Permission
-	who    user
+	who    User
 	// end is called instead of closing the file; nil for a file that the session has opened.
 	end func()
 	// users counts the requests that use it.

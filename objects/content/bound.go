@@ -24,8 +24,9 @@ type Bound struct {
 	name   devices.Name
 	size   uint64
 	parts  []boundPart // in order, without gaps
-	// files, mems and of hold the parts, once each.
+	// files, maps, mems and of hold the parts, once each.
 	files []*os.File
+	maps  []*transport.Mapping
 	mems  []*devices.Memory
 	of    []*Bound
 	gate  gate
@@ -53,6 +54,7 @@ type Bound struct {
 type boundPart struct {
 	off, n uint64
 	file   *os.File
+	mapped *transport.Mapping // of the file; nil for none
 	mem    *devices.Memory
 	of     *Bound
 	at     uint64 // in the file, or in of
@@ -71,6 +73,29 @@ func (b *Bound) AddFile(f *os.File, at, n uint64) {
 		b.files = append(b.files, f)
 	}
 	b.add(boundPart{n: n, file: f, at: at})
+}
+
+// MapFiles maps the files that can't shrink. Those that can are read and written through
+// their descriptors.
+func (b *Bound) MapFiles() {
+	for _, f := range b.files {
+		var end uint64
+		for i := range b.parts {
+			if p := &b.parts[i]; p.file == f {
+				end = max(end, p.at+p.n)
+			}
+		}
+		m, err := transport.MapFile(f, devices.Size(end))
+		if err != nil {
+			continue // its descriptor remains
+		}
+		b.maps = append(b.maps, m)
+		for i := range b.parts {
+			if p := &b.parts[i]; p.file == f {
+				p.mapped = m
+			}
+		}
+	}
 }
 
 // AddMemory appends the first n bytes of device memory, which the content takes over.
@@ -156,6 +181,9 @@ func (b *Bound) End() {
 	}
 	b.gate.after(func() {
 		var errs []error
+		for _, m := range b.maps {
+			errs = append(errs, m.Release())
+		}
 		for _, f := range b.files {
 			errs = append(errs, f.Close())
 		}
@@ -215,9 +243,12 @@ func (b *Bound) pieces(have []Piece, off, end, to uint64) []Piece {
 			continue
 		}
 		at := Piece{Off: to + from - off, N: upto - from}
-		if p.file != nil {
+		switch {
+		case p.mapped != nil:
+			at.Span = transport.MappedSpan(b.name, p.mapped, int64(p.at+from-p.off), devices.Size(at.N))
+		case p.file != nil:
 			at.Span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.N))
-		} else {
+		default:
 			at.Dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, upto-p.off)}
 			at.Span = transport.DeviceSpan(at.Dev)
 		}
@@ -298,7 +329,7 @@ func (b *Bound) whole(at Piece) error {
 		at.Off += p.at - p.off
 		return p.of.whole(at)
 	}
-	if p.file == nil {
+	if p.file == nil || p.mapped != nil {
 		return nil
 	}
 	_, size, err := owner.Facts(p.file)

@@ -209,10 +209,35 @@ func (h *HostFile) Cut(ctx context.Context, size uint64) error {
 		return err
 	}
 	defer release()
-	if err := h.file.Truncate(int64(size)); err != nil {
-		return h.failed("truncate", err)
+	st, err := h.Stat()
+	if err != nil {
+		return err
 	}
-	return nil
+	resize := func() error {
+		if err := h.file.Truncate(int64(size)); err != nil {
+			return h.failed("truncate", err)
+		}
+		return nil
+	}
+	if uint64(st.Size) <= size {
+		return resize()
+	}
+	return h.whileUnmapped(resize)
+}
+
+// whileUnmapped calls f, which takes pages out of the file, unless a process has locked the
+// file (flock). Such a process has it mapped, possibly by an export of an earlier daemon, and
+// an access to what is gone would kill it.
+func (h *HostFile) whileUnmapped(f func() error) error {
+	fd := int(h.file.Fd())
+	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("take pages from object %d in host memory: a process has mapped and locked it, and must close it first: %w", h.id, ErrBusy)
+	}
+	if err != nil {
+		return h.failed("lock", err)
+	}
+	return errors.Join(f(), unix.Flock(fd, unix.LOCK_UN))
 }
 
 // Clear implements Content.
@@ -225,11 +250,13 @@ func (h *HostFile) Clear(ctx context.Context, off, n uint64, keep bool) error {
 		return err
 	}
 	defer release()
-	err = devices.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, devices.Offset(off), devices.Size(n))
-	if err != nil {
-		return h.failed("clear a range of", err)
-	}
-	return nil
+	return h.whileUnmapped(func() error {
+		mode := uint32(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE)
+		if err := devices.Fallocate(int(h.file.Fd()), mode, devices.Offset(off), devices.Size(n)); err != nil {
+			return h.failed("clear a range of", err)
+		}
+		return nil
+	})
 }
 
 // Reserve implements Content.

@@ -9,6 +9,8 @@
 // Decoding never trusts a length: it fails with ErrFrame for a body that does not contain what
 // it announces, or contains more, and allocates at most a few times the size of the body.
 //
+// A Poller reads a connection, and polls for a bounded time before it sleeps.
+//
 // # Lock order
 //
 // No locks.

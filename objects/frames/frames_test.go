@@ -227,7 +227,8 @@ func TestHeader(t *testing.T) {
 	}
 	for name, change := range map[string]func(b []byte){
 		"kind 0":      func(b []byte) { b[4] = 0 },
-		"kind 9":      func(b []byte) { b[4] = 9 },
+		"kind 11":     func(b []byte) { b[4] = 11 },
+		"answer verb": func(b []byte) { b[4] = byte(frames.KindFileAnswer) },
 		"size":        func(b []byte) { b[3] = 0x10 },
 		"padding":     func(b []byte) { b[6] = 1 },
 		"cancel verb": func(b []byte) { b[4] = byte(frames.KindCancel) },

@@ -8,7 +8,7 @@ import (
 
 // Protocol names the frames of this package in the Upgrade header. Its number changes with
 // every change that an older side would misread.
-const Protocol = "hmcfs-frames-1"
+const Protocol = "hmcfs-frames-2"
 
 const (
 	// HeaderSize is the size of a header, in bytes.
@@ -23,7 +23,7 @@ var ErrFrame = errors.New("invalid frame")
 // Kind distinguishes frames.
 type Kind uint8
 
-// The kinds. The first two are the client's, the others the daemon's.
+// The kinds. KindCall, KindCancel and KindFile are the client's, the others the daemon's.
 const (
 	// KindCall starts a call; its body is a Call.
 	KindCall Kind = 1
@@ -43,6 +43,10 @@ const (
 	KindFailure Kind = 7
 	// KindEnded is the last frame of a session: the daemon has released all that belonged to it.
 	KindEnded Kind = 8
+	// KindFile is a call on files; its body is a FileCall.
+	KindFile Kind = 9
+	// KindFileAnswer is the whole answer to a call on files; its body is a FileAnswer.
+	KindFileAnswer Kind = 10
 )
 
 // Header is the fixed part of a frame.
@@ -50,7 +54,7 @@ type Header struct {
 	// Size is the size of the body, in bytes, at most MaxBody.
 	Size uint32
 	Kind Kind
-	// Verb is the number of a call's verb, and 0 in all other frames.
+	// Verb is the number of the verb of a KindCall or KindFile, and 0 in all other frames.
 	Verb uint8
 	// ID is the number of the call; 0 in KindHello and KindEnded.
 	ID uint64
@@ -73,11 +77,11 @@ func ParseHeader(b []byte) (Header, error) {
 	switch {
 	case h.Size > MaxBody:
 		return Header{}, fmt.Errorf("%w: a body of %d bytes, at most %d", ErrFrame, h.Size, MaxBody)
-	case h.Kind < KindCall || h.Kind > KindEnded:
+	case h.Kind < KindCall || h.Kind > KindFileAnswer:
 		return Header{}, fmt.Errorf("%w: unknown kind %d", ErrFrame, h.Kind)
 	case b[6] != 0 || b[7] != 0:
 		return Header{}, fmt.Errorf("%w: reserved bytes are not zero", ErrFrame)
-	case h.Verb != 0 && h.Kind != KindCall:
+	case h.Verb != 0 && h.Kind != KindCall && h.Kind != KindFile:
 		return Header{}, fmt.Errorf("%w: a verb in a frame of kind %d", ErrFrame, h.Kind)
 	}
 	return h, nil
@@ -92,8 +96,11 @@ func Begin(b []byte, kind Kind, verb uint8, id uint64) []byte {
 // Finish stores the size of the body of the frame that starts at b[start:] and ends with b.
 //
 // Errors: ErrFrame for a body larger than MaxBody.
-func Finish(b []byte, start int) error {
-	size := len(b) - start - HeaderSize
+func Finish(b []byte, start int) error { return FinishWith(b, start, 0) }
+
+// FinishWith is Finish for a frame of which more bytes follow elsewhere.
+func FinishWith(b []byte, start, more int) error {
+	size := len(b) - start - HeaderSize + more
 	if size > MaxBody {
 		return fmt.Errorf("%w: a body of %d bytes, at most %d", ErrFrame, size, MaxBody)
 	}

@@ -2,6 +2,7 @@ package hetero
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -34,12 +35,11 @@ func CheckKeys(keys []string) error {
 //
 // Errors: ErrInvalid.
 func CheckKey(key string) error {
-	switch {
-	case key == "":
+	if key == "" {
 		return fmt.Errorf("%w: a key must not be empty", ErrInvalid)
-	case metadata.ValidKey(key) != nil:
-		return fmt.Errorf("%w: invalid key %.80q: use 1 to %d of A-Z a-z 0-9 and -_!@#%%^*()+=:;. but not \".\" or \"..\"",
-			ErrInvalid, key, MaxKeyLen)
+	}
+	if err := metadata.ValidKey(key); err != nil {
+		return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "metadata: "))
 	}
 	return nil
 }

@@ -206,6 +206,16 @@ func FuzzCheckLists(f *testing.F) {
 	})
 }
 
+// TestKeyWithSlash checks that the error of a key with a slash says what to write instead: calls
+// of every interface check their keys in this place.
+func TestKeyWithSlash(t *testing.T) {
+	t.Parallel()
+	const want = `invalid key "m/0/k": a key has no directories; write : instead of /, as in "m:0:k"`
+	if err := hetero.CheckKeys([]string{"a", "m/0/k"}); !errors.Is(err, hetero.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestGenerateKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

@@ -35,6 +35,26 @@ func FileOf(view string) (file string, ok bool) {
 	return file, ok && IsFile(file)
 }
 
+// onlyPart is the part of a .npy file that has its tensor, whatever the name of the file.
+const onlyPart = "."
+
+// PartOf returns a name for a tensor of a file, by the file's name and the tensor's path in
+// the tree, that stays the same when the file is renamed; PathOf returns the path for it.
+func PartOf(file, path string) string {
+	if isNPY(file) && path == file {
+		return onlyPart
+	}
+	return path
+}
+
+// PathOf returns the path of a tensor for the result of PartOf.
+func PathOf(file, part string) string {
+	if isNPY(file) && part == onlyPart {
+		return file
+	}
+	return part
+}
+
 // File describes the contents of a file of tensors.
 type File struct {
 	// Tensors are in the order of their bytes.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/tests/measure"
@@ -52,6 +53,8 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 		return statOnce(ctx, state, n[0])
 	case name == "memcpy" && len(n) == 2:
 		return copyInto(state, n[0], n[1])
+	case name == "rank" && len(n) == 3:
+		return rankTask(ctx, state, n[0] != 0, devices.Size(n[1]), n[2])
 	}
 	return 0, fmt.Errorf("no task %q", name)
 }

@@ -5,11 +5,12 @@
 //	go run ./tests/bench -objects [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
+//	go run ./tests/bench -ranks [-write] [-rows TEXT] [-rounds 5]
 //
 // The first measures a mount, the second the communicator between two processes, the third keyed
-// objects, the fourth the mounts of a cluster, and the fifth collectives, in comparison with
+// objects, the fourth the mounts of a cluster, the fifth collectives, in comparison with
 // Open MPI and PyTorch with Gloo, which must be installed for it (openmpi-bin, libopenmpi-dev,
-// python3-torch). All need root and the output of `make deps build`. The first starts a daemon
+// python3-torch), and the last ranks in Python, in comparison with ranks in Go. All need root and the output of `make deps build`. The first starts a daemon
 // on a temporary mount, and for comparison a tmpfs and go-fuse's loopback example; the second
 // runs hmcfs perf serve, locally and between two network namespaces, and for comparison iperf3
 // and ucx_perftest. Everything is removed at the end, even after an interrupt. The exit status
@@ -60,6 +61,11 @@ type options struct {
 	collectivesPicture string
 	times              int // each row is measured in one run
 
+	// The options of ranks in Python.
+	ranks     bool
+	rankCalls int    // in one run
+	python    string // the folder of the package
+
 	// The options of keyed objects.
 	objects   bool
 	manyKeys  int // keys of one call
@@ -81,6 +87,7 @@ func defaults() options {
 	return options{
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
+		rankCalls: 20, python: "objects/client/python",
 		manyKeys: 8192, manyBlobs: 512, calls: 2000,
 		picture: "docs/bandwidth.svg", collectivesPicture: "docs/collectives.svg", times: 5, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
@@ -103,6 +110,7 @@ func main() {
 	flag.BoolVar(&o.objects, "objects", o.objects, "measure keyed objects, and not a mount")
 	flag.BoolVar(&o.nodes, "nodes", o.nodes, "measure mounts that know each other")
 	flag.BoolVar(&o.collectives, "collectives", o.collectives, "measure collectives between processes")
+	flag.BoolVar(&o.ranks, "ranks", o.ranks, "measure ranks in Python")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -132,6 +140,8 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		b, begin = &lobby{opts: o, lab: &lab{opts: o}}, objectsBegin
 	case o.collectives:
 		b, begin = &collectives{opts: o}, collectivesBegin
+	case o.ranks:
+		b, begin = &ranks{opts: o}, ranksBegin
 	case o.nodes:
 		b, begin = &nodes{opts: o}, nodesBegin
 	default:

@@ -77,7 +77,7 @@ func TestSmallObjects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	kit.Require(t, "fuse", "root", "opencl")
+	kit.Require(t, "fuse", "root", "opencl", "tool:redis-server")
 	o := defaults()
 	o.objects, o.large, o.manyKeys, o.manyBlobs, o.calls = true, devices.MiB, 20, 7, 3
 	small(t, o, objectsBegin, (&lobby{opts: o}).rows())
@@ -157,4 +157,15 @@ func TestChild(t *testing.T) {
 	if runChild([]string{"bench", "-rows", "x", "y"}, nil, nil) {
 		t.Error("a plain run is taken for a child")
 	}
+}
+
+// TestSmallRanks is TestSmall for a row of ranks in Python.
+func TestSmallRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "numpy")
+	o := defaults()
+	o.ranks, o.rankCalls, o.python, o.rows = true, 2, "../../objects/client/python", "send and receive of 16"
+	small(t, o, ranksBegin, (&ranks{opts: o}).rows()[2:3])
 }

@@ -51,7 +51,7 @@ func (b *lobby) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	b.giver, b.taker = b.party(), b.party()
-	b.lab.mnt, err = b.lab.mountAt(ctx, "mnt", "host,size=1GiB", "sim:0,size=1GiB")
+	b.lab.mnt, err = b.lab.mountAt(ctx, "mnt", "host,size=1GiB", "sim:0,size=2GiB")
 	return err
 }
 
@@ -182,5 +182,5 @@ func (b *lobby) facts(ctx context.Context) *facts {
 
 // rows lists the rows of the table in order.
 func (b *lobby) rows() []row {
-	return slices.Concat(b.handOverRows(), b.sharedRows(), b.hostRows(), b.callRows())
+	return slices.Concat(b.handOverRows(), b.sharedRows(), b.hostRows(), b.callRows(), (&beside{lobby: b}).rows())
 }

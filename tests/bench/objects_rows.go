@@ -13,7 +13,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -285,9 +284,12 @@ func (c *smallCalls) open(ctx context.Context) (err error) {
 	if c.session, err = client.OpenSession(ctx, b.lab.mnt.Socket()); err != nil {
 		return err
 	}
-	if c.remote, err = c.shared(ctx); err != nil {
+	id, all, err := sharedMemory(ctx, c.session, smallKey)
+	if err != nil {
 		return err
 	}
+	b.Later(func() error { return unix.Munmap(all) })
+	c.remote = hetero.DeviceBlobList{Device: "host", Blobs: []hetero.Blob{{Memory: id, Size: smallKey}}}
 	if _, err = c.session.MSetD2H(ctx, []string{smallName}, []hetero.DeviceBlobList{c.remote}, hetero.SetOptions{}); err != nil {
 		return err
 	}
@@ -304,25 +306,6 @@ func (c *smallCalls) open(ctx context.Context) (err error) {
 	c.other, err = os.OpenFile(b.lab.in("sim0", smallName), os.O_RDONLY|unix.O_DIRECT, 0)
 	c.opened = err == nil
 	return err
-}
-
-// shared registers memory of this process with the session.
-func (c *smallCalls) shared(ctx context.Context) (hetero.DeviceBlobList, error) {
-	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC)
-	if err != nil {
-		return hetero.DeviceBlobList{}, err
-	}
-	f := os.NewFile(uintptr(fd), "bench")
-	defer func() { _ = f.Close() }() // the session has its own descriptor
-	if err = f.Truncate(int64(smallKey)); err != nil {
-		return hetero.DeviceBlobList{}, err
-	}
-	place := 0
-	id, err := c.session.PreRegister(ctx, hetero.Memory{
-		Device: "host", Files: []*os.File{f},
-		Share: &share.Memory{Family: "host", Size: smallKey, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: smallKey}}},
-	})
-	return hetero.DeviceBlobList{Device: "host", Blobs: []hetero.Blob{{Memory: id, Size: smallKey}}}, err
 }
 
 func (c *smallCalls) close() error {

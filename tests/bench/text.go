@@ -74,5 +74,6 @@ const (
 	peersBegin       = "<!-- measured: go run ./tests/bench -peers -write -->\n"
 	nodesBegin       = "<!-- measured: go run ./tests/bench -nodes -write -->\n"
 	objectsBegin     = "<!-- measured: go run ./tests/bench -objects -write -->\n"
+	ranksBegin       = "<!-- measured: go run ./tests/bench -ranks -write -->\n"
 	collectivesBegin = "<!-- measured: go run ./tests/bench -collectives -write -->\n"
 )

@@ -283,6 +283,7 @@ func (k *commands) keys(t *testing.T) {
 		t.Error(err)
 	}
 	gone(t, k.c.Path("keys", "llama-w0"))
+	k.tensorKeys(t)
 }
 
 // publications are received once, on another node.
@@ -355,4 +356,32 @@ func hmcfs(t *testing.T, n *node, args ...string) string {
 	out, err := n.Run(args...)
 	must(t, err)
 	return out
+}
+
+// tensorKeys reads the key of a tensor on another node.
+func (k *commands) tensorKeys(t *testing.T) {
+	const n = 300_001
+	head := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d,)}\n", n)
+	file := k.b.Path("sim0", "t.npy")
+	must(t, os.WriteFile(file, slices.Concat([]byte{0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, byte(len(head)), 0}, []byte(head), kit.Bytes(23, 0, n)), 0o600))
+	must(t, unix.Setxattr(file+".tensors/t.npy", "user.hmc.key", []byte("wte"), 0))
+	kit.Eventually(t, patience, func() error { _, err := k.a.Run("exist", "--mount", k.a.Dir, "wte"); return err })
+	if _, err := k.a.Run("h2d", "wte="+k.a.Path("sim0", "wte")); err != nil {
+		t.Error(err)
+	} else {
+		verify(t, k.a.Path("sim0", "wte"), 23, n)
+	}
+	if _, err := k.a.Run("mget", "--mount", k.a.Dir, "wte="+filepath.Join(t.TempDir(), "x")); err == nil || !strings.Contains(err.Error(), "hmcfs h2d copies it") {
+		t.Errorf("mget of a tensor of another node: %v", err)
+	}
+	if err := unix.Setxattr(k.a.Path("sim0", "mine"), "user.hmc.key", []byte("wte"), 0); !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("a key that a tensor on b has: %v", err)
+	}
+	if _, err := k.a.Run("del", "--mount", k.a.Dir, "wte"); err != nil {
+		t.Error(err)
+	}
+	gone(t, k.c.Path("keys", "wte"))
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
 }

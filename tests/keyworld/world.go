@@ -118,6 +118,8 @@ type peer struct {
 	session *client.Session
 	// held is the descriptor of the session's own connection.
 	held []int
+	// memories counts those created.
+	memories int
 }
 
 // Client returns the session.
@@ -134,24 +136,33 @@ func (p *peer) Kill(t testing.TB) {
 	}
 }
 
-// Memory creates shared memory and registers it.
+// Memory creates shared memory and registers it. The size of every second one can't change, so
+// that the daemon maps it.
 func (p *peer) Memory(t testing.TB, device devices.Name, n devices.Size) heterotest.Memory {
 	t.Helper()
-	fd, err := unix.MemfdCreate("keyworld", unix.MFD_CLOEXEC)
+	f, err := p.create(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fd), "memfd")
 	t.Cleanup(func() { _ = f.Close() })
-	if err = f.Truncate(int64(n)); err != nil {
-		t.Fatal(err)
-	}
 	m, files := Shared(device, n, f)
 	id, err := p.session.PreRegister(t.Context(), hetero.Memory{Device: device, Share: m, Files: files})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &memory{id: id, file: f}
+}
+
+func (p *peer) create(n devices.Size) (*os.File, error) {
+	if p.memories++; p.memories%2 == 1 {
+		return share.Sealed("keyworld", n)
+	}
+	fd, err := unix.MemfdCreate("keyworld", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	return f, f.Truncate(int64(n))
 }
 
 // Shared returns the description of a whole file of shared memory. Its descriptor keeps the

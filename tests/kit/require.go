@@ -99,7 +99,7 @@ func Missing(need string) error {
 		return missingUCXHeaders()
 	case "root":
 		return missingRoot()
-	case "fsspec", "numpy", "pytest", "pip", "redis", "setuptools", "wheel":
+	case "fsspec", "numpy", "pip", "pytest", "redis", "setuptools", "torch", "wheel":
 		return missingModule(need)
 	}
 	if tool, ok := strings.CutPrefix(need, "tool:"); ok {
@@ -248,8 +248,10 @@ func Python() string {
 	return "python3"
 }
 
+// missingModule looks for a module without importing it, which takes seconds for some.
 func missingModule(name string) error {
-	out, err := exec.Command(Python(), "-c", "import "+name).CombinedOutput()
+	const look = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else 'there is no module ' + sys.argv[1])"
+	out, err := exec.Command(Python(), "-c", look, name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}

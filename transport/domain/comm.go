@@ -185,7 +185,7 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 	if r.pair.self && r.pair.unmet(r) {
 		return r.withdraw(r.describe(ErrSelf)) //nolint:contextcheck // a withdrawal must not end with the context
 	}
-	if err := r.finish(ctx); err != nil {
+	if err := r.Finish(ctx); err != nil {
 		return err
 	}
 	done, timer := r.done, r.timer
@@ -257,7 +257,7 @@ func (c *Comm) Flush(ctx context.Context, to Rank) error {
 	if err := c.start(ctx, r, kindFlush, to, 0, false); err != nil {
 		return err
 	}
-	return errors.Join(r.finish(ctx), r.pair.flushed())
+	return errors.Join(r.Finish(ctx), r.pair.flushed())
 }
 
 // Communicator returns the communicator of the domain.

@@ -72,7 +72,7 @@ func (c *Comm) Group(ctx context.Context, fn func(*Group)) error {
 			// If one can't start, none is left behind.
 			errs = append(errs, r.withdraw(r.describe(ErrWithdrawn))) //nolint:contextcheck // a withdrawal must not end with the context
 		default:
-			errs = append(errs, r.finish(ctx))
+			errs = append(errs, r.Finish(ctx))
 		}
 	}
 	return errors.Join(errs...)

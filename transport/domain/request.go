@@ -239,8 +239,11 @@ func (r *Request) timeout(err error) error {
 	return e
 }
 
-// finish waits for a request without other users, and withdraws it if it times out.
-func (r *Request) finish(ctx context.Context) error {
+// Finish waits for a request without other users, and withdraws it if it times out, as Send
+// and Recv do. No other method may be called then or later.
+//
+// Errors: those of Wait.
+func (r *Request) Finish(ctx context.Context) error {
 	err := r.wait(ctx, true)
 	if err == nil {
 		return nil

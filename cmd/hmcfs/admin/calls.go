@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
@@ -42,7 +44,11 @@ func NewCalls(log *zap.Logger) *Calls {
 		log: log, verbs: map[adminapi.Verb]verbMetrics{},
 		all: []prometheus.Collector{seconds, refused, keys, fault},
 	}
-	for _, verb := range frames.Verbs() {
+	all := frames.Verbs()
+	for verb := frames.FileOpen; verb < frames.FileVerbs; verb++ {
+		all = append(all, adminapi.Verb(verb.String()))
+	}
+	for _, verb := range all {
 		label := string(verb)
 		c.verbs[verb] = verbMetrics{
 			seconds.WithLabelValues(label), refused.WithLabelValues(label), keys.WithLabelValues(label), fault.WithLabelValues(label),
@@ -71,24 +77,55 @@ func (c *Calls) record(by Peer, verb adminapi.Verb, q *adminapi.Call, begun time
 	if c == nil {
 		return
 	}
-	took := time.Since(begun)
-	m := c.verbs[verb]
-	m.seconds.Observe(took.Seconds())
-	m.keys.Add(float64(len(q.Keys)))
-	m.fault.Add(float64(failed))
 	outcome := "ok"
 	if err != nil {
-		m.refused.Inc()
 		_, outcome = statusOf(err)
-	}
-	if c.log == nil {
-		return
 	}
 	var size uint64
 	for i := range q.Lists {
 		size += uint64(q.Lists[i].Size())
 	}
-	c.log.Info("call", zap.String("verb", string(verb)), zap.Int("keys", len(q.Keys)), zap.Int("failed", failed),
-		zap.Uint64("bytes", size), zap.Int64("us", took.Microseconds()), zap.String("outcome", outcome),
+	c.note(by, callRecord{
+		verb: verb, keys: len(q.Keys), failed: failed, bytes: size, took: time.Since(begun), refused: err != nil, outcome: outcome,
+	})
+}
+
+// recordFile counts a call on files that has been answered. moved is the number of bytes or
+// entries, fault the error.
+func (c *Calls) recordFile(by Peer, verb frames.FileVerb, moved uint64, begun time.Time, fault syscall.Errno) {
+	if c == nil {
+		return
+	}
+	r := callRecord{verb: adminapi.Verb(verb.String()), bytes: moved, took: time.Since(begun), refused: fault != 0, outcome: "ok"}
+	if fault != 0 {
+		r.outcome = unix.ErrnoName(fault)
+	}
+	c.note(by, r)
+}
+
+// callRecord describes a call that has been answered.
+type callRecord struct {
+	verb         adminapi.Verb
+	keys, failed int
+	bytes        uint64
+	took         time.Duration
+	refused      bool
+	outcome      string
+}
+
+// note counts a call, and logs it.
+func (c *Calls) note(by Peer, r callRecord) {
+	m := c.verbs[r.verb]
+	m.seconds.Observe(r.took.Seconds())
+	m.keys.Add(float64(r.keys))
+	m.fault.Add(float64(r.failed))
+	if r.refused {
+		m.refused.Inc()
+	}
+	if c.log == nil {
+		return
+	}
+	c.log.Info("call", zap.String("verb", string(r.verb)), zap.Int("keys", r.keys), zap.Int("failed", r.failed),
+		zap.Uint64("bytes", r.bytes), zap.Int64("us", r.took.Microseconds()), zap.String("outcome", r.outcome),
 		zap.Int("uid", by.UID), zap.Int("pid", by.PID))
 }

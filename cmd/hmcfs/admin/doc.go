@@ -1,22 +1,24 @@
 // Package admin serves a mount's admin socket: the endpoints of package adminapi, the
 // metrics for Prometheus and, when debugging, profiles. A [Server] listens on the socket;
 // it passes requests to a [Backend], a [Sharer], a [Keyed] and a [Collector], which the
-// daemon implements.
+// daemon implements, and those about files to fs.Files.
 //
 // The kernel identifies the client when it connects (SO_PEERCRED, SO_PEERGROUPS). Root and
 // the user who mounted may send every request. On a mount that admits other users, these
 // may bind and export only with a descriptor of the file, since by name they could refer
-// to files that they cannot reach; they may also use sessions, keys and events, where each
+// to files that they cannot reach; they may also use sessions, files, keys and events, where each
 // user acts with its own permissions.
 //
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session: to notice its end and, after an upgrade, for calls in frames, each of which runs on a
-// goroutine of its own. At the end no new call of the session begins, the client is
+// session: to notice its end and, after an upgrade, for calls in frames. It executes a call itself if
+// nothing else has arrived and the call waits for nobody, and each other call on a goroutine of its
+// own. If its call takes longer than about a millisecond, another goroutine reads (turns). At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
-// sessions, before it ends the sharing of memory.
+// sessions, before it ends the sharing of memory. The open files of a session are closed after
+// its last call.
 //
 // The calls of one user use at most a fixed amount of memory, by an estimate that exceeds
 // their actual use; further calls wait over HTTP, and are refused in frames, whose reader must
@@ -41,9 +43,11 @@
 //	sessions.mu
 //	  listener.mu
 //	endings.mu
+//	openFiles.mu
+//	turns.mu
 //	framed.mu
 //	framed.sending
 //
 // While a lock is held, only memory is accessed and connections are closed; framed.sending is
-// held while a frame is written. The last three are never held together with another lock.
+// held while a frame is written. The last four are never held together with another lock.
 package admin

@@ -117,6 +117,11 @@ type fakeClient struct {
 func (c *fakeClient) note(verb string, q adminapi.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// The server uses the memory of the call again once it has returned.
+	q.Keys, q.Lists = slices.Clone(q.Keys), slices.Clone(q.Lists)
+	for i := range q.Lists {
+		q.Lists[i].Blobs = slices.Clone(q.Lists[i].Blobs)
+	}
 	c.verb, c.asked = verb, q
 	return c.whole
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,7 +30,7 @@ const (
 	maxIdle     = 8
 	largestIdle = 256
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
-	frameBuffer = 64 << 10
+	frameBuffer = 16 << 10
 )
 
 // framed is a session whose calls are frames on the connection that holds it.
@@ -39,10 +40,18 @@ type framed struct {
 	one    *session
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
+	files  *openFiles     // nil if the server has no files
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
 	names frames.Names
+	// turn is odd while the reading goroutine executes a call itself; it changes with every
+	// such call. Whoever makes it even reads from then on.
+	turn atomic.Uint64
+	// read starts another reading goroutine.
+	read func()
+	// over receives the error of the last reading goroutine.
+	over chan error
 
 	// sending is held while a frame is written.
 	sending sync.Mutex
@@ -69,8 +78,13 @@ type framed struct {
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
-		in: bufio.NewReaderSize(c.UnixConn, frameBuffer), calls: map[uint64]context.CancelFunc{},
+		calls: map[uint64]context.CancelFunc{}, over: make(chan error, 1),
 	}
+	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
+	if err != nil {
+		return err
+	}
+	f.in = bufio.NewReaderSize(poller, frameBuffer)
 	if c.trusted {
 		f.most = maxCalls
 	}
@@ -85,56 +99,88 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	}
 	ctx, abandon := context.WithCancel(ctx)
 	s.sessions.track(c, one, abandon)
+	if s.opts.Files != nil {
+		f.files = s.openFiles(ctx, c, one)
+		one.files = f.files
+	}
 	if err := f.send(hello); err != nil {
 		return err
 	}
-	return one.read(c, func() error { return f.receive(ctx) })
+	f.read = func() { f.receive(ctx) }
+	s.turns.add(f)
+	defer s.turns.remove(f)
+	return one.read(c, func() error {
+		go f.read()
+		return <-f.over
+	})
 }
 
 // contain ends the session after a panic: what its calls have done is unknown. It must be deferred.
 func (f *framed) contain() {
 	if fault := recover(); fault != nil {
-		f.server.opts.Logger.Error("a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
-		_ = f.conn.Close()
+		f.panicked(fault)
 	}
 }
 
-// receive serves frames until the client sends no more.
-func (f *framed) receive(ctx context.Context) error {
-	defer f.contain()
-	for {
-		head, err := f.in.Peek(frames.HeaderSize)
-		if len(head) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || ctx.Err() != nil) {
-			return nil
+func (f *framed) panicked(fault any) {
+	f.server.opts.Logger.Error("a session failed", zap.Any("panic", fault), zap.ByteString("stack", debug.Stack()))
+	_ = f.conn.Close()
+}
+
+// receive serves frames until the client sends no more, or another goroutine reads.
+func (f *framed) receive(ctx context.Context) {
+	var err error
+	defer func() {
+		if fault := recover(); fault != nil {
+			f.panicked(fault)
+			f.over <- nil
 		}
-		if err != nil {
-			return fmt.Errorf("receive a frame: %w", err)
-		}
-		h, err := frames.ParseHeader(head)
-		if err == nil {
-			_, err = f.in.Discard(frames.HeaderSize)
-		}
-		switch {
-		case err != nil:
-		case h.Kind == frames.KindCall:
-			err = f.call(ctx, h)
-		case h.Kind == frames.KindCancel && h.Size == 0:
-			f.cancel(h.ID)
-		default:
-			err = fmt.Errorf("%w: kind %d with %d bytes, from a client", frames.ErrFrame, h.Kind, h.Size)
-		}
-		if err != nil {
-			return err
+	}()
+	for more := true; more; {
+		if more, err = f.frame(ctx); errors.Is(err, errHandedOn) {
+			return
 		}
 	}
+	f.over <- err
+}
+
+// errHandedOn reports that another goroutine reads the frames of the session.
+var errHandedOn = errors.New("another goroutine reads")
+
+// frame serves one frame. more is false at the end of the session.
+func (f *framed) frame(ctx context.Context) (more bool, err error) {
+	head, err := f.in.Peek(frames.HeaderSize)
+	if len(head) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || ctx.Err() != nil) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("receive a frame: %w", err)
+	}
+	h, err := frames.ParseHeader(head)
+	if err == nil {
+		_, err = f.in.Discard(frames.HeaderSize)
+	}
+	switch {
+	case err != nil:
+	case h.Kind == frames.KindCall:
+		err = f.call(ctx, h)
+	case h.Kind == frames.KindFile:
+		err = f.fileCall(h) //nolint:contextcheck // calls on files end with the session
+	case h.Kind == frames.KindCancel && h.Size == 0:
+		f.cancel(h.ID)
+	default:
+		err = fmt.Errorf("%w: kind %d with %d bytes, from a client", frames.ErrFrame, h.Kind, h.Size)
+	}
+	return err == nil, err
 }
 
 // numberedVerb is a verb of frames.
 type numberedVerb struct {
 	name adminapi.Verb
 	do   verb
-	// lasting is true if calls of the verb continue in the background.
-	lasting bool
+	// lasting is true if calls of the verb continue in the background, and waits if they may
+	// wait for other clients.
+	lasting, waits bool
 }
 
 // numberedVerbs returns all verbs, by their number in frames less one.
@@ -142,7 +188,9 @@ func numberedVerbs(all map[adminapi.Verb]verb) []numberedVerb {
 	names := frames.Verbs()
 	out := make([]numberedVerb, len(names))
 	for i, name := range names {
-		out[i] = numberedVerb{name, all[name], name == adminapi.VerbPublish || name == adminapi.VerbSubscribe}
+		lasting := name == adminapi.VerbPublish || name == adminapi.VerbSubscribe
+		waits := lasting || name == adminapi.VerbWait || name == adminapi.VerbClaim
+		out[i] = numberedVerb{name: name, do: all[name], lasting: lasting, waits: waits}
 	}
 	return out
 }
@@ -200,7 +248,7 @@ func (f *framed) leave(c *framedCall, again bool) {
 // call starts a call. Its error ends the session.
 func (f *framed) call(ctx context.Context, h frames.Header) error {
 	c := f.newCall(h.ID)
-	fault, err := f.read(h, c)
+	fault, err := f.body(h, c)
 	if err != nil {
 		return err
 	}
@@ -217,13 +265,28 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 		return c.out.refuse(fault)
 	}
 	f.one.calls.Add(1)
-	go c.run(ctx)
+	if f.in.Buffered() > 0 || c.verb.waits || c.q.Async || c.q.Timeout > 0 {
+		go c.run(ctx)
+		return nil
+	}
+	return f.take(ctx, c)
+}
+
+// take executes a call in the reading goroutine, which is faster than in another one. If it
+// takes long, another goroutine reads the next frames meanwhile.
+func (f *framed) take(ctx context.Context, c interface{ run(ctx context.Context) }) error {
+	now := f.turn.Add(1)
+	f.server.turns.watch()
+	c.run(ctx)
+	if !f.turn.CompareAndSwap(now, now+1) {
+		return errHandedOn
+	}
 	return nil
 }
 
-// read receives the body of a call and decodes it. fault is a reason to refuse the call, err
+// body receives the body of a call and decodes it. fault is a reason to refuse the call, err
 // one to end the session.
-func (f *framed) read(h frames.Header, c *framedCall) (fault, err error) {
+func (f *framed) body(h frames.Header, c *framedCall) (fault, err error) {
 	n := int(h.Size)
 	// Decoding needs up to twice the memory of a body, beside the body.
 	taken := 3 * int64(n)
@@ -242,7 +305,7 @@ func (f *framed) read(h frames.Header, c *framedCall) (fault, err error) {
 		return fault, nil
 	}
 	c.taken = taken
-	body, err := f.body(n)
+	body, err := f.bytes(n)
 	if err == nil {
 		fault = frames.ParseCall(body, &c.q, &f.names)
 		if n <= frameBuffer {
@@ -263,9 +326,9 @@ func (f *framed) read(h frames.Header, c *framedCall) (fault, err error) {
 	return nil, nil
 }
 
-// body receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
+// bytes receives the n bytes of a body. A body of at most frameBuffer bytes stays in the buffer,
 // and the caller discards it.
-func (f *framed) body(n int) ([]byte, error) {
+func (f *framed) bytes(n int) ([]byte, error) {
 	if n <= f.in.Buffered() {
 		return f.in.Peek(n)
 	}

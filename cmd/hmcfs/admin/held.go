@@ -117,6 +117,7 @@ const lastAnswers = 5 * time.Second
 // abandoned.
 func (s *Server) endSession(ctx context.Context, one *session) error {
 	s.sessions.close(one)
+	one.files.interrupt()
 	err := one.client.Close()
 	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
@@ -125,6 +126,7 @@ func (s *Server) endSession(ctx context.Context, one *session) error {
 		s.sessions.cut(one)
 		one.calls.Wait()
 	}
+	one.files.end()
 	return err
 }
 

@@ -16,6 +16,7 @@ const (
 	boundWatches
 	boundCallBytes
 	boundCalls
+	boundOpenFiles
 	boundCount
 )
 
@@ -41,6 +42,7 @@ func (r *Refusals) Limits() []metadata.LimitStatus {
 		boundWatches:     {Name: "user-watches", Limit: maxListeners},
 		boundCallBytes:   {Name: "user-call-bytes", Limit: callMemory},
 		boundCalls:       {Name: "session-calls", Limit: maxForeignCalls},
+		boundOpenFiles:   {Name: "session-open-files", Limit: maxForeignOpenFiles},
 	}
 	for i := range all {
 		all[i].Refused = r.n[i].Load()

@@ -11,16 +11,20 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -74,6 +78,8 @@ type Options struct {
 	Sharer Sharer
 	// Keyed serves requests about keys; nil disables them.
 	Keyed Keyed
+	// Files serves requests about files; nil disables them.
+	Files *fs.Files
 	// Collector serves requests about several files; nil disables them.
 	Collector Collector
 	// Guard receives the descriptors that clients send; nil receives them in this process.
@@ -109,7 +115,16 @@ type Server struct {
 	sessions *sessions
 	// numbered has the verbs of calls by their number in frames less one.
 	numbered []numberedVerb
-	done     chan struct{}
+	// fileVerbs has the calls on files by their number.
+	fileVerbs [frames.FileVerbs]fileVerb
+	// fileCalls has calls on files whose memory is used again.
+	fileCalls sync.Pool
+	// lastFile is the number of the last open file of a session.
+	lastFile atomic.Uint64
+	// pollers bounds the sessions that poll for the next call.
+	pollers *frames.Pollers
+	turns   turns
+	done    chan struct{}
 }
 
 type connKey struct{}
@@ -146,7 +161,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err := os.Chmod(o.Socket, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
-	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o.Refusals)}
+	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o.Refusals), fileVerbs: fileVerbs()}
 	s.http = &http.Server{
 		Handler: s.checked(s.routes()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -215,7 +230,7 @@ func forOthers(path string) bool {
 		adminapi.PathKeys, adminapi.PathEvents:
 		return true
 	}
-	return strings.HasPrefix(path, adminapi.PathCall)
+	return strings.HasPrefix(path, adminapi.PathCall) || strings.HasPrefix(path, adminapi.PathFiles)
 }
 
 func (s *Server) routes() http.Handler {
@@ -246,6 +261,11 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.opts.Keyed != nil {
 		s.addKeyed(mux)
+	}
+	if s.opts.Files != nil {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
+			mux.HandleFunc(method+" "+adminapi.PathFiles, s.files)
+		}
 	}
 	if s.opts.Gatherer != nil {
 		mux.Handle("GET "+adminapi.PathMetrics, promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
@@ -287,7 +307,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
-	s.numbered = numberedVerbs(all)
+	s.numbered, s.pollers = numberedVerbs(all), frames.NewPollers()
 }
 
 func addProfiles(mux *http.ServeMux) {

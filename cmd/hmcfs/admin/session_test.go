@@ -36,6 +36,8 @@ type keyedRig struct {
 	socket string
 	// uid is the user of the next connections.
 	uid atomic.Int64
+	// refusals are counted with files only.
+	refusals *admin.Refusals
 }
 
 func newKeyedRig(t testing.TB, uid int) *keyedRig {

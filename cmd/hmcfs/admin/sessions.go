@@ -44,7 +44,11 @@ type session struct {
 	id     string
 	uid    int
 	client hetero.Client
-	user   *user
+	// memory is the client's; nil if this process can't access it.
+	memory memories
+	// files are nil unless the session has calls in frames.
+	files *openFiles
+	user  *user
 	// end is closed when the server ends.
 	end chan struct{}
 	// calls are the calls in progress, and under their connections, guarded by sessions.mu.
@@ -119,6 +123,7 @@ func (s *sessions) begin(c *conn) (*session, error) {
 
 // start makes a session available to calls, unless the server has ended in the meantime.
 func (s *sessions) start(one *session, client hetero.Client, trusted bool) error {
+	one.memory, _ = client.(memories)
 	if one.client = client; !trusted {
 		one.client = &metered{Client: client, sessions: s, user: one.user, files: map[hetero.MemoryID]int{}}
 	}

@@ -47,8 +47,10 @@ func callerOf(p Peer) objects.Caller {
 }
 
 // split separates the descriptor of the file from those of the memory.
-func (q *question) split() error {
-	if !q.carried {
+//
+// A request that names the file otherwise has no descriptor of it.
+func (q *question) split(named adminapi.File) error {
+	if !q.carried || len(q.received) == 0 && named.Path != "" {
 		return nil
 	}
 	if len(q.received) == 0 {
@@ -244,7 +246,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
-	if err := errors.Join(read(&r), q.split()); err != nil {
+	if err := errors.Join(read(&r), q.split(adminapi.File{})); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
@@ -262,10 +264,14 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 // export serves a request to export, or to end exports.
 func (s *Server) export(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.ExportRequest
-	if err := errors.Join(read(&r), q.split()); err != nil {
+	err := read(&r)
+	if err == nil {
+		err = q.split(r.File)
+	}
+	if err != nil {
 		return solution{}, err
 	}
-	if err := checkExport(r, q); err != nil {
+	if err = checkExport(r, q); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
@@ -315,6 +321,11 @@ func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (
 		return 0, fmt.Errorf("%w: the file is named both by its descriptor and by name", errInvalid)
 	case q.file == nil && (named.Path == "") == (named.Ino == 0):
 		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
+	}
+	if s.opts.Files != nil && q.carried && q.file == nil {
+		guest := s.opts.Files.Begin(callerOf(q.peer))
+		defer guest.End()
+		return guest.Ino(ctx, named.Path)
 	}
 	return s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
 }

@@ -43,7 +43,7 @@ func (a *app) verbs() []*cobra.Command {
 		keys.existVerb(), keys.waitVerb(), keys.delVerb(), keys.lsKeysVerb(), keys.expireVerb(), keys.watchVerb(),
 	}, mapped(collectives(), a.collectVerb), []*cobra.Command{
 		a.verifyVerb(),
-		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(), a.guardVerb(),
+		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(),
 		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -25,18 +23,12 @@ type deliveryBuffer struct {
 
 // newBuffer registers memory for the bytes of a non-empty publication.
 func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
-	fd, err := unix.MemfdCreate("hmcfs-subscribe", unix.MFD_CLOEXEC)
-	if err != nil {
+	b := &deliveryBuffer{c: d.c, key: d.row.Key, size: min(deliveryChunk, devices.Size(d.size))}
+	var err error
+	if b.file, err = share.Sealed("hmcfs-subscribe", b.size); err != nil {
 		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}
-	b := &deliveryBuffer{
-		c: d.c, key: d.row.Key, file: os.NewFile(uintptr(fd), "memory"),
-		size: min(deliveryChunk, devices.Size(d.size)),
-	}
-	if err = b.file.Truncate(int64(b.size)); err == nil {
-		b.id, err = d.c.PreRegister(ctx, hostMemory(b.file, b.size))
-	}
-	if err != nil {
+	if b.id, err = d.c.PreRegister(ctx, hostMemory(b.file, b.size)); err != nil {
 		_ = b.file.Close() // it is empty
 		return nil, fmt.Errorf("allocate memory to receive %q: %w", d.row.Key, err)
 	}

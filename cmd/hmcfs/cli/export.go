@@ -33,7 +33,8 @@ func (a *app) exportVerb() *cobra.Command {
 		Short: "Export a file's memory to another process",
 		Long: "Print what another process needs to map the memory behind FILE without a copy. Content that is\n" +
 			"spread over several allocations is first moved into one. An exported file cannot be truncated:\n" +
-			"that fails with EBUSY.\n\n" +
+			"that fails with EBUSY. FILE may be one tensor of a file, M.safetensors.tensors/NAME.npy: the output\n" +
+			"then names the tensor's part of the memory.\n\n" +
 			"With COMMAND, run it with the memory's descriptor as number 3, and with the JSON of --json, in\n" +
 			"which the descriptor is 3, in the environment variable " + exportEnv + ". The export ends with\n" +
 			"COMMAND, and hmcfs exits with its exit code.\n\n" +

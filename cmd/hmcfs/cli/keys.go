@@ -45,6 +45,9 @@ func parsePair(text string, p pairing) (keyPath, error) {
 	before, _, _ := strings.Cut(text, "/")
 	split := strings.LastIndexByte(before, '=')
 	switch {
+	case split < 0 && p == pathsAlways && strings.Trim(before, ".") != "" && strings.Contains(text, "="):
+		return keyPath{}, fmt.Errorf("%q has a / before the =, and a key has no directories; write : instead of / in the key, as in %q",
+			text, strings.Replace(text, before+"/", before+":", 1))
 	case split < 0 && p == pathsAlways:
 		return keyPath{}, fmt.Errorf("%q has no path; write KEY=PATH", text)
 	case split < 0:

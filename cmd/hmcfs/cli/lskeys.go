@@ -134,8 +134,12 @@ func listKey(path, key string) (listedKey, error) {
 	if err != nil {
 		return listedKey{}, err
 	}
+	head, err := tensorHeader(path)
+	if err != nil {
+		return listedKey{}, err
+	}
 	row := listedKey{
-		Key: key, Size: st.Size(), Device: xattr(path, deviceXattr), State: xattr(path, stateXattr),
+		Key: key, Size: st.Size() - head, Device: xattr(path, deviceXattr), State: xattr(path, stateXattr),
 		Blobs: xattr(path, blobsXattr), Path: path,
 	}
 	if target, lerr := os.Readlink(path); lerr == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
 type mgetFlags struct {
@@ -173,11 +175,40 @@ func (g *getting) there(key string) error {
 	_, err := statIn(g.m, keysDir, key, os.Stat)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return hetero.ErrNotFound
+		return g.absent(key)
 	case err == nil && xattr(keyFile(g.m, key), stateXattr) == "lost":
 		return hetero.ErrLost
 	}
 	return err
+}
+
+// absent explains why the file of a key can't be found.
+func (g *getting) absent(key string) error {
+	to, err := os.Readlink(keyFile(g.m, key))
+	if err != nil || !strings.HasPrefix(to, "../nodes/") || !strings.Contains(to, tensors.ViewSuffix+"/") {
+		return hetero.ErrNotFound
+	}
+	return hinted(fmt.Errorf("it names a tensor of a file on another node: %w", hetero.ErrUnsupported), "hmcfs h2d copies it into a file")
+}
+
+// tensorHeader returns the length of the header before the bytes of a tensor, if the file of a
+// key is one.
+func tensorHeader(file string) (int64, error) {
+	to, err := os.Readlink(file)
+	// A view has no attribute for its memory, which is the file's.
+	if err != nil || !strings.Contains(to, tensors.ViewSuffix+"/") || xattr(file, residentXattr) != "" {
+		return 0, nil //nolint:nilerr // opening the file reports the reason
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, err
+	}
+	st, err := f.Stat()
+	var t tensors.Tensor
+	if err == nil {
+		t, _, err = tensors.ParseSingle("tensor.npy", f, uint64(st.Size()))
+	}
+	return int64(t.Off), errors.Join(err, f.Close())
 }
 
 func (g *getting) take(ctx context.Context, places []int) (again []int) {
@@ -216,24 +247,30 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 	from := keyFile(g.m, row.Key)
 	st, err := statIn(g.m, keysDir, row.Key, os.Stat)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hetero.ErrNotFound // it was removed just now
+		return g.absent(row.Key) // it was removed just now
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = g.gone(row.Key, err) }()
-	if g.opts.Off > st.Size() || g.opts.Len > st.Size()-g.opts.Off {
-		return hinted(fmt.Errorf("%d bytes at offset %d of an object of size %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
+	head, err := tensorHeader(from)
+	if err != nil {
+		return err
+	}
+	opts, size := g.opts, st.Size()-head
+	if opts.Off > size || opts.Len > size-opts.Off {
+		return hinted(fmt.Errorf("%d bytes at offset %d of an object of size %d: %w", opts.Len, opts.Off, size, hetero.ErrShape),
 			"hmcfs ls-keys shows the sizes")
 	}
+	opts.Off += head
 	begun := time.Now()
 	defer func() { row.Seconds = time.Since(begun).Seconds() }()
 	if row.Path == standardStream {
-		g.r.bar.grow(st.Size() - g.opts.Off)
-		row.Bytes, err = copier.Pour(ctx, g.a.Stdout, from, g.opts)
+		g.r.bar.grow(st.Size() - opts.Off)
+		row.Bytes, err = copier.Pour(ctx, g.a.Stdout, from, opts)
 		return err
 	}
-	sum, err := copier.Copy(ctx, []string{from}, row.Path, g.opts)
+	sum, err := copier.Copy(ctx, []string{from}, row.Path, opts)
 	if len(sum.Files) == 1 {
 		row.Bytes, row.Way = sum.Files[0].Bytes, sum.Files[0].Path
 	}

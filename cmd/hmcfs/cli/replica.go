@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
 )
 
 // replicas reads keys into host memory of this process, which then serves as another source
@@ -113,14 +111,10 @@ func (h *holding) take(ctx context.Context) error {
 // register creates shared memory for all known keys. It belongs to this process, and is
 // valid as long as the session has it.
 func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
-	fd, err := unix.MemfdCreate("hmcfs-replicas", unix.MFD_CLOEXEC)
+	memory, err := share.Sealed("hmcfs-replicas", h.size)
 	if err != nil {
 		return 0, fmt.Errorf("allocate memory: %w", err)
 	}
-	memory := os.NewFile(uintptr(fd), "replicas")
 	defer func() { _ = memory.Close() }() // the daemon has its own descriptor
-	if err = memory.Truncate(int64(h.size)); err != nil {
-		return 0, fmt.Errorf("allocate %v of memory: %w", h.size, err)
-	}
 	return h.c.PreRegister(ctx, hostMemory(memory, h.size))
 }

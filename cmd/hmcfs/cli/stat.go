@@ -158,13 +158,14 @@ func objectFromXattrs(file string) adminapi.Object {
 
 // The attributes of files.
 const (
-	blobsXattr  = "user.hmc.blobs"
-	deviceXattr = "user.hmc.device"
-	dtypeXattr  = "user.hmc.dtype"
-	keyXattr    = "user.hmc.key"
-	pathXattr   = "user.hmc.path"
-	stateXattr  = "user.hmc.state"
-	ttlXattr    = "user.hmc.ttl"
+	blobsXattr    = "user.hmc.blobs"
+	deviceXattr   = "user.hmc.device"
+	dtypeXattr    = "user.hmc.dtype"
+	keyXattr      = "user.hmc.key"
+	pathXattr     = "user.hmc.path"
+	residentXattr = "user.hmc.resident"
+	stateXattr    = "user.hmc.state"
+	ttlXattr      = "user.hmc.ttl"
 )
 
 // xattr returns an extended attribute; "" if it does not exist.

@@ -290,7 +290,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
 	}
-	d.server = server
+	d.server, d.files = server, server.Files()
 	go func() {
 		server.Wait()
 		close(d.gone)
@@ -311,7 +311,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Files: d.files, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Calls: calls, Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err

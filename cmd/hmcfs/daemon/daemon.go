@@ -49,7 +49,9 @@ type Daemon struct {
 	// tree contains the files of the store and of all other nodes.
 	tree   *cluster.Mesh
 	server *fs.Server
-	admin  *admin.Server
+	// files are those of the server; nil without one.
+	files *fs.Files
+	admin *admin.Server
 	// refusals counts the requests of users that the admin socket refused.
 	refusals admin.Refusals
 	// clientRefusals counts refused requests of clients of heterogeneous objects.

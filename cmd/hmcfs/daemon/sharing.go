@@ -25,7 +25,10 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 	if err != nil || shown == nil {
 		return ino, err
 	}
-	// Views and the files of .hmcfs have inode numbers without a record.
+	if _, _, ok := d.tensorOf(ino); ok {
+		return ino, nil
+	}
+	// Other parts of views and the files of .hmcfs have inode numbers without a record.
 	if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
 		return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
 	}
@@ -53,6 +56,10 @@ func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
 
 // Bind makes memory of another process the content of a file.
 func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error) {
+	if _, path, ok := d.tensorOf(ino); ok {
+		objects.CloseHandles(r.Handles)
+		return adminapi.BindAnswer{}, fmt.Errorf("%s is a tensor of a file, whose memory it is; bind to an empty file: %w", path, objects.ErrInvalid)
+	}
 	if r.Memory.Family == "" {
 		dev, err := d.store.DeviceOf(ctx, ino)
 		if err != nil {
@@ -73,13 +80,20 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	return out, nil
 }
 
-// Export returns the handles of the memory of a file, for another process.
+// Export returns the handles of the memory of a file, or of a tensor of it, for another
+// process.
 func (d *Daemon) Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
+	if file, path, ok := d.tensorOf(ino); ok {
+		ino, o.Tensor = file, path
+	}
 	return d.store.Export(ctx, ino, by, o)
 }
 
-// EndExports ends every export of a file.
+// EndExports ends every export of a file, also of one of which a tensor is named.
 func (d *Daemon) EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error {
+	if file, _, ok := d.tensorOf(ino); ok {
+		ino = file
+	}
 	if err := d.mayUse(ctx, ino, by); err != nil {
 		return err
 	}
@@ -104,4 +118,13 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)
 	}
 	return nil
+}
+
+// tensorOf returns the file, and the path in its view, of the tensor that an inode number is
+// for; ok is false for any other inode.
+func (d *Daemon) tensorOf(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
+	if d.server == nil {
+		return 0, "", false
+	}
+	return d.server.Tensor(ino)
 }

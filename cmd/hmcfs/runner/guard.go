@@ -34,7 +34,7 @@ func reserved(name string) bool {
 	begins := func(p string) bool { return strings.HasPrefix(name, p) }
 	return slices.ContainsFunc([]string{"HMCFS_RANK", "HMCFS_LOCAL_", "HMCFS_JOB", "HMCFS_WINDOW", "HMCFS_BUFFER_"}, begins) ||
 		slices.Contains([]string{
-			"HMCFS_WORLD", "HMCFS_ROOT", "HMCFS_SECRET_FILE", "HMCFS_BOOK", "HMCFS_LISTEN", "HMCFS_HOST", "HMCFS_CONTEXT", "HMCFS_BARRIER", outEnv,
+			"HMCFS_WORLD", "HMCFS_ROOT", "HMCFS_SECRET_FILE", "HMCFS_BOOK", "HMCFS_LISTEN", "HMCFS_HOST", "HMCFS_CONTEXT", "HMCFS_BARRIER", "HMCFS_BINARY", outEnv,
 		}, name)
 }
 

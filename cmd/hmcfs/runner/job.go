@@ -229,6 +229,10 @@ func (j *job) environment(rank int) ([]string, error) {
 		"HMCFS_CONTEXT=" + j.contextPath(rank),
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
 	}
+	// A rank that needs this program need not search for it.
+	if binary, err := filepath.EvalSymlinks(j.plan.Executable); err == nil {
+		env = append(env, "HMCFS_BINARY="+binary)
+	}
 	if j.addressBook != nil {
 		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.Job, j.Host))
 		if book[rank] != tcpAddress(j.addressBook[rank]) {

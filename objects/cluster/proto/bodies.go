@@ -339,12 +339,14 @@ type KeyAsk struct {
 }
 
 // KeyAnswer describes the key's object: its path from the mount's root ("cuda0/a"), its
-// attributes and the sizes of its blobs.
+// attributes, the sizes of its blobs, and the offset in the file at which these begin. For a
+// key of a tensor the attributes are the file's, except for the size.
 type KeyAnswer struct {
 	_     struct{} `cbor:",toarray"`
 	Path  string
 	Attr  Attr
 	Blobs []uint64
+	Off   uint64
 }
 
 // ListKeysAsk requests a node's own keys after a key.

@@ -4,7 +4,7 @@ import "github.com/hmcfs/hmcfs/transport/rpc"
 
 // Version is the version of all bodies. Nodes with different versions cannot communicate:
 // MethodHello is refused.
-const Version = 5
+const Version = 6
 
 // The methods. Those for names and attributes change or read the owner's tree; the owner is
 // the node that receives the request.

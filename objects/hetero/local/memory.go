@@ -192,3 +192,28 @@ func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Regi
 	}
 	return region, nil
 }
+
+// WithMemory calls do with a range of registered memory. The context of do also ends with the
+// client, which waits for do.
+//
+// Errors: hetero.ErrInvalid for a range that is not within memory of the client; ErrClosed; those
+// of do, unchanged.
+func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx context.Context, b objects.Blob) error) error {
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c.mu.RLock()
+	region := c.memories[b.Memory]
+	if region != nil {
+		region, err = c.regionLocked(region.Device(), b)
+	} else {
+		err = fmt.Errorf("%w: no registered memory %d", hetero.ErrInvalid, b.Memory)
+	}
+	c.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	return do(call, objects.Blob{Region: region, Off: uint64(b.Off), Len: uint64(b.Size)})
+}

@@ -2,14 +2,17 @@
 
 from ._errors import (
     Busy, Closed, Disconnected, Exists, HmcfsError, Inconsistent, Interrupted, Invalid, Lost, NoMemory,
-    NotAuthorized, NotFound, NotMounted, NotOwner, OwnerGone, Shape, Timeout, Unsupported, Withdrawn,
+    NotAuthorized, NotFound, NotMounted, NotOwner, OwnerGone, RankLost, Retry, Shape, Timeout, Unsupported, Withdrawn,
 )
-from ._files import File
+from ._files import File, Tensor
 from ._fs import Event, FileSystem, Future, connect
+from ._ranks import Communicator, init
+from ._tensors import load_file, save_file
 
 __version__ = "0.1.0"
 __all__ = [
-    "Busy", "Closed", "Disconnected", "Event", "Exists", "File", "FileSystem", "Future", "HmcfsError",
+    "Busy", "Closed", "Communicator", "Disconnected", "Event", "Exists", "File", "FileSystem", "Future", "HmcfsError",
     "Inconsistent", "Interrupted", "Invalid", "Lost", "NoMemory", "NotAuthorized", "NotFound", "NotMounted",
-    "NotOwner", "OwnerGone", "Shape", "Timeout", "Unsupported", "Withdrawn", "connect",
+    "NotOwner", "OwnerGone", "RankLost", "Retry", "Shape", "Tensor", "Timeout", "Unsupported", "Withdrawn",
+    "connect", "init", "load_file", "save_file",
 ]

@@ -123,6 +123,18 @@ class Busy(HmcfsError):
     code = "busy"
 
 
+class RankLost(HmcfsError, ConnectionError):
+    """Another rank of the job has ended, or is not reachable."""
+
+    code = "rank_lost"
+
+
+class Retry(HmcfsError):
+    """A collective failed and was not repeated; all ranks continue with the next one."""
+
+    code = "retry"
+
+
 class Unsupported(HmcfsError):
     """The device, or the file, does not support that."""
 

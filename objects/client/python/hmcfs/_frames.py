@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Sequence
 
-PROTOCOL = "hmcfs-frames-1"
+PROTOCOL = "hmcfs-frames-2"
 MAX_BODY = 64 << 20
 HEADER = struct.Struct("<IBBHQ")
 _CALL = struct.Struct("<BBHIIIqqQ")
@@ -42,7 +42,7 @@ class Blobs(NamedTuple):
 class Line(NamedTuple):
     """What an answer says of one key."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     code: str
     text: str
     skipped: bool
@@ -110,7 +110,7 @@ def lines(body: bytes) -> Iterator[Line]:
         index, bits = _LINE.unpack_from(body, at)
         at += _LINE.size
         code = text = device = ""
-        size, blobs = 0, ()
+        size, blobs = 0, tuple[int, ...]()
         if bits & 1:
             code, text, at = failure(body, at)
         if bits & 8:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import math
+import operator
 import os
 import socket
 import threading
 import weakref
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Dict, Iterator, Mapping, Sequence
 
-from . import _errors, _frames
-from ._files import File
-from ._memory import Region, Slots, address, flat
+from . import _bound, _errors, _frames
+from ._files import File, open_file
+from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
 from ._session import Answer, Session
 
 
@@ -34,8 +36,8 @@ class Future:
         """Report whether there is an outcome."""
         return self._ready() or self._session.read_until(self._ready, 0)
 
-    def result(self, timeout: float | None = None) -> None:
-        """Wait for the outcome: return, or raise the error of the key."""
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the outcome: return, or raise the error of the key. What is received is returned."""
         if not self._session.read_until(self._ready, timeout):
             raise _errors.Timeout("not done in time", self.key)
         line = self._line()
@@ -44,12 +46,19 @@ class Future:
         if line is None:
             raise self._answer.fault or _errors.HmcfsError("the answer of the daemon is incomplete", self.key)
 
-    wait = result
+        return self._value()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait for the outcome, as result() does."""
+        return self.result(timeout)
+
+    def _value(self) -> Any:
+        return None
 
     def __await__(self) -> Any:
         return self._awaitable().__await__()
 
-    async def _awaitable(self) -> None:
+    async def _awaitable(self) -> Any:
         loop = asyncio.get_running_loop()
         came = loop.create_future()
 
@@ -72,10 +81,56 @@ class Future:
             session.awaited(-1)
             with session._changed:
                 answer.listeners.remove(arrived)
-        self.result(0)
+        return self.result(0)
 
 
-class Event(dict):
+class Receipt(Future):
+    """A publication that is awaited. If nothing refers to it any more, it is no longer awaited."""
+
+    def __init__(self, session: Session, answer: Answer, key: str, arrival: "_Arrival") -> None:
+        super().__init__(session, answer, 0, key, None)
+        self._arrival = arrival
+        weakref.finalize(self, arrival.drop, session).atexit = False
+
+    def _value(self) -> Any:
+        return self._arrival.take()
+
+
+class _Arrival:
+    """The memory that a publication arrives in: that of out, or a slot, whose bytes are then copied."""
+
+    def __init__(self, answer: Answer, out: Any, view: memoryview, slot: Any) -> None:
+        self._answer, self._out, self._view, self._slot = answer, out, view, slot
+        self._lock = threading.Lock()
+        self._dropped = False
+
+    def take(self) -> Any:
+        """Return the array with what has arrived."""
+        with self._lock:
+            slot, self._slot = self._slot, None
+            if slot is not None:
+                self._view[:] = slot.view
+                slot.__exit__()
+        return self._out
+
+    def drop(self, session: Session) -> None:
+        self._dropped = True
+        if not self._answer.over:
+            session.cancel_later(self._answer)
+
+    def reap(self) -> bool:
+        """Give the slot back if no one wants what arrives in it. Report whether nothing more is to be done."""
+        if not self._answer.over:
+            return False
+        line = next(iter(self._answer.lines), None)
+        with self._lock:
+            if self._slot is not None and (self._dropped or line is None or line.code):
+                slot, self._slot = self._slot, None
+                slot.__exit__()
+            return self._slot is None
+
+
+class Event(Dict[str, Any]):
     """An event of a key: ``event``, ``key``, ``time``, ``device``, ``size``, …"""
 
     __getattr__ = dict.__getitem__
@@ -120,6 +175,8 @@ class FileSystem:
         self._named: dict[str, Any] = {}
         # _offered are publications of copies, whose memory is given back after they were received.
         self._offered: list[Future] = []
+        # _arriving is the memory of subscriptions.
+        self._arriving: list[_Arrival] = []
 
     def __enter__(self) -> "FileSystem":
         return self
@@ -131,7 +188,7 @@ class FileSystem:
         """End the session: what this process published and set from its memory is gone."""
         with self._lock:
             session, self._session, self._slots = self._session, None, None
-            self._regions, self._offered, self._named = {}, [], {}
+            self._regions, self._offered, self._arriving, self._named = {}, [], [], {}
             self._unused.clear()
         if session is not None:
             session.close()
@@ -147,11 +204,13 @@ class FileSystem:
 
     def open(self, path: str) -> File:
         """Map the memory of a file, without a copy. A path may be relative to the mount."""
-        return File(self.socket_path, os.path.join(self.path, path))
+        return open_file(self.socket_path, os.path.join(self.path, path))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file; between files of one mount the bytes do not pass through this process."""
+        """Copy a file, also to a directory; between files of one mount the bytes do not pass through this process."""
         source, target = os.path.join(self.path, source), os.path.join(self.path, target)
+        if os.path.isdir(target):
+            target = os.path.join(target, os.path.basename(source))
         with open(source, "rb") as from_:
             if os.path.exists(target) and os.path.samefile(source, target):
                 raise _errors.Invalid(f"{source} and {target} are the same file")
@@ -163,23 +222,62 @@ class FileSystem:
                         raise _errors.HmcfsError(f"{source} became shorter while it was copied")
                     left -= n
 
+    def bind(self, path: str, x: Any, *, copy: bool = False) -> _bound.Bound:
+        """Make memory of this process the content of a new file, until the end of ``with``, or close().
+
+        The memory is that of empty(), or of a CUDA device; with copy, other memory is copied once, and ``with``
+        returns the copy. Work on a device must have ended, as after torch.cuda.synchronize().
+        """
+        full = os.path.join(self.path, path)
+        dtype, shape = type_and_shape(x)
+        address_there = cuda_address(x, path)
+        if address_there is not None:
+            return _bound.cuda(self.socket_path, full, x, address_there, dtype, shape)
+        view = flat(x, not copy, path, copy)
+        found = self._region_of(view)
+        if found is None and copy:
+            source, x = view, self._like(x, view.nbytes)
+            view = flat(x, True, path)
+            view[:] = source
+            found = self._region_of(view)
+        if found is None:
+            raise _errors.Invalid(
+                f"{path}: this memory can't be shared with another process: make x with fs.empty(shape, dtype), or give copy=True"
+            )
+        piece = {"kind": "memfd", "fd": 0, "offset": address(view) - found.start, "size": view.nbytes}
+        return _bound.Bound(self.socket_path, full, x, _bound.describe(dtype, shape, [piece], "host", ""), [found.fd])
+
+    def _like(self, x: Any, size: int) -> Any:
+        """Return memory of empty() of the type and shape of an array."""
+        if is_torch(x):
+            import torch
+
+            return torch.frombuffer(self.empty(size), dtype=x.dtype).reshape(x.shape)
+        return self.empty(x.shape, x.dtype) if hasattr(x, "dtype") else self.empty(size)
+
     # Memory
 
     def empty(self, shape: Any, dtype: Any = "u1") -> Any:
         """Return an array in memory that the daemon can reach: keys and publications use it without a copy."""
         import numpy
 
-        kind = numpy.dtype(dtype)
-        size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
-        if size == 0:
-            raise _errors.Invalid("an array of no bytes")
+        try:
+            kind = numpy.dtype(dtype)
+            lengths = tuple(operator.index(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        except TypeError as e:
+            raise _errors.Invalid(f"an array of {shape} elements of {dtype}: {e}") from e
+        if kind.hasobject:
+            raise _errors.Invalid("Python objects can't be in shared memory; give a type of numbers")
+        size = math.prod(lengths) * kind.itemsize
+        if size <= 0 or min(lengths, default=1) < 0:
+            raise _errors.Invalid(f"an array of {shape} elements has no bytes")
         self._give_back()
-        region = Region(self._open()[0], size)
+        region = Region(self._open()[0], size, passed=True)
         with self._lock:
             self._regions[region.start] = region
         array = numpy.frombuffer(region.view, kind)
         weakref.finalize(array, self._unused.append, region.start)  # all views of it keep it
-        return array.reshape(shape)
+        return array.reshape(lengths)
 
     def _give_back(self) -> None:
         """Give memory back that is no longer used: of arrays that are gone, and of what was received."""
@@ -191,6 +289,7 @@ class FileSystem:
                     regions.append(region)
             done = [f for f in self._offered if f._ready()]
             self._offered = [f for f in self._offered if not f._ready()]
+            self._arriving = [a for a in self._arriving if not a.reap()]
         for future in done:
             regions.append(future._keep)
         for region in regions:
@@ -198,20 +297,27 @@ class FileSystem:
 
     def _registered(self, session: Session, view: memoryview) -> _frames.Blobs | None:
         """Return the blob of bytes inside memory of empty() of this session; None for other memory."""
+        region = self._region_of(view)
+        if region is None or region.session is not session:
+            return None
+        return region.blobs(address(view) - region.start, view.nbytes)
+
+    def _region_of(self, view: memoryview) -> Region | None:
+        """Return the memory of empty() that bytes are in."""
         if view.readonly or not self._regions:
             return None
         at = address(view)
         with self._lock:
             for start, region in self._regions.items():
-                if region.session is session and start <= at and at + view.nbytes <= start + region.size:
-                    return region.blobs(at - start, view.nbytes)
+                if start <= at and at + view.nbytes <= start + region.size:
+                    return region
         return None
 
     # Keys
 
-    def set(self, key: str, data: Any, *, ttl: float = 0, existing: str = "replace") -> None:
-        """Keep a copy of data under a key, in host memory."""
-        self.d2h({key: data}, ttl=ttl, existing=existing)
+    def set(self, key: str, data: Any, *, ttl: float = 0, existing: str = "replace", copy: bool = False) -> None:
+        """Keep a copy of data under a key, in host memory. Arrays that are not contiguous need copy."""
+        self.d2h({key: data}, ttl=ttl, existing=existing, copy=copy)
 
     def get(self, key: str) -> bytes:
         """Return the bytes of a key."""
@@ -235,14 +341,14 @@ class FileSystem:
             self._one(session.call("mget", [key], [_frames.Blobs("host", blobs)]), key)
             return bytes(slot.view)
 
-    def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "replace") -> None:
+    def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "replace", copy: bool = False) -> None:
         """Keep copies of data under keys, in host memory.
 
         existing says what becomes of a key that exists: "replace" it, "skip" it, or "fail".
         """
-        self._out("d2h", data, ttl=ttl, existing=existing)
+        self._out("d2h", data, copy, ttl=ttl, existing=existing)
 
-    def mset(self, data: Mapping[str, Any]) -> None:
+    def mset(self, data: Mapping[str, Any], *, ttl: float = 0) -> None:
         """Make keys name memory, which must be of empty(): it stays this process's, and nothing is copied."""
         session, lists = self._open()[0], []
         for key, x in data.items():
@@ -252,7 +358,10 @@ class FileSystem:
             lists.append(blobs)
         lines = session.call("mset", list(data), lists)
         failed = {one.index for one in lines if one.code}
-        self._named.update((key, x) for i, (key, x) in enumerate(data.items()) if i not in failed)
+        named = [key for i, key in enumerate(data) if i not in failed]
+        self._named.update((key, data[key]) for key in named)
+        if ttl and named:
+            self.expire(ttl, *named)
         self._raise(lines, list(data))
 
     def mget(self, keys: Sequence[str], out: Sequence[Any], *, timeout: float = 0) -> None:
@@ -263,12 +372,12 @@ class FileSystem:
         """Copy objects in host memory into arrays of the same sizes."""
         self._in("h2d", list(data), list(data.values()), timeout=timeout)
 
-    def _lists(self, keys: Sequence[str], arrays: Sequence[Any], writable: bool) -> "_Staged":
+    def _lists(self, keys: Sequence[str], arrays: Sequence[Any], writable: bool, copy: bool = False) -> "_Staged":
         """Return the memory of arrays: their own, or parts of one piece of registered memory."""
         session, slots = self._open()
         staged, total = _Staged(session), 0
         for key, x in zip(keys, arrays):
-            view = flat(x, writable, f"key {key!r}")
+            view = flat(x, writable, f"key {key!r}", copy)
             blobs = self._registered(session, view)
             if blobs is None:
                 staged.copies.append((len(staged.lists), view, total))
@@ -281,9 +390,9 @@ class FileSystem:
                 staged.lists[index] = _frames.Blobs("host", ((memory, start + at, view.nbytes),))
         return staged
 
-    def _out(self, verb: str, data: Mapping[str, Any], **options: Any) -> None:
+    def _out(self, verb: str, data: Mapping[str, Any], copy: bool, **options: Any) -> None:
         keys = list(data)
-        with self._lists(keys, list(data.values()), False) as staged:
+        with self._lists(keys, list(data.values()), False, copy) as staged:
             for _, view, at in staged.copies:
                 staged.slot.view[at : at + view.nbytes] = view
             self._raise(staged.session.call(verb, keys, staged.lists, **options), keys)
@@ -324,48 +433,52 @@ class FileSystem:
         """Wait until all keys are there, or raise Timeout."""
         self._raise(self._open()[0].call("wait", list(keys), timeout=timeout), list(keys))
 
-    def publish(self, key: str, x: Any) -> Future:
+    def publish(self, key: str, x: Any, *, copy: bool = False) -> Future:
         """Offer memory to one subscriber. The future is done when the subscriber has the bytes.
 
-        Memory of empty() is offered itself; of other memory a copy is.
+        Memory of empty() is offered itself; of other memory a copy is. Arrays that are not contiguous need copy.
         """
         session = self._open()[0]
         session.read_in_background()
         self._give_back()
-        view = flat(x, False, f"key {key!r}")
+        view = flat(x, False, f"key {key!r}", copy)
         blobs = self._registered(session, view)
         if blobs is not None:
             return self._begun(session.start("publish", [key], [blobs]), key, x)
-        copy = Region(session, view.nbytes)
+        staged = Region(session, view.nbytes)
         try:
-            copy.view[:] = view
-            future = self._begun(session.start("publish", [key], [copy.blobs(0, view.nbytes)]), key, copy)
+            staged.view[:] = view
+            future = self._begun(session.start("publish", [key], [staged.blobs(0, view.nbytes)]), key, staged)
         except BaseException:
-            copy.close()
+            staged.close()
             raise
         with self._lock:
             self._offered.append(future)
         return future
 
-    def subscribe(self, key: str, out: Any, timeout: float = 20) -> Any:
-        """Receive a publication into an array, and return the array."""
+    def subscribe(self, key: str, out: Any, timeout: float = 20) -> Future:
+        """Receive a publication into an array: ``result()`` waits for it, for timeout seconds, and returns the array.
+
+        A future that nothing refers to any more receives nothing.
+        """
         view = flat(out, True, f"key {key!r}")
         session, slots = self._open()
-        blobs = self._registered(session, view)
-        if blobs is not None:
-            self._received(session, key, blobs, timeout)
-            return out
-        with slots.take(view.nbytes) as slot:
-            self._received(session, key, slot.blobs, timeout)
-            view[:] = slot.view
-        return out
-
-    def _received(self, session: Session, key: str, blobs: _frames.Blobs, timeout: float) -> None:
-        answer = session.start("subscribe", [key], [blobs], timeout=timeout)
+        session.read_in_background()
+        self._give_back()
+        blobs, slot = self._registered(session, view), None
+        if blobs is None:
+            slot = slots.take(view.nbytes)
+            blobs = slot.blobs
         try:
-            self._begun(answer, key, None).result()
-        finally:
-            session.stop(answer)
+            answer = session.start("subscribe", [key], [blobs], timeout=timeout)
+        except BaseException:
+            if slot is not None:
+                slot.__exit__()
+            raise
+        arrival = _Arrival(answer, out, view, slot)
+        with self._lock:
+            self._arriving.append(arrival)
+        return Receipt(session, answer, key, arrival)
 
     def _begun(self, answer: Answer, key: str, keep: Any) -> Future:
         answer._session.read_until(lambda: answer.begun or answer.over, None)
@@ -375,7 +488,8 @@ class FileSystem:
         return future
 
     def watch(self, prefix: str = "") -> Iterator[Event]:
-        """Return the events of keys that begin with a prefix, from now on, without end."""
+        """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on, without end."""
+        prefix = prefix[:-1] if prefix.endswith("*") else prefix
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             s.connect(self.socket_path)
@@ -430,8 +544,8 @@ def connect(path: str | None = None) -> FileSystem:
     """
     path = path or os.environ.get("HMCFS_MOUNT")
     if path is None:
-        found = _mount_of(os.getcwd()) or _only(_mounts())
-        return FileSystem(found, _socket_of(found))
+        only = _mount_of(os.getcwd()) or _only(_mounts())
+        return FileSystem(only, _socket_of(only))
     path = os.path.realpath(path)
     try:
         is_socket = os.stat(path).st_mode & 0o170000 == 0o140000

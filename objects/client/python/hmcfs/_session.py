@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import select
@@ -19,6 +20,8 @@ _REQUEST = (
 _MAX_HEAD = 64 << 10
 # _STOP bounds the time, in seconds, that the daemon takes to end a call or a session.
 _STOP = 30.0
+# _HELD bounds the time, in seconds, that the daemon takes to end what a connection holds.
+_HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
 
@@ -57,7 +60,7 @@ class Answer:
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
         if not self._session.read_until(lambda: self.over, limit):
-            raise _errors.Disconnected(f"{self._session.path}: the daemon does not answer")
+            raise _errors.Disconnected(f"{self._session.path}: {self._session._peer} does not answer")
         if self.fault is not None:
             raise self.fault
         return self.lines
@@ -70,21 +73,11 @@ class Session:
     a call needs no switch of threads. After a fork the child must open a session of its own.
     """
 
+    # _peer is the process at the other end.
+    _peer = "the daemon"
+
     def __init__(self, path: str, timeout: float = 10.0) -> None:
-        self.path = path
-        self._writing = threading.Lock()
-        # _changed guards _read_by, the thread that reads, and is notified of every frame.
-        self._changed = threading.Condition()
-        self._read_by: int | None = None
-        self._answers: dict[int, Answer] = {}
-        self._number = 0
-        self._received = bytearray()
-        self._ended: _errors.HmcfsError | None = None
-        # _deadline is the time at which the thread that reads gives up.
-        self._deadline: float | None = None
-        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
-        self._awaited = 0
-        self._reader: threading.Thread | None = None
+        self._prepare(path)
         self._socket = _connect(path, timeout)
         try:
             rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
@@ -109,6 +102,27 @@ class Session:
         with _open_lock:
             _open.add(self)
 
+    def _prepare(self, path: str) -> None:
+        self.path = path
+        self._writing = threading.Lock()
+        # _changed guards _read_by, the thread that reads, and is notified of every frame.
+        self._changed = threading.Condition()
+        self._read_by: int | None = None
+        self._answers: dict[int, Answer] = {}
+        # _cancelled are calls whose ends are still to be sent.
+        self._cancelled: collections.deque[Answer] = collections.deque()
+        self._number = 0
+        self._received = bytearray()
+        self._ended: _errors.HmcfsError | None = None
+        # _deadline is the time at which the thread that reads gives up.
+        self._deadline: float | None = None
+        # _awaited counts the futures that an event loop awaits, and _reader reads for them.
+        self._awaited = 0
+        self._reader: threading.Thread | None = None
+        # _taking is set while bytes that were read are in no place where they are found again.
+        self._taking = False
+        self._poll: select.poll | None = None
+
     def close(self) -> None:
         """End the session: what belonged to it is released when this returns."""
         if self._ended is not None and isinstance(self._ended, _errors.Closed):
@@ -121,7 +135,21 @@ class Session:
         with self._changed:
             self._end(_errors.Closed("the session is closed"))
             self._changed.notify_all()
-        self._socket.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Close the socket when no other thread uses it: its number may be another file's afterwards."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # which wakes them
+        except OSError:
+            pass  # it has ended
+        if self._writing.acquire(timeout=_HELD):
+            try:
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._read_by in (None, threading.get_ident()), _HELD):
+                        self._socket.close()
+            finally:
+                self._writing.release()
 
     def _forked(self) -> None:
         """Leave the session to the parent, in the child of a fork."""
@@ -147,6 +175,7 @@ class Session:
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
+            self._cancel()
             self._send(frame)
         return answer
 
@@ -172,7 +201,18 @@ class Session:
         finally:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
-                self._abandon("the daemon did not end a call that was cancelled")
+                self._abandon(f"{self._peer} did not end a call that was cancelled")
+
+    def cancel_later(self, answer: Answer) -> None:
+        """End a call early, soon: it may be called at any time, as by the end of an object."""
+        self._cancelled.append(answer)
+
+    def _cancel(self) -> None:
+        """Send the ends of calls; the caller may send."""
+        while self._cancelled:
+            answer = self._cancelled.popleft()
+            if not answer.over:
+                self._send(_frames.cancel(answer.number))
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -202,16 +242,17 @@ class Session:
         One of the threads that wait reads frames, for all of them.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while self._read_by is not None and not done():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._changed.wait(left)
-            if done():
-                return True
-            self._read_by = threading.get_ident()
-        try:
+        reader = threading.get_ident()
+        try:  # an interrupt may come anywhere from here on
+            with self._changed:
+                while self._read_by is not None and not done():
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._changed.wait(left)
+                if done():
+                    return True
+                self._read_by = reader
             while not done():
                 self._check()
                 left = None if deadline is None else deadline - time.monotonic()
@@ -219,22 +260,32 @@ class Session:
                     return False
             return True
         finally:
-            with self._changed:
-                self._read_by = None
-                self._changed.notify_all()
+            if self._read_by == reader:
+                with self._changed:
+                    self._read_by = None
+                    self._changed.notify_all()
 
     def _read(self, timeout: float | None) -> bool:
         """Read a frame for the answer it belongs to. Return False if the time ends before."""
         self._deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            read = self._read_frame()
+            self._taking = False
+            return read
+        finally:
+            if self._taking:  # an interrupt has taken bytes with it, and what follows makes no sense
+                self._abandon("it was interrupted in the middle of a frame")
+
+    def _read_frame(self) -> bool:
         try:
             kind, number, body = self._next_frame()
         except TimeoutError:
             return False
         except (OSError, EOFError, ValueError) as e:
             kind, number, body = _frames.ENDED, 0, b""
-            reason = f"{self.path}: the daemon has ended, or the session: {e}"
+            reason = f"{self.path}: {self._peer} has ended, or the session: {e}"
         else:
-            reason = f"{self.path}: the daemon has ended the session"
+            reason = f"{self.path}: {self._peer} has ended the session"
         with self._changed:
             if kind == _frames.ENDED:
                 self._end(_errors.Disconnected(reason))
@@ -260,10 +311,12 @@ class Session:
 
     def _check(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            # Raised again, the same error would keep what those who have caught it have had.
+            raise type(self._ended)(str(self._ended))
 
     def _end(self, error: _errors.HmcfsError) -> None:
-        self._ended = error
+        if not isinstance(self._ended, _errors.Closed):
+            self._ended = error
         for answer in list(self._answers.values()):
             answer.end(error)
         self._answers.clear()
@@ -288,42 +341,59 @@ class Session:
         end = _frames.HEADER.size + size
         self._fill(end)
         body = bytes(self._received[_frames.HEADER.size : end])
+        self._taking = True
         del self._received[:end]
         return kind, number, body
 
     def _fill(self, size: int) -> None:
         while len(self._received) < size:
-            if self._deadline is not None:
-                poll = select.poll()
-                poll.register(self._socket, select.POLLIN)
-                if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-                    raise TimeoutError("no frame has arrived")
-            data = self._socket.recv(max(1 << 16, size - len(self._received)))
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+            if self._poll is None:
+                self._poll = select.poll()
+                self._poll.register(self._socket, select.POLLIN)
+            if not self._poll.poll(left):
+                raise TimeoutError("no frame has arrived")
+            self._taking = True
+            data = self._receive(max(1 << 16, size - len(self._received)))
+            self._received += data
+            self._taking = False
             if not data:
                 raise EOFError("the connection was closed")
-            self._received += data
+
+    def _receive(self, size: int) -> bytes:
+        return self._socket.recv(size)
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
-    """Read frames for a session: as they arrive for an event loop, else now and then.
+    """Read frames for a session: as they arrive for an event loop, else now and then."""
+    while True:
+        session = of()
+        if session is None or not _read_once(session):
+            return
+        del session
+
+
+def _read_once(session: Session) -> bool:
+    """Read the frames that are there, and wait a little for more. Report whether the session goes on.
 
     A daemon that can't send its answers ends the session; a thread that waits reads them itself.
     """
-    while True:
-        session = of()
-        if session is None or session._ended is not None:
-            return
-        try:
-            if session._awaited > 0:
-                session.read_until(lambda: session._awaited == 0, _TICK)
-            else:
-                session.read_until(lambda: False, 0)
-        except (_errors.HmcfsError, OSError, ValueError):
-            return  # the session has ended
-        if session._awaited == 0:
-            with session._changed:
-                session._changed.wait_for(lambda: session._awaited > 0 or session._ended is not None, _TICK)
-        del session
+    if session._ended is not None:
+        return False
+    try:
+        if session._cancelled:
+            with session._writing:
+                session._cancel()
+        if session._awaited > 0:
+            session.read_until(lambda: session._awaited == 0, _TICK)
+        else:
+            session.read_until(lambda: False, 0)
+    except (_errors.HmcfsError, OSError, ValueError):
+        return False
+    if session._awaited == 0:
+        with session._changed:
+            session._changed.wait_for(lambda: session._awaited > 0 or session._ended is not None, _TICK)
+    return True
 
 
 _open: "weakref.WeakSet[Session]" = weakref.WeakSet()
@@ -383,15 +453,38 @@ def ask(
     socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
 ) -> tuple[dict[str, Any], list[int]]:
     """Make a request with descriptors. Return the reply, and the descriptors that came with it."""
-    reply, received, s = ask_held(socket_path, path, question, files, session, timeout)
-    s.close()
+    reply, received, held = ask_held(socket_path, path, question, files, session, timeout)
+    held.drop()
     return reply, received
+
+
+class Held:
+    """What the daemon holds for this process until end()."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._pid = connection, os.getpid()
+
+    def drop(self) -> None:
+        """End it, and leave when to the daemon."""
+        self._connection.close()
+
+    def end(self) -> None:
+        """End it, and wait until the daemon has: it is then as if it had never been there."""
+        with self._connection as s:
+            if os.getpid() != self._pid:
+                return  # it goes on for the process that forked
+            try:
+                s.settimeout(_HELD)
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1)
+            except OSError:
+                pass  # the daemon has ended, or ends it later
 
 
 def ask_held(
     socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
-) -> tuple[dict[str, Any], list[int], socket.socket]:
-    """Make a request with descriptors, and keep its connection open: the caller closes it."""
+) -> tuple[dict[str, Any], list[int], Held]:
+    """Make a request with descriptors, and keep what it holds: the caller ends it."""
     s = _connect(socket_path, timeout)
     received: list[int] = []
     try:
@@ -419,4 +512,4 @@ def ask_held(
         if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
             raise _errors.of_os(e, socket_path) from e
         raise
-    return reply, received, s
+    return reply, received, Held(s)

@@ -1,0 +1,221 @@
+package fs
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+)
+
+// statOf converts attributes.
+func statOf(a *fuse.Attr) syscall.Stat_t {
+	return syscall.Stat_t{
+		Ino: a.Ino, Size: int64(a.Size), Blocks: int64(a.Blocks), Blksize: int64(a.Blksize),
+		Mode: a.Mode, Nlink: uint64(a.Nlink), Uid: a.Uid, Gid: a.Gid, Rdev: uint64(a.Rdev),
+		Atim: syscall.Timespec{Sec: int64(a.Atime), Nsec: int64(a.Atimensec)},
+		Mtim: syscall.Timespec{Sec: int64(a.Mtime), Nsec: int64(a.Mtimensec)},
+		Ctim: syscall.Timespec{Sec: int64(a.Ctime), Nsec: int64(a.Ctimensec)},
+	}
+}
+
+// Stat describes a file.
+func (g *Guest) Stat(ctx context.Context, name string, follow bool) (st syscall.Stat_t, err error) {
+	err = g.at(ctx, name, follow, func(w *walk) error {
+		at, fault := w.target()
+		if fault == nil {
+			st = statOf(&at.attr)
+		}
+		return fault
+	})
+	return st, err
+}
+
+// Ino returns the number of a file in the store of this node, for calls that take one.
+//
+// Errors: EOPNOTSUPP for what is not such a file.
+func (g *Guest) Ino(ctx context.Context, name string) (ino metadata.Ino, err error) {
+	err = g.at(ctx, name, true, func(w *walk) error {
+		at, fault := w.target()
+		if fault != nil {
+			return fault
+		}
+		if ino = metadata.Ino(at.ino); !isOwn(ino) || !at.is(syscall.S_IFREG) {
+			return syscall.EOPNOTSUPP
+		}
+		return nil
+	})
+	return ino, err
+}
+
+// Change changes attributes. A time whose nanoseconds are UTIME_NOW is set to the present.
+func (g *Guest) Change(ctx context.Context, name string, follow bool, c objects.Change) error {
+	return g.at(ctx, name, follow, func(w *walk) error {
+		at, err := w.target()
+		if err != nil {
+			return err
+		}
+		return g.change(w.cancel, at, c, nil)
+	})
+}
+
+// change changes the attributes of an inode, which by, unless it is nil, has open.
+func (g *Guest) change(cancel <-chan struct{}, at *spot, c objects.Change, by *Opened) error {
+	switch {
+	case c.Size != nil && at.isDir():
+		return syscall.EISDIR
+	case c.Size != nil && !at.is(syscall.S_IFREG):
+		return syscall.EINVAL
+	case c.Mode != nil && at.is(syscall.S_IFLNK):
+		return syscall.EOPNOTSUPP
+	}
+	rights := cluster.ChangeRights{Writer: by != nil && c.Size != nil, Present: isNow(c.Atime) && isNow(c.Mtime)}
+	if err := g.denied(g.PermitChange(at.as(), &c, rights)); err != nil {
+		return err
+	}
+	in := requestOf(c)
+	in.InHeader = g.header(at.ino)
+	if by != nil {
+		in.Valid |= fuse.FATTR_FH
+		in.Fh = by.fh
+	}
+	var out fuse.AttrOut
+	status := g.raw.SetAttr(cancel, &in, &out)
+	if status == fuse.OK {
+		g.touched(at.ino, 0)
+	}
+	return errOf(status)
+}
+
+func isNow(t *metadata.Timespec) bool { return t == nil || t.Nsec == unix.UTIME_NOW }
+
+// requestOf is the opposite of changeOf.
+func requestOf(c objects.Change) (in fuse.SetAttrIn) {
+	if c.Mode != nil {
+		in.Valid |= fuse.FATTR_MODE
+		in.Mode = uint32(*c.Mode)
+	}
+	if c.UID != nil {
+		in.Valid |= fuse.FATTR_UID
+		in.Uid = *c.UID
+	}
+	if c.GID != nil {
+		in.Valid |= fuse.FATTR_GID
+		in.Gid = *c.GID
+	}
+	if c.Size != nil {
+		in.Valid |= fuse.FATTR_SIZE
+		in.Size = *c.Size
+	}
+	if c.KillPriv {
+		in.Valid |= fuse.FATTR_KILL_SUIDGID
+	}
+	in.Valid |= request(c.Atime, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, &in.Atime, &in.Atimensec)
+	in.Valid |= request(c.Mtime, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, &in.Mtime, &in.Mtimensec)
+	return in
+}
+
+// request is the opposite of timeOf.
+func request(t *metadata.Timespec, set, now uint32, sec *uint64, nsec *uint32) uint32 {
+	switch {
+	case t == nil:
+		return 0
+	case t.Nsec == unix.UTIME_NOW:
+		return set | now
+	}
+	*sec, *nsec = uint64(t.Sec), t.Nsec
+	return set
+}
+
+// StatFS returns the use of the device that a file is on.
+func (g *Guest) StatFS(ctx context.Context, name string) (usage devices.Usage, err error) {
+	err = g.at(ctx, name, true, func(w *walk) error { //nolint:contextcheck // the request ends with the channel
+		at, fault := w.target()
+		if fault != nil {
+			return fault
+		}
+		header := g.header(at.ino)
+		usage, fault = usageOf(g.fs, w.cancel, &header)
+		return g.denied(fault)
+	})
+	return usage, err
+}
+
+// attribute calls do for an inode whose attribute the user may access.
+func (g *Guest) attribute(
+	ctx context.Context, name, attribute string, access cluster.XattrAccess, do func(w *walk, at *spot) fuse.Status,
+) error {
+	if strings.ContainsRune(attribute, 0) {
+		return syscall.EINVAL
+	}
+	if attribute == "" || len(attribute) > metadata.MaxName {
+		return syscall.ERANGE
+	}
+	return g.at(ctx, name, true, func(w *walk) error {
+		at, err := w.target()
+		if err != nil {
+			return err
+		}
+		if status := checkXattr(attribute); status != fuse.OK {
+			return errOf(status)
+		}
+		if err = g.denied(g.PermitXattr(at.as(), attribute, access)); err != nil {
+			return err
+		}
+		status := do(w, at)
+		if status == fuse.OK && access == cluster.XattrWrite {
+			g.touched(at.ino, 0)
+		}
+		return errOf(status)
+	})
+}
+
+// Attribute returns an extended attribute.
+func (g *Guest) Attribute(ctx context.Context, name, attribute string) (value []byte, err error) {
+	err = g.attribute(ctx, name, attribute, cluster.XattrRead, func(w *walk, at *spot) fuse.Status {
+		header := g.header(at.ino)
+		value = make([]byte, metadata.MaxXattr)
+		n, status := g.raw.GetXAttr(w.cancel, &header, attribute, value)
+		value = value[:min(int(n), len(value))]
+		return status
+	})
+	return value, err
+}
+
+// SetAttribute sets an extended attribute. flags are those of setxattr(2).
+func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value []byte, flags uint32) error {
+	return g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) fuse.Status {
+		in := fuse.SetXAttrIn{InHeader: g.header(at.ino), Size: uint32(len(value)), Flags: flags}
+		return g.raw.SetXAttr(w.cancel, &in, attribute, value)
+	})
+}
+
+// RemoveAttribute removes an extended attribute.
+func (g *Guest) RemoveAttribute(ctx context.Context, name, attribute string) error {
+	return g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) fuse.Status {
+		header := g.header(at.ino)
+		return g.raw.RemoveXAttr(w.cancel, &header, attribute)
+	})
+}
+
+// Attributes returns the names of the extended attributes that the user may know of.
+func (g *Guest) Attributes(ctx context.Context, name string) (names []string, err error) {
+	err = g.at(ctx, name, true, func(w *walk) error { //nolint:contextcheck // the request ends with the channel
+		at, fault := w.target()
+		if fault != nil {
+			return fault
+		}
+		header := g.header(at.ino)
+		names, fault = g.fs.xattrs(w.cancel, &header)
+		names = slices.DeleteFunc(names, func(one string) bool { return !g.MayKnowXattr(one) })
+		return g.denied(fault)
+	})
+	return names, err
+}

@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// fileAsk is one call on files.
+type fileAsk struct {
+	// op and name describe the call in its error.
+	op, name string
+	verb     frames.FileVerb
+	call     frames.FileCall
+	// into receives the data of the answer; nil returns them.
+	into []byte
+}
+
+// do makes a call and returns its answer, also with an error of the daemon. The end of the context
+// cancels the call.
+//
+// Errors: *fs.PathError.
+func (f *Files) do(ctx context.Context, q *fileAsk) (frames.FileAnswer, error) {
+	answer, err := f.session.askFile(ctx, q)
+	if err == nil && answer.Errno != 0 {
+		err = syscall.Errno(answer.Errno)
+	}
+	if err != nil {
+		return answer, &fs.PathError{Op: q.op, Path: q.name, Err: err}
+	}
+	return answer, nil
+}
+
+// named makes a call about names, which it checks.
+func (f *Files) named(q fileAsk) (frames.FileAnswer, error) {
+	if err := valid(q.op, q.call.Name); err != nil {
+		return frames.FileAnswer{}, err
+	}
+	return f.do(context.Background(), &q)
+}
+
+// valid returns an error unless a name is one of package io/fs.
+func valid(op, name string) error {
+	if !fs.ValidPath(name) {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return nil
+}
+
+func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, error) {
+	a := &answer{session: s, ctx: ctx, came: make(chan struct{}, 1), into: q.into, stop: func() bool { return true }}
+	if err := s.start(a); err != nil {
+		return frames.FileAnswer{}, closedError(err)
+	}
+	defer a.end()
+	if err := s.sendFileCall(q, a.id); err != nil {
+		a.over = true // it has not begun
+		return frames.FileAnswer{}, err
+	}
+	if ctx.Done() != nil {
+		a.stop = context.AfterFunc(ctx, a.cancel)
+	}
+	p, err := a.next()
+	switch {
+	case err != nil:
+		return frames.FileAnswer{}, closedError(a.why(err))
+	case p.kind != frames.KindFileAnswer:
+		return frames.FileAnswer{}, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
+	}
+	got, err := frames.ParseFileAnswer(p.body)
+	switch {
+	case err != nil || q.into == nil:
+	case p.data != nil:
+		got.Data = p.data
+	default:
+		got.Data = q.into[:copy(q.into, got.Data)] // usually none
+	}
+	return got, err
+}
+
+// closedError makes the error of a session that was closed one of package io/fs, too.
+func closedError(err error) error {
+	if errors.Is(err, hetero.ErrClosed) {
+		return fmt.Errorf("%w: %w", fs.ErrClosed, err)
+	}
+	return err
+}
+
+// sendFileCall sends a call. Its error is that of encoding.
+func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	head, err := frames.AppendFileCall(frames.Begin(s.out[:0], frames.KindFile, uint8(q.verb), id), &q.call)
+	if errors.Is(err, frames.ErrFrame) {
+		return syscall.ENAMETOOLONG
+	}
+	if err != nil {
+		return err
+	}
+	s.out = head
+	if len(q.call.Data) <= sessionBuffer/2 {
+		head = append(head, q.call.Data...)
+		s.out = head
+		if err = frames.Finish(head, 0); err == nil {
+			s.writeLocked(head)
+		}
+		return err
+	}
+	if err = frames.FinishWith(head, 0, len(q.call.Data)); err == nil {
+		s.writeLocked(head, q.call.Data)
+	}
+	return err
+}
+
+// writePieces writes pieces with one system call.
+func writePieces(conn *net.UnixConn, pieces [][]byte) error {
+	if len(pieces) == 1 {
+		_, err := conn.Write(pieces[0])
+		return err
+	}
+	all := net.Buffers(pieces)
+	_, err := all.WriteTo(conn)
+	return err
+}

@@ -1,0 +1,146 @@
+package frames
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// pollFor is the time for which a reader polls before it sleeps. A wakeup costs about as
+	// much.
+	pollFor = 50 * time.Microsecond
+	// pollLook is the number of polls between two readings of the clock.
+	pollLook = 4
+	// longestPause bounds the reads without polling after polls that found nothing.
+	longestPause = 64
+)
+
+// Pollers bounds the readers that poll at one time: more than the processors allow would only
+// delay each other, and the peers. The zero value allows none. A nil *Pollers
+// sets no bound.
+type Pollers struct {
+	most   int32
+	active atomic.Int32
+}
+
+// NewPollers returns a bound for this process: one processor is left to the peers.
+func NewPollers() *Pollers { return &Pollers{most: int32(runtime.GOMAXPROCS(0) - 1)} }
+
+func (p *Pollers) enter() bool {
+	if p == nil {
+		return true
+	}
+	if p.active.Add(1) <= p.most {
+		return true
+	}
+	p.active.Add(-1)
+	return false
+}
+
+func (p *Pollers) leave() {
+	if p != nil {
+		p.active.Add(-1)
+	}
+}
+
+// Poller reads from a connection. Before it sleeps it polls for up to 50 µs, since most answers
+// and next calls arrive sooner than a sleeping process wakes up. After polls that found nothing it
+// polls less often. It must not be used concurrently.
+type Poller struct {
+	raw  syscall.RawConn
+	all  *Pollers
+	try  func(fd uintptr) bool // poll, made once
+	into []byte
+	n    int
+	err  error
+	// looked is true if poll was called during this Read: it sleeps after the first call.
+	looked bool
+	// pause counts the reads until the next poll, and missed the polls in a row that found
+	// nothing.
+	pause, missed int
+}
+
+// NewPoller returns a reader of a connection.
+func NewPoller(c syscall.Conn, all *Pollers) (*Poller, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	p := &Poller{raw: raw, all: all}
+	p.try = p.poll
+	return p, nil
+}
+
+// Read implements io.Reader.
+func (p *Poller) Read(b []byte) (int, error) {
+	p.into, p.n, p.err, p.looked = b, 0, nil, false
+	err := p.raw.Read(p.try)
+	p.into = nil
+	if err == nil {
+		err = p.err
+	}
+	return p.n, err
+}
+
+// poll reads once, or until the time is over. It reports whether the read is done.
+func (p *Poller) poll(fd uintptr) bool {
+	first := !p.looked
+	p.looked = true
+	if p.read(int(fd)) {
+		return true
+	}
+	if !first {
+		return false
+	}
+	if p.pause > 0 {
+		p.pause--
+		return false
+	}
+	if !p.all.enter() {
+		return false
+	}
+	defer p.all.leave()
+	began := time.Now()
+	for turn := 1; ; turn++ {
+		if p.read(int(fd)) {
+			p.missed = 0
+			return true
+		}
+		if turn%pollLook == 0 {
+			runtime.Gosched()
+			if time.Since(began) > pollFor {
+				break
+			}
+		}
+	}
+	p.missed++
+	p.pause = min(1<<min(p.missed, 30)-2, longestPause)
+	return false
+}
+
+// read makes one attempt.
+func (p *Poller) read(fd int) bool {
+	for {
+		n, err := unix.Read(fd, p.into)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		case err != nil:
+			p.err = os.NewSyscallError("read", err)
+		case n == 0 && len(p.into) > 0:
+			p.err = io.EOF
+		default:
+			p.n = n
+		}
+		return true
+	}
+}

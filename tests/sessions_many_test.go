@@ -1,0 +1,51 @@
+package tests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/measure"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// sessionMemory bounds the memory of the daemon for one idle session, in bytes.
+const sessionMemory = 96 << 10
+
+// TestManySessions opens sessions, makes a call in each, and ends them all: the daemon answers
+// each, needs little memory for those that wait, and keeps nothing of them.
+func TestManySessions(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	pid := m.PID()
+	open := func(n int) {
+		sessions := make([]*client.Session, n)
+		before := ownBytes(t, pid)
+		must(t, measure.AtOnce(4, func(part int) (err error) {
+			for i := part; i < n && err == nil; i += 4 {
+				if sessions[i], err = client.OpenSession(t.Context(), socketOf(m)); err != nil {
+					return err
+				}
+				_, err = sessions[i].Exist(t.Context(), []string{"none"})
+			}
+			return err
+		}))
+		if grown := ownBytes(t, pid) - before; grown > int64(n)*sessionMemory {
+			t.Errorf("%d sessions use %d bytes, the bound is %d for each", n, grown, sessionMemory)
+		}
+		must(t, measure.AtOnce(4, func(part int) error {
+			for s := range slices.Values(sessions[part*n/4 : (part+1)*n/4]) {
+				if err := s.Close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	open(10) // what the first sessions allocate stays
+	before := daemonFiles(t, m)
+	open(kit.Rounds(200, 1000, 10_000))
+	kit.Eventually(t, 10*time.Second, func() bool { return daemonFiles(t, m) <= before })
+}
