@@ -64,7 +64,6 @@ func TestCookbook(t *testing.T) {
 		"dataset.py":    {kit.Python(), func(dir string) []string { return []string{dir, "2", "256"} }, []string{"staged into host/: ", "mapped from disk: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			dir, script := t.TempDir(), filepath.Join(folder, name)
 			cmd := exec.CommandContext(t.Context(), c.program, append([]string{script}, c.args(dir)...)...)
 			cmd.Dir = dir
@@ -92,10 +91,8 @@ func TestCookbook(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() {
-		left, err := filepath.Glob(filepath.Join(m.Dir, "host", "[a-z]*"))
-		if err != nil || len(left) > 0 {
-			t.Errorf("left in host/: %v, %v", left, err)
-		}
-	})
+	left, err := filepath.Glob(filepath.Join(m.Dir, "host", "[a-z]*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in host/: %v, %v", left, err)
+	}
 }
