@@ -64,14 +64,18 @@ func TestCookbook(t *testing.T) {
 		"dataset.py":    {kit.Python(), func(dir string) []string { return []string{dir, "2", "256"} }, []string{"staged into host/: ", "mapped from disk: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, script := t.TempDir(), filepath.Join(folder, name)
+			dir, script := mnt.TempDir(t), filepath.Join(folder, name) // weights.sh mounts there
 			cmd := exec.CommandContext(t.Context(), c.program, append([]string{script}, c.args(dir)...)...)
+			// A script that is ended takes its processes along.
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+			cmd.WaitDelay = 10 * time.Second
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+filepath.Dir(kit.Python())+":"+os.Getenv("PATH"), "PYTHONPATH="+pythonFolder(t),
 				"PYTHONDONTWRITEBYTECODE=1", "HMCFS_MOUNT="+m.Dir, "REDIS="+server)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+			out, failed := cmd.CombinedOutput()
+			if failed != nil {
+				t.Fatalf("%v\n%s", failed, out)
 			}
 			if name == "kv_blocks.py" && server != "" {
 				c.says = append(c.says, "Redis MGET: the same in ")
