@@ -85,8 +85,8 @@ func TestCookbook(t *testing.T) {
 					t.Errorf("no %q in\n%s", text, out)
 				}
 			}
-			source, err := os.ReadFile(script)
-			must(t, err)
+			source, failed := os.ReadFile(script)
+			must(t, failed)
 			if n := strings.Count(string(source), "\n"); n > 40 {
 				t.Errorf("%d lines", n)
 			}
