@@ -115,20 +115,15 @@ func (f *filesystem) begin() {
 	}
 }
 
-// end undoes begin, and closes what is left open.
+// end undoes begin, and closes the handles that are left open: the kernel releases none when the
+// connection is cut. Handles of other nodes are closed concurrently, as each may have to wait for a
+// node that does not answer.
 func (f *filesystem) end() {
 	f.store.OnChange(nil)
 	if c := f.opts.Cluster; c != nil {
 		f.tree.OnInvalidate(nil)
 		c.OnServed(nil)
 	}
-	f.closeHandles()
-}
-
-// closeHandles closes the handles that the kernel left open: it releases none when the
-// connection is cut. Handles of other nodes are closed concurrently, as each may have to
-// wait for a node that does not answer.
-func (f *filesystem) closeHandles() {
 	var others sync.WaitGroup
 	for fh, h := range f.files.drain() {
 		if h.isOther() {
