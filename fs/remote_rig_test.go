@@ -60,7 +60,7 @@ func newRemoteRig(t *testing.T, o clustertest.Options) *remoteRig {
 	r.tree.OnInvalidate(r.otherChanged)
 	t.Cleanup(func() {
 		a.Cluster.OnInvalidate(nil)
-		r.end()
+		r.closeHandles()
 		if n := r.ahead.used.Load(); n != 0 {
 			t.Errorf("%d bytes of read-ahead are still held", n)
 		}

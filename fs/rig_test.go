@@ -83,7 +83,7 @@ func newRigOn(t *testing.T, devs ...devices.Device) *rig {
 	r := &rig{filesystem: newFilesystem(o), t: t}
 	r.filesystem.kernel = &r.kernel
 	t.Cleanup(func() {
-		r.end() //nolint:contextcheck // closing handles must not depend on a context
+		r.closeHandles() //nolint:contextcheck // closing handles must not depend on a context
 		if n := r.ahead.used.Load(); n != 0 {
 			t.Errorf("%d bytes of read-ahead are still held", n)
 		}

@@ -12,8 +12,10 @@ import (
 // nothing. It accepts what may be a dead mount, or one that is being unmounted: the daemon
 // finds that out. A daemon without a mount creates a missing directory.
 func CheckMountPoint(path string, noMount bool) error {
-	if _, err := os.Lstat(path); noMount && errors.Is(err, os.ErrNotExist) {
-		return nil
+	if _, found, err := place.MountAt(path); noMount && err == nil && !found {
+		if _, err = os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 	}
 	_, err := occupied(path)
 	return err

@@ -48,8 +48,12 @@ func (h Host) Served() []Mount {
 	return out
 }
 
-// MakeServed creates a directory to serve. It may exist.
+// MakeServed creates a directory to serve. It may exist. A mount there, which may not answer, is
+// not accessed.
 func MakeServed(path string) error {
+	if _, found, err := MountAt(path); err != nil || found {
+		return err
+	}
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the directory to serve: %w", err)
 	}
