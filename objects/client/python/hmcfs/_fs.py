@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import json
 import math
 import operator
 import os
 import socket
+import stat
 import threading
 import weakref
 from typing import Any, Dict, Iterator, Mapping, Sequence
 
 from . import _bound, _errors, _frames
-from ._files import File, open_file
+from ._files import File, OnMount, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
+from ._remote import Files, Named
 from ._session import Answer, Session
 
 
@@ -202,25 +205,94 @@ class FileSystem:
 
     # Files
 
+    def _files(self) -> Files:
+        return Files(self._open()[0])
+
+    @functools.cached_property
+    def _mounted(self) -> bool:
+        return self.path in _mounts()
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file from the root of the tree; a path may begin with that of the mount, too."""
+        path = os.fspath(path)
+        for one in (path, os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))):
+            name = os.path.relpath(os.path.join(self.path, one), self.path)
+            if name != ".." and not name.startswith("../"):
+                return name
+        raise _errors.Invalid(f"{path} is outside of {self.path}")
+
     def open(self, path: str) -> File:
         """Map the memory of a file, without a copy. A path may be relative to the mount."""
-        return open_file(self.socket_path, os.path.join(self.path, path))
+        if self._mounted:
+            return open_file(self.socket_path, OnMount(os.path.join(self.path, path)))
+        return open_file(self.socket_path, Named(self._files(), self._name(path)))
+
+    def listdir(self, path: str = "") -> list[str]:
+        """Return the names in a directory, sorted."""
+        return self._files().names(self._name(path))
+
+    def stat(self, path: str) -> os.stat_result:
+        """Describe a file or a directory, as os.stat() does."""
+        return self._files().stat(self._name(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        with self._files().open(self._name(path)) as f:
+            return f.readall()
+
+    def write(self, path: str, data: Any) -> None:
+        """Make bytes, or those of an array, the content of a file, which is created if it does not exist."""
+        view = flat(data, False, path, empty=True)
+        with self._files().open(self._name(path), "wb") as f:
+            while view:
+                view = view[f.write(view) :]
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or an empty directory."""
+        self._files().ask("remove", self._name(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, also on another device, and replace a file that has it."""
+        self._files().ask("rename", self._name(source), self._name(target))
+
+    def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Create a directory; with parents also those above it."""
+        name, files = self._name(path), self._files()
+        try:
+            files.mkdir(name)
+        except _errors.NotFound:
+            if not parents or name == ".":
+                raise
+            self.mkdir(os.path.dirname(name), parents=True, exist_ok=True)
+            self.mkdir(name, exist_ok=exist_ok)
+        except _errors.Exists:
+            if not exist_ok or not stat.S_ISDIR(files.stat(name).st_mode):
+                raise
+
+    def attributes(self, path: str) -> dict[str, bytes]:
+        """Return the extended attributes of a file, such as user.hmc.device."""
+        return self._files().attributes(self._name(path))
+
+    def set_attribute(self, path: str, attribute: str, value: "str | bytes | None") -> None:
+        """Set an extended attribute of a file, or remove it: None is no value."""
+        if value is None:
+            self._files().ask("remove-attribute", self._name(path), attribute)
+        else:
+            self._files().ask("set-attribute", self._name(path), attribute, value.encode() if isinstance(value, str) else value)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file, also to a directory; between files of one mount the bytes do not pass through this process."""
-        source, target = os.path.join(self.path, source), os.path.join(self.path, target)
-        if os.path.isdir(target):
-            target = os.path.join(target, os.path.basename(source))
-        with open(source, "rb") as from_:
-            if os.path.exists(target) and os.path.samefile(source, target):
+        """Copy a file inside the daemon, also to a directory: the bytes do not pass through this process."""
+        files, from_, to = self._files(), self._name(source), self._name(target)
+        try:
+            there = files.stat(to)
+            if stat.S_ISDIR(there.st_mode):
+                to = os.path.join(to, os.path.basename(from_))
+                there = files.stat(to)
+            if there.st_ino == files.stat(from_).st_ino:
                 raise _errors.Invalid(f"{source} and {target} are the same file")
-            with open(target, "wb") as to:
-                left = os.fstat(from_.fileno()).st_size
-                while left > 0:
-                    n = os.copy_file_range(from_.fileno(), to.fileno(), left)
-                    if n == 0:
-                        raise _errors.HmcfsError(f"{source} became shorter while it was copied")
-                    left -= n
+        except _errors.NotFound:
+            pass  # it is created, or the copy says what is missing
+        files.copy(from_, to)
 
     def bind(self, path: str, x: Any, *, copy: bool = False) -> _bound.Bound:
         """Make memory of this process the content of a new file, until the end of ``with``, or close().

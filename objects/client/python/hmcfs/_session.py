@@ -33,6 +33,7 @@ class Answer:
         self._session = session
         self.number = number
         self.lines: list[_frames.Line] = []
+        self.file: _frames.FileAnswer | None = None
         self.begun = False
         self.over = False
         self.fault: _errors.HmcfsError | None = None
@@ -53,7 +54,9 @@ class Answer:
             if body:
                 code, text, _ = _frames.failure(body)
                 self.fault = _errors.of(code, text)
-        self.over = kind in (_frames.LAST, _frames.FAILURE)
+        elif kind == _frames.FILE_ANSWER:
+            self.file = _frames.file_answer(body)
+        self.over = kind in (_frames.LAST, _frames.FAILURE, _frames.FILE_ANSWER)
         for call in list(self.listeners):
             call()
 
@@ -164,12 +167,26 @@ class Session:
         for key in encoded:
             if len(key) > 255:
                 raise _errors.Invalid("a key has at most 255 bytes", os.fsdecode(key))
+        return self._start(lambda number: _frames.call(verb, number, encoded, lists, **options))
+
+    def file(self, verb: str, name: bytes = b"", other: bytes = b"", data: "bytes | memoryview" = b"", **fields: Any) -> _frames.FileAnswer:
+        """Make a call on files, and wait for its answer."""
+        answer = self._start(lambda number: _frames.file_call(verb, number, name, other, data, **fields))
+        try:
+            answer.wait()
+        finally:
+            self.stop(answer)
+        if answer.file is None:
+            raise _errors.HmcfsError("the answer of the daemon is incomplete")
+        return answer.file
+
+    def _start(self, encode: Callable[[int], bytes]) -> Answer:
         with self._writing:
             self._check()
             self._number += 1
             answer = Answer(self, self._number)
             try:
-                frame = _frames.call(verb, answer.number, encoded, lists, **options)
+                frame = encode(answer.number)
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
             with self._changed:
