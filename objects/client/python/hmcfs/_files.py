@@ -7,6 +7,7 @@ import errno
 import functools
 import json
 import os
+import stat
 import sys
 from typing import Any, Callable, Iterator
 
@@ -282,7 +283,11 @@ class OnMount:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError as e:
             raise _errors.of_errno(e.errno or errno.EIO, path) from e
-        self.size = os.fstat(fd).st_size
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            os.close(fd)
+            raise _errors.of_errno(errno.EISDIR, path)
+        self.size = found.st_size
         # question and files name the file for the daemon.
         self.question: dict[str, Any] = {}
         self.files = [fd]

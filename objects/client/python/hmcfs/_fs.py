@@ -18,8 +18,11 @@ from typing import Any, Dict, Iterator, Mapping, Sequence
 from . import _bound, _errors, _frames
 from ._files import File, OnMount, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._remote import Files, Named
+from ._remote import Files, Named, buffered
 from ._session import Answer, Session
+
+# _AT_ONCE is the most bytes of a file that are read by one call.
+_AT_ONCE = 8 << 20
 
 
 class Future:
@@ -214,9 +217,10 @@ class FileSystem:
 
     def _name(self, path: str) -> str:
         """Return the name of a file from the root of the tree; a path may begin with that of the mount, too."""
-        path = os.fspath(path)
-        for one in (path, os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))):
-            name = os.path.relpath(os.path.join(self.path, one), self.path)
+        path = os.fsdecode(path)
+        folder, last = os.path.split(path)
+        for one in (path, os.path.join(os.path.realpath(folder), last)) if os.path.isabs(path) else (path,):
+            name = os.path.relpath(one, self.path) if os.path.isabs(one) else os.path.normpath(one or ".")
             if name != ".." and not name.startswith("../"):
                 return name
         raise _errors.Invalid(f"{path} is outside of {self.path}")
@@ -226,6 +230,12 @@ class FileSystem:
         if self._mounted:
             return open_file(self.socket_path, OnMount(os.path.join(self.path, path)))
         return open_file(self.socket_path, Named(self._files(), self._name(path)))
+
+    def _buffered(self, path: str, mode: str) -> Any:
+        """Open a file as open() does."""
+        if self._mounted:
+            return open(os.path.join(self.path, path), mode)
+        return buffered(self._files().open(self._name(path), mode))
 
     def listdir(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted."""
@@ -237,13 +247,23 @@ class FileSystem:
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file."""
-        with self._files().open(self._name(path)) as f:
-            return f.readall()
+        session, slots = self._open()
+        with Files(session).open(self._name(path)) as f:
+            size = f.stat().st_size
+            if size <= _frames.MAX_FILE_DATA:
+                return f.readall()
+            with slots.take(min(size, _AT_ONCE)) as slot:
+                return b"".join(f.through(slot))
 
     def write(self, path: str, data: Any) -> None:
         """Make bytes, or those of an array, the content of a file, which is created if it does not exist."""
         view = flat(data, False, path, empty=True)
-        with self._files().open(self._name(path), "wb") as f:
+        session = self._open()[0]
+        blobs = self._registered(session, view)
+        with Files(session).open(self._name(path), "wb") as f:
+            if blobs is not None:
+                f.write_memory(*blobs.blobs[0])
+                return
             while view:
                 view = view[f.write(view) :]
 
@@ -269,8 +289,12 @@ class FileSystem:
             if not exist_ok or not stat.S_ISDIR(files.stat(name).st_mode):
                 raise
 
+    def attribute(self, path: str, attribute: str) -> bytes:
+        """Return one extended attribute of a file, such as user.hmc.device."""
+        return self._files().attribute(self._name(path), attribute)
+
     def attributes(self, path: str) -> dict[str, bytes]:
-        """Return the extended attributes of a file, such as user.hmc.device."""
+        """Return the extended attributes that were set, by name."""
         return self._files().attributes(self._name(path))
 
     def set_attribute(self, path: str, attribute: str, value: "str | bytes | None") -> None:
@@ -300,6 +324,8 @@ class FileSystem:
         The memory is that of empty(), or of a CUDA device; with copy, other memory is copied once, and ``with``
         returns the copy. Work on a device must have ended, as after torch.cuda.synchronize().
         """
+        if not self._mounted:
+            raise _errors.Unsupported(f"{path}: memory is bound to a file of a mount, and there is none; use mset, or write()")
         full = os.path.join(self.path, path)
         dtype, shape = type_and_shape(x)
         address_there = cuda_address(x, path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
+import warnings
 from typing import Any, Iterator
 
 from . import _errors, _frames
@@ -99,7 +101,10 @@ class Named:
 
     def __init__(self, files: Files, name: str) -> None:
         self.path, self._tree = name, files
-        self.size = files.stat(name).st_size
+        found = files.stat(name)
+        if stat.S_ISDIR(found.st_mode):
+            raise _errors.of_errno(errno.EISDIR, name)
+        self.size = found.st_size
         self.question, self.files = {"path": name}, []  # type: tuple[dict[str, Any], list[int]]
 
     def attribute(self, name: str) -> str:
@@ -139,6 +144,12 @@ class Open(io.RawIOBase):
             finally:
                 self._files.close(self.name, self._handle)
 
+    def __del__(self) -> None:
+        # It may come in the middle of another call of this thread, so that an answer can't be waited for.
+        if not self.closed:
+            warnings.warn(f"{self.name}: the file was not closed, and what was not written yet is lost", ResourceWarning, stacklevel=2)
+            self._files.session.close_later(self._handle)
+
     def readable(self) -> bool:
         return self._flags & os.O_ACCMODE != os.O_WRONLY
 
@@ -160,6 +171,23 @@ class Open(io.RawIOBase):
     def pread(self, size: int, offset: int) -> bytes:
         """Return bytes at an offset: fewer only at the end, or if there are more than one call moves."""
         return self._ask("read", offset=offset, size=min(size, _PIECE)).data
+
+    def through(self, slot: Any) -> Iterator[bytes]:
+        """Return the bytes from the start to the end, in pieces, through registered memory."""
+        (memory, start, size), = slot.blobs.blobs
+        offset = 0
+        while True:
+            n = self._ask("read", offset=offset, size=size, memory=(memory, start)).n
+            if n == 0:
+                return
+            yield bytes(slot.view[:n])
+            offset += n
+
+    def write_memory(self, memory: int, start: int, size: int) -> None:
+        """Write registered memory at the start of the file."""
+        n = self._ask("write", size=size, memory=(memory, start)).n
+        if n < size:
+            raise _errors.of_errno(errno.ENOSPC, self.name)
 
     def readinto(self, buffer: Any) -> int:
         with memoryview(buffer).cast("B") as view:
@@ -194,6 +222,30 @@ class Open(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
+
+
+class _Left:
+    def __del__(self) -> None:
+        """Leave the file to Open, which makes no call that waits."""
+
+
+class _Reader(_Left, io.BufferedReader):
+    pass
+
+
+class _Writer(_Left, io.BufferedWriter):
+    pass
+
+
+class _Both(_Left, io.BufferedRandom):
+    pass
+
+
+def buffered(raw: Open) -> "io.BufferedReader | io.BufferedWriter | io.BufferedRandom":
+    """Return a file with a buffer, whose bytes are written when it is closed."""
+    if not raw.writable():
+        return _Reader(raw)
+    return _Both(raw) if raw.readable() else _Writer(raw)
 
 
 def _umask() -> int:

@@ -114,6 +114,8 @@ class Session:
         self._answers: dict[int, Answer] = {}
         # _cancelled are calls whose ends are still to be sent.
         self._cancelled: collections.deque[Answer] = collections.deque()
+        # _left are handles of files that are still to be closed.
+        self._left: collections.deque[int] = collections.deque()
         self._number = 0
         self._received = bytearray()
         self._ended: _errors.HmcfsError | None = None
@@ -183,6 +185,7 @@ class Session:
     def _start(self, encode: Callable[[int], bytes]) -> Answer:
         with self._writing:
             self._check()
+            self._cancel()
             self._number += 1
             answer = Answer(self, self._number)
             try:
@@ -192,7 +195,6 @@ class Session:
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
-            self._cancel()
             self._send(frame)
         return answer
 
@@ -224,12 +226,19 @@ class Session:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
         self._cancelled.append(answer)
 
+    def close_later(self, handle: int) -> None:
+        """Close a handle of a file, soon: it may be called at any time."""
+        self._left.append(handle)
+
     def _cancel(self) -> None:
-        """Send the ends of calls; the caller may send."""
+        """Send the ends of calls, and of files; the caller may send."""
         while self._cancelled:
             answer = self._cancelled.popleft()
             if not answer.over:
                 self._send(_frames.cancel(answer.number))
+        while self._left:
+            self._number += 1
+            self._send(_frames.file_call("close", self._number, handle=self._left.popleft()))
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -398,7 +407,7 @@ def _read_once(session: Session) -> bool:
     if session._ended is not None:
         return False
     try:
-        if session._cancelled:
+        if session._cancelled or session._left:
             with session._writing:
                 session._cancel()
         if session._awaited > 0:
