@@ -27,11 +27,37 @@ func NewFiles(o Options) *Files {
 	f := newFilesystem(o)
 	reason := "there is no mount"
 	f.backings.reason.Store(&reason)
+	f.begin()
 	return &Files{f}
 }
 
 // Close closes what is left open. It must not be called for the files of a mount.
-func (t *Files) Close() { t.fs.closeHandles() }
+func (t *Files) Close() { t.fs.end() }
+
+// Limits returns the bounds on users of the files, and the number of refusals by each.
+func (t *Files) Limits() []metadata.LimitStatus { return t.fs.streams.limits() }
+
+// Tensor returns the file, and the path in its view, of the tensor that an inode number is for.
+// ok is false for any other inode.
+func (t *Files) Tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
+	n, err := t.fs.views.get(ino)
+	if err != nil || n.tensor == nil {
+		return 0, "", false
+	}
+	return n.file, n.path, true
+}
+
+// EntryChanged notifies the kernel, if there is one, that the daemon itself has made, removed or
+// moved a name of a directory. It waits for requests on that directory, so it must not be called
+// while holding a lock that those need.
+func (t *Files) EntryChanged(parent metadata.Ino, name string) {
+	t.fs.names.Add(1)
+	t.fs.kernel.InvalidateEntry(parent, name)
+}
+
+// InodeChanged notifies the kernel, if there is one, that the daemon itself has changed an
+// inode's attributes, such as those of an object that is lost.
+func (t *Files) InodeChanged(ino metadata.Ino) { t.fs.kernel.InvalidateInode(ino) }
 
 // Guest is one user of Files. Its methods may be called from any goroutine.
 type Guest struct {

@@ -60,11 +60,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 // the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
-	f.store.OnChange(f.objectChanged)
-	if f.opts.Cluster != nil {
-		f.tree.OnInvalidate(f.otherChanged)
-		f.opts.Cluster.OnServed(f.served)
-	}
+	f.begin()
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)

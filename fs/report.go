@@ -45,16 +45,21 @@ type OperationStats struct {
 
 // Status returns the state of the mount.
 func (s *Server) Status() Status {
-	f := s.fs
 	kernel := s.fuse.KernelSettings()
+	status := s.Files().Status()
+	status.MountPoint, status.KernelVersion = s.path, fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor)
+	return status
+}
+
+// Status returns the state of the files, without what concerns a mount.
+func (t *Files) Status() Status {
+	f := t.fs
 	status := Status{
-		MountPoint:    s.path,
 		Passthrough:   true,
 		MaxWrite:      f.opts.MaxWrite,
 		ReadAhead:     f.opts.ReadAhead,
 		MaxBackground: f.opts.MaxBackground,
 		AllowOther:    f.opts.AllowOther,
-		KernelVersion: fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
 		OpenFiles:     f.files.len(),
 		OpenDirs:      f.dirs.len(),
 		ViewNodes:     f.views.len(),

@@ -13,8 +13,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-
-	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // Errors of Mount and Unmount.
@@ -41,12 +39,7 @@ type Server struct {
 func (s *Server) serve() {
 	defer close(s.gone)
 	s.fuse.Serve()
-	s.fs.store.OnChange(nil)
-	if c := s.fs.opts.Cluster; c != nil {
-		s.fs.tree.OnInvalidate(nil)
-		c.OnServed(nil)
-	}
-	s.fs.closeHandles()
+	s.fs.end()
 	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))
 }
 
@@ -162,28 +155,3 @@ func (s *Server) unmountAsUser(flags int) error {
 	}
 	return fmt.Errorf("unmount %s: %w: %s", s.path, err, out)
 }
-
-// Limits returns the bounds on users of the mount, and the number of refusals by each.
-func (s *Server) Limits() []metadata.LimitStatus { return s.fs.streams.limits() }
-
-// Tensor returns the file, and the path in its view, of the tensor that an inode number of
-// the mount is for. ok is false for any other inode.
-func (s *Server) Tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
-	n, err := s.fs.views.get(ino)
-	if err != nil || n.tensor == nil {
-		return 0, "", false
-	}
-	return n.file, n.path, true
-}
-
-// EntryChanged notifies the kernel that the daemon itself has made, removed or moved a name
-// of a directory. It waits for requests on that directory, so it must not be called while
-// holding a lock that those need.
-func (s *Server) EntryChanged(parent metadata.Ino, name string) {
-	s.fs.names.Add(1)
-	s.fs.kernel.InvalidateEntry(parent, name)
-}
-
-// InodeChanged notifies the kernel that the daemon itself has changed an inode's
-// attributes, such as those of an object that is lost.
-func (s *Server) InodeChanged(ino metadata.Ino) { s.fs.kernel.InvalidateInode(ino) }

@@ -5,14 +5,39 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
+// redis starts a Redis server without persistence for the test and returns its socket, or nothing
+// where it or its client for Python is not installed.
+func redis(t *testing.T) string {
+	t.Helper()
+	if kit.Missing("tool:redis-server") != nil || kit.Missing("redis") != nil {
+		return ""
+	}
+	dir := mnt.TempDir(t)
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	kit.Eventually(t, 20*time.Second, func() error {
+		_, err := os.Stat(socket)
+		return err
+	})
+	return socket
+}
+
 // TestCookbook runs the programs of docs/cookbook.md with little data. They check what they read
-// themselves; the test checks what they print, that each has at most 42 lines, and that nothing is
+// themselves; the test checks what they print, that each has at most 40 lines, and that nothing is
 // left behind.
 func TestCookbook(t *testing.T) {
 	kit.Check(t)
@@ -26,6 +51,7 @@ func TestCookbook(t *testing.T) {
 	must(t, err)
 	document, err := os.ReadFile(filepath.Join("..", "docs", "cookbook.md"))
 	must(t, err)
+	server := redis(t)
 	for name, c := range map[string]struct {
 		program string
 		args    func(dir string) []string
@@ -38,24 +64,30 @@ func TestCookbook(t *testing.T) {
 		"dataset.py":    {kit.Python(), func(dir string) []string { return []string{dir, "2", "256"} }, []string{"staged into host/: ", "mapped from disk: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir, script := t.TempDir(), filepath.Join(folder, name)
+			dir, script := mnt.TempDir(t), filepath.Join(folder, name) // weights.sh mounts there
 			cmd := exec.CommandContext(t.Context(), c.program, append([]string{script}, c.args(dir)...)...)
+			// A script that is ended takes its processes along.
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+			cmd.WaitDelay = 10 * time.Second
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+filepath.Dir(kit.Python())+":"+os.Getenv("PATH"), "PYTHONPATH="+pythonFolder(t),
-				"PYTHONDONTWRITEBYTECODE=1", "HMCFS_MOUNT="+m.Dir, "REDIS=")
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				"PYTHONDONTWRITEBYTECODE=1", "HMCFS_MOUNT="+m.Dir, "REDIS="+server)
+			out, failed := cmd.CombinedOutput()
+			if failed != nil {
+				t.Fatalf("%v\n%s", failed, out)
+			}
+			if name == "kv_blocks.py" && server != "" {
+				c.says = append(c.says, "Redis MGET: the same in ")
 			}
 			for _, text := range c.says {
 				if !strings.Contains(string(out), text) {
 					t.Errorf("no %q in\n%s", text, out)
 				}
 			}
-			source, err := os.ReadFile(script)
-			must(t, err)
-			if n := strings.Count(string(source), "\n"); n > 42 {
+			source, failed := os.ReadFile(script)
+			must(t, failed)
+			if n := strings.Count(string(source), "\n"); n > 40 {
 				t.Errorf("%d lines", n)
 			}
 			if !strings.Contains(string(document), "cookbook/"+name) {
@@ -63,10 +95,8 @@ func TestCookbook(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() {
-		left, err := filepath.Glob(filepath.Join(m.Dir, "host", "[a-z]*"))
-		if err != nil || len(left) > 0 {
-			t.Errorf("left in host/: %v, %v", left, err)
-		}
-	})
+	left, err := filepath.Glob(filepath.Join(m.Dir, "host", "[a-z]*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in host/: %v, %v", left, err)
+	}
 }

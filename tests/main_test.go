@@ -8,5 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank, silentName: serveSilent, askerName: ask})
+	mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank, silentName: serveSilent, askerName: ask, bareName: bare})
 }

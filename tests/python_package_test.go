@@ -26,7 +26,8 @@ func runPython(t *testing.T, m *mnt.M, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-B"}, args...)...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir,
+		"CTRL_UDS_DIR="+cmd.Dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("python: %v\n%s", err, out)
 	}

@@ -2,8 +2,7 @@
 import os, subprocess, sys, time
 import hmcfs, numpy as np
 
-disk, mib, work = sys.argv[1], int((sys.argv[2:] + ["64"])[0]), int((sys.argv[3:] + ["1000"])[0])
-steps = 3
+disk, steps, mib, work = sys.argv[1], 3, int((sys.argv[2:] + ["64"])[0]), int((sys.argv[3:] + ["1000"])[0])
 fs = hmcfs.connect()
 state = np.random.default_rng(5).standard_normal(mib << 17)
 

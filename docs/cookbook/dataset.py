@@ -10,7 +10,7 @@ for i, path in enumerate(paths):
 order = np.random.default_rng(9).permutation(rows)
 
 def forget(path):
-    """Drop a file from the page cache, as if it had not been read lately."""
+    """Drop a file from the page cache."""
     with open(path, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -25,10 +25,8 @@ def read(x):
     return float(sum(np.abs(x[at]).sum() for at in order))  # one sample at a time, in random order
 
 def epoch(what, load):
-    for path in paths:
-        forget(path)
-    start = time.perf_counter()
-    total = sum(read(load(i)) for i in range(shards))
+    for path in paths: forget(path)
+    start, total = time.perf_counter(), sum(read(load(i)) for i in range(shards))
     print(f"{what}: {(time.perf_counter() - start) * 1e3:.0f} ms for {shards} shards of {rows} samples")
     return total
 

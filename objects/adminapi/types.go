@@ -31,21 +31,23 @@ type Version struct {
 
 // Status describes a mount and its state.
 type Status struct {
-	Version       string      `json:"version"`
-	PID           int         `json:"pid"`
-	UID           int         `json:"uid"`
-	Started       time.Time   `json:"started"`
-	UptimeSeconds float64     `json:"uptime_seconds"`
-	MountPoint    string      `json:"mount_point"`
-	StateDir      string      `json:"state_dir"`
-	RuntimeDir    string      `json:"runtime_dir"`
-	Socket        string      `json:"socket"`
-	LogFile       string      `json:"log_file,omitempty"`
-	Keep          bool        `json:"keep"`
-	AllowOther    bool        `json:"allow_other"`
-	ReadOnly      bool        `json:"read_only"`
-	Passthrough   Passthrough `json:"passthrough"`
-	Devices       []Device    `json:"devices"`
+	Version       string    `json:"version"`
+	PID           int       `json:"pid"`
+	UID           int       `json:"uid"`
+	Started       time.Time `json:"started"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	MountPoint    string    `json:"mount_point"`
+	StateDir      string    `json:"state_dir"`
+	RuntimeDir    string    `json:"runtime_dir"`
+	Socket        string    `json:"socket"`
+	LogFile       string    `json:"log_file,omitempty"`
+	Keep          bool      `json:"keep"`
+	AllowOther    bool      `json:"allow_other"`
+	ReadOnly      bool      `json:"read_only"`
+	// Served is set for a daemon without a mount: MountPoint then is a served directory.
+	Served      bool        `json:"served"`
+	Passthrough Passthrough `json:"passthrough"`
+	Devices     []Device    `json:"devices"`
 	// Paths has one row for each combination of a route and a device.
 	Paths  []transport.PathStats `json:"paths"`
 	Memory Memory                `json:"memory"`

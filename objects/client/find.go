@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,8 @@ var ErrNotMounted = errors.New("not on an hmcfs mount")
 
 // Find returns a client of the daemon whose mount contains a file, and the file for the
 // client's calls. The file is opened only to be named, not read or written (O_PATH); the
-// caller must close it. Symbolic links are followed.
+// caller must close it. Symbolic links are followed. A served directory (Served), and what is
+// below it, leads to its daemon too.
 //
 // Errors: ErrNotMounted.
 func Find(path string) (*Client, *os.File, error) {
@@ -31,41 +31,46 @@ func Find(path string) (*Client, *os.File, error) {
 	return c, f, nil
 }
 
-// Of returns a client of the daemon whose mount contains an open file. The address of the
-// daemon is read from the mount itself.
+// Of is Find for an open file. The address of the daemon is read from the mount itself.
 //
 // Errors: ErrNotMounted.
 func Of(f *os.File) (*Client, error) {
-	root, err := mountRoot(f)
+	path, err := pathOf(f)
+	if err != nil {
+		return nil, err
+	}
+	root, err := mountRoot(path)
 	if err != nil {
 		return nil, fmt.Errorf("find the mount of %s: %w", f.Name(), err)
 	}
-	data, err := os.ReadFile(filepath.Join(root, ".hmcfs", "config"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotMounted)
+	c, err := readConfig(filepath.Join(root, ControlDir, "config"))
+	if err == nil && !c.Served {
+		return New(c.Socket), nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("find the daemon of %s: %w", root, err)
 	}
-	var config struct {
-		Socket string `json:"socket"`
+	s, found := ServedOf(path)
+	switch {
+	case !found:
+		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotMounted)
+	case s.Socket == "":
+		return nil, fmt.Errorf("find the daemon of %s: %w", s.Dir, os.ErrPermission)
 	}
-	if err := json.Unmarshal(data, &config); err != nil || config.Socket == "" {
-		return nil, fmt.Errorf("%s: %s names no socket: %w", f.Name(), filepath.Join(root, ".hmcfs", "config"), ErrNotMounted)
-	}
-	return New(config.Socket), nil
+	return NewOf(s.Socket, s.Owner), nil
 }
 
-// mountRoot returns the topmost directory above a file that is on the same device.
-func mountRoot(f *os.File) (string, error) {
+// pathOf returns the path of an open file.
+func pathOf(f *os.File) (string, error) {
 	number, err := numberOf(f)
 	if err != nil {
 		return "", err
 	}
-	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(number))
-	if err != nil {
-		return "", err
-	}
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(number))
+}
+
+// mountRoot returns the topmost directory above a path that is on the same device.
+func mountRoot(path string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return "", &os.PathError{Op: "stat", Path: path, Err: err}

@@ -99,7 +99,7 @@ func Missing(need string) error {
 		return missingUCXHeaders()
 	case "root":
 		return missingRoot()
-	case "fsspec", "numpy", "pip", "pytest", "setuptools", "torch", "wheel":
+	case "fsspec", "numpy", "pip", "pytest", "redis", "setuptools", "torch", "wheel":
 		return missingModule(need)
 	}
 	if tool, ok := strings.CutPrefix(need, "tool:"); ok {

@@ -31,7 +31,7 @@ func (a *app) configVerb() *cobra.Command {
 			"the default. Options of collectives are set only in the environment, by their hmcfs or HCOMM name.",
 		Args: arguments(0, 0, "no arguments"),
 	}
-	flags := addOptions(show)
+	flags := addOptions(show, nil)
 	asJSON := addJSON(show)
 	parent.AddCommand(runs(show, func(_ context.Context, _ []string) error {
 		s, err := flags.resolve(a)

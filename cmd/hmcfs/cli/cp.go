@@ -18,28 +18,40 @@ import (
 
 func (a *app) cpVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cp [-r] [-f] [--json] SRC... DST",
+		Use:   "cp [-r] [-f] [--mount MOUNTPOINT] [--json] SRC... DST",
 		Short: "Copy files into, out of and between devices",
 		Long: "Copy like cp(1), with large requests and a progress bar. Within one mount the devices copy\n" +
 			"the bytes themselves; the report at the end names the path that the bytes took.\n\n" +
 			"When a copy fails or is interrupted, a new target is removed, and an existing one is\n" +
 			"truncated to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
-			"blobs are copied too. The exit code is 130 after ^C and 143 after SIGTERM.",
+			"blobs are copied too. The exit code is 130 after ^C and 143 after SIGTERM.\n\n" + hmcText + "\n" +
+			"Between two such files of one daemon the devices copy too. - stands for standard input or output.",
 		Args: arguments(2, -1, "SRC and DST"),
 	}
 	var o copier.Options
 	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories recursively.")
 	cmd.Flags().BoolVarP(&o.Force, "force", "f", false, "Remove a target that can't be opened, and try again.")
+	t := a.addMount(cmd)
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
+		defer t.close()
+		target := args[len(args)-1]
+		err := unmixed(target == standardStream, *asJSON)
+		switch {
+		case err != nil:
+		case isThroughSession(args):
+			err = t.throughSession(ctx, args, &o)
+		default:
+			err = checkTarget(target)
+		}
+		if err != nil {
+			return err
+		}
 		return a.cp(ctx, args[:len(args)-1], args[len(args)-1], o, *asJSON)
 	})
 }
 
 func (a *app) cp(ctx context.Context, sources []string, target string, o copier.Options, asJSON bool) error {
-	if err := checkTarget(target); err != nil {
-		return err
-	}
 	bar := &progress{to: a.Stderr, name: shortName(sources)}
 	o.Started, o.Moved = bar.begin, bar.add
 	o.Ended = func(f copier.File) {
@@ -55,8 +67,10 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	if err != nil && len(s.Files) == 0 {
 		return err
 	}
-	if perr := answer(a.Stdout, asJSON, s, printCopy); perr != nil {
-		return perr
+	if target != standardStream {
+		if perr := answer(a.Stdout, asJSON, s, printCopy); perr != nil {
+			return perr
+		}
 	}
 	switch {
 	case err == nil:

@@ -36,6 +36,9 @@ type unresponsiveError struct {
 // Error names the daemon, whether it is stopped, and the remedy.
 func (e *unresponsiveError) Error() string {
 	out := "remove the mount without it: hmcfs umount --force " + e.mountPoint
+	if _, served := place.ServedAt(e.mountPoint); served {
+		out = "end it: kill -KILL its process; the next hmcfs serve recovers what it can"
+	}
 	switch {
 	case e.pid == 0:
 		return "the daemon does not answer; " + out

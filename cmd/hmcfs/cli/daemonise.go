@@ -65,13 +65,13 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	cmd.Wait() //nolint:errcheck // its message, or the lack of one, is the error
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("mount %s: the daemon exited without reporting an error; see its log %s", p.MountPoint, log.Name())
+		return fmt.Errorf("%s %s: the daemon exited without reporting an error; see its log %s", m.Args[1], p.MountPoint, log.Name())
 	}
 	if fresh {
 		p.CleanState()
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("mount %s: interrupted; nothing is mounted", p.MountPoint)
+		return fmt.Errorf("%s %s: interrupted; no daemon is left", m.Args[1], p.MountPoint)
 	}
 	return &codeError{code: msg.Code, err: errors.New(msg.Error)}
 }

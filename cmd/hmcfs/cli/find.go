@@ -43,7 +43,7 @@ func wayOut(abs, path string) string {
 			return "no such file or directory; hmcfs is mounted on: " + strings.Join(points, ", ")
 		}
 	}
-	return "mount it first: hmcfs mount " + path
+	return "mount it first: hmcfs mount " + path + ", or do without a mount: hmcfs serve " + path
 }
 
 // connect returns a client of the daemon of a mount.
@@ -73,6 +73,9 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 			last = err
 		}
 	}
+	if m.IsServed() {
+		return a.findServed(ctx, m, last)
+	}
 	dead, err := answers(ctx, m, place.IsDead)
 	if err != nil {
 		return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
@@ -87,6 +90,24 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		if _, err := hear(ctx, c, p); err == nil {
 			return c, p, nil
 		}
+	}
+	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
+}
+
+// findServed finds the daemon of a served directory by the socket that the directory names. last
+// is the error of the usual places.
+func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*client.Client, place.Paths, error) {
+	if socket := socketOf(m.MountPoint); socket != "" {
+		c, p := client.NewOf(socket, m.Owner()), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
+		_, err := hear(ctx, c, p)
+		if err == nil {
+			return c, p, nil
+		}
+		last = err
+	}
+	if errors.Is(last, client.ErrNoDaemon) {
+		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; start it again: hmcfs serve %s, or remove what it left: hmcfs umount %s: %w",
+			m.MountPoint, m.MountPoint, m.MountPoint, last)
 	}
 	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
 }

@@ -25,11 +25,15 @@ func familyNames() []string {
 	return mapped(daemon.FamilyParams(), func(f config.Family) string { return f.Name })
 }
 
-// addOptions adds all flags of the table, and --config, to a command.
-func addOptions(cmd *cobra.Command) *optionFlags {
+// addOptions adds the flags of the table, but for those that without selects, and --config to a
+// command.
+func addOptions(cmd *cobra.Command, without func(*config.Option) bool) *optionFlags {
 	f := &optionFlags{given: map[string][]config.Given{}}
 	cmd.Flags().StringVar(&f.config, "config", "", "Config file to read instead of "+config.SystemFile+" and the user's.")
 	for _, p := range config.Table() {
+		if without != nil && without(p) {
+			continue
+		}
 		flag := cmd.Flags().VarPF(&noteValue{option: p, into: f}, p.Name, p.Short, p.Doc)
 		flag.DefValue = p.Default
 		if p.IsBool() {

@@ -30,8 +30,8 @@ func isOwnDir(name string) bool {
 }
 
 // keyMount returns the mount whose keys are used: the named one, that of the paths, or the
-// only one.
-func keyMount(named string, pairs []keyPath) (place.Mount, error) {
+// default one.
+func (a *app) keyMount(named string, pairs []keyPath) (place.Mount, error) {
 	if named != "" {
 		return findMount(named)
 	}
@@ -50,7 +50,16 @@ func keyMount(named string, pairs []keyPath) (place.Mount, error) {
 	if found.MountPoint != "" {
 		return found, nil
 	}
-	return onlyMount("choose one with --mount MOUNTPOINT")
+	return a.defaultMount("choose one with --mount MOUNTPOINT")
+}
+
+// needsMount returns an error for a served directory, in whose files a command on paths of the
+// kernel can't work.
+func needsMount(m place.Mount, verb, instead string) error {
+	if !m.IsServed() {
+		return nil
+	}
+	return usage(fmt.Errorf("hmcfs %s reads and writes files of a mount, and the daemon of %s has none; %s", verb, m.MountPoint, instead))
 }
 
 // mountOfPath returns the mount that contains a path, which need not exist yet.
@@ -71,24 +80,24 @@ func isOn(m place.Mount, path string) bool {
 	return ok && at.MountPoint == m.MountPoint
 }
 
-// onlyMount returns the mount if there is only one. which is the remedy if there are
+// onlyMount returns the mount or the served directory if there is only one. which is the remedy if there are
 // several.
-func onlyMount(which string) (place.Mount, error) {
+func (a *app) onlyMount(which string) (place.Mount, error) {
 	all, err := place.Mounts()
 	if err != nil {
 		return place.Mount{}, err
 	}
 	var points []string
 	var last place.Mount
-	for _, m := range all {
-		if m.IsHMCFS() && !slices.Contains(points, m.MountPoint) {
+	for _, m := range slices.Concat(all, a.host().Served()) {
+		if (m.IsHMCFS() || m.IsServed()) && !slices.Contains(points, m.MountPoint) {
 			points = append(points, m.MountPoint)
 			last = m
 		}
 	}
 	switch len(points) {
 	case 0:
-		return place.Mount{}, notMounted("there is no hmcfs mount; mount one first: hmcfs mount MOUNTPOINT")
+		return place.Mount{}, notMounted("there is no hmcfs mount; mount one first: hmcfs mount MOUNTPOINT, or do without: hmcfs serve DIR")
 	case 1:
 		return last, nil
 	}
@@ -173,3 +182,9 @@ func (a keyVerbs) reason(ctx context.Context, m place.Mount, key string, publish
 	}
 	return err
 }
+
+// The ways to do without the commands on paths of a mount.
+const (
+	insteadOfPut = "copy the file with hmcfs cp PATH hmc:DEVICE/NAME, and publish it with hmcfs mv hmc:DEVICE/NAME hmc:publish/KEY"
+	insteadOfGet = "copy it with hmcfs cp hmc:keys/KEY PATH (or hmc:publish/KEY)"
+)

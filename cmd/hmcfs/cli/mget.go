@@ -72,7 +72,10 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	if g.m, err = keyMount(f.mount, pairs); err != nil {
+	if g.m, err = a.keyMount(f.mount, pairs); err == nil {
+		err = needsMount(g.m, "mget", insteadOfGet)
+	}
+	if err != nil {
 		return err
 	}
 	if toOutput {

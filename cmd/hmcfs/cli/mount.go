@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -27,17 +28,41 @@ func (a *app) mountVerb() *cobra.Command {
 			"  hmcfs mount --node b --peer a=10.0.0.1:7070 --listen 10.0.0.2:7070 --secret-file F /mnt/hmc",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
-	m := &mountRun{app: a, flags: addOptions(cmd)}
+	return a.daemonVerb(cmd, &mountRun{app: a, flags: addOptions(cmd, nil)})
+}
+
+func (a *app) serveVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve [flags] DIR",
+		Short: "Serve the devices of this machine without a mount",
+		Long: "Run the daemon of hmcfs mount without a mount, for machines that permit none, such as containers\n" +
+			"without /dev/fuse: the same devices, records, keys, cluster and metrics. DIR takes the place of the\n" +
+			"mount point: it is created if it is missing, must be empty, and gets one file that names the\n" +
+			"daemon's socket. Other commands, and clients in Go and Python, find the daemon by DIR or a path\n" +
+			"below it; the files are named hmc:DEVICE/PATH. End it with hmcfs umount DIR.",
+		Example: "  hmcfs serve ~/hmc\n" +
+			"  hmcfs cp weights.npy hmc:cuda0/weights.npy\n" +
+			"  hmcfs umount --keep ~/hmc",
+		Args: arguments(1, 1, "one DIR"),
+	}
+	return a.daemonVerb(cmd, &mountRun{app: a, flags: addOptions(cmd, func(p *config.Option) bool { return p.OfMount }), noMount: true})
+}
+
+// daemonVerb adds to a command what starts a daemon.
+func (a *app) daemonVerb(cmd *cobra.Command, m *mountRun) *cobra.Command {
 	cmd.Flags().BoolVarP(&m.foreground, "foreground", "f", false, "Stay in the foreground and log to standard error.")
 	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "Descriptor on which a daemon reports that it is ready.")
 	cmd.Flags().Lookup("ready-fd").Hidden = true
 	return runs(cmd, m.run)
 }
 
-// mountRun is one execution of the mount command: of the one that the user calls, or of the
-// daemon that it starts.
+// mountRun is one execution of the mount or the serve command: of the one that the user calls,
+// or of the daemon that it starts.
 type mountRun struct {
 	*app
+
+	// noMount is set for serve.
+	noMount    bool
 	flags      *optionFlags
 	foreground bool
 	readyFD    int
@@ -49,6 +74,9 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	settings, err := m.flags.resolve(m.app)
 	if err != nil {
 		return err
+	}
+	if m.noMount && settings.ReadOnly() {
+		return usage(errors.New("option ro: hmcfs serve has no mount to be read-only; remove ro from the config file and from HMCFS_OPTION"))
 	}
 	// Read the files before the daemon changes its working directory.
 	if m.proofs, err = readProofs(settings); err != nil {
@@ -62,7 +90,7 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return usage(err)
 	}
-	if err := daemon.CheckMountPoint(mountPoint); err != nil {
+	if err := daemon.CheckMountPoint(mountPoint, m.noMount); err != nil {
 		return err
 	}
 	if settings.Debug {
@@ -98,11 +126,15 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	}
 	defer closeCalls()
 	return daemon.Run(ctx, daemon.Options{
-		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
 				m.note("%s", w)
+			}
+			if m.noMount {
+				m.note("%s is served; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+				return
 			}
 			m.note("%s is mounted; unmount it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
 		},
@@ -134,7 +166,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	}
 	defer closeCalls()
 	err = daemon.Run(ctx, daemon.Options{
-		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})

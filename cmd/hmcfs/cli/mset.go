@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -40,9 +42,12 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	if err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
+	m, err := a.keyMount(f.mount, pairs)
 	if err != nil {
 		return err
+	}
+	if m.IsServed() || slices.ContainsFunc(pairs, func(p keyPath) bool { return isHMC(p.path) }) {
+		return a.msetThrough(ctx, m, device, pairs, f)
 	}
 	dir, err := deviceDir(m, device)
 	if err != nil {
@@ -56,6 +61,51 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 		r.settle(i, a.reason(ctx, m, p.key, false, msetOne(ctx, m, dir, p, r, i)))
 	}
 	return r.finish(ctx, *f.asJSON, nil)
+}
+
+// msetThrough is mset through a session.
+func (a keyVerbs) msetThrough(ctx context.Context, m place.Mount, device string, pairs []keyPath, f *keyFlags) error {
+	t := &trees{app: a.app, mount: m.MountPoint, sessions: map[string]*sessionTree{}}
+	defer t.close()
+	r := a.newKeyReport("mset", pairs, namedLine)
+	for i, p := range pairs {
+		if ctx.Err() != nil {
+			break
+		}
+		r.settle(i, t.setKey(ctx, device, p, &r.rows[i]))
+	}
+	return r.finish(ctx, *f.asJSON, nil)
+}
+
+// setKey gives a file its key. A file from outside the daemon is copied into the directory of a
+// device first.
+func (t *trees) setKey(ctx context.Context, device string, p keyPath, row *keyRow) error {
+	text := p.path
+	_, inside := mountOfPath(text)
+	if inside = inside || isHMC(text); !inside {
+		text = hmcPrefix + device + "/" + p.key
+		o := copier.Options{New: true}
+		if err := t.throughSession(ctx, []string{p.path, text}, &o); err != nil {
+			return err
+		}
+		sum, err := copier.Copy(ctx, []string{p.path}, text, o)
+		if err != nil {
+			return err
+		}
+		row.Path, row.Bytes, row.Way, row.Seconds = text, sum.Bytes, sum.Files[0].Path, sum.Seconds
+	}
+	s, name, err := t.find(ctx, text)
+	if err != nil {
+		return err
+	}
+	err = named(text, s.SetAttribute(name, keyXattr, []byte(p.key)))
+	if errors.Is(err, fs.ErrExist) {
+		err = hinted(fmt.Errorf("key %s names another object: %w", p.key, hetero.ErrExist), "hmcfs del removes the key from it")
+	}
+	if err != nil && !inside {
+		_ = s.Remove(name) // it is only a copy
+	}
+	return err
 }
 
 func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {

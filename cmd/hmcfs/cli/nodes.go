@@ -39,7 +39,7 @@ func (a *app) nodesVerb() *cobra.Command {
 		var m place.Mount
 		var err error
 		if len(args) == 0 {
-			m, err = onlyMount("choose one with MOUNTPOINT")
+			m, err = a.onlyMount("choose one with MOUNTPOINT")
 		} else {
 			m, err = findMount(args[0])
 		}

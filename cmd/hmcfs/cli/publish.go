@@ -57,7 +57,10 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	if err != nil {
 		return err
 	}
-	m, err := keyMount(f.mount, pairs)
+	m, err := a.keyMount(f.mount, pairs)
+	if err == nil {
+		err = needsMount(m, "publish", insteadOfPut)
+	}
 	if err != nil {
 		return err
 	}

@@ -23,15 +23,17 @@ import (
 
 func (a *app) statVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stat [--json] FILE...",
+		Use:   "stat [--mount MOUNTPOINT] [--json] FILE...",
 		Short: "Show where a file's bytes are",
 		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
-			"transfer. Extents and exports are shown only to root and to the user who mounted.",
+			"transfer. Extents and exports are shown only to root and to the user who mounted.\n\n" + hmcText,
 		Args: arguments(1, -1, "at least one FILE"),
 	}
+	t := a.addMount(cmd)
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		return a.statAll(ctx, args, *asJSON)
+		defer t.close()
+		return t.statAll(ctx, args, *asJSON)
 	})
 }
 
@@ -45,31 +47,31 @@ type statRow struct {
 	ExtentsKnown bool `json:"extents_known"`
 }
 
-func (a *app) statAll(ctx context.Context, files []string, asJSON bool) error {
+func (t *trees) statAll(ctx context.Context, files []string, asJSON bool) error {
 	rows := []statRow{}
 	var first error
 	for _, f := range files {
-		row, err := a.stat(ctx, f)
+		row, err := t.stat(ctx, f)
 		if err != nil {
 			if len(files) == 1 {
 				return err
 			}
-			printError(a.Stderr, err)
+			printError(t.Stderr, err)
 			first = err
 			continue
 		}
 		rows = append(rows, row)
 	}
 	if asJSON {
-		if err := printJSON(a.Stdout, rows); err != nil {
+		if err := printJSON(t.Stdout, rows); err != nil {
 			return err
 		}
 	} else {
 		for i, r := range rows {
 			if i > 0 {
-				fmt.Fprintln(a.Stdout)
+				fmt.Fprintln(t.Stdout)
 			}
-			if err := printStat(a.Stdout, r); err != nil {
+			if err := printStat(t.Stdout, r); err != nil {
 				return err
 			}
 		}
@@ -83,7 +85,10 @@ func (a *app) statAll(ctx context.Context, files []string, asJSON bool) error {
 	return &codeError{code: exitPartial, err: errSilent}
 }
 
-func (a *app) stat(ctx context.Context, file string) (statRow, error) {
+func (t *trees) stat(ctx context.Context, file string) (statRow, error) {
+	if inServed(file) || isHMC(file) {
+		return t.statOf(ctx, file)
+	}
 	st, err := os.Stat(file)
 	if err != nil {
 		return statRow{}, err
@@ -96,26 +101,62 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 	if err != nil {
 		return statRow{}, err
 	}
-	row := statRow{File: file, Type: typeOf(st.Mode()), Object: objectFromXattrs(file)}
-	row.Ino, row.Size, row.Allocated = metadata.Ino(sys.Ino), uint64(st.Size()), uint64(sys.Blocks)*512
-	c, err := a.connect(ctx, m)
+	row := newStatRow(file, st.Mode(), sys, func(name string) string { return xattr(file, name) })
+	c, err := t.connect(ctx, m)
 	if client.IsForbidden(err) {
 		return row, nil
 	}
 	if err != nil {
 		return row, err
 	}
-	o, err := c.Object(ctx, row.Ino)
+	return row, row.fill(ctx, c)
+}
+
+// statOf is stat for a file that is reached through a session.
+func (t *trees) statOf(ctx context.Context, file string) (statRow, error) {
+	s, name, err := t.find(ctx, file)
+	if err != nil {
+		return statRow{}, err
+	}
+	st, err := s.Stat(name)
+	if err != nil {
+		return statRow{}, named(file, err)
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return statRow{}, fmt.Errorf("%s: no inode number", file)
+	}
+	row := newStatRow(file, st.Mode(), sys, func(attribute string) string {
+		value, err := s.Attribute(name, attribute)
+		if err != nil {
+			return "" // it has none
+		}
+		return strings.TrimRight(string(value), "\x00\n")
+	})
+	return row, row.fill(ctx, s.client)
+}
+
+func newStatRow(file string, mode fs.FileMode, sys *syscall.Stat_t, xattr func(string) string) statRow {
+	row := statRow{File: file, Type: typeOf(mode), Object: objectFromXattrs(xattr)}
+	row.Ino, row.Size, row.Allocated = metadata.Ino(sys.Ino), uint64(sys.Size), uint64(sys.Blocks)*512
+	return row
+}
+
+// fill adds what the daemon knows, if this user may see it.
+func (r *statRow) fill(ctx context.Context, c *client.Client) error {
+	o, err := c.Object(ctx, r.Ino)
 	switch {
+	case client.IsForbidden(err):
+		return nil
 	case client.IsNotFound(err):
 		// It is a file of hmcfs itself, such as .hmcfs/stats.
-		row.ExtentsKnown = true
-		return row, nil
+		r.ExtentsKnown = true
+		return nil
 	case err != nil:
-		return row, err
+		return err
 	}
-	row.Object, row.ExtentsKnown = o, true
-	return row, nil
+	r.Object, r.ExtentsKnown = o, true
+	return nil
 }
 
 // typeOf returns the type of a file for the output.
@@ -146,8 +187,8 @@ func mountOfDev(file string, dev uint64) (place.Mount, error) {
 }
 
 // objectFromXattrs returns what any user who may read the file can know about it.
-func objectFromXattrs(file string) adminapi.Object {
-	get := func(name string) string { return xattr(file, "user.hmc."+name) }
+func objectFromXattrs(xattr func(string) string) adminapi.Object {
+	get := func(name string) string { return xattr("user.hmc." + name) }
 	o := adminapi.Object{
 		Device: metadata.DeviceName(get("device")), State: get("state"), Dtype: get("dtype"), Shape: get("shape"),
 		Blobs: get("blobs"), Key: get("key"), LastPath: get("path"), Extents: []adminapi.Extent{},

@@ -38,13 +38,19 @@ func (a *app) statusVerb() *cobra.Command {
 }
 
 func printStatus(w io.Writer, st adminapi.Status) error {
-	field(w, "mount point", st.MountPoint)
+	if st.Served {
+		field(w, "served at", st.MountPoint+", without a mount")
+	} else {
+		field(w, "mount point", st.MountPoint)
+	}
 	field(w, "version", st.Version)
 	field(w, "process", fmt.Sprintf("%d of user %d, up %s", st.PID, st.UID,
 		(time.Duration(st.UptimeSeconds)*time.Second).String()))
-	field(w, "passthrough", passthroughText(st.Passthrough))
+	if !st.Served {
+		field(w, "passthrough", passthroughText(st.Passthrough))
+	}
 	field(w, "access", accessText(st))
-	field(w, "at unmount", map[bool]string{true: "keeps the host tier and the records", false: "frees everything"}[st.Keep])
+	field(w, map[bool]string{false: "at unmount", true: "at its end"}[st.Served], map[bool]string{true: "keeps the host tier and the records", false: "frees everything"}[st.Keep])
 	field(w, "state", st.StateDir)
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)

@@ -64,6 +64,9 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 		return err
 	}
 	defer func() { _ = s.c.Close() }() // reserved publications are offered again
+	if err = needsMount(s.m, "subscribe", insteadOfGet); err != nil {
+		return err
+	}
 	if toOutput {
 		s.r.line = nil
 	}

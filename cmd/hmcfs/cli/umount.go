@@ -18,11 +18,12 @@ func (a *app) umountVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "umount [--keep] [--force] MOUNTPOINT",
 		Aliases: []string{"unmount"},
-		Short:   "Unmount and free the memory",
+		Short:   "Unmount, or end a served daemon, and free the memory",
 		Long: "Unmount, and return when the daemon has cleaned up and exited. All objects are freed, as with\n" +
 			"tmpfs, unless --keep leaves the host tier and the records for the next mount. If the daemon is\n" +
 			"dead, its mount is removed, and what the next mount can use stays. If the daemon runs but does\n" +
-			"not answer, --force removes the mount.",
+			"not answer, --force removes the mount. A daemon started by hmcfs serve ends in the same way;\n" +
+			"MOUNTPOINT then is its directory.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool
@@ -40,6 +41,9 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 		return err
 	}
 	m, found, err := place.MountAt(mountPoint)
+	if served, is := place.ServedAt(mountPoint); is && err == nil && (!found || !m.IsHMCFS()) {
+		return a.end(ctx, served, r)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -60,6 +64,26 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	}
 	return err
 }
+
+// end ends a daemon without a mount, or removes what a dead one left in its directory.
+func (a *app) end(ctx context.Context, m place.Mount, r adminapi.UmountRequest) error {
+	c, p, err := a.findDaemon(ctx, m)
+	if errors.Is(err, client.ErrNoDaemon) {
+		if !a.mayClean(m) {
+			return err
+		}
+		place.CleanServed(m.MountPoint)
+		a.note("the daemon of %s was dead; the next one there recovers what it can", m.MountPoint)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.umountLiving(ctx, c, p, r)
+}
+
+// mayClean reports whether this user may remove the remains of a daemon.
+func (a *app) mayClean(m place.Mount) bool { return a.UID == 0 || a.UID == m.Owner() }
 
 // umountUnresponsive has the kernel remove a mount whose daemon does not answer. The daemon
 // still runs: its resources are freed when it resumes, or is killed.

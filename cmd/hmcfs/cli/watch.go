@@ -73,7 +73,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 		}
 		keys = keysOf(pairs)
 	}
-	m, err := keyMount(f.mount, nil)
+	m, err := a.keyMount(f.mount, nil)
 	if err != nil {
 		return err
 	}

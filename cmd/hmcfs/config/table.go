@@ -27,6 +27,8 @@ type Option struct {
 	Default string
 	// Doc describes the option in one or two sentences.
 	Doc string
+	// OfMount is set for an option that concerns only the mount, and not a daemon without one.
+	OfMount bool
 
 	set func(o *Options, texts []string) error
 	get func(o *Options) any
@@ -96,16 +98,16 @@ func localTable() []*Option {
 			"Give other users access, subject to modes and owners. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
 		flag("keep", func(o *Options) *bool { return &o.Keep },
 			"On unmount, leave the host tier and all records for the next mount instead of removing them."),
-		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
-			"auto lets the kernel serve host files directly where it can; off serves them from the daemon."),
+		ofMount(text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
+			"auto lets the kernel serve host files directly where it can; off serves them from the daemon.")),
 		size("read-ahead", fs.DefaultReadAhead, func(o *Options) *devices.Size { return &o.ReadAhead },
 			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 disables read-ahead."),
-		size("max-write", fs.DefaultMaxWrite, func(o *Options) *devices.Size { return &o.MaxWrite },
-			"Largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
-		number("max-background", fs.DefaultMaxBackground, func(o *Options) *int { return &o.MaxBackground },
-			"Number of background requests that the kernel keeps in flight."),
-		duration("cache-timeout", fs.DefaultCacheTimeout, func(o *Options) *time.Duration { return &o.CacheTimeout },
-			"How long the kernel caches names and attributes."),
+		ofMount(size("max-write", fs.DefaultMaxWrite, func(o *Options) *devices.Size { return &o.MaxWrite },
+			"Largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit.")),
+		ofMount(number("max-background", fs.DefaultMaxBackground, func(o *Options) *int { return &o.MaxBackground },
+			"Number of background requests that the kernel keeps in flight.")),
+		ofMount(duration("cache-timeout", fs.DefaultCacheTimeout, func(o *Options) *time.Duration { return &o.CacheTimeout },
+			"How long the kernel caches names and attributes.")),
 		flag("list-views", func(o *Options) *bool { return &o.ListViews },
 			"List the directory FILE.tensors beside each .safetensors and .npy file; without this option it can be opened by name but is not listed."),
 		size("chunk-size", transport.DefaultChunkSize, func(o *Options) *devices.Size { return &o.ChunkSize },
@@ -122,9 +124,9 @@ func localTable() []*Option {
 			"File that describes how the devices are connected: a topology.json, or a rank table or topology file of HCCL. Default: as the kernel and the devices report."),
 		text("numa", kindWords, "auto", func(o *Options) *string { return &o.NUMA },
 			"auto keeps threads that move bytes of a card on the processors of its NUMA node, if there are several nodes; off leaves that to the kernel."),
-		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
+		ofMount(words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, strictatime, or any option of this table by its key "+
-				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
+				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`)),
 		list("limit", func(o *Options) *[]string { return &o.Limits },
 			"Limit on the records of one user or one inode, as NAME=VALUE: user-names, user-xattr-bytes, inode-xattrs or inode-xattr-bytes; may be given several times. Default: user-names=500000, user-xattr-bytes=64MiB, inode-xattrs=256, inode-xattr-bytes=256KiB. The limits on users do not apply to root."),
 		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
@@ -196,6 +198,12 @@ func scalar[T any](name, kind, byDefault string, parse func(string) (T, error), 
 		},
 		get: func(o *Options) any { return *field(o) },
 	}
+}
+
+// ofMount marks an option that concerns only the mount.
+func ofMount(p *Option) *Option {
+	p.OfMount = true
+	return p
 }
 
 func text(name, kind, byDefault string, field func(*Options) *string, doc string) *Option {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,6 +23,9 @@ type Options struct {
 	New bool
 	// Off and Len select the bytes of each source; a Len of 0 means all bytes after Off.
 	Off, Len int64
+	// Find returns the tree, and the name in it, of a file that is not reached through the
+	// kernel, and false for all others. Nil knows none. Equal trees are one.
+	Find func(path string) (Tree, string, bool)
 	// Buffer is the size of one read and write. Default 4 MiB.
 	Buffer devices.Size
 	// Started receives the total size of all regular files before the first is copied,
@@ -86,7 +88,7 @@ func usagef(format string, args ...any) error {
 
 // job is one file or directory to copy.
 type job struct {
-	source, target string
+	source, target spot
 	info           fs.FileInfo
 }
 
@@ -125,8 +127,8 @@ type copier struct {
 
 // plan pairs sources with targets and checks for errors before anything is changed.
 func (c *copier) plan(sources []string, target string) ([]job, error) {
-	into := false
-	if st, err := os.Stat(target); err == nil {
+	into, to := false, c.at(target)
+	if st, err := to.stat(); err == nil {
 		into = st.IsDir()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -138,13 +140,14 @@ func (c *copier) plan(sources []string, target string) ([]job, error) {
 	}
 	var jobs []job
 	for _, s := range sources {
-		info, err := os.Stat(s)
+		from := c.at(s)
+		info, err := from.stat()
 		if err != nil {
 			return nil, err
 		}
-		j := job{source: s, target: target, info: info}
+		j := job{source: from, target: to, info: info}
 		if into {
-			j.target = filepath.Join(target, filepath.Base(filepath.Clean(s)))
+			j.target = to.in(from.base())
 		}
 		if err := c.check(j); err != nil {
 			return nil, err
@@ -155,39 +158,43 @@ func (c *copier) plan(sources []string, target string) ([]job, error) {
 }
 
 func (c *copier) check(j job) error {
+	source, target := j.source.text, j.target.text
 	if j.info.IsDir() && !c.opts.Recursive {
-		return usagef("%s is a directory; copy it with -r", j.source)
+		return usagef("%s is a directory; copy it with -r", source)
 	}
-	st, err := os.Stat(j.target)
+	st, err := j.target.stat()
 	switch {
-	case err == nil && os.SameFile(st, j.info):
-		return usagef("%s and %s are the same file", j.source, j.target)
+	case err == nil && j.target.same(st, j.source, j.info):
+		return usagef("%s and %s are the same file", source, target)
 	case err == nil && st.IsDir() && !j.info.IsDir():
-		return usagef("%s is a directory; %s is not", j.target, j.source)
+		return usagef("%s is a directory; %s is not", target, source)
 	case err == nil && !st.IsDir() && j.info.IsDir():
-		return usagef("%s is a directory; %s is not", j.source, j.target)
+		return usagef("%s is a directory; %s is not", source, target)
 	}
-	if j.info.IsDir() && liesIn(j.target, j.info) {
-		return usagef("%s is inside %s; copying it there would never end", j.target, j.source)
+	if j.info.IsDir() && liesIn(j.target, j.source, j.info) {
+		return usagef("%s is inside %s; copying it there would never end", target, source)
 	}
 	return nil
 }
 
-// liesIn reports whether a path, which need not exist yet, is below a directory.
-func liesIn(path string, dir fs.FileInfo) bool {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return false
-	}
-	for {
-		if st, err := os.Stat(abs); err == nil && os.SameFile(st, dir) {
-			return true
-		}
-		up := filepath.Dir(abs)
-		if up == abs {
+// liesIn reports whether a file, which need not exist yet, is below a directory.
+func liesIn(at, dir spot, info fs.FileInfo) bool {
+	if at.isLocal() {
+		abs, err := filepath.Abs(at.name)
+		if err != nil {
 			return false
 		}
-		abs = up
+		at.name = abs
+	}
+	for {
+		if st, err := at.stat(); err == nil && at.same(st, dir, info) {
+			return true
+		}
+		up := filepath.Dir(at.name)
+		if up == at.name {
+			return false
+		}
+		at.name = up
 	}
 }
 
@@ -199,15 +206,26 @@ func (c *copier) total(roots []job) int64 {
 			sum += p.end - p.off
 			continue
 		}
-		filepath.WalkDir(r.source, func(_ string, d fs.DirEntry, err error) error { //nolint:errcheck // the sum is only for the progress bar
-			if err != nil || !d.Type().IsRegular() {
-				return nil
-			}
-			if info, err := d.Info(); err == nil {
+		sum += below(r.source)
+	}
+	return sum
+}
+
+// below returns the size of all regular files in a directory, as far as it can be read.
+func below(dir spot) (sum int64) {
+	entries, err := dir.tree.ReadDir(dir.name)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		switch {
+		case e.IsDir():
+			sum += below(dir.in(e.Name()))
+		case e.Type().IsRegular():
+			if info, err := e.Info(); err == nil {
 				sum += info.Size()
 			}
-			return nil
-		})
+		}
 	}
 	return sum
 }

@@ -1,5 +1,5 @@
 // Package copier copies files as `hmcfs cp` does ([Copy]), or to a stream ([Pour],
-// [Drain]). Between two files on one mount it uses copy_file_range, so that devices
+// [Drain]). Files need not be the kernel's ([Tree]). Between two files on one mount it uses copy_file_range, so that devices
 // copy directly; otherwise it uses large buffers, and reads and writes at the same
 // time.
 //

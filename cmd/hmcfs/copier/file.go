@@ -19,16 +19,20 @@ import (
 )
 
 func (c *copier) file(ctx context.Context, j job) File {
-	out := File{Source: j.source, Target: j.target}
+	out := File{Source: j.source.text, Target: j.target.text}
 	begun := time.Now()
-	out.Err = c.content(ctx, j, &out)
+	if j.source.isLocal() && j.target.isLocal() {
+		out.Err = c.content(ctx, j, &out)
+	} else {
+		out.Err = c.between(ctx, j, &out)
+	}
 	out.Seconds = time.Since(begun).Seconds()
 	return out
 }
 
 // content copies the content of a file, and sets what out says about it.
 func (c *copier) content(ctx context.Context, j job, out *File) error {
-	src, err := os.Open(j.source)
+	src, err := os.Open(j.source.name)
 	if err != nil {
 		return err
 	}
@@ -59,7 +63,7 @@ func (c *copier) content(ctx context.Context, j job, out *File) error {
 		left = giveUp(dst, made, m.consistent)
 	}
 	if err = cmp.Or(err, dst.Close()); err != nil && ctx.Err() != nil {
-		err = &interruptedError{j.source, left}
+		err = &interruptedError{j.source.text, left}
 	}
 	return err
 }
@@ -67,20 +71,20 @@ func (c *copier) content(ctx context.Context, j job, out *File) error {
 // target opens the file to write; made is set if it did not exist.
 func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err error) {
 	const create = os.O_RDWR | os.O_CREATE | os.O_EXCL
-	dst, err = os.OpenFile(j.target, create, 0o600)
+	dst, err = os.OpenFile(j.target.name, create, 0o600)
 	if err == nil || c.opts.New || !errors.Is(err, fs.ErrExist) {
 		return dst, err == nil, err
 	}
-	dst, err = os.OpenFile(j.target, os.O_RDWR, 0)
+	dst, err = os.OpenFile(j.target.name, os.O_RDWR, 0)
 	if err != nil && errors.Is(err, fs.ErrPermission) {
 		// Writing does not require permission to read.
-		dst, err = os.OpenFile(j.target, os.O_WRONLY, 0)
+		dst, err = os.OpenFile(j.target.name, os.O_WRONLY, 0)
 	}
 	if err != nil && c.opts.Force {
-		if err = os.Remove(j.target); err != nil {
+		if err = os.Remove(j.target.name); err != nil {
 			return nil, false, err
 		}
-		dst, err = os.OpenFile(j.target, create, 0o600)
+		dst, err = os.OpenFile(j.target.name, create, 0o600)
 		return dst, err == nil, err
 	}
 	if err != nil {
@@ -89,7 +93,7 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 	// A link in the tree may lead to the source itself, which must not be truncated before
 	// it is read.
 	if now, serr := dst.Stat(); serr != nil || os.SameFile(now, info) {
-		return nil, false, errors.Join(usagef("%s and %s are the same file", j.source, j.target), dst.Close())
+		return nil, false, errors.Join(usagef("%s and %s are the same file", j.source.text, j.target.text), dst.Close())
 	}
 	if err := dst.Truncate(0); err != nil {
 		return nil, false, errors.Join(err, dst.Close())
@@ -124,7 +128,7 @@ func giveUp(dst *os.File, made bool, consistent int64) string {
 
 // copyTensorFacts copies the tensor attributes, if both files are on a mount.
 func copyTensorFacts(src, dst *os.File) {
-	for _, name := range []string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"} {
+	for _, name := range facts() {
 		if value := fileXattr(src, name); value != "" {
 			unix.Fsetxattr(int(dst.Fd()), name, []byte(value), 0) //nolint:errcheck // an error means that the target is not an hmcfs file
 		}

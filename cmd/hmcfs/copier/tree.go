@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // tree copies one file, symbolic link or directory. After an interrupt it does nothing.
 func (c *copier) tree(ctx context.Context, j job) {
 	switch {
 	case ctx.Err() != nil:
-		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not started"}})
+		c.ended(File{Source: j.source.text, Target: j.target.text, Err: &interruptedError{j.source.text, "it was not started"}})
 	case j.info.IsDir():
 		c.directory(ctx, j)
 	case j.info.Mode()&fs.ModeSymlink != 0:
@@ -21,7 +19,7 @@ func (c *copier) tree(ctx context.Context, j job) {
 	case j.info.Mode().IsRegular():
 		c.ended(c.file(ctx, j))
 	default:
-		c.ended(File{Source: j.source, Target: j.target, Err: fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source)})
+		c.ended(File{Source: j.source.text, Target: j.target.text, Err: fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source.text)})
 	}
 }
 
@@ -41,15 +39,15 @@ func (e *interruptedError) Is(target error) bool { return target == context.Canc
 // that one without write permission can be filled.
 func (c *copier) directory(ctx context.Context, j job) {
 	fault := func(err error) {
-		c.ended(File{Source: j.source, Target: j.target, Err: err})
+		c.ended(File{Source: j.source.text, Target: j.target.text, Err: err})
 	}
-	err := os.Mkdir(j.target, 0o700)
+	err := j.target.tree.Mkdir(j.target.name, 0o700)
 	made := err == nil
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		fault(err)
 		return
 	}
-	entries, err := os.ReadDir(j.source)
+	entries, err := j.source.tree.ReadDir(j.source.name)
 	if err != nil {
 		fault(err)
 		return
@@ -60,10 +58,10 @@ func (c *copier) directory(ctx context.Context, j job) {
 			fault(err)
 			continue
 		}
-		c.tree(ctx, job{source: filepath.Join(j.source, e.Name()), target: filepath.Join(j.target, e.Name()), info: info})
+		c.tree(ctx, job{source: j.source.in(e.Name()), target: j.target.in(e.Name()), info: info})
 	}
 	if made {
-		if err := os.Chmod(j.target, j.info.Mode().Perm()); err != nil {
+		if err := j.target.tree.Chmod(j.target.name, j.info.Mode().Perm()); err != nil {
 			fault(err)
 		}
 	}
@@ -72,13 +70,13 @@ func (c *copier) directory(ctx context.Context, j job) {
 // symlink recreates a link inside a tree. A link that was named as a source was followed
 // before.
 func (c *copier) symlink(j job) {
-	f := File{Source: j.source, Target: j.target}
-	text, err := os.Readlink(j.source)
+	f := File{Source: j.source.text, Target: j.target.text}
+	text, err := j.source.tree.ReadLink(j.source.name)
 	if err == nil {
-		err = os.Symlink(text, j.target)
+		err = j.target.tree.Symlink(text, j.target.name)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		if now, rerr := os.Readlink(j.target); rerr == nil && now == text {
+		if now, rerr := j.target.tree.ReadLink(j.target.name); rerr == nil && now == text {
 			err = nil
 		}
 	}

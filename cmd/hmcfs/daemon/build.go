@@ -26,11 +26,11 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
+		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.serveFiles, d.listen, d.announce,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
+			return fmt.Errorf("%s %s: %w", d.verb(), d.opts.Places.MountPoint, err)
 		}
 		if err := step(ctx, &back); err != nil {
 			return err
@@ -47,27 +47,36 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 		return err
 	}
 	holder := place.Holder{
-		PID: os.Getpid(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
+		PID: os.Getpid(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Served: d.opts.NoMount,
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
-		return refused(p.MountPoint+" is already mounted", err, "unmount it first: hmcfs umount "+p.MountPoint)
+		return refused(p.MountPoint+" is already in use", err, "end that first: hmcfs umount "+p.MountPoint)
 	}
 	back.push(func() {
 		d.lock.Remove()
 		p.Clean()
 	})
 	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
-		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or use another --state-dir")
+		return refused("state directory "+p.State+" is in use", err, "end that daemon, or use another --state-dir")
 	}
 	back.push(d.stateLock.Release)
-	return clearMountPoint(p.MountPoint)
+	if !d.opts.NoMount {
+		return clearMountPoint(p.MountPoint)
+	}
+	if err = place.MakeServed(p.MountPoint); err == nil {
+		err = clearMountPoint(p.MountPoint)
+	}
+	if err == nil {
+		err = place.CheckServed(p.MountPoint, d.opts.UID)
+	}
+	return err
 }
 
 // endingLimit bounds the wait for a daemon that is shutting down.
 const endingLimit = 15 * time.Second
 
-// acquire locks a file. A holder without a mount is about to exit, as after umount(8),
+// acquire locks a file. A holder whose mount is gone is about to exit, as after umount(8),
 // which doesn't wait for the daemon; acquire waits for such a holder.
 func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -75,7 +84,7 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 	for limit := time.Now().Add(endingLimit); ; {
 		l, err := place.Acquire(path, h)
 		held, isHeld := errors.AsType[*place.HeldError](err)
-		if !isHeld || held.Holder.MountPoint == "" || time.Now().After(limit) {
+		if !isHeld || held.Holder.MountPoint == "" || held.Holder.Served || time.Now().After(limit) {
 			return l, err
 		}
 		if at, merr := place.MountsAt(held.Holder.MountPoint); merr != nil || slices.ContainsFunc(at, place.Mount.IsHMCFS) {
@@ -277,18 +286,22 @@ func (d *Daemon) rootMode() metadata.Mode {
 	return 0o755
 }
 
-func (d *Daemon) mount(ctx context.Context, back *undo) error {
-	s := d.opts.Settings
-	server, err := fs.Mount(ctx, fs.Options{
-		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), Tree: d.tree, MountPoint: d.opts.Places.MountPoint,
-		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
-		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
-		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
-		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
-		Config: d.configJSON, Stats: d.statsJSON, Topology: d.topologyJSON, Logger: d.opts.Logger, Debug: s.Debug,
-	})
+// serveFiles makes the files reachable: through the kernel and sessions or, without a mount,
+// through sessions alone.
+func (d *Daemon) serveFiles(ctx context.Context, back *undo) error {
+	o := d.fileOptions()
+	if d.opts.NoMount {
+		d.files = fs.NewFiles(o)
+		back.push(d.files.Close)
+		return nil
+	}
+	server, err := fs.Mount(ctx, o)
 	if err != nil {
-		return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
+		err = fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
+		if errors.Is(err, fs.ErrNoFUSE) {
+			err = fmt.Errorf("%w; or do without a mount: hmcfs serve %s", err, d.opts.Places.MountPoint)
+		}
+		return err
 	}
 	d.server, d.files = server, server.Files()
 	go func() {
@@ -302,24 +315,59 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	return nil
 }
 
-func (d *Daemon) listen(ctx context.Context, _ *undo) error {
+func (d *Daemon) fileOptions() fs.Options {
+	s := d.opts.Settings
+	return fs.Options{
+		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), Tree: d.tree, MountPoint: d.opts.Places.MountPoint,
+		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
+		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
+		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
+		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
+		Config: d.configJSON, Stats: d.statsJSON, Topology: d.topologyJSON, Logger: d.opts.Logger, Debug: s.Debug,
+	}
+}
+
+// verb returns the verb of the command line that starts such a daemon.
+func (d *Daemon) verb() string {
+	if d.opts.NoMount {
+		return "serve"
+	}
+	return "mount"
+}
+
+func (d *Daemon) listen(ctx context.Context, back *undo) error {
 	calls := admin.NewCalls(d.opts.AccessLog)
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Cluster: d.Cluster, Limits: d.limits,
 		Calls:      calls,
-		Operations: func() []fs.OperationStats { return d.server.Status().Operations },
+		Operations: func() []fs.OperationStats { return d.files.Status().Operations },
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
 		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Files: d.files, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Calls: calls, Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
+	if err == nil {
+		back.push(func() { d.admin.Close(context.WithoutCancel(ctx)) }) //nolint:errcheck // the error that led here is reported
+	}
 	return err
+}
+
+// announce lets others find a daemon without a mount. A mount announces itself.
+func (d *Daemon) announce(context.Context, *undo) error {
+	if !d.opts.NoMount {
+		return nil
+	}
+	config, err := d.configJSON()
+	if err != nil {
+		return err
+	}
+	return place.Announce(d.opts.Places.MountPoint, config, d.opts.Settings.AllowOther)
 }
 
 // limits returns the limits of users and files, with the number of refusals.
 func (d *Daemon) limits() []metadata.LimitStatus {
 	held := d.guard.Stats()
-	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.server.Limits(),
+	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.files.Limits(),
 		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }

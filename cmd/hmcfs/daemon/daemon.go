@@ -24,7 +24,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/affinity"
 )
 
-// Daemon is one running mount.
+// Daemon is one running mount, or the same without a mount.
 type Daemon struct {
 	opts    Options
 	log     *zap.Logger
@@ -47,11 +47,11 @@ type Daemon struct {
 	// collector executes collectives on files.
 	collector *filecollect.Collector
 	// tree contains the files of the store and of all other nodes.
-	tree   *cluster.Mesh
-	server *fs.Server
-	// files are those of the server; nil without one.
+	tree  *cluster.Mesh
 	files *fs.Files
-	admin *admin.Server
+	// server is nil without a mount.
+	server *fs.Server
+	admin  *admin.Server
 	// refusals counts the requests of users that the admin socket refused.
 	refusals admin.Refusals
 	// clientRefusals counts refused requests of clients of heterogeneous objects.
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
-	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
+	d.log.Info("ready", zap.Bool("mounted", !o.NoMount), zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
 	o.Ready(d.warnings())
 	return d.serve(ctx)
 }
@@ -147,6 +147,9 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 		d.log.Warn("admin server did not shut down in time", zap.Error(aerr))
 	}
 	d.opts.Places.CleanSocket()
+	if d.opts.NoMount {
+		place.CleanServed(d.opts.Places.MountPoint)
+	}
 	d.stateLock.Release()
 	d.lock.Remove()
 	if !keep && err == nil {
@@ -176,6 +179,9 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
+	}
+	if d.opts.NoMount {
+		d.files.Close() //nolint:contextcheck // an end has no caller to be interrupted by
 	}
 	note("close the store", d.store.Close(ctx, objects.CloseOptions{Keep: keep}))
 	if cerr := d.meta.Close(); keep {

@@ -6,6 +6,9 @@
 //	directories, locks ──> remains of a dead daemon ──> devices ──> records
 //	  ──> engine ──> store ──> other nodes ──> mount ──> admin socket ──> ready
 //
+// Without a mount (Options.NoMount) the files are reached through sessions alone, and the file
+// that names the socket is the last step.
+//
 //	ready ──> unmounted (by the admin socket, a signal, or umount(8))
 //	  ──> sessions ──> other nodes ──> store ──> engine ──> records ──> devices ──> directories, locks
 //

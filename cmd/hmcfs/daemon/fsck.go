@@ -26,7 +26,7 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	if err != nil {
 		return adminapi.FsckReport{}, err
 	}
-	c := checker{meta: d.meta, epochs: epochsOf(devs), kernel: d.server}
+	c := checker{meta: d.meta, epochs: epochsOf(devs), kernel: d.files}
 	report, err := c.check(ctx, r)
 	if err == nil {
 		err = listAside(&report, r, d.store)

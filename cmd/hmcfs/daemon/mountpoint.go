@@ -1,15 +1,20 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
 // CheckMountPoint returns an error unless a mount could begin at the path; it changes
 // nothing. It accepts what may be a dead mount, or one that is being unmounted: the daemon
-// finds that out.
-func CheckMountPoint(path string) error {
+// finds that out. A daemon without a mount creates a missing directory.
+func CheckMountPoint(path string, noMount bool) error {
+	if _, err := os.Lstat(path); noMount && errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	_, err := occupied(path)
 	return err
 }
@@ -31,11 +36,17 @@ func occupied(path string) (bool, error) {
 
 // clearMountPoint makes sure that a mount can begin at the path. An hmcfs mount whose
 // daemon is dead is removed first; anything else mounted there is an error.
+//
+// The caller holds the lock of the path, so that a file there which names a socket is one that
+// a dead daemon without a mount left.
 func clearMountPoint(path string) error {
 	for {
 		ours, err := occupied(path)
 		switch {
-		case err != nil || !ours:
+		case err == nil && !ours:
+			place.CleanServed(path)
+			return nil
+		case err != nil:
 			return err
 		case !place.IsDead(path):
 			return fmt.Errorf("%s is already mounted with hmcfs; unmount it first: hmcfs umount %s", path, path)

@@ -18,6 +18,9 @@ type Options struct {
 	Proofs Proofs
 	// Places are the files and directories of the mount. Required.
 	Places place.Paths
+	// NoMount serves without a mount: the mount point is a directory in which a file names the
+	// socket, and sessions are the only way to the files.
+	NoMount bool
 	// UID is the user who owns the mount.
 	UID int
 	// Version is the program's.

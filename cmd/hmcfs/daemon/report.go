@@ -41,13 +41,14 @@ func (d *Daemon) Config() []adminapi.Setting { return Settings(d.opts.Settings) 
 // Status returns the state of the mount.
 func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error) {
 	p, s := d.opts.Places, d.opts.Settings
-	mounted, moved := d.server.Status(), d.engine.Stats()
+	files, moved := d.files.Status(), d.engine.Stats()
 	out := adminapi.Status{
 		Version: d.opts.Version, PID: os.Getpid(), UID: d.opts.UID,
 		Started: d.started, UptimeSeconds: time.Since(d.started).Seconds(),
 		MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Socket: p.Socket(),
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
-		Passthrough: adminapi.Passthrough{On: mounted.Passthrough, Reason: mounted.PassthroughReason},
+		Passthrough: adminapi.Passthrough{On: files.Passthrough, Reason: files.PassthroughReason},
+		Served:      d.opts.NoMount,
 		Paths:       moved.Paths,
 	}
 	devs, err := d.store.Devices(ctx)
@@ -179,7 +180,7 @@ func (d *Daemon) configJSON() ([]byte, error) {
 	}
 	p := d.opts.Places
 	values["state-dir"], values["runtime-dir"], values["socket"] = p.State, p.Runtime, p.Socket()
-	values["mount-point"] = p.MountPoint
+	values["mount-point"], values["served"] = p.MountPoint, d.opts.NoMount
 	return indented(values)
 }
 
@@ -202,8 +203,11 @@ func (d *Daemon) statsJSON() ([]byte, error) {
 	if known, cerr := d.Cluster(); cerr == nil {
 		out["cluster"] = known
 	}
-	if s := d.server; s != nil {
-		out["mount"] = s.Status()
+	switch {
+	case d.server != nil:
+		out["mount"] = d.server.Status()
+	case d.opts.NoMount:
+		out["files"] = d.files.Status()
 	}
 	return indented(out)
 }

@@ -33,8 +33,8 @@ func (d *Daemon) warn(text string) {
 
 // warnings returns the warnings, and the reasons why the mount is slower than it could be.
 func (d *Daemon) warnings() []string {
-	st := d.server.Status()
-	if !st.Passthrough && d.opts.Settings.Passthrough != "off" {
+	st := d.files.Status()
+	if !d.opts.NoMount && !st.Passthrough && d.opts.Settings.Passthrough != "off" {
 		d.warn("host files are served by the daemon, without passthrough: " + st.PassthroughReason)
 	}
 	return d.warned

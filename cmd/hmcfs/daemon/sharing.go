@@ -40,6 +40,10 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 // kernel answers this statx without asking the filesystem, which may be another one that
 // never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
+	if d.opts.NoMount {
+		return 0, fmt.Errorf("%s has no mount, so no descriptor is of a file there; name the file by its path: %w",
+			d.opts.Places.MountPoint, objects.ErrInvalid)
+	}
 	var st unix.Statx_t
 	err := owner.Control(f, func(fd int) error {
 		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
@@ -123,8 +127,5 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 // tensorOf returns the file, and the path in its view, of the tensor that an inode number is
 // for; ok is false for any other inode.
 func (d *Daemon) tensorOf(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
-	if d.server == nil {
-		return 0, "", false
-	}
-	return d.server.Tensor(ino)
+	return d.files.Tensor(ino)
 }

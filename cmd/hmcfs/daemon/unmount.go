@@ -37,8 +37,12 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 	return got.answer, got.err
 }
 
-// unmount unmounts, and waits until the mount has ended.
+// unmount unmounts, and waits until the mount has ended. Without a mount nothing keeps the
+// daemon: sessions don't, as they don't keep a mount.
 func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
+	if d.opts.NoMount {
+		return nil
+	}
 	if d.nameless() {
 		d.cutNameless(place.Copies(d.dev))
 		return nil

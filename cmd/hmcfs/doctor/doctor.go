@@ -109,7 +109,7 @@ func (r *Report) Kernel(m *Machine) {
 		f.Close() //nolint:errcheck // it was only opened
 		r.add("fuse", OK, "", "/dev/fuse can be opened")
 	case errors.Is(err, fs.ErrNotExist):
-		r.add("fuse", Problem, "modprobe fuse, or start the container with --device /dev/fuse", "there is no /dev/fuse")
+		r.add("fuse", Problem, "modprobe fuse, start the container with --device /dev/fuse, or do without a mount: hmcfs serve DIR", "there is no /dev/fuse")
 	default:
 		r.add("fuse", Problem, "run as root, or let your user in with: chmod 666 /dev/fuse", "/dev/fuse can't be opened: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 // ErrBusy means that a process uses the mount.
@@ -90,7 +92,8 @@ func IsDead(mountPoint string) bool {
 }
 
 // CheckMountPoint returns an error unless a mount can begin at the path, which must be an
-// empty directory. The caller checks first what is mounted there.
+// empty directory, or one that a daemon without a mount left. The caller checks first what is
+// mounted there.
 func CheckMountPoint(path string) error {
 	st, err := os.Stat(path)
 	switch {
@@ -106,7 +109,14 @@ func CheckMountPoint(path string) error {
 		return fmt.Errorf("mount point %s: %w", path, bare(err))
 	}
 	defer func() { _ = d.Close() }()
-	if names, _ := d.Readdirnames(1); len(names) > 0 {
+	names, _ := d.Readdirnames(2)
+	if len(names) == 1 && names[0] == client.ControlDir && isServedControl(path) {
+		return nil // its daemon is dead, or has the lock
+	}
+	if s, served := client.ServedAt(path); served {
+		return fmt.Errorf("%s is served by a daemon of user %d; use another directory", path, s.Owner)
+	}
+	if len(names) > 0 {
 		return fmt.Errorf("mount point %s is not empty (it has %q); use an empty directory", path, names[0])
 	}
 	return nil

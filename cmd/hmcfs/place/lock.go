@@ -17,6 +17,8 @@ type Holder struct {
 	MountPoint string `json:"mount_point"`
 	StateDir   string `json:"state_dir,omitempty"`
 	RuntimeDir string `json:"runtime_dir,omitempty"`
+	// Served is set for a daemon without a mount.
+	Served bool `json:"served,omitempty"`
 }
 
 // HeldError is the error for a lock that a living process holds.

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 // FSType is the type of an hmcfs mount in the mount table.
 const FSType = "fuse.hmcfs"
 
-// Mount is one line of the mount table.
+// Mount is one line of the mount table, or a served directory.
 type Mount struct {
 	// Dev is "major:minor", as stat's st_dev.
 	Dev        string
@@ -25,10 +26,17 @@ type Mount struct {
 	options string
 }
 
+// servedType is the type of a Mount that is a served directory, which is no mount.
+const servedType = "hmcfs serve"
+
+// IsServed reports whether it is the directory of a daemon without a mount.
+func (m Mount) IsServed() bool { return m.Type == servedType }
+
 // IsHMCFS reports whether the mount is an hmcfs mount.
 func (m Mount) IsHMCFS() bool { return m.Type == FSType }
 
-// Owner returns the user whose daemon serves a FUSE mount; -1 for other mounts.
+// Owner returns the user whose daemon serves a FUSE mount or a served directory; -1 for other
+// mounts.
 func (m Mount) Owner() int {
 	for o := range strings.SplitSeq(m.options, ",") {
 		if id, ok := strings.CutPrefix(o, "user_id="); ok {
@@ -79,7 +87,8 @@ func MountAt(path string) (m Mount, found bool, err error) {
 	return all[len(all)-1], true, nil
 }
 
-// MountOf returns the hmcfs mount that contains a path, judging by the path alone.
+// MountOf returns the hmcfs mount or the served directory that contains a path. That of a mount
+// is judged by the path alone.
 func MountOf(path string) (m Mount, found bool, err error) {
 	all, err := Mounts()
 	if err != nil {
@@ -90,5 +99,9 @@ func MountOf(path string) (m Mount, found bool, err error) {
 			m, found = c, true
 		}
 	}
-	return m, found && m.IsHMCFS(), nil
+	if found && m.IsHMCFS() {
+		return m, true, nil
+	}
+	s, found := client.ServedOf(path)
+	return servedMount(s), found, nil
 }

@@ -108,12 +108,7 @@ func (h Host) stateBase() (string, error) {
 // created are omitted; doubt names them.
 func (h Host) Find(mountPoint string, owner int) (places []Paths, doubt error) {
 	name := Escape(mountPoint)
-	bases := []string{
-		Host{UID: owner, Getenv: h.Getenv}.runtimeBase(),
-		filepath.Join("/run/user", strconv.Itoa(owner), "hmcfs"),
-		filepath.Join(os.TempDir(), "hmcfs-"+strconv.Itoa(owner)),
-	}
-	for _, base := range bases {
+	for _, base := range h.basesOf(owner) {
 		dir := filepath.Join(base, name)
 		runtime := followLink(dir)
 		if err := cmp.Or(believable(base, owner), believable(runtime, owner)); err != nil {
@@ -123,6 +118,16 @@ func (h Host) Find(mountPoint string, owner int) (places []Paths, doubt error) {
 		places = append(places, Paths{MountPoint: mountPoint, Runtime: runtime, DefaultRuntime: dir})
 	}
 	return places, doubt
+}
+
+// basesOf returns the directories in which a daemon of a user puts its link, whatever its
+// environment was.
+func (h Host) basesOf(owner int) []string {
+	return []string{
+		Host{UID: owner, Getenv: h.Getenv}.runtimeBase(),
+		filepath.Join("/run/user", strconv.Itoa(owner), "hmcfs"),
+		filepath.Join(os.TempDir(), "hmcfs-"+strconv.Itoa(owner)),
+	}
 }
 
 func followLink(path string) string {

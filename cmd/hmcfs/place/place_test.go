@@ -2,6 +2,7 @@ package place
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -263,5 +264,64 @@ func TestNode(t *testing.T) {
 	}
 	if got := p.NodeSocket(255); got != "/r/node-000000ff.sock" || !IsSocketPath(got) || IsSocketPath(strings.Repeat("x", 108)) {
 		t.Errorf("socket %s", got)
+	}
+}
+
+func TestServedDirectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(MakeServed(dir))
+	must(MakeServed(dir))
+	must(CheckServed(dir, os.Getuid()))
+	config := func(at string, served bool) []byte {
+		return fmt.Appendf(nil, `{"socket": "/s", "mount-point": %q, "served": %t}`, at, served)
+	}
+	must(Announce(dir, config(dir, true), false))
+	below := filepath.Join(dir, "sim0", "none")
+	if m, found, err := MountOf(below); err != nil || !found || !m.IsServed() || m.MountPoint != dir || m.Owner() != os.Getuid() {
+		t.Errorf("a path below: %+v %t %v", m, found, err)
+	}
+	must(CheckMountPoint(dir)) // its daemon may be dead
+	if err := Announce(dir, config(dir, true), false); err == nil {
+		t.Error("announced twice")
+	}
+	for name, change := range map[string]func(){
+		"others may write to it":      func() { must(os.Chmod(dir, 0o777)) },
+		"others may write to control": func() { must(os.Chmod(filepath.Join(dir, ".hmcfs"), 0o777)) },
+		"it is a copy":                func() { must(Announce(dir, config("/elsewhere", true), false)) },
+		"it is of a mount":            func() { must(Announce(dir, config(dir, false), false)) },
+		"it names no socket":          func() { must(Announce(dir, []byte("{}"), false)) },
+		"it is no JSON":               func() { must(Announce(dir, []byte("x"), false)) },
+		"it is removed":               func() {},
+	} {
+		must(os.Chmod(dir, 0o755))
+		CleanServed(dir)
+		if strings.HasPrefix(name, "others") {
+			must(Announce(dir, config(dir, true), true))
+		}
+		change()
+		if m, found, err := MountOf(below); found || err != nil {
+			t.Errorf("%s: %+v %v", name, m, err)
+		}
+	}
+	must(os.Chmod(dir, 0o777))
+	if err := CheckServed(dir, os.Getuid()); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Error(err)
+	}
+	if err := CheckServed(dir, os.Getuid()+1); err == nil {
+		t.Error("the directory of another user is accepted")
+	}
+	must(os.Chmod(dir, 0o755))
+	CleanServed(dir)
+	must(Announce(dir, config(dir, true), false))
+	must(os.WriteFile(filepath.Join(dir, ".hmcfs", "mine"), nil, 0o600))
+	CleanServed(dir)
+	if _, found := ServedAt(dir); !found {
+		t.Error("a directory with a user's file was cleaned")
 	}
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import collections
 import functools
+import fcntl
 import json
 import math
 import operator
 import os
 import socket
 import stat
+import tempfile
 import threading
 import weakref
 from typing import Any, Dict, Iterator, Mapping, Sequence
@@ -635,25 +637,29 @@ class FileSystem:
 
 
 def connect(path: str | None = None) -> FileSystem:
-    """Return the client of a mount.
+    """Return the client of a mount, or of a daemon without one.
 
-    It is that of ``path`` (a mount point, a path below one, or the daemon's socket), else of
-    ``$HMCFS_MOUNT``, else of the current directory, else the only mount that there is.
+    It is that of ``path`` (a mount point, the directory of ``hmcfs serve``, a path below one, or the
+    daemon's socket), else of ``$HMCFS_MOUNT``, else of the current directory, else the only one that
+    there is.
     """
     path = path or os.environ.get("HMCFS_MOUNT")
     if path is None:
-        only = _mount_of(os.getcwd()) or _only(_mounts())
+        only = _mount_of(os.getcwd()) or _only(sorted({*_mounts(), *_served()}))
         return FileSystem(only, _socket_of(only))
     path = os.path.realpath(path)
     try:
-        is_socket = os.stat(path).st_mode & 0o170000 == 0o140000
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+        found = _mount_of(path)
     except OSError as e:
-        raise _errors.NotMounted(f"{path}: {e.strerror}") from e
+        # A file of a served directory is none of the kernel's.
+        is_socket, found = False, _served_of(path)
+        if found is None:
+            raise _errors.NotMounted(f"{path}: {e.strerror}") from e
     if is_socket:
         return FileSystem("/", path)
-    found = _mount_of(path)
     if found is None:
-        raise _errors.NotMounted(f"{path} is not on an hmcfs mount; mount one with hmcfs mount")
+        raise _errors.NotMounted(f"{path} is not on an hmcfs mount; mount one with hmcfs mount, or run hmcfs serve")
     return FileSystem(found, _socket_of(found))
 
 
@@ -672,14 +678,79 @@ def _mounts() -> list[str]:
 
 def _mount_of(path: str) -> str | None:
     best = [m for m in _mounts() if path == m or path.startswith(m.rstrip("/") + "/")]
-    return max(best, key=len) if best else None
+    return max(best, key=len) if best else _served_of(path)
+
+
+def _served_of(path: str) -> str | None:
+    """Return the directory of ``hmcfs serve`` that contains a path."""
+    while True:
+        if _is_served(path):
+            return path
+        up = os.path.dirname(path)
+        if up == path:
+            return None
+        path = up
+
+
+def _is_served(path: str) -> bool:
+    # Others than the owner must not be able to make a directory look like a served one.
+    control = os.path.join(path, ".hmcfs")
+    try:
+        both = os.lstat(path), os.lstat(control)
+        if any(not stat.S_ISDIR(s.st_mode) or s.st_mode & 0o022 or s.st_uid != both[0].st_uid for s in both):
+            return False
+        with open(os.path.join(control, "config"), "rb") as f:
+            config = json.load(f)
+    except (OSError, ValueError):
+        return False
+    return config.get("served") is True and config.get("mount-point") == path
+
+
+def _served() -> list[str]:
+    """Return the directories that living daemons of this user serve without a mount."""
+    uid = os.geteuid()
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    bases = {f"/run/user/{uid}", runtime if os.path.isabs(runtime) else ""}
+    bases = {os.path.join(b, "hmcfs") for b in bases if b} | {os.path.join(tempfile.gettempdir(), f"hmcfs-{uid}")}
+    if uid == 0:
+        bases.add("/run/hmcfs")
+    found = []
+    for lock in (os.path.join(b, name, "lock") for b in bases if _is_own(b, uid) for name in _names(b)):
+        try:
+            with open(lock, "rb") as f:
+                holder = json.load(f)
+                try:
+                    fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    continue  # its holder has ended
+                except BlockingIOError:
+                    pass
+        except (OSError, ValueError):
+            continue
+        if holder.get("served") and _is_served(holder.get("mount_point", "")):
+            found.append(holder["mount_point"])
+    return found
+
+
+def _is_own(path: str, uid: int) -> bool:
+    try:
+        s = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(s.st_mode) and s.st_uid == uid and not s.st_mode & 0o022
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
 
 
 def _only(mounts: list[str]) -> str:
     if len(mounts) == 1:
         return mounts[0]
     if not mounts:
-        raise _errors.NotMounted("there is no hmcfs mount; mount one with hmcfs mount")
+        raise _errors.NotMounted("there is no hmcfs mount; mount one with hmcfs mount, or run hmcfs serve")
     raise _errors.NotMounted(f"there are {len(mounts)} mounts; give one of {', '.join(mounts)}, or set HMCFS_MOUNT")
 
 

@@ -1,0 +1,307 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	paths "github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// bareName is the program that runs a command without /dev/fuse: it replaces /dev in its mount
+// namespace, gives up the privilege for that, and executes its arguments.
+const bareName = "hmcfs-test-bare"
+
+func bare() {
+	if err := runBare(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runBare(stage string, command []string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts become private: %w", err)
+	}
+	if err := unix.Mount("tmpfs", stage, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount a tmpfs: %w", err)
+	}
+	for _, name := range []string{"null", "zero", "urandom", "shm"} {
+		at := filepath.Join(stage, name)
+		err := os.WriteFile(at, nil, 0o666)
+		if name == "shm" {
+			os.Remove(at) //nolint:errcheck // the next step reports it
+			err = os.Mkdir(at, 0o777)
+		}
+		if err == nil {
+			err = unix.Mount("/dev/"+name, at, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := unix.Mount(stage, "/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("replace /dev: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up privileges: %w", err)
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, command, os.Environ())
+}
+
+// served is the home of a user who runs hmcfs serve.
+type served struct {
+	t    *testing.T
+	user mnt.User
+	home string
+	dir  string
+}
+
+func newServed(t *testing.T, u mnt.User) *served {
+	t.Helper()
+	home := mnt.TempDir(t)
+	s := &served{t: t, user: u, home: home, dir: filepath.Join(home, "d")}
+	for _, name := range []string{"bin", "run", "state", "stage"} {
+		must(t, os.Mkdir(filepath.Join(home, name), 0o700))
+		must(t, os.Chown(filepath.Join(home, name), u.UID, u.GID))
+	}
+	must(t, os.Chown(home, u.UID, u.GID))
+	// A user can't reach the folder in which go test builds.
+	program := filepath.Join(home, "bin", "hmcfs")
+	data, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	must(t, os.WriteFile(program, data, 0o755))
+	must(t, os.Chmod(filepath.Join(home, "bin"), 0o755))
+	t.Cleanup(func() {
+		if _, found := client.ServedAt(s.dir); !found {
+			return
+		}
+		if out, err := s.run("umount", s.dir); err != nil {
+			t.Errorf("umount: %v\n%s", err, out)
+		}
+	})
+	return s
+}
+
+func (s *served) env() []string {
+	return append(os.Environ(), "HOME="+s.home, "XDG_RUNTIME_DIR="+filepath.Join(s.home, "run"), "XDG_STATE_HOME="+filepath.Join(s.home, "state"),
+		"PATH="+filepath.Join(s.home, "bin")+":"+os.Getenv("PATH"), "PYTHONPATH="+pythonFolder(s.t), "PYTHONDONTWRITEBYTECODE=1",
+		"PYTHON="+kit.Python(), "D="+s.dir, "HMCFS_MOUNT="+s.dir)
+}
+
+// run runs hmcfs as the user, in the namespaces of the test.
+func (s *served) run(args ...string) (string, error) { return s.as(s.user, args...) }
+
+func (s *served) as(u mnt.User, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(s.home, "bin", "hmcfs"), args...)
+	cmd.Dir, cmd.Env = "/", s.env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: u.Credential()}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// bare runs a script as alice in a user namespace without /dev/fuse.
+func (s *served) bare(script string) {
+	s.t.Helper()
+	cmd := mnt.Itself(bareName, filepath.Join(s.home, "stage"), "sh", "-eux", "-c", "fails() { if \"$@\"; then exit 99; fi; }\n"+script)
+	cmd.Dir, cmd.Env = "/", s.env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
+		Credential:  &syscall.Credential{Uid: alice, Gid: alice, NoSetGroups: true},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+	}
+	// The daemon in the background keeps its own log, not this pipe.
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestServe serves without FUSE as a user without privileges, and uses the files by the command
+// line, the Go client and Python; then the daemon is killed, and another one recovers.
+func TestServe(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "root")
+	s := newServed(t, userAlice())
+	s.bare(`
+test ! -e /dev/fuse
+mkdir $HOME/m
+fails hmcfs mount $HOME/m 2>$HOME/why
+grep 'hmcfs serve' $HOME/why
+hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
+fails hmcfs serve $D 2>$HOME/why
+grep 'already in use' $HOME/why
+hmcfs status --json $D | grep '"served": true'
+head -c 5000003 /dev/urandom >$HOME/a
+hmcfs cp $HOME/a hmc:sim0/a
+hmcfs cp hmc:sim0/a hmc:host/b | grep d2h
+hmcfs cat hmc:host/b | cmp - $HOME/a
+hmcfs cp - hmc:sim0/c <$HOME/a
+hmcfs cp hmc:sim0/c - | cmp - $HOME/a
+hmcfs cp $D/sim0/c $HOME/c
+cmp $HOME/c $HOME/a
+hmcfs mkdir -p hmc:host/x/y
+hmcfs mv hmc:sim0/c hmc:host/x/y/c
+hmcfs cp -r hmc:host/x hmc:sim0/
+hmcfs cp -r hmc:sim0/x $HOME/x
+cmp $HOME/x/y/c $HOME/a
+hmcfs ls -l hmc:host/x/y | grep 5000003
+hmcfs stat hmc:sim0/a | grep 'device: *sim0'
+hmcfs rm -r hmc:host/x hmc:sim0/x
+fails hmcfs stat hmc:host/x
+fails hmcfs rm hmc:host
+hmcfs mset --device sim0 k1=$HOME/a k2=hmc:host/b
+hmcfs exist k1 k2
+hmcfs cat hmc:keys/k2 | cmp - $HOME/a
+hmcfs del k1
+fails hmcfs exist k1
+(unset HMCFS_MOUNT; cd $D/; hmcfs ls hmc:host) | grep b
+$PYTHON -c '
+import hmcfs, os
+fs = hmcfs.connect()
+assert fs.path == os.environ["D"] == hmcfs.connect(fs.path + "/sim0").path
+fs.set("py", b"some bytes")
+assert fs.get("py") == b"some bytes" and fs.exists("py")
+fs.delete("py")
+assert not fs.exists("py")
+'
+`)
+	want, err := os.ReadFile(filepath.Join(s.home, "a"))
+	must(t, err)
+	mnt.AsUser(t, userAlice(), func() { s.useGo(want) })
+	other := mnt.User{UID: bob, GID: bob}
+	if out, err := s.as(other, "ls", "--mount", s.dir); err == nil || !strings.Contains(out, "permission denied") {
+		t.Errorf("another user: %v %s", err, out)
+	}
+	if out, err := s.as(other, "serve", s.dir); err == nil || !strings.Contains(out, fmt.Sprintf("is served by a daemon of user %d", alice)) {
+		t.Errorf("another user serves the directory: %v %s", err, out)
+	}
+	s.kill()
+	if out, err := s.run("ls", "--mount", s.dir); err == nil || !strings.Contains(out, "is dead") {
+		t.Errorf("a dead daemon: %v %s", err, out)
+	}
+	s.bare(`
+hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
+hmcfs cat hmc:keys/k2 | cmp - $HOME/a
+hmcfs stat hmc:sim0/a | grep 'state: *lost'
+hmcfs umount --keep $D
+test ! -e $D/.hmcfs
+hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
+hmcfs cat hmc:host/b | cmp - $HOME/a
+hmcfs umount $D
+fails hmcfs status $D
+`)
+}
+
+// useGo uses the files by the Go client, which finds the daemon by the directory.
+func (s *served) useGo(want []byte) {
+	t := s.t
+	c, f, err := client.Find(s.dir)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = f.Close() }() // it only names the directory
+	session, err := client.OpenSession(t.Context(), c.Socket())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = session.Close() }() // nothing is left to write
+	files := session.Files()
+	got, err := fs.ReadFile(files, "host/b")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("ReadFile: %v; byte %d differs", err, kit.FirstDiff(got, want))
+	}
+	w, err := files.Create("sim0/go", 0o600)
+	if err == nil {
+		_, err = io.Copy(w, bytes.NewReader(want))
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		_, err = files.Copy(t.Context(), "sim0/go", "host/go")
+	}
+	if err == nil {
+		got, err = files.ReadFile("host/go")
+	}
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("write, copy and read: %v; byte %d differs", err, kit.FirstDiff(got, want))
+	}
+	if err = files.MkdirAll("sim0/tree/in", 0o700); err == nil {
+		err = files.WriteFile("sim0/tree/in/f", want[:100], 0o600)
+	}
+	sub, serr := fs.Sub(files, "sim0/tree")
+	if err = errors.Join(err, serr); err == nil {
+		err = fstest.TestFS(sub, "in/f") // it reads byte by byte
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// kill kills the daemon, and returns when it has ended.
+func (s *served) kill() {
+	s.t.Helper()
+	out, err := s.run("status", "--json", s.dir)
+	must(s.t, err)
+	var st adminapi.Status
+	must(s.t, json.Unmarshal([]byte(out), &st))
+	must(s.t, unix.Kill(st.PID, unix.SIGKILL))
+	must(s.t, paths.AwaitEnd(s.t.Context(), st.PID, paths.Paths{Runtime: st.RuntimeDir}.Lock(), time.Minute))
+}
+
+// TestServeBesideAMount serves beside a mount: each is found by its directory, hmc: is not
+// ambiguous, and files go from one to the other.
+func TestServeBesideAMount(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	s := newServed(t, mnt.User{})
+	must(t, os.WriteFile(m.Path("host", "a"), kit.Bytes(3, 0, 300_001), 0o644))
+	run := func(args ...string) {
+		out, err := s.run(args...)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	run("serve", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB", "--state-dir", filepath.Join(s.home, "st"), "--runtime-dir", filepath.Join(s.home, "rt"), s.dir)
+	run("cp", m.Path("host", "a"), filepath.Join(s.dir, "sim0", "a"))
+	run("cp", "--mount", m.Dir, filepath.Join(s.dir, "sim0", "a"), "hmc:sim1/b")
+	run("mv", "--mount", m.Dir, "hmc:sim1/b", "hmc:host/c")
+	got, err := os.ReadFile(m.Path("host", "c"))
+	must(t, err)
+	if at := kit.DiffAt(got, 3, 0); at >= 0 || len(got) != 300_001 {
+		t.Errorf("byte %d of %d differs", at, len(got))
+	}
+	if out, err := s.run("serve", m.Dir); err == nil || !strings.Contains(out, "already") {
+		t.Errorf("serve on a mount: %v %s", err, out)
+	}
+	if out, err := s.run("mount", s.dir); err == nil || !strings.Contains(out, "already in use") {
+		t.Errorf("mount on a served directory: %v %s", err, out)
+	}
+	run("umount", s.dir)
+}
