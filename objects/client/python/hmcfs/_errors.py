@@ -168,8 +168,9 @@ _OF_ERRNO: dict[int, type[HmcfsError]] = {
 
 
 @functools.lru_cache(maxsize=None)
-def _about_files(kind: type[HmcfsError], system: type[OSError]) -> type[HmcfsError]:
-    """Return the class of errors that are one of this package's and one of Python's."""
+def _about_files(number: int) -> Any:
+    """Return the class of errors of a number that are one of this package's and one of Python's."""
+    kind, system = _OF_ERRNO.get(number, HmcfsError), type(OSError(number, ""))
     bases = (kind,) if issubclass(kind, system) else (kind, system)
     return type(kind.__name__, bases, {"__module__": "hmcfs", "__doc__": kind.__doc__, "__reduce__": _reduced, "__str__": OSError.__str__})
 
@@ -181,7 +182,7 @@ def _reduced(error: Any) -> Any:
 def of_errno(number: int, path: str, text: str = "") -> HmcfsError:
     """Return the error of a call about a file: also the OSError that the call on a mount would raise."""
     text = text or os.strerror(number)
-    error: Any = _about_files(_OF_ERRNO.get(number, HmcfsError), type(OSError(number, text)))(text)
+    error = _about_files(number)(text)
     error.errno, error.strerror, error.filename = number, text, path
     return error  # type: ignore[no-any-return]
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import errno
 import functools
 import json
 import os
-import stat
 import sys
 from typing import Any, Callable, Iterator
 
@@ -274,43 +272,8 @@ class File(Tensor):
         return self._read_part(start, size)
 
 
-class OnMount:
-    """A file by its path on a mount."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError as e:
-            raise _errors.of_errno(e.errno or errno.EIO, path) from e
-        found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
-            os.close(fd)
-            raise _errors.of_errno(errno.EISDIR, path)
-        self.size = found.st_size
-        # question and files name the file for the daemon.
-        self.question: dict[str, Any] = {}
-        self.files = [fd]
-
-    def attribute(self, name: str) -> str:
-        """Return an attribute of the file; "" if it has none."""
-        try:
-            return os.getxattr(f"/proc/self/fd/{self.files[0]}", "user.hmc." + name).decode()
-        except OSError:
-            return ""
-
-    def read(self, start: int, size: int) -> bytes:
-        """Return bytes of the file."""
-        with open(self.path, "rb", buffering=0) as f:
-            return os.pread(f.fileno(), size, start)
-
-    def close(self) -> None:
-        """End the use of the file's descriptor."""
-        os.close(self.files[0])
-
-
 def open_file(socket_path: str, source: Any) -> File:
-    """Open the memory of a file, which is closed: an OnMount, or one like it."""
+    """Open the memory of a file, which is closed: a Path of a mount, or a Name of a daemon."""
     path, size = source.path, source.size
     try:
         device = source.attribute("device")
@@ -345,6 +308,8 @@ def _memory_of(socket_path: str, source: Any, device: str) -> tuple[Any, str, st
         raise _errors.Unsupported(f"{path}: memory of {device} can't be opened here; read the file, or copy it to host/: {e}") from e
     except _errors.Lost as e:
         raise _errors.Lost(f"{path}: its content is lost; remove the file and write it again: {e}") from e
+    except _errors.HmcfsError as e:
+        raise type(e)(f"{path}: its memory can't be opened: {e}") from e
     try:
         said, (piece,) = reply["memory"], reply["memory"]["pieces"]
         if cuda:

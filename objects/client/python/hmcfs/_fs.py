@@ -17,14 +17,10 @@ import threading
 import weakref
 from typing import Any, Dict, Iterator, Mapping, Sequence
 
-from . import _bound, _errors, _frames
-from ._files import File, OnMount, open_file
+from . import _bound, _errors, _frames, _mounted, _remote
+from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._remote import Files, Named, buffered
 from ._session import Answer, Session
-
-# _AT_ONCE is the most bytes of a file that are read by one call.
-_AT_ONCE = 8 << 20
 
 
 class Future:
@@ -210,11 +206,8 @@ class FileSystem:
 
     # Files
 
-    def _files(self) -> Files:
-        return Files(self._open()[0])
-
     @functools.cached_property
-    def _mounted(self) -> bool:
+    def _has_mount(self) -> bool:
         return self.path in _mounts()
 
     def _name(self, path: str) -> str:
@@ -227,98 +220,81 @@ class FileSystem:
                 return name
         raise _errors.Invalid(f"{path} is outside of {self.path}")
 
+    @property
+    def _tree(self) -> _mounted.Tree | _remote.Tree:
+        """The files: those of the mount, or of the session if there is none."""
+        return _mounted.Tree(self.path) if self._has_mount else _remote.Tree(*self._open(), self._registered)
+
     def open(self, path: str) -> File:
         """Map the memory of a file, without a copy. A path may be relative to the mount."""
-        if self._mounted:
-            return open_file(self.socket_path, OnMount(os.path.join(self.path, path)))
-        return open_file(self.socket_path, Named(self._files(), self._name(path)))
-
-    def _buffered(self, path: str, mode: str) -> Any:
-        """Open a file as open() does."""
-        if self._mounted:
-            return open(os.path.join(self.path, path), mode)
-        return buffered(self._files().open(self._name(path), mode))
+        # On a mount, symbolic links may lead to it from outside.
+        name = os.path.join(self.path, path) if self._has_mount else self._name(path)
+        return open_file(self.socket_path, self._tree.memory(name))
 
     def listdir(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted."""
-        return self._files().names(self._name(path))
+        return self._tree.names(self._name(path))
 
     def stat(self, path: str) -> os.stat_result:
         """Describe a file or a directory, as os.stat() does."""
-        return self._files().stat(self._name(path))
+        return self._tree.stat(self._name(path))
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file."""
-        session, slots = self._open()
-        with Files(session).open(self._name(path)) as f:
-            size = f.stat().st_size
-            if size <= _frames.MAX_FILE_DATA:
-                return f.readall()
-            with slots.take(min(size, _AT_ONCE)) as slot:
-                return b"".join(f.through(slot))
+        return self._tree.read(self._name(path))
 
     def write(self, path: str, data: Any) -> None:
         """Make bytes, or those of an array, the content of a file, which is created if it does not exist."""
-        view = flat(data, False, path, empty=True)
-        session = self._open()[0]
-        blobs = self._registered(session, view)
-        with Files(session).open(self._name(path), "wb") as f:
-            if blobs is not None:
-                f.write_memory(*blobs.blobs[0])
-                return
-            while view:
-                view = view[f.write(view) :]
+        self._tree.write(self._name(path), flat(data, False, path, empty=True))
 
     def remove(self, path: str) -> None:
         """Remove a file, or an empty directory."""
-        self._files().ask("remove", self._name(path))
+        self._tree.remove(self._name(path))
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name, also on another device, and replace a file that has it."""
-        self._files().ask("rename", self._name(source), self._name(target))
+        self._tree.rename(self._name(source), self._name(target))
 
     def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False) -> None:
         """Create a directory; with parents also those above it."""
-        name, files = self._name(path), self._files()
+        name, tree = self._name(path), self._tree
         try:
-            files.mkdir(name)
+            tree.mkdir(name)
         except _errors.NotFound:
             if not parents or name == ".":
                 raise
             self.mkdir(os.path.dirname(name), parents=True, exist_ok=True)
             self.mkdir(name, exist_ok=exist_ok)
         except _errors.Exists:
-            if not exist_ok or not stat.S_ISDIR(files.stat(name).st_mode):
+            if not exist_ok or not stat.S_ISDIR(tree.stat(name).st_mode):
                 raise
 
     def attribute(self, path: str, attribute: str) -> bytes:
         """Return one extended attribute of a file, such as user.hmc.device."""
-        return self._files().attribute(self._name(path), attribute)
+        return self._tree.attribute(self._name(path), attribute)
 
     def attributes(self, path: str) -> dict[str, bytes]:
         """Return the extended attributes that were set, by name."""
-        return self._files().attributes(self._name(path))
+        tree, name = self._tree, self._name(path)
+        return {one: tree.attribute(name, one) for one in tree.attribute_names(name)}
 
     def set_attribute(self, path: str, attribute: str, value: "str | bytes | None") -> None:
         """Set an extended attribute of a file, or remove it: None is no value."""
-        if value is None:
-            self._files().ask("remove-attribute", self._name(path), attribute)
-        else:
-            self._files().ask("set-attribute", self._name(path), attribute, value.encode() if isinstance(value, str) else value)
+        self._tree.set_attribute(self._name(path), attribute, value.encode() if isinstance(value, str) else value)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file inside the daemon, also to a directory: the bytes do not pass through this process."""
-        files, from_, to = self._files(), self._name(source), self._name(target)
+        tree, from_, to = self._tree, self._name(source), self._name(target)
         try:
-            there = files.stat(to)
+            there = tree.stat(to)
             if stat.S_ISDIR(there.st_mode):
                 to = os.path.join(to, os.path.basename(from_))
-                there = files.stat(to)
-            if there.st_ino == files.stat(from_).st_ino:
+                there = tree.stat(to)
+            if there.st_ino == tree.stat(from_).st_ino:
                 raise _errors.Invalid(f"{source} and {target} are the same file")
         except _errors.NotFound:
             pass  # it is created, or the copy says what is missing
-        files.copy(from_, to)
+        tree.copy(from_, to)
 
     def bind(self, path: str, x: Any, *, copy: bool = False) -> _bound.Bound:
         """Make memory of this process the content of a new file, until the end of ``with``, or close().
@@ -326,7 +302,7 @@ class FileSystem:
         The memory is that of empty(), or of a CUDA device; with copy, other memory is copied once, and ``with``
         returns the copy. Work on a device must have ended, as after torch.cuda.synchronize().
         """
-        if not self._mounted:
+        if not self._has_mount:
             raise _errors.Unsupported(f"{path}: memory is bound to a file of a mount, and there is none; use mset, or write()")
         full = os.path.join(self.path, path)
         dtype, shape = type_and_shape(x)

@@ -49,7 +49,7 @@ class HmcfsFileSystem(AbstractFileSystem):
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **options: Any) -> Any:
         if not autocommit:
             raise _errors.Unsupported(f"{path}: there are no transactions; write the file under another name, and mv it")
-        return self.hmcfs._buffered(self._strip_protocol(path), mode)
+        return self.hmcfs._tree.buffered(self._strip_protocol(path), mode)
 
     @staticmethod
     def _described(name: str, found: os.stat_result) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class HmcfsFileSystem(AbstractFileSystem):
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        self.hmcfs._files().ask("remove", self._strip_protocol(path) or ".", flags=1)
+        self.hmcfs._tree.remove(self._strip_protocol(path) or ".", directory=True)
 
     def rm_file(self, path: str) -> None:
         """Remove a file, or an empty directory."""

@@ -7,23 +7,26 @@ import io
 import os
 import stat
 import warnings
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from . import _errors, _frames
 
 # _PIECE is the most bytes that are moved by one call, of what has no registered memory.
 _PIECE = _frames.MAX_FILE_DATA
+# _AT_ONCE is the most bytes of a file that are read by one call to registered memory.
+_AT_ONCE = 8 << 20
 _MODES = {
     "r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
 
 
-class Files:
+class Tree:
     """The tree of files of a daemon. Names are relative to its root, and the root's is "."."""
 
-    def __init__(self, session: Any) -> None:
-        self.session = session
+    def __init__(self, session: Any, slots: Any, registered: Callable[[Any, memoryview], "_frames.Blobs | None"]) -> None:
+        """Use a session, and its memory, which registered finds for bytes."""
+        self.session, self._slots, self._registered = session, slots, registered
 
     def ask(self, verb: str, name: str, other: str = "", data: "bytes | memoryview" = b"", **fields: Any) -> _frames.FileAnswer:
         """Make a call about a name, or a handle that was opened by it, and raise its error."""
@@ -46,6 +49,36 @@ class Files:
             flags = flags & ~os.O_ACCMODE | os.O_RDWR
         answer = self.ask("open", name, flags=flags, mode=0o666 & ~_umask())
         return Open(self, name, answer.handle, flags)
+
+    def memory(self, name: str) -> "Name":
+        """Return a file whose memory is opened."""
+        return Name(self, name)
+
+    def buffered(self, name: str, mode: str) -> Any:
+        """Open a file as open() does. What is in its buffer is written when it is closed."""
+        raw = self.open(name, mode)
+        if not raw.writable():
+            return _Reader(raw)
+        return _Both(raw) if raw.readable() else _Writer(raw)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file."""
+        with self.open(name) as f:
+            size = f.stat().st_size
+            if size <= _PIECE:
+                return f.readall()
+            with self._slots.take(min(size, _AT_ONCE)) as slot:
+                return b"".join(f.through(slot))
+
+    def write(self, name: str, view: memoryview) -> None:
+        """Make bytes the content of a file."""
+        blobs = self._registered(self.session, view)
+        with self.open(name, "wb") as f:
+            if blobs is not None:
+                f.write_memory(*blobs.blobs[0])
+                return
+            while view:
+                view = view[f.write(view) :]
 
     def names(self, name: str) -> list[str]:
         """Return the sorted names in a directory."""
@@ -71,17 +104,24 @@ class Files:
         """Describe a file."""
         return _frames.stat(self.ask("stat", name).data)
 
-    def attributes(self, name: str) -> dict[str, bytes]:
-        """Return the extended attributes of a file."""
-        found = {}
-        for one in self.ask("list-attributes", name).data.split(b"\0"):
-            try:
-                if one:
-                    found[os.fsdecode(one)] = self.attribute(name, os.fsdecode(one))
-            except _errors.NotFound as e:
-                if getattr(e, "errno", 0) != errno.ENODATA:  # it was removed meanwhile
-                    raise
-        return found
+    def attribute_names(self, name: str) -> list[str]:
+        """Return the names of the extended attributes of a file."""
+        return [os.fsdecode(one) for one in self.ask("list-attributes", name).data.split(b"\0") if one]
+
+    def set_attribute(self, name: str, attribute: str, value: "bytes | None") -> None:
+        """Set an extended attribute, or remove it."""
+        if value is None:
+            self.ask("remove-attribute", name, attribute)
+        else:
+            self.ask("set-attribute", name, attribute, value)
+
+    def remove(self, name: str, directory: bool = False) -> None:
+        """Remove a file, or an empty directory; with directory only that."""
+        self.ask("remove", name, flags=int(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name."""
+        self.ask("rename", source, target)
 
     def attribute(self, name: str, attribute: str) -> bytes:
         """Return one extended attribute."""
@@ -96,10 +136,10 @@ class Files:
         self.ask("copy", source, target, mode=_umask())
 
 
-class Named:
+class Name:
     """A file whose memory is opened by its name; see _files.open_file."""
 
-    def __init__(self, files: Files, name: str) -> None:
+    def __init__(self, files: Tree, name: str) -> None:
         self.path, self._tree = name, files
         found = files.stat(name)
         if stat.S_ISDIR(found.st_mode):
@@ -133,7 +173,7 @@ class Named:
 class Open(io.RawIOBase):
     """An open file. Its methods may be called from any thread, except those that use the position."""
 
-    def __init__(self, files: Files, name: str, handle: int, flags: int) -> None:
+    def __init__(self, files: Tree, name: str, handle: int, flags: int) -> None:
         self._files, self.name, self._handle, self._flags, self._at = files, name, handle, flags, 0
 
     def close(self) -> None:
@@ -198,7 +238,7 @@ class Open(io.RawIOBase):
 
     def readall(self) -> bytes:
         """Return the bytes up to the end."""
-        parts = []
+        parts: list[bytes] = []
         while True:
             data = self.pread(_PIECE, self._at)
             if not data:
@@ -224,28 +264,20 @@ class Open(io.RawIOBase):
         return self._at
 
 
-class _Left:
-    def __del__(self) -> None:
-        """Leave the file to Open, which makes no call that waits."""
+def _leave(_: Any) -> None:
+    """Leave a file that was not closed to Open, which makes no call that waits."""
 
 
-class _Reader(_Left, io.BufferedReader):
-    pass
+class _Reader(io.BufferedReader):
+    __del__ = _leave
 
 
-class _Writer(_Left, io.BufferedWriter):
-    pass
+class _Writer(io.BufferedWriter):
+    __del__ = _leave
 
 
-class _Both(_Left, io.BufferedRandom):
-    pass
-
-
-def buffered(raw: Open) -> "io.BufferedReader | io.BufferedWriter | io.BufferedRandom":
-    """Return a file with a buffer, whose bytes are written when it is closed."""
-    if not raw.writable():
-        return _Reader(raw)
-    return _Both(raw) if raw.readable() else _Writer(raw)
+class _Both(io.BufferedRandom):
+    __del__ = _leave
 
 
 def _umask() -> int:
