@@ -163,7 +163,7 @@ _OF_ERRNO: dict[int, type[HmcfsError]] = {
     errno.ENOENT: NotFound, errno.ENODATA: NotFound, errno.EEXIST: Exists, errno.EACCES: NotAuthorized,
     errno.EPERM: NotAuthorized, errno.ENOSPC: NoMemory, errno.ENOMEM: NoMemory, errno.EDQUOT: NoMemory,
     errno.EINVAL: Invalid, errno.ENAMETOOLONG: Invalid, errno.EBUSY: Busy, errno.EMFILE: Busy,
-    errno.EOPNOTSUPP: Unsupported, errno.ESTALE: Lost,
+    errno.EOPNOTSUPP: Unsupported, errno.ENOTCONN: Disconnected,
 }
 
 
@@ -176,14 +176,16 @@ def _about_files(number: int) -> Any:
 
 
 def _reduced(error: Any) -> Any:
-    return of_errno, (error.errno, error.filename, error.strerror)
+    return of_errno, (error.errno, error.filename, error.filename2, error.strerror)
 
 
-def of_errno(number: int, path: str, text: str = "") -> HmcfsError:
-    """Return the error of a call about a file: also the OSError that the call on a mount would raise."""
+def of_errno(number: int, path: str, other: str | None = None, text: str = "") -> HmcfsError:
+    """Return the error of a call about a file, or two: also the OSError that the call on a mount would raise."""
     text = text or os.strerror(number)
     error = _about_files(number)(text)
     error.errno, error.strerror, error.filename = number, text, path
+    if other is not None:
+        error.filename2 = other
     return error  # type: ignore[no-any-return]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import errno
 import functools
 import fcntl
 import json
@@ -213,6 +214,8 @@ class FileSystem:
     def _name(self, path: str) -> str:
         """Return the name of a file from the root of the tree; a path may begin with that of the mount, too."""
         path = os.fsdecode(path)
+        if "\0" in path:
+            raise _errors.of_errno(errno.EINVAL, path)
         folder, last = os.path.split(path)
         for one in (path, os.path.join(os.path.realpath(folder), last)) if os.path.isabs(path) else (path,):
             name = os.path.relpath(one, self.path) if os.path.isabs(one) else os.path.normpath(one or ".")

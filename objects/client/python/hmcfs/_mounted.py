@@ -15,14 +15,14 @@ from . import _errors
 
 
 @contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
+def _named(name: str, other: "str | None" = None) -> Iterator[None]:
     """Make errors of system calls those of this package."""
     try:
         yield
     except OSError as e:
         if isinstance(e, _errors.HmcfsError):
             raise
-        raise _errors.of_errno(e.errno or errno.EIO, name, e.strerror) from e
+        raise _errors.of_errno(e.errno or errno.EIO, name, other) from e
 
 
 class Tree:
@@ -80,7 +80,7 @@ class Tree:
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name."""
-        with _named(source):
+        with _named(source, target):
             os.rename(self._at(source), self._at(target))
 
     def attribute(self, name: str, attribute: str) -> bytes:
@@ -103,7 +103,7 @@ class Tree:
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file inside the daemon."""
-        with _named(source), open(self._at(source), "rb") as from_, open(self._at(target), "wb") as to:
+        with _named(source, target), open(self._at(source), "rb") as from_, open(self._at(target), "wb") as to:
             left = os.fstat(from_.fileno()).st_size
             while left > 0:
                 n = os.copy_file_range(from_.fileno(), to.fileno(), left)

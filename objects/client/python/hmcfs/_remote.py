@@ -36,7 +36,7 @@ class Tree:
                 raise _errors.of_errno(errno.ENAMETOOLONG, name)
         answer: _frames.FileAnswer = self.session.file(verb, *names, data, **fields)
         if answer.errno:
-            raise _errors.of_errno(answer.errno, name)
+            raise _errors.of_errno(answer.errno, name, other if verb in ("rename", "copy") else None)
         return answer
 
     def open(self, name: str, mode: str = "rb") -> "Open":
@@ -250,12 +250,14 @@ class Open(io.RawIOBase):
         """Write bytes at the position, and return how many: one call has a limit."""
         with memoryview(data).cast("B") as view:
             n = self._ask("write", view[:_PIECE], offset=self._at).n
+            if view and not n:
+                raise _errors.of_errno(errno.ENOSPC, self.name)
         self._at = self.stat().st_size if self._flags & os.O_APPEND else self._at + n
         return n
 
     def seek(self, offset: int, whence: int = 0) -> int:
         start = 0 if whence == 0 else self._at if whence == 1 else self.stat().st_size
-        if whence not in (0, 1, 2) or start + offset < 0:
+        if whence not in (0, 1, 2) or not 0 <= start + offset < 1 << 63:
             raise _errors.of_errno(errno.EINVAL, self.name)
         self._at = start + offset
         return self._at

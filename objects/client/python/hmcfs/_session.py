@@ -176,8 +176,11 @@ class Session:
         answer = self._start(lambda number: _frames.file_call(verb, number, name, other, data, **fields))
         try:
             answer.wait()
-        finally:
+        except BaseException:
             self.stop(answer)
+            if verb == "open" and answer.file is not None and not answer.file.errno:
+                self.close_later(answer.file.handle)
+            raise
         if answer.file is None:
             raise _errors.HmcfsError("the answer of the daemon is incomplete")
         return answer.file

@@ -154,10 +154,13 @@ def test_fsspec_without_a_mount(fs):
     one.rm(["host/d", "sim0/t"], recursive=True)
 
 
-def test_wrong_use(fs):
+@pytest.mark.parametrize("mounted", [False, True])
+def test_wrong_use(fs, mounted):
+    if mounted:
+        fs = hmcfs.connect()
     fs.write("host/a", b"x")
     for call, error, number, text in [
-        (lambda: fs.read("host/none"), (hmcfs.NotFound, FileNotFoundError, KeyError), errno.ENOENT, "host/none"),
+        (lambda: fs.read("host/none"), (hmcfs.NotFound, FileNotFoundError, KeyError), errno.ENOENT, "host/none'$"),
         (lambda: fs.open("host/none"), (hmcfs.NotFound, FileNotFoundError), errno.ENOENT, "host/none"),
         (lambda: fs.open("host"), (hmcfs.HmcfsError, IsADirectoryError), errno.EISDIR, "host"),
         (lambda: fs.write("host", b"x"), (hmcfs.HmcfsError, IsADirectoryError), errno.EISDIR, "host"),
@@ -172,6 +175,7 @@ def test_wrong_use(fs):
         (lambda: fs.remove("host"), (hmcfs.NotAuthorized, PermissionError), errno.EPERM, "host"),
         (lambda: fs.rename("host/none", "host/b"), (hmcfs.NotFound, FileNotFoundError), errno.ENOENT, "host/none"),
         (lambda: fs.copy("host/none", "host/b"), (hmcfs.NotFound, FileNotFoundError), errno.ENOENT, "host/none"),
+        (lambda: fs.copy("host/a", "none/b"), (hmcfs.NotFound, FileNotFoundError), errno.ENOENT, "'host/a' -> 'none/b'"),
         (lambda: fs.copy("host/a", "host"), hmcfs.Invalid, None, "same file"),
         (lambda: fs.attribute("host/a", "user.none"), (hmcfs.NotFound, OSError), errno.ENODATA, "host/a"),
         (lambda: fs.set_attribute("host/a", "user.hmc.device", "x"), (hmcfs.Unsupported, OSError), errno.EOPNOTSUPP, "host/a"),
@@ -179,7 +183,6 @@ def test_wrong_use(fs):
         (lambda: fs.read("host/../../x"), hmcfs.Invalid, None, "outside"),
         (lambda: fs.write("host/b", 5), hmcfs.Invalid, None, "host/b: int has no buffer"),
         (lambda: fs.read(5), TypeError, None, "PathLike"),
-        (lambda: fs.bind("host/b", fs.empty(5)), hmcfs.Unsupported, None, "mount"),
     ]:
         with pytest.raises(Exception, match=text) as e:
             call()
@@ -188,6 +191,9 @@ def test_wrong_use(fs):
         assert getattr(e.value, "errno", None) == number
         again = pickle.loads(pickle.dumps(e.value))
         assert str(again) == str(e.value) and again.__class__ is e.value.__class__
+    if not mounted:
+        with pytest.raises(hmcfs.Unsupported, match="mount"):
+            fs.bind("host/b", fs.empty(5))
     fs.remove("host/a")
     assert names(fs, "host") == names(fs, "sim0") == []
 
